@@ -1,0 +1,50 @@
+"""Transformer Signal Explorer: see what the signal inside a Transformer does, and what theory says it should.
+
+    import explorer as ex
+    measured = ex.measure(ex.Config(n_layers=24, norm_placement="post"))
+    ex.diagnose(measured)
+    ex.dashboard()
+
+Names are loaded when they are first used, so that `import explorer` costs nothing and the theory never waits for torch.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+# Spinning OpenMP threads stall each other as soon as anything else runs; read by torch when it is first imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+if TYPE_CHECKING:
+    from explorer.app.dashboard import dashboard
+    from explorer.config import Config, ConfigError
+    from explorer.diagnosis import Finding, diagnose
+    from explorer.probe import Stopped, measure
+    from explorer.profile import Profile
+
+__all__ = ["Config", "ConfigError", "Finding", "Profile", "Stopped", "dashboard", "diagnose", "measure"]
+
+_HOMES = {
+    "Config": "explorer.config",
+    "ConfigError": "explorer.config",
+    "Finding": "explorer.diagnosis",
+    "Profile": "explorer.profile",
+    "Stopped": "explorer.probe",
+    "dashboard": "explorer.app.dashboard",
+    "diagnose": "explorer.diagnosis",
+    "measure": "explorer.probe",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Loads a public name from the module it lives in."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return __all__

@@ -1,0 +1,105 @@
+"""The `explorer` command: show the page, open the notebooks, or measure one config from a script."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from explorer.config import Config, ConfigError
+from explorer.serve import ServeError, lab, serve
+
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+"""Exit codes: it could not be done; it was asked for wrongly (also argparse's); Ctrl-C."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code; what went wrong is one line on standard error."""
+    choices = _parser().parse_args(arguments)
+    try:
+        choices.run(choices)
+    except ServeError as error:
+        return _complain(error, FAILED)
+    except ConfigError as error:
+        return _complain(error, REFUSED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _complain(error: Exception, code: int) -> int:
+    sys.stderr.write(f"explorer: {error}\n")
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="explorer",
+        description="See what the signal inside a Transformer does, and what theory says it should.",
+        epilog="explorer COMMAND --help tells more of each.",
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    command = commands.add_parser(
+        "serve", help="show the page on this machine", description="Serves the page with Voilà until Ctrl-C."
+    )
+    _add_address(command, port=8866)
+    command.set_defaults(run=lambda choices: serve(choices.host, choices.port, browser=choices.browser))
+
+    command = commands.add_parser(
+        "lab",
+        help="open the notebooks in JupyterLab",
+        description="Opens the notebooks in JupyterLab until Ctrl-C.",
+        epilog="What follows -- goes to JupyterLab as it is: explorer lab -- --allow-root",
+    )
+    _add_address(command, port=8888)
+    command.add_argument("options", nargs="*", metavar="-- OPTION", help="options of JupyterLab's own")
+    command.set_defaults(
+        run=lambda choices: lab(choices.host, choices.port, browser=choices.browser, options=choices.options)
+    )
+
+    command = commands.add_parser(
+        "measure",
+        help="measure one config and print its profile as JSON",
+        description="Measures one config and prints its profile as JSON on standard output.",
+        epilog="A config is a JSON object of fields; those left out keep their defaults: "
+        """echo '{"n_layers": 24, "norm_placement": "post"}' | explorer measure -""",
+    )
+    command.add_argument("config", metavar="CONFIG.json", help="the file with the config; - reads standard input")
+    command.set_defaults(run=_measure)
+    return parser
+
+
+def _add_address(command: argparse.ArgumentParser, port: int) -> None:
+    command.add_argument("--port", type=_port, default=port, help="port to listen on (default: %(default)s)")
+    command.add_argument(
+        "--host", default="localhost", help="address to listen on; 0.0.0.0 lets others in (default: %(default)s)"
+    )
+    command.add_argument("--no-browser", dest="browser", action="store_false", help="do not open a browser")
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and 1 <= int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"must be a whole number between 1 and 65535; got {text!r}")
+    return int(text)
+
+
+def _measure(choices: argparse.Namespace) -> None:
+    config = Config.from_json(_read(choices.config))
+    from explorer.probe import measure  # imports torch, which no other command needs
+
+    sys.stdout.write(measure(config).to_json() + "\n")
+
+
+def _read(path: str) -> bytes:
+    if path == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"config must be a file that can be read; got {path} ({error.strerror})") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

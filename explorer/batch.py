@@ -1,0 +1,59 @@
+"""What enters the model and what its output is compared with: drawn from a config and a seed."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from explorer import noise, text
+from explorer.config import Config
+
+
+class Batch(NamedTuple):
+    """Inputs and targets of one pass.
+
+    `input` is `[batch, token, d_model]` of unit second moment, or character codes `[batch, token]`; `target` is the
+    linear loss's direction `[batch, token, d_model]`, or the codes of the next characters `[batch, token]`.
+    """
+
+    input: Tensor
+    target: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on a device."""
+        return Batch(self.input.to(device), self.target.to(device))
+
+
+def draw(config: Config, seed: int) -> Batch:
+    """The batch of one seed; only its shape depends on the sizes, so it stays when a design changes."""
+    codes = _windows(config, seed) if config.input == "text" else None
+    return Batch(
+        input=_vectors(config, seed) if codes is None else codes[:, :-1],
+        target=codes[:, 1:] if codes is not None and config.loss == "next_token" else _direction(config, seed),
+    )
+
+
+def _vectors(config: Config, seed: int) -> Tensor:
+    """Gaussian tokens; two of them overlap by ρ₀ in expectation when the input is correlated."""
+    own = noise.stack(seed, "tokens", config.batch_size, (config.n_ctx, config.d_model))
+    if config.input != "correlated":
+        return own
+    shared = noise.stack(seed, "shared token", config.batch_size, (1, config.d_model))
+    return math.sqrt(config.input_correlation) * shared + math.sqrt(1 - config.input_correlation) * own
+
+
+def _direction(config: Config, seed: int) -> Tensor:
+    """A random direction of unit expected norm, so that the linear loss has unit variance at unit second moment."""
+    direction = noise.stack(seed, "loss direction", config.batch_size, (config.n_ctx, config.d_model))
+    return direction / math.sqrt(config.batch_size * config.n_ctx * config.d_model)
+
+
+def _windows(config: Config, seed: int) -> Tensor:
+    """Character codes `[batch, token + 1]` of windows at random places of the prose."""
+    codes = text.prose().codes
+    starts = np.random.default_rng([seed, 1]).integers(len(codes) - config.n_ctx, size=config.batch_size)
+    return torch.from_numpy(codes[starts[:, None] + np.arange(config.n_ctx + 1)])

@@ -1,0 +1,335 @@
+"""`Config`: every choice that defines one experiment. Frozen, validated, hashable, and nothing else.
+
+What is accepted is decided here and nowhere else: a slider's bounds, a permalink and a message from a browser
+are all only suggestions. Every refusal is a `ConfigError` whose sentence names the field, the rule and the value.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from explorer.fields import About, Option, Spec, spec
+
+MAX_PARAMETERS = 120_000_000
+"""Weights of all layers together: three copies (noise, weights, gradients) must fit in a small machine's memory."""
+MAX_ACTIVATION_MEGABYTES = 4_000
+"""What autograd keeps of one forward pass."""
+
+ScaleRule = Literal["lecun", "xavier", "he", "fan_out", "torch_default"]
+Activation = Literal["relu", "gelu", "silu", "elu", "selu", "tanh", "sigmoid", "identity"]
+NormPlacement = Literal["none", "pre", "post", "peri"]
+ResidualRule = Literal["absent", "constant", "rezero", "inverse_sqrt_depth", "inverse_depth", "deepnorm"]
+
+
+class ConfigError(ValueError):
+    """A choice was refused; the message is one sentence with the field, the rule and the value."""
+
+
+class Config(BaseModel):
+    """One experiment on one Transformer: its sizes, its initialization, its design, its input and its loss.
+
+    Raises:
+        ConfigError: an unknown field, a wrong type, a value out of range, or fields that exclude each other.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    # --- size -----------------------------------------------------------------------------------------------
+    n_layers: Annotated[int, Field(ge=1, le=1024), About("Depth", "Size", "N", "layers", log=True, pinned=True)] = (
+        Field(12, description="Layers; one layer is an attention sublayer and an MLP sublayer.")
+    )
+    d_model: Annotated[
+        int, Field(ge=8, le=2048), About("Width", "Size", "d_model", "coordinates", log=True, pinned=True)
+    ] = Field(256, description="Width of the residual stream.")
+    n_heads: Annotated[int, Field(ge=1, le=64), About("Heads", "Size", "H", "heads", log=True)] = Field(
+        4, description="Attention heads; each is d_model / n_heads wide."
+    )
+    mlp_ratio: Annotated[int, Field(ge=1, le=16), About("MLP ratio", "Size", "d_mlp / d_model", "×")] = Field(
+        4, description="Width of the MLP's hidden layer as a multiple of d_model."
+    )
+    n_ctx: Annotated[int, Field(ge=2, le=1024), About("Sequence length", "Size", "n", "tokens", log=True)] = Field(
+        64, description="Tokens in a sequence."
+    )
+    batch_size: Annotated[int, Field(ge=1, le=256), About("Batch size", "Size", "B", "sequences", log=True)] = Field(
+        2, description="Sequences measured together."
+    )
+
+    # --- initialization -------------------------------------------------------------------------------------
+    init_variance: Annotated[
+        float, Field(ge=1e-3, le=1e3), About("Init variance", "Initialization", "σ²", "× rule", log=True, pinned=True)
+    ] = Field(1.0, description="Multiplies the variance that the scale rule gives to every matrix of the layers.")
+    scale_rule: Annotated[
+        ScaleRule,
+        About(
+            "Scale rule",
+            "Initialization",
+            "Var W",
+            options={
+                "lecun": Option("1 / fan_in", "LeCun et al. 1998"),
+                "xavier": Option("2 / (fan_in + fan_out)", "Glorot & Bengio 2010"),
+                "he": Option("2 / fan_in", "He et al. 2015"),
+                "fan_out": Option("1 / fan_out", "He et al. 2015, backward form"),
+                "torch_default": Option("1 / (3 fan_in); Q, K, V: 1 / (2 d)", "torch.nn.TransformerEncoderLayer"),
+            },
+        ),
+    ] = Field("lecun", description="Variance of the entries of a weight matrix, from its shape.")
+    distribution: Annotated[
+        Literal["normal", "uniform", "truncated_normal"],
+        About(
+            "Distribution",
+            "Initialization",
+            options={
+                "normal": Option("N(0, σ²)"),
+                "uniform": Option("U[−√3σ, √3σ]"),
+                "truncated_normal": Option("cut at ±2σ, widened to keep σ²"),
+            },
+        ),
+    ] = Field("normal", description="Shape of the weights' distribution; its variance is the scale rule's.")
+    parametrization: Annotated[
+        Literal["standard", "ntk"],
+        About(
+            "Parametrization",
+            "Initialization",
+            options={
+                "standard": Option("W ~ (0, σ²)"),
+                "ntk": Option("W ~ (0, 1), forward × σ", "Jacot et al. 2018"),
+            },
+        ),
+    ] = Field("standard", description="Whether σ is in the stored weight or in the forward pass.")
+    activation: Annotated[
+        Activation,
+        About(
+            "Activation",
+            "Initialization",
+            "φ",
+            options={
+                "relu": Option("max(0, x)", "Nair & Hinton 2010"),
+                "gelu": Option("x Φ(x)", "Hendrycks & Gimpel 2016"),
+                "silu": Option("x / (1 + e⁻ˣ)", "Elfwing et al. 2017"),
+                "elu": Option("x, or eˣ − 1 below 0", "Clevert et al. 2015"),
+                "selu": Option("λ·elu with α, mean 0 and variance 1", "Klambauer et al. 2017"),
+                "tanh": Option("tanh x"),
+                "sigmoid": Option("1 / (1 + e⁻ˣ)"),
+                "identity": Option("x"),
+            },
+        ),
+    ] = Field("relu", description="Nonlinearity of the MLP.")
+    activation_rescaled: Annotated[bool, About("Unit-moment activation", "Initialization", "φ / √E φ²")] = Field(
+        True, description="Divides the activation by √E φ(z)², z ~ N(0, 1), so that it keeps a unit second moment."
+    )
+
+    # --- normalization --------------------------------------------------------------------------------------
+    norm_placement: Annotated[
+        NormPlacement,
+        About(
+            "Norm placement",
+            "Normalization",
+            "N",
+            pinned=True,
+            options={
+                "none": Option("x + F(x)"),
+                "pre": Option("x + F(N(x))", "Pre-LN: Xiong et al. 2020"),
+                "post": Option("N(x + F(x))", "Post-LN: Vaswani et al. 2017"),
+                "peri": Option("x + N(F(N(x)))", "Peri-LN: Kim et al. 2025"),
+            },
+        ),
+    ] = Field("pre", description="Where the norm stands: nowhere, before each branch, after each sum, or around it.")
+    norm: Annotated[
+        Literal["layer", "rms"],
+        About(
+            "Norm",
+            "Normalization",
+            options={
+                "layer": Option("(x − mean) / std", "Ba et al. 2016"),
+                "rms": Option("x / √(mean x²)", "Zhang & Sennrich 2019"),
+            },
+            needs={"norm_placement": ("pre", "post", "peri")},
+        ),
+    ] = Field("layer", description="What the norm divides by, and whether it centers.")
+
+    # --- residual -------------------------------------------------------------------------------------------
+    alpha: Annotated[
+        float, Field(ge=0, le=4), About("Residual α", "Residual", "α", pinned=True, needs={"residual": ("constant",)})
+    ] = Field(1.0, description="Multiplies each branch when the residual is constant: x + α F(x).")
+    residual: Annotated[
+        ResidualRule,
+        About(
+            "Residual",
+            "Residual",
+            options={
+                "absent": Option("F(x)"),
+                "constant": Option("x + α F(x)", "He et al. 2015"),
+                "rezero": Option("x + α F(x), α learned from 0", "ReZero: Bachlechner et al. 2020"),
+                "inverse_sqrt_depth": Option("x + F(x) / √(2N)", "Taki 2017; GPT-2 2019"),
+                "inverse_depth": Option("x + F(x) / (2N)", "Hanin & Rolnick 2018"),
+                "deepnorm": Option("(2N)^¼ x + F(x), W_V W_O MLP × (8N)^−¼", "DeepNet: Wang et al. 2022"),
+            },
+        ),
+    ] = Field("constant", description="How the branch is added to the stream; 2N branches in N layers.")
+
+    # --- attention ------------------------------------------------------------------------------------------
+    attention_scale: Annotated[
+        Literal["sqrt_d", "none", "d"],
+        About(
+            "Divide by √d",
+            "Attention",
+            "√d_head",
+            pinned=True,
+            options={
+                "sqrt_d": Option("q·k / √d_head", "Vaswani et al. 2017"),
+                "none": Option("q·k"),
+                "d": Option("q·k / d_head", "μP: Yang et al. 2022"),
+            },
+        ),
+    ] = Field("sqrt_d", description="What the attention logits are divided by.")
+    qk_norm: Annotated[bool, About("QK-norm", "Attention")] = Field(
+        False, description="Normalizes each head's queries and keys before their product (Henry et al. 2020)."
+    )
+    causal: Annotated[bool, About("Causal mask", "Attention")] = Field(
+        False, description="A token sees itself and what came before, nothing later."
+    )
+
+    # --- input and loss -------------------------------------------------------------------------------------
+    input: Annotated[
+        Literal["gaussian", "correlated", "text"],
+        About(
+            "Input",
+            "Input and loss",
+            options={
+                "gaussian": Option("independent N(0, 1) tokens"),
+                "correlated": Option("N(0, 1) tokens that overlap by ρ₀"),
+                "text": Option("English prose, embedded"),
+            },
+        ),
+    ] = Field("gaussian", description="What enters the first layer; always with unit second moment.")
+    input_correlation: Annotated[
+        float, Field(ge=0, le=1), About("Input correlation", "Input and loss", "ρ₀", needs={"input": ("correlated",)})
+    ] = Field(0.5, description="Overlap of two different input tokens.")
+    loss: Annotated[
+        Literal["linear", "next_token"],
+        About(
+            "Loss",
+            "Input and loss",
+            options={
+                "linear": Option("⟨output, random unit direction⟩"),
+                "next_token": Option("cross-entropy of the next character"),
+            },
+        ),
+    ] = Field("linear", description="What is differentiated; the theory's loss is linear.")
+    n_seeds: Annotated[int, Field(ge=1, le=64), About("Seeds", "Input and loss", unit="draws", log=True)] = Field(
+        3, description="Independent draws of weights, input and loss; their spread is the band."
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("First seed", "Input and loss")] = Field(
+        0, description="Seed of the first draw; the others follow it."
+    )
+
+    def __init__(self, **choices: Any) -> None:
+        try:
+            super().__init__(**choices)
+        except ValidationError as error:
+            raise ConfigError("; ".join(_sentence(item) for item in error.errors())) from None
+
+    @model_validator(mode="after")
+    def _fields_agree(self) -> Config:
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model must be divisible by n_heads; got {self.d_model} and {self.n_heads}")
+        if self.loss == "next_token" and self.input != "text":
+            raise ValueError(f"loss = next_token needs input = text; got input = {self.input}")
+        limit = _limit("EXPLORER_MAX_PARAMETERS", MAX_PARAMETERS)
+        if self.n_parameters > limit:
+            raise ValueError(
+                f"n_layers × 2 (2 + mlp_ratio) d_model² weights must be at most {limit:,}; got {self.n_parameters:,} "
+                f"(n_layers = {self.n_layers}, d_model = {self.d_model}; EXPLORER_MAX_PARAMETERS raises the limit)"
+            )
+        limit = _limit("EXPLORER_MAX_ACTIVATION_MB", MAX_ACTIVATION_MEGABYTES)
+        if self.activation_bytes > limit * 1e6:
+            raise ValueError(
+                f"activations of one pass must be at most {limit:,} MB; got about {self.activation_bytes / 1e6:,.0f} "
+                f"(n_layers = {self.n_layers}, d_model = {self.d_model}, n_ctx = {self.n_ctx}, batch_size = "
+                f"{self.batch_size}; EXPLORER_MAX_ACTIVATION_MB raises the limit)"
+            )
+        return self
+
+    @property
+    def d_head(self) -> int:
+        """Width of one attention head."""
+        return self.d_model // self.n_heads
+
+    @property
+    def d_mlp(self) -> int:
+        """Width of the MLP's hidden layer."""
+        return self.mlp_ratio * self.d_model
+
+    @property
+    def n_parameters(self) -> int:
+        """Weights in the layers: four d×d matrices of attention and two d×d_mlp of the MLP in each."""
+        return self.n_layers * (4 * self.d_model**2 + 2 * self.d_model * self.d_mlp)
+
+    @property
+    def activation_bytes(self) -> int:
+        """About what autograd keeps of one forward pass, in bytes; see `benchmarks/memory.py` for the fit."""
+        tokens = self.batch_size * self.n_ctx
+        per_layer = tokens * (14 * self.d_model + 3 * self.d_mlp) + 3 * tokens * self.n_ctx * self.n_heads
+        return 4 * self.n_layers * per_layer
+
+    def replace(self, **changes: Any) -> Config:
+        """The same experiment with some choices changed, validated as a whole."""
+        return Config(**{**self.model_dump(), **changes})
+
+    def to_json(self) -> str:
+        """Every field, as one JSON object that `from_json` reads back."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Config:
+        """Reads a JSON object of fields; those left out keep their defaults.
+
+        Raises:
+            ConfigError: not JSON, not an object, or refused as `Config(...)` would refuse it.
+        """
+        try:
+            choices = json.loads(text)
+        except ValueError as error:  # JSONDecodeError and UnicodeDecodeError alike
+            raise ConfigError(f"config must be JSON; got {_shown(text)} ({error})") from None
+        if not isinstance(choices, dict):
+            raise ConfigError(f"config must be a JSON object of fields; got {_shown(choices)}")
+        return cls(**choices)
+
+    @classmethod
+    def specs(cls) -> dict[str, Spec]:
+        """Every field with its bounds, choices and words, in order."""
+        return dict(_SPECS)
+
+
+_SPECS = {name: spec(name, info) for name, info in Config.model_fields.items()}
+
+
+def _limit(variable: str, default: int) -> int:
+    """A size limit: the environment's when it is set, so that a private machine can allow more."""
+    text = os.environ.get(variable)
+    if text is None:
+        return default
+    try:
+        return int(float(text))
+    except (ValueError, OverflowError):
+        raise ValueError(f"{variable} must be a number; got {text!r}") from None
+
+
+def _shown(value: object) -> str:
+    """A value as it stands in a message: quoted, and cut when somebody sends a novel."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "…" + text[-1]
+
+
+def _sentence(item: Any) -> str:
+    """One pydantic error as 'field must be rule; got value'."""
+    if not item["loc"]:
+        return str(item["msg"]).removeprefix("Value error, ")
+    name = str(item["loc"][0])
+    if name not in _SPECS:
+        return f"{_shown(name)[1:-1]} is not a field; the fields are {', '.join(_SPECS)}; got {_shown(item['input'])}"
+    return f"{name} must be {_SPECS[name].rule()}; got {_shown(item['input'])}"

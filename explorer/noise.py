@@ -1,0 +1,93 @@
+"""Common random numbers: the same seed gives the same unit-variance noise, whatever else is chosen.
+
+A curve must move because a setting moved, not because the dice were thrown again. Noise is therefore drawn once a
+(seed, name, shape), kept while memory allows, and only rescaled or reshaped to another distribution by a monotone map.
+A stack is drawn layer after layer, so that a deeper model begins with the layers of the shallower one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Check = Callable[[], None]
+Key = tuple[int, str, tuple[int, ...], str]
+
+KEEP_MEGABYTES = 512
+"""What the store may hold; EXPLORER_NOISE_MB changes it."""
+
+TRUNCATION = 2.0
+_WITHIN = math.erf(TRUNCATION / math.sqrt(2))
+_DENSITY = math.exp(-(TRUNCATION**2) / 2) / math.sqrt(2 * math.pi)
+TRUNCATED_VARIANCE = 1 - 2 * TRUNCATION * _DENSITY / _WITHIN
+"""Variance that is left of N(0, 1) between ±2: what truncated noise is divided by to have unit variance again."""
+
+
+def _as_is(z: Tensor) -> Tensor:
+    return z
+
+
+def _uniform(z: Tensor) -> Tensor:
+    return z.mul_(math.sqrt(0.5)).erf_().mul_(math.sqrt(3))
+
+
+def _truncated(z: Tensor) -> Tensor:
+    z.mul_(math.sqrt(0.5)).erf_().mul_(_WITHIN).erfinv_()
+    return z.mul_(math.sqrt(2 / TRUNCATED_VARIANCE))
+
+
+SHAPING: dict[str, Callable[[Tensor], Tensor]] = {
+    "normal": _as_is,
+    "uniform": _uniform,
+    "truncated_normal": _truncated,
+}
+"""In-place maps of N(0, 1) noise to a distribution of the same mean 0 and variance 1."""
+
+_store: OrderedDict[Key, Tensor] = OrderedDict()
+_lock = threading.Lock()
+
+
+def stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution: str = "normal",
+          check: Check = lambda: None) -> Tensor:
+    """Unit-variance noise `[size, *shape]`, float32, on the CPU; not to be written to.
+
+    Args:
+        seed: which draw.
+        name: what it is for; different names are independent.
+        size: how many layers (or sequences); a longer stack begins with the shorter one.
+        shape: of one layer.
+        distribution: normal, uniform or truncated_normal.
+        check: called before each layer is drawn; what it raises ends the drawing.
+    """
+    key = (seed, name, shape, distribution)
+    with _lock:
+        kept = _store.get(key)
+        if kept is not None and len(kept) >= size:
+            _store.move_to_end(key)
+            return kept[:size]
+    state = np.random.SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(1)
+    generator = torch.Generator().manual_seed(int(state[0]))
+    noise = torch.empty(size, *shape)
+    for layer in noise:
+        check()
+        SHAPING[distribution](layer.normal_(generator=generator))
+    _keep(key, noise)
+    return noise
+
+
+def _keep(key: Key, noise: Tensor) -> None:
+    """Adds to the store and forgets the least recently used beyond the limit."""
+    limit = float(os.environ.get("EXPLORER_NOISE_MB", KEEP_MEGABYTES)) * 1e6
+    with _lock:
+        _store[key] = noise
+        _store.move_to_end(key)
+        while _store and sum(kept.nbytes for kept in _store.values()) > limit:
+            _store.popitem(last=False)

@@ -1,0 +1,210 @@
+"""`Profile`: what a signal does, layer by layer. The narrow waist: theory, measurement and a stranger's model fill it.
+
+A profile is a table of arrays. A row is one statistic at one kind of site; its array runs over
+`[seed, layer]`, or `[seed, layer, head]` where attention is concerned. Layers count from 1; the site `embed` has the
+single layer 0. A value that is not finite stays as it is, and `first_nonfinite` says where the trouble began.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from explorer.config import Config
+
+Array = NDArray[np.float64]
+Key = tuple[str, str]
+
+STREAM = ("embed", "resid_mid", "resid_post")
+"""The residual stream: at the input, after each attention sublayer, after each MLP sublayer (norms included)."""
+BRANCHES = ("attn_out", "mlp_out")
+"""What each branch hands to the sum, before any multiplier of the residual rule, after the norm of peri."""
+MATRICES = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
+"""The weight matrices of a layer, in the order of the forward pass."""
+
+
+class Statistic(NamedTuple):
+    """One quantity of the vocabulary: its name, its symbol, its sites and how its axis wants to be drawn."""
+
+    name: str
+    label: str
+    symbol: str
+    definition: str
+    sites: tuple[str, ...]
+    log: bool = False
+
+
+STATISTICS: Mapping[str, Statistic] = MappingProxyType({
+    row.name: row
+    for row in (
+        Statistic("second_moment", "Second moment", "q", "mean of x² over batch, token and coordinate",
+                  (*STREAM, *BRANCHES), log=True),
+        Statistic("token_correlation", "Token correlation", "ρ",
+                  "mean overlap of two different tokens, divided by the second moment", STREAM),
+        Statistic("logit_std", "Logit spread", "s", "RMS over keys of the centered attention logits",
+                  ("attn_scores",), log=True),
+        Statistic("attention_entropy", "Attention entropy", "H", "Shannon entropy of an attention row, nats",
+                  ("pattern",)),
+        Statistic("attention_entropy_normalized", "Attention entropy", "H / ln n",
+                  "entropy of an attention row over ln(visible keys); 1 is uniform, 0 one-hot", ("pattern",)),
+        Statistic("attention_max", "Largest attention weight", "max p",
+                  "mean over rows of the largest attention weight", ("pattern",)),
+        Statistic("activation_gradient", "Activation gradient", "γ / γ_N",
+                  "mean of (∂L/∂x)² per coordinate, relative to the last layer", STREAM, log=True),
+        Statistic("parameter_gradient", "Parameter gradient", "‖∂L/∂W‖",
+                  "Frobenius norm of the loss gradient by one matrix", (*MATRICES, "alpha"), log=True),
+    )
+})
+
+
+class Place(NamedTuple):
+    """Where a value that is not finite was first met, in the order of computation."""
+
+    statistic: str
+    site: str
+    layer: int
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """What was measured or predicted of one model, over independent seeds.
+
+    Args:
+        origin: who says so.
+        values: `(statistic, site)` to an array `[seed, layer]` or `[seed, layer, head]`, float64, read-only. A
+            prediction has one seed and, where heads are alike in law, one head.
+        config: the experiment; None for a model that is not ours.
+        seeds: the seeds of the first axis; empty for a prediction.
+        notes: statistic to the reason why the theory does not cover it (in part); empty for measurements.
+        pattern: `[query, key]` of the layer and head in `pattern_of`, first sequence of the first seed.
+        pattern_of: layer (from 1) and head (from 0) of `pattern`.
+        seconds: what it took.
+    """
+
+    origin: Literal["measured", "predicted"]
+    values: Mapping[Key, Array]
+    config: Config | None = None
+    seeds: tuple[int, ...] = ()
+    notes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    pattern: Array | None = None
+    pattern_of: tuple[int, int] | None = None
+    seconds: float = math.nan
+
+    def __post_init__(self) -> None:
+        values = {key: np.array(value, dtype=np.float64) for key, value in self.values.items()}
+        for (statistic, site), value in values.items():
+            if statistic not in STATISTICS:
+                raise ValueError(f"statistic must be one of {', '.join(STATISTICS)}; got {statistic!r}")
+            if value.ndim not in (2, 3):
+                raise ValueError(f"{statistic} at {site} must be [seed, layer(, head)]; got {value.shape}")
+            value.setflags(write=False)
+        object.__setattr__(self, "values", MappingProxyType(values))
+        object.__setattr__(self, "notes", MappingProxyType(dict(self.notes)))
+
+    def __getitem__(self, key: Key) -> Array:
+        """The array of one statistic at one site, `[seed, layer]` or `[seed, layer, head]`."""
+        if key not in self.values:
+            held = ", ".join(f"{statistic}@{site}" for statistic, site in self.values)
+            raise KeyError(f"this profile has no {key[0]} at {key[1]}; it has {held}")
+        return self.values[key]
+
+    def stream(self, statistic: str) -> tuple[Array, Array]:
+        """A statistic along the residual stream, in the order of the forward pass.
+
+        Returns:
+            depth `[site]` in layers (0 the input, l − ½ after the attention of layer l, l after its MLP), and the
+            values `[seed, site]`.
+        """
+        sites = [site for site in STREAM if (statistic, site) in self.values]
+        parts = [(self.depth(site), self.values[statistic, site]) for site in sites]
+        if not parts:
+            raise KeyError(f"this profile has no {statistic} on the residual stream")
+        depth = np.concatenate([part[0] for part in parts])
+        order = np.argsort(depth, kind="stable")
+        return depth[order], np.concatenate([part[1] for part in parts], axis=1)[:, order]
+
+    def depth(self, site: str) -> Array:
+        """Where the layers of a site stand on the depth axis, `[layer]`, in layers."""
+        length = next(value.shape[1] for (_, name), value in self.values.items() if name == site)
+        if site == "embed":
+            return np.zeros(length)
+        return np.arange(1, length + 1) - (0.5 if site in ("resid_mid", "attn_out") else 0.0)
+
+    @property
+    def first_nonfinite(self) -> Place | None:
+        """The first value that is not finite, forward before backward, by depth; None when all are finite."""
+        places = []
+        for (statistic, site), value in self.values.items():
+            bad = np.argwhere(~np.isfinite(value))
+            if len(bad) and not (self.origin == "predicted" and statistic in self.notes):
+                rank = list(STATISTICS).index(statistic)
+                backward = statistic in ("activation_gradient", "parameter_gradient")
+                index = bad[np.argmin(bad[:, 1] * (-1 if backward else 1))]
+                depth = float(self.depth(site)[index[1]])
+                seed = self.seeds[index[0]] if self.seeds else 0
+                layer = 0 if site == "embed" else int(index[1]) + 1
+                places.append((backward, -depth if backward else depth, rank, Place(statistic, site, layer, seed)))
+        return min(places, key=lambda place: place[:3])[3] if places else None
+
+    def frame(self) -> pd.DataFrame:
+        """Tidy: one number a row; columns origin, seed, site, layer, head, statistic, value.
+
+        `head` is missing (<NA>) where the statistic has none; `seed` is missing in a prediction.
+        """
+        parts = []
+        for (statistic, site), value in self.values.items():
+            index = np.indices(value.shape).reshape(value.ndim, -1)
+            parts.append(pd.DataFrame({
+                "origin": self.origin,
+                "seed": pd.array([self.seeds[i] if self.seeds else None for i in index[0]], dtype="Int64"),
+                "site": site,
+                "layer": index[1] + (0 if site == "embed" else 1),
+                "head": pd.array(index[2] if value.ndim == 3 else [None] * value.size, dtype="Int64"),
+                "statistic": statistic,
+                "value": value.ravel(),
+            }))
+        return pd.concat(parts, ignore_index=True)
+
+    def to_json(self) -> str:
+        """One JSON object that `from_json` reads back; nan and infinities become strings, for JSON has none."""
+        return json.dumps({
+            "origin": self.origin,
+            "config": None if self.config is None else self.config.model_dump(),
+            "seeds": self.seeds,
+            "seconds": _plain(self.seconds),
+            "notes": dict(self.notes),
+            "first_nonfinite": place._asdict() if (place := self.first_nonfinite) else None,
+            "values": [
+                {"statistic": statistic, "site": site, "values": _plain(value.tolist())}
+                for (statistic, site), value in self.values.items()
+            ],
+        }, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Profile:
+        """Reads what `to_json` wrote; the pattern is not part of it."""
+        data = json.loads(text)
+        return cls(
+            origin=data["origin"],
+            values={(row["statistic"], row["site"]): np.array(row["values"], np.float64) for row in data["values"]},
+            config=None if data["config"] is None else Config(**data["config"]),
+            seeds=tuple(data["seeds"]),
+            notes=data["notes"],
+            seconds=float(data["seconds"]),
+        )
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that JSON can hold: finite ones as they are, the others as the strings nan, inf and -inf."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,102 @@
+"""Starts what shows the page: standalone Voilà for those who look, JupyterLab for those who write.
+
+Both run in this process until Ctrl-C. The notebooks, and the template that keeps Voilà from loading anything from
+another host, come with the package: from the checkout in an editable install, else from inside the wheel.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+PAGE = "explorer.ipynb"
+SETTINGS = PACKAGE / "jupyter"
+"""`voila.json` and the template, found by Jupyter when this folder is on its paths. What the settings are for:
+
+- A visitor chooses nothing on the server: no template, no theme, no file beside the page, no traceback.
+- Of the installed JupyterLab extensions only those that draw widgets are sent.
+- One kernel a visitor. It goes two minutes after its page did; when it dies it is not replaced, for the new one
+  would know nothing of the page. The page says so (`page.js` of the template).
+"""
+
+
+class ServeError(RuntimeError):
+    """Nothing can be served; the message is one line that says why."""
+
+
+def notebooks() -> Path:
+    """The folder with the notebooks: inside an installed wheel, beside the package in a checkout.
+
+    Raises:
+        ServeError: the page's notebook is in neither place.
+    """
+    places = (PACKAGE / "notebooks", PACKAGE.parent / "notebooks")
+    for place in places:
+        if (place / PAGE).is_file():
+            return place
+    raise ServeError(f"the notebook {PAGE} must be in {places[0]} or {places[1]}; it is in neither")
+
+
+def serve(host: str, port: int, *, browser: bool) -> None:
+    """Serves the page with standalone Voilà until it is interrupted.
+
+    Raises:
+        ServeError: the port is taken or not allowed, the host is not this machine's, or the notebook is missing.
+    """
+    page = notebooks() / PAGE
+    _must_be_free(host, port)
+    _add_settings()
+    from tornado.ioloop import IOLoop
+    from voila.app import Voila
+
+    logging.getLogger("tornado.general").setLevel(logging.ERROR)  # else it comments on Jupyter's own ping settings
+    app = Voila(config_file_paths=[str(SETTINGS)])
+    app.initialize([str(page), f"--Voila.ip={host}", f"--port={port}", *([] if browser else ["--no-browser"])])
+    address = f"http://{_reachable(host)}:{port}/"
+    IOLoop.current().add_callback(print, f"Transformer Signal Explorer is at {address} (Ctrl-C stops it)", flush=True)
+    app.start()
+
+
+def lab(host: str, port: int, *, browser: bool, options: Sequence[str] = ()) -> None:
+    """Opens the notebooks in JupyterLab until it is interrupted; `options` are JupyterLab's own.
+
+    Raises:
+        ServeError: as `serve` does.
+    """
+    folder = notebooks()
+    _must_be_free(host, port)
+    _add_settings()
+    from jupyterlab.labapp import LabApp
+
+    where = [f"--ip={host}", f"--port={port}", *([] if browser else ["--no-browser"])]
+    what = [f"--ServerApp.root_dir={folder}", f"--LabApp.default_url=/lab/tree/{PAGE}"]
+    LabApp.launch_instance([*where, *what, *options])
+
+
+def _must_be_free(host: str, port: int) -> None:
+    """Refuses what the server could not listen on: it binds as the server will, and lets go."""
+    from tornado.netutil import bind_sockets
+
+    try:
+        sockets = bind_sockets(port, host)
+    except OSError as error:  # in use, not permitted, or no such address here
+        raise ServeError(f"cannot serve on {host} port {port}: {error.strerror or error}") from None
+    for socket in sockets:
+        socket.close()
+
+
+def _add_settings() -> None:
+    """Puts our settings and template on Jupyter's paths, whichever way the package was installed."""
+    for variable in ("JUPYTER_PATH", "JUPYTER_CONFIG_PATH"):
+        known = os.environ.get(variable)
+        os.environ[variable] = os.pathsep.join([str(SETTINGS), *([known] if known else [])])
+
+
+def _reachable(host: str) -> str:
+    """The host as it stands in an address that this machine's browser can open."""
+    if host in ("", "0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
+        return "localhost"
+    return f"[{host}]" if ":" in host else host
