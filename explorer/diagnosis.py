@@ -68,7 +68,7 @@ def not_finite(profile: Profile) -> Finding | None:
     return Finding(
         "bad",
         "The signal stops being a number.",
-        f"The first value that is not finite: {place.statistic.replace('_', ' ')} at {place.site}, layer {place.layer}.",
+        f"First to leave the finite numbers: {place.statistic.replace('_', ' ')} at {place.site}, layer {place.layer}.",
         *_calm(profile.config),
     )
 
@@ -98,7 +98,7 @@ def one_hot(profile: Profile) -> Finding | None:
     return Finding(
         "bad" if entropy[0] < ONE_HOT / 2 else "warning",
         "Attention is close to one-hot before anything was learned.",
-        f"Its entropy in layer 1 is {_percent(entropy[0])} of uniform; a row's largest weight averages {largest[0]:.2f}.",
+        f"In layer 1 its entropy is {_percent(entropy[0])} of uniform; the largest weight averages {largest[0]:.2f}.",
         *_softer(profile.config),
     )
 
@@ -163,8 +163,9 @@ def silent(profile: Profile) -> Finding | None:
     )
 
 
+# A signal that died out ends in 0 / 0; the reason stands before the symptom.
 RULES: tuple[Callable[[Profile], Finding | None], ...] = (
-    not_finite, runs_away, one_hot, gradient_steep, gradient_valley, alike, silent,
+    runs_away, not_finite, one_hot, gradient_steep, gradient_valley, alike, silent,
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,15 +78,13 @@ def lab(host: str, port: int, *, browser: bool, options: Sequence[str] = ()) -> 
 
 
 def _must_be_free(host: str, port: int) -> None:
-    """Refuses what the server could not listen on: it binds as the server will, and lets go."""
-    from tornado.netutil import bind_sockets
-
+    """Refuses an address that the server could not listen on, before anything is started."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        sockets = bind_sockets(port, host)
-    except OSError as error:  # in use, not permitted, or no such address here
-        raise ServeError(f"cannot serve on {host} port {port}: {error.strerror or error}") from None
-    for socket in sockets:
-        socket.close()
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:  # taken, not allowed, or not ours; the socket module repeats the address after the reason
+        reason = str(error.strerror).partition(" (while ")[0]
+        raise ServeError(f"cannot serve on {host} port {port}: {reason}") from None
 
 
 def _add_settings() -> None:

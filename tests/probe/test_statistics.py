@@ -1,0 +1,88 @@
+"""Each statistic against its definition written out, and at the ends of what floating point holds."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from explorer.probe import statistics
+
+
+def rng(*shape: int) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(0).standard_normal(shape)).float()
+
+
+def test_second_moment_and_overlap_by_hand() -> None:
+    x = rng(3, 2, 5, 7)
+    q = statistics.second_moment(x)
+    torch.testing.assert_close(q, x.double().square().mean(dim=(1, 2, 3)))
+    gram = torch.einsum("lbtd,lbsd->lbts", x.double(), x.double()) / 7
+    off = gram.sum((-1, -2)) - gram.diagonal(dim1=-2, dim2=-1).sum(-1)
+    torch.testing.assert_close(statistics.token_overlap(x, q), (off / 20).mean(1), atol=1e-6, rtol=1e-5)
+
+
+def test_identical_tokens_overlap_fully_and_opposite_ones_fully_the_other_way() -> None:
+    x = torch.ones(1, 1, 4, 8)
+    assert float(statistics.token_overlap(x, statistics.second_moment(x))) == pytest.approx(1)
+    x[:, :, 2:] = -1
+    assert float(statistics.token_overlap(x, statistics.second_moment(x))) == pytest.approx(-1 / 3)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1.0, 1e12, 1e30])
+def test_squares_beyond_float32_are_still_numbers(size: float) -> None:
+    x = rng(2, 2, 5, 7)
+    expected = x.double().square().mean(dim=(1, 2, 3)) * size**2
+    torch.testing.assert_close(statistics.second_moment(x * size), expected, rtol=1e-5, atol=0)
+    found = statistics.norms([x * size, x[0] * size])
+    torch.testing.assert_close(found, torch.stack([x.double().norm(), x[0].double().norm()]) * size, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_what_is_not_finite_stays_so_in_its_own_layer(bad: float) -> None:
+    x = rng(3, 2, 5, 7)
+    x[1, 0, 2, 3] = bad
+    assert statistics.second_moment(x).isfinite().tolist() == [True, False, True]
+    scores = rng(3, 1, 2, 5, 5)
+    scores[1, 0, 0, 2, 3] = bad
+    found = statistics.attention(scores, scores.softmax(-1), None)
+    for name, value in found.items():
+        assert value.isfinite().tolist() == [[True, True], [False, True], [True, True]], name
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 30.0])
+def test_attention_statistics_by_their_definitions(causal: bool, spread: float) -> None:
+    n = 12
+    scores = rng(2, 3, 2, n, n) * spread + 50 * spread  # a common offset must not matter
+    mask = torch.ones(n, n, dtype=torch.bool).tril() if causal else None
+    masked = scores if mask is None else scores.masked_fill(~mask, -math.inf)
+    found = statistics.attention(scores.clone(), masked.softmax(-1), mask)
+
+    rows = masked.double()
+    exact = rows.softmax(-1)
+    seen = torch.arange(1, n + 1).double() if causal else torch.full((n,), float(n)).double()
+    entropy = torch.special.entr(exact).sum(-1)
+    several = seen > 1
+    pairs = zip(rows.unbind(-2), seen, strict=True)
+    variance = torch.stack([row[..., : int(k)].var(-1, correction=0) for row, k in pairs])
+    expected = {
+        "logit_std": variance[several].mean(dim=(0, 2)).sqrt(),
+        "attention_entropy": entropy.mean((1, 3)),
+        "attention_entropy_normalized": (entropy / seen.log())[..., several].mean((1, 3)),
+        "attention_max": exact.amax(-1).mean((1, 3)),
+    }
+    for name, value in expected.items():
+        close = torch.isclose(found[name].double(), value, rtol=2e-5, atol=2e-5)
+        assert close.all(), (name, found[name], value)
+
+
+def test_uniform_and_one_hot_rows() -> None:
+    uniform = statistics.attention(torch.zeros(1, 1, 1, 4, 4), torch.full((1, 1, 1, 4, 4), 0.25), None)
+    assert float(uniform["attention_entropy"]) == pytest.approx(math.log(4))
+    assert float(uniform["attention_entropy_normalized"]) == pytest.approx(1)
+    scores = 1e4 * torch.eye(4)[None, None, None]
+    one_hot = statistics.attention(scores.clone(), scores.softmax(-1), None)
+    assert float(one_hot["attention_entropy"]) == 0
+    assert float(one_hot["attention_max"]) == 1
+    assert float(one_hot["logit_std"]) == pytest.approx(1e4 * math.sqrt(3) / 4)

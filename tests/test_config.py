@@ -1,0 +1,138 @@
+"""Config: what is accepted, what is refused and in which words, and what survives a round trip."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from explorer import Config, ConfigError
+from explorer.initializers import SCALE_RULES
+from explorer.residuals import PLACEMENTS, RESIDUAL_RULES
+
+
+@pytest.mark.parametrize(
+    ("choices", "sentence"),
+    [
+        ({"n_layers": 0}, "n_layers must be a whole number between 1 and 1024; got 0"),
+        ({"n_layers": 2.5}, "n_layers must be a whole number between 1 and 1024; got 2.5"),
+        ({"n_layers": "many"}, "n_layers must be a whole number between 1 and 1024; got 'many'"),
+        ({"d_model": None}, "d_model must be a whole number between 8 and 2048; got None"),
+        ({"alpha": -0.1}, "alpha must be a finite number between 0 and 4; got -0.1"),
+        ({"alpha": float("nan")}, "alpha must be a finite number between 0 and 4; got nan"),
+        ({"init_variance": float("inf")}, "init_variance must be a finite number between 0.001 and 1000; got inf"),
+        ({"norm_placement": "sideways"}, "norm_placement must be one of none, pre, post, peri; got 'sideways'"),
+        ({"causal": 3}, "causal must be true or false; got 3"),
+        ({"d_model": 64, "n_heads": 5}, "d_model must be divisible by n_heads; got 64 and 5"),
+        ({"loss": "next_token"}, "loss = next_token needs input = text; got input = gaussian"),
+        ({"n_layers": 0, "alpha": 9}, "n_layers must be a whole number between 1 and 1024; got 0; alpha must be"),
+    ],
+)
+def test_a_refusal_names_the_field_the_rule_and_the_value(choices: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Config(**choices)
+    assert str(refusal.value).startswith(sentence)
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_unknown_field_is_told_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"^depth is not a field; the fields are n_layers, .*; got 12$"):
+        Config(depth=12)
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Config(norm="x" * 10_000)
+    assert len(str(refusal.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("choices", "variable"),
+    [
+        ({"n_layers": 1024, "d_model": 256, "n_ctx": 4}, "EXPLORER_MAX_PARAMETERS"),
+        ({"n_layers": 1024, "d_model": 64, "n_ctx": 1024}, "EXPLORER_MAX_ACTIVATION_MB"),
+    ],
+)
+def test_what_is_too_large_is_refused_unless_the_machine_says_otherwise(
+    choices: dict[str, Any], variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match=variable):
+        Config(**choices)
+    monkeypatch.setenv(variable, "1e12")
+    assert Config(**choices).n_layers == 1024
+    monkeypatch.setenv(variable, "plenty")
+    with pytest.raises(ConfigError, match=f"{variable} must be a number; got 'plenty'"):
+        Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "config must be JSON; got '{'"),
+        (b"\xff", "config must be JSON; got b'\\xff'"),
+        ("[1]", "config must be a JSON object of fields; got [1]"),
+        ('{"n_layers": 1e400}', "n_layers must be a whole number between 1 and 1024; got inf"),
+    ],
+)
+def test_json_that_is_no_config_is_refused_in_words(text: str | bytes, sentence: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Config.from_json(text)
+    assert str(refusal.value).startswith(sentence)
+
+
+def test_it_is_frozen_hashable_and_equal_by_value() -> None:
+    config = Config(n_layers=3)
+    with pytest.raises(ValueError, match="frozen"):
+        config.n_layers = 4  # type: ignore[misc]
+    assert {config: 1}[Config(n_layers=3)] == 1
+    assert config.replace(n_layers=4) != config
+    with pytest.raises(ConfigError, match="d_model must be divisible by n_heads; got 256 and 3"):
+        config.replace(n_heads=3)
+
+
+@given(st.data())
+def test_every_accepted_config_survives_json(data: st.DataObject) -> None:
+    choices: dict[str, Any] = {}
+    for name, spec in Config.specs().items():
+        if spec.kind == "choice":
+            choices[name] = data.draw(st.sampled_from(spec.choices))
+        elif spec.kind == "switch":
+            choices[name] = data.draw(st.booleans())
+        elif spec.kind == "number":
+            choices[name] = data.draw(st.floats(spec.low, spec.high))
+        else:
+            choices[name] = data.draw(st.integers(int(spec.low), int(spec.high)))
+    try:
+        config = Config(**choices)
+    except ConfigError as refusal:
+        assert "; got" in str(refusal)
+    else:
+        assert Config.from_json(config.to_json()) == config
+
+
+def test_every_field_is_explained_well_enough_to_draw_its_control() -> None:
+    for name, spec in Config.specs().items():
+        assert spec.description.endswith("."), name
+        assert spec.about.label, name
+        assert tuple(spec.about.options) == spec.choices, name
+        assert set(spec.about.needs) <= set(Config.specs()), name
+        if spec.kind in ("integer", "number"):
+            assert spec.low <= spec.default <= spec.high, name
+
+
+def test_the_six_that_are_always_visible() -> None:
+    pinned = {name for name, spec in Config.specs().items() if spec.about.pinned}
+    assert pinned == {"n_layers", "d_model", "init_variance", "norm_placement", "alpha", "attention_scale"}
+
+
+def test_every_choice_has_its_row() -> None:
+    specs = Config.specs()
+    assert set(specs["scale_rule"].choices) == set(SCALE_RULES)
+    assert set(specs["residual"].choices) == set(RESIDUAL_RULES)
+    assert set(specs["norm_placement"].choices) == set(PLACEMENTS)
+
+
+def test_sizes() -> None:
+    config = Config(n_layers=12, d_model=768, n_heads=12)
+    assert (config.d_head, config.d_mlp) == (64, 3072)
+    assert config.n_parameters == 12 * 12 * 768**2  # GPT-2 small without embeddings

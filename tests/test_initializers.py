@@ -1,0 +1,133 @@
+"""Scale rules, residual rules, activations and noise: each against its closed form."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from explorer import Config, noise
+from explorer.activations import ACTIVATIONS, activation, second_moment
+from explorer.initializers import shapes, variances
+from explorer.model import draw_weights
+from explorer.residuals import multipliers
+
+
+def test_variances_by_hand() -> None:
+    config = Config(d_model=64, mlp_ratio=4)
+    assert variances(config)["W_in"] == 1 / 64
+    assert variances(config)["W_out"] == 1 / 256
+    assert variances(config.replace(scale_rule="xavier"))["W_in"] == 2 / (64 + 256)
+    assert variances(config.replace(scale_rule="he"))["W_out"] == 2 / 256
+    assert variances(config.replace(scale_rule="fan_out"))["W_out"] == 1 / 64
+    assert variances(config.replace(init_variance=3))["W_Q"] == 3 / 64
+
+
+def test_torch_default_is_what_torch_does() -> None:
+    """The variances of a freshly made encoder layer, within four standard errors of a variance of uniform draws."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(256, 4, 1024, bias=False)
+    expected = variances(Config(scale_rule="torch_default", d_model=256))
+    found = {"W_Q": layer.self_attn.in_proj_weight, "W_in": layer.linear1.weight, "W_out": layer.linear2.weight,
+             "W_O": layer.self_attn.out_proj.weight}
+    for name, weight in found.items():
+        error = expected[name] * math.sqrt(0.8 / weight.numel())  # Var of u² over (E u²)² is 4/5
+        assert float(weight.detach().var()) == pytest.approx(expected[name], abs=4 * error), name
+
+
+@pytest.mark.parametrize(("depth", "alpha", "beta"), [(12, 2.2134, 0.3195), (1000, 6.6874, 0.1057)])
+def test_deepnorm_has_the_constants_of_its_paper(depth: int, alpha: float, beta: float) -> None:
+    config = Config(residual="deepnorm", n_layers=depth, d_model=64)
+    skip, branch, shrink = multipliers(config)
+    assert (skip, branch, shrink) == (pytest.approx(alpha, abs=5e-5), 1, pytest.approx(beta, abs=5e-5))
+    plain, shrunk = variances(config.replace(residual="constant")), variances(config)
+    assert shrunk["W_Q"] == plain["W_Q"]
+    assert shrunk["W_O"] == pytest.approx(shrink**2 * plain["W_O"])
+
+
+def test_small_branches() -> None:
+    assert multipliers(Config(residual="inverse_sqrt_depth", n_layers=32)) == (1, 1 / 8, 1)
+    assert multipliers(Config(residual="inverse_depth", n_layers=32)) == (1, 1 / 64, 1)
+    assert multipliers(Config(residual="constant", alpha=0.3)) == (1, 0.3, 1)
+    assert multipliers(Config(residual="absent")) == (0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "moment"),
+    [("relu", 0.5), ("gelu", 1 / 3 + 1 / (2 * math.pi * math.sqrt(3))), ("silu", 0.3557755198), ("elu", 0.6449454175),
+     ("tanh", 0.3942944904), ("sigmoid", 0.2933790359), ("selu", 1.0), ("identity", 1.0)],
+)
+def test_activation_moments(name: str, moment: float) -> None:
+    # torch rounds SELU's two constants to float32
+    assert second_moment(name) == pytest.approx(moment, abs=1e-7 if name == "selu" else 1e-9)
+    z = torch.from_numpy(np.random.default_rng(0).standard_normal(400_000))
+    squares = activation(Config(activation=name))(z).square()
+    assert float(squares.mean()) == pytest.approx(1, abs=4 * float(squares.std()) / math.sqrt(len(z)))
+
+
+def test_every_activation_of_the_config_exists() -> None:
+    assert set(ACTIVATIONS) == set(Config.specs()["activation"].choices)
+
+
+@pytest.mark.parametrize("distribution", ["normal", "uniform", "truncated_normal"])
+def test_noise_has_unit_variance_in_every_distribution(distribution: str) -> None:
+    z = noise.stack(0, "variance", 4, (500, 500), distribution).double()
+    fourth = float((z**4).mean())
+    error = math.sqrt((fourth - 1) / z.numel())
+    assert float(z.square().mean()) == pytest.approx(1, abs=4 * error)
+    assert float(z.mean()) == pytest.approx(0, abs=4e-3)
+    bound = {"normal": math.inf, "uniform": math.sqrt(3), "truncated_normal": 2 / math.sqrt(noise.TRUNCATED_VARIANCE)}
+    assert float(z.abs().max()) <= bound[distribution] + 1e-5
+
+
+def test_truncation_is_corrected_by_the_published_factor() -> None:
+    assert pytest.approx(0.7737413035, abs=1e-9) == noise.TRUNCATED_VARIANCE
+
+
+def test_noise_is_common_and_a_deeper_stack_begins_with_the_shallower_one() -> None:
+    noise._store.clear()
+    shallow = noise.stack(3, "W_Q", 2, (24, 40)).clone()
+    deep = noise.stack(3, "W_Q", 5, (24, 40))
+    assert torch.equal(shallow, deep[:2])
+    assert noise.stack(3, "W_Q", 4, (24, 40)).data_ptr() == deep.data_ptr()  # nothing drawn again
+    assert not torch.equal(noise.stack(4, "W_Q", 2, (24, 40)), shallow)
+    assert not torch.equal(noise.stack(3, "W_K", 2, (24, 40)), shallow)
+
+
+def test_the_store_forgets_what_memory_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPLORER_NOISE_MB", "1")
+    for index in range(8):
+        noise.stack(index, "forget", 1, (100, 1000))
+    assert sum(kept.nbytes for kept in noise._store.values()) <= 1e6
+
+
+def test_drawing_ends_when_told() -> None:
+    calls = []
+
+    def check() -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        noise.stack(99, "endless", 1000, (8, 8), check=check)
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize(("distribution", "parametrization"), list(product(["normal", "uniform"], ["standard", "ntk"])))
+def test_weights_have_the_variance_that_the_config_asks_for(distribution: str, parametrization: str) -> None:
+    config = Config(n_layers=8, d_model=128, init_variance=2, scale_rule="xavier", distribution=distribution,
+                    parametrization=parametrization)
+    for name, weight in draw_weights(config, 0).items():
+        fan_in, fan_out = shapes(config)[name]
+        expected = 1.0 if parametrization == "ntk" else variances(config)[name]
+        assert weight.shape == (8, fan_out, fan_in)
+        error = expected * math.sqrt(2 / weight.numel())
+        assert float(weight.double().square().mean()) == pytest.approx(expected, abs=4 * error)
+
+
+def test_a_changed_scale_only_rescales() -> None:
+    one, four = (draw_weights(Config(n_layers=2, d_model=32, init_variance=v), 0)["W_O"] for v in (1, 4))
+    assert torch.equal(2 * one, four)

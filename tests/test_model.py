@@ -1,0 +1,145 @@
+"""The model under study: against torch's own encoder layer, and against what each design promises."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from explorer import Config, batch, text
+from explorer.model import Transformer
+
+SMALL = Config(n_layers=3, d_model=32, n_heads=4, n_ctx=8, batch_size=2)
+
+
+def run(config: Config, seed: int = 0) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Input, output, and the tapped tensors by `site` and layer."""
+    seen: dict[str, Tensor] = {}
+    model, inputs = Transformer(config, seed), batch.draw(config, seed)
+    with torch.no_grad():
+        x = model.embed(inputs)
+        return x, model(x, lambda site, layer, tensor: seen.update({f"{site} {layer}": tensor})), seen
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+def test_parity_with_torch(norm_first: bool, activation: str, causal: bool) -> None:
+    """Same weights, same forward to 1e-5, same gradients to 1e-4, layer norm before or after."""
+    config = SMALL.replace(n_layers=1, norm_placement="pre" if norm_first else "post", causal=causal,
+                           activation=activation, activation_rescaled=False)
+    ours = Transformer(config, 0).layers[0]
+    theirs = nn.TransformerEncoderLayer(32, 4, 128, dropout=0, activation=activation, batch_first=True,
+                                        norm_first=norm_first, bias=False)
+    with torch.no_grad():
+        theirs.self_attn.in_proj_weight.copy_(torch.cat([ours.attention.W_Q, ours.attention.W_K, ours.attention.W_V]))
+        theirs.self_attn.out_proj.weight.copy_(ours.attention.W_O)
+        theirs.linear1.weight.copy_(ours.mlp.W_in)
+        theirs.linear2.weight.copy_(ours.mlp.W_out)
+    x, direction = torch.randn(2, 8, 32), torch.randn(2, 8, 32)
+    mask = nn.Transformer.generate_square_subsequent_mask(8) if causal else None
+    mine, yours = ours(x), theirs(x, src_mask=mask)
+    torch.testing.assert_close(mine, yours, atol=1e-5, rtol=1e-5)
+    (mine * direction).sum().backward()
+    (yours * direction).sum().backward()
+    packed = torch.cat([ours.attention.W_Q.grad, ours.attention.W_K.grad, ours.attention.W_V.grad])
+    for found, expected in [(packed, theirs.self_attn.in_proj_weight.grad),
+                            (ours.attention.W_O.grad, theirs.self_attn.out_proj.weight.grad),
+                            (ours.mlp.W_in.grad, theirs.linear1.weight.grad),
+                            (ours.mlp.W_out.grad, theirs.linear2.weight.grad)]:
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("placement", "final"), [("none", False), ("pre", True), ("post", False), ("peri", True)]
+)
+def test_where_the_norms_stand(placement: str, final: bool) -> None:
+    _, output, seen = run(SMALL.replace(norm_placement=placement))
+    unit = lambda x: torch.allclose(x.square().mean(-1), torch.ones(2, 8), atol=1e-3)  # noqa: E731
+    assert unit(seen["resid_post 3"]) == (placement == "post")
+    assert unit(seen["attn_out 2"]) == (placement == "peri")
+    assert unit(output) == (final or placement == "post")
+
+
+@pytest.mark.parametrize(
+    ("residual", "skip", "branch"),
+    [("constant", 1, 0.3), ("absent", 0, 1), ("inverse_depth", 1, 1 / 6), ("deepnorm", 6**0.25, 1), ("rezero", 1, 0)],
+)
+def test_how_the_branch_joins_the_stream(residual: str, skip: float, branch: float) -> None:
+    x, _, seen = run(SMALL.replace(norm_placement="none", residual=residual, alpha=0.3))
+    torch.testing.assert_close(seen["resid_mid 1"], skip * x + branch * seen["attn_out 1"])
+    torch.testing.assert_close(seen["resid_post 1"], skip * seen["resid_mid 1"] + branch * seen["mlp_out 1"])
+
+
+def test_rezero_is_the_identity() -> None:
+    x, output, _ = run(SMALL.replace(norm_placement="none", residual="rezero"))
+    assert torch.equal(output, x)
+
+
+@pytest.mark.parametrize(("scale", "divisor"), [("none", 1.0), ("sqrt_d", math.sqrt(8)), ("d", 8.0)])
+def test_the_divisor_of_the_logits(scale: str, divisor: float) -> None:
+    plain = run(SMALL.replace(attention_scale="none"))[2]["attn_scores 1"]
+    torch.testing.assert_close(run(SMALL.replace(attention_scale=scale))[2]["attn_scores 1"] * divisor, plain)
+
+
+def test_qk_norm_bounds_the_logits() -> None:
+    scores = run(SMALL.replace(qk_norm=True, init_variance=1000, norm="rms"))[2]["attn_scores 1"]
+    assert float(scores.abs().max()) <= math.sqrt(8) + 1e-4  # d_head / √d_head
+
+
+def test_a_causal_token_sees_nothing_later() -> None:
+    pattern = run(SMALL.replace(causal=True))[2]["pattern 2"]
+    assert torch.equal(pattern, pattern.tril())
+    torch.testing.assert_close(pattern.sum(-1), torch.ones(2, 4, 8))
+
+
+def test_ntk_is_the_same_function() -> None:
+    standard, ntk = (run(SMALL.replace(parametrization=p, init_variance=1.7))[1] for p in ("standard", "ntk"))
+    torch.testing.assert_close(standard, ntk, atol=1e-5, rtol=1e-5)
+
+
+def test_rms_norm_does_not_center() -> None:
+    layer, rms = (run(SMALL.replace(norm=n, norm_placement="post"))[2]["resid_post 1"] for n in ("layer", "rms"))
+    assert float(layer.mean(-1).abs().max()) < 1e-5
+    assert float(rms.mean(-1).abs().max()) > 1e-2
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "correlated", "text"])
+def test_every_input_has_unit_second_moment_and_its_own_overlap(kind: str) -> None:
+    config = Config(n_layers=1, d_model=256, n_ctx=64, batch_size=32, input=kind, input_correlation=0.4)
+    x = Transformer(config, 0).embed(batch.draw(config, 0)).detach()
+    # text reuses about 60 embeddings of 256 coordinates; the others draw half a million numbers
+    assert float(x.square().mean()) == pytest.approx(1, abs=0.03)
+    overlap = (x.sum(1).square().sum(-1) - x.square().sum((1, 2))) / (64 * 63 * 256)
+    codes = torch.tensor(text.prose().codes)
+    share = torch.bincount(codes) / len(codes)
+    expected = {"gaussian": 0.0, "correlated": 0.4, "text": float(share.square().sum()) / 2}
+    assert float(overlap.mean()) == pytest.approx(expected[kind], abs=0.03)
+
+
+def test_the_text_is_prose_and_the_next_character_is_the_target() -> None:
+    prose = text.prose()
+    assert len(prose.codes) > 400_000
+    assert 90 < len(prose.vocabulary) < 200
+    inputs = batch.draw(SMALL.replace(input="text", loss="next_token"), 0)
+    assert torch.equal(inputs.input[:, 1:], inputs.target[:, :-1])
+
+
+def test_the_next_token_loss_starts_at_about_chance() -> None:
+    """Logits of unit variance over V characters cost ln V + ½ on average."""
+    config = Config(n_layers=1, d_model=256, input="text", loss="next_token", batch_size=16)
+    model, inputs = Transformer(config, 0), batch.draw(config, 0)
+    loss = float(model.loss(model(model.embed(inputs)), inputs).detach())
+    assert loss == pytest.approx(math.log(len(text.prose().vocabulary)) + 0.5, abs=0.25)
+
+
+def test_the_linear_loss_has_a_gradient_of_unit_norm() -> None:
+    target = batch.draw(Config(batch_size=8), 0).target
+    assert float(target.norm()) == pytest.approx(1, abs=4 / math.sqrt(2 * target.numel()))
+
+
+def test_a_deeper_model_begins_with_the_shallower_one() -> None:
+    runs = [run(SMALL.replace(n_layers=n))[2] for n in (2, 3, 5)]
+    for shallow, deep in pairwise(runs):
+        assert torch.equal(shallow["resid_post 2"], deep["resid_post 2"])

@@ -1,0 +1,96 @@
+"""Profile: the record's shape, its views, and how it speaks of numbers that are none."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from explorer import Config, Profile
+from explorer.profile import STATISTICS, Place
+
+
+def profile(**changes: np.ndarray) -> Profile:
+    """Two seeds, three layers, four heads; arrays by `statistic__site` replace the ones here."""
+    values = {
+        ("second_moment", "embed"): np.ones((2, 1)),
+        ("second_moment", "resid_mid"): np.array([[1.5, 2.5, 3.5]] * 2),
+        ("second_moment", "resid_post"): np.array([[2.0, 3.0, 4.0]] * 2),
+        ("attention_entropy", "pattern"): np.arange(24.0).reshape(2, 3, 4),
+        ("activation_gradient", "resid_post"): np.ones((2, 3)),
+    }
+    values.update({tuple(key.split("__")): value for key, value in changes.items()})  # type: ignore[misc]
+    return Profile("measured", values, Config(n_layers=3), seeds=(5, 6), seconds=0.25)
+
+
+def test_the_stream_is_in_the_order_of_the_forward_pass() -> None:
+    depth, values = profile().stream("second_moment")
+    assert depth.tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]
+    assert values[1].tolist() == [1, 1.5, 2, 2.5, 3, 3.5, 4]
+
+
+def test_the_frame_has_one_number_a_row() -> None:
+    frame = profile().frame()
+    assert list(frame.columns) == ["origin", "seed", "site", "layer", "head", "statistic", "value"]
+    assert len(frame) == sum(value.size for value in profile().values.values())
+    row = frame[(frame.seed == 6) & (frame.site == "pattern") & (frame.layer == 2) & (frame["head"] == 3)]
+    assert row.value.tolist() == [19.0]  # seed 1, layer index 1, head 3 of arange
+    assert frame[frame.site == "embed"].layer.tolist() == [0, 0]
+    assert frame[frame.site == "embed"]["head"].isna().all()
+
+
+def test_a_missing_statistic_says_what_there_is() -> None:
+    with pytest.raises(KeyError, match=r"no logit_std at attn_scores; it has second_moment@embed"):
+        profile()["logit_std", "attn_scores"]
+    with pytest.raises(KeyError, match="no token_correlation on the residual stream"):
+        profile().stream("token_correlation")
+
+
+def test_what_is_no_statistic_or_no_array_of_layers_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"statistic must be one of second_moment, .*; got 'mood'"):
+        Profile("measured", {("mood", "embed"): np.ones((1, 1))})
+    with pytest.raises(ValueError, match=r"second_moment at embed must be \[seed, layer\(, head\)\]; got \(3,\)"):
+        Profile("measured", {("second_moment", "embed"): np.ones(3)})
+
+
+def test_arrays_cannot_be_written_to() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        profile()["second_moment", "embed"][0, 0] = 2
+
+
+def test_the_first_trouble_is_found_forward_before_backward() -> None:
+    assert profile().first_nonfinite is None
+    gradient = profile(activation_gradient__resid_post=np.array([[np.nan, 1, 1]] * 2))
+    assert gradient.first_nonfinite == Place("activation_gradient", "resid_post", 1, 5)
+    both = profile(
+        activation_gradient__resid_post=np.full((2, 3), np.nan),
+        second_moment__resid_mid=np.array([[1, 1, 1], [1, 1, np.inf]]),
+        second_moment__resid_post=np.array([[1, 1, np.nan], [1, 1, np.nan]]),
+    )
+    assert both.first_nonfinite == Place("second_moment", "resid_mid", 3, 6)
+
+
+def test_what_a_prediction_leaves_out_with_a_reason_is_no_trouble() -> None:
+    values = {("second_moment", "resid_post"): np.array([[1.0, np.nan]])}
+    assert Profile("predicted", values, notes={"second_moment": "not covered"}).first_nonfinite is None
+    assert Profile("predicted", values).first_nonfinite == Place("second_moment", "resid_post", 2, 0)
+
+
+def test_json_holds_every_number_also_those_that_json_lacks() -> None:
+    original = profile(second_moment__resid_post=np.array([[1, np.inf, np.nan], [1, -np.inf, 2]]))
+    text = original.to_json()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"bare {name} is not JSON"))
+    back = Profile.from_json(text)
+    pd.testing.assert_frame_equal(back.frame(), original.frame())
+    assert back.config == original.config
+    assert back.first_nonfinite == original.first_nonfinite == Place("second_moment", "resid_post", 2, 5)
+    assert json.loads(text)["first_nonfinite"]["layer"] == 2
+    assert math.isnan(Profile.from_json(Profile("measured", profile().values).to_json()).seconds)
+
+
+def test_the_vocabulary_is_complete() -> None:
+    assert set(STATISTICS) == {
+        "second_moment", "token_correlation", "logit_std", "attention_entropy", "attention_entropy_normalized",
+        "attention_max", "activation_gradient", "parameter_gradient",
+    }
