@@ -11,7 +11,7 @@ import torch
 from explorer import Config
 from explorer.batch import Batch, draw
 from explorer.model import Transformer
-from explorer.probe.measure import Pass
+from explorer.probe.observe import Pass
 
 SIZES = {
     "(12, 256)": (Config(), 21),
@@ -36,7 +36,7 @@ def seconds(work: Callable[[], object]) -> float:
 def ratio(config: Config, rounds: int) -> dict[str, float]:
     """Median of the ratios of neighbouring passes, after a warm-up of each."""
     model, inputs = Transformer(config, 0), draw(config, 0)
-    one = Pass(config, 0, (1, 0), lambda: False, lambda _: None)
+    one = Pass(config, 0)
     pairs = [
         (seconds(lambda: bare(model, inputs)), seconds(lambda: one.observe(model, inputs))) for _ in range(rounds + 2)
     ][2:]

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from explorer.app.dashboard import dashboard
     from explorer.config import Config, ConfigError
     from explorer.diagnosis import Finding, diagnose
-    from explorer.probe import Stopped, measure
+    from explorer.probe.measure import measure
+    from explorer.probe.observe import Stopped
     from explorer.profile import Profile
 
 __all__ = ["Config", "ConfigError", "Finding", "Profile", "Stopped", "dashboard", "diagnose", "measure"]

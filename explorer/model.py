@@ -97,6 +97,8 @@ class Layer(nn.Module):
         self.skip, self.branch, _ = multipliers(config)
         learned = RESIDUAL_RULES[config.residual].learned
         self.alpha = nn.Parameter(torch.tensor(self.branch)) if learned else None
+        # Every parameter by its name in the vocabulary, in a plain dict: quicker to reach than through the modules.
+        self.weights = {name.split(".")[-1]: parameter for name, parameter in self.named_parameters()}
 
     def forward(self, x: Tensor, tap: Tap = ignore) -> Tensor:
         """`[batch, token, d_model]` to the same."""

@@ -23,6 +23,13 @@ SETTINGS = PACKAGE / "jupyter"
   would know nothing of the page. The page says so (`page.js` of the template).
 """
 
+LAB_OPTIONS = (
+    # JupyterLab asks its makers for news, for updates and for extensions; we ask nobody.
+    "--LabApp.news_url=None",
+    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    "--LabApp.extension_manager=readonly",
+)
+
 
 class ServeError(RuntimeError):
     """Nothing can be served; the message is one line that says why."""
@@ -73,8 +80,8 @@ def lab(host: str, port: int, *, browser: bool, options: Sequence[str] = ()) -> 
     from jupyterlab.labapp import LabApp
 
     where = [f"--ip={host}", f"--port={port}", *([] if browser else ["--no-browser"])]
-    what = [f"--ServerApp.root_dir={folder}", f"--LabApp.default_url=/lab/tree/{PAGE}"]
-    LabApp.launch_instance([*where, *what, *options])
+    os.chdir(folder)  # JupyterLab shows where it stands, unless `options` say otherwise
+    LabApp.launch_instance([*where, f"--LabApp.default_url=/lab/tree/{PAGE}", *LAB_OPTIONS, *options])
 
 
 def _must_be_free(host: str, port: int) -> None:

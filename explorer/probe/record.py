@@ -16,6 +16,8 @@ from explorer.config import Config
 from explorer.probe import statistics
 from explorer.profile import BRANCHES, STREAM, Array, Key
 
+ORDER = STREAM + BRANCHES
+
 BLOCK_ELEMENTS = 2**18
 """A block holds about this many numbers of one site: 1 MB in float32."""
 
@@ -54,17 +56,23 @@ class Recorder:
 
     @torch.no_grad()
     def flush(self) -> None:
-        """Reduces what is pending, site by site, and lets it go."""
-        stacks = {site: torch.stack(tensors) for site, tensors in self.pending.items() if tensors}
-        self.pending.clear()
-        for site in STREAM + BRANCHES:
-            if site in stacks:
-                self.keep(site, {"second_moment": (q := statistics.second_moment(stacks[site]))})
-                if site in STREAM:
-                    self.keep(site, {"token_correlation": statistics.token_overlap(stacks[site], q) / q})
-        found = statistics.attention(stacks["attn_scores"], stacks["pattern"], self.mask)
+        """Reduces what is pending and lets it go; sites of one shape go together, to make few calls."""
+        pending = {site: tensors for site, tensors in self.pending.items() if tensors}
+        self.pending = defaultdict(list)
+        scores, pattern = torch.stack(pending.pop("attn_scores")), torch.stack(pending.pop("pattern"))
+        found = statistics.attention(scores, pattern, self.mask)
         self.keep("attn_scores", {"logit_std": found.pop("logit_std")})
         self.keep("pattern", found)
+        sites = sorted(pending, key=ORDER.index)  # the stream's come first
+        counts = [len(pending[site]) for site in sites]
+        stacked = torch.stack([tensor for site in sites for tensor in pending[site]])
+        q = statistics.second_moment(stacked)
+        length = sum(counts[: -len(BRANCHES)])
+        correlation = statistics.token_overlap(stacked[:length], q[:length]) / q[:length]
+        for site, moments in zip(sites, torch.split(q, counts), strict=True):
+            self.keep(site, {"second_moment": moments})
+        for site, correlations in zip(sites, torch.split(correlation, counts[: -len(BRANCHES)]), strict=False):
+            self.keep(site, {"token_correlation": correlations})
 
     def keep(self, site: str, values: dict[str, Tensor]) -> None:
         """Adds a block's numbers, `[layer]` or `[layer, head]`, to the site's."""

@@ -18,6 +18,9 @@ Mask = Bool[Tensor, "query key"]
 PerLayer = Float[Tensor, " layer"]
 PerHead = Float[Tensor, "layer head"]
 
+LEAST, MOST = 1e-15, 1e15
+"""Between these a norm summed in float32 is right: its squares neither overflowed nor sank below the normal numbers."""
+
 
 def second_moment(x: Stream) -> PerLayer:
     """Mean of x² over batch, token and coordinate."""
@@ -61,23 +64,21 @@ def attention(scores: Rows, pattern: Rows, mask: Mask | None) -> dict[str, PerHe
     }
 
 
-def norms(tensors: list[Tensor]) -> Float[Tensor, " tensor"]:
+def norms(tensors: list[Tensor]) -> list[float]:
     """Frobenius norm of each tensor, in one call for all."""
-    found = torch.stack(torch._foreach_norm(tensors)).double()
-    for index in (~_trusted(found)).nonzero().flatten().tolist():
-        found[index] = torch.linalg.vector_norm(tensors[index], dtype=torch.float64)
-    return found
+    found: list[float] = torch.stack(torch._foreach_norm(tensors)).tolist()
+    if min(found) >= LEAST and max(found) <= MOST:
+        return found
+    return [
+        size if LEAST <= size <= MOST else float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
+        for size, tensor in zip(found, tensors, strict=True)
+    ]
 
 
-def _norm(x: Tensor, dim: tuple[int, ...], least: float = 1e-15) -> Tensor:
+def _norm(x: Tensor, dim: tuple[int, ...], least: float = LEAST) -> Tensor:
     """Euclidean norm along some axes, float64."""
     found: Tensor = torch.linalg.vector_norm(x, dim=dim).double()
-    if bool(_trusted(found, least).all()):
+    if bool(((found >= least) & (found <= MOST)).all()):
         return found
     exact: Tensor = torch.linalg.vector_norm(x, dim=dim, dtype=torch.float64)
     return exact
-
-
-def _trusted(norm: Tensor, least: float = 1e-15) -> Tensor:
-    """Where a norm summed in float32 is right: its squares neither overflowed nor sank below the normal numbers."""
-    return (norm >= least) & (norm < 1e15)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from explorer import Config, ConfigError, Profile, Stopped, batch, measure
 from explorer.model import Transformer
-from explorer.probe.measure import Pass
+from explorer.probe.observe import Pass
 from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM
 
 SMALL = Config(n_layers=3, d_model=32, n_heads=4, n_ctx=8, batch_size=2, n_seeds=2)
@@ -75,7 +75,7 @@ def test_outputs_and_gradients_are_bit_identical_with_and_without_the_probe() ->
     for probed in (False, True):
         model, inputs = Transformer(SMALL, 0), batch.draw(SMALL, 0)
         if probed:
-            Pass(SMALL, 0, (1, 0), lambda: False, lambda _: None).observe(model, inputs)
+            Pass(SMALL, 0, (1, 0)).observe(model, inputs)
         output = model(model.embed(inputs))
         outputs.append(output)
         gradients.append(torch.autograd.grad(model.loss(output, inputs), list(model.parameters())))

@@ -34,7 +34,7 @@ def test_squares_beyond_float32_are_still_numbers(size: float) -> None:
     x = rng(2, 2, 5, 7)
     expected = x.double().square().mean(dim=(1, 2, 3)) * size**2
     torch.testing.assert_close(statistics.second_moment(x * size), expected, rtol=1e-5, atol=0)
-    found = statistics.norms([x * size, x[0] * size])
+    found = torch.tensor(statistics.norms([x * size, x[0] * size]), dtype=torch.float64)
     torch.testing.assert_close(found, torch.stack([x.double().norm(), x[0].double().norm()]) * size, rtol=1e-5, atol=0)
 
 
