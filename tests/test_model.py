@@ -143,3 +143,29 @@ def test_a_deeper_model_begins_with_the_shallower_one() -> None:
     runs = [run(SMALL.replace(n_layers=n))[2] for n in (2, 3, 5)]
     for shallow, deep in pairwise(runs):
         assert torch.equal(shallow["resid_post 2"], deep["resid_post 2"])
+
+
+def saved_bytes(config: Config) -> int:
+    """What autograd really keeps of a forward pass, weights not counted."""
+    model, inputs = Transformer(config, 0), batch.draw(config, 0)
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    kept: dict[int, Tensor] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept.setdefault(tensor.untyped_storage().data_ptr(), tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model.loss(model(model.embed(inputs).detach().requires_grad_()), inputs)
+    return sum(tensor.untyped_storage().nbytes() for pointer, tensor in kept.items() if pointer not in weights)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{}, {"norm_placement": "none"}, {"norm_placement": "peri", "norm": "rms", "qk_norm": True, "activation": "gelu",
+     "causal": True, "parametrization": "ntk", "residual": "rezero"}, {"n_ctx": 512, "n_heads": 8},
+     {"n_layers": 50, "d_model": 64, "n_ctx": 32}, {"activation_rescaled": False}, {"mlp_ratio": 1}],
+)
+def test_the_memory_estimate_holds(choices: dict[str, object]) -> None:
+    config = Config(n_layers=4).replace(**choices)
+    assert 1 / 1.6 < config.activation_bytes / saved_bytes(config) < 1.6
