@@ -30,6 +30,11 @@ BRANCHES = ("attn_out", "mlp_out")
 MATRICES = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
 """The weight matrices of a layer, in the order of the forward pass."""
 
+FORWARD = ("embed", "attn_scores", "pattern", "attn_out", "resid_mid", "mlp_out", "resid_post")
+"""The order in which a layer's sites are computed."""
+BACKWARD = ("activation_gradient", "parameter_gradient")
+"""Statistics of the backward pass, which begins where the forward pass ends."""
+
 
 class Statistic(NamedTuple):
     """One quantity of the vocabulary: its name, its symbol, its sites and how its axis wants to be drawn."""
@@ -147,15 +152,15 @@ class Profile:
         places = []
         for (statistic, site), value in self.values.items():
             bad = np.argwhere(~np.isfinite(value))
-            if len(bad) and not (self.origin == "predicted" and statistic in self.notes):
-                rank = list(STATISTICS).index(statistic)
-                backward = statistic in ("activation_gradient", "parameter_gradient")
-                index = bad[np.argmin(bad[:, 1] * (-1 if backward else 1))]
-                depth = float(self.depth(site)[index[1]])
-                seed = self.seeds[index[0]] if self.seeds else 0
-                layer = 0 if site == "embed" else int(index[1]) + 1
-                places.append((backward, -depth if backward else depth, rank, Place(statistic, site, layer, seed)))
-        return min(places, key=lambda place: place[:3])[3] if places else None
+            if not len(bad) or (self.origin == "predicted" and statistic in self.notes):
+                continue
+            backward = statistic in BACKWARD
+            index = bad[np.argmax(bad[:, 1]) if backward else np.argmin(bad[:, 1])]
+            layer = 0 if site == "embed" else int(index[1]) + 1
+            order = (layer, FORWARD.index(site) if site in FORWARD else len(FORWARD))
+            place = Place(statistic, site, layer, self.seeds[index[0]] if self.seeds else 0)
+            places.append((backward, (-order[0], -order[1]) if backward else order, place))
+        return min(places, key=lambda found: found[:2])[2] if places else None
 
     def frame(self) -> pd.DataFrame:
         """Tidy: one number a row; columns origin, seed, site, layer, head, statistic, value.

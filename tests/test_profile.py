@@ -71,6 +71,14 @@ def test_the_first_trouble_is_found_forward_before_backward() -> None:
     assert both.first_nonfinite == Place("second_moment", "resid_mid", 3, 6)
 
 
+def test_within_a_layer_the_attention_comes_before_what_it_feeds() -> None:
+    bad = np.full((2, 3), np.inf)
+    broken = profile(second_moment__resid_mid=bad, second_moment__attn_out=bad, logit_std__attn_scores=bad[..., None])
+    assert broken.first_nonfinite == Place("logit_std", "attn_scores", 1, 5)
+    broken = profile(second_moment__resid_mid=bad, second_moment__attn_out=bad)
+    assert broken.first_nonfinite == Place("second_moment", "attn_out", 1, 5)
+
+
 def test_what_a_prediction_leaves_out_with_a_reason_is_no_trouble() -> None:
     values = {("second_moment", "resid_post"): np.array([[1.0, np.nan]])}
     assert Profile("predicted", values, notes={"second_moment": "not covered"}).first_nonfinite is None

@@ -1,0 +1,76 @@
+"""How far a measurement lies from its prediction, in numbers and in words."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from explorer.profile import BRANCHES, Array, Profile
+
+BOUNDED = ("token_correlation", "attention_entropy_normalized", "attention_max")
+"""Statistics between 0 and 1, compared by their difference; the others are compared by their ratio."""
+CLOSE = {True: 0.02, False: 0.05}
+"""Differences (bounded) and relative errors up to here are what a model of finite width does."""
+
+
+class Agreement(NamedTuple):
+    """A verdict on one statistic: a few words, whether they are good news, and the worst error over depth."""
+
+    words: str
+    tone: Literal["good", "warn", ""]
+    worst: float
+
+
+def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreement:
+    """Compares the mean over seeds and heads with the prediction, at every site that both have.
+
+    The worst error is a difference for statistics between 0 and 1, a ratio less one for all others; nan where the theory covers
+    nothing. Where it stops half-way, the words say from which layer on.
+    """
+    bounded = statistic in BOUNDED
+    errors, depths, missing = [], [], []
+    for key, theory in predicted.values.items():
+        # The branches' own moments are part of the record but not of the line that is drawn.
+        if key[0] != statistic or key not in measured.values or key[1] in BRANCHES:
+            continue
+        found, expected, depth = _by_layer(measured.values[key]), _by_layer(theory), predicted.depth(key[1])
+        covered = np.isfinite(expected)
+        errors += _error(found, expected, bounded)[covered].tolist()
+        depths += depth[covered].tolist()
+        missing += np.ceil(depth[~covered]).tolist()
+    note = predicted.notes.get(statistic, "")
+    if not errors:
+        return Agreement(f"theory does not cover this: {note}" if note else "", "", float("nan"))
+    worst = float(np.max(errors))
+    words = _words(worst, bounded, depths[int(np.argmax(np.nan_to_num(errors, nan=np.inf)))])
+    if missing:
+        words += f" up to layer {min(missing) - 1:.0f}"
+    return Agreement(words, "good" if worst <= CLOSE[bounded] else "warn", worst)
+
+
+def _words(worst: float, bounded: bool, depth: float) -> str:
+    if not np.isfinite(worst):
+        return "not finite where theory is"
+    if worst <= 2 * CLOSE[bounded]:
+        return f"within {_size(max(worst, 0.001), bounded)} of theory"
+    return f"up to {_size(worst, bounded)} off theory, at layer {np.ceil(depth):.0f}"
+
+
+def _size(error: float, bounded: bool) -> str:
+    if bounded:
+        return f"{error:.1g}"
+    return f"{100 * error:.1g} %" if error < 1 else "a factor of " + (f"{1 + error:.2g}" if error < 99 else "over 100")
+
+
+def _error(found: Array, expected: Array, bounded: bool) -> Array:
+    """Difference, or distance as a ratio either way less one: half and double are equally wrong."""
+    with np.errstate(all="ignore"):
+        error = np.abs(found - expected) if bounded else np.maximum(found / expected, expected / found) - 1
+    return np.where(found == expected, 0.0, error)  # two zeros agree
+
+
+def _by_layer(values: Array) -> Array:
+    """Mean over seeds and heads."""
+    mean: Array = values.mean(axis=(0, *range(2, values.ndim)))
+    return mean

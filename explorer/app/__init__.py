@@ -1,0 +1,1 @@
+"""The page: widgets that carry choices in and pictures out. No mathematics lives here."""

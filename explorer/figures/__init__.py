@@ -1,0 +1,60 @@
+"""Pictures of profiles: pure functions from Profiles to plotly figures.
+
+Dots are measured, lines are predicted, bands are the spread over seeds. A design keeps its hue, symbol and dash in
+every figure. Figures carry no theme: a page, or a reader, gives paper and text their colors.
+`FIGURES` holds one row a figure; who draws them all iterates over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import plotly.graph_objects as go
+
+from explorer.figures.layers import attention_entropy, gradient_by_layer, second_moment, token_correlation
+from explorer.figures.matrices import gradient_by_matrix
+from explorer.figures.palette import Design, designs
+from explorer.figures.pattern import attention_pattern
+from explorer.profile import Profile
+
+__all__ = [
+    "CAPTIONS", "FIGURES", "Design", "Row", "attention_entropy", "attention_pattern", "designs", "gradient_by_layer",
+    "gradient_by_matrix", "second_moment", "token_correlation",
+]
+
+
+class Row(NamedTuple):
+    """One figure: what it is called, how it is read, and the function that draws it."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[Sequence[Profile]], go.Figure]
+
+
+def _pattern_of_first(profiles: Sequence[Profile]) -> go.Figure:
+    """A pattern belongs to one profile: the first that kept one."""
+    kept = [profile for profile in profiles if profile.pattern is not None]
+    return attention_pattern((kept or [Profile(origin="measured", values={})])[0])
+
+
+FIGURES: Mapping[str, Row] = MappingProxyType({
+    row.name: row
+    for row in (
+        Row("second_moment", "Second moment",
+            "Mean x² of the residual stream. 1 is where it started.", second_moment),
+        Row("gradient_by_layer", "Gradient by layer",
+            "Mean squared ∂L/∂x, relative to the last layer. Flat trains evenly.", gradient_by_layer),
+        Row("attention_entropy", "Attention entropy",
+            "The median head of each layer. 1 is uniform, 0 is one-hot.", attention_entropy),
+        Row("token_correlation", "Token correlation",
+            "How alike the tokens have become. 1 is rank collapse.", token_correlation),
+        Row("gradient_by_matrix", "Gradient by matrix",
+            "Size of ∂L/∂W: what the first step moves most.", gradient_by_matrix),
+        Row("attention_pattern", "Attention pattern",
+            "A row is one token's attention: bright is where it looks. 1/n is uniform.", _pattern_of_first),
+    )
+})
+CAPTIONS: Mapping[str, str] = MappingProxyType({name: row.caption for name, row in FIGURES.items()})

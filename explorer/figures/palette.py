@@ -1,0 +1,112 @@
+"""Which hue, which symbol, which dash: fixed by the design, the same in every figure.
+
+Colors never carry meaning alone: a design has its symbol and its dash too, so that a figure survives a black-and-white
+printer and every kind of color vision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+from explorer.config import Config
+from explorer.profile import Profile
+
+HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+"""Six hues told apart by all kinds of color vision (Okabe & Ito 2008), the strongest first."""
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+NEUTRAL = "rgba(128, 128, 128, 0.8)"
+"""Of reference marks: a gray that reads on light and on dark paper alike."""
+SEQUENTIAL = "Cividis"
+"""Perceptually uniform, and the same to all kinds of color vision (Nuñez, Anderton & Renslow 2018)."""
+
+
+class MatrixMark(NamedTuple):
+    """How one weight matrix is told from the others while its design keeps its hue."""
+
+    symbol: str
+    dash: str
+
+
+MATRIX_MARKS: Mapping[str, MatrixMark] = MappingProxyType({
+    # One shape a pair that works together; full for the one that is applied first, hollow for the other.
+    "W_Q": MatrixMark("circle", "solid"),
+    "W_K": MatrixMark("circle-open", "dot"),
+    "W_V": MatrixMark("square", "solid"),
+    "W_O": MatrixMark("square-open", "dot"),
+    "W_in": MatrixMark("triangle-up", "solid"),
+    "W_out": MatrixMark("triangle-up-open", "dot"),
+    "alpha": MatrixMark("star", "dash"),
+})
+
+
+@dataclass(frozen=True)
+class Design:
+    """One experiment among those drawn together, and the marks it keeps in every figure."""
+
+    index: int
+    config: Config | None
+    label: str
+    """What sets it apart from the others; empty when it stands alone."""
+
+    @property
+    def hue(self) -> str:
+        """Its color, `#rrggbb`."""
+        return HUES[self.index % len(HUES)]
+
+    @property
+    def symbol(self) -> str:
+        """Its dots. Shifted at each round of the hues, so that a pair of hue and symbol is unique up to 36 designs."""
+        return SYMBOLS[(self.index + self.index // len(HUES)) % len(SYMBOLS)]
+
+    @property
+    def dash(self) -> str:
+        """Its lines."""
+        return DASHES[(self.index + self.index // len(HUES)) % len(DASHES)]
+
+    def faint(self, opacity: float) -> str:
+        """Its hue, see-through: the color of a band."""
+        red, green, blue = (int(self.hue[at : at + 2], 16) for at in (1, 3, 5))
+        return f"rgba({red}, {green}, {blue}, {opacity:g})"
+
+
+def designs(profiles: Sequence[Profile]) -> list[Design]:
+    """The design of each profile, in the same order: profiles of one config share one; a foreign model has its own."""
+    configs: list[Config | None] = []
+    places = []
+    for profile in profiles:
+        if profile.config is None or profile.config not in configs:
+            configs.append(profile.config)
+            places.append(len(configs) - 1)
+        else:
+            places.append(configs.index(profile.config))
+    labels = _labels(configs)
+    return [Design(index, configs[index], labels[index]) for index in places]
+
+
+def _labels(configs: Sequence[Config | None]) -> list[str]:
+    """What sets each config apart: the one or two fields they differ in, else their number."""
+    if len(configs) < 2:
+        return ["" for _ in configs]
+    numbered = [f"design {index + 1}" for index in range(len(configs))]
+    known = [config for config in configs if config is not None]
+    if len(known) < len(configs):
+        return numbered
+    fields = [
+        (spec.about.label, name) for name, spec in Config.specs().items()
+        if any(getattr(config, name) != getattr(known[0], name) for config in known)
+    ]
+    if len(fields) > 2:
+        return numbered
+    return [", ".join(f"{label.lower()} {_shown(getattr(config, name))}" for label, name in fields) for config in known]
+
+
+def _shown(value: object) -> str:
+    """A choice as a person would write it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)

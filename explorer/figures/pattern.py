@@ -1,0 +1,87 @@
+"""The attention pattern of one layer and head: who looks at whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from explorer.figures.axes import MARGIN, label, sheet
+from explorer.figures.palette import SEQUENTIAL
+from explorer.figures.series import compact
+from explorer.profile import Array, Profile
+
+MOST_CELLS = 256
+"""Tokens a side that are sent to a browser; a longer pattern is shown in blocks of tokens."""
+
+
+def attention_pattern(profile: Profile) -> go.Figure:
+    """Attention weights `[query, key]` of the profile's chosen layer and head as a heat map; a row sums to 1.
+
+    What a causal mask hides stays blank. The uniform weight 1/n is marked on the color scale.
+    """
+    if profile.pattern is None or profile.pattern_of is None:
+        return go.Figure({"data": [], "layout": _layout("No pattern was kept.", "no pattern was kept", 1)})
+    tokens, (layer, head) = len(profile.pattern), profile.pattern_of
+    causal = profile.config is not None and profile.config.causal
+    shown, block = coarse(np.where(np.tri(tokens) > 0, profile.pattern, np.nan) if causal else profile.pattern)
+    finite = shown[np.isfinite(shown)]
+    heading = f"layer {layer}, head {head}" + (f", blocks of {block} × {block} tokens" if block > 1 else "")
+    lost = "" if np.isfinite(profile.pattern).all() else ", not finite where blank"
+    top = float(finite.max(initial=0.0)) or 1.0
+    words = f"Attention of {heading}: largest weight {top:.3g}, uniform over {tokens} tokens {1 / tokens:.3g}{lost}."
+    heat = {
+        "type": "heatmap", "name": heading, "z": compact(shown), "x0": (block - 1) / 2, "dx": block,
+        "y0": (block - 1) / 2, "dy": block, "zmin": 0.0, "zmax": top, "colorscale": SEQUENTIAL,
+        "hoverongaps": False, "colorbar": _scale(tokens, top),
+        "hovertemplate": "Query token %{y:.0f} gives %{z:.3g} of its attention<br>to key token %{x:.0f}<extra></extra>",
+    }
+    return go.Figure({"data": [heat], "layout": _layout(words, heading + lost, tokens)})
+
+
+def coarse(pattern: Array) -> tuple[Array, int]:
+    """A pattern of at most `MOST_CELLS` a side, and the side of the blocks whose mean weight a cell is.
+
+    A block that holds something visible shows the mean of what is visible in it.
+    """
+    tokens = len(pattern)
+    block = -(-tokens // MOST_CELLS)
+    if block == 1:
+        return pattern, 1
+    side = -(-tokens // block)
+    padded = np.full((side * block, side * block), np.nan)
+    padded[:tokens, :tokens] = pattern
+    seen = np.isfinite(padded)
+    blocks = (side, block, side, block)
+    count = seen.reshape(blocks).sum(axis=(1, 3))
+    total = np.where(seen, padded, 0.0).reshape(blocks).sum(axis=(1, 3))
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan), block
+
+
+def _scale(tokens: int, top: float) -> dict[str, Any]:
+    """The color bar: 0, the largest weight, and 1/n, where uniform attention would stand."""
+    share = 1 / tokens / top
+    ticks = {0.0: "0", top: f"{top:.2g}"}
+    if share > 0.9:
+        ticks[top] = f"1/{tokens}" if share > 0.999 else f"≈ 1/{tokens}"
+    elif share > 0.1:
+        ticks[1 / tokens] = f"1/{tokens}"
+    return {
+        "title": {"text": "weight (share of its row)", "side": "right", "font": {"size": 12}}, "thickness": 10,
+        "xpad": 6, "outlinewidth": 0, "tickvals": list(ticks), "ticktext": list(ticks.values()),
+        "tickfont": {"size": 11},
+    }
+
+
+def _layout(description: str, heading: str, tokens: int) -> dict[str, Any]:
+    """Two axes of tokens, the first query on top as one reads."""
+    axis = {"zeroline": False, "showgrid": False, "ticks": "", "tickformat": "d", "nticks": 7}
+    return sheet(
+        axis | {"title": label("key position (tokens)"), "range": (-0.5, tokens - 0.5)},
+        axis | {"title": label("query position (tokens)"), "range": (tokens - 0.5, -0.5)},
+        description,
+        title={"text": heading, "x": 0.5, "xref": "paper", "xanchor": "center", "y": 1, "yref": "paper",
+               "yanchor": "bottom", "pad": {"b": 5}, "font": {"size": 12}},
+        margin=MARGIN | {"t": 26},
+    )

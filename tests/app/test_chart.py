@@ -1,0 +1,139 @@
+"""The chart's traits: what a browser is sent. What a browser does with it is tested in a browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import threading
+from pathlib import Path
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+import traitlets
+from ipywidgets import Widget
+from plotly.offline import get_plotlyjs, get_plotlyjs_version
+
+from explorer.app.chart import Chart, Runtime, packed_plotly
+
+SOURCE = Path(__file__).parents[2] / "explorer" / "app"
+
+
+def figure(y: np.ndarray, description: str = "A line.") -> go.Figure:
+    return go.Figure({
+        "data": [{"type": "scatter", "x": np.arange(len(y), dtype=np.float32), "y": y}],
+        "layout": {"meta": {"description": description}},
+    })
+
+
+def unpacked(array: dict[str, str]) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(array["bdata"]), dtype=array["dtype"])
+
+
+def test_arrays_are_sent_typed_and_masked_values_survive():
+    chart = Chart()
+    chart.show(figure(np.array([1, np.nan, 3], dtype=np.float32)))
+    sent = chart.get_state()["figure"]["data"][0]
+    assert sent["y"]["dtype"] == "f4"
+    np.testing.assert_array_equal(unpacked(sent["y"]), np.array([1, np.nan, 3], dtype=np.float32))
+    json.dumps(chart.get_state()["figure"], allow_nan=False)
+
+
+def test_a_heat_map_of_128_tokens_takes_less_than_90_kilobytes():
+    chart = Chart()
+    chart.show(go.Figure({"data": [{"type": "heatmap", "z": np.ones((128, 128), dtype=np.float32)}],
+                          "layout": {"template": go.layout.Template()}}))
+    assert len(json.dumps(chart.get_state()["figure"])) < 90_000
+
+
+def test_show_replaces_the_whole_figure_and_takes_its_description():
+    chart = Chart(title="Second moment", stale=True)
+    chart.show(figure(np.zeros(2)), stale=True)
+    assert chart.stale
+    chart.show(figure(np.ones(5), "Five ones."))
+    assert unpacked(chart.figure["data"][0]["y"]).tolist() == [1] * 5
+    assert chart.description == "Five ones."
+    assert not chart.stale
+    chart.show(go.Figure())
+    assert chart.figure["data"] == []
+    assert chart.description == "Five ones."
+
+
+def test_every_front_end_trait_is_synced():
+    names = {"runtime", "title", "caption", "badge", "badge_tone", "description", "stale", "figure"}
+    assert names <= set(Chart(title="a").get_state())
+
+
+def test_tones_are_three():
+    chart = Chart(badge_tone="good")
+    with pytest.raises(traitlets.TraitError, match="badge_tone"):
+        chart.badge_tone = "purple"
+
+
+def test_plotly_is_packed_once_and_whole():
+    assert gzip.decompress(packed_plotly()).decode() == get_plotlyjs()
+    assert len(packed_plotly()) < 1_600_000
+    assert packed_plotly() is packed_plotly()
+
+
+def test_all_charts_refer_to_one_runtime():
+    one, other = Chart(), Chart()
+    assert one.runtime is other.runtime is Runtime.shared()
+    assert one.get_state()["runtime"] == f"IPY_MODEL_{Runtime.shared().model_id}"
+    assert Runtime.shared().version == get_plotlyjs_version()
+    assert "plotly" not in one.get_state()
+
+
+def test_a_closed_runtime_is_made_anew():
+    before = Runtime.shared()
+    before.close()
+    assert Runtime.shared() is not before
+    assert Chart().runtime is Runtime.shared()
+
+
+def test_one_runtime_however_many_threads_ask_first():
+    Runtime.shared().close()
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(Runtime.shared())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(runtime) for runtime in found}) == 1
+
+
+def test_figures_may_come_from_any_thread_and_the_last_stays():
+    chart = Chart()
+    seen = []
+    chart.observe(lambda change: seen.append(len(unpacked(change["new"]["data"][0]["y"]))), "figure")
+
+    def work() -> None:
+        for length in range(1, 31):
+            chart.show(figure(np.zeros(length)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == list(range(1, 31))
+    assert len(unpacked(chart.figure["data"][0]["y"])) == 30
+
+
+def test_a_browser_cannot_point_a_chart_at_another_runtime():
+    chart = Chart()
+    with pytest.raises(traitlets.TraitError, match="read-only"):
+        chart.runtime = Widget()
+
+
+@pytest.mark.parametrize("setting", [
+    "showSendToCloud: false", 'plotlyServerURL: ""', "displaylogo: false", "responsive: true", "typesetMath: false",
+    "modeBarButtons: [", "DecompressionStream", "Plotly?.purge(this.plot)", "plot.dataset.drawn",
+])
+def test_the_view_keeps_its_settings(setting):
+    assert setting in (SOURCE / "chart.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("forbidden", ["innerHTML", "insertAdjacentHTML", "outerHTML", "eval(", "new Function", "http"])
+def test_the_view_makes_no_markup_from_text_and_asks_no_host(forbidden):
+    for name in ("chart.js", "chart.css"):
+        assert forbidden not in (SOURCE / name).read_text(encoding="utf-8"), name

@@ -1,0 +1,58 @@
+"""Agreement: the distance of two profiles, and the words for it."""
+
+import math
+
+import numpy as np
+import pytest
+
+from explorer.agreement import agreement
+from explorer.profile import Profile
+
+
+def stream(q: list[float], statistic: str = "second_moment", **notes: str) -> Profile:
+    """A profile of three layers with one statistic behind each."""
+    values = {(statistic, "resid_post"): np.array([q]), ("second_moment", "mlp_out"): np.full((1, 3), 7.0)}
+    return Profile("predicted", values, notes=notes)
+
+
+@pytest.mark.parametrize(
+    ("measured", "words", "tone"),
+    [
+        ([1.0, 2.0, 3.0], "within 0.1 % of theory", "good"),
+        ([1.02, 2.0, 3.0], "within 2 % of theory", "good"),
+        ([1.0, 2.0, 3.24], "within 8 % of theory", "warn"),
+        ([1.0, 2.6, 3.0], "up to 30 % off theory, at layer 2", "warn"),
+        ([1.0, 2.0, 1.0], "up to a factor of 3 off theory, at layer 3", "warn"),
+        ([1.0, 2.0, 3e9], "up to a factor of over 100 off theory, at layer 3", "warn"),
+        ([1.0, math.inf, 3.0], "not finite where theory is", "warn"),
+        ([1.0, math.nan, 3.0], "not finite where theory is", "warn"),
+    ],
+)
+def test_words_for_a_ratio(measured: list[float], words: str, tone: str) -> None:
+    found = agreement(stream(measured), stream([1.0, 2.0, 3.0]), "second_moment")
+    assert (found.words, found.tone) == (words, tone)
+
+
+@pytest.mark.parametrize(
+    ("measured", "words"),
+    [([0.9, 0.9, 0.912], "within 0.01 of theory"), ([0.9, 0.7, 0.9], "up to 0.2 off theory, at layer 2")],
+)
+def test_words_for_a_difference(measured: list[float], words: str) -> None:
+    pair = (stream(measured, "token_correlation"), stream([0.9, 0.9, 0.9], "token_correlation"))
+    assert agreement(*pair, "token_correlation").words == words
+
+
+def test_where_the_theory_ends_is_said() -> None:
+    nan = math.nan
+    half = stream([1.0, nan, nan], second_moment="logits run away")
+    assert agreement(stream([1.0, 9.0, 9.0]), half, "second_moment").words == "within 0.1 % of theory up to layer 1"
+    none = agreement(stream([1.0, 9.0, 9.0]), stream([nan] * 3, second_moment="logits run away"), "second_moment")
+    assert (none.words, none.tone) == ("theory does not cover this: logits run away", "")
+    assert math.isnan(none.worst)
+
+
+def test_both_zero_is_agreement_and_the_mean_over_seeds_is_compared() -> None:
+    zero = Profile("measured", {("parameter_gradient", "W_Q"): np.zeros((2, 3))})
+    assert agreement(zero, zero, "parameter_gradient").worst == 0
+    seeds = Profile("measured", {("second_moment", "resid_post"): np.array([[0.5, 1, 2], [1.5, 3, 4.0]])})
+    assert agreement(seeds, stream([1.0, 2.0, 3.0]), "second_moment").worst == 0
