@@ -25,8 +25,8 @@ class Agreement(NamedTuple):
 def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreement:
     """Compares the mean over seeds and heads with the prediction, at every site that both have.
 
-    The worst error is a difference for statistics between 0 and 1, a ratio less one for all others; nan where the theory covers
-    nothing. Where it stops half-way, the words say from which layer on.
+    The worst error is a difference for statistics between 0 and 1, a ratio less one for all others; nan where the
+    theory covers nothing. Where it stops half-way, the words say from which layer on.
     """
     bounded = statistic in BOUNDED
     errors, depths, missing = [], [], []
@@ -60,7 +60,7 @@ def _words(worst: float, bounded: bool, depth: float) -> str:
 def _size(error: float, bounded: bool) -> str:
     if bounded:
         return f"{error:.1g}"
-    return f"{100 * error:.1g} %" if error < 1 else "a factor of " + (f"{1 + error:.2g}" if error < 99 else "over 100")
+    return f"{float(f'{100 * error:.1g}'):g} %" if error < 1 else "a factor of " + (f"{1 + error:.2g}" if error < 99 else "over 100")
 
 
 def _error(found: Array, expected: Array, bounded: bool) -> Array:
