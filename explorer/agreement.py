@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -58,9 +59,17 @@ def _words(worst: float, bounded: bool, depth: float) -> str:
 
 
 def _size(error: float, bounded: bool) -> str:
-    if bounded:
-        return f"{error:.1g}"
-    return f"{float(f'{100 * error:.1g}'):g} %" if error < 1 else "a factor of " + (f"{1 + error:.2g}" if error < 99 else "over 100")
+    if error >= 99 and not bounded:
+        return "a factor of over 100"
+    if error >= 1 and not bounded:
+        return f"a factor of {_up(1 + error):g}"
+    return f"{_up(error):g}" if bounded else f"{_up(100 * error):g} %"
+
+
+def _up(value: float) -> float:
+    """Two significant digits, rounded up: a bound that is stated must hold."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return round(math.ceil(value / step - 1e-6) * step, 12)
 
 
 def _error(found: Array, expected: Array, bounded: bool) -> Array:

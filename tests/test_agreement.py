@@ -35,7 +35,7 @@ def test_words_for_a_ratio(measured: list[float], words: str, tone: str) -> None
 
 @pytest.mark.parametrize(
     ("measured", "words"),
-    [([0.9, 0.9, 0.912], "within 0.01 of theory"), ([0.9, 0.7, 0.9], "up to 0.2 off theory, at layer 2")],
+    [([0.9, 0.9, 0.912], "within 0.012 of theory"), ([0.9, 0.7, 0.9], "up to 0.2 off theory, at layer 2")],
 )
 def test_words_for_a_difference(measured: list[float], words: str) -> None:
     pair = (stream(measured, "token_correlation"), stream([0.9, 0.9, 0.9], "token_correlation"))
