@@ -1,18 +1,16 @@
-"""`Config`: every choice that defines one experiment. Frozen, validated, hashable, and nothing else.
-
-What is accepted is decided here and nowhere else: a slider's bounds, a permalink and a message from a browser
-are all only suggestions. Every refusal is a `ConfigError` whose sentence names the field, the rule and the value.
-"""
+"""`Config`: every choice that defines one experiment. Frozen, validated, hashable, and nothing else."""
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from explorer.fields import About, Option, Spec, spec
+from explorer.choices import Choices, ConfigError
+from explorer.fields import About, Option
 from explorer.limits import check_size
+
+__all__ = ["Config", "ConfigError"]
 
 ScaleRule = Literal["lecun", "xavier", "he", "fan_out", "torch_default"]
 Activation = Literal["relu", "gelu", "silu", "elu", "selu", "tanh", "sigmoid", "identity"]
@@ -20,18 +18,12 @@ NormPlacement = Literal["none", "pre", "post", "peri"]
 ResidualRule = Literal["absent", "constant", "rezero", "inverse_sqrt_depth", "inverse_depth", "deepnorm"]
 
 
-class ConfigError(ValueError):
-    """A choice was refused; the message is one sentence with the field, the rule and the value."""
-
-
-class Config(BaseModel):
+class Config(Choices):
     """One experiment on one Transformer: its sizes, its initialization, its design, its input and its loss.
 
     Raises:
         ConfigError: an unknown field, a wrong type, a value out of range, or fields that exclude each other.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     # --- size -----------------------------------------------------------------------------------------------
     n_layers: Annotated[int, Field(ge=1, le=1024), About("Depth", "Size", "N", "layers", log=True, pinned=True)] = (
@@ -123,7 +115,6 @@ class Config(BaseModel):
         About(
             "Norm placement",
             "Normalization",
-            "N",
             pinned=True,
             options={
                 "none": Option("x + F(x)"),
@@ -222,12 +213,6 @@ class Config(BaseModel):
         0, description="Seed of the first draw; the others follow it."
     )
 
-    def __init__(self, **choices: Any) -> None:
-        try:
-            super().__init__(**choices)
-        except ValidationError as error:
-            raise ConfigError("; ".join(_sentence(item) for item in error.errors())) from None
-
     @model_validator(mode="after")
     def _fields_agree(self) -> Config:
         if self.d_model % self.n_heads:
@@ -257,50 +242,3 @@ class Config(BaseModel):
         """About what autograd keeps of one forward pass, in bytes: right to a factor 1.6 whatever the design."""
         per_token = 12 * self.d_model + 2 * self.d_mlp + self.n_heads * self.n_ctx
         return 4 * self.n_layers * self.batch_size * self.n_ctx * per_token
-
-    def replace(self, **changes: Any) -> Config:
-        """The same experiment with some choices changed, validated as a whole."""
-        return Config(**{**self.model_dump(), **changes})
-
-    def to_json(self) -> str:
-        """Every field, as one JSON object that `from_json` reads back."""
-        return self.model_dump_json()
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Config:
-        """Reads a JSON object of fields; those left out keep their defaults.
-
-        Raises:
-            ConfigError: not JSON, not an object, or refused as `Config(...)` would refuse it.
-        """
-        try:
-            choices = json.loads(text)
-        except ValueError as error:  # JSONDecodeError and UnicodeDecodeError alike
-            raise ConfigError(f"config must be JSON; got {_shown(text)} ({error})") from None
-        if not isinstance(choices, dict):
-            raise ConfigError(f"config must be a JSON object of fields; got {_shown(choices)}")
-        return cls(**choices)
-
-    @classmethod
-    def specs(cls) -> dict[str, Spec]:
-        """Every field with its bounds, choices and words, in order."""
-        return dict(_SPECS)
-
-
-_SPECS = {name: spec(name, info) for name, info in Config.model_fields.items()}
-
-
-def _shown(value: object) -> str:
-    """A value as it stands in a message: quoted, and cut when somebody sends a novel."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "…" + text[-1]
-
-
-def _sentence(item: Any) -> str:
-    """One pydantic error as 'field must be rule; got value'."""
-    if not item["loc"]:
-        return str(item["msg"]).removeprefix("Value error, ")
-    name = str(item["loc"][0])
-    if name not in _SPECS:
-        return f"{_shown(name)[1:-1]} is not a field; the fields are {', '.join(_SPECS)}; got {_shown(item['input'])}"
-    return f"{name} must be {_SPECS[name].rule()}; got {_shown(item['input'])}"

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from explorer.config import Config
-from explorer.profile import Array, Profile
+from explorer.profile import STATISTICS, Array, Profile
 
 Severity = Literal["good", "warning", "bad"]
 
@@ -68,7 +68,8 @@ def not_finite(profile: Profile) -> Finding | None:
     return Finding(
         "bad",
         "The signal stops being a number.",
-        f"First to leave the finite numbers: {place.statistic.replace('_', ' ')} at {place.site}, layer {place.layer}.",
+        f"First to leave the finite numbers: the {STATISTICS[place.statistic].label.lower()} at the {place.words}, "
+        f"layer {place.layer}.",
         *_calm(profile.config),
     )
 

@@ -70,6 +70,14 @@ STATISTICS: Mapping[str, Statistic] = MappingProxyType({
 })
 
 
+SITE_WORDS = MappingProxyType({
+    "embed": "input", "resid_mid": "stream after attention", "resid_post": "stream after MLP",
+    "attn_out": "attention output", "mlp_out": "MLP output", "attn_scores": "attention logits",
+    "pattern": "attention pattern",
+})
+"""What a person calls the sites; a weight matrix keeps its name."""
+
+
 class Place(NamedTuple):
     """Where a value that is not finite was first met, in the order of computation."""
 
@@ -77,6 +85,11 @@ class Place(NamedTuple):
     site: str
     layer: int
     seed: int
+
+    @property
+    def words(self) -> str:
+        """The site as a person calls it."""
+        return SITE_WORDS.get(self.site, self.site)
 
 
 @dataclass(frozen=True, eq=False)

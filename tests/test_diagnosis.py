@@ -72,4 +72,4 @@ def test_a_healthy_profile_with_one_sick_layer_is_found_out() -> None:
     values = {**profile.values, ("second_moment", "mlp_out"): np.full((1, 12), np.inf)}
     first = diagnose(replace(profile, values=values))[0]
     assert first == Finding("bad", first.meaning, first.evidence, first.remedy, first.config_change)
-    assert "mlp_out, layer 1" in first.evidence
+    assert "MLP output, layer 1" in first.evidence

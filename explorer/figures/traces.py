@@ -16,11 +16,6 @@ Trace = dict[str, Any]
 
 MOST_DOTS = 64
 """Dots drawn of one series; the band passes through every layer all the same."""
-SITE_WORDS = {
-    "embed": "input", "resid_mid": "stream after attention", "resid_post": "stream after MLP",
-    "attn_out": "attention output", "mlp_out": "MLP output", "attn_scores": "attention logits",
-    "pattern": "attention pattern",
-}
 
 
 def band(row: Series, log: bool, opacity: float = 0.25) -> list[Trace]:
@@ -124,7 +119,7 @@ def _verdict(profile: Profile, place: Place) -> str:
     """'not finite from layer 5 on (attention output)', and who says so when nobody measured it."""
     backward = place.statistic in ("activation_gradient", "parameter_gradient")
     start = f"layer {place.layer}" if place.layer else "the input"
-    site = SITE_WORDS.get(place.site, place.site)
+    site = place.words
     gradient = {"activation_gradient": "gradient at ", "parameter_gradient": "gradient of "}.get(place.statistic, "")
     said = "predicted " if profile.origin == "predicted" else ""
     return f"{said}not finite from {start} {'down' if backward else 'on'}<br>({gradient}{site})"

@@ -1,0 +1,170 @@
+"""The controls: one widget, generated from `Config.specs()`, whose values become a `Config` or a refusal in words.
+
+The browser draws native controls (`controls.js`): sliders with an entry beside them, segmented choices, lists,
+switches. What it sends back is one trait, `values`, and is only a suggestion: `Config` decides. A refused value stays
+where the person put it, beside the sentence that says why, and `config` stays what it last was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from explorer.app.ladder import ladder
+from explorer.config import Config, ConfigError
+from explorer.fields import GROUPS, Option, Spec
+
+PINNED = ("n_layers", "d_model", "init_variance", "norm_placement", "alpha", "attention_scale")
+"""The order on top; a pinned field that is not named here follows."""
+SEGMENTS = 5
+"""Choices of up to so many options are shown side by side when their words are short."""
+SEGMENT_LETTERS = 26
+GPT2_SMALL = Config(n_layers=12, d_model=768, n_heads=12).n_parameters
+
+
+class ControlBox(anywidget.AnyWidget):
+    """Native controls for a list of sections; knows nothing of what the values mean.
+
+    Traits:
+        sections: `[{title, fields: [...]}]`; a section with a title can be folded. See `describe` for a field.
+        values: field name to value, from either side.
+        notes: field name to a line below the control: why it is disabled or refused.
+        disabled, refused: names of the fields in that state.
+        summary: a line below all of them.
+    """
+
+    _esm = Path(__file__).with_name("controls.js")
+    sections = traitlets.List(traitlets.Dict()).tag(sync=True)
+    values = traitlets.Dict().tag(sync=True)
+    notes = traitlets.Dict().tag(sync=True)
+    disabled = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    refused = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    summary = traitlets.Unicode().tag(sync=True)
+    label = traitlets.Unicode("Controls").tag(sync=True)
+
+
+class Controls(ControlBox):
+    """Every field of `Config`, and the last `Config` that they made.
+
+    Args:
+        config: where they start.
+        on_read: called after each change, with `config` and `refusal` up to date.
+    """
+
+    def __init__(self, config: Config, on_read: Callable[[], None] = lambda: None) -> None:
+        super().__init__(sections=sections(Config.specs()), label="Design of the Transformer")
+        self.config = config
+        self.refusal = ""
+        self._on_read = on_read
+        self.apply(config.model_dump())
+        self._explain()
+        self.observe(self._read, names="values")
+
+    def apply(self, changes: Mapping[str, object]) -> None:
+        """Changes some choices of the last accepted config, as if a person had set them."""
+        self.values = {**self.config.model_dump(), **changes}
+
+    def _read(self, _: object = None) -> None:
+        try:
+            config = Config(**self.values)
+        except ConfigError as error:
+            self.refusal = str(error)
+        else:
+            self.config, self.refusal = config, ""
+        self._explain()
+        self._on_read()
+
+    def _explain(self) -> None:
+        good = self.config.model_dump()
+        idle = {name: reason for name, item in Config.specs().items() if (reason := unused(item, self.config))}
+        refused = [name for name, value in self.values.items() if self.refusal and value != good.get(name)]
+        with self.hold_sync():
+            self.disabled = [name for name in idle if name not in refused]
+            self.refused = refused
+            self.notes = {**idle, **{name: f"refused; the charts show {shown(good.get(name))}" for name in refused}}
+            self.summary = size(self.config)
+
+
+def sections(specs: Mapping[str, Spec]) -> list[dict[str, Any]]:
+    """Fields in the order of the page: the pinned ones without a title, then group by group."""
+    pinned = sorted((name for name in specs if specs[name].about.pinned), key=lambda name: (*PINNED, name).index(name))
+    groups = {title: [n for n in specs if specs[n].about.group == title and n not in pinned] for title in GROUPS}
+    return [
+        {"title": title, "fields": [describe(specs[name]) for name in names]}
+        for title, names in {"": pinned, **groups}.items()
+        if names
+    ]
+
+
+def describe(spec: Spec) -> dict[str, Any]:
+    """What the browser needs to draw one control."""
+    steps = ladder(spec)
+    return {
+        "name": spec.name,
+        "look": look(spec, steps),
+        "label": spec.about.label,
+        "symbol": "" if spec.about.symbol in spec.about.label.split() else spec.about.symbol,
+        "unit": spec.about.unit,
+        "description": f"{spec.description} {spec.rule()[0].upper()}{spec.rule()[1:]}.",
+        "initial": spec.default,
+        "steps": steps,
+        "options": [
+            {"value": choice, "label": shown(choice), **spec.about.options.get(choice, Option(""))._asdict()}
+            for choice in spec.choices
+        ],
+    }
+
+
+def look(spec: Spec, steps: Iterable[float]) -> str:
+    """Which native control serves a field: slider, entry, switch, segments or list."""
+    if spec.kind in ("integer", "number"):
+        return "slider" if steps else "entry"
+    if spec.kind == "switch":
+        return "switch"
+    short = sum(len(shown(choice)) for choice in spec.choices) <= SEGMENT_LETTERS
+    return "segments" if short and len(spec.choices) <= SEGMENTS else "list"
+
+
+def shown(value: object) -> str:
+    """A value in words: `inverse_sqrt_depth` is 1/√depth."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if not isinstance(value, str):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    return value.replace("inverse_", "1/").replace("sqrt_", "√").replace("_", " ")
+
+
+def unused(spec: Spec, config: Config) -> str:
+    """Why a field does not matter in this config; empty when it does."""
+    specs = Config.specs()
+    for other, values in spec.about.needs.items():
+        if getattr(config, other) not in values:
+            wanted = " or ".join(shown(value) for value in values)
+            return f"used when {specs[other].about.label.lower()} = {wanted}; it is {shown(getattr(config, other))}"
+    return ""
+
+
+def size(config: Config) -> str:
+    """Parameters and memory of a config, in a line."""
+    parameters, share = config.n_parameters, config.n_parameters / GPT2_SMALL
+    return (
+        f"{quantity(parameters)} parameters · {percent(share)} of GPT-2 small's {quantity(GPT2_SMALL)} · "
+        f"{quantity(config.activation_bytes)}B of activations"
+    )
+
+
+def quantity(count: float) -> str:
+    """Two digits and a decimal prefix: 9.4 M."""
+    for scale, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= scale:
+            return f"{count / scale:.{1 if count < 10 * scale else 0}f} {prefix}"
+    return f"{count:.0f}"
+
+
+def percent(share: float) -> str:
+    """A share of one: 11 %; a small one keeps two digits."""
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"

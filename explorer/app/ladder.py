@@ -1,0 +1,45 @@
+"""`ladder(spec)`: the values that a slider steps over, from the field's lowest to its highest."""
+
+from __future__ import annotations
+
+from explorer.fields import Spec
+
+FINEST = 200
+"""Steps of a slider over real numbers; a hand on a 280-pixel slider cannot tell more apart."""
+TWOS_ONLY = ("n_heads",)
+"""A number of heads must divide the width, and powers of two divide nearly every width of the ladder."""
+
+
+def ladder(spec: Spec) -> list[float]:
+    """Rising values within the field's bounds; both bounds and the default are among them.
+
+    Whole numbers on a logarithmic axis go 1, 2, 3, 4, 6, 8, 12, 16, …: powers of two and one and a half times those,
+    which 4 and 8 heads divide from 16 and 32 up. Real numbers on a logarithmic axis take even steps of the logarithm,
+    rounded to three digits. A range too long to step through, such as a seed's, gives an empty ladder: no slider.
+    """
+    if spec.kind == "integer":
+        values = _octaves(spec) if spec.about.log else _whole(spec)
+        return sorted({int(value) for value in (*values, *_ends(spec))}) if values else []
+    if spec.kind == "number":
+        return sorted({float(f"{value:.3g}") for value in (*_even(spec), *_ends(spec))})
+    return []
+
+
+def _ends(spec: Spec) -> tuple[float, ...]:
+    return spec.low, spec.high, spec.default
+
+
+def _whole(spec: Spec) -> list[float]:
+    return list(range(int(spec.low), int(spec.high) + 1)) if spec.high - spec.low <= FINEST else []
+
+
+def _octaves(spec: Spec) -> list[float]:
+    powers = [2.0**k for k in range(32)]
+    steps = powers if spec.name in TWOS_ONLY else [*powers, *(1.5 * power for power in powers[1:])]
+    return [step for step in steps if spec.low <= step <= spec.high]
+
+
+def _even(spec: Spec) -> list[float]:
+    if spec.about.log:
+        return [spec.low * (spec.high / spec.low) ** (k / FINEST) for k in range(FINEST + 1)]
+    return [spec.low + (spec.high - spec.low) * k / FINEST for k in range(FINEST + 1)]

@@ -1,0 +1,1 @@
+"""One file a panel; `dashboard.PANELS` has one row for each."""

@@ -1,0 +1,39 @@
+"""The status line: what the page is doing, in words, with progress and at most one thing to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anywidget
+import traitlets
+
+STATES = ("idle", "computing", "stale", "refused", "failed")
+
+
+class Status(anywidget.AnyWidget):
+    """One line at the bottom of the page, announced politely to screen readers.
+
+    Traits:
+        state: one of `STATES`; colors the mark.
+        text: the sentence that is read out.
+        detail: changes often and is not read out.
+        fraction: progress 0..1; below 0 there is no bar, above 1 a bar without an end.
+        action: label of the button; empty for none.
+    """
+
+    _esm = Path(__file__).with_name("status.js")
+    state = traitlets.Enum(STATES, default_value="idle").tag(sync=True)
+    text = traitlets.Unicode().tag(sync=True)
+    detail = traitlets.Unicode().tag(sync=True)
+    fraction = traitlets.Float(-1.0).tag(sync=True)
+    action = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, on_action: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self.on_msg(lambda _, content, __: on_action() if content == "action" else None)
+
+    def say(self, state: str, text: str, detail: str = "", fraction: float = -1.0, action: str = "") -> None:
+        """Changes the whole line in one message."""
+        with self.hold_sync():
+            self.state, self.text, self.detail, self.fraction, self.action = state, text, detail, fraction, action

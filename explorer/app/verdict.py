@@ -1,0 +1,31 @@
+"""The verdict: what the measurement means, its evidence, and a button for each change that would mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anywidget
+import traitlets
+
+
+class Verdict(anywidget.AnyWidget):
+    """A bar with the first finding; the others fold away below it.
+
+    Traits:
+        findings: `[{severity, meaning, evidence, remedy}]`, most serious first; a remedy is a button's label.
+        stale: the findings are of an earlier design.
+    """
+
+    _esm = Path(__file__).with_name("verdict.js")
+    findings = traitlets.List(traitlets.Dict()).tag(sync=True)
+    stale = traitlets.Bool(False).tag(sync=True)
+
+    def __init__(self, on_apply: Callable[[int], None] = lambda index: None) -> None:
+        super().__init__()
+        self._on_apply = on_apply
+        self.on_msg(self._receive)
+
+    def _receive(self, _: object, content: object, __: object) -> None:
+        if isinstance(content, int) and 0 <= content < len(self.findings):
+            self._on_apply(content)

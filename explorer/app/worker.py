@@ -1,0 +1,133 @@
+"""`Worker`: one thread, a mailbox for one job, the newest job wins.
+
+A page sends a job at every move of a slider; only the last one matters. `submit` therefore overwrites whatever waits
+in the mailbox and returns at once, from any thread. The work is handed a `stop()` that turns true as soon as a newer
+job waits, and is expected to leave by an exception of its own; what a stopped work raises or returns tells nobody
+anything and is not reported. Results are kept by job, the least recently used are dropped.
+
+Nothing here knows of widgets, of an event loop, or of what is computed. Callbacks run on the worker's thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+Job = TypeVar("Job", bound=Hashable)
+Result = TypeVar("Result")
+Stop = Callable[[], bool]
+Progress = Callable[[float], None]
+
+
+class Worker(Generic[Job, Result]):
+    """Computes the newest job on a daemon thread.
+
+    Args:
+        work: `work(job, stop, progress)`; asks `stop()` often, calls `progress` with a fraction 0..1.
+        on_result: called with the job and its result, unless a newer job waits by then.
+        on_failure: called with the job and `Class: message` when the work or `on_result` raised.
+        on_progress: called with the job and the fraction, at most every `progress_every` seconds.
+        capacity: results kept.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Job, Stop, Progress], Result],
+        on_result: Callable[[Job, Result], None],
+        on_failure: Callable[[Job, str], None],
+        on_progress: Callable[[Job, float], None] = lambda job, fraction: None,
+        capacity: int = 64,
+        progress_every: float = 0.1,
+    ) -> None:
+        self._work, self._on_result, self._on_failure, self._on_progress = work, on_result, on_failure, on_progress
+        self._capacity, self._progress_every = capacity, progress_every
+        self._changed = threading.Condition()
+        self._waiting: list[Job] = []  # none or one
+        self._cancelled = self._closed = False
+        self._results: OrderedDict[Job, Result] = OrderedDict()
+        self._computations = 0
+        self._begun = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="explorer-worker", daemon=True)
+        self._thread.start()
+
+    @property
+    def computations(self) -> int:
+        """How often the work was begun; answers from the cache do not count."""
+        return self._computations
+
+    @property
+    def busy_for(self) -> float:
+        """Seconds since the work that is being done was begun."""
+        return time.monotonic() - self._begun
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
+    def submit(self, job: Job) -> None:
+        """Makes this the newest job. Ignored after `close`."""
+        with self._changed:
+            self._waiting = [job]
+            self._changed.notify()
+
+    def cancel(self) -> None:
+        """Abandons what is being computed and what waits, without a report."""
+        with self._changed:
+            self._waiting, self._cancelled = [], True
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Ends the thread, at the latest when the running work next asks `stop()`; waits for that up to `timeout` s."""
+        with self._changed:
+            self._waiting, self._closed = [], True
+            self._changed.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout)
+
+    def _stale(self) -> bool:
+        return bool(self._waiting) or self._cancelled or self._closed
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if self._closed:
+                    return
+                job, self._cancelled = self._waiting.pop(), False
+            self._serve(job)
+
+    def _serve(self, job: Job) -> None:
+        try:
+            result = self._compute(job)
+            if not self._stale():
+                self._on_result(job, result)
+        except Exception as error:  # noqa: BLE001 - whatever it is, a person is told and the next job is served
+            if not self._stale():
+                with suppress(Exception):  # a page that closes meanwhile must not take the thread along
+                    self._on_failure(job, f"{type(error).__name__}: {error}")
+
+    def _compute(self, job: Job) -> Result:
+        if job not in self._results:
+            self._computations += 1
+            self._begun = time.monotonic()
+            self._results[job] = self._work(job, self._stale, self._reporter(job))
+            if len(self._results) > self._capacity:
+                self._results.popitem(last=False)
+        self._results.move_to_end(job)
+        return self._results[job]
+
+    def _reporter(self, job: Job) -> Progress:
+        """A `progress` that speaks seldom: every report crosses to the browser."""
+        spoken = time.monotonic()
+
+        def report(fraction: float) -> None:
+            nonlocal spoken
+            if (now := time.monotonic()) - spoken >= self._progress_every and not self._stale():
+                spoken = now
+                self._on_progress(job, fraction)
+
+        return report

@@ -1,0 +1,83 @@
+"""`Choices`: a frozen record of settings that refuses in one sentence and knows the words for its controls.
+
+`Config` is one; each lab's settings are another. What is accepted is decided by the record and nowhere else: a slider's
+bounds, a permalink and a message from a browser are all only suggestions.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from explorer.fields import Spec, spec
+
+
+class ConfigError(ValueError):
+    """A choice was refused; the message is one sentence with the field, the rule and the value."""
+
+
+class Choices(BaseModel):
+    """Settings, each with a type, bounds, a default, a description and an `About`.
+
+    Raises:
+        ConfigError: an unknown field, a wrong type, a value out of range, or fields that exclude each other.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    _specs: ClassVar[dict[str, Spec]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        cls._specs = {name: spec(name, info) for name, info in cls.model_fields.items()}
+
+    def __init__(self, /, **choices: Any) -> None:
+        try:
+            super().__init__(**choices)
+        except ValidationError as error:
+            raise ConfigError("; ".join(self._sentence(item) for item in error.errors())) from None
+
+    @classmethod
+    def specs(cls) -> dict[str, Spec]:
+        """Every field with its bounds, choices and words, in order."""
+        return dict(cls._specs)
+
+    def replace(self, **changes: Any) -> Self:
+        """The same with some choices changed, validated as a whole."""
+        return type(self)(**{**self.model_dump(), **changes})
+
+    def to_json(self) -> str:
+        """Every field, as one JSON object that `from_json` reads back."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Reads a JSON object of fields; those left out keep their defaults.
+
+        Raises:
+            ConfigError: not JSON, not an object, or refused as the record itself would refuse it.
+        """
+        try:
+            choices = json.loads(text)
+        except ValueError as error:  # JSONDecodeError and UnicodeDecodeError alike
+            raise ConfigError(f"config must be JSON; got {_shown(text)} ({error})") from None
+        if not isinstance(choices, dict):
+            raise ConfigError(f"config must be a JSON object of fields; got {_shown(choices)}")
+        return cls(**choices)
+
+    @classmethod
+    def _sentence(cls, item: Any) -> str:
+        """One pydantic error as 'field must be rule; got value'."""
+        if not item["loc"]:
+            return str(item["msg"]).removeprefix("Value error, ")
+        name, got = str(item["loc"][0]), _shown(item["input"])
+        if name not in cls._specs:
+            return f"{_shown(name)[1:-1]} is not a field; the fields are {', '.join(cls._specs)}; got {got}"
+        return f"{name} must be {cls._specs[name].rule()}; got {got}"
+
+
+def _shown(value: object) -> str:
+    """A value as it stands in a message: quoted, and cut when somebody sends a novel."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "…" + text[-1]

@@ -1,0 +1,178 @@
+"""The controls: every field has one, nothing is clamped, a refusal is a sentence and leaves the last config."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from explorer.app.controls import GPT2_SMALL, Controls, sections, shown, size
+from explorer.app.ladder import FINEST, ladder
+from explorer.config import Config
+from explorer.fields import GROUPS
+
+SPECS = Config.specs()
+SLIDERS = [spec for spec in SPECS.values() if ladder(spec)]
+
+
+class Page:
+    """Controls, and the configs and refusals that they told of."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.told: list[tuple[Config, str]] = []
+        self.controls = Controls(config or Config(), self.read)
+
+    def read(self) -> None:
+        self.told.append((self.controls.config, self.controls.refusal))
+
+    def set(self, /, **values: object) -> None:
+        """What a browser does: sends the whole of `values`."""
+        self.controls.set_state({"values": {**self.controls.values, **values}})
+
+
+def described() -> dict[str, dict[str, object]]:
+    return {field["name"]: field for section in sections(SPECS) for field in section["fields"]}
+
+
+def test_every_field_has_exactly_one_control() -> None:
+    names = [field["name"] for section in sections(SPECS) for field in section["fields"]]
+    assert sorted(names) == sorted(SPECS)
+
+
+def test_the_named_six_stand_on_top_in_their_order_and_the_rest_in_groups() -> None:
+    first, *groups = sections(SPECS)
+    assert first["title"] == ""
+    assert [field["label"] for field in first["fields"]] == [
+        "Depth", "Width", "Init variance", "Norm placement", "Residual α", "Divide by √d",
+    ]
+    assert [group["title"] for group in groups] == list(GROUPS)
+
+
+def test_description_of_a_control_is_plain_data_with_label_symbol_unit_and_rule() -> None:
+    depth = described()["n_layers"]
+    assert json.loads(json.dumps(depth)) == depth
+    assert (depth["label"], depth["symbol"], depth["unit"], depth["look"]) == ("Depth", "N", "layers", "slider")
+    assert str(depth["description"]).endswith("A whole number between 1 and 1024.")
+
+
+@pytest.mark.parametrize(("name", "look"), [
+    ("n_layers", "slider"), ("alpha", "slider"), ("seed", "entry"), ("causal", "switch"),
+    ("norm_placement", "segments"), ("attention_scale", "segments"), ("activation", "list"), ("residual", "list"),
+])
+def test_each_kind_of_field_has_its_native_control(name: str, look: str) -> None:
+    assert described()[name]["look"] == look
+
+
+def test_options_carry_formula_and_source() -> None:
+    options = {option["value"]: option for option in described()["norm_placement"]["options"]}  # type: ignore[attr-defined]
+    assert options["post"] == {
+        "value": "post", "label": "post", "formula": "N(x + F(x))", "source": "Post-LN: Vaswani et al. 2017",
+    }
+
+
+@pytest.mark.parametrize("spec", SLIDERS, ids=lambda spec: spec.name)
+def test_ladder_rises_from_bound_to_bound_through_the_default(spec) -> None:  # type: ignore[no-untyped-def]
+    steps = ladder(spec)
+    assert all(low < high for low, high in pairwise(steps))
+    assert (steps[0], steps[-1]) == (spec.low, spec.high)
+    assert spec.default in steps
+    assert len(steps) <= FINEST + 3
+
+
+def test_logarithmic_fields_have_logarithmic_ladders() -> None:
+    depth, variance = ladder(SPECS["n_layers"]), ladder(SPECS["init_variance"])
+    assert depth[:10] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
+    ratios = [high / low for low, high in pairwise(variance)]
+    assert max(ratios) < 1.09
+    assert min(ratios) > 1.05
+    assert len(variance) == FINEST + 1
+
+
+def test_widths_of_the_ladder_take_four_and_eight_heads() -> None:
+    widths = [width for width in ladder(SPECS["d_model"]) if width >= 16]
+    assert all(width % 4 == 0 for width in widths)
+    assert all(width % 8 == 0 for width in widths if width >= 16)
+
+
+def test_head_counts_of_the_ladder_divide_the_default_width() -> None:
+    assert all(Config().d_model % heads == 0 for heads in ladder(SPECS["n_heads"]))
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=lambda spec: spec.name)
+def test_every_control_moves_the_config(spec) -> None:  # type: ignore[no-untyped-def]
+    start = Config(residual="constant", input="correlated", n_layers=2, d_model=64, n_heads=4)
+    values = {"choice": spec.choices, "switch": (True, False)}.get(spec.kind, (spec.low, spec.high))
+    other = next(value for value in values if value != getattr(start, spec.name))
+    if spec.name == "loss":
+        start, other = start.replace(input="text"), "next_token"
+    page = Page(start)
+    page.set(**{spec.name: other})
+    assert page.told == [(start.replace(**{spec.name: other}), "")]
+
+
+@pytest.mark.parametrize(("values", "sentence"), [
+    ({"n_layers": 4096}, "n_layers must be a whole number between 1 and 1024; got 4096"),
+    ({"n_layers": 2.5}, "n_layers must be a whole number between 1 and 1024; got 2.5"),
+    ({"n_layers": "twelve"}, "n_layers must be a whole number between 1 and 1024; got 'twelve'"),
+    ({"n_layers": None}, "n_layers must be a whole number between 1 and 1024; got None"),
+    ({"d_model": 257}, "d_model must be divisible by n_heads; got 257 and 4"),
+    ({"norm_placement": "sandwich"}, "norm_placement must be one of none, pre, post, peri; got 'sandwich'"),
+    ({"temperature": 2}, "temperature is not a field"),
+    ({"self": 2}, "self is not a field"),
+    ({"n_layers": 1000, "d_model": 2048}, "weights must be at most"),
+])
+def test_what_a_browser_sends_is_refused_in_words_and_the_last_config_stays(
+    values: dict[str, object], sentence: str
+) -> None:
+    page = Page()
+    page.set(**values)
+    (config, refusal), = page.told
+    assert sentence in refusal
+    assert config == Config()
+    assert page.controls.values == {**Config().model_dump(), **values}  # not clamped, not taken back
+    assert page.controls.refused == list(values)
+
+
+def test_a_refused_value_can_be_mended_or_taken_back() -> None:
+    page = Page()
+    page.set(d_model=250)
+    assert page.controls.notes["d_model"] == "refused; the charts show 256"
+    page.controls.apply({})
+    assert page.told[-1] == (Config(), "")
+    assert page.controls.refused == []
+    page.set(d_model=250)
+    page.set(n_heads=5)
+    assert page.told[-1] == (Config(d_model=250, n_heads=5), "")
+
+
+def test_a_control_that_does_not_matter_is_disabled_and_says_why() -> None:
+    page = Page()
+    assert "alpha" not in page.controls.disabled
+    page.set(residual="rezero")
+    assert "alpha" in page.controls.disabled
+    assert page.controls.notes["alpha"] == "used when residual = constant; it is rezero"
+    page.set(residual="constant")
+    assert "alpha" not in page.controls.disabled
+
+
+def test_apply_sets_choices_as_a_person_would() -> None:
+    page = Page()
+    page.controls.apply({"norm_placement": "post", "n_layers": 24})
+    assert page.told == [(Config(norm_placement="post", n_layers=24), "")]
+    assert page.controls.values["norm_placement"] == "post"
+
+
+def test_size_line() -> None:
+    assert GPT2_SMALL == 84_934_656
+    assert size(Config()).startswith("9.4 M parameters · 11 % of GPT-2 small's 85 M · ")
+    assert size(Config()).endswith("MB of activations")
+    assert Page(Config(n_layers=1, d_model=8)).controls.summary.startswith("768 parameters · 0.0009 % of")
+
+
+@pytest.mark.parametrize(("value", "words"), [
+    ("inverse_sqrt_depth", "1/√depth"), ("sqrt_d", "√d"), ("next_token", "next token"), (True, "on"), (0.25, "0.25"),
+    (1024, "1024"),
+])
+def test_values_in_words(value: object, words: str) -> None:
+    assert shown(value) == words

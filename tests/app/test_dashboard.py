@@ -1,0 +1,85 @@
+"""The page as one widget: header, panels built when opened, everything ended by `close`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import ipywidgets as widgets
+import pytest
+
+from explorer.app.dashboard import PANELS, Dashboard, Panel, dashboard
+from explorer.app.panels.explore import Explore
+from explorer.config import Config
+
+SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)
+WAIT = 60.0
+
+
+@pytest.fixture
+def page() -> Iterator[Dashboard]:
+    page = dashboard(SMALL)
+    yield page
+    page.close()
+
+
+def test_page_starts_with_the_given_design_and_measures_it(page: Dashboard) -> None:
+    panel = page.panels["explore"]
+    assert isinstance(panel, Explore)
+    assert panel.controls.config == SMALL
+    arrived = threading.Event()
+    panel.status.observe(lambda change: arrived.set() if change["new"] == "idle" else None, names="state")
+    assert panel.status.state == "idle" or arrived.wait(WAIT)
+    assert panel.status.text == "Measured 2 layers of width 16"
+    assert panel.verdict.findings
+
+
+def test_page_is_one_widget_that_a_notebook_can_show(page: Dashboard) -> None:
+    assert "ex-root" in page._dom_classes
+    assert page.children[0] is page.header
+    assert "application/vnd.jupyter.widget-view+json" in page._repr_mimebundle_()
+
+
+def test_header_shows_only_what_exists(page: Dashboard) -> None:
+    assert page.header.tabs == [panel.title for panel in PANELS.values()]
+
+
+def test_close_ends_the_thread(page: Dashboard) -> None:
+    panel = page.panels["explore"]
+    page.close()
+    assert isinstance(panel, Explore)
+    assert not panel.worker.alive
+    assert page.comm is None
+
+
+def test_panels_are_built_when_first_opened_and_then_kept() -> None:
+    built: list[str] = []
+
+    def build(name: str) -> widgets.Widget:
+        built.append(name)
+        return widgets.Box()
+
+    page = Dashboard(SMALL, {name: Panel(name, lambda _, name=name: build(name)) for name in ("one", "two")})
+    assert built == ["one"]
+    for index in (1, 0, 1):
+        page.header.set_state({"selected": index})
+    assert built == ["one", "two"]
+    assert [panel.layout.display for panel in page.panels.values()] == ["none", None]
+    page.header.set_state({"selected": 9})  # a browser may send anything
+    assert page.header.selected == 1
+    page.close()
+
+
+def test_each_call_makes_a_page_of_its_own() -> None:
+    first, second = dashboard(SMALL), dashboard(SMALL)
+    assert first.panels["explore"] is not second.panels["explore"]
+    first.close()
+    assert second.panels["explore"].worker.alive  # type: ignore[attr-defined]
+    second.close()
+
+
+def test_importing_the_page_does_not_wait_for_torch() -> None:
+    code = "import sys, explorer.app.dashboard; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

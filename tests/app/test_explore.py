@@ -1,0 +1,396 @@
+"""The Explore panel without a browser: controls in, figures out, through the real model and the real worker."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from explorer.app.panels.explore import Explore
+from explorer.app.words import design_words, legend, summary
+from explorer.config import Config
+from explorer.probe import measure
+from explorer.profile import Profile
+
+SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2)
+WAIT = 60.0
+"""Seconds after which a test gives up; nothing is asserted about how long anything takes."""
+
+
+def plain(value: Any) -> np.ndarray:
+    """An array as it travels to the browser, read back."""
+    if not isinstance(value, dict):
+        return np.asarray(value)
+    shape = [int(side) for side in str(value.get("shape", -1)).split(",")]
+    return np.frombuffer(base64.b64decode(value["bdata"]), dtype=value["dtype"]).reshape(shape)
+
+
+class Watched:
+    """A panel, and a way to wait until its status line says something."""
+
+    def __init__(self, panel: Explore) -> None:
+        self.panel = panel
+        self.changed = threading.Condition()
+        panel.status.observe(self.notify, names=["state", "text", "detail", "action"])
+
+    def notify(self, _: object) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+    def until(self, state: str, words: str = "") -> None:
+        status = self.panel.status
+
+        def there() -> bool:
+            return status.state == state and words in status.text
+
+        with self.changed:
+            self.changed.wait_for(lambda: there() or status.state == "failed", WAIT)
+        assert there(), f"wanted {state} {words!r}, got {status.state}: {status.text}"
+        with self.panel._lock:  # whoever changed the line has finished its change
+            assert status.state == state
+
+    def set(self, **values: object) -> None:
+        """What a browser does."""
+        controls = self.panel.controls
+        controls.set_state({"values": {**controls.values, **values}})
+
+    def drawn(self, name: str = "second_moment") -> np.ndarray:
+        """The dots of a chart."""
+        traces = self.panel.charts[name].figure["data"]
+        return plain(next(trace["y"] for trace in traces if trace["mode"] == "markers"))
+
+    def stale(self) -> set[bool]:
+        return {chart.stale for chart in self.panel.charts.values()} | {self.panel.verdict.stale}
+
+
+class Row(NamedTuple):
+    severity: str
+    meaning: str
+    evidence: str
+    remedy: str
+    config_change: dict[str, object]
+
+
+def depth_rule(profile: Profile) -> Sequence[Row]:
+    """A finding whose numbers come from the profile."""
+    q = profile.stream("second_moment")[1].mean(axis=0)
+    evidence = f"q is {q[-1]:.2f} at the end."
+    if q[-1] > 2:
+        return [Row("warning", "The stream grows.", evidence, "Use post", {"norm_placement": "post"})]
+    return [Row("good", "All is well.", evidence, "", {})]
+
+
+Open = Callable[..., Watched]
+
+
+@pytest.fixture
+def open_panel() -> Iterator[Open]:
+    panels: list[Explore] = []
+
+    def make(config: Config = SMALL, measure: Any = measure, **parts: Any) -> Watched:
+        panels.append(Explore(config, measure, **parts))
+        return Watched(panels[-1])
+
+    yield make
+    for panel in panels:
+        panel.close()
+        assert not panel.worker.alive
+
+
+def expected(config: Config) -> np.ndarray:
+    return np.asarray(measure(config).stream("second_moment")[1].mean(axis=0), dtype=np.float32)
+
+
+def test_first_measurement_reaches_all_charts(open_panel: Open) -> None:
+    page = open_panel()
+    page.until("idle", "Measured 2 layers of width 16")
+    np.testing.assert_allclose(page.drawn(), expected(SMALL))
+    assert page.stale() == {False}
+    assert all(chart.figure["data"] for chart in page.panel.charts.values())
+    assert "seeds 0–1" in page.panel.status.detail
+
+
+@pytest.mark.parametrize("change", [
+    {"n_layers": 4}, {"d_model": 32}, {"init_variance": 4.0}, {"norm_placement": "post"}, {"alpha": 0.5},
+])
+def test_each_named_control_redraws_the_charts(open_panel: Open, change: dict[str, Any]) -> None:
+    page = open_panel()
+    page.until("idle")
+    before = page.drawn()
+    page.set(**change)
+    page.until("idle")
+    after = page.drawn()
+    assert before.shape != after.shape or not np.allclose(before, after)
+    np.testing.assert_allclose(after, expected(SMALL.replace(**change)), rtol=1e-6)
+
+
+def test_attention_scale_redraws_the_entropy(open_panel: Open) -> None:
+    page = open_panel(SMALL.replace(d_model=64, n_heads=1, n_ctx=32))
+    page.until("idle")
+    before = page.drawn("attention_entropy")
+    page.set(attention_scale="none")
+    page.until("idle")
+    assert page.drawn("attention_entropy")[0] < 0.5 * before[0]
+
+
+def test_a_refused_value_leaves_the_charts_and_says_that_they_are_stale(open_panel: Open) -> None:
+    page = open_panel()
+    page.until("idle")
+    before = page.drawn()
+    page.set(d_model=17)
+    page.until("refused", "Refused: d_model must be divisible by n_heads; got 17 and 2.")
+    assert page.stale() == {True}
+    np.testing.assert_array_equal(page.drawn(), before)
+    page.set(d_model=18)
+    page.until("idle", "Measured 2 layers of width 18")
+    assert page.stale() == {False}
+
+
+def test_undo_takes_a_refused_value_back(open_panel: Open) -> None:
+    page = open_panel()
+    page.until("idle")
+    page.set(n_layers="many")
+    page.until("refused")
+    assert page.panel.status.action == "Undo"
+    page.panel.status._handle_custom_msg("action", [])
+    page.until("idle")
+    assert page.stale() == {False}
+    assert page.panel.controls.values == SMALL.model_dump()
+    assert page.panel.worker.computations == 1  # the result was kept
+
+
+def test_a_measurement_that_ends_after_a_refusal_is_drawn_but_stays_stale(open_panel: Open) -> None:
+    may_end = threading.Event()
+
+    def slow(config: Config, *rest: Any) -> Profile:
+        assert may_end.wait(WAIT)
+        return measure(config, *rest)
+
+    page = open_panel(measure=slow)
+    page.set(d_model=17)
+    page.until("refused")
+    arrived = threading.Event()
+    page.panel.charts["attention_pattern"].observe(lambda _: arrived.set(), names="figure")
+    may_end.set()
+    assert arrived.wait(WAIT)
+    page.until("refused")
+    np.testing.assert_allclose(page.drawn(), expected(SMALL))
+    assert page.stale() == {True}
+
+
+def test_an_exception_shows_its_class_and_message_and_the_next_move_works(open_panel: Open) -> None:
+    def breaks(config: Config, *rest: Any) -> Profile:
+        if config.n_layers == 3:
+            raise MemoryError("no room for three layers")
+        return measure(config, *rest)
+
+    page = open_panel(measure=breaks)
+    page.until("idle")
+    before = page.drawn()
+    page.set(n_layers=3)
+    page.until("failed", "MemoryError: no room for three layers")
+    assert page.stale() == {True}
+    np.testing.assert_array_equal(page.drawn(), before)
+    page.set(n_layers=4)
+    page.until("idle", "Measured 4 layers")
+    assert page.stale() == {False}
+
+
+def test_an_exception_of_the_prediction_is_shown_beside_the_measurement(open_panel: Open) -> None:
+    def breaks(config: Config) -> Profile:
+        if config.n_layers == 3:
+            raise ArithmeticError("no such integral")
+        return replace(measure(config), origin="predicted", seeds=())
+
+    page = open_panel(predict=breaks)
+    page.set(n_layers=3)
+    page.until("idle", "Measured 3 layers")
+    assert page.panel.status.detail.endswith("no prediction: ArithmeticError: no such integral")
+    assert page.stale() == {False}
+    assert [trace["name"] for trace in page.panel.charts["second_moment"].figure["data"]].count("predicted") == 0
+    page.set(n_layers=4)
+    page.until("idle", "Measured 4 layers")
+    assert "no prediction" not in page.panel.status.detail
+
+
+def test_forty_fast_moves_end_on_the_last_with_few_computations(open_panel: Open) -> None:
+    page = open_panel()
+    for step in range(40):
+        page.set(init_variance=1.0 + step / 10)
+    page.until("idle")
+    last = SMALL.replace(init_variance=4.9)
+    np.testing.assert_allclose(page.drawn(), expected(last))
+    assert page.panel.worker.computations < 40
+
+
+def test_moves_while_the_worker_is_busy_cost_one_computation(open_panel: Open) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def held(config: Config, stop: Any, *rest: Any) -> Profile:
+        if config == SMALL:
+            begun.set()
+            assert may_go_on.wait(WAIT)
+        return measure(config, stop, *rest)
+
+    page = open_panel(measure=held)
+    assert begun.wait(WAIT)
+    for step in range(1, 41):
+        page.set(init_variance=1.0 + step / 10)
+    may_go_on.set()
+    page.until("idle")
+    np.testing.assert_allclose(page.drawn(), expected(SMALL.replace(init_variance=5.0)))
+    assert page.panel.worker.computations == 2
+
+
+def test_going_back_answers_from_the_cache(open_panel: Open) -> None:
+    page = open_panel()
+    for layers in (2, 3, 2):
+        page.set(n_layers=layers)
+        page.until("idle", f"Measured {layers} layers")
+    assert page.panel.worker.computations == 2
+
+
+def test_prediction_is_drawn_at_once_over_the_old_dots(open_panel: Open) -> None:
+    may_end = threading.Event()
+    may_end.set()
+
+    def held(config: Config, *rest: Any) -> Profile:
+        assert may_end.wait(WAIT)
+        return measure(config, *rest)
+
+    def theory(config: Config) -> Profile:
+        """A line with the right sites: the measurement of another seed."""
+        return replace(measure(config.replace(seed=7, n_seeds=1)), origin="predicted", config=config, seeds=())
+
+    page = open_panel(measure=held, predict=theory)
+    page.until("idle")
+    may_end.clear()
+    page.set(n_layers=5)
+    page.until("computing")
+    traces = page.panel.charts["second_moment"].figure["data"]
+    line, dots = (next(trace for trace in traces if trace["name"] == name) for name in ("predicted", "measured"))
+    assert [plain(trace["x"]).max() for trace in (line, dots)] == [5, 2]
+    assert line["line"]["color"] == dots["marker"]["color"], "a design keeps its hue"
+    assert page.stale() == {True}
+    may_end.set()
+    page.until("idle")
+    assert len(page.drawn()) == 11
+
+
+def test_findings_stand_in_the_verdict_and_their_button_applies_the_change(open_panel: Open) -> None:
+    page = open_panel(diagnose=depth_rule)
+    page.until("idle")
+    (finding,) = page.panel.verdict.findings
+    assert (finding["severity"], finding["remedy"]) == ("warning", "Use post")
+    page.panel.verdict._handle_custom_msg(0, [])
+    page.until("idle")
+    assert page.panel.controls.config == SMALL.replace(norm_placement="post")
+    assert page.panel.verdict.findings[0]["meaning"] == "All is well."
+
+
+@pytest.mark.parametrize("nonsense", [-1, 7, "0", None, {"index": 0}, True])
+def test_verdict_ignores_what_is_not_one_of_its_buttons(open_panel: Open, nonsense: object) -> None:
+    page = open_panel(diagnose=lambda profile: [])
+    page.until("idle")
+    page.panel.verdict._handle_custom_msg(nonsense, [])
+    assert page.panel.controls.config == SMALL
+
+
+def test_layer_and_head_of_the_pattern(open_panel: Open) -> None:
+    page = open_panel()
+    page.until("idle")
+    before = plain(page.panel.charts["attention_pattern"].figure["data"][0]["z"])
+    page.panel.place.set_state({"values": {"layer": 2, "head": 1}})
+    page.until("idle")
+    shown = plain(page.panel.charts["attention_pattern"].figure["data"][0]["z"])
+    np.testing.assert_allclose(shown, measure(SMALL, pattern_of=(2, 1)).pattern, rtol=1e-6)
+    assert not np.allclose(shown, before)
+    page.set(n_layers=1)
+    page.until("idle", "Measured 1 layer ")
+    assert page.panel.place.pattern_of == (1, 1)
+    assert page.panel.place.values == {"layer": 1, "head": 1}
+
+
+@pytest.mark.parametrize("values", [
+    {"layer": 3, "head": 0}, {"layer": "x", "head": 0}, {"layer": 2.5, "head": 0}, {"layer": True, "head": 1},
+    {"head": 0},
+])
+def test_a_layer_that_there_is_not_is_refused_in_words(open_panel: Open, values: dict[str, object]) -> None:
+    page = open_panel()
+    page.until("idle")
+    page.panel.place.set_state({"values": values})
+    page.until("refused", "layer must be a whole number between 1 and 2")
+    page.panel.status._handle_custom_msg("action", [])
+    page.until("idle")
+    assert page.panel.place.values == {"layer": 1, "head": 0}
+
+
+def test_long_work_shows_progress_and_can_be_stopped(open_panel: Open) -> None:
+    stopped = threading.Event()
+
+    class Left(Exception):  # noqa: N818
+        pass
+
+    def endless(config: Config, stop: Any, progress: Any, pattern_of: Any) -> Profile:
+        while not stop():
+            progress(0.75)
+        stopped.set()
+        raise Left
+
+    page = open_panel(measure=endless)
+    page.until("computing", "Measuring 2 layers of width 16")
+    with page.changed:
+        assert page.changed.wait_for(lambda: page.panel.status.action == "Stop", WAIT)
+    assert page.panel.status.detail == "seed 2 of 2 · 75 %"
+    assert page.panel.status.fraction == 0.75
+    page.panel.status._handle_custom_msg("action", [])
+    page.until("stale", "Stopped")
+    assert stopped.wait(WAIT)
+
+
+def test_what_is_not_finite_is_said_in_words(open_panel: Open) -> None:
+    page = open_panel(SMALL.replace(n_layers=200, norm_placement="none", init_variance=1000.0))
+    page.until("idle")
+    assert "Not finite from layer" in page.panel.status.text
+    assert page.stale() == {False}
+
+
+def inside(widget: Any) -> list[Any]:
+    return [widget, *(deep for child in getattr(widget, "children", ()) for deep in inside(child))]
+
+
+def test_close_ends_thread_and_widgets(open_panel: Open) -> None:
+    page = open_panel()
+    held = inside(page.panel)
+    assert set(page.panel.charts.values()) <= set(held)
+    page.panel.close()
+    assert not page.panel.worker.alive
+    assert [widget for widget in held if widget.comm is not None] == []
+    page.set(n_layers=3)  # a late message does nothing
+
+
+def test_a_flood_of_wrong_fields_is_refused_shortly(open_panel: Open) -> None:
+    page = open_panel()
+    page.set(**{f"field_{number}": number for number in range(1000)})
+    page.until("refused", "field_0 is not a field")
+    assert len(page.panel.status.text) < 500
+
+
+def test_status_of_a_foreign_profile_and_of_a_prediction() -> None:
+    profile = measure(SMALL.replace(n_seeds=1, seed=5))
+    text, detail = summary(replace(profile, seconds=0.5), replace(profile, origin="predicted", seconds=0.002))
+    assert text == "Measured 2 layers of width 16"
+    assert detail == "in 0.50 s · seed 5 · theory 2 ms"
+
+
+def test_legend_names_design_and_marks() -> None:
+    words = legend([measure(SMALL)])
+    assert "Pre-LN · x + α F(x), α = 1" in words
+    assert "measured, 2 seeds" in words
+    assert "predicted" not in words
+    assert design_words(Config(norm_placement="none", residual="rezero")) == "no norm · x + α F(x), α learned from 0"

@@ -1,0 +1,188 @@
+"""The worker: newest job wins, stale work is abandoned, failures are told and survived."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from explorer.app.worker import Worker
+
+WAIT = 20.0
+"""Seconds after which a test gives up; nothing is asserted about how long anything takes."""
+
+
+class Abandoned(Exception):  # noqa: N818 - as in the package, not an error
+    pass
+
+
+class Bench:
+    """A worker whose work waits for its gate, and a record of all that it reports."""
+
+    def __init__(self, capacity: int = 64) -> None:
+        self.gates: dict[object, threading.Event] = {}
+        self.started: dict[object, threading.Event] = {}
+        self.abandoned: list[object] = []
+        self.results: list[tuple[object, object]] = []
+        self.failures: list[tuple[object, str]] = []
+        self.fractions: list[tuple[object, float]] = []
+        self.reported = threading.Condition()
+        self.worker: Worker[object, object] = Worker(
+            self.work, self.keep, self.keep_failure, self.keep_fraction, capacity=capacity, progress_every=0.0
+        )
+
+    def gate(self, job: object) -> None:
+        self.gates[job] = threading.Event()
+        self.started[job] = threading.Event()
+
+    def work(self, job: object, stop: Callable[[], bool], progress: Callable[[float], None]) -> object:
+        if job in ("broken", "broken twice"):
+            raise ZeroDivisionError("no such thing")
+        if job in self.gates:
+            self.started[job].set()
+            while not self.gates[job].wait(0.001):
+                if stop() and job != "deaf":
+                    self.abandoned.append(job)
+                    raise Abandoned
+        progress(0.5)
+        return f"result of {job}"
+
+    def keep(self, job: object, result: object) -> None:
+        with self.reported:
+            self.results.append((job, result))
+            self.reported.notify_all()
+        if job == "unshowable":
+            raise LookupError("the figure could not be drawn")
+
+    def keep_failure(self, job: object, message: str) -> None:
+        with self.reported:
+            self.failures.append((job, message))
+            self.reported.notify_all()
+        if job == "broken twice":
+            raise RuntimeError("the page is gone")
+
+    def keep_fraction(self, job: object, fraction: float) -> None:
+        self.fractions.append((job, fraction))
+
+    def settle(self, done: Callable[[], bool]) -> None:
+        with self.reported:
+            assert self.reported.wait_for(done, WAIT), f"got {self.results} and {self.failures}"
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.worker.close()
+    assert not bench.worker.alive
+
+
+def test_result_reaches_its_callback_with_its_job(bench: Bench) -> None:
+    bench.worker.submit("a")
+    bench.settle(lambda: len(bench.results) == 1)
+    assert bench.results == [("a", "result of a")]
+    assert bench.fractions == [("a", 0.5)]
+
+
+def test_newest_job_wins_and_the_stale_one_is_abandoned_unreported(bench: Bench) -> None:
+    bench.gate("old")
+    bench.worker.submit("old")
+    assert bench.started["old"].wait(WAIT)
+    bench.worker.submit("new")
+    bench.settle(lambda: len(bench.results) == 1)
+    assert (bench.abandoned, bench.results, bench.failures) == (["old"], [("new", "result of new")], [])
+
+
+def test_forty_jobs_behind_a_busy_worker_cost_one_more_computation(bench: Bench) -> None:
+    bench.gate("deaf")  # does not listen to stop: all forty arrive meanwhile
+    bench.worker.submit("deaf")
+    assert bench.started["deaf"].wait(WAIT)
+    for number in range(40):
+        bench.worker.submit(number)
+    bench.gates["deaf"].set()
+    bench.settle(lambda: len(bench.results) == 1)
+    assert bench.results == [(39, "result of 39")]
+    assert bench.worker.computations == 2
+
+
+def test_results_are_kept_by_job(bench: Bench) -> None:
+    for count, job in enumerate(("a", "b", "a"), start=1):
+        bench.worker.submit(job)
+        bench.settle(lambda count=count: len(bench.results) == count)
+    assert [job for job, _ in bench.results] == ["a", "b", "a"]
+    assert bench.worker.computations == 2
+
+
+def test_least_recently_used_result_is_dropped() -> None:
+    bench = Bench(capacity=2)
+    for count, job in enumerate(("a", "b", "a", "c", "a", "b"), start=1):
+        bench.worker.submit(job)
+        bench.settle(lambda count=count: len(bench.results) == count)
+    bench.worker.close()
+    assert bench.worker.computations == 4  # a, b, c, and b again: c pushed it out, a had been asked for since
+
+
+@pytest.mark.parametrize(("job", "message"), [
+    ("broken", "ZeroDivisionError: no such thing"),
+    ("unshowable", "LookupError: the figure could not be drawn"),
+])
+def test_an_exception_is_told_by_class_and_message_and_the_next_job_works(
+    bench: Bench, job: str, message: str
+) -> None:
+    bench.worker.submit(job)
+    bench.settle(lambda: len(bench.failures) == 1)
+    assert bench.failures == [(job, message)]
+    bench.worker.submit("next")
+    bench.settle(lambda: ("next", "result of next") in bench.results)
+
+
+def test_a_failure_is_not_kept_as_a_result(bench: Bench) -> None:
+    for count in (1, 2):
+        bench.worker.submit("broken")
+        bench.settle(lambda count=count: len(bench.failures) == count)
+    assert bench.worker.computations == 2
+
+
+def test_a_failing_failure_callback_does_not_end_the_thread(bench: Bench) -> None:
+    bench.worker.submit("broken twice")
+    bench.settle(lambda: len(bench.failures) == 1)
+    bench.worker.submit("next")
+    bench.settle(lambda: len(bench.results) == 1)
+
+
+def test_cancel_abandons_without_a_report_and_the_next_job_works(bench: Bench) -> None:
+    bench.gate("long")
+    bench.worker.submit("long")
+    assert bench.started["long"].wait(WAIT)
+    bench.worker.cancel()
+    bench.worker.submit("next")
+    bench.settle(lambda: len(bench.results) == 1)
+    assert (bench.abandoned, bench.results, bench.failures) == (["long"], [("next", "result of next")], [])
+
+
+def test_close_ends_the_thread_in_the_middle_of_a_job(bench: Bench) -> None:
+    bench.gate("long")
+    bench.worker.submit("long")
+    assert bench.started["long"].wait(WAIT)
+    bench.worker.close()
+    assert not bench.worker.alive
+    assert (bench.abandoned, bench.results, bench.failures) == (["long"], [], [])
+
+
+def test_progress_is_reported_seldom() -> None:
+    fractions: list[float] = []
+    done = threading.Event()
+
+    def work(job: object, stop: object, progress: Callable[[float], None]) -> None:
+        for step in range(1000):
+            progress(step / 1000)
+
+    worker: Worker[int, None] = Worker(
+        work, lambda job, result: done.set(), lambda job, message: None,
+        lambda job, fraction: fractions.append(fraction), progress_every=1e9,
+    )
+    worker.submit(1)
+    assert done.wait(WAIT)
+    worker.close()
+    assert fractions == []

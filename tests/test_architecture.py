@@ -1,0 +1,169 @@
+"""The house has floors: a module imports only from floors below its own, and some rooms keep out some guests.
+
+Every file of the package is read as a syntax tree, so imports inside functions count, and nothing is executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import explorer
+
+PACKAGE = Path(explorer.__file__).parent
+
+FLOORS = {
+    "fields": 0,
+    "limits": 0,
+    "choices": 1,
+    "config": 2,
+    "profile": 3,
+    "residuals": 3,
+    "presets": 3,
+    "initializers": 4,
+    "agreement": 4,
+    "activations": 5,
+    "noise": 5,
+    "text": 5,
+    "theory": 5,
+    "batch": 6,
+    "model": 7,
+    "probe": 8,
+    "diagnosis": 8,
+    "figures": 9,
+    "app": 10,
+    "serve": 10,
+    "__main__": 11,
+}
+"""Rooms by floor: a room is a module, or a package with all its modules."""
+
+THEORY_MAY_IMPORT = {"fields", "limits", "choices", "config", "profile", "residuals", "initializers"}
+GUESTS = {
+    "ipywidgets": {"app"},
+    "anywidget": {"app"},
+    "plotly": {"figures", "app"},
+    "voila": {"serve"},
+    "jupyterlab": {"serve"},
+}
+"""Libraries that only some rooms may use."""
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def room(module: str) -> str:
+    return module.removeprefix("explorer").removeprefix(".").split(".")[0]
+
+
+def targets(node: ast.AST, module: str) -> Iterator[str]:
+    """The modules that an import statement names, most precise name first known to be one."""
+    if isinstance(node, ast.Import):
+        yield from (name.name for name in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"{module} imports relatively; say explorer.… so that the floor can be read"
+        for name in node.names:
+            inner = f"{node.module}.{name.name}"
+            yield inner if inner in MODULES else str(node.module)
+
+
+def typing_only(tree: ast.Module) -> set[ast.AST]:
+    """Statements under `if TYPE_CHECKING:`, which never run."""
+    guarded = [
+        node for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    ]
+    return {inner for node in guarded for statement in node.body for inner in ast.walk(statement)}
+
+
+def imports(module: str) -> set[str]:
+    """Everything that a module imports, anywhere in its file, by full name."""
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    skipped = typing_only(tree)
+    return {name for node in ast.walk(tree) if node not in skipped for name in targets(node, module)}
+
+
+IMPORTS = {module: imports(module) for module in MODULES}
+
+
+def reachable(module: str) -> dict[str, str]:
+    """Everything that a module imports directly or through others of the package, with who imports it."""
+    found: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        importer = waiting.pop()
+        for name in IMPORTS.get(importer, ()):
+            if name not in found:
+                found[name] = importer
+                waiting.append(name)
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_has_a_floor(module: str) -> None:
+    assert module == "explorer" or room(module) in FLOORS, f"{module} has no floor in FLOORS"
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES) - {"explorer"}))
+def test_imports_go_strictly_down(module: str) -> None:
+    own = FLOORS[room(module)]
+    for name in IMPORTS[module]:
+        if name == "explorer":
+            pytest.fail(f"{module} imports explorer, the public face, which stands above it")
+        if name.startswith("explorer.") and room(name) != room(module):
+            other = FLOORS[room(name)]
+            assert other < own, f"{module} (floor {own}) imports {name} (floor {other}), which is not below it"
+
+
+def test_no_module_reaches_itself() -> None:
+    """Inside a package there are no floors; that no circle closes is what remains to be asked."""
+    for module in MODULES:
+        circle = reachable(module).get(module)
+        assert circle is None, f"{module} imports modules that lead back to it through {circle}"
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES) - {"explorer"}))
+def test_guests_stay_in_their_rooms(module: str) -> None:
+    for name in IMPORTS[module]:
+        hosts = GUESTS.get(name.split(".")[0])
+        assert hosts is None or room(module) in hosts, f"{module} imports {name}, which only {sorted(hosts)} may"
+
+
+THEORY = [module for module in MODULES if room(module) == "theory"]
+
+
+@pytest.mark.parametrize("module", THEORY)
+def test_theory_is_independent_of_what_it_is_compared_with(module: str) -> None:
+    for name, importer in reachable(module).items():
+        assert name.split(".")[0] != "torch", f"{module} reaches torch through {importer}"
+        assert not name.startswith(("explorer.model", "explorer.probe")), f"{module} reaches {name} through {importer}"
+    for name in IMPORTS[module]:
+        if name.startswith("explorer.") and room(name) != "theory":
+            assert room(name) in THEORY_MAY_IMPORT, f"{module} imports {name}; theory may only {THEORY_MAY_IMPORT}"
+
+
+@pytest.mark.parametrize("module", ["explorer", "explorer.profile", "explorer.figures", "explorer.app.dashboard"])
+def test_torch_waits_until_something_is_measured(module: str) -> None:
+    """Importing these must not import torch: it takes a second, and the page is shown meanwhile."""
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode == 0, f"importing {module} imports torch"
+
+
+def test_public_face() -> None:
+    """What users may rely on: a name comes or goes here on purpose, with a line in the changelog."""
+    documented = {"Config", "ConfigError", "Finding", "Profile", "Stopped", "dashboard", "diagnose", "measure"}
+    assert set(explorer.__all__) == documented
+    for name in explorer.__all__:
+        assert getattr(explorer, name).__doc__, f"explorer.{name} has no docstring"
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        explorer.nothing  # noqa: B018
