@@ -14,6 +14,7 @@ from explorer.app.worker import Progress, Stop
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.profile import Profile
+from explorer.theory import predict
 
 
 def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[int, int]) -> Profile:
@@ -31,7 +32,7 @@ class Panel(NamedTuple):
 
 
 PANELS: Mapping[str, Panel] = MappingProxyType({
-    "explore": Panel("Explore", lambda config: Explore(config, measure, None, diagnose)),
+    "explore": Panel("Explore", lambda config: Explore(config, measure, predict, diagnose)),
 })
 
 

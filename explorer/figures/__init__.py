@@ -32,6 +32,8 @@ class Row(NamedTuple):
     title: str
     caption: str
     draw: Callable[[Sequence[Profile]], go.Figure]
+    statistic: str = ""
+    """What it shows of a profile, where that is one statistic with a theory."""
 
 
 def _pattern_of_first(profiles: Sequence[Profile]) -> go.Figure:
@@ -44,15 +46,17 @@ FIGURES: Mapping[str, Row] = MappingProxyType({
     row.name: row
     for row in (
         Row("second_moment", "Second moment",
-            "Mean x² of the residual stream. 1 is where it started.", second_moment),
+            "Mean x² of the residual stream. 1 is where it started.", second_moment, "second_moment"),
         Row("gradient_by_layer", "Gradient by layer",
-            "Mean squared ∂L/∂x, relative to the last layer. Flat trains evenly.", gradient_by_layer),
+            "Mean squared ∂L/∂x, relative to the last layer. Flat trains evenly.", gradient_by_layer,
+            "activation_gradient"),
         Row("attention_entropy", "Attention entropy",
-            "The median head of each layer. 1 is uniform, 0 is one-hot.", attention_entropy),
+            "The median head of each layer. 1 is uniform, 0 is one-hot.", attention_entropy,
+            "attention_entropy_normalized"),
         Row("token_correlation", "Token correlation",
-            "How alike the tokens have become. 1 is rank collapse.", token_correlation),
+            "How alike the tokens have become. 1 is rank collapse.", token_correlation, "token_correlation"),
         Row("gradient_by_matrix", "Gradient by matrix",
-            "Size of ∂L/∂W: what the first step moves most.", gradient_by_matrix),
+            "Size of ∂L/∂W: what the first step moves most.", gradient_by_matrix, "parameter_gradient"),
         Row("attention_pattern", "Attention pattern",
             "A row is one token's attention: bright is where it looks. 1/n is uniform.", _pattern_of_first),
     )

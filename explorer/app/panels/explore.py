@@ -8,12 +8,13 @@ there. Callbacks may come from any thread: `_lock` makes one change of the panel
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import ipywidgets as widgets
 
+from explorer.agreement import agreement
 from explorer.app.chart import Chart
 from explorer.app.controls import Controls
 from explorer.app.place import Place
@@ -22,6 +23,7 @@ from explorer.app.verdict import Verdict
 from explorer.app.words import legend, model_words, progress_words, summary
 from explorer.app.worker import Progress, Stop, Worker
 from explorer.config import Config
+from explorer.diagnosis import Finding
 from explorer.figures import FIGURES
 from explorer.profile import Profile
 
@@ -29,21 +31,6 @@ LONGEST_REFUSAL = 400
 """Characters of a refusal that are shown: a browser can send any number of wrong fields."""
 SLOW = 1.0
 """Seconds of computing after which there is a button to stop it."""
-
-
-class Finding(Protocol):
-    """What the panel needs of a finding; see `explorer.diagnosis`."""
-
-    @property
-    def severity(self) -> str: ...
-    @property
-    def meaning(self) -> str: ...
-    @property
-    def evidence(self) -> str: ...
-    @property
-    def remedy(self) -> str: ...
-    @property
-    def config_change(self) -> Mapping[str, object]: ...
 
 
 Measure = Callable[[Config, Stop, Progress, tuple[int, int]], Profile]
@@ -199,7 +186,16 @@ class Explore(widgets.Box):  # type: ignore[misc]
         profiles = self._profiles()
         for name, chart in self.charts.items():
             chart.show(FIGURES[name].draw(profiles), stale=self._stale)
+            self._grade(chart, FIGURES[name].statistic)
         self.legend.value = legend(profiles)
+
+    def _grade(self, chart: Chart, statistic: str) -> None:
+        """The badge: how far the dots lie from the line, once both are of the same design."""
+        measured, predicted = self._measured, self._predicted
+        if not statistic or measured is None or predicted is None or measured.config != predicted.config:
+            chart.badge = chart.badge_tone = ""
+        else:
+            chart.badge, chart.badge_tone, _ = agreement(measured, predicted, statistic)
 
     def _profiles(self) -> list[Profile]:
         """Prediction and measurement of the newest design; a measurement that lags keeps the design's hue."""
