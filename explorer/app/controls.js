@@ -122,8 +122,12 @@ function control(model, field) {
     title: `Back to ${worded(field, field.initial)}`, onclick: () => send(field.initial),
   }, "reset");
   const note = make("p", { class: "ex-hint", id: `${id}-note` });
+  const offers = (model.get("offers")?.[field.name] ?? []).map((offer, index) => make("button", {
+    type: "button", class: "ex-offer", title: offer.title, onclick: () => model.send([field.name, index]),
+  }, offer.label));
   const root = make("div", { class: "ex-control", "data-field": field.name, "data-look": field.look, title: field.description },
-    make("div", { class: "ex-head" }, ...parts.head, reset, ...parts.tail), ...parts.body, note);
+    make("div", { class: "ex-head" }, ...parts.head, reset, ...parts.tail), ...parts.body,
+    offers.length ? make("div", { class: "ex-offers" }, ...offers) : null, note);
   const inputs = root.querySelectorAll("input, select");
   inputs.forEach((input) => {
     input.setAttribute("aria-describedby", note.id);
@@ -140,6 +144,7 @@ function control(model, field) {
     root.classList.toggle("ex-disabled", disabled);
     root.classList.toggle("ex-refused", refused);
     reset.classList.toggle("ex-hidden", value === field.initial);
+    offers.forEach((offer) => { offer.disabled = disabled; });
     inputs.forEach((input) => {
       input.disabled = disabled;
       input.setAttribute("aria-invalid", String(refused));

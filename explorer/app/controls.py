@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import anywidget
@@ -35,6 +36,7 @@ class ControlBox(anywidget.AnyWidget):
         notes: field name to a line below the control: why it is disabled or refused.
         disabled, refused: names of the fields in that state.
         summary: a line below all of them.
+        offers: field name to buttons below its control, `[{label, title}]`; a click is the message `[name, index]`.
     """
 
     _esm = Path(__file__).with_name("controls.js")
@@ -44,6 +46,7 @@ class ControlBox(anywidget.AnyWidget):
     disabled = traitlets.List(traitlets.Unicode()).tag(sync=True)
     refused = traitlets.List(traitlets.Unicode()).tag(sync=True)
     summary = traitlets.Unicode().tag(sync=True)
+    offers = traitlets.Dict().tag(sync=True)
     label = traitlets.Unicode("Controls").tag(sync=True)
 
 
@@ -53,10 +56,21 @@ class Controls(ControlBox):
     Args:
         config: where they start.
         on_read: called after each change, with `config` and `refusal` up to date.
+        offers: what can be asked for beside a field: name to `[{label, title}]`.
+        on_offer: called with a field's name and the index of the offer that was taken.
     """
 
-    def __init__(self, config: Config, on_read: Callable[[], None] = lambda: None) -> None:
-        super().__init__(sections=sections(Config.specs()), label="Design of the Transformer")
+    def __init__(
+        self,
+        config: Config,
+        on_read: Callable[[], None] = lambda: None,
+        offers: Mapping[str, list[dict[str, str]]] = MappingProxyType({}),
+        on_offer: Callable[[str, int], None] = lambda name, index: None,
+    ) -> None:
+        super().__init__(sections=sections(Config.specs()), label="Design of the Transformer", offers=dict(offers))
+        self._remarks: dict[str, tuple[object, str]] = {}
+        self._on_offer = on_offer
+        self.on_msg(self._take)
         self.config = config
         self.refusal = ""
         self._on_read = on_read
@@ -67,6 +81,17 @@ class Controls(ControlBox):
     def apply(self, changes: Mapping[str, object]) -> None:
         """Changes some choices of the last accepted config, as if a person had set them."""
         self.values = {**self.config.model_dump(), **changes}
+
+    def remark(self, name: str, words: str) -> None:
+        """A line below a control, for as long as its value stays what it is now."""
+        self._remarks[name] = (self.values.get(name), words)
+        self._explain()
+
+    def _take(self, _: object, content: object, __: object) -> None:
+        """A click on an offer: from a browser, and so only believed when it names one."""
+        match content:
+            case [str() as name, int() as index] if 0 <= index < len(self.offers.get(name, ())):
+                self._on_offer(name, index)
 
     def _read(self, _: object = None) -> None:
         try:
@@ -82,10 +107,12 @@ class Controls(ControlBox):
         good = self.config.model_dump()
         idle = {name: reason for name, item in Config.specs().items() if (reason := unused(item, self.config))}
         refused = [name for name, value in self.values.items() if self.refusal and value != good.get(name)]
+        told = {name: words for name, (value, words) in self._remarks.items() if self.values.get(name) == value}
         with self.hold_sync():
             self.disabled = [name for name in idle if name not in refused]
             self.refused = refused
-            self.notes = {**idle, **{name: f"refused; the charts show {shown(good.get(name))}" for name in refused}}
+            wrong = {name: f"refused; the charts show {shown(good.get(name))}" for name in refused}
+            self.notes = {**told, **idle, **wrong}
             self.summary = size(self.config)
 
 

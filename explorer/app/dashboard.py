@@ -15,6 +15,7 @@ from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.profile import Profile
 from explorer.theory import predict
+from explorer.theory.solve import solve
 
 
 def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[int, int]) -> Profile:
@@ -32,7 +33,7 @@ class Panel(NamedTuple):
 
 
 PANELS: Mapping[str, Panel] = MappingProxyType({
-    "explore": Panel("Explore", lambda config: Explore(config, measure, predict, diagnose)),
+    "explore": Panel("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
 })
 
 

@@ -11,11 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from explorer.agreement import agreement
 from explorer.app.panels.explore import Explore
 from explorer.app.words import design_words, legend, summary
 from explorer.config import Config
 from explorer.probe import measure
 from explorer.profile import Profile
+from explorer.theory import predict
+from explorer.theory.solve import solve
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2)
 WAIT = 60.0
@@ -394,3 +397,59 @@ def test_legend_names_design_and_marks() -> None:
     assert "measured, 2 seeds" in words
     assert "predicted" not in words
     assert design_words(Config(norm_placement="none", residual="rezero")) == "no norm · x + α F(x), α learned from 0"
+
+
+def click(page: Watched, name: str, index: int) -> None:
+    """What a browser sends when an offer beside a control is clicked."""
+    page.panel.controls._handle_custom_msg([name, index], [])
+
+
+def wait_for_value(page: Watched, name: str, before: object) -> float:
+    """The value of a control once the theory has changed it."""
+    controls, changed = page.panel.controls, threading.Event()
+    controls.observe(lambda _: changed.set(), names="notes")
+    while controls.values[name] == before or name not in controls.notes:
+        assert changed.wait(WAIT)
+        changed.clear()
+    return float(controls.values[name])
+
+
+def test_the_theory_makes_a_signal_flat_and_the_measurement_agrees(open_panel: Open) -> None:
+    config = SMALL.replace(n_layers=6, d_model=128, n_ctx=16, batch_size=4, norm_placement="none", residual="absent",
+                           init_variance=2.0)
+    page = open_panel(config, predict=predict, solve=solve)
+    page.until("idle")
+    click(page, "init_variance", 0)
+    found = wait_for_value(page, "init_variance", 2.0)
+    page.until("idle")
+    measured = measure(config.replace(init_variance=found)).stream("second_moment")[1].mean(axis=0)
+    assert measured[-1] == pytest.approx(1, abs=0.35)  # from 2^(number of products) = thousands
+    assert "second moment" in page.panel.controls.notes["init_variance"]
+    page.set(init_variance=1.25)
+    page.until("idle")
+    assert "init_variance" not in page.panel.controls.notes  # the remark was on the value that is gone
+
+
+def test_an_unknown_offer_is_ignored_and_a_failing_theory_is_told(open_panel: Open) -> None:
+    def broken(config: Config, vary: str, target: str) -> Any:
+        raise ArithmeticError(f"no {target} by {vary}")
+
+    page = open_panel(predict=predict, solve=broken)
+    page.until("idle")
+    for wrong in ([], "alpha", ["alpha", 7], ["seed", 0], [1, "alpha"], {"alpha": 0}):
+        page.panel.controls._handle_custom_msg(wrong, [])
+    assert page.panel.status.state == "idle"
+    click(page, "alpha", 1)
+    page.until("failed", "ArithmeticError: no flat_gradient by alpha")
+    page.set(alpha=0.5)
+    page.until("idle")
+
+
+def test_the_badge_says_how_far_the_dots_lie_from_the_line(open_panel: Open) -> None:
+    page = open_panel(SMALL.replace(d_model=128, n_ctx=16), predict=predict)
+    page.until("idle")
+    chart = page.panel.charts["second_moment"]
+    assert chart.badge.endswith("of theory")
+    worst = agreement(page.panel._measured, page.panel._predicted, "second_moment").worst
+    assert 0 < worst < 0.2
+    assert page.panel.charts["attention_pattern"].badge == ""

@@ -26,6 +26,7 @@ from explorer.config import Config
 from explorer.diagnosis import Finding
 from explorer.figures import FIGURES
 from explorer.profile import Profile
+from explorer.theory.solve import Solution
 
 LONGEST_REFUSAL = 400
 """Characters of a refusal that are shown: a browser can send any number of wrong fields."""
@@ -36,6 +37,15 @@ SLOW = 1.0
 Measure = Callable[[Config, Stop, Progress, tuple[int, int]], Profile]
 Predict = Callable[[Config], Profile]
 Diagnose = Callable[[Profile], Sequence[Finding]]
+Solve = Callable[[Config, str, str], Solution]
+
+FLAT = {
+    "flat_signal": ("Make the signal flat", "The value at which theory expects the last second moment to be the first"),
+    "flat_gradient": ("Make the gradient flat", "The value at which theory expects one gradient at both ends"),
+}
+"""What can be asked of the theory beside a slider: the target, the button's label and its tooltip."""
+SOLVED = ("init_variance", "alpha")
+"""The fields that it can be asked for."""
 
 
 class Job(NamedTuple):
@@ -53,12 +63,18 @@ class Explore(widgets.Box):  # type: ignore[misc]
         measure: `explorer.probe.measure`, or a function that imports it when first called.
         predict: the theory's profile of a config, or None.
         diagnose: findings of a measured profile, or None.
+        solve: the theory run backwards, or None.
     """
 
     def __init__(
-        self, config: Config, measure: Measure, predict: Predict | None = None, diagnose: Diagnose | None = None
+        self,
+        config: Config,
+        measure: Measure,
+        predict: Predict | None = None,
+        diagnose: Diagnose | None = None,
+        solve: Solve | None = None,
     ) -> None:
-        self._measure, self._predict, self._diagnose = measure, predict, diagnose
+        self._measure, self._predict, self._diagnose, self._solve = measure, predict, diagnose, solve
         self._lock = threading.RLock()
         self._job: Job | None = None
         self._measured: Profile | None = None
@@ -66,7 +82,8 @@ class Explore(widgets.Box):  # type: ignore[misc]
         self._findings: Sequence[Finding] = ()
         self._stale = False
         self._trouble = ""
-        self.controls = Controls(config, self.refresh)
+        offers = {name: [{"label": label, "title": title} for label, title in FLAT.values()] for name in SOLVED}
+        self.controls = Controls(config, self.refresh, offers if solve else {}, self._flatten)
         self.place = Place(config, self.refresh)
         self.charts = {row.name: Chart(title=row.title, caption=row.caption) for row in FIGURES.values()}
         self.verdict = Verdict(self._apply)
@@ -143,6 +160,23 @@ class Explore(widgets.Box):  # type: ignore[misc]
             self.refresh()
         else:
             self.refresh()
+
+    def _flatten(self, name: str, index: int) -> None:
+        """Runs the theory backwards, on a thread of its own: a deep model takes it a second."""
+
+        solve = self._solve
+        if solve is None:
+            return
+
+        def work() -> None:
+            try:
+                solution = solve(self.controls.config, name, list(FLAT)[index])
+                self.controls.apply({name: getattr(solution.config, name)})
+                self.controls.remark(name, solution.message)
+            except Exception as error:  # noqa: BLE001 - told, and the page goes on
+                self._fail(self._job, f"{type(error).__name__}: {error}")
+
+        threading.Thread(target=work, name="explorer-solve", daemon=True).start()
 
     def _apply(self, index: int) -> None:
         with self._lock:
