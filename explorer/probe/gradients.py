@@ -30,36 +30,41 @@ class Gradients:
     def __init__(self, model: Transformer, streams: list[Tensor], after_layer: Callable[[int], None]) -> None:
         self.layers: list[Layer] = list(model.layers)  # type: ignore[arg-type]
         self.after_layer = after_layer
-        self.waiting: list[Tensor] = []
+        self.middles = streams[1::2]
         self.by_stream: list[float] = []
         self.by_weight: list[list[float]] = []
-        for index, stream in enumerate(streams):
-            stream.register_hook(self.hook(index))  # type: ignore[no-untyped-call]
+        for middle in self.middles:
+            middle.retain_grad()
+        for below, stream in enumerate(streams[::2]):
+            stream.register_hook(self.hook(below))  # type: ignore[no-untyped-call]
 
-    def hook(self, index: int) -> Callable[[Tensor], None]:
-        """What happens when the gradient by one place of the stream is known."""
-        below, odd = divmod(index, 2)
+    def hook(self, below: int) -> Callable[[Tensor], None]:
+        """What happens when the gradient by the stream behind so many layers is known."""
 
         def known(gradient: Tensor) -> None:
-            self.waiting.append(gradient)
-            if not odd and below < len(self.layers):
-                self.reduce(self.layers[below])
+            if below == len(self.layers):
+                self.by_stream += norms([gradient])
+            else:
+                self.reduce(self.layers[below], self.middles[below], gradient)
                 self.after_layer(below)
 
         return known
 
-    def reduce(self, layer: Layer) -> None:
-        """Turns a layer's gradients, and those by the stream since the last one, into norms."""
-        weights = layer.weights.values()
-        gradients = [weight.grad for weight in weights if weight.grad is not None]
-        if len(gradients) != len(weights):
-            raise RuntimeError(f"layer {layer.layer} has {len(gradients)} of {len(weights)} gradients in place")
-        sizes = norms([*self.waiting, *gradients])
-        self.by_stream += sizes[: len(self.waiting)]
-        self.by_weight.append(sizes[len(self.waiting) :])
-        self.waiting.clear()
-        for weight in weights:
-            weight.grad = None
+    def reduce(self, layer: Layer, middle: Tensor, gradient: Tensor) -> None:
+        """Turns a layer's gradients, by its weights, its middle and its input, into norms, and drops them."""
+        owners = (middle, *layer.weights.values())
+        found = [owner.grad for owner in owners if owner.grad is not None]
+        if len(found) != len(owners):
+            raise RuntimeError(f"layer {layer.layer} has {len(found)} of {len(owners)} gradients in place")
+        sizes = norms([gradient, *found])
+        self.by_stream += sizes[1::-1]
+        self.by_weight.append(sizes[2:])
+        for owner in owners:
+            owner.grad = None
+
+    def release(self) -> None:
+        """Lets go of the stream. Its graph holds these hooks, so holding it would keep both alive for ever."""
+        self.middles.clear()
 
     def values(self) -> dict[Key, Array]:
         """Statistic and site to `[layer]`: mean squares relative to the last layer's, and Frobenius norms."""

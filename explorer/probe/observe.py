@@ -60,8 +60,13 @@ class Pass:
         gradients = Gradients(model, recorder.streams, self.after_backward)
         try:
             loss.backward()  # type: ignore[no-untyped-call]
+        except BaseException:
+            model.zero_grad()  # what was stopped half-way; a whole pass has dropped each gradient itself
+            raise
         finally:
-            model.zero_grad()
+            gradients.release()
+        if model.W_U is not None:
+            model.W_U.grad = None
         self.pattern = None if recorder.pattern is None else recorder.pattern.double().cpu().numpy()
         return {**recorder.values(), **gradients.values()}
 

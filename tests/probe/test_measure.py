@@ -228,7 +228,7 @@ def test_without_a_norm_the_signal_explodes_and_the_site_is_named() -> None:
     beyond = measure(Config(norm_placement="none", init_variance=30.0, d_model=64, n_layers=40, n_seeds=1))
     place = beyond.first_nonfinite
     assert place is not None
-    assert place.statistic == "second_moment"
+    assert place.site == "attn_scores"  # a product of two: it leaves the numbers before its factors do
     q = beyond.stream("second_moment")[1][0]
     assert np.isfinite(q[: 2 * place.layer - 1]).all()
     assert not np.isfinite(q[-1])
