@@ -15,20 +15,14 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 PAGE = "explorer.ipynb"
 SETTINGS = PACKAGE / "jupyter"
-"""`voila.json` and the template, found by Jupyter when this folder is on its paths. What the settings are for:
+"""`voila.json`, `labconfig/` and the template, found by Jupyter when this folder is on its paths. What they are for:
 
 - A visitor chooses nothing on the server: no template, no theme, no file beside the page, no traceback.
 - Of the installed JupyterLab extensions only those that draw widgets are sent.
 - One kernel a visitor. It goes two minutes after its page did; when it dies it is not replaced, for the new one
   would know nothing of the page. The page says so (`page.js` of the template).
+- JupyterLab asks its makers for news, updates and extensions, and a person for leave to do so; here it asks nobody.
 """
-
-LAB_OPTIONS = (
-    # JupyterLab asks its makers for news, for updates and for extensions; we ask nobody.
-    "--LabApp.news_url=None",
-    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-    "--LabApp.extension_manager=readonly",
-)
 
 
 class ServeError(RuntimeError):
@@ -81,7 +75,7 @@ def lab(host: str, port: int, *, browser: bool, options: Sequence[str] = ()) -> 
 
     where = [f"--ip={host}", f"--port={port}", *([] if browser else ["--no-browser"])]
     os.chdir(folder)  # JupyterLab shows where it stands, unless `options` say otherwise
-    LabApp.launch_instance([*where, f"--LabApp.default_url=/lab/tree/{PAGE}", *LAB_OPTIONS, *options])
+    LabApp.launch_instance([*where, f"--LabApp.default_url=/lab/tree/{PAGE}", *options])
 
 
 def _must_be_free(host: str, port: int) -> None:

@@ -1,0 +1,34 @@
+# Everything a person types. `make run` on a fresh clone needs Python 3.11 or newer and nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: run lab test check bench clean
+
+run: $(INSTALLED)  ## the dashboard, on localhost; it prints where
+	$(BIN)/explorer serve
+
+lab: $(INSTALLED)  ## the notebooks, in JupyterLab
+	$(BIN)/explorer lab
+
+test: $(INSTALLED)  ## every test: units, notebooks, and the page in Chromium where there is one
+	$(BIN)/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=120
+
+check: $(INSTALLED)  ## what a change must pass: lint, types, tests
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(MAKE) test
+
+bench: $(INSTALLED)  ## prints a table and writes benchmarks/results.json
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find explorer tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
+
+# The stamp is the last thing written: an interrupted install is done again, a changed requirement too.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; got " + sys.version.split()[0])'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@

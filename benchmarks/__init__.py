@@ -1,0 +1,1 @@
+"""What it costs, measured: `make bench`. Never part of the tests, for a machine may be busy."""

@@ -1,0 +1,170 @@
+"""How far the theory is from measurement: every design and variant, every statistic, worst error over depth.
+
+    python -m benchmarks.accuracy              # writes docs/accuracy.csv, about five minutes on two cores
+    python -m benchmarks.accuracy --quick      # the named designs only, few seeds, to standard output
+
+A row is one statistic of one config. `error` is the largest deviation of the prediction from the mean over seeds, at
+any site and layer that the theory covers: relative, or absolute for statistics between 0 and 1 (`kind`); parameter
+gradients are compared with the root mean square over seeds. `standard_error` is the measurement's own, at that place:
+an error of one or two of them says nothing against the theory. `want` is what was aimed for, where something was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.config import Config
+from explorer.probe import measure
+from explorer.profile import BRANCHES, Profile
+from explorer.theory import predict
+
+Array = NDArray[np.float64]
+SIZES: dict[str, Any] = {"n_layers": 12, "d_model": 256, "n_heads": 4, "n_ctx": 64, "batch_size": 2}
+SEEDS, NAMED_SEEDS = 12, 64
+OUTPUT = Path(__file__).parent.parent / "docs" / "accuracy.csv"
+ABSOLUTE = ("token_correlation", "attention_entropy_normalized", "attention_max")
+SKIPPED = ("attention_entropy",)
+"""The same as its normalized form."""
+
+NAMED: dict[str, dict[str, Any]] = {
+    "pre": {},
+    "peri": {"norm_placement": "peri"},
+    "1/√(2L)": {"residual": "inverse_sqrt_depth"},
+    "deepnorm": {"norm_placement": "post", "residual": "deepnorm"},
+    "post": {"norm_placement": "post"},
+    "pre, no √d": {"attention_scale": "none"},
+}
+WANT = {
+    "pre": (0.02, 0.01, 0.02), "peri": (0.02, 0.01, 0.03), "1/√(2L)": (0.01, 0.01, 0.01),
+    "deepnorm": (0.01, 0.01, 0.01), "post": (0.01, 0.01, 0.08), "pre, no √d": (0.02, 0.01, 0.20),
+}
+"""Of the second moment, the token correlation and the activation gradient."""
+
+PLACED = [
+    {"norm_placement": "pre"}, {"norm_placement": "post"}, {"norm_placement": "peri"},
+    {"norm_placement": "none", "residual": "inverse_sqrt_depth"},
+]
+VARIANTS: list[dict[str, Any]] = [
+    *({"attention_scale": scale} for scale in ("none", "d")),
+    {"qk_norm": True}, {"causal": True}, {"causal": True, "attention_scale": "none"}, {"norm": "rms"},
+    *({"activation": name} for name in ("gelu", "silu", "elu", "selu", "tanh", "sigmoid", "identity")),
+    {"activation": "gelu", "activation_rescaled": False},
+    *({"scale_rule": rule} for rule in ("xavier", "he", "fan_out", "torch_default")),
+    *({"init_variance": variance} for variance in (0.25, 4.0)),
+    {"input": "correlated"}, {"input": "text"}, {"input": "text", "loss": "next_token"}, {"distribution": "uniform"},
+]
+RESIDUALS = ("absent", "constant", "rezero", "inverse_sqrt_depth", "inverse_depth", "deepnorm")
+CHOICES = (
+    "norm_placement", "residual", "attention_scale", "qk_norm", "causal", "norm", "activation", "activation_rescaled",
+    "scale_rule", "init_variance", "distribution", "input", "loss",
+)
+COLUMNS = (
+    "design", *CHOICES, "statistic", "kind", "error", "standard_error", "layer", "covered", "want",
+    "seeds", *SIZES, "note",
+)
+
+
+class Error(NamedTuple):
+    """The largest error of one statistic, the measurement's standard error there, and the layer."""
+
+    size: float
+    standard: float
+    layer: float
+    covered: float
+    """Share of the values that the theory covers."""
+
+
+def cases() -> Iterator[tuple[str, Config]]:
+    """Every config of the table, named designs first; each once."""
+    seen = set()
+    named = [(name, {**SIZES, **choices, "n_seeds": NAMED_SEEDS}) for name, choices in NAMED.items()]
+    crossed = [{**placed, "residual": residual} for placed in PLACED for residual in RESIDUALS]
+    varied = [{**placed, **variant} for placed in PLACED for variant in VARIANTS]
+    plain = [("", {**SIZES, **choices, "n_seeds": SEEDS}) for choices in crossed + varied]
+    for name, choices in named + plain:
+        config = Config(**choices)
+        if (key := config.replace(n_seeds=1)) not in seen:
+            seen.add(key)
+            yield name, config
+
+
+def errors(measured: Profile, predicted: Profile) -> dict[str, Error]:
+    """Statistic to its largest error over sites and layers."""
+    worst: dict[str, Error] = {}
+    for (statistic, site), theory in predicted.values.items():
+        if statistic in SKIPPED:
+            continue
+        found = measured[statistic, site]
+        expected = theory.reshape(theory.shape[1])
+        error, standard = deviations(statistic, found.mean(-1) if found.ndim == 3 else found, expected)
+        known = np.isfinite(error)
+        name = f"{statistic} of branches" if site in BRANCHES else statistic
+        index = int(np.argmax(np.where(known, np.abs(error), -1.0)))
+        one = Error(float(error[index]), float(standard[index]), measured.depth(site)[index], float(known.mean()))
+        if name not in worst or not abs(one.size) <= abs(worst[name].size):
+            worst[name] = one if known.any() or name not in worst else worst[name]
+    return worst
+
+
+def deviations(statistic: str, found: Array, expected: Array) -> tuple[Array, Array]:
+    """Error and standard error by layer, relative or absolute; `found` is `[seed, layer]`."""
+    with np.errstate(all="ignore"):
+        if statistic == "parameter_gradient":
+            mean = np.sqrt((found**2).mean(0))
+            standard = (found**2).std(0, ddof=1) / math.sqrt(len(found)) / (2 * mean)
+        else:
+            mean, standard = found.mean(0), found.std(0, ddof=1) / math.sqrt(len(found))
+        scale = np.where((mean == 0) & (expected == 0), 1.0, np.abs(mean))  # ReZero: two zeros agree
+        if statistic in ABSOLUTE:
+            scale = np.ones_like(mean)
+        return (expected - mean) / scale, standard / scale
+
+
+def rows(name: str, config: Config) -> Iterator[dict[str, Any]]:
+    """The table's rows for one config."""
+    predicted = predict(config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what overflows is a row of the table, not news
+        found = errors(measure(config), predicted)
+    want = dict(zip(("second_moment", "token_correlation", "activation_gradient"), WANT.get(name, ()), strict=False))
+    for statistic, error in found.items():
+        yield {
+            "design": name,
+            **{choice: getattr(config, choice) for choice in CHOICES},
+            "statistic": statistic,
+            "kind": "absolute" if statistic in ABSOLUTE else "relative",
+            "error": f"{error.size:+.4f}", "standard_error": f"{error.standard:.4f}", "layer": f"{error.layer:g}",
+            "covered": f"{error.covered:.2f}", "want": want.get(statistic, ""), "seeds": config.n_seeds,
+            **{size: getattr(config, size) for size in SIZES},
+            "note": predicted.notes.get(statistic, ""),
+        }
+
+
+def main() -> None:
+    """Measures, compares, writes."""
+    parser = argparse.ArgumentParser(description="how far the theory is from measurement")
+    parser.add_argument("--quick", action="store_true", help="the named designs with few seeds, to standard output")
+    quick = parser.parse_args().quick
+    OUTPUT.parent.mkdir(exist_ok=True)
+    with sys.stdout if quick else OUTPUT.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        for name, config in cases():
+            if quick and not name:
+                break
+            writer.writerows(rows(name, config.replace(n_seeds=8) if quick else config))
+            file.flush()
+
+
+if __name__ == "__main__":
+    main()

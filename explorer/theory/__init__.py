@@ -1,0 +1,6 @@
+"""What mathematics expects of a Transformer at initialization: numpy and scipy, no model, no torch."""
+
+from explorer.theory.predict import predict
+from explorer.theory.solve import Solution, solve
+
+__all__ = ["Solution", "predict", "solve"]

@@ -1,0 +1,123 @@
+"""The backward recursion under a causal mask: γ by position and by pair of positions.
+
+The adjoint of `causal_forward`: a key at s collects from all rows t ≥ s. Of a row's squared weights Y2(t), each of its
+t keys has an equal part, and so on for the other statistics; see `attention` for the three paths.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from explorer.theory.backward import ISOTROPIC, Along
+from explorer.theory.causal_forward import Norm, State, Step, outer, scatter
+from explorer.theory.gains import EPSILON, Gains
+from explorer.theory.grids import Array
+from explorer.theory.positions import Positions, Stacked
+
+
+class Backward(NamedTuple):
+    """Gradients relative to the mean at the last layer's output, as lists over sites, sublayers and layers."""
+
+    site: list[State]
+    branch: list[State]
+    query: list[State]
+    """The attention's query path alone, at the stream."""
+    hidden: list[State]
+    """At the inputs of each MLP's hidden units."""
+    unit: float
+    """Mean square at the last layer's output, over that behind the final norm."""
+
+
+def run(gains: Gains, place: Positions, table: Stacked, steps: list[Step], overlap: float) -> Backward:
+    """The recursion from (1, `overlap`) behind the last of the steps and its final norm, if the design has one."""
+    gradient, unit, along = State(np.ones_like(place.t), np.full((len(place.t),) * 2, overlap)), 1.0, ISOTROPIC
+    if gains.placement.final:  # tokens are divided by their own length
+        along = Along(0.0, 0.0)
+        gradient = _across(gradient, Norm(steps[-1].site.q + EPSILON, 0.0), along, gains)
+        unit = float(place.mean @ gradient.q)
+        gradient = gradient.scaled(1 / unit)
+    out = Backward([gradient], [], [], [], unit)
+    for index in range(len(steps) - 1, -1, -1):
+        step, mlp = steps[index], index % 2 == 1
+        if step.after:
+            gradient = _across(gradient, step.after, along, gains, 1 - step.kept)
+        inner = gradient.scaled(gains.branch**2)
+        if step.behind:
+            inner = _across(inner, step.behind, ISOTROPIC, gains)
+        out.branch.append(inner)
+        inner = _mlp(gains, step, inner, out) if mlp else _attention(gains, place, table, step, inner, out)
+        if step.before:
+            inner = _across(inner, step.before, ISOTROPIC, gains)
+        along, lost = _along(gains, place, step, gradient, inner, mlp)
+        skip = gradient.scaled(gains.skip**2 - lost)
+        gradient = State(np.maximum(skip.q + inner.q, 0.0), skip.p + inner.p)
+        out.site.append(gradient)
+    return Backward(out.site[::-1], out.branch[::-1], out.query[::-1], out.hidden[::-1], unit)
+
+
+def _across(gradient: State, norm: Norm, along: Along, gains: Gains, mean: float = 1.0) -> State:
+    """Through a norm, from its output to its input; see `backward.across`."""
+    ones, mean = (along.ones, mean) if gains.centers else (0.0, 0.0)
+    factor = (1 + norm.same) * (1 - (along.token + ones) / gains.d_model) / (norm.q * (1 - mean / gains.d_model))
+    return State(gradient.q * factor, gradient.p * outer(factor))
+
+
+def _along(gains: Gains, place: Positions, step: Step, gradient: State, inner: State, mlp: bool) -> tuple[Along, float]:
+    """What is left along the token and the ones, and the skip's loss to their meeting: see `backward.join`."""
+    if step.after is None:
+        return ISOTROPIC, 0.0
+    skip, branch = gains.skip**2 * float(place.mean @ gradient.q), float(place.mean @ inner.q)
+    if mlp:
+        return Along(0.0, branch / (skip + branch)), 2 * gains.skip**2 * (1 - step.kept) / gains.d_model
+    return Along((skip * (1 - step.kept) + branch) / (skip + branch), branch / (skip + branch)), 0.0
+
+
+def _mlp(gains: Gains, step: Step, gradient: State, out: Backward) -> State:
+    x = step.inside
+    same, _ = gains.kernel.slopes(gains.hidden * x.q, np.ones_like(x.q))
+    _, cross = gains.kernel.slopes(gains.hidden * outer(x.q), x.rho())
+    up = gains.out * gains.d_model / gains.d_mlp
+    hidden = State(up * same * gradient.q, up * cross * gradient.p)
+    out.hidden.append(hidden)
+    return hidden.scaled(gains.hidden * gains.d_mlp / gains.d_model)
+
+
+def _attention(gains: Gains, place: Positions, table: Stacked, step: Step, gradient: State, out: Backward) -> State:
+    x, t, ratio = step.inside, place.t, place.ratio
+    rows = table.rows(step.s)
+    square, jacobian, spread, by_query = rows[:, 2], rows[:, 3], rows[:, 4], rows[:, 8]
+    overlap, overlap_j = np.moveaxis(table.pairs(outer(step.s**2), x.rho(), place.smaller), -1, 0)
+    seen = place.prefix @ x.q
+    own = np.maximum(seen - (place.prefix @ x.p @ place.prefix.T).diagonal(), 0.0)
+    gain = gains.v * gains.o
+    longer = t[place.larger]
+    apart = np.where(longer > 1, (1 - overlap * ratio) / (1 - 1 / np.maximum(longer, 1.5)), 0.0)
+    value = _gather(place, t * square * gradient.q, t[place.smaller] * overlap * gradient.p,
+                    _others(t, (1 - square) * gradient.q), apart * gradient.p).scaled(gain)
+    logits = gain * gains.scale * ((seen + EPSILON) ** -2.0 if gains.qk_norm else gains.q * gains.k * np.ones_like(t))
+    alike = scatter(place, x, own) * spread
+    query = State(logits * own**2 * (jacobian + alike) * gradient.q,
+                  outer(logits * own**2) * (overlap_j * ratio + outer(alike)) * gradient.p)
+    same = logits * own * x.q * by_query * gradient.q
+    cross = outer(logits * own) * x.p * overlap_j * gradient.p
+    key = _gather(place, t * same, t[place.smaller] * cross, -_others(t, same), -cross * ratio)
+    out.query.append(query)
+    return State(value.q + query.q + key.q, value.p + query.p + key.p)
+
+
+def _others(t: Array, x: Array) -> Array:
+    """A row's total over its pairs of different keys, as t² times the part of one pair."""
+    return np.where(t > 1, x * t / np.maximum(t - 1, 1), 0.0)
+
+
+def _gather(place: Positions, same: Array, cross: Array, apart: Array, cross_apart: Array) -> State:
+    """From rows to keys: t² times a row's part of one key (`same`), of one pair of keys (`apart`), and of two rows'.
+
+    Two rows' parts are t t′ times what their common keys (`cross`), or a pair of different ones, receive.
+    """
+    up, up_2 = place.suffix, place.suffix_2
+    q = up_2 @ (same - cross.diagonal()) + ((up @ cross) * up).sum(1)
+    p = up @ cross_apart @ up.T + (up_2 @ (apart - cross_apart.diagonal()))[place.larger]
+    return State(q, p)

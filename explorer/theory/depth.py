@@ -1,0 +1,56 @@
+"""Products over depth: how a small change a layer adds up, what is left of the input, and the size of one update."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from explorer.profile import MATRICES, Array, Profile
+
+
+def aligned_growth(epsilon: float, n: int) -> float:
+    """(1 + ε)ⁿ: growth of the length when every branch points along the stream, as in one dimension."""
+    return float((1 + epsilon) ** n)
+
+
+def random_growth(epsilon: float, n: int) -> float:
+    """(1 + ε²)ⁿ: mean growth of the squared length through n layers x + ε W x, W ~ N(0, 1/d), in any dimension."""
+    return float((1 + epsilon * epsilon) ** n)
+
+
+def identity_path(n_branches: int, skip: float = 1.0, branch: float = 1.0) -> Array:
+    """Weight of the input in a post-norm stream after 0 … n branches of unit second moment, `[n + 1]`: 2^(−l/2) at one.
+
+    Each norm divides skip · x + branch · F by the root of its second moment, skip² + branch².
+    """
+    return np.power(skip / math.hypot(skip, branch), np.arange(n_branches + 1))
+
+
+class DeepNorm(NamedTuple):
+    """α on the skip path and β on the value, output and MLP matrices."""
+
+    alpha: float
+    beta: float
+
+
+def deepnorm(n: int, other: int | None = None, decoder: bool = False) -> DeepNorm:
+    """DeepNet's constants (Wang et al. 2022, figure 2) for a stack of n layers.
+
+    Args:
+        n: layers of this stack.
+        other: layers of the other stack of an encoder-decoder; None when the model has one stack.
+        decoder: whether this stack is the decoder of an encoder-decoder.
+    """
+    if other is None:
+        return DeepNorm((2 * n) ** 0.25, (8 * n) ** -0.25)
+    if decoder:
+        return DeepNorm((3 * n) ** 0.25, (12 * n) ** -0.25)
+    product = (n**4 * other) ** (1 / 16)
+    return DeepNorm(0.81 * product, 0.87 / product)
+
+
+def update_size(profile: Profile) -> float:
+    """Σ‖∂L/∂W‖² over all matrices and layers, mean over seeds: one SGD step changes the loss by −η times this."""
+    return float(sum((profile["parameter_gradient", name] ** 2).sum(axis=1).mean() for name in MATRICES))

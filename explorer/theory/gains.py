@@ -1,0 +1,69 @@
+"""What the theory needs to know of a config: gains, multipliers, norms, and the statistics of its softmax."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from explorer.config import Config
+from explorer.initializers import shapes, variances
+from explorer.residuals import PLACEMENTS, Placement, multipliers
+from explorer.theory.gaussian import flatness
+from explorer.theory.kernels import Kernel, kernel
+
+EPSILON = 1e-5
+"""Added to the variance by every norm."""
+
+
+class Gains(NamedTuple):
+    """One config in the theory's terms. A gain is fan_in · Var W: the factor on the second moment."""
+
+    q: float
+    k: float
+    v: float
+    o: float
+    hidden: float
+    """Of W_in."""
+    out: float
+    """Of W_out."""
+    scale: float
+    """Factor on the logits' variance: 1 behind √d_head, d_head without a divisor."""
+    skip: float
+    branch: float
+    placement: Placement
+    centers: bool
+    """The norm subtracts the mean."""
+    qk_norm: bool
+    kernel: Kernel
+    d_model: int
+    d_mlp: int
+    d_head: int
+    n_heads: int
+    noise: tuple[float, float]
+    """Relative variance of a token's squared length behind attention and behind the MLP, from finite widths."""
+
+
+def gains(config: Config) -> Gains:
+    """Reads a config."""
+    variance, shape = variances(config), shapes(config)
+    gain = {name: shape[name][0] * variance[name] for name in shape}
+    divisor = {"sqrt_d": config.d_head**0.5, "none": 1.0, "d": float(config.d_head)}[config.attention_scale]
+    scale = config.d_head / divisor**2
+    if config.qk_norm and config.norm == "layer":  # centered heads live in one dimension less; a single one is nothing
+        scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
+    placement, joined = PLACEMENTS[config.norm_placement], multipliers(config)
+    normed = placement.before or placement.after
+    return Gains(
+        gain["W_Q"], gain["W_K"], gain["W_V"], gain["W_O"], gain["W_in"], gain["W_out"],
+        scale=scale,
+        skip=joined.skip,
+        branch=joined.branch,
+        placement=placement,
+        centers=config.norm == "layer",
+        qk_norm=config.qk_norm,
+        d_model=config.d_model,
+        d_mlp=config.d_mlp,
+        d_head=config.d_head,
+        n_heads=config.n_heads,
+        noise=(4 / config.d_model, 2 / config.d_model + flatness(config.activation) / config.d_mlp),
+        kernel=kernel(config.activation, config.activation_rescaled, gain["W_in"] if normed else None),
+    )

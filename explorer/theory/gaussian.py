@@ -1,0 +1,219 @@
+"""Gaussian integrals of the activations: one input, or two that correlate.
+
+Everything is an expectation over centered Gaussian inputs of second moment q: E f, E f², E f′² for one input,
+E f(x)f(y) and E f′(x)f′(y) for two whose correlation is ρ. Closed forms where they exist (relu, identity, gelu by the
+error function, tanh-like ones not); else Gauss-Legendre panels split where an activation has a kink, good to 1e-10.
+
+Sources: relu: Cho & Saul 2009; erf: Williams 1997; gelu (x Φ(x)): Tsuchida et al. 2021, rederived here for E φφ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfc, expit
+
+Array = NDArray[np.float64]
+Function = Callable[[Array], Array]
+
+REACH = 9.0
+"""Where a standard normal is cut, in standard deviations: what is beyond weighs 1e-19."""
+SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+"""Klambauer et al. 2017: the λ and α that give E f = 0 and E f² = 1."""
+
+
+class Form(NamedTuple):
+    """An activation and its derivative."""
+
+    value: Function
+    slope: Function
+
+
+def _normal_cdf(x: Array) -> Array:
+    return 0.5 * erfc(-x / math.sqrt(2))
+
+
+def _normal_pdf(x: Array) -> Array:
+    return np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def _elu(x: Array) -> Array:
+    return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
+
+
+def _elu_slope(x: Array) -> Array:
+    return np.where(x > 0, 1.0, np.exp(np.minimum(x, 0)))
+
+
+def _selu(x: Array) -> Array:
+    return SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(np.minimum(x, 0)))
+
+
+def _selu_slope(x: Array) -> Array:
+    return SELU_SCALE * np.where(x > 0, 1.0, SELU_ALPHA * np.exp(np.minimum(x, 0)))
+
+
+FORMS: Mapping[str, Form] = MappingProxyType({
+    "relu": Form(lambda x: np.maximum(x, 0), lambda x: (x > 0).astype(float)),
+    "gelu": Form(lambda x: x * _normal_cdf(x), lambda x: _normal_cdf(x) + x * _normal_pdf(x)),
+    "silu": Form(lambda x: x * expit(x), lambda x: expit(x) * (1 + x * expit(-x))),
+    "elu": Form(_elu, _elu_slope),
+    "selu": Form(_selu, _selu_slope),
+    "tanh": Form(np.tanh, lambda x: 1 / np.cosh(np.clip(x, -300, 300)) ** 2),
+    "sigmoid": Form(expit, lambda x: expit(x) * expit(-x)),
+    "identity": Form(lambda x: x, np.ones_like),
+})
+
+
+class Moments(NamedTuple):
+    """Of one activation under N(0, q)."""
+
+    mean: float
+    """E f"""
+    square: float
+    """E f²"""
+    slope_square: float
+    """E f′²"""
+
+
+class Overlaps(NamedTuple):
+    """Of one activation under two inputs of second moment q and correlation ρ."""
+
+    value: float
+    """E f(x) f(y)"""
+    slope: float
+    """E f′(x) f′(y)"""
+
+
+def moments(activation: str, q: float = 1.0) -> Moments:
+    """E f, E f², E f′² of an activation under N(0, q), to 1e-10.
+
+    Raises:
+        ValueError: unknown activation, or q negative or not finite.
+    """
+    form = _form(activation, q)
+    if activation in _CLOSED:
+        mean, overlap = _CLOSED[activation]
+        same = overlap(q, 1.0)
+        return Moments(mean(q), same.value, same.slope)
+    z, weight = _line(math.sqrt(q))
+    f, slope = form.value(math.sqrt(q) * z), form.slope(math.sqrt(q) * z)
+    return Moments(float(weight @ f), float(weight @ (f * f)), float(weight @ (slope * slope)))
+
+
+@lru_cache(maxsize=16)
+def flatness(activation: str) -> float:
+    """Var f² / (E f²)² under N(0, 1): how unevenly hidden units share the second moment."""
+    form = _form(activation, 1.0)
+    z, weight = _line(1.0)
+    square = form.value(z) ** 2
+    return float(weight @ square**2) / float(weight @ square) ** 2 - 1
+
+
+def overlaps(activation: str, q: float, rho: float) -> Overlaps:
+    """E f(x)f(y), E f′(x)f′(y) for Gaussian x, y of second moment q and correlation `rho` in [−1, 1], to 1e-9.
+
+    Raises:
+        ValueError: unknown activation, q negative or not finite, or `rho` out of range.
+    """
+    form = _form(activation, q)
+    if not -1 <= rho <= 1:
+        raise ValueError(f"rho must be between -1 and 1; got {rho}")
+    if activation in _CLOSED:
+        return _CLOSED[activation][1](q, rho)
+    if rho == 1:
+        one = moments(activation, q)
+        return Overlaps(one.square, one.slope_square)
+    return _by_common_part(form, math.sqrt(q), rho)
+
+
+def _by_common_part(form: Form, scale: float, rho: float) -> Overlaps:
+    """x = scale(√|ρ| c + √(1−|ρ|) e): given the common part c the two inputs are independent, and means smooth."""
+    common, own = scale * math.sqrt(abs(rho)), scale * math.sqrt(1 - abs(rho))
+    c, weight = _line(min(common / own, 1e6)) if own > 0 else _line(scale)
+    value, slope = _smoothed(form, common * c, own)
+    if rho < 0:  # the other input's common part has the other sign, and the grid is symmetric
+        return Overlaps(float(weight @ (value * value[::-1])), float(weight @ (slope * slope[::-1])))
+    return Overlaps(float(weight @ value**2), float(weight @ slope**2))
+
+
+def _smoothed(form: Form, at: Array, width: float) -> tuple[Array, Array]:
+    """E f(a + width·e) and E f′(a + width·e) over e ~ N(0, 1), at each a; panels meet at the kink, a + width·e = 0."""
+    kink = np.clip(-at / max(width, 1e-300), -REACH, REACH)[:, None]
+    u, weight_u = _panels(width)
+    e = np.concatenate([kink - (kink + REACH) * u, kink + (REACH - kink) * u], axis=1)  # [at, node]
+    weight = np.concatenate([(kink + REACH) * weight_u, (REACH - kink) * weight_u], axis=1) * _normal_pdf(e)
+    x = at[:, None] + width * e
+    return (weight * form.value(x)).sum(1), (weight * form.slope(x)).sum(1)
+
+
+@lru_cache(maxsize=64)
+def _panels(resolve: float) -> tuple[Array, Array]:
+    """Nodes and weights on [0, 1]: Gauss-Legendre on panels that halve towards 0 until they resolve 1/`resolve`."""
+    count = 4 + max(0, math.ceil(math.log2(max(resolve, 1.0))))
+    edges = np.concatenate([[0.0], 2.0 ** -np.arange(count, -1.0, -1.0)])
+    u, weight = np.polynomial.legendre.leggauss(20)
+    width = np.diff(edges)[:, None]
+    return (edges[:-1, None] + width * (u + 1) / 2).ravel(), (width * weight / 2).ravel()
+
+
+def _line(resolve: float) -> tuple[Array, Array]:
+    """Nodes and weights for averages over z ~ N(0, 1) of functions that vary on the scale 1/`resolve` around 0."""
+    u, weight = _panels(resolve)
+    z = REACH * np.concatenate([-u[::-1], u])
+    return z, REACH * np.concatenate([weight[::-1], weight]) * _normal_pdf(z)
+
+
+def _form(activation: str, q: float) -> Form:
+    if activation not in FORMS:
+        raise ValueError(f"activation must be one of {', '.join(FORMS)}; got {activation!r}")
+    if not (q >= 0 and math.isfinite(q)):
+        raise ValueError(f"q must be finite and not negative; got {q}")
+    return FORMS[activation]
+
+
+def _relu(q: float, rho: float) -> Overlaps:
+    angle = math.acos(rho)
+    return Overlaps(
+        q * (math.sqrt(1 - rho * rho) + rho * (math.pi - angle)) / (2 * math.pi), (math.pi - angle) / (2 * math.pi)
+    )
+
+
+def _gelu(q: float, rho: float) -> Overlaps:
+    one, two = np.array(q), np.array(rho)
+    return Overlaps(float(gelu_values(one, two)), float(gelu_slopes(one, two)))
+
+
+def gelu_values(q: Array, rho: Array) -> Array:
+    """E f(x)f(y) of gelu, elementwise: Stein's lemma on x Φ(x), from E Φ(x)Φ(y) = ¼ + arcsin(p/(1+q))/2π.
+
+    The second term is the two densities' product; differences q − p are written so that large q lose no digits.
+    """
+    p, a, gap = q * rho, 1 + q, q * (1 - rho)
+    density = 1 / (2 * math.pi * np.sqrt((1 + gap) * (a + p)))
+    both = 0.25 + np.arcsin(p / a) / (2 * math.pi)
+    value: Array = p * both + density * (q * q + p * p + q * gap * (q + p)) / a
+    return value
+
+
+def gelu_slopes(q: Array, rho: Array) -> Array:
+    """E f′(x)f′(y) of gelu, elementwise; as `gelu_values`."""
+    p, a = q * rho, 1 + q
+    root = (1 + q * (1 - rho)) * (a + p)
+    both = 0.25 + np.arcsin(p / a) / (2 * math.pi)
+    slope: Array = both + (2 * p / a + p / root) / (2 * math.pi * np.sqrt(root))
+    return slope
+
+
+_CLOSED: Mapping[str, tuple[Callable[[float], float], Callable[[float, float], Overlaps]]] = MappingProxyType({
+    "relu": (lambda q: math.sqrt(q / (2 * math.pi)), _relu),
+    "gelu": (lambda q: q / math.sqrt(2 * math.pi * (1 + q)), _gelu),
+    "identity": (lambda q: 0.0, lambda q, rho: Overlaps(q * rho, 1.0)),
+})
+"""E f, and the overlaps, in closed form."""

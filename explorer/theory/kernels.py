@@ -1,0 +1,159 @@
+"""What an activation does to the second moment and the overlap of its inputs, fast enough for a thousand layers.
+
+Closed forms (relu, gelu, identity) are used as they are; the others are read from `tables.npz`, once for a fixed second
+moment (behind a norm, where it never changes) or by spline where it does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.interpolate import CubicSpline, RectBivariateSpline
+
+from explorer.theory import gaussian
+from explorer.theory.grids import LOG_Q, PATH, TABULATED, V_INPUT, Array, v_of
+
+_TURN = 2 * math.pi
+FINE = 257
+"""Nodes of the piecewise linear tables in v that the forward recursion reads."""
+
+
+class Kernel(NamedTuple):
+    """One activation, multiplied by a constant."""
+
+    pair: Callable[[float, float], tuple[float, float]]
+    """(q, ρ) to (E φ², E φ(x)φ(y))."""
+    overlaps: Callable[[Array, Array], tuple[Array, Array]]
+    """The same for arrays."""
+    slopes: Callable[[Array, Array], tuple[Array, Array]]
+    """(q, ρ) to (E φ′², E φ′(x)φ′(y))."""
+
+
+@lru_cache(maxsize=64)
+def kernel(activation: str, rescaled: bool, fixed_q: float | None) -> Kernel:
+    """The kernel of an activation; with `fixed_q`, for inputs of that second moment only.
+
+    Args:
+        activation: as in `Config`.
+        rescaled: divided by √E φ(z)², z ~ N(0, 1).
+        fixed_q: the second moment of the input where it is the same in every layer.
+    """
+    factor = 1 / gaussian.moments(activation).square if rescaled else 1.0
+    if activation in _EXACT:
+        return _EXACT[activation](factor)
+    return _fixed(activation, factor, fixed_q) if fixed_q is not None else _tabulated(activation, factor)
+
+
+def _relu(factor: float) -> Kernel:
+    def pair(q: float, rho: float) -> tuple[float, float]:
+        angle = math.acos(rho)
+        half = factor * q / 2
+        return half, half * (math.sqrt(1 - rho * rho) + rho * (math.pi - angle)) / math.pi
+
+    def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
+        return np.full_like(q, factor / 2), factor * (0.5 - np.arccos(rho) / (2 * math.pi))
+
+    def overlaps(q: Array, rho: Array) -> tuple[Array, Array]:
+        half = factor * q / 2
+        return half, half * (np.sqrt(1 - rho * rho) + rho * (np.pi - np.arccos(rho))) / np.pi
+
+    return Kernel(pair, overlaps, slopes)
+
+
+def _gelu(factor: float) -> Kernel:
+    def value(q: float, rho: float) -> float:  # gaussian.gelu_values, in plain floats
+        p, a, gap = q * rho, 1 + q, q * (1 - rho)
+        density = 1 / (_TURN * math.sqrt((1 + gap) * (a + p)))
+        both = 0.25 + math.asin(p / a) / _TURN
+        return factor * (p * both + density * (q * q + p * p + q * gap * (q + p)) / a)
+
+    def pair(q: float, rho: float) -> tuple[float, float]:
+        return value(q, 1.0), value(q, rho)
+
+    def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
+        return factor * gaussian.gelu_slopes(q, np.ones_like(q)), factor * gaussian.gelu_slopes(q, rho)
+
+    def overlaps(q: Array, rho: Array) -> tuple[Array, Array]:
+        return factor * gaussian.gelu_values(q, np.ones_like(q)), factor * gaussian.gelu_values(q, rho)
+
+    return Kernel(pair, overlaps, slopes)
+
+
+def _identity(factor: float) -> Kernel:
+    return Kernel(
+        lambda q, rho: (factor * q, factor * q * rho),
+        lambda q, rho: (factor * q, factor * q * rho),
+        lambda q, rho: (np.full_like(q, factor), np.full_like(rho, factor)),
+    )
+
+
+_EXACT: dict[str, Callable[[float], Kernel]] = {"relu": _relu, "gelu": _gelu, "identity": _identity}
+
+
+@cache
+def _stored() -> tuple[Array, Array]:
+    with np.load(PATH) as file:
+        return file["activations"].astype(float), file["overlaps"].astype(float)
+
+
+class _Splines(NamedTuple):
+    """Over ln q: ln E φ² and ln E φ′², and over (ln q, v) the overlaps' share of these."""
+
+    single: tuple[CubicSpline, CubicSpline]
+    double: tuple[RectBivariateSpline, RectBivariateSpline]
+
+
+@cache
+def _splines(activation: str) -> _Splines:
+    single, double = (table[TABULATED.index(activation)] for table in _stored())
+    return _Splines(
+        (CubicSpline(LOG_Q, single[:, 0]), CubicSpline(LOG_Q, single[:, 1])),
+        (RectBivariateSpline(LOG_Q, V_INPUT, double[..., 0]), RectBivariateSpline(LOG_Q, V_INPUT, double[..., 1])),
+    )
+
+
+def _single(spline: CubicSpline, log_q: Array) -> Array:
+    """The spline, carried on beyond its ends by the power law that it ends with."""
+    inside = np.clip(log_q, LOG_Q[0], LOG_Q[-1])
+    return np.exp(spline(inside) + spline(inside, 1) * (log_q - inside))
+
+
+def _tabulated(activation: str, factor: float) -> Kernel:
+    splines = _splines(activation)
+
+    def both(which: int, q: Array, rho: Array) -> tuple[Array, Array]:
+        log_q = np.log(np.maximum(q, 1e-300))
+        same = factor * _single(splines.single[which], log_q)
+        inside = np.clip(log_q, LOG_Q[0], LOG_Q[-1])
+        share = splines.double[which].ev(inside, v_of(rho, np.exp(inside / 2)))
+        return same, same * share
+
+    def pair(q: float, rho: float) -> tuple[float, float]:
+        same, overlap = both(0, np.array([q]), np.array([rho]))
+        return float(same[0]), float(overlap[0])
+
+    return Kernel(pair, lambda q, rho: both(0, q, rho), lambda q, rho: both(1, q, rho))
+
+
+def _fixed(activation: str, factor: float, fixed_q: float) -> Kernel:
+    general = _tabulated(activation, factor)
+    v = np.linspace(0, 1, FINE)
+    scale = np.full(FINE, math.sqrt(min(max(fixed_q, math.exp(LOG_Q[0])), math.exp(LOG_Q[-1]))))
+    splines = _splines(activation)
+    log_q = np.full(FINE, math.log(fixed_q))
+    same = float(factor * _single(splines.single[0], log_q)[0])
+    inside = np.clip(log_q, LOG_Q[0], LOG_Q[-1])
+    values = (same * splines.double[0].ev(inside, v)).tolist()
+    width, top, last = float(scale[0]), math.asinh(max(float(scale[0]), 1e-3)), FINE - 1
+    width = max(width, 1e-3)
+
+    def pair(_: float, rho: float) -> tuple[float, float]:
+        at = math.asinh(width * math.sqrt(1 - rho)) / top * last
+        i = min(int(at), last - 1)
+        return same, values[i] + (at - i) * (values[i + 1] - values[i])
+
+    return Kernel(pair, general.overlaps, general.slopes)

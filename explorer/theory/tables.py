@@ -1,0 +1,154 @@
+"""Softmax statistics for rows of one length, read from `tables.npz` and averaged over the fluctuations of finite heads.
+
+With d_head coordinates a row's logit variance is s²·χ, χ the query's squared length over its mean (relative variance
+2/d_head), and two rows' logits correlate by the sample correlation of d_head coordinates, not by ρ itself.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.interpolate import CubicSpline, RectBivariateSpline
+
+from explorer.theory.grids import PATH, ROOT, SIZES, Array, V, X, rho_of, s_of, v_of, x_of
+
+FINE_X, FINE_V = 91, 81
+"""Nodes of the piecewise linear table that the forward recursion reads."""
+S_MAX = float(s_of(X[-1]))
+NODE, EDGE = math.sqrt(3.0), 1 / 6
+"""Three-point rule for averages over N(0, 1): ±√3 with weight 1/6, 0 with 2/3."""
+
+
+class RowValues(NamedTuple):
+    """Averages of single rows, arrays over s; names as in `softmax.Row`."""
+
+    entropy: Array
+    largest: Array
+    square: Array
+    jacobian: Array
+    spread: Array
+    tilted: Array
+    crowding: Array
+    unevenness: Array
+    jacobian_by_query: Array
+    """E χJ: with the query's squared length over its mean."""
+
+
+class Step(NamedTuple):
+    """What the forward recursion reads: floats, names as in `softmax.Row`."""
+
+    square: float
+    overlap: float
+    crowding: float
+    spread: float
+    unevenness: float
+
+
+class Softmax:
+    """Rows of `n` keys; `d_head` coordinates to a query, or None where queries have a fixed length (QK-norm)."""
+
+    def __init__(self, n: int, d_head: int, fixed_length: bool = False) -> None:
+        self.n = n
+        self._rows, self._share, self._j_share = _splines(n)
+        self._chi = [(1.0, 1.0)] if fixed_length else _chi(d_head)
+        noise = 1 / math.sqrt(d_head)
+        self._noise = [(-NODE * noise, EDGE), (0.0, 1 - 2 * EDGE), (NODE * noise, EDGE)]
+        self._table, self._extra = self._forward_table()
+
+    def rows(self, s: Array) -> RowValues:
+        """Single rows, averaged over the queries' lengths."""
+        parts = [(weight, chi, self._raw(s * math.sqrt(chi))) for chi, weight in self._chi]
+        mean = np.sum([weight * raw for weight, _, raw in parts], axis=0)
+        by_query = np.sum([weight * chi * raw[..., 3] for weight, chi, raw in parts], axis=0)
+        return RowValues(*np.moveaxis(np.append(mean, by_query[..., None], axis=-1), -1, 0))
+
+    def pairs(self, s: Array, rho: Array) -> tuple[Array, Array]:
+        """Y11 and J11 of two rows, averaged over their queries' lengths and sample correlation."""
+        y11, j11 = np.zeros_like(s), np.zeros_like(s)
+        for chi, weight in self._chi:
+            raw = self._raw(s * math.sqrt(chi))
+            for step, weight_2 in self._noise:
+                y, j = self._raw_pairs(s * math.sqrt(chi), np.minimum(rho + step * (1 - rho * rho), 1.0), raw)
+                y11, j11 = y11 + weight * weight_2 * y, j11 + weight * weight_2 * j
+        return y11, j11
+
+    def forward(self, s: float, rho: float) -> Step:
+        """One s and one ρ in [0, 1]: the scalar path, piecewise linear."""
+        inside = min(max(s, 1e-3), S_MAX)
+        x = math.log1p(inside * inside) * ((FINE_X - 1) / float(X[-1]))
+        v = math.asinh(inside * math.sqrt(1 - rho)) / math.asinh(inside) * (FINE_V - 1)
+        i, k = min(int(x), FINE_X - 2), min(int(v), FINE_V - 2)
+        x, v = x - i, v - k
+        low, high = self._table[i], self._table[i + 1]
+        y2 = math.exp(low[0] + x * (high[0] - low[0]))
+        a, b = low[k] + v * (low[k + 1] - low[k]), high[k] + v * (high[k + 1] - high[k])
+        y11 = math.exp(a + x * (b - a))
+        extra, extra_2 = self._extra[i], self._extra[i + 1]
+        rest = [extra[j] + x * (extra_2[j] - extra[j]) for j in range(3)]
+        if s > S_MAX:  # nearly one-hot: what is missing falls as 1/s
+            tail = S_MAX / s
+            y11, y2 = y11 + (1 - y2) * (1 - tail) * y11 / y2, 1 - (1 - y2) * tail
+            rest = [value * tail for value in rest]
+        return Step(y2, y11, *rest)
+
+    def _raw(self, s: Array) -> Array:
+        """`[..., 8]`: the rows' averages at infinite head width, as in `softmax.Row`."""
+        inside = np.minimum(s, S_MAX)
+        raw = self._rows(np.sqrt(x_of(inside)))
+        tail = inside / np.maximum(s, 1e-300)
+        tail = np.where(s > S_MAX, tail, 1.0)
+        raw[..., 3:6] = np.exp(raw[..., 3:6])
+        raw[..., 3:7] *= tail[..., None]
+        raw[..., 0] *= math.log(self.n) * tail
+        raw[..., 1:3] = 1 / self.n + (1 - 1 / self.n) * raw[..., 1:3]
+        raw[..., 1:3] = 1 - (1 - raw[..., 1:3]) * tail[..., None]
+        return raw
+
+    def _raw_pairs(self, s: Array, rho: Array, raw: Array) -> tuple[Array, Array]:
+        inside, even = np.minimum(s, S_MAX), 1 / self.n
+        at = x_of(inside), v_of(np.abs(rho), inside)
+        y11 = even * (raw[..., 2] / even) ** self._share.ev(*at)
+        # opposite rows avoid each other as equal ones meet: exp(−a) against exp(a)
+        return np.where(rho < 0, even * even / y11, y11), self._j_share.ev(*at) * raw[..., 3]
+
+    def _forward_table(self) -> tuple[list[list[float]], list[list[float]]]:
+        """`[x, v]` of ln Y11, whose first column (ρ = 1) is Y2; and `[x, 3]` of the rest of a `Step`."""
+        line = s_of(np.linspace(0, float(X[-1]), FINE_X))
+        s = line[:, None] + np.zeros(FINE_V)
+        rho = np.clip(rho_of(np.linspace(0, 1, FINE_V) + np.zeros_like(s), s), 0.0, 1.0)
+        rows = self.rows(line)
+        extra = np.stack([rows.crowding, rows.spread, rows.unevenness], -1)
+        return np.log(self.pairs(s, rho)[0]).tolist(), extra.tolist()
+
+
+@lru_cache(maxsize=256)
+def softmax(n: int, d_head: int, fixed_length: bool = False) -> Softmax:
+    """The statistics for one row length and head width, kept."""
+    return Softmax(n, d_head, fixed_length)
+
+
+def _chi(d_head: int) -> list[tuple[float, float]]:
+    """Nodes and weights of χ²/d_head, the squared length of a Gaussian vector (Wilson & Hilferty 1931)."""
+    spread = 2 / (9 * d_head)
+    return [
+        (max(1 - spread + node * math.sqrt(spread), 1e-3) ** 3, weight)
+        for node, weight in ((-NODE, EDGE), (0.0, 1 - 2 * EDGE), (NODE, EDGE))
+    ]
+
+
+@cache
+def _stored() -> tuple[CubicSpline, CubicSpline]:
+    """The tables as splines over ln n."""
+    with np.load(PATH) as file:
+        rows, pairs = file["rows"].astype(float), file["pairs"].astype(float)
+    log_n = np.log(SIZES)
+    return CubicSpline(log_n, rows), CubicSpline(log_n, pairs)
+
+
+@lru_cache(maxsize=64)
+def _splines(n: int) -> tuple[CubicSpline, RectBivariateSpline, RectBivariateSpline]:
+    rows, pairs = (table(math.log(n)) for table in _stored())
+    return CubicSpline(ROOT, rows), RectBivariateSpline(X, V, pairs[..., 0]), RectBivariateSpline(X, V, pairs[..., 1])

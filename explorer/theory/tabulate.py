@@ -1,0 +1,68 @@
+"""Makes `tables.npz` from the exact integrals: `python -m explorer.theory.tabulate` (about six minutes on one core).
+
+What is stored is smooth in the nodes' variables (see `grids`), so that cubic splines read it to about 1e-4.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from explorer.theory import gaussian, softmax
+from explorer.theory.grids import LOG_Q, PATH, ROOT, SIZES, TABULATED, V_INPUT, Array, V, X, rho_of, s_of
+
+
+def rows() -> Array:
+    """`[size, root, 8]`: entropy / ln n; largest and Σp² from 1/n (0) to 1; ln J, spread, tilted; the rest as it is."""
+    out = np.empty((len(SIZES), len(ROOT), 8))
+    for i, n in enumerate(SIZES):
+        for j, s in enumerate(s_of(ROOT**2)):
+            one = softmax.row(float(s), n)
+            out[i, j, :3] = one.entropy / math.log(n), *((y - 1 / n) / (1 - 1 / n) for y in (one.largest, one.square))
+            out[i, j, 3:6] = np.log([one.jacobian, one.spread, one.tilted])
+            out[i, j, 6:] = one.crowding, one.unevenness
+    return out
+
+
+def pairs() -> Array:
+    """`[size, x, v, 2]`: how far ln Y11 is from ln 1/n (0) to ln Y2 (1), and J11 / J."""
+    out = np.empty((len(SIZES), len(X), len(V), 2))
+    for j, s in enumerate(s_of(X)):
+        single = [softmax.row(float(s), n) for n in SIZES]
+        for k, rho in enumerate(np.clip(rho_of(V, np.full(len(V), s)), 0.0, 1.0)):
+            if s == 0 or k == 0:
+                out[:, j, k] = rho if s == 0 else 1.0, 1.0
+                continue
+            both = softmax.pairs_of_rows(float(s), float(rho), SIZES)
+            for i, (one, two, n) in enumerate(zip(single, both, SIZES, strict=True)):
+                share = math.log(n * two.overlap) / math.log(n * one.square)
+                out[i, j, k] = max(share, 0.0), two.jacobian / one.jacobian
+    return out
+
+
+def activations() -> tuple[Array, Array]:
+    """`[activation, ln q, 2]`: ln E f², ln E f′²; and `[activation, ln q, v, 2]`: the overlaps' share of these."""
+    single = np.empty((len(TABULATED), len(LOG_Q), 2))
+    double = np.empty((len(TABULATED), len(LOG_Q), len(V_INPUT), 2))
+    for i, name in enumerate(TABULATED):
+        for j, q in enumerate(np.exp(LOG_Q)):
+            one = gaussian.moments(name, float(q))
+            single[i, j] = math.log(one.square), math.log(one.slope_square)
+            for k, rho in enumerate(rho_of(V_INPUT, np.full(len(V_INPUT), math.sqrt(q)))):
+                two = gaussian.overlaps(name, float(q), float(np.clip(rho, 0.0, 1.0)))
+                double[i, j, k] = two.value / one.square, two.slope / one.slope_square
+    return single, double
+
+
+def main() -> None:
+    """Writes the file beside this module."""
+    single, double = activations()
+    np.savez_compressed(
+        PATH, rows=rows().astype(np.float32), pairs=pairs().astype(np.float32),
+        activations=single.astype(np.float32), overlaps=double.astype(np.float32),
+    )
+
+
+if __name__ == "__main__":
+    main()

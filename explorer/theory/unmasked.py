@@ -1,0 +1,44 @@
+"""The predicted profile of a model without a mask: all tokens are alike in law."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from explorer.config import Config
+from explorer.theory import backward, forward, parameters
+from explorer.theory.gains import EPSILON, Gains
+from explorer.theory.inputs import embedding, loss_gradient
+from explorer.theory.tables import softmax
+from explorer.theory.values import Gradients, Rows, Stream
+
+
+class Unmasked:
+    """One config's recursions and what they say."""
+
+    def __init__(self, config: Config, gains: Gains) -> None:
+        self.config, self.gains = config, gains
+        self.table, self.first = softmax(config.n_ctx, config.d_head, config.qk_norm), embedding(config)
+        self.steps = forward.run(gains, self.table, config.n_layers, self.first)
+
+    def stream(self) -> Stream:
+        """Second moments and overlaps of the sublayers that are covered."""
+        return Stream(*forward.columns(self.steps, "site"), forward.columns(self.steps, "added")[0])
+
+    def rows(self) -> Rows:
+        """Softmax statistics of the layers that are covered."""
+        n = self.config.n_ctx
+        s = np.array([step.s for step in self.steps[::2]])
+        rows = self.table.rows(s)
+        own = np.array([1 - step.inside.rho for step in self.steps[::2]])
+        return Rows(s, own, s * math.sqrt(1 - 1 / n), rows.entropy, rows.entropy / math.log(n), rows.largest)
+
+    def gradients(self) -> Gradients:
+        """Along the stream and by the weights."""
+        last = self.steps[-1].site
+        square, overlap = loss_gradient(self.config, last)
+        unit = square / (last.q + EPSILON) if self.gains.placement.final else square
+        back = backward.run(self.gains, self.table, self.steps, self.first, overlap)
+        weights = parameters.norms(self.config, self.gains, self.steps, back, unit)
+        return Gradients(back.site[:, 0], weights)

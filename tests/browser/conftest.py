@@ -1,0 +1,167 @@
+"""Two hosts, one browser: Voilà and JupyterLab each run once a session, started by the command a person would type.
+
+A page is opened once a host and shared: each test gets it with every control reset, and leaves it as it likes. After
+each test the console must be free of errors, and nothing may have been asked of another host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+
+from explorer.serve import notebooks
+
+from .dashboard import Dashboard
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+QUIET = (  # a browser that minds its own business, also where there is no network and no sandbox
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)
+STARTUP = 60
+"""Seconds that a server may take to listen."""
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The browser's program; without one these tests are skipped, or fail where they are required."""
+    for program in PROGRAMS:
+        if path := shutil.which(program):
+            return path
+    reason = f"no browser: none of {', '.join(PROGRAMS)} is on the PATH"
+    if os.environ.get("EXPLORER_REQUIRE_BROWSER"):
+        pytest.fail(f"{reason}, and EXPLORER_REQUIRE_BROWSER is set", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str, playwright: Playwright) -> Iterator[Browser]:
+    running = playwright.chromium.launch(executable_path=chromium, args=list(QUIET))
+    yield running
+    running.close()
+
+
+@contextmanager
+def server(arguments: list[str], log: Path, **environment: str) -> Iterator[str]:
+    """Runs `explorer …` on a free port until the block ends; gives its address."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "explorer", arguments[0], "--no-browser", "--port", str(port), *arguments[1:]]
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment)
+    try:
+        _wait_until_it_listens(process, port, log)
+        yield f"http://localhost:{port}"
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + STARTUP
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("localhost", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    pytest.fail(f"{process.args} does not listen:\n{log.read_text()}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a standalone Voilà that serves the page."""
+    with server(["serve"], tmp_path_factory.mktemp("voila") / "log") as address:
+        yield address
+
+
+def forget_runs(notebook: Path) -> None:
+    """Removes all outputs, so that a cell which has run can be told from one that has not."""
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    for cell in content["cells"]:
+        if cell["cell_type"] == "code":
+            cell.update(outputs=[], execution_count=None)
+    notebook.write_text(json.dumps(content), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a JupyterLab on a copy of the notebooks (it saves what it shows), with nobody's settings."""
+    folder = tmp_path_factory.mktemp("lab")
+    shutil.copytree(notebooks(), folder / "notebooks")
+    forget_runs(folder / "notebooks" / "explorer.ipynb")
+    options = [f"--ServerApp.root_dir={folder}/notebooks", "--allow-root", "--IdentityProvider.token="]
+    homes = {
+        "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTERLAB_SETTINGS_DIR": "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+    }
+    environment = {variable: str(folder / name) for variable, name in homes.items()}
+    with server(["lab", "--", *options], folder / "log", **environment) as address:
+        yield address
+
+
+def open_in_voila(page: Page, address: str) -> None:
+    page.goto(address)
+
+
+def open_in_lab(page: Page, address: str) -> None:
+    """Opens the notebook and runs the import and the page, by keyboard."""
+    page.goto(f"{address}/lab/tree/explorer.ipynb")
+    page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")  # before, JupyterLab would ask which kernel is meant
+    for number in (1, 2):
+        page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").nth(number - 1).click()
+        page.keyboard.press("Shift+Enter")
+        page.wait_for_function(HAS_RUN, arg=number)
+
+
+HAS_RUN = """(number) => {
+  const prompt = document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')[number - 1];
+  return prompt?.textContent === `[${number}]:`;
+}"""
+"""A cell that has run shows which in order it was."""
+
+
+HOSTS = {"voila": open_in_voila, "lab": open_in_lab}
+
+
+@pytest.fixture(scope="session", params=HOSTS)
+def shared(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Dashboard]:
+    """The page in one of its hosts, opened once."""
+    address = request.getfixturevalue(request.param)
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    dashboard = Dashboard(page, request.param)
+    HOSTS[request.param](page, address)
+    dashboard.wait_until_drawn()
+    yield dashboard
+    page.close()
+
+
+@pytest.fixture
+def dashboard(shared: Dashboard) -> Iterator[Dashboard]:
+    """The page at its defaults; what it complained of during the test fails the test."""
+    shared.page.set_viewport_size({"width": 1440, "height": 1000})
+    shared.reset()
+    yield shared
+    shared.must_be_clean()

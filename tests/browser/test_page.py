@@ -1,0 +1,141 @@
+"""The page in Voilà and in JupyterLab: it shows, obeys its controls, keeps up, and keeps to itself."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import explorer as ex
+
+from .dashboard import CHARTS, Dashboard
+
+
+def test_page_shows(dashboard: Dashboard) -> None:
+    titles = dashboard.page.locator("figure.ex-chart .ex-chart-title").all_inner_texts()
+    assert titles == list(CHARTS)
+    assert min(dashboard.drawn()) >= 1
+    assert dashboard.said == "Measured 12 layers of width 256"
+    shown = dashboard.dots("Second moment")
+    measured = ex.measure(ex.Config())
+    depth, values = measured.stream("second_moment")
+    np.testing.assert_allclose(shown["x"], depth)
+    np.testing.assert_allclose(shown["y"], values.mean(axis=0), rtol=1e-5)
+
+
+def test_depth_lengthens_every_curve_and_lets_the_signal_grow(dashboard: Dashboard) -> None:
+    before = dashboard.dots("Second moment")
+    with dashboard.redrawn():
+        dashboard.press("n_layers", "ArrowRight", times=2)
+    depth = int(dashboard.entry("n_layers").input_value())
+    assert depth > 12
+    after = dashboard.dots("Second moment")
+    assert after["x"][-1] == depth
+    assert after["y"][-1] > before["y"][-1]
+    assert dashboard.dots("Attention entropy")["x"][-1] == depth
+    assert dashboard.said == f"Measured {depth} layers of width 256"
+
+
+def test_width_narrows_the_spread_over_seeds(dashboard: Dashboard) -> None:
+    def spread() -> float:
+        low, high = np.array(dashboard.dots("Second moment")["spread"]).T
+        return float(np.log(high / low).mean())
+
+    with dashboard.redrawn():
+        dashboard.write("d_model", "32")
+    narrow = spread()
+    with dashboard.redrawn():
+        dashboard.write("d_model", "512")
+    assert dashboard.said == "Measured 12 layers of width 512"
+    assert spread() < narrow / 2
+
+
+def test_init_variance_amplifies_the_signal(dashboard: Dashboard) -> None:
+    before = dashboard.dots("Second moment")["y"]
+    with dashboard.redrawn():
+        dashboard.write("init_variance", "4")
+    after = dashboard.dots("Second moment")["y"]
+    assert after[0] == pytest.approx(before[0])
+    assert after[-1] > 4 * before[-1]
+
+
+def test_norm_placement_pins_the_signal_and_bends_the_gradient(dashboard: Dashboard) -> None:
+    with dashboard.redrawn():
+        dashboard.choose("norm_placement", "post")
+    np.testing.assert_allclose(dashboard.dots("Second moment")["y"][1:], 1, atol=1e-3)
+    gradient = dashboard.dots("Gradient by layer")["y"]
+    assert gradient[0] < 0.5, "after Post-LN the gradient shrinks towards the input"
+    with dashboard.redrawn():
+        dashboard.choose("norm_placement", "peri")
+    assert dashboard.dots("Second moment")["y"][-1] == pytest.approx(25, rel=0.1)
+
+
+def test_alpha_turns_the_branches_down(dashboard: Dashboard) -> None:
+    with dashboard.redrawn():
+        dashboard.write("alpha", "0")
+    np.testing.assert_allclose(dashboard.dots("Second moment")["y"], dashboard.dots("Second moment")["y"][0], rtol=1e-6)
+    np.testing.assert_allclose(dashboard.dots("Gradient by layer")["y"], 1, rtol=1e-5)
+
+
+def test_without_the_divisor_attention_falls_onto_few_keys(dashboard: Dashboard) -> None:
+    assert dashboard.dots("Attention entropy")["y"][0] == pytest.approx(0.89, abs=0.02)
+    with dashboard.redrawn():
+        dashboard.choose("attention_scale", "none")
+    assert dashboard.dots("Attention entropy")["y"][0] == pytest.approx(0.14, abs=0.02)
+
+
+def test_forty_key_presses_settle_on_the_last_without_a_queue(dashboard: Dashboard) -> None:
+    before = dashboard.drawn()
+    presses = 40
+    with dashboard.redrawn():
+        dashboard.press("init_variance", "ArrowRight", times=presses)
+        last_press = time.monotonic()
+    settled = time.monotonic() - last_press
+    drawn = max(np.subtract(dashboard.drawn(), before))
+    assert drawn < presses / 2, f"{presses} presses were answered by {drawn} drawings each"
+    assert settled < 10, f"the page was at rest {settled:.1f} s after the last press"
+
+    variance = float(dashboard.entry("init_variance").input_value())
+    expected = ex.measure(ex.Config(init_variance=variance)).stream("second_moment")[1]
+    np.testing.assert_allclose(dashboard.dots("Second moment")["y"], expected.mean(axis=0), rtol=1e-4)
+    at_rest = dashboard.drawn()
+    dashboard.page.wait_for_timeout(1500)
+    assert dashboard.drawn() == at_rest, "something was still waiting to be drawn"
+
+
+def test_a_refusal_is_said_and_the_last_good_charts_stay(dashboard: Dashboard) -> None:
+    before = dashboard.dots("Second moment")
+    dashboard.write("n_layers", "5000")
+    dashboard.wait_for_state("refused")
+    assert "n_layers must be a whole number between 1 and 1024; got 5000" in dashboard.said
+    assert dashboard.page.locator(".ex-chart-is-stale").count() == len(CHARTS)
+    assert dashboard.dots("Second moment") == before
+    with dashboard.redrawn():
+        dashboard.write("n_layers", "6")
+    assert dashboard.dots("Second moment")["x"][-1] == 6
+
+
+def test_charts_offer_nothing_that_leaves_the_machine(dashboard: Dashboard) -> None:
+    dashboard.page.locator(".ex-chart-plot").first.hover()
+    buttons = dashboard.page.locator(".modebar-btn").evaluate_all(
+        "(found) => found.map((button) => button.dataset.title ?? '')"
+    )
+    assert buttons
+    assert not [title for title in buttons if "share" in title.lower() or "cloud" in title.lower()]
+    assert dashboard.page.locator(".modebar a[href^=http]").count() == 0
+
+
+def test_a_narrow_screen_stacks_and_does_not_scroll_sideways(dashboard: Dashboard) -> None:
+    if dashboard.host == "voila":  # JupyterLab's own frame wants more room than a telephone has
+        dashboard.page.set_viewport_size({"width": 390, "height": 844})
+    else:
+        dashboard.page.set_viewport_size({"width": 900, "height": 900})
+    dashboard.page.wait_for_timeout(500)
+    controls = dashboard.page.locator(".ex-controls").first.bounding_box()
+    chart = dashboard.page.locator("figure.ex-chart").first.bounding_box()
+    root = dashboard.page.locator(".ex-root").first
+    assert controls is not None
+    assert chart is not None
+    assert chart["y"] >= controls["y"] + controls["height"]
+    assert root.evaluate("(root) => root.scrollWidth - root.clientWidth") == 0

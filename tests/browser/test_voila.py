@@ -1,0 +1,86 @@
+"""What Voilà's visitors get beside the page itself: their system's colors, a note at the start, a word at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from playwright.sync_api import Browser
+
+from .conftest import open_in_voila
+from .dashboard import Dashboard
+
+BACKGROUND = "() => getComputedStyle(document.body).backgroundColor"
+KERNEL = "async () => (await window.jupyterapp.widgetManagerPromise.promise).kernel.id"
+
+
+@pytest.fixture(scope="module")
+def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
+    """A visit of its own, by somebody whose system is dark."""
+    page = browser.new_page(color_scheme="dark", viewport={"width": 1200, "height": 900})
+    visit = Dashboard(page, "voila")
+    page.goto(voila, wait_until="commit")
+    page.wait_for_selector("#loading:has-text('Starting Python')")
+    visit.wait_until_drawn()
+    yield visit
+    page.close()
+
+
+def test_only_the_page_is_left_once_it_is_there(visit: Dashboard) -> None:
+    assert visit.page.title() == "Transformer Signal Explorer"
+    assert visit.page.locator("#loading").count() == 0
+    assert not visit.page.locator("#ex-notice").is_visible()
+    assert "Run All Cells" not in visit.page.locator("body").inner_text(), "cells for the notebook's readers are shown"
+    visit.must_be_clean()
+
+
+def test_colors_follow_the_system_even_while_the_page_is_open(visit: Dashboard) -> None:
+    surface = "() => getComputedStyle(document.querySelector('.ex-root')).backgroundColor"
+    dark = visit.page.evaluate(BACKGROUND)
+    assert dark == visit.page.evaluate(surface)
+    visit.page.emulate_media(color_scheme="light")
+    light = visit.page.evaluate(BACKGROUND)
+    assert light == visit.page.evaluate(surface)
+    assert sum(_channels(light)) > 3 * 200 > 3 * 50 > sum(_channels(dark))
+
+
+def _channels(color: str) -> list[int]:
+    return [int(part) for part in color.removeprefix("rgb(").removesuffix(")").split(",")]
+
+
+def test_every_visitor_has_a_kernel_and_is_told_when_it_ends(visit: Dashboard) -> None:
+    kernel = visit.page.evaluate(KERNEL)
+    processes = [
+        process for process in psutil.process_iter(["cmdline"])
+        if any(f"kernel-{kernel}" in part for part in process.info["cmdline"] or ())
+    ]
+    assert len(processes) == 1
+    assert processes[0].environ()["OMP_WAIT_POLICY"] == "PASSIVE"
+    processes[0].kill()
+    visit.page.wait_for_selector("#ex-notice:has-text('has ended, so its controls do nothing')")
+    visit.page.locator("#ex-notice button").click()
+    visit.wait_until_drawn()
+    assert visit.page.evaluate(KERNEL) != kernel
+
+
+def test_a_visitor_cannot_choose_what_the_server_renders(browser: Browser, voila: str) -> None:
+    page = browser.new_page()
+    open_in_voila(page, f"{voila}/?template=reveal&theme=dark")
+    assert page.title() == "Transformer Signal Explorer"
+    assert page.locator("link[href*='voila/templates/explorer/']").count() > 0
+    answer = page.request.get(f"{voila}/voila/files/explorer.ipynb")
+    assert answer.status == 403
+    page.close()
+
+
+def test_page_shows_where_voila_is_an_extension_of_a_notebook_server(browser: Browser, lab: str) -> None:
+    """As on Binder, and as JupyterLab's own preview has it."""
+    page = browser.new_page()
+    visit = Dashboard(page, "voila")
+    page.goto(f"{lab}/voila/render/explorer.ipynb")
+    visit.wait_until_drawn()
+    assert page.title() == "Transformer Signal Explorer"
+    assert page.locator("link[href*='voila/templates/explorer/']").count() > 0
+    visit.must_be_clean()
+    page.close()

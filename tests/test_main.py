@@ -1,0 +1,164 @@
+"""The `explorer` command: its answers, its exit codes, and its one line when something is wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+import explorer.serve
+from explorer.__main__ import main
+from explorer.config import Config
+from explorer.profile import Profile
+
+SMALL = {"n_layers": 2, "d_model": 16, "n_ctx": 8, "n_seeds": 1}
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of one command, run in this process."""
+    try:
+        code = main(arguments)
+    except SystemExit as ended:  # argparse's way out
+        code = int(ended.code or 0)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def test_measure_prints_the_profile_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(SMALL), encoding="utf-8")
+    code, out, err = answer(capsys, "measure", str(file))
+    assert (code, err) == (0, "")
+    profile = Profile.from_json(out)
+    assert profile.config == Config(**SMALL)
+    assert profile["second_moment", "resid_post"].shape == (1, 2)
+
+
+def test_measure_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(SMALL).encode())))
+    code, out, _ = answer(capsys, "measure", "-")
+    assert code == 0
+    assert json.loads(out)["config"]["n_layers"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"n_layer": 2}', "n_layer is not a field"),
+        ('{"n_layers": "deep"}', "n_layers must be a whole number between 1 and 1024; got 'deep'"),
+        ('{"n_layers": 0}', "n_layers must be a whole number between 1 and 1024; got 0"),
+        ('{"n_heads": 5}', "d_model must be divisible by n_heads; got 256 and 5"),
+        ('{"n_layers": 1024, "d_model": 2048}', "weights must be at most 120,000,000; got"),
+        ('{"n_layers": ', "config must be JSON; got"),
+        ("[1, 2]", "config must be a JSON object of fields; got [1, 2]"),
+    ],
+)
+def test_measure_refuses_a_bad_config(
+    text: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(text, encoding="utf-8")
+    code, out, err = answer(capsys, "measure", str(file))
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.startswith("explorer: ")
+    assert err.count("\n") == 1
+
+
+def test_measure_refuses_a_file_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = tmp_path / "nothing.json"
+    code, out, err = answer(capsys, "measure", str(missing))
+    assert (code, out) == (2, "")
+    assert err == f"explorer: config must be a file that can be read; got {missing} (No such file or directory)\n"
+
+
+@pytest.mark.parametrize("command", ["serve", "lab"])
+def test_a_port_in_use_is_one_line(command: str, taken_port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = answer(capsys, command, "--host", "127.0.0.1", "--port", str(taken_port), "--no-browser")
+    assert (code, out) == (1, "")
+    assert err == f"explorer: cannot serve on 127.0.0.1 port {taken_port}: Address already in use\n"
+
+
+@pytest.mark.parametrize("command", ["serve", "lab"])
+def test_a_missing_notebook_is_one_line(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(explorer.serve, "PACKAGE", tmp_path / "explorer")
+    code, out, err = answer(capsys, command, "--no-browser")
+    assert (code, out) == (1, "")
+    assert err == (
+        f"explorer: the notebook explorer.ipynb must be in {tmp_path}/explorer/notebooks or {tmp_path}/notebooks; "
+        "it is in neither\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "the following arguments are required: COMMAND"),
+        (("dance",), "invalid choice: 'dance'"),
+        (("serve", "--port", "eighty"), "must be a whole number between 1 and 65535; got 'eighty'"),
+        (("serve", "--port", "65536"), "must be a whole number between 1 and 65535; got '65536'"),
+        (("measure",), "the following arguments are required: CONFIG.json"),
+    ],
+)
+def test_bad_usage(arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = answer(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+@pytest.mark.parametrize("command", ["serve", "lab", "measure"])
+def test_help_names_every_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = answer(capsys, "--help")
+    assert code == 0
+    assert f"  {command} " in out
+    code, out, _ = answer(capsys, command, "--help")
+    assert code == 0
+    assert f"usage: explorer {command}" in out
+
+
+def test_a_host_that_is_not_one(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = answer(capsys, "serve", "--host", "no.such.host.invalid", "--no-browser")
+    assert (code, out) == (1, "")
+    assert err.startswith("explorer: cannot serve on no.such.host.invalid port 8866: ")
+    assert err.count("\n") == 1
+
+
+def test_serve_says_where_and_ends_with_ctrl_c() -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "explorer", "serve", "--port", str(port), "--no-browser"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        said = server.stdout.readline()
+        assert said == f"Transformer Signal Explorer is at http://localhost:{port}/ (Ctrl-C stops it)\n"
+        with pytest.raises(HTTPError, match="403"):  # no file of the folder is for visitors, least of all the notebook
+            urlopen(f"http://localhost:{port}/voila/files/explorer.ipynb", timeout=10)
+        server.send_signal(signal.SIGINT)
+        out, err = server.communicate(timeout=20)
+    finally:
+        server.kill()
+        server.wait()
+    assert (server.returncode, out) == (0, "")
+    assert "Traceback" not in err

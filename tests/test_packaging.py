@@ -1,0 +1,55 @@
+"""What leaves the house: a wheel that carries the notebook and the page's files, and versions that were tested."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel as it lies in a site-packages: no checkout beside it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def test_wheel_carries_every_file_of_the_package(unpacked: Path) -> None:
+    source, packed = ROOT / "explorer", unpacked / "explorer"
+    files = [path.relative_to(source) for path in source.rglob("*") if path.is_file()]
+    assert [file for file in files if "__pycache__" not in file.parts and not (packed / file).is_file()] == []
+
+
+def test_wheel_finds_its_own_notebook(unpacked: Path) -> None:
+    code = "import explorer.serve; print(explorer.serve.notebooks())"
+    found = subprocess.check_output([sys.executable, "-c", code], cwd=unpacked, text=True)
+    assert Path(found.strip()) == unpacked / "explorer" / "notebooks"
+    original = (ROOT / "notebooks" / "explorer.ipynb").read_bytes()
+    assert (unpacked / "explorer" / "notebooks" / "explorer.ipynb").read_bytes() == original
+
+
+def requirements() -> list[Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    return [Requirement(line) for line in lines]
+
+
+@pytest.mark.parametrize("requirement", requirements(), ids=str)
+def test_tested_version_is_in_the_range_we_promise(requirement: Requirement) -> None:
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE))
+    pins = {name.lower().replace("_", "-"): version for name, version in pins.items()}
+    assert requirement.name in pins, f"constraints.txt does not say which {requirement.name} was tested"
+    assert pins[requirement.name] in requirement.specifier

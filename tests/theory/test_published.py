@@ -1,0 +1,146 @@
+"""Numbers that others published: single components to their accuracy, and torch's own encoder layer."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from trial import SIGMAS
+
+from explorer import Config
+from explorer.theory import predict
+from explorer.theory.attention import paths
+from explorer.theory.backward import ISOTROPIC, across
+from explorer.theory.forward import Norm, Tokens, attention, mlp
+from explorer.theory.gains import gains
+from explorer.theory.tables import softmax
+
+PUBLISHED = {  # per cent of error at the 50th, 90th and 99th percentile: Kedia et al. 2024 (DeepScaleLM)
+    "FFN variance": (0.4, 1.4, 2.8), "ReLU": (0.5, 1.9, 3.4), "GeLU": (0.2, 0.6, 1.3), "LN gradient": (0.4, 1.5, 3.2),
+    "softmax": (0.2, 0.9, 4.0), "attention variance": (1.4, 4.1, 7.8), "attention gradient": (2.2, 13.3, 44.5),
+}
+GRID = [(d, n, rho, scale) for d, n in ((128, 64), (256, 32)) for rho in (0.0, 0.3, 0.6) for scale in (0.5, 1.0, 2.0)]
+"""Width, tokens, their correlation, and a factor on the second moment or the weights' variance."""
+
+Case = tuple[int, int, float, float]
+
+
+def tokens(case: Case, rng: np.random.Generator, batch: int, n: int) -> torch.Tensor:
+    """`[batch, token, d]`, each sequence with what its tokens share."""
+    d, _, rho, _ = case
+    shared, own = (rng.standard_normal((batch, count, d), dtype=np.float32) for count in (1, n))
+    return torch.from_numpy(math.sqrt(rho) * shared + math.sqrt(1 - rho) * own)
+
+
+def weights(rng: np.random.Generator, scale: float, *shape: int) -> torch.Tensor:
+    """Of gain `scale`."""
+    return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)) * math.sqrt(scale / shape[0])
+
+
+def ffn_variance(case: Case, rng: np.random.Generator) -> tuple[float, float]:
+    d, _, rho, scale = case
+    known = gains(Config(d_model=d, n_heads=1, activation_rescaled=False, init_variance=scale, norm_placement="none"))
+    hidden = torch.relu(tokens(case, rng, 64, 4) @ weights(rng, scale, d, 4 * d))
+    out = hidden @ weights(rng, scale, 4 * d, d)
+    return float(out.square().mean()), mlp(known, Tokens(1.0, rho, 1 / d, 0.0)).q
+
+
+def activation(name: str) -> Callable[[Case, np.random.Generator], tuple[float, float]]:
+    def component(case: Case, rng: np.random.Generator) -> tuple[float, float]:
+        d, _, rho, scale = case
+        known = gains(Config(d_model=d, n_heads=1, activation=name, activation_rescaled=False, norm_placement="none"))
+        value = getattr(torch.nn.functional, name)(tokens(case, rng, 256, 8) * math.sqrt(scale))
+        return float(value.square().mean()), known.kernel.pair(scale, rho)[0]
+
+    return component
+
+
+def ln_gradient(case: Case, rng: np.random.Generator) -> tuple[float, float]:
+    d, _, rho, scale = case
+    x = (tokens(case, rng, 64, 8) * math.sqrt(scale)).requires_grad_(True)
+    direction = torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32))
+    (gradient,) = torch.autograd.grad((torch.nn.functional.layer_norm(x, (d,)) * direction).sum(), x)
+    known = gains(Config(d_model=d, n_heads=1))
+    return float(gradient.square().mean()), across((1.0, 0.0), Norm(scale, 2 / d, 0.0), ISOTROPIC, rho, known)[0]
+
+
+def softmax_square(case: Case, rng: np.random.Generator) -> tuple[float, float]:
+    d, n, _, scale = case
+    p = (scale * torch.from_numpy(rng.standard_normal((16 * d, n), dtype=np.float32))).softmax(-1)
+    return float(p.square().sum(1).mean()), float(softmax(n, 10**9).rows(np.array([scale])).square[0])
+
+
+def through_attention(case: Case, rng: np.random.Generator) -> tuple[float, float, float, float]:
+    """Second moment and gradient of one attention: found and expected."""
+    d, n, rho, scale = case
+    known = gains(Config(d_model=d, n_heads=d // 64, n_ctx=n, init_variance=scale))
+    law, table = Tokens(1.0, rho, 1 / d, 0.0), softmax(n, 64)
+    x = tokens(case, rng, 4, n)
+    x = (x / x.square().mean(-1, keepdim=True).sqrt()).requires_grad_(True)
+    q, k, v = ((x @ weights(rng, scale, d, d)).unflatten(-1, (-1, 64)).transpose(1, 2) for _ in range(3))
+    mixed = (q @ k.transpose(-1, -2) / 8).softmax(-1) @ v  # [batch, head, token, d_head]
+    out = mixed.transpose(1, 2).flatten(2) @ weights(rng, scale, d, d)
+    direction = torch.from_numpy(rng.standard_normal(out.shape, dtype=np.float32))
+    (gradient,) = torch.autograd.grad((out * direction).sum(), x)
+    s, expected = attention(known, table, law)
+    one = [np.array([value]) for value in (s, law.q, law.p, law.v)]
+    total = paths(known, table, *one).total[0, 0, 0]
+    return float(out.detach().square().mean()), expected.q, float(gradient.square().mean()), float(total)
+
+
+def attention_variance(case: Case, rng: np.random.Generator) -> tuple[float, float]:
+    return through_attention(case, rng)[:2]
+
+
+def attention_gradient(case: Case, rng: np.random.Generator) -> tuple[float, float]:
+    return through_attention(case, rng)[2:]
+
+
+COMPONENTS: dict[str, tuple[int, Callable[[Case, np.random.Generator], tuple[float, float]]]] = {
+    "FFN variance": (48, ffn_variance), "ReLU": (8, activation("relu")), "GeLU": (8, activation("gelu")),
+    "LN gradient": (16, ln_gradient), "softmax": (16, softmax_square),
+    "attention variance": (40, attention_variance), "attention gradient": (40, attention_gradient),
+}
+"""Draws that are averaged, so that chance is small against what was published, and one draw: found, expected."""
+
+
+def percentages(count: int, component: Callable[[Case, np.random.Generator], tuple[float, float]]) -> Iterator[float]:
+    """Error in per cent for each case of the grid, of the mean over `count` draws."""
+    for index, case in enumerate(GRID):
+        rng = np.random.default_rng(index)
+        draws = [component(case, rng) for _ in range(count)]
+        yield 100 * abs(np.mean([found for found, _ in draws]) / draws[0][1] - 1)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_single_components_are_as_accurate_as_published(name: str) -> None:
+    found = np.percentile(list(percentages(*COMPONENTS[name])), [50, 90, 99])
+    assert (found <= PUBLISHED[name]).all(), found
+
+
+def encoder(norm_first: bool, seed: int) -> tuple[float, float]:
+    """Second moment and token correlation behind twelve of torch's own layers, each with its own default init."""
+    torch.manual_seed(seed)
+    layers = [
+        torch.nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True, norm_first=norm_first)
+        for _ in range(12)
+    ]
+    with torch.no_grad():
+        x = torch.randn(4, 64, 256)
+        for layer in layers:
+            x = layer(x)
+        q = x.square().mean()
+        p = (x.sum(1).square().sum(-1).mean() / 256 - 64 * q) / (64 * 63)
+    return float(q), float(p / q)
+
+
+@pytest.mark.parametrize(("placement", "expected"), [("pre", (1.943, 0.273)), ("post", (1.0, 0.399))])
+def test_torch_encoder_at_its_own_default_init(placement: str, expected: tuple[float, float]) -> None:
+    profile = predict(Config(norm_placement=placement, scale_rule="torch_default", activation_rescaled=False))
+    told = (profile["second_moment", "resid_post"][0, -1], profile["token_correlation", "resid_post"][0, -1])
+    assert told == pytest.approx(expected, abs=0.006)  # the numbers are of the wide limit
+    found = np.array([encoder(placement == "pre", seed) for seed in range(12)])
+    error = found.std(0, ddof=1) / math.sqrt(len(found))
+    # torch draws the MLP's biases too, of variance 1/(3 fan_in), shared by all tokens: two per cent in twelve layers
+    assert (np.abs(found.mean(0) - told) <= SIGMAS * error + 0.02 * np.array(told)).all(), (found.mean(0), told, error)

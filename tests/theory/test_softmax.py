@@ -1,0 +1,143 @@
+"""Softmax over Gaussian logits: exact integrals against sampling and limits, tables against the integrals."""
+
+import math
+
+import numpy as np
+import pytest
+
+from explorer.theory.grids import SIZES
+from explorer.theory.positions import positions, stacked
+from explorer.theory.softmax import pair, pairs_of_rows, row
+from explorer.theory.tables import S_MAX, softmax
+
+WIDE = 10**9
+"""A head so wide that nothing of it fluctuates."""
+
+
+def rows_of(rng: np.random.Generator, s: float, n: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    z = rng.standard_normal((count, n))
+    p = np.exp(s * (z - z.max(1, keepdims=True)))
+    return z, p / p.sum(1, keepdims=True)
+
+
+def close(sample: np.ndarray, expected: float, sigmas: float = 4.5) -> bool:
+    return bool(abs(sample.mean() - expected) <= sigmas * sample.std() / math.sqrt(len(sample)) + 1e-12)
+
+
+@pytest.mark.parametrize(("n", "s"), [(2, 1.0), (16, 0.125), (64, 1.0), (64, 8.0), (256, 2.8), (40, 20.0)])
+def test_rows_against_sampling(n: int, s: float) -> None:
+    z, p = rows_of(np.random.default_rng(n), s, n, 20_000)
+    exact, square = row(s, n), (p**2).sum(1)
+    entropy = -(p * np.log(np.maximum(p, 1e-300))).sum(1)
+    samples = {
+        "entropy": entropy, "largest": p.max(1), "square": square,
+        "jacobian": square - 2 * (p**3).sum(1) + square**2, "spread": (1 - square) ** 2,
+        "crowding": 1 - 5 * square + 4 * (p**3).sum(1) + 6 * square**2 - 6 * (p**4).sum(1),
+    }
+    for name, sample in samples.items():
+        assert close(sample, getattr(exact, name)), name
+    tilted = (p**2 * (z - (p * z).sum(1, keepdims=True)) ** 2).sum(1)
+    assert abs(exact.tilted / tilted.mean() - 1) < 0.05  # itself sampled: 1 %
+    assert not close(p.max(1), 1.03 * exact.largest)
+
+
+@pytest.mark.parametrize("rho", [0.2, 0.9, 0.99])
+@pytest.mark.parametrize(("n", "s"), [(16, 1.0), (64, 2.8), (64, 8.0)])
+def test_pairs_against_sampling(n: int, s: float, rho: float) -> None:
+    rng = np.random.default_rng(int(100 * rho))
+    z = rng.standard_normal((20_000, n))
+    y = rho * z + math.sqrt(1 - rho**2) * rng.standard_normal(z.shape)
+    a, b = (np.exp(s * (x - x.max(1, keepdims=True))) for x in (z, y))
+    a, b = a / a.sum(1, keepdims=True), b / b.sum(1, keepdims=True)
+    overlap = (a * b).sum(1)
+    exact = pair(s, rho, n)
+    assert close(overlap, exact.overlap)
+    assert close(overlap - (a * b * (a + b)).sum(1) + overlap**2, exact.jacobian)
+
+
+@pytest.mark.parametrize("n", [2, 64, 1024])
+def test_limits(n: int) -> None:
+    for s in (0.3, 3.0):
+        one = row(s, n)
+        assert pair(s, 0.0, n).overlap == pytest.approx(1 / n, rel=1e-6)  # rows that know nothing of each other
+        assert pair(s, 1.0, n) == pytest.approx((one.square, one.jacobian))
+        assert pair(s, 1 - 1e-7, n).overlap == pytest.approx(one.square, rel=1e-3)
+    assert row(0.0, n)[:3] == pytest.approx((math.log(n), 1 / n, 1 / n))
+    small = row(0.05, n)  # H ≈ ln n − s²/2 (1 − 1/n)
+    assert math.log(n) - small.entropy == pytest.approx(0.05**2 / 2 * (1 - 1 / n), rel=0.01)
+    assert row(40.0, n).square > 0.9
+
+
+def test_published_cells() -> None:
+    """H / ln n, mean of the largest, Σp² for 64 and 1024 keys, without and with √d (d = 64)."""
+    cells = {(64, 1.0): (0.886, 0.108, 0.039), (64, 8.0): (0.138, 0.794, 0.713), (1024, 8.0): (0.129, 0.710, 0.603)}
+    for (n, s), expected in cells.items():
+        one = row(s, n)
+        assert (one.entropy / math.log(n), one.largest, one.square) == pytest.approx(expected, abs=0.005)
+
+
+@pytest.mark.parametrize("n", [2, 5, 64, 100, 700])
+def test_tables_read_the_integrals(n: int) -> None:
+    table = softmax(n, WIDE)
+    for s in (0.02, 0.11, 0.7, 2.3, 9.0, 40.0):
+        exact, read = row(s, n), table.rows(np.array([s]))
+        for name in ("entropy", "largest", "square", "jacobian", "spread"):
+            assert getattr(read, name)[0] == pytest.approx(getattr(exact, name), rel=4e-3, abs=2e-5), (name, s)
+        for rho in (0.05, 0.6, 0.995) if s < 10 else ():
+            two = pairs_of_rows(s, rho, (n,))[0]
+            y11, j11 = table.pairs(np.array([s]), np.array([rho]))
+            assert y11[0] == pytest.approx(two.overlap, rel=1.5e-2)
+            assert j11[0] == pytest.approx(two.jacobian, rel=3e-2, abs=2e-5)
+            step = table.forward(s, rho)
+            assert (step.square, step.overlap) == pytest.approx((exact.square, two.overlap), rel=1.5e-2)
+
+
+def test_beyond_the_table_what_is_missing_from_one_hot_falls_as_the_inverse() -> None:
+    table = softmax(16, WIDE)
+    far = row(2 * S_MAX, 16)
+    assert 1 - table.rows(np.array([2 * S_MAX])).square[0] == pytest.approx(1 - far.square, rel=0.03)
+    assert 1 - table.forward(2 * S_MAX, 1.0).square == pytest.approx(1 - far.square, rel=0.03)
+
+
+def test_finite_heads_fluctuate() -> None:
+    """Queries of d_head Gaussian coordinates: their lengths and sample correlations are averaged over."""
+    rng, n, d_head, s, rho = np.random.default_rng(5), 32, 16, 10.0, 0.4
+    q = rng.standard_normal((20_000, 2, d_head))
+    q[:, 1] = rho * q[:, 0] + math.sqrt(1 - rho**2) * q[:, 1]
+    k = rng.standard_normal((20_000, n, d_head))
+    logits = s * np.einsum("rid,rkd->rik", q, k) / math.sqrt(d_head)
+    p = np.exp(logits - logits.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    table = softmax(n, d_head)
+    assert close((p[:, 0] ** 2).sum(-1), float(table.rows(np.array([s])).square[0]), sigmas=6)
+    assert close((p[:, 0] * p[:, 1]).sum(-1), float(table.pairs(np.array([s]), np.array([rho]))[0][0]), sigmas=6)
+    assert not close((p[:, 0] ** 2).sum(-1), row(s, n).square)  # without the average it would be seen
+
+
+def test_positions_sum_over_tokens() -> None:
+    place = positions(50)
+    every = np.arange(1, 51)
+    assert list(place.t[:4]) == [1, 2, 3, 4]
+    assert place.t[-1] == 50
+    assert place.mean.sum() == pytest.approx(1)
+    assert place.mean @ np.log(place.t) == pytest.approx(np.log(every).mean(), rel=1e-9)  # linear in ln t: exact
+    assert place.prefix[-1] @ place.t == pytest.approx(every.mean(), rel=0.02)
+    assert place.suffix[0].sum() == pytest.approx((1 / every).sum())
+    assert place.suffix_2[3].sum() == pytest.approx((1.0 / every[3:] ** 2).sum())
+
+
+def test_stacked_tables_are_the_single_ones() -> None:
+    place, table = positions(64), stacked(64, 32, False)
+    s = np.linspace(0.3, 3.0, len(place.t))
+    read = table.rows(s)
+    assert read[0][:3] == pytest.approx((0, 1, 1))  # the first token sees itself alone
+    for i in (3, len(place.t) - 1):
+        one = softmax(int(place.t[i]), 32)
+        assert read[i, 2] == pytest.approx(one.rows(s[i : i + 1]).square[0], rel=3e-3)
+        rho = np.full_like(s, 0.4)
+        y11 = table.pairs(s, rho, np.full(len(s), i))[i, 0]
+        assert y11 == pytest.approx(one.pairs(s[i : i + 1], rho[:1])[0][0], rel=3e-3)
+
+
+def test_the_stored_sizes_span_what_a_config_can_ask() -> None:
+    assert (SIZES[0], SIZES[-1]) == (2, 1024)
