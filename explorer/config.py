@@ -12,7 +12,7 @@ from explorer.limits import check_size
 
 __all__ = ["Config", "ConfigError"]
 
-ScaleRule = Literal["lecun", "xavier", "he", "fan_out", "torch_default"]
+ScaleRule = Literal["lecun", "xavier", "he", "fan_out", "bert", "gpt2", "t5", "torch_default"]
 Activation = Literal["relu", "gelu", "silu", "elu", "selu", "tanh", "sigmoid", "identity"]
 NormPlacement = Literal["none", "pre", "post", "peri"]
 ResidualRule = Literal["absent", "constant", "rezero", "inverse_sqrt_depth", "inverse_depth", "deepnorm"]
@@ -60,6 +60,9 @@ class Config(Choices):
                 "xavier": Option("2 / (fan_in + fan_out)", "Glorot & Bengio 2010"),
                 "he": Option("2 / fan_in", "He et al. 2015"),
                 "fan_out": Option("1 / fan_out", "He et al. 2015, backward form"),
+                "bert": Option("0.02², whatever the shape", "BERT: Devlin et al. 2018"),
+                "gpt2": Option("0.02²; W_O, W_out: 0.02² / (2N)", "GPT-2: Radford et al. 2019"),
+                "t5": Option("1 / fan_in; W_Q: 1 / (d d_head), so no √d divisor", "T5: Raffel et al. 2020"),
                 "torch_default": Option("1 / (3 fan_in); Q, K, V: 1 / (2 d)", "torch.nn.TransformerEncoderLayer"),
             },
         ),
@@ -77,16 +80,21 @@ class Config(Choices):
         ),
     ] = Field("normal", description="Shape of the weights' distribution; its variance is the scale rule's.")
     parametrization: Annotated[
-        Literal["standard", "ntk"],
+        Literal["standard", "ntk", "mup"],
         About(
             "Parametrization",
             "Initialization",
             options={
                 "standard": Option("W ~ (0, σ²)"),
                 "ntk": Option("W ~ (0, 1), forward × σ", "Jacot et al. 2018"),
+                "mup": Option("layers as standard, readout ~ (0, 64 / d²); its own attention is q·k / d_head",
+                              "μP: Yang et al. 2022"),
             },
         ),
-    ] = Field("standard", description="Whether σ is in the stored weight or in the forward pass.")
+    ] = Field(
+        "standard",
+        description="Whether σ is in the stored weight or in the forward pass, and how the readout scales with width.",
+    )
     activation: Annotated[
         Activation,
         About(

@@ -1,10 +1,13 @@
-"""Scale rules: the variance of a weight matrix from its shape. Plain numbers, for the model and the theory alike."""
+"""Scale rules: the variance of a weight matrix from its shape. Plain numbers, for the model and the theory alike.
+
+And μP's powers of the width, which keep one learning rate right at every width.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from explorer.config import Config
 from explorer.residuals import multipliers
@@ -12,21 +15,35 @@ from explorer.residuals import multipliers
 PACKED = ("W_Q", "W_K", "W_V")
 """torch keeps these three as one matrix of 3d rows, and scales them as such."""
 
+LAST = ("W_O", "W_out")
+"""What a branch ends with."""
+FIXED = 0.02
+"""The standard deviation of BERT and GPT-2."""
+
 
 class ScaleRule(NamedTuple):
-    """`variance(matrix, fan_in, fan_out)` of the entries of one matrix."""
+    """`variance(config, matrix, fan_in, fan_out)` of the entries of one matrix."""
 
-    variance: Callable[[str, int, int], float]
+    variance: Callable[[Config, str, int, int], float]
     source: str
 
 
 SCALE_RULES: Mapping[str, ScaleRule] = MappingProxyType({
-    "lecun": ScaleRule(lambda _, fan_in, fan_out: 1 / fan_in, "LeCun et al. 1998"),
-    "xavier": ScaleRule(lambda _, fan_in, fan_out: 2 / (fan_in + fan_out), "Glorot & Bengio 2010"),
-    "he": ScaleRule(lambda _, fan_in, fan_out: 2 / fan_in, "He et al. 2015, eq. 10"),
-    "fan_out": ScaleRule(lambda _, fan_in, fan_out: 1 / fan_out, "He et al. 2015, eq. 14 without the ½"),
+    "lecun": ScaleRule(lambda _, matrix, fan_in, fan_out: 1 / fan_in, "LeCun et al. 1998"),
+    "xavier": ScaleRule(lambda _, matrix, fan_in, fan_out: 2 / (fan_in + fan_out), "Glorot & Bengio 2010"),
+    "he": ScaleRule(lambda _, matrix, fan_in, fan_out: 2 / fan_in, "He et al. 2015, eq. 10"),
+    "fan_out": ScaleRule(lambda _, matrix, fan_in, fan_out: 1 / fan_out, "He et al. 2015, eq. 14 without the ½"),
+    "bert": ScaleRule(lambda _, matrix, fan_in, fan_out: FIXED**2, "Devlin et al. 2018: initializer_range"),
+    "gpt2": ScaleRule(
+        lambda config, matrix, fan_in, fan_out: FIXED**2 / (2 * config.n_layers if matrix in LAST else 1),
+        "Radford et al. 2019, section 2.3: residual layers by 1/√N, N of them",
+    ),
+    "t5": ScaleRule(
+        lambda config, matrix, fan_in, fan_out: 1 / (fan_in * (config.d_head if matrix == "W_Q" else 1)),
+        "Raffel et al. 2020, as in their code: q·k is not divided, W_Q is drawn √d_head smaller instead",
+    ),
     "torch_default": ScaleRule(
-        lambda matrix, fan_in, fan_out: 2 / (fan_in + 3 * fan_out) if matrix in PACKED else 1 / (3 * fan_in),
+        lambda _, matrix, fan_in, fan_out: 2 / (fan_in + 3 * fan_out) if matrix in PACKED else 1 / (3 * fan_in),
         "torch.nn: xavier_uniform_ on the packed projection, kaiming_uniform_(a=√5) elsewhere",
     ),
 })
@@ -46,6 +63,47 @@ def variances(config: Config) -> dict[str, float]:
     rule = SCALE_RULES[config.scale_rule].variance
     beta = multipliers(config).beta
     return {
-        matrix: config.init_variance * rule(matrix, fan_in, fan_out) * (1.0 if matrix in ("W_Q", "W_K") else beta**2)
-        for matrix, (fan_in, fan_out) in shapes(config).items()
+        matrix: config.init_variance * rule(config, matrix, *shape) * (1.0 if matrix in ("W_Q", "W_K") else beta**2)
+        for matrix, shape in shapes(config).items()
     }
+
+
+BASE_WIDTH = 64
+"""Where μP and the standard parametrization are one and the same; n_0 of Yang et al. 2022, eq. 4."""
+
+
+class Powers(NamedTuple):
+    """What μP multiplies one kind of matrix by, as powers of width / base width. Yang et al. 2022, eq. 4 and table 3.
+
+    On top of the standard variance 1/fan_in and of one learning rate for all.
+    """
+
+    variance: int
+    sgd: int
+    adam: int
+
+
+MUP: Mapping[str, Powers] = MappingProxyType({
+    "input": Powers(variance=0, sgd=1, adam=0),  # fan_in does not grow with the width: embeddings
+    "hidden": Powers(variance=0, sgd=0, adam=-1),  # both grow: every matrix of the layers
+    "output": Powers(variance=-1, sgd=-1, adam=-1),  # fan_out does not grow: the readout
+})
+"""By which of a matrix's sides grow with the width."""
+
+
+def readout_variance(config: Config) -> float:
+    """Variance of the entries of W_U: 1/d_model, and once more by the width under μP."""
+    power = MUP["output"].variance if config.parametrization == "mup" else 0
+    return (config.d_model / BASE_WIDTH) ** power / config.d_model
+
+
+def learning_rates(config: Config, optimizer: Literal["sgd", "adam"]) -> dict[str, float]:
+    """What one learning rate is multiplied by for each matrix, E and P the embeddings and W_U the readout.
+
+    All 1 but under μP, where the best learning rate of one width is then the best of every width.
+    """
+    kinds = {"E": "input", "P": "input", **dict.fromkeys(shapes(config), "hidden"), "W_U": "output"}
+    if config.parametrization != "mup":
+        return dict.fromkeys(kinds, 1.0)
+    ratio = config.d_model / BASE_WIDTH
+    return {name: float(ratio ** getattr(MUP[kind], optimizer)) for name, kind in kinds.items()}

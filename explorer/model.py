@@ -17,7 +17,7 @@ from explorer import noise, text
 from explorer.activations import activation
 from explorer.batch import Batch
 from explorer.config import Config
-from explorer.initializers import shapes, variances
+from explorer.initializers import readout_variance, shapes, variances
 from explorer.residuals import PLACEMENTS, RESIDUAL_RULES, multipliers
 
 Tap = Callable[[str, int, Tensor], None]
@@ -149,7 +149,8 @@ class Transformer(nn.Module):
             self.E = nn.Parameter(noise.stack(seed, "E", vocabulary, (config.d_model,)).clone())
             self.P = nn.Parameter(noise.stack(seed, "P", config.n_ctx, (config.d_model,)).clone())
         if config.loss == "next_token":
-            self.W_U = nn.Parameter(noise.stack(seed, "W_U", vocabulary, (config.d_model,)) / math.sqrt(config.d_model))
+            readout = noise.stack(seed, "W_U", vocabulary, (config.d_model,))
+            self.W_U = nn.Parameter(readout * math.sqrt(readout_variance(config)))
 
     def embed(self, batch: Batch) -> Tensor:
         """The stream before the first layer, `[batch, token, d_model]`, of unit second moment."""

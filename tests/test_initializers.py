@@ -10,7 +10,7 @@ from torch import nn
 
 from explorer import Config, noise
 from explorer.activations import ACTIVATIONS, activation, second_moment
-from explorer.initializers import shapes, variances
+from explorer.initializers import learning_rates, readout_variance, shapes, variances
 from explorer.model import draw_weights
 from explorer.residuals import multipliers
 
@@ -23,6 +23,47 @@ def test_variances_by_hand() -> None:
     assert variances(config.replace(scale_rule="he"))["W_out"] == 2 / 256
     assert variances(config.replace(scale_rule="fan_out"))["W_out"] == 1 / 64
     assert variances(config.replace(init_variance=3))["W_Q"] == 3 / 64
+
+
+def test_bert_draws_everything_alike() -> None:
+    for config in (Config(scale_rule="bert"), Config(scale_rule="bert", d_model=64, mlp_ratio=2, n_layers=3)):
+        assert set(variances(config).values()) == {0.02**2}
+
+
+def test_gpt2_shrinks_the_last_matrix_of_each_branch() -> None:
+    """Of twelve layers to 0.004082, the number that GPT-2's authors arrived at."""
+    found = {name: math.sqrt(variance) for name, variance in variances(Config(scale_rule="gpt2", n_layers=12)).items()}
+    assert found["W_O"] == found["W_out"] == pytest.approx(0.004082, abs=5e-7)
+    assert {found[name] for name in ("W_Q", "W_K", "W_V", "W_in")} == {0.02}
+
+
+def test_t5_puts_the_divisor_into_the_queries() -> None:
+    """std: q (d d_head)^-½, k and v and wi d^-½, o (H d_head)^-½, wo d_mlp^-½."""
+    config = Config(scale_rule="t5", d_model=512, n_heads=8)
+    found = variances(config)
+    assert found["W_Q"] == pytest.approx(1 / (512 * 64))
+    assert found["W_K"] == found["W_V"] == found["W_O"] == found["W_in"] == 1 / 512
+    assert found["W_out"] == 1 / 2048
+
+
+@pytest.mark.parametrize("parametrization", ["standard", "ntk"])
+def test_only_mup_treats_widths_differently(parametrization: str) -> None:
+    config = Config(d_model=512, parametrization=parametrization)
+    assert readout_variance(config) == 1 / 512
+    assert set(learning_rates(config, "adam").values()) == set(learning_rates(config, "sgd").values()) == {1.0}
+
+
+def test_mup_by_the_table_of_its_paper() -> None:
+    """Yang et al. 2022, eq. 4 and table 3 at eight times the base width; at the base width it is the standard."""
+    config = Config(d_model=512, parametrization="mup")
+    assert variances(config) == variances(config.replace(parametrization="standard"))
+    assert readout_variance(config) == 1 / 512 / 8
+    adam, sgd = learning_rates(config, "adam"), learning_rates(config, "sgd")
+    assert (adam["E"], adam["W_Q"], adam["W_out"], adam["W_U"]) == (1, 1 / 8, 1 / 8, 1 / 8)
+    assert (sgd["P"], sgd["W_Q"], sgd["W_out"], sgd["W_U"]) == (8, 1, 1, 1 / 8)
+    base = config.replace(d_model=64)
+    assert readout_variance(base) == 1 / 64
+    assert set(learning_rates(base, "adam").values()) == {1.0}
 
 
 def test_torch_default_is_what_torch_does() -> None:

@@ -99,6 +99,24 @@ def test_ntk_is_the_same_function() -> None:
     torch.testing.assert_close(standard, ntk, atol=1e-5, rtol=1e-5)
 
 
+def test_mup_is_the_same_function_up_to_the_readout() -> None:
+    config = Config(n_layers=1, d_model=256, n_heads=4, n_ctx=8, input="text", loss="next_token")
+    standard, mup = (Transformer(config.replace(parametrization=p), 0) for p in ("standard", "mup"))
+    inputs = batch.draw(config, 0)
+    assert torch.equal(standard(standard.embed(inputs)), mup(mup.embed(inputs)))
+    assert standard.W_U is not None
+    assert mup.W_U is not None
+    torch.testing.assert_close(mup.W_U, standard.W_U / 2)  # √(64 / 256)
+
+
+def test_t5_is_the_lecun_rule_with_the_divisor_moved() -> None:
+    """The same noise, the same logits to rounding: what is not divided is drawn smaller."""
+    moved = run(SMALL.replace(scale_rule="t5", attention_scale="none"))
+    plain = run(SMALL)
+    for site in ("attn_scores 1", "pattern 3", "resid_post 3"):
+        torch.testing.assert_close(moved[2][site], plain[2][site], atol=1e-5, rtol=1e-5)
+
+
 def test_rms_norm_does_not_center() -> None:
     layer, rms = (run(SMALL.replace(norm=n, norm_placement="post"))[2]["resid_post 1"] for n in ("layer", "rms"))
     assert float(layer.mean(-1).abs().max()) < 1e-5

@@ -91,13 +91,7 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
     Raises:
         ValueError: unknown field or target, or no value for a target that needs one, or one that is not positive.
     """
-    if vary not in VARY:
-        raise ValueError(f"vary must be one of {', '.join(VARY)}; got {vary!r}")
-    if target not in TARGETS:
-        raise ValueError(f"target must be one of {', '.join(TARGETS)}; got {target!r}")
-    wanted = TARGETS[target].default if value is None else value
-    if wanted is None or not (wanted > 0 and math.isfinite(wanted)):
-        raise ValueError(f"{target} needs a positive value; got {value!r}")
+    wanted = _wanted(vary, target, value)
     changed = vary == "alpha" and config.residual != "constant"
     base = config.replace(residual="constant") if changed else config
     error = _error(base, vary, TARGETS[target], wanted)
@@ -110,6 +104,18 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
     exact = abs(math.log(achieved / wanted)) <= CLOSE
     message = _message(vary, found, TARGETS[target].words, achieved, wanted, exact)
     return Solution(solved, achieved, wanted, exact, message + (" (residual set to constant)" if changed else ""))
+
+
+def _wanted(vary: str, target: str, value: float | None) -> float:
+    """What the target's quantity is to be, if the question makes sense."""
+    if vary not in VARY:
+        raise ValueError(f"vary must be one of {', '.join(VARY)}; got {vary!r}")
+    if target not in TARGETS:
+        raise ValueError(f"target must be one of {', '.join(TARGETS)}; got {target!r}")
+    wanted = TARGETS[target].default if value is None else value
+    if wanted is None or not (wanted > 0 and math.isfinite(wanted)):
+        raise ValueError(f"{target} needs a positive value; got {value!r}")
+    return wanted
 
 
 def _error(config: Config, vary: str, target: Target, wanted: float) -> Callable[[float], float]:

@@ -1,6 +1,6 @@
-"""Makes `tables.npz` from the exact integrals: `python -m explorer.theory.tabulate` (about six minutes on one core).
+"""Makes `tables.npz` from the exact integrals: `python -m explorer.theory.tabulate`, six minutes on an idle core.
 
-What is stored is smooth in the nodes' variables (see `grids`), so that cubic splines read it to about 1e-4.
+What is stored is smooth in the nodes' variables (see `grids`): cubic splines read it to some tenths of a per cent.
 """
 
 from __future__ import annotations
