@@ -3,6 +3,7 @@
     import explorer as ex
     measured = ex.measure(ex.Config(n_layers=24, norm_placement="post"))
     ex.diagnose(measured)
+    ex.predict(measured.config)
     ex.dashboard()
 
 Names are loaded when they are first used, so that `import explorer` costs nothing and the theory never waits for torch.
@@ -18,24 +19,32 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
-    from explorer.app.dashboard import dashboard
+    from explorer.app.dashboard import dashboard, lab
     from explorer.config import Config, ConfigError
     from explorer.diagnosis import Finding, diagnose
     from explorer.probe.measure import measure
     from explorer.probe.observe import Stopped
     from explorer.profile import Profile
+    from explorer.theory import Solution, predict, solve
 
-__all__ = ["Config", "ConfigError", "Finding", "Profile", "Stopped", "dashboard", "diagnose", "measure"]
+__all__ = [
+    "Config", "ConfigError", "Finding", "Profile", "Solution", "Stopped", "dashboard", "diagnose", "lab", "measure",
+    "predict", "solve",
+]
 
 _HOMES = {
     "Config": "explorer.config",
     "ConfigError": "explorer.config",
     "Finding": "explorer.diagnosis",
     "Profile": "explorer.profile",
+    "Solution": "explorer.theory",
     "Stopped": "explorer.probe",
     "dashboard": "explorer.app.dashboard",
     "diagnose": "explorer.diagnosis",
+    "lab": "explorer.app.dashboard",
     "measure": "explorer.probe",
+    "predict": "explorer.theory",
+    "solve": "explorer.theory",
 }
 
 

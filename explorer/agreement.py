@@ -39,15 +39,27 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
         covered = np.isfinite(expected)
         errors += _error(found, expected, bounded)[covered].tolist()
         depths += depth[covered].tolist()
-        missing += np.ceil(depth[~covered]).tolist()
-    note = predicted.notes.get(statistic, "")
+        missing += depth[~covered].tolist()
     if not errors:
-        return Agreement(f"theory does not cover this: {note}" if note else "", "", float("nan"))
+        note = predicted.notes.get(statistic, "")
+        return Agreement(_uncovered(note), "", float("nan"))
     worst = float(np.max(errors))
     words = _words(worst, bounded, depths[int(np.argmax(np.nan_to_num(errors, nan=np.inf)))])
-    if missing:
-        words += f" up to layer {min(missing) - 1:.0f}"
-    return Agreement(words, "good" if worst <= CLOSE[bounded] else "warn", worst)
+    return Agreement(words + _where(depths, missing), "good" if worst <= CLOSE[bounded] else "warn", worst)
+
+
+def _uncovered(note: str) -> str:
+    """The note of a statistic with no prediction at all, as a sentence."""
+    return f"theory does not cover this{note.removeprefix('not covered')}" if note.startswith("not covered") else note
+
+
+def _where(covered: list[float], missing: list[float]) -> str:
+    """Which layers were compared, where theory does not cover them all."""
+    if not missing:
+        return ""
+    if max(covered) < max(missing):
+        return f" up to layer {max(covered):.0f}"
+    return f" from layer {math.ceil(min(covered)):.0f} on" if min(covered) > min(missing) else " where it covers"
 
 
 def _words(worst: float, bounded: bool, depth: float) -> str:

@@ -44,9 +44,12 @@ def test_words_for_a_difference(measured: list[float], words: str) -> None:
 
 def test_where_the_theory_ends_is_said() -> None:
     nan = math.nan
-    half = stream([1.0, nan, nan], second_moment="logits run away")
+    half = stream([1.0, nan, nan], second_moment="not covered from layer 2 on: logits run away")
     assert agreement(stream([1.0, 9.0, 9.0]), half, "second_moment").words == "within 0.1 % of theory up to layer 1"
-    none = agreement(stream([1.0, 9.0, 9.0]), stream([nan] * 3, second_moment="logits run away"), "second_moment")
+    top = stream([nan, nan, 3.0], second_moment="not covered before layer 3: logits run away")
+    assert agreement(stream([1.0, 2.0, 3.0]), top, "second_moment").words == "within 0.1 % of theory from layer 3 on"
+    lost = stream([nan] * 3, second_moment="not covered: logits run away")
+    none = agreement(stream([1.0, 9.0, 9.0]), lost, "second_moment")
     assert (none.words, none.tone) == ("theory does not cover this: logits run away", "")
     assert math.isnan(none.worst)
 

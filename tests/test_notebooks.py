@@ -35,7 +35,7 @@ def thickness(source: str) -> list[str]:
 
 
 def test_there_are_notebooks() -> None:
-    assert [notebook.name for notebook in NOTEBOOKS][:1] == ["explorer.ipynb"]
+    assert "explorer.ipynb" in [notebook.name for notebook in NOTEBOOKS]
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)

@@ -1,8 +1,8 @@
-"""The controls: one widget, generated from `Config.specs()`, whose values become a `Config` or a refusal in words.
+"""The controls: one widget, generated from the specs of any `Choices`, whose values become one or a refusal in words.
 
 The browser draws native controls (`controls.js`): sliders with an entry beside them, segmented choices, lists,
-switches. What it sends back is one trait, `values`, and is only a suggestion: `Config` decides. A refused value stays
-where the person put it, beside the sentence that says why, and `config` stays what it last was.
+switches. What it sends back is one trait, `values`, and is only a suggestion: the `Choices` decide. A refused value
+stays where the person put it, beside the sentence that says why, and `config` stays what it last was.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import anywidget
 import traitlets
 
 from explorer.app.ladder import ladder
-from explorer.config import Config, ConfigError
+from explorer.choices import Choices, ConfigError
+from explorer.config import Config
 from explorer.fields import GROUPS, Option, Spec
 
 PINNED = ("n_layers", "d_model", "init_variance", "norm_placement", "alpha", "attention_scale")
@@ -24,6 +25,7 @@ PINNED = ("n_layers", "d_model", "init_variance", "norm_placement", "alpha", "at
 SEGMENTS = 5
 """Choices of up to so many options are shown side by side when their words are short."""
 SEGMENT_LETTERS = 26
+Chosen = TypeVar("Chosen", bound=Choices)
 GPT2_SMALL = Config(n_layers=12, d_model=768, n_heads=12).n_parameters
 
 
@@ -50,24 +52,26 @@ class ControlBox(anywidget.AnyWidget):
     label = traitlets.Unicode("Controls").tag(sync=True)
 
 
-class Controls(ControlBox):
-    """Every field of `Config`, and the last `Config` that they made.
+class Controls(ControlBox, Generic[Chosen]):
+    """Every field of a `Choices`, and the last one that they made.
 
     Args:
-        config: where they start.
+        config: where they start; its class decides what is accepted.
         on_read: called after each change, with `config` and `refusal` up to date.
         offers: what can be asked for beside a field: name to `[{label, title}]`.
         on_offer: called with a field's name and the index of the offer that was taken.
+        label: what the controls are for, said to a screen reader.
     """
 
     def __init__(
         self,
-        config: Config,
+        config: Chosen,
         on_read: Callable[[], None] = lambda: None,
         offers: Mapping[str, list[dict[str, str]]] = MappingProxyType({}),
         on_offer: Callable[[str, int], None] = lambda name, index: None,
+        label: str = "Design of the Transformer",
     ) -> None:
-        super().__init__(sections=sections(Config.specs()), label="Design of the Transformer", offers=dict(offers))
+        super().__init__(sections=sections(config.specs()), label=label, offers=dict(offers))
         self._remarks: dict[str, tuple[object, str]] = {}
         self._on_offer = on_offer
         self.on_msg(self._take)
@@ -95,7 +99,7 @@ class Controls(ControlBox):
 
     def _read(self, _: object = None) -> None:
         try:
-            config = Config(**self.values)
+            config = type(self.config)(**self.values)
         except ConfigError as error:
             self.refusal = str(error)
         else:
@@ -105,7 +109,8 @@ class Controls(ControlBox):
 
     def _explain(self) -> None:
         good = self.config.model_dump()
-        idle = {name: reason for name, item in Config.specs().items() if (reason := unused(item, self.config))}
+        specs = self.config.specs()
+        idle = {name: reason for name, item in specs.items() if (reason := unused(item, self.config))}
         refused = [name for name, value in self.values.items() if self.refusal and value != good.get(name)]
         told = {name: words for name, (value, words) in self._remarks.items() if self.values.get(name) == value}
         with self.hold_sync():
@@ -113,13 +118,15 @@ class Controls(ControlBox):
             self.refused = refused
             wrong = {name: f"refused; the charts show {shown(good.get(name))}" for name in refused}
             self.notes = {**told, **idle, **wrong}
-            self.summary = size(self.config)
+            self.summary = size(self.config) if isinstance(self.config, Config) else ""
 
 
 def sections(specs: Mapping[str, Spec]) -> list[dict[str, Any]]:
-    """Fields in the order of the page: the pinned ones without a title, then group by group."""
-    pinned = sorted((name for name in specs if specs[name].about.pinned), key=lambda name: (*PINNED, name).index(name))
-    groups = {title: [n for n in specs if specs[n].about.group == title and n not in pinned] for title in GROUPS}
+    """Fields in the order of the page: those pinned or of no group without a title, then group by group."""
+    top = [name for name in specs if specs[name].about.pinned or not specs[name].about.group]
+    pinned = sorted(top, key=lambda name: (*PINNED, name).index(name))
+    titles = dict.fromkeys((*GROUPS, *(specs[name].about.group for name in specs if name not in pinned)))
+    groups = {title: [n for n in specs if specs[n].about.group == title and n not in pinned] for title in titles}
     return [
         {"title": title, "fields": [describe(specs[name]) for name in names]}
         for title, names in {"": pinned, **groups}.items()
@@ -165,9 +172,9 @@ def shown(value: object) -> str:
     return value.replace("inverse_", "1/").replace("sqrt_", "√").replace("_", " ")
 
 
-def unused(spec: Spec, config: Config) -> str:
-    """Why a field does not matter in this config; empty when it does."""
-    specs = Config.specs()
+def unused(spec: Spec, config: Choices) -> str:
+    """Why a field does not matter among these choices; empty when it does."""
+    specs = config.specs()
     for other, values in spec.about.needs.items():
         if getattr(config, other) not in values:
             wanted = " or ".join(shown(value) for value in values)

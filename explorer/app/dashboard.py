@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
-
-import ipywidgets as widgets
 
 from explorer.app.header import Header
 from explorer.app.panels.explore import Explore
+from explorer.app.panels.foundations import LABS, Foundations, LabPanel
+from explorer.app.tabbed import Panel, Tabbed
 from explorer.app.worker import Progress, Stop
 from explorer.config import Config
 from explorer.diagnosis import diagnose
@@ -25,19 +24,13 @@ def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[in
     return measured(config, stop, progress, pattern_of)
 
 
-class Panel(NamedTuple):
-    """One tab: its title, and what builds its widget when it is first opened."""
-
-    title: str
-    build: Callable[[Config], widgets.Widget]
-
-
-PANELS: Mapping[str, Panel] = MappingProxyType({
+PANELS: Mapping[str, Panel[Config]] = MappingProxyType({
     "explore": Panel("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
+    "foundations": Panel("Foundations", lambda _: Foundations()),
 })
 
 
-class Dashboard(widgets.Box):  # type: ignore[misc]
+class Dashboard(Tabbed[Config]):
     """The page: a header, and the panels, each built when it is first opened.
 
     Args:
@@ -45,36 +38,9 @@ class Dashboard(widgets.Box):  # type: ignore[misc]
         panels: rows of `PANELS`.
     """
 
-    def __init__(self, config: Config, panels: Mapping[str, Panel] = PANELS) -> None:
-        self._config, self._rows = config, dict(panels)
-        self.panels: dict[str, widgets.Widget] = {}
-        self.header = Header(tabs=[row.title for row in panels.values()])
-        super().__init__(children=[self.header])
+    def __init__(self, config: Config, panels: Mapping[str, Panel[Config]] = PANELS) -> None:
+        super().__init__(Header(), config, panels)
         self.add_class("ex-root")
-        self.header.observe(self._select, names="selected")
-        self.show(next(iter(self._rows)))
-
-    def show(self, name: str) -> widgets.Widget:
-        """Shows a panel, and hides the others: they keep what they show."""
-        if name not in self.panels:
-            self.panels[name] = self._rows[name].build(self._config)
-            self.children = [self.header, *self.panels.values()]
-        self.header.selected = list(self._rows).index(name)
-        for other, panel in self.panels.items():
-            panel.layout.display = None if other == name else "none"
-        return self.panels[name]
-
-    def _select(self, _: object) -> None:
-        names, index = list(self._rows), self.header.selected
-        shown = next(name for name, panel in self.panels.items() if panel.layout.display != "none")
-        self.show(names[index] if 0 <= index < len(names) else shown)
-
-    def close(self) -> None:
-        """Ends the panels' threads and removes the page."""
-        for panel in self.panels.values():
-            panel.close()
-        self.header.close()
-        super().close()
 
 
 def dashboard(config: Config | None = None) -> Dashboard:
@@ -84,3 +50,16 @@ def dashboard(config: Config | None = None) -> Dashboard:
         config: the design to start with; the default `Config` when left out.
     """
     return Dashboard(config or Config())
+
+
+def lab(name: str) -> Dashboard:
+    """One lab of the foundations as a page of its own: display it as the last line of a cell.
+
+    Args:
+        name: such as "01_sampling".
+    Raises:
+        ValueError: there is no such lab.
+    """
+    if name not in LABS:
+        raise ValueError(f"lab must be one of {', '.join(LABS)}; got {name!r}")
+    return Dashboard(Config(), {name: Panel(LABS[name].title, lambda _: LabPanel(LABS[name]))})

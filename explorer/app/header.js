@@ -2,16 +2,19 @@
 
 export default {
   render({ model, el }) {
-    el.classList.add("ex-header");
-    const name = document.createElement("h1");
-    name.textContent = "Transformer Signal Explorer";
-    el.append(name);
+    el.classList.add(model.get("name") ? "ex-header" : "ex-subheader");
+    if (model.get("name")) {
+      const name = document.createElement("h1");
+      name.textContent = model.get("name");
+      el.append(name);
+    }
     const titles = model.get("tabs");
     if (titles.length < 2) return undefined;
 
     const bar = document.createElement("div");
     bar.className = "ex-tabs";
     bar.setAttribute("role", "tablist");
+    bar.setAttribute("aria-label", model.get("label"));
     const tabs = titles.map((title, index) => {
       const tab = document.createElement("button");
       tab.type = "button";

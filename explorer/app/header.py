@@ -1,4 +1,7 @@
-"""The head of the page: its name, and a tab for each panel when there are several. Carries the page's style."""
+"""The head of the page: its name, and a tab for each panel when there are several. Carries the page's style.
+
+Without a name it is a bar of tabs within a panel.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,15 @@ class Header(anywidget.AnyWidget):
     """Name and tabs.
 
     Traits:
+        name: the page's heading; empty for none.
+        label: what the tabs choose among, said to a screen reader.
         tabs: titles of the panels; a single one shows no tab bar.
         selected: index of the open panel, set from either side; the browser's is only a wish.
     """
 
     _esm = Path(__file__).with_name("header.js")
     _css = Path(__file__).with_name("style.css")
+    name = traitlets.Unicode("Transformer Signal Explorer").tag(sync=True)
+    label = traitlets.Unicode("Panels").tag(sync=True)
     tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)
     selected = traitlets.Int(0).tag(sync=True)

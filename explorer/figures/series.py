@@ -26,6 +26,8 @@ class Series:
     middle: Array
     low: Array
     high: Array
+    note: str = ""
+    """Why a prediction is not to be taken at its word, in part or at all."""
 
     @property
     def measured(self) -> bool:
@@ -47,7 +49,7 @@ class Series:
 def along_stream(profiles: Sequence[Profile], statistic: str) -> list[Series]:
     """A statistic of the residual stream, of every profile that has it: mean and range over seeds."""
     return [
-        spread(design, profile, *profile.stream(statistic))
+        spread(design, profile, *profile.stream(statistic), profile.notes.get(statistic, ""))
         for design, profile in zip(designs(profiles), profiles, strict=True)
         if any((statistic, site) in profile.values for site in STREAM)
     ]
@@ -59,19 +61,19 @@ def at_site(profiles: Sequence[Profile], statistic: str, site: str) -> list[Seri
     Mean and range over seeds; where there are heads, median and range over seeds and heads together.
     """
     return [
-        spread(design, profile, profile.depth(site), profile[statistic, site])
+        spread(design, profile, profile.depth(site), profile[statistic, site], profile.notes.get(statistic, ""))
         for design, profile in zip(designs(profiles), profiles, strict=True)
         if (statistic, site) in profile.values
     ]
 
 
-def spread(design: Design, profile: Profile, depth: Array, values: Array) -> Series:
+def spread(design: Design, profile: Profile, depth: Array, values: Array, note: str = "") -> Series:
     """Reduces `[seed, site]` by the mean, `[seed, site, head]` by the median; what is not finite stays so."""
     heads = values.ndim == 3
     draws = np.moveaxis(values, 1, -1).reshape(-1, values.shape[1])
     with np.errstate(invalid="ignore", over="ignore"):
         middle = np.median(draws, axis=0) if heads else np.mean(draws, axis=0)
-        return Series(design, profile, depth, middle, np.min(draws, axis=0), np.max(draws, axis=0))
+        return Series(design, profile, depth, middle, np.min(draws, axis=0), np.max(draws, axis=0), note)
 
 
 def drawable(values: Array, log: bool) -> NDArray[np.bool_]:

@@ -56,12 +56,13 @@ def dots(row: Series, log: bool, sentence: str, symbol: str = "", **more: Any) -
 
 
 def line(row: Series, log: bool, sentence: str, dash: str = "", **more: Any) -> Trace:
-    """Predicted middles."""
+    """Predicted middles: dashed, and with the reason on hovering, where the theory does not vouch for them."""
+    said = f"<br>theory: {row.note}" if row.note else ""
     return {
         "type": "scatter", "mode": "lines", "name": row.name,
         "x": compact(row.depth), "y": compact(masked(row.middle, log)),
-        "line": {"color": row.design.hue, "width": 2, "dash": dash or row.design.dash},
-        "hovertemplate": f"{_who(row)}{sentence}<extra></extra>",
+        "line": {"color": row.design.hue, "width": 2, "dash": "dot" if row.note else dash or row.design.dash},
+        "hovertemplate": f"{_who(row)}{sentence}{said}<extra></extra>",
     } | more
 
 

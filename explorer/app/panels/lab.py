@@ -1,0 +1,98 @@
+"""One lab: a claim, controls, what is seen now in words, charts, and what to beware of."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import ipywidgets as widgets
+import plotly.graph_objects as go
+
+from explorer.app.chart import Chart
+from explorer.app.controls import Controls
+from explorer.app.panels.live import Live
+from explorer.app.worker import Progress, Stop
+from explorer.choices import Choices
+
+
+class Plot(NamedTuple):
+    """One chart of a lab."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[Any], go.Figure]
+    """From the lab's result to a figure."""
+
+
+class Lab(NamedTuple):
+    """One lab, as a row of data."""
+
+    name: str
+    title: str
+    claim: str
+    """What the essays say, in a sentence."""
+    caveat: str
+    """Where the popular version is wrong, or what to beware of."""
+    settings: type[Choices]
+    run: Callable[[Any, Stop, Progress], Any]
+    verdict: Callable[[Any], tuple[str, str, str]]
+    """From the result to severity, what is seen, and its evidence."""
+    plots: tuple[Plot, ...]
+
+
+class Outcome(NamedTuple):
+    """A lab's result, and how long it took in seconds."""
+
+    result: Any
+    seconds: float
+
+
+class LabPanel(Live[Choices, Outcome]):
+    """The panel of one lab.
+
+    Args:
+        lab: what it is about.
+        settings: where it starts; the lab's defaults when left out.
+    """
+
+    def __init__(self, lab: Lab, settings: Choices | None = None) -> None:
+        self.lab = lab
+        controls = Controls(settings or lab.settings(), self.refresh, label=f"Settings: {lab.title}")
+        charts = {plot.name: Chart(title=plot.title, caption=plot.caption) for plot in lab.plots}
+        super().__init__(controls, charts, subject="setting", action="Compute")
+        self.add_class("ex-lab")
+
+    def _children(self) -> list[widgets.Widget]:
+        lab = self.lab
+        lead = _words(f"<h2>{html.escape(lab.title)}</h2><p>{html.escape(lab.claim)}</p>", "ex-lead")
+        beware = _words(f"<p><b>Beware.</b> {html.escape(lab.caveat)}</p>", "ex-beware")
+        cells = [widgets.Box([chart]).add_class("ex-cell") for chart in self.charts.values()]
+        main = widgets.Box([self.verdict, widgets.Box(cells).add_class("ex-charts"), beware]).add_class("ex-main")
+        return [lead, widgets.Box([self.controls, main]).add_class("ex-explore"), self.status]
+
+    def _next(self) -> Choices:
+        settings: Choices = self.controls.config
+        return settings
+
+    def _promise(self, _: Choices) -> str:
+        return f"Computing: {self.lab.title}"
+
+    def _work(self, job: Choices, stop: Stop, progress: Progress) -> Outcome:
+        begun = time.perf_counter()
+        return Outcome(self.lab.run(job, stop, progress), time.perf_counter() - begun)
+
+    def _show(self, result: Outcome) -> None:
+        for plot in self.lab.plots:
+            self.charts[plot.name].show(plot.draw(result.result), stale=self._stale)
+        severity, meaning, evidence = self.lab.verdict(result.result)
+        self.verdict.findings = [{"severity": severity, "meaning": meaning, "evidence": evidence, "remedy": ""}]
+
+    def _summary(self, result: Outcome) -> tuple[str, str]:
+        return f"Computed: {self.lab.title}", f"in {result.seconds:.2f} s"
+
+
+def _words(markup: str, name: str) -> widgets.HTML:
+    return widgets.HTML(markup).add_class("ex-words").add_class(name)

@@ -1,0 +1,179 @@
+"""What every live panel does: controls become a job or a refusal, the worker computes the newest job, charts follow.
+
+A panel says what its jobs and results are by overriding the methods in the middle of `Live`. Charts show the last good
+result at all times, marked stale until the next one is there. Callbacks may come from any thread: `_lock` makes one
+change of the panel's state at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Mapping
+from typing import Any, Generic, TypeVar
+
+import ipywidgets as widgets
+
+from explorer.app.chart import Chart
+from explorer.app.controls import Controls
+from explorer.app.status import Status
+from explorer.app.verdict import Verdict
+from explorer.app.worker import Progress, Stop, Worker
+
+Job = TypeVar("Job", bound=Hashable)
+Result = TypeVar("Result")
+
+LONGEST_REFUSAL = 400
+"""Characters of a refusal that are shown: a browser can send any number of wrong fields."""
+SLOW = 1.0
+"""Seconds of computing after which there is a button to stop it."""
+
+
+class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
+    """A panel with controls, charts, a verdict, a status line and a worker.
+
+    Args:
+        controls: made with `on_read=self.refresh`.
+        charts: by name.
+        subject: what the charts show, as it stands in 'The charts show an earlier …'.
+        action: label of the button that computes again after a stop.
+    """
+
+    def __init__(self, controls: Controls[Any], charts: Mapping[str, Chart], subject: str, action: str) -> None:
+        self._lock = threading.RLock()
+        self._job: Job | None = None
+        self._result: Result | None = None
+        self._stale = False
+        self._subject, self._action = subject, action
+        self.controls, self.charts = controls, dict(charts)
+        self.verdict = Verdict(self._apply)
+        self.status = Status(self._act)
+        self.worker: Worker[Job, Result] = Worker(self._work, self._receive, self._fail, self._advance)
+        super().__init__(children=self._children())
+        self.add_class("ex-panel")
+        self.refresh()
+
+    def close(self) -> None:
+        """Ends the worker and removes every widget of the panel from the page."""
+        self.worker.close()
+        for child in self.children:
+            close_all(child)
+        super().close()
+
+    # --- what a panel says of itself --------------------------------------------------------------------------
+
+    def _children(self) -> list[widgets.Widget]:
+        """What stands on the panel."""
+        raise NotImplementedError
+
+    def _refusal(self) -> str:
+        """Why the controls cannot be obeyed; empty when they can."""
+        return self.controls.refusal
+
+    def _next(self) -> Job:
+        """The job that the controls ask for."""
+        raise NotImplementedError
+
+    def _promise(self, job: Job) -> str:
+        """What is being done about a job, as a sentence without its period."""
+        raise NotImplementedError
+
+    def _progress(self, _: Job, fraction: float) -> str:
+        """How far a job is, in words."""
+        return f"{100 * fraction:.0f} %"
+
+    def _begun(self, _: Job) -> None:
+        """Called when a job was handed to the worker: what can be shown at once."""
+
+    def _work(self, job: Job, stop: Stop, progress: Progress) -> Result:
+        """Does a job, on the worker's thread."""
+        raise NotImplementedError
+
+    def _show(self, result: Result) -> None:
+        """Draws a result."""
+        raise NotImplementedError
+
+    def _summary(self, result: Result) -> tuple[str, str]:
+        """What the status line says of a result: the sentence, and the particulars."""
+        raise NotImplementedError
+
+    def _apply(self, index: int) -> None:
+        """A button of the verdict was clicked."""
+
+    def _undo(self) -> None:
+        """Takes a refused choice back."""
+        self.controls.apply({})
+
+    # --- from the page: any thread ----------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Asks for what the controls say: a refusal in words, or a result soon."""
+        with self._lock:
+            try:
+                if refusal := self._refusal():
+                    self._refuse(refusal)
+                else:
+                    self._ask()
+            except Exception as error:  # noqa: BLE001 - the page says what broke and goes on
+                self._fail(self._job, f"{type(error).__name__}: {error}")
+
+    def _refuse(self, sentence: str) -> None:
+        self._mark(stale=True)
+        short = sentence if len(sentence) <= LONGEST_REFUSAL else sentence[:LONGEST_REFUSAL] + "…"
+        self.status.say("refused", f"Refused: {short}.", f"The charts show the last accepted {self._subject}.",
+                        action="Undo")
+
+    def _ask(self) -> None:
+        self._job = job = self._next()
+        self._mark(stale=self._result is not None)
+        self.status.say("computing", self._promise(job), fraction=2.0)
+        self.worker.submit(job)
+        self._begun(job)
+
+    def _act(self) -> None:
+        """The button of the status line: stop, undo or try again, as its state has it."""
+        if self.status.state == "computing":
+            with self._lock:
+                self.worker.cancel()
+                self.status.say("stale", f"Stopped. The charts show an earlier {self._subject}.", action=self._action)
+        elif self._refusal():
+            self._undo()
+        else:
+            self.refresh()
+
+    # --- on the worker's thread -------------------------------------------------------------------------------
+
+    def _advance(self, job: Job, fraction: float) -> None:
+        with self._lock:
+            if job == self._job and self.status.state == "computing":
+                action = "Stop" if self.worker.busy_for > SLOW else ""
+                self.status.say("computing", self.status.text, self._progress(job, fraction), fraction, action)
+
+    def _receive(self, job: Job, result: Result) -> None:
+        with self._lock:
+            if job != self._job:
+                return
+            refused = bool(self._refusal())
+            self._result = result
+            self._mark(stale=refused)
+            self._show(result)
+            if not refused:
+                self.status.say("idle", *self._summary(result))
+
+    def _fail(self, job: Job | None, message: str) -> None:
+        with self._lock:
+            if job == self._job:
+                self._mark(stale=True)
+                self.status.say("failed", message, f"The charts show an earlier {self._subject}.", action="Try again")
+
+    def _mark(self, stale: bool) -> None:
+        self._stale = stale
+        for chart in self.charts.values():
+            chart.stale = stale
+        self.verdict.stale = stale
+
+
+def close_all(widget: widgets.Widget) -> None:
+    """Closes a widget and what it holds: a closed box leaves its children in the browser's memory."""
+    for child in getattr(widget, "children", ()):
+        close_all(child)
+    widget.close()

@@ -1,0 +1,43 @@
+"""The foundations as experiments: one module a topic, each a record of settings, a `run` and its numbers.
+
+A module holds `Settings` by its topic's name (a `Choices`), a frozen result, `run(settings, stop, progress)`, a
+`verdict(result)` in words, and `invariants()`, the numbers that its notebook prints. Work is done in blocks, so that
+`stop` is honored and memory stays small. torch is imported where it is used, inside functions: a page that lists the
+labs must not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Stop = Callable[[], bool]
+Progress = Callable[[float], None]
+Verdict = tuple[str, str, str]
+"""Severity (good, warning or bad), what is seen, and its evidence in numbers."""
+
+
+def check(stop: Stop) -> None:
+    """Leaves a computation that nobody waits for.
+
+    Raises:
+        explorer.probe.Stopped: `stop()` is true.
+    """
+    if stop():
+        from explorer.probe.observe import Stopped
+
+        raise Stopped
+
+
+def stages(items: Sequence[Item], stop: Stop, progress: Progress) -> Iterator[Item]:
+    """Gives the items one by one; asks `stop` before each, and tells `progress` the fraction done after it.
+
+    Raises:
+        explorer.probe.Stopped: `stop()` is true.
+    """
+    for done, item in enumerate(items, start=1):
+        check(stop)
+        yield item
+        progress(done / len(items))
+    check(stop)

@@ -1,0 +1,297 @@
+"""Activations: what each makes of N(0, 1), the init variance that matches it, and a deep MLP that tries it.
+
+x_{l+1} = W φ(x_l) with fan_in·Var(W) = g. The second moment obeys q_{l+1} = V(q_l) = g·E φ(√q_l z)²; the gradient is
+multiplied by χ(q) = g·E φ′(√q z)² on its way back (Poole et al. 2016; Schoenholz et al. 2017). q* = V(q*) is a fixed
+point: the signal settles there if V is flatter than the diagonal, and leaves it if V is steeper. Quadrature is the
+theory's; samples and the MLP run torch's own functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy.integrate import quad
+from scipy.optimize import brentq
+
+from explorer.choices import Choices
+from explorer.config import Activation
+from explorer.fields import About, Option
+from explorer.labs import Progress, Stop, Verdict, check, stages
+from explorer.theory.gaussian import FORMS, Moments, moments
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = NDArray[np.float64]
+BATCH = 32
+BLOCK = 2**18
+"""Samples at a time."""
+NAMES = tuple(FORMS)
+MAP = np.logspace(-3, 3, 61)
+"""Second moments at which V is tabulated."""
+
+
+class Activations(Choices):
+    """Which activation, in which version, in how deep an MLP, and SELU's fixed point."""
+
+    activation: Annotated[Activation, About("Activation", "", "φ")] = Field(
+        "relu", description="Nonlinearity of the MLP."
+    )
+    version: Annotated[
+        Literal["plain", "unit", "centered"],
+        About("Version", "", options={
+            "plain": Option("φ"), "unit": Option("φ / √E φ²"), "centered": Option("(φ − E φ) / √Var φ"),
+        }),
+    ] = Field("plain", description="The activation as it is, or rescaled so that it keeps a unit second moment.")
+    rule: Annotated[
+        Literal["matched", "lecun", "he"],
+        About("Init variance", "", "Var W", options={
+            "matched": Option("1 / (n E φ²)"),
+            "lecun": Option("1 / n", "LeCun et al. 1998"),
+            "he": Option("2 / n", "He et al. 2015"),
+        }),
+    ] = Field("matched", description="Variance of the MLP's weights.")
+    gain: Annotated[float, Field(ge=0.25, le=4), About("Variance", "", "σ²", "× rule", log=True)] = Field(
+        1.0, description="Multiplies the rule's variance."
+    )
+    depth: Annotated[int, Field(ge=1, le=100), About("Depth", "", "L", "layers", log=True)] = Field(
+        32, description="Layers of the MLP."
+    )
+    width: Annotated[int, Field(ge=16, le=1024), About("Width", "", "n", "coordinates", log=True)] = Field(
+        256, description="Units of each layer."
+    )
+    samples: Annotated[int, Field(ge=1024, le=10**7), About("Samples", "", log=True)] = Field(
+        2**16, description="Draws from N(0, 1) behind each sampled moment."
+    )
+    fixed_point: Annotated[float, Field(ge=0.25, le=4), About("SELU's variance", "", "ν", log=True)] = Field(
+        1.0, description="λ and α are solved so that mean 0 and this variance are kept; SELU's own are for 1."
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(0, description="Which draw.")
+
+
+class Fixed(NamedTuple):
+    """Where the recursion that starts at q = 1 ends."""
+
+    q: float
+    """0 or infinite when it never settles."""
+    chi: float
+    """Factor on the gradient there, per layer."""
+    slope: float = 1.0
+    """d ln V / d ln q there: below 1 a deviation dies out, above 1 it grows."""
+
+
+class Selu(NamedTuple):
+    """λ·elu_α that keeps mean 0 and variance ν."""
+
+    scale: float
+    alpha: float
+
+
+@dataclass(frozen=True)
+class ActivationsResult:
+    """Moments of all activations, and one MLP. Moments are `[activation, 3]`: E φ, E φ², E φ′², plain versions."""
+
+    settings: Activations
+    quadrature: Array
+    sampled: Array
+    errors: Array
+    """Standard errors of `sampled`."""
+    signal: Array
+    """`[draw, layer + 1]` second moment of what enters each layer."""
+    gradient: Array
+    """`[draw, layer + 1]` squared gradient there, relative to the last."""
+    expected_signal: Array
+    expected_gradient: Array
+    """`[layer + 1]` by the recursion."""
+    length_map: Array
+    """`[q]` V(q) at each q of `MAP`."""
+    fixed: Fixed
+    selu: Selu
+
+    @property
+    def weight_gain(self) -> float:
+        """g = n·Var(W)."""
+        return gain(self.settings)
+
+
+def version(settings: Activations) -> tuple[float, float]:
+    """What is subtracted from the activation, and what the rest is divided by."""
+    plain = moments(settings.activation)
+    if settings.version == "plain":
+        return 0.0, 1.0
+    shift = plain.mean if settings.version == "centered" else 0.0
+    return shift, math.sqrt(plain.square - shift * (2 * plain.mean - shift))
+
+
+def kept(settings: Activations, q: float) -> Moments:
+    """E φ, E φ², E φ′² of the chosen version under N(0, q)."""
+    shift, divisor = version(settings)
+    plain = moments(settings.activation, q)
+    square = plain.square - 2 * shift * plain.mean + shift * shift
+    return Moments((plain.mean - shift) / divisor, square / divisor**2, plain.slope_square / divisor**2)
+
+
+def gain(settings: Activations) -> float:
+    """g = n·Var(W) of the chosen rule."""
+    factor = {"matched": 1 / kept(settings, 1.0).square, "lecun": 1.0, "he": 2.0}[settings.rule]
+    return settings.gain * factor
+
+
+def recursion(settings: Activations) -> tuple[Array, Array]:
+    """Second moment and relative gradient by layer, `[layer + 1]` each."""
+    g, q, chi = gain(settings), [1.0], []
+    for _ in range(settings.depth):
+        held = min(q[-1], 1e30)  # beyond, φ is linear
+        here = kept(settings, held)
+        q.append(g * here.square * (q[-1] / held))
+        chi.append(g * here.slope_square)
+    return np.array(q), np.concatenate([np.cumprod(chi[::-1])[::-1], [1.0]])
+
+
+def settle(settings: Activations, table: Array) -> Fixed:
+    """Follows V from q = 1, upward or downward as V(1) has it, to where it first meets the diagonal."""
+    g = gain(settings)
+
+    def excess(log_q: float) -> float:
+        q = math.exp(log_q)
+        return math.log(max(g * kept(settings, q).square, 1e-300)) - log_q
+
+    def at(q: float) -> Fixed:
+        slope = (excess(math.log(q) + 1e-4) - excess(math.log(q) - 1e-4)) / 2e-4 + 1
+        return Fixed(q, g * kept(settings, q).slope_square, slope)
+
+    start = excess(0.0)
+    if abs(start) < 1e-9:
+        return at(1.0)
+    away = (np.log(table) - np.log(MAP)) * np.sign(start)
+    path = range(30, 61) if start > 0 else range(30, -1, -1)  # MAP[30] is 1
+    for here in path:
+        if away[here] <= 0:
+            before = here - 1 if start > 0 else here + 1
+            return at(math.exp(float(brentq(excess, math.log(MAP[here]), math.log(MAP[before])))))
+    end = float(MAP[path[-1]])
+    return Fixed(math.inf if start > 0 else 0.0, at(end).chi)
+
+
+def solve_selu(variance: float) -> Selu:
+    """λ and α for which λ·elu_α keeps mean 0 and the given variance (Klambauer et al. 2017 for 1): two equations.
+
+    E f = 0 gives α, whatever λ is; E f² = variance then gives λ.
+    """
+    alpha = float(brentq(lambda a: _elu_moments(a, variance)[0], 0.1, 100, xtol=1e-14))
+    return Selu(math.sqrt(variance / _elu_moments(alpha, variance)[1]), alpha)
+
+
+def selu_scale(alpha: Array, variance: float) -> Array:
+    """λ at which λ·elu_α keeps the second moment, whatever its mean becomes."""
+    return np.array([math.sqrt(variance / _elu_moments(float(a), variance)[1]) for a in alpha])
+
+
+def _elu_moments(alpha: float, variance: float) -> tuple[float, float]:
+    """E f and E f² of elu_α under N(0, variance), by adaptive quadrature of the side below 0."""
+    std = math.sqrt(variance)
+
+    def below(power: int) -> float:
+        return float(quad(lambda z: math.expm1(-std * z) ** power * math.exp(-z * z / 2), 0, 12, epsabs=1e-14)[0])
+
+    root = math.sqrt(2 * math.pi)
+    return std / root + alpha * below(1) / root, variance / 2 + alpha**2 * below(2) / root
+
+
+def run(settings: Activations, stop: Stop = lambda: False, progress: Progress = lambda _: None) -> ActivationsResult:
+    """Samples every activation, runs the MLP forward and backward, and computes what theory says of both."""
+    blocks = [min(BLOCK, settings.samples - done) for done in range(0, settings.samples, BLOCK)]
+    sampled, errors = _sample(settings, blocks, stop, lambda part: progress(0.7 * part))
+    signal, gradient = np.ones((2, 2, settings.depth + 1))
+    for draw in stages(range(2), stop, lambda part: progress(0.7 + 0.3 * part)):
+        signal[draw], gradient[draw] = _mlp(settings, settings.seed + draw, stop)
+    table = np.array([gain(settings) * kept(settings, float(q)).square for q in MAP])
+    quadrature = np.array([moments(name) for name in NAMES])
+    return ActivationsResult(settings, quadrature, sampled, errors, signal, gradient, *recursion(settings), table,
+                             settle(settings, table), solve_selu(settings.fixed_point))
+
+
+def _sample(settings: Activations, blocks: list[int], stop: Stop, progress: Progress) -> tuple[Array, Array]:
+    """Means over the samples of φ, φ², φ′² of every activation, and their standard errors."""
+    import torch
+
+    from explorer.activations import ACTIVATIONS
+
+    generator = torch.Generator().manual_seed(settings.seed)
+    sums = np.zeros((2, len(NAMES), 3))
+    for size in stages(blocks, stop, progress):
+        z = torch.randn(size, generator=generator)
+        for row, name in enumerate(NAMES):
+            check(stop)
+            value, slope = _with_slope(ACTIVATIONS[name], z)
+            for column, part in enumerate((value, value.square(), slope.square())):
+                double = part.double()
+                sums[:, row, column] += float(double.sum()), float(double.square().sum())
+    mean, square = sums / settings.samples
+    return mean, np.sqrt(np.maximum(square - mean**2, 0) / settings.samples)
+
+
+def _with_slope(function: Callable[[Tensor], Tensor], z: Tensor) -> tuple[Tensor, Tensor]:
+    """φ(z) and φ′(z), the latter by autograd."""
+    import torch
+
+    x = z.clone().requires_grad_()
+    value = function(x)
+    (slope,) = torch.autograd.grad(value.sum(), x)
+    return value.detach(), slope
+
+
+def _mlp(settings: Activations, seed: int, stop: Stop) -> tuple[list[float], list[float]]:
+    """Second moment of what enters each layer, and the squared gradient there relative to the last."""
+    import torch
+
+    from explorer.activations import ACTIVATIONS
+    from explorer.noise import stack
+
+    n, (shift, divisor) = settings.width, version(settings)
+    weights = stack(seed, "activations", settings.depth, (n, n), check=lambda: check(stop))
+    std, function = math.sqrt(gain(settings) / n), ACTIVATIONS[settings.activation]
+    x = stack(seed, "activations, input", 1, (BATCH, n))[0].clone().requires_grad_()
+    along = [x]
+    for weight in weights:
+        check(stop)
+        along.append(((function(along[-1]) - shift) / divisor * std) @ weight.T)
+    out = stack(seed, "activations, gradient", 1, (BATCH, n))[0]
+    back = torch.autograd.grad((along[-1] * out).sum(), along)
+    last = float(back[-1].square().mean())
+    return [float(x.detach().square().mean()) for x in along], [float(g.square().mean()) / last for g in back]
+
+
+def verdict(result: ActivationsResult) -> Verdict:
+    """Whether signal and gradient of the MLP stay level."""
+    (q, chi, slope), ends = result.fixed, result.signal[:, -1]
+    matching = 1 / kept(result.settings, 1.0).square
+    measured = f"is {ends.min():.3g} and {ends.max():.3g}" if np.isfinite(ends).all() else "is not finite any more"
+    depth = result.settings.depth
+    evidence = (
+        f"After {depth} layers q {measured} in two draws (recursion {result.expected_signal[-1]:.3g}); the gradient at "
+        f"the input is {result.gradient[:, 0].mean():.3g} of the output's (recursion "
+        f"{result.expected_gradient[0]:.3g}), χ = {chi:.4g} a layer. The matching variance is {matching:.4g} / n."
+    )
+    if q in (0, math.inf):
+        return "bad", f"The signal {'vanishes' if q == 0 else 'grows without end'}: no second moment is kept.", evidence
+    if slope > 1.005:
+        return "warning", f"q* = {q:.3g} is kept but not held: a deviation grows by {slope:.3g} a layer.", evidence
+    where = f"Every second moment is kept, q* = {q:.3g} too" if slope > 0.995 else f"The signal settles at q* = {q:.3g}"
+    if abs(chi - 1) > 0.02:
+        way = "shrinks" if chi < 1 else "grows"
+        return "warning", f"{where}, but the gradient {way} by {chi:.3g} a layer.", evidence
+    return "good", f"{where}, and the gradient keeps its size.", evidence
+
+
+def invariants() -> dict[str, float]:
+    """E φ² of each activation and its matching n·Var(W), by quadrature; SELU's λ and α."""
+    numbers = {f"E {name}²": moments(name).square for name in NAMES}
+    numbers |= {f"n Var W for {name}": 1 / moments(name).square for name in NAMES}
+    return numbers | {"SELU λ": solve_selu(1.0).scale, "SELU α": solve_selu(1.0).alpha}

@@ -1,0 +1,235 @@
+"""Sampling: normal, uniform and truncated normal weights of one variance, and what a cut takes away.
+
+A normal distribution of standard deviation s, cut at ±c·s, keeps the share γ(c) of its variance. Whoever wants σ must
+ask for s = σ/√γ. Bounds may be given in units of s, or as numbers: then they may cut nothing, or nearly everything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from scipy.optimize import brentq
+from scipy.special import erf, ndtr
+
+from explorer.choices import Choices
+from explorer.fields import About, Option
+from explorer.labs import Progress, Stop, Verdict, stages
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+Array = NDArray[np.float64]
+KINDS = ("normal", "uniform", "truncated")
+BLOCK = 2**18
+"""Draws at a time: 1 MB, which stays in a processor's cache."""
+REACH, BINS = 6.0, 240
+"""Histograms run over ±`REACH` σ; beyond lie 2 of 1e9 normal draws."""
+
+
+class Sampling(Choices):
+    """How many weights are drawn, and where the normal distribution is cut."""
+
+    cut: Annotated[float, Field(ge=0.1, le=6), About("Cut", "", "c")] = Field(
+        2.0, description="Where the truncated normal is cut, on both sides of 0."
+    )
+    bounds: Annotated[
+        Literal["relative", "absolute"],
+        About("Cut measured in", "", options={
+            "relative": Option("±c standard deviations"),
+            "absolute": Option("±c as a number, whatever σ is", "torch's trunc_normal_ does this"),
+        }),
+    ] = Field("relative", description="Whether the bounds follow the standard deviation.")
+    std: Annotated[float, Field(ge=0.005, le=1), About("Std asked for", "", "σ", log=True, needs={
+        "bounds": ("absolute",)})] = Field(0.02, description="The standard deviation that is wanted.")
+    corrected: Annotated[bool, About("Correct for the cut", "", "s = σ / √γ")] = Field(
+        True, description="Widens the normal before it is cut, so that σ is what remains."
+    )
+    draws: Annotated[int, Field(ge=1024, le=10**7), About("Draws", "", "n", "weights", log=True)] = Field(
+        2**18, description="Weights drawn from each distribution."
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(0, description="Which draw.")
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Sampling:
+        if self.bounds == "absolute" and self.corrected and not self.std < 0.99 * self.cut / math.sqrt(3):
+            raise ValueError(
+                f"std must be below 0.57 × cut when the cut is absolute and corrected, for no distribution within ±cut "
+                f"spreads wider; got {self.std:g} and cut {self.cut:g}"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class SamplingResult:
+    """What was drawn. Lengths in units of σ, variances in units of σ²; kinds in the order of `KINDS`."""
+
+    settings: Sampling
+    edges: Array
+    """`[bin + 1]`"""
+    counts: Array
+    """`[kind, bin]` draws in each bin."""
+    sizes: Array
+    """`[step]` numbers of draws at which the variance was noted."""
+    running: Array
+    """`[kind, step]` mean square of the draws so far."""
+    fourth: Array
+    """`[kind]` mean fourth power of all draws."""
+    expected: Array
+    """`[kind]` what the variance should be."""
+    scale: float
+    """Standard deviation of the normal before it is cut."""
+    bound: float
+    """Where it is cut."""
+
+    @property
+    def variance(self) -> Array:
+        """`[kind]` mean square of all draws."""
+        return np.asarray(self.running[:, -1])
+
+    @property
+    def errors(self) -> Array:
+        """`[kind, step]` standard error of the variance: √((E x⁴ − (E x²)²) / n)."""
+        spread = np.maximum(self.fourth - self.variance**2, 0)
+        return np.sqrt(spread[:, None] / self.sizes)
+
+    @property
+    def relative_cut(self) -> float:
+        """Where the normal is cut, in its own standard deviations."""
+        return self.bound / self.scale
+
+
+def gamma(cut: float | Array) -> Array:
+    """Share of a normal's variance that is left between ±`cut` standard deviations: 1 − 2cφ(c)/(2Φ(c) − 1)."""
+    c = np.asarray(cut, float)
+    density = np.exp(-c * c / 2) / math.sqrt(2 * math.pi)
+    small = c * c / 3 * (1 - 2 * c * c / 15)  # the two terms cancel: their difference, expanded
+    share: Array = np.where(c < 1e-2, small, 1 - 2 * c * density / erf(np.maximum(c, 1e-2) / math.sqrt(2)))
+    return share
+
+
+def widened(std: float, bound: float) -> float:
+    """Standard deviation of the normal that, cut at ±`bound`, is left with `std`; `std` < `bound`/√3."""
+    def error(log_scale: float) -> float:
+        scale = math.exp(log_scale)
+        return scale * math.sqrt(float(gamma(bound / scale))) - std
+
+    return math.exp(float(brentq(error, math.log(std), math.log(std) + 12, xtol=1e-13)))
+
+
+def truncation(settings: Sampling) -> tuple[float, float]:
+    """Standard deviation before the cut and the cut itself, both in units of σ."""
+    if settings.bounds == "relative":
+        scale = float(gamma(settings.cut)) ** -0.5 if settings.corrected else 1.0
+        return scale, settings.cut * scale
+    bound = settings.cut / settings.std
+    return (widened(1.0, bound) if settings.corrected else 1.0), bound
+
+
+def density(result: SamplingResult, x: Array) -> Array:
+    """`[kind, x]` probability density at `x`, in units of 1/σ."""
+    s, b = result.scale, result.bound
+    normal = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    uniform = np.where(np.abs(x) <= math.sqrt(3), 0.5 / math.sqrt(3), 0.0)
+    inside = np.exp(-((x / s) ** 2) / 2) / (s * math.sqrt(2 * math.pi) * erf(b / s / math.sqrt(2)))
+    return np.stack([normal, uniform, np.where(np.abs(x) <= b, inside, 0.0)])
+
+
+def tail(result: SamplingResult, t: Array) -> Array:
+    """`[kind, t]` probability of |x| > t."""
+    s, b = result.scale, result.bound
+    beyond = 2 * ndtr(-t)
+    uniform = np.maximum(1 - t / math.sqrt(3), 0)
+    cut = np.maximum((ndtr(-t / s) - ndtr(-b / s)) / (0.5 - ndtr(-b / s)), 0)
+    return np.stack([beyond, uniform, np.where(t < b, cut, 0.0)])
+
+
+def run(settings: Sampling, stop: Stop = lambda: False, progress: Progress = lambda _: None) -> SamplingResult:
+    """Draws from the three distributions, by torch's own functions, block by block."""
+    import torch
+
+    scale, bound = truncation(settings)
+    draw = _drawers(scale, bound)
+    edges = np.linspace(-REACH, REACH, BINS + 1)
+    counts, sums = np.zeros((3, BINS)), np.zeros((2, 3))
+    noted, running = [], []
+    seeds = [int(np.random.SeedSequence([settings.seed, kind]).generate_state(1)[0]) for kind in range(3)]
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    drawn = 0
+    for size in stages(_blocks(settings.draws), stop, progress):
+        for kind, generator in enumerate(generators):
+            x = draw[kind](torch.empty(size), generator)
+            counts[kind] += torch.histc(x, BINS, -REACH, REACH).numpy()
+            square = x.double().square_()
+            sums[:, kind] += float(square.sum()), float(square.square_().sum())
+        drawn += size
+        noted.append(drawn)
+        running.append(sums[0] / drawn)
+    expected = np.array([1.0, 1.0, scale**2 * float(gamma(bound / scale))])
+    return SamplingResult(settings, edges, counts, np.array(noted, float), np.array(running).T, sums[1] / drawn,
+                          expected, scale, bound)
+
+
+def _blocks(draws: int) -> list[int]:
+    """Sizes that first double the total, so that the running variance is seen from the start, then stay `BLOCK`."""
+    sizes: list[int] = []
+    total = 0
+    while total < draws:
+        size = min(max(total, 64), BLOCK, draws - total)
+        sizes.append(size)
+        total += size
+    return sizes
+
+
+def _drawers(scale: float, bound: float) -> list[Callable[[Tensor, Generator], Tensor]]:
+    """Fills a tensor from each of the three distributions."""
+    from torch.nn.init import trunc_normal_
+
+    root = math.sqrt(3)
+    return [
+        lambda x, generator: x.normal_(generator=generator),
+        lambda x, generator: x.uniform_(-root, root, generator=generator),
+        lambda x, generator: trunc_normal_(x, 0.0, scale, -bound, bound, generator=generator),
+    ]
+
+
+def verdict(result: SamplingResult) -> Verdict:
+    """Whether the truncated normal is what was asked for."""
+    settings, cut, expected = result.settings, result.relative_cut, float(result.expected[2])
+    numbers = "In σ², ± standard error: " + ", ".join(
+        f"{kind} {value:.4g} ± {error:.1g}"
+        for kind, value, error in zip(KINDS, result.variance, result.errors[:, -1], strict=True)
+    )
+    if settings.bounds == "absolute" and cut > 4:
+        meaning = f"Bounds of ±{settings.cut:g} cut nothing off a std of {settings.std:g}."
+        return "warning", meaning, (
+            f"They stand at {cut:.3g} standard deviations: {100 * beyond(result, 2):.2f} % of the weights lie beyond "
+            f"±2σ, where a normal cut at 2σ has none. {numbers}."
+        )
+    if settings.corrected:
+        return "good", "All three have the variance that was asked for.", (
+            f"{numbers}. The normal was widened to {result.scale:.4g} σ before it was cut."
+        )
+    return "good" if expected > 0.99 else "warning", f"The cut leaves {100 * expected:.3g} % of the variance.", (
+        f"γ({cut:.3g}) = {expected:.4g}, measured {result.variance[2]:.4g} ± {result.errors[2, -1]:.1g}: ask for "
+        f"{expected ** -0.5:.4g} σ to get σ."
+    )
+
+
+def beyond(result: SamplingResult, t: float) -> float:
+    """Share of the truncated normal's draws that lie beyond ±t σ; t on an edge of the histogram."""
+    inside = np.abs(result.edges[:-1] + REACH / BINS) < t
+    return float(1 - result.counts[2][inside].sum() / result.sizes[-1])
+
+
+def invariants(settings: Sampling | None = None) -> dict[str, float]:
+    """γ at the cut, the widening that undoes it, and what the three distributions' variances come to."""
+    settings = settings or Sampling(draws=10**6)
+    result = run(settings)
+    kept = {kind: float(value) for kind, value in zip(KINDS, result.variance, strict=True)}
+    return {"gamma": float(gamma(settings.cut)), "widening": float(gamma(settings.cut)) ** -0.5, **kept}

@@ -1,0 +1,211 @@
+"""The second moment through linear layers: y = W x with W of shape [m, n], alone and in a stack n → m → n → m …
+
+Forward E y² = n·Var(W)·E x², whatever the mean of x; backward E (∂L/∂x)² = m·Var(W)·E (∂L/∂y)². One variance cannot
+make both factors 1 unless n = m. Linear layers scale with their weights, so one pass with Var(W) = 1/fan_in serves all
+rules: each other rule is the same draw times a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from explorer.choices import Choices
+from explorer.fields import About
+from explorer.labs import Progress, Stop, Verdict, check, stages
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = NDArray[np.float64]
+BATCH = 32
+"""Inputs at a time; half as many for the sweep over means."""
+MEANS = np.linspace(-4.0, 4.0, 9)
+"""Means of the input at which one layer is measured."""
+
+
+class Rule(NamedTuple):
+    """Variance of the weights of a layer from `fan_in` to `fan_out`."""
+
+    name: str
+    variance: Callable[[int, int], float]
+
+
+RULES = (
+    Rule("1/fan_in", lambda fan_in, fan_out: 1 / fan_in),
+    Rule("1/fan_out", lambda fan_in, fan_out: 1 / fan_out),
+    Rule("2/(in+out)", lambda fan_in, fan_out: 2 / (fan_in + fan_out)),
+)
+"""LeCun et al. 1998; He et al. 2015 in its backward form, without the ½; Glorot & Bengio 2010."""
+
+
+class SecondMoment(Choices):
+    """The shape of the layers, their input, and how often weights are drawn."""
+
+    n: Annotated[int, Field(ge=16, le=1024), About("Width in", "", "n", "coordinates", log=True)] = Field(
+        256, description="Inputs of the first layer."
+    )
+    m: Annotated[int, Field(ge=16, le=1024), About("Width out", "", "m", "coordinates", log=True)] = Field(
+        1024, description="Outputs of the first layer; the second leads back to n, and so on."
+    )
+    depth: Annotated[int, Field(ge=1, le=32), About("Depth", "", "L", "layers")] = Field(
+        8, description="Layers of the stack."
+    )
+    mean: Annotated[float, Field(ge=-4, le=4), About("Mean of the input", "", "μ", "std")] = Field(
+        0.0, description="Added to every coordinate of an input that is otherwise N(0, 1)."
+    )
+    positive: Annotated[bool, About("Non-negative input", "", "|x|")] = Field(
+        False, description="Takes the absolute value of the input."
+    )
+    variance: Annotated[float, Field(ge=0.25, le=4), About("Variance", "", "σ²", "× rule", log=True)] = Field(
+        1.0, description="Multiplies the variance that each rule gives."
+    )
+    draws: Annotated[int, Field(ge=1, le=64), About("Draws of the weights", "", log=True)] = Field(
+        4, description="Independent draws; dots are their mean, bars the standard error."
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(0, description="Seed of the first draw.")
+
+    def fans(self) -> list[tuple[int, int]]:
+        """`(fan_in, fan_out)` of every layer."""
+        return [(self.n, self.m) if layer % 2 == 0 else (self.m, self.n) for layer in range(self.depth)]
+
+
+@dataclass(frozen=True)
+class SecondMomentResult:
+    """Everything for Var(W) = 1/fan_in; `signal` and `gradient` give it for a rule."""
+
+    settings: SecondMoment
+    forward: Array
+    """`[draw, layer + 1]` second moment after so many layers, relative to the input's."""
+    backward: Array
+    """`[draw, layer + 1]` squared gradient there, relative to the output's."""
+    single: Array
+    """`[draw, 2]` factors of the first layer alone: forward, backward."""
+    sweep: Array
+    """`[kind, draw, mean]` forward factor of the first layer for input x and |x| of each of `MEANS`."""
+
+    def factors(self, rule: Rule) -> Array:
+        """`[draw, 2]` forward and backward factor of one layer n → m."""
+        return self.single * self.settings.n * self._variance(rule, self.settings.n, self.settings.m)
+
+    def expected_factors(self, rule: Rule) -> tuple[float, float]:
+        """n·Var(W) and m·Var(W)."""
+        variance = self._variance(rule, self.settings.n, self.settings.m)
+        return self.settings.n * variance, self.settings.m * variance
+
+    def signal(self, rule: Rule) -> Array:
+        """`[draw, layer + 1]` second moment after so many layers, relative to the input's."""
+        gains: Array = np.concatenate([[1.0], np.cumprod(self._gains(rule))])
+        return self.forward * gains
+
+    def gradient(self, rule: Rule) -> Array:
+        """`[draw, layer + 1]` squared gradient after so many layers, relative to the output's."""
+        gains: Array = np.concatenate([np.cumprod(self._gains(rule)[::-1])[::-1], [1.0]])
+        return self.backward * gains
+
+    def expected(self, rule: Rule) -> tuple[Array, Array]:
+        """`[layer + 1]` signal and gradient by the two factors alone."""
+        fans, gains = self.settings.fans(), self._gains(rule)
+        back = gains * np.array([fan_out / fan_in for fan_in, fan_out in fans])
+        return np.concatenate([[1.0], np.cumprod(gains)]), np.concatenate([np.cumprod(back[::-1])[::-1], [1.0]])
+
+    def _gains(self, rule: Rule) -> Array:
+        """`[layer]` fan_in · Var(W)."""
+        return np.array([fan_in * self._variance(rule, fan_in, fan_out) for fan_in, fan_out in self.settings.fans()])
+
+    def _variance(self, rule: Rule, fan_in: int, fan_out: int) -> float:
+        return self.settings.variance * rule.variance(fan_in, fan_out)
+
+
+def mean_error(draws: Array) -> tuple[Array, Array]:
+    """Mean over draws (the first axis) and its standard error; 0 where there is one draw only."""
+    count = len(draws)
+    spread = draws.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(draws.shape[1:])
+    return draws.mean(axis=0), spread
+
+
+def run(
+    settings: SecondMoment, stop: Stop = lambda: False, progress: Progress = lambda _: None
+) -> SecondMomentResult:
+    """Sends inputs forward and gradients back through each draw of the stack."""
+    shape = (settings.draws, settings.depth + 1)
+    forward, backward = np.ones(shape), np.ones(shape)
+    single, sweep = np.empty((settings.draws, 2)), np.empty((2, settings.draws, len(MEANS)))
+    for draw in stages(range(settings.draws), stop, progress):
+        weights = _weights(settings, draw, stop)
+        noise = _normal(settings.seed + draw, "input", BATCH, settings.n)
+        forward[draw, 1:] = _through(_input(noise, settings.mean, settings.positive), weights, stop)
+        out = _normal(settings.seed + draw, f"gradient {settings.depth % 2}", BATCH, settings.fans()[-1][1])
+        widening = [fan_out / fan_in for fan_in, fan_out in settings.fans()]
+        back = _through(out, [weight.T for weight in reversed(weights)], stop)[::-1]
+        backward[draw, :-1] = back * np.cumprod(widening[::-1])[::-1]
+        one = _normal(settings.seed + draw, "gradient of one", BATCH, settings.m)
+        single[draw] = forward[draw, 1], _through(one, [weights[0].T], stop)[0] * settings.m / settings.n
+        few = noise[: BATCH // 2]
+        for kind in range(2):
+            for place, mean in enumerate(MEANS):
+                sweep[kind, draw, place] = _through(_input(few, float(mean), bool(kind)), weights[:1], stop)[0]
+    return SecondMomentResult(settings, forward, backward, single, sweep)
+
+
+def _weights(settings: SecondMoment, draw: int, stop: Stop) -> list[Tensor]:
+    """`[fan_out, fan_in]` of every layer, of variance 1."""
+    from explorer.noise import stack
+
+    n, m, depth = settings.n, settings.m, settings.depth
+    up = stack(settings.seed + draw, "second moment, up", (depth + 1) // 2, (m, n), check=lambda: check(stop))
+    down = stack(settings.seed + draw, "second moment, down", depth // 2, (n, m), check=lambda: check(stop))
+    return [(down if layer % 2 else up)[layer // 2] for layer in range(depth)]
+
+
+def _normal(seed: int, name: str, *shape: int) -> Tensor:
+    from explorer.noise import stack
+
+    return stack(seed, f"second moment, {name}", 1, shape)[0]
+
+
+def _input(noise: Tensor, mean: float, positive: bool) -> Tensor:
+    return (noise + mean).abs() if positive else noise + mean
+
+
+def _through(x: Tensor, weights: list[Tensor], stop: Stop) -> list[float]:
+    """Second moment after each matrix, divided by its columns' root for unit variance, relative to that of `x`."""
+    start, found = float(x.square().mean()), []
+    for weight in weights:
+        check(stop)
+        x = (x / weight.shape[1] ** 0.5) @ weight.T
+        found.append(float(x.square().mean()) / start)
+    return found
+
+
+def verdict(result: SecondMomentResult) -> Verdict:
+    """Whether a rule keeps both directions."""
+    settings, parts = result.settings, []
+    for rule in RULES:
+        forward, backward = result.factors(rule).mean(axis=0)
+        parts.append(f"{rule.name}: × {forward:.3g} and × {backward:.3g}")
+    end = result.signal(RULES[2])[:, -1].mean()
+    evidence = f"What one layer makes of signal and gradient, measured: {'; '.join(parts)}."
+    if settings.n == settings.m:
+        if settings.variance == 1:
+            return "good", "n = m: one variance keeps signal and gradient alike.", evidence
+        return "warning", f"Every layer multiplies signal and gradient by {settings.variance:.3g}.", evidence
+    ratio = settings.m / settings.n
+    meaning = f"No variance keeps both: forward asks for 1/n, backward for 1/m, and m/n = {ratio:.3g}."
+    layers = f"{settings.depth} layer{'s' * (settings.depth > 1)}"
+    return "warning", meaning, f"{evidence} The compromise leaves {end:.3g} of the signal after {layers}."
+
+
+def invariants(settings: SecondMoment | None = None) -> dict[str, float]:
+    """Forward and backward factor of one layer under each rule, and the forward one for an input of another mean."""
+    result = run(settings or SecondMoment(depth=1, draws=16))
+    numbers: dict[str, float] = {}
+    for rule in RULES:
+        forward, backward = result.factors(rule).mean(axis=0)
+        numbers |= {f"{rule.name} forward": float(forward), f"{rule.name} backward": float(backward)}
+    return numbers | {"|x|, mean 2": float(result.sweep[1, :, 6].mean())}

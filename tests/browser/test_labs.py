@@ -1,0 +1,130 @@
+"""Every lab in the page that Voilà serves: each control goes to both ends, and every chart goes on showing data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Browser, Locator
+
+from explorer.app.ladder import ladder
+from explorer.app.panels.foundations import LABS, Lab
+from explorer.fields import Spec
+
+from .dashboard import Dashboard
+
+OPEN = "[...document.querySelectorAll('.ex-foundations > .ex-panel')].find((panel) => panel.offsetParent)"
+WATCH = f"""() => {{
+  const status = {OPEN}.querySelector('.ex-status');
+  window.labBegun = 0;
+  window.labWatch?.disconnect();
+  window.labWatch = new MutationObserver(() => {{ window.labBegun += status.dataset.state === 'computing'; }});
+  window.labWatch.observe(status, {{ attributes: true, attributeFilter: ['data-state'] }});
+}}"""
+"""Counts how often the open lab was seen computing: a change may leave every chart as it was."""
+SETTLED = f"""(before) => {{
+  const panel = {OPEN};
+  const drawn = [...panel.querySelectorAll('.ex-chart-plot')].map((plot) => Number(plot.dataset.drawn));
+  const calm = drawn.every((count) => count > 0) && !(window.labBegun <= before)
+    && !panel.querySelector('.ex-chart-is-stale') && panel.querySelector('.ex-status').dataset.state === 'idle';
+  const now = calm ? String(drawn) : '';
+  if (now !== window.labAt?.drawn) window.labAt = {{ drawn: now, since: performance.now() }};
+  return calm && performance.now() - window.labAt.since > 150;
+}}"""
+"""At rest: it has computed since, nothing is stale, and no chart was drawn for 150 ms."""
+EMPTY = f"""() => [...{OPEN}.querySelectorAll('figure.ex-chart')].filter((card) => {{
+  const traces = card.querySelector('.ex-chart-plot')._fullData ?? [];
+  const values = (trace) => trace.z ? [...trace.z].flatMap((row) => [...row]) : [...(trace.y ?? [])];
+  return !traces.some((trace) => values(trace).some(Number.isFinite));
+}}).map((card) => card.querySelector('.ex-chart-title').textContent)"""
+
+
+class Bench:
+    """The open lab, and its controls by field."""
+
+    def __init__(self, visit: Dashboard, row: Lab) -> None:
+        self.visit, self.page, self.specs = visit, visit.page, row.settings.specs()
+        self.panel = self.page.locator(".ex-foundations > .ex-panel:visible")
+        self.page.get_by_role("tab", name=row.title, exact=True).click()
+        self.panel.get_by_role("heading", name=row.title, exact=True, level=2).wait_for()
+        self.page.wait_for_function(SETTLED, arg=-1)
+        self.page.evaluate(WATCH)
+        self.panel.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
+
+    def control(self, field: str) -> Locator:
+        return self.panel.locator(f"[data-field={field}]")
+
+    @contextmanager
+    def redrawn(self) -> Iterator[None]:
+        """After the block the lab must compute and come to rest, and every chart must show something."""
+        before = self.page.evaluate("window.labBegun")
+        yield
+        self.page.wait_for_function(SETTLED, arg=before)
+        assert self.page.evaluate(EMPTY) == []
+
+    def ends(self, spec: Spec) -> list[object]:
+        """The values to be set: the last is not the default, so that a reset is a change."""
+        values = {"choice": list(spec.choices), "switch": [True, False]}.get(spec.kind, [spec.low, spec.high])
+        others = [value for value in values if value != spec.default]
+        return [others[0], *others[1:]]
+
+    def set(self, spec: Spec, value: object) -> None:
+        """What a person does with each kind of control."""
+        control = self.control(spec.name)
+        if spec.kind == "switch":
+            control.locator("input").click()
+        elif control.locator("select").count():
+            control.locator("select").select_option(str(value))
+        elif spec.kind == "choice":
+            radio = control.locator(f"input[value='{value}']").get_attribute("id")
+            control.locator(f"label[for='{radio}']").click()
+        elif ladder(spec):
+            control.locator("input[type=range]").press("Home" if value == spec.low else "End")
+        else:
+            control.locator("input.ex-entry").fill(f"{value:.0f}")
+            control.locator("input.ex-entry").press("Tab")
+
+    def reset(self, field: str) -> None:
+        self.control(field).locator(".ex-reset").click()
+
+
+@pytest.fixture(scope="module")
+def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
+    """One visit, on the Foundations tab."""
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(voila)
+    page.get_by_role("tab", name="Foundations", exact=True).click()
+    yield visit
+    page.close()
+
+
+@pytest.mark.parametrize("row", LABS.values(), ids=lambda row: row.name)
+def test_every_control_goes_to_both_ends_and_every_chart_shows_data(visit: Dashboard, row: Lab) -> None:
+    bench = Bench(visit, row)
+    assert bench.page.evaluate(EMPTY) == []
+    for spec in bench.specs.values():
+        needed = [(name, values[0]) for name, values in spec.about.needs.items()
+                  if bench.specs[name].default not in values]
+        for name, value in needed:  # a control may only matter beside a certain choice
+            with bench.redrawn():
+                bench.set(bench.specs[name], value)
+        for value in bench.ends(spec):
+            with bench.redrawn():
+                bench.set(spec, value)
+        for name in (spec.name, *(name for name, _ in needed)):
+            with bench.redrawn():
+                bench.reset(name)
+    visit.must_be_clean()
+
+
+@pytest.mark.parametrize("width", [390, 1024])
+def test_no_lab_is_wider_than_the_window(visit: Dashboard, width: int) -> None:
+    visit.page.set_viewport_size({"width": width, "height": 900})
+    for row in LABS.values():
+        Bench(visit, row)
+        overflow = visit.page.evaluate("() => document.querySelector('.ex-root').scrollWidth - window.innerWidth")
+        assert overflow <= 0, row.name
+    visit.page.set_viewport_size({"width": 1440, "height": 1000})
+    visit.must_be_clean()

@@ -1,0 +1,158 @@
+"""The attention scale lab: the numbers of Gaussian logits, the cures' equality, and gradients apart from entropy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from explorer.choices import ConfigError
+from explorer.labs.attention_scale import (
+    CURES,
+    DIMENSIONS,
+    GROWTHS,
+    SIGMAS,
+    AttentionScale,
+    heads,
+    invariants,
+    logits,
+    products,
+    run,
+    softmax_rows,
+    verdict,
+)
+from explorer.probe.observe import Stopped
+
+SETTINGS = AttentionScale()
+QUICK = AttentionScale(d_head=8, n_keys=8, n_layers=2, draws=1000)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return run(SETTINGS)
+
+
+@pytest.mark.parametrize("d", [1, 4, 64])
+def test_the_second_moment_and_kurtosis_of_a_product(d: int) -> None:
+    """E(q·k)² = d, kurtosis 3 (1 + 2/d); within four standard errors of 400,000 draws."""
+    z = products(d, 400_000, np.random.default_rng(0)) / math.sqrt(d)
+    error = (z**2).std() / math.sqrt(len(z))
+    assert (z**2).mean() == pytest.approx(1, abs=4 * error)
+    assert error < 0.006
+    error = (z**4).std() / math.sqrt(len(z))
+    assert (z**4).mean() == pytest.approx(3 * (1 + 2 / d), abs=4 * error)
+
+
+def test_the_histogram_holds_nearly_everything(result) -> None:
+    """±5√d; within ±3√d lie 99.7 % of a normal."""
+    share = result.counts / SETTINGS.draws
+    assert share.sum() > 0.9999
+    assert share[20:80].sum() == pytest.approx(0.9973, abs=0.003)
+    np.testing.assert_allclose(result.moments / DIMENSIONS, 1, atol=4 * math.sqrt(8 / 8000))
+
+
+@pytest.mark.parametrize(
+    ("n", "sigma", "entropy", "largest"),
+    [(16, 1 / 8, 0.997, 0.078), (16, 1.0, 0.850, 0.247), (16, 8.0, 0.147, 0.845),
+     (64, 1 / 8, 0.998, 0.021), (64, 1.0, 0.886, 0.108), (64, 8.0, 0.138, 0.794),
+     (256, 1 / 8, 0.999, 0.0055), (256, 1.0, 0.911, 0.043), (256, 8.0, 0.133, 0.750)],
+)
+def test_the_table_of_softmax_rows(n: int, sigma: float, entropy: float, largest: float) -> None:
+    """THEORY's cells, from 20,000 rows, to its tolerance of .005."""
+    z = np.random.default_rng(1).standard_normal((20_000, n))
+    found = softmax_rows(sigma * z)
+    assert found[0] == pytest.approx(entropy, abs=0.005)
+    assert found[1] == pytest.approx(largest, abs=0.005)
+
+
+def test_the_jacobian_by_automatic_differentiation() -> None:
+    scores = np.random.default_rng(2).standard_normal((3, 5)) * 2
+    rows = [torch.func.jacrev(lambda row: torch.softmax(row, -1))(torch.from_numpy(row)) for row in scores]
+    squares = [float(row.square().sum()) for row in rows]
+    assert softmax_rows(scores)[2:] == (pytest.approx(np.mean(squares)), pytest.approx(np.median(squares)))
+
+
+def test_theory_goes_through_the_sampled_rows(result) -> None:
+    """Every sixth point of the line stands where a dot does: within .015, 2048 rows of 64 keys that share keys."""
+    np.testing.assert_allclose(result.expected.entropy[::6], result.sampled.entropy, atol=0.015)
+    np.testing.assert_allclose(result.expected.largest[::6], result.sampled.largest, atol=0.02)
+    np.testing.assert_allclose(result.expected.jacobian[::6], result.sampled.jacobian, rtol=0.2)
+
+
+def test_the_mean_jacobian_rises_while_the_typical_one_dies(result) -> None:
+    at = {sigma: int(np.argmin(np.abs(SIGMAS - sigma))) for sigma in (1.0, 8.0, 32.0)}
+    mean, median = result.sampled.jacobian, result.sampled.typical
+    assert mean[at[1.0]] == pytest.approx(0.034, abs=0.004)
+    assert mean[at[8.0]] == pytest.approx(0.073, abs=0.006)
+    assert median[at[32.0]] < 1e-6 < mean[at[32.0]]
+
+
+@pytest.mark.parametrize("d", [4, 64, 96])
+def test_t5_and_the_division_are_the_same_cure(d: int) -> None:
+    q, k = heads(AttentionScale(d_head=d))
+    np.testing.assert_allclose(logits("t5", 3 * q, 3 * k), logits("sqrt_d", 3 * q, 3 * k), atol=1e-12)
+
+
+def test_only_qk_norm_holds_when_the_weights_grow(result) -> None:
+    held = result.grown["qk_norm"]
+    np.testing.assert_allclose(held, held[0], atol=1e-12)
+    assert result.grown["sqrt_d"][0] == pytest.approx(0.886, abs=0.01)
+    assert result.grown["sqrt_d"][-1] < 0.05
+    np.testing.assert_allclose(result.grown["t5"], result.grown["sqrt_d"], atol=1e-9)
+    for cure in CURES:
+        np.testing.assert_allclose(result.grown_expected[cure][::8], result.grown[cure], atol=0.02)
+    assert len(GROWTHS) == len(held)
+
+
+def test_entropy_collapses_and_gradients_explode_without_the_division(result) -> None:
+    with_root, without = result.measured["sqrt_d"], result.measured["none"]
+    assert with_root.entropy[0] == pytest.approx(0.886, abs=0.02)
+    assert without.entropy[0] == pytest.approx(0.140, abs=0.04)
+    assert without.gradient[0] > 100 * with_root.gradient[0]
+    assert verdict(result)[1] == "Without the division attention freezes, and gradients explode, not vanish."
+
+
+def test_the_cured_stacks_are_where_theory_has_them(result) -> None:
+    for cure in ("sqrt_d", "t5", "qk_norm"):
+        measured, predicted = result.measured[cure], result.predicted[cure]
+        np.testing.assert_allclose(measured.entropy, predicted.entropy, atol=0.02)
+        np.testing.assert_allclose(measured.gradient, predicted.gradient, rtol=0.25)
+    np.testing.assert_allclose(result.measured["t5"].gradient, result.measured["sqrt_d"].gradient, rtol=1e-3)
+
+
+def test_a_narrow_head_needs_no_cure() -> None:
+    narrow = run(QUICK.replace(d_head=2))
+    assert narrow.settings.freezing == pytest.approx(math.sqrt(2 * math.log(8)))
+    assert verdict(narrow)[0] == "good"
+
+
+@pytest.mark.parametrize(
+    "choices", [{"d_head": 2}, {"d_head": 256, "n_layers": 1}, {"n_keys": 2}, {"n_keys": 512, "n_layers": 1}]
+)
+def test_both_ends_give_finite_numbers(choices: dict[str, int]) -> None:
+    found = run(QUICK.replace(**choices))
+    assert np.isfinite([found.sampled.entropy, found.sampled.jacobian]).all()
+    assert all(np.isfinite(one.gradient).all() for one in found.measured.values())
+    assert all(np.isfinite(one).all() for one in found.grown_expected.values())
+
+
+def test_it_stops_when_told_and_says_how_far_it_is() -> None:
+    told: list[float] = []
+    run(QUICK, progress=told.append)
+    assert told == sorted(told)
+    assert told[-1] == pytest.approx(1)
+    for before in (0, 4, 20, 40):
+        with pytest.raises(Stopped):
+            run(QUICK, stop=iter([False] * before + [True] * 999).__next__)
+
+
+def test_a_head_of_no_width_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ConfigError, match=r"^d_head must be a whole number between 2 and 256; got 0$"):
+        AttentionScale(d_head=0)
+
+
+def test_invariants() -> None:
+    found = [round(value, 2) for value in invariants().values()]
+    assert found == [1.01, 3.09, 0.89, 0.14, 0.11, 0.80, 0]
