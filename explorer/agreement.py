@@ -6,6 +6,7 @@ import math
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from explorer.profile import BRANCHES, Array, Profile
 
@@ -26,26 +27,27 @@ class Agreement(NamedTuple):
 def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreement:
     """Compares the mean over seeds and heads with the prediction, at every site that both have.
 
-    The worst error is a difference for statistics between 0 and 1, a ratio less one for all others; nan where the
-    theory covers nothing. Where it stops half-way, the words say from which layer on.
+    Good news is a prediction that is close, or lies among the seeds wherever it is not. The worst error is a difference for statistics between 0 and 1, a ratio less one for all
+    others; nan where the theory covers nothing. Where it stops half-way, the words say from which layer on.
     """
     bounded = statistic in BOUNDED
-    errors, depths, missing = [], [], []
+    errors, depths, missing, inside = [], [], [], True
     for key, theory in predicted.values.items():
         # The branches' own moments are part of the record but not of the line that is drawn.
         if key[0] != statistic or key not in measured.values or key[1] in BRANCHES:
             continue
-        found, expected, depth = _by_layer(measured.values[key]), _by_layer(theory), predicted.depth(key[1])
+        seeds, expected, depth = _by_seed(measured.values[key]), _by_seed(theory)[0], predicted.depth(key[1])
         covered = np.isfinite(expected)
-        errors += _error(found, expected, bounded)[covered].tolist()
+        error = _error(seeds.mean(axis=0), expected, bounded)
+        inside &= bool(np.all((_spread(seeds, expected) | (error <= CLOSE[bounded]))[covered]))
+        errors += error[covered].tolist()
         depths += depth[covered].tolist()
         missing += depth[~covered].tolist()
     if not errors:
-        note = predicted.notes.get(statistic, "")
-        return Agreement(_uncovered(note), "", float("nan"))
+        return Agreement(_uncovered(predicted.notes.get(statistic, "")), "", float("nan"))
     worst = float(np.max(errors))
-    words = _words(worst, bounded, depths[int(np.argmax(np.nan_to_num(errors, nan=np.inf)))])
-    return Agreement(words + _where(depths, missing), "good" if worst <= CLOSE[bounded] else "warn", worst)
+    words = _words(worst, bounded, inside, depths[int(np.argmax(np.nan_to_num(errors, nan=np.inf)))])
+    return Agreement(words + _where(depths, missing), "good" if inside else "warn", worst)
 
 
 def _uncovered(note: str) -> str:
@@ -62,12 +64,14 @@ def _where(covered: list[float], missing: list[float]) -> str:
     return f" from layer {math.ceil(min(covered)):.0f} on" if min(covered) > min(missing) else " where it covers"
 
 
-def _words(worst: float, bounded: bool, depth: float) -> str:
+def _words(worst: float, bounded: bool, inside: bool, depth: float) -> str:
     if not np.isfinite(worst):
         return "not finite where theory is"
     if worst <= 2 * CLOSE[bounded]:
         return f"within {_size(max(worst, 0.001), bounded)} of theory"
-    return f"up to {_size(worst, bounded)} off theory, at layer {np.ceil(depth):.0f}"
+    if inside:
+        return f"theory within the seeds' spread ({_size(worst, bounded)})"
+    return f"{_size(worst, bounded)} off theory at layer {np.ceil(depth):.0f}"
 
 
 def _size(error: float, bounded: bool) -> str:
@@ -91,7 +95,13 @@ def _error(found: Array, expected: Array, bounded: bool) -> Array:
     return np.where(found == expected, 0.0, error)  # two zeros agree
 
 
-def _by_layer(values: Array) -> Array:
-    """Mean over seeds and heads."""
-    mean: Array = values.mean(axis=(0, *range(2, values.ndim)))
+def _spread(seeds: Array, expected: Array) -> NDArray[np.bool_]:
+    """Where the prediction lies between the lowest and the highest seed; never, with a single one."""
+    among: NDArray[np.bool_] = (seeds.min(axis=0) <= expected) & (expected <= seeds.max(axis=0))
+    return among
+
+
+def _by_seed(values: Array) -> Array:
+    """`[seed, layer]`: the mean over heads."""
+    mean: Array = values.mean(axis=tuple(range(2, values.ndim)))
     return mean

@@ -21,9 +21,9 @@ def stream(q: list[float], statistic: str = "second_moment", **notes: str) -> Pr
         ([1.0, 2.0, 3.0], "within 0.1 % of theory", "good"),
         ([1.02, 2.0, 3.0], "within 2 % of theory", "good"),
         ([1.0, 2.0, 3.24], "within 8 % of theory", "warn"),
-        ([1.0, 2.6, 3.0], "up to 30 % off theory, at layer 2", "warn"),
-        ([1.0, 2.0, 1.0], "up to a factor of 3 off theory, at layer 3", "warn"),
-        ([1.0, 2.0, 3e9], "up to a factor of over 100 off theory, at layer 3", "warn"),
+        ([1.0, 2.6, 3.0], "30 % off theory at layer 2", "warn"),
+        ([1.0, 2.0, 1.0], "a factor of 3 off theory at layer 3", "warn"),
+        ([1.0, 2.0, 3e9], "a factor of over 100 off theory at layer 3", "warn"),
         ([1.0, math.inf, 3.0], "not finite where theory is", "warn"),
         ([1.0, math.nan, 3.0], "not finite where theory is", "warn"),
     ],
@@ -35,11 +35,19 @@ def test_words_for_a_ratio(measured: list[float], words: str, tone: str) -> None
 
 @pytest.mark.parametrize(
     ("measured", "words"),
-    [([0.9, 0.9, 0.912], "within 0.012 of theory"), ([0.9, 0.7, 0.9], "up to 0.2 off theory, at layer 2")],
+    [([0.9, 0.9, 0.912], "within 0.012 of theory"), ([0.9, 0.7, 0.9], "0.2 off theory at layer 2")],
 )
 def test_words_for_a_difference(measured: list[float], words: str) -> None:
     pair = (stream(measured, "token_correlation"), stream([0.9, 0.9, 0.9], "token_correlation"))
     assert agreement(*pair, "token_correlation").words == words
+
+
+def test_a_line_among_the_seeds_is_no_disagreement() -> None:
+    wide = Profile("measured", {("second_moment", "resid_post"): np.array([[1.0, 1.0, 3.0], [1.0, 4.0, 3.1]])})
+    found = agreement(wide, stream([1.0, 2.0, 3.0]), "second_moment")
+    assert (found.words, found.tone) == ("theory within the seeds' spread (25 %)", "good")
+    missed = agreement(wide, stream([1.0, 5.0, 3.0]), "second_moment")
+    assert (missed.words, missed.tone) == ("a factor of 2 off theory at layer 2", "warn")
 
 
 def test_where_the_theory_ends_is_said() -> None:

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from explorer import Config, batch, text
 from explorer.model import Transformer
+from explorer.probe import measure
+from explorer.theory import predict
 
 SMALL = Config(n_layers=3, d_model=32, n_heads=4, n_ctx=8, batch_size=2)
 
@@ -107,6 +109,16 @@ def test_mup_is_the_same_function_up_to_the_readout() -> None:
     assert standard.W_U is not None
     assert mup.W_U is not None
     torch.testing.assert_close(mup.W_U, standard.W_U / 2)  # √(64 / 256)
+
+
+def test_theory_follows_mups_smaller_readout() -> None:
+    """Logits a quarter as large in variance: the weights' gradients shrink by the same factor in both."""
+    config = Config(n_layers=2, d_model=256, input="text", loss="next_token", n_seeds=2)
+    key = ("parameter_gradient", "W_out")
+    ratio = [read(config.replace(parametrization="mup"))[key].mean() / read(config)[key].mean()
+             for read in (measure, predict)]
+    assert ratio[0] == pytest.approx(ratio[1], rel=0.03)
+    assert 0.4 < ratio[0] < 0.5  # √(64 / 256), and a little less for softer predictions
 
 
 def test_t5_is_the_lecun_rule_with_the_divisor_moved() -> None:

@@ -180,6 +180,7 @@ def run(settings: Parametrization, stop: Stop = lambda: False, progress: Progres
             done += width**2 + 256 * width
 
         losses[scheme].append(_trained(scheme, settings, width, rates[scheme], tick))
+    progress(1.0)
     return ParametrizationResult(
         settings, {scheme: outputs(scheme, settings) for scheme in SCHEMES}, step, rates,
         {scheme: np.array(rows) for scheme, rows in losses.items()}, untrained(settings),

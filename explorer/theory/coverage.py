@@ -76,7 +76,7 @@ def _runaway(config: Config, out: dict[Key, Array], notes: dict[str, str], rows:
             behind = site in ("resid_mid", "resid_post", "W_V", "W_O", "W_in", "W_out", "alpha")
             value[:, : last if behind else last + 1] = math.nan
     reason = (
-        f"not covered before layer {last + 1}: attention logits run away (spread {rows.s[last]:.0f}), "
+        f"not covered before layer {last + 1}: attention logits run away (spread {rows.s[last]:.2g}), "
         "and rare ties between keys carry the gradient"
     )
     notes |= dict.fromkeys(GRADIENTS, reason)

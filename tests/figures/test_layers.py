@@ -12,8 +12,7 @@ from handmade import SEEDS, healthy, measured, predicted, stream, traces
 
 from explorer.config import Config
 from explorer.figures import attention_entropy, gradient_by_layer, second_moment, token_correlation
-from explorer.profile import SITE_WORDS
-from explorer.profile import STATISTICS, Profile
+from explorer.profile import SITE_WORDS, STATISTICS, Profile
 
 OVER_DEPTH = (second_moment, token_correlation, attention_entropy, gradient_by_layer)
 

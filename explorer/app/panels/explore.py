@@ -32,8 +32,8 @@ Diagnose = Callable[[Profile], Sequence[Finding]]
 Solve = Callable[[Config, str, str], Solution]
 
 FLAT = {
-    "flat_signal": ("Make the signal flat", "The value at which theory expects the last second moment to be the first"),
-    "flat_gradient": ("Make the gradient flat", "The value at which theory expects one gradient at both ends"),
+    "flat_signal": ("Flat signal", "The value at which theory expects the last second moment to be the first"),
+    "flat_gradient": ("Flat gradient", "The value at which theory expects one gradient at both ends"),
 }
 """What can be asked of the theory beside a slider: the target, the button's label and its tooltip."""
 SOLVED = ("init_variance", "alpha")

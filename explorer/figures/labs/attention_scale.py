@@ -62,7 +62,8 @@ def second_moment(result: AttentionScaleResult) -> go.Figure:
         dots(d, result.moments, "drawn", 0, sentence, log=True),
         dots(here, here * result.second_moment, "this head", 4, sentence, log=True),
     ]
-    told = f"E(q·k)² at d = {result.settings.d_head} is {float(here[0]) * result.second_moment:.4g}."
+    told = (f"Mean (q·k)² of a head of width {result.settings.d_head} is {float(here[0]) * result.second_moment:.4g}; "
+            f"from {result.moments[0]:.3g} at d = 1 to {result.moments[-1]:.4g} at d = {DIMENSIONS[-1]}.")
     return picture(traces, across, height, told)
 
 
