@@ -27,8 +27,9 @@ class Agreement(NamedTuple):
 def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreement:
     """Compares the mean over seeds and heads with the prediction, at every site that both have.
 
-    Good news is a prediction that is close, or lies among the seeds wherever it is not. The worst error is a difference for statistics between 0 and 1, a ratio less one for all
-    others; nan where the theory covers nothing. Where it stops half-way, the words say from which layer on.
+    Good news is a prediction that is close, or lies among the seeds wherever it is not. The worst error is a difference
+    for statistics between 0 and 1, a ratio less one for all others; nan where the theory covers nothing. Where it stops
+    half-way, the words say which layers were compared.
     """
     bounded = statistic in BOUNDED
     errors, depths, missing, inside = [], [], [], True
