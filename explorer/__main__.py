@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from explorer.config import Config, ConfigError
-from explorer.serve import ServeError, lab, serve
+from explorer.serve import PAGE, ServeError, lab, serve
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 """Exit codes: it could not be done; it was asked for wrongly (also argparse's); Ctrl-C."""
@@ -44,8 +44,13 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "serve", help="show the page on this machine", description="Serves the page with Voilà until Ctrl-C."
     )
+    command.add_argument(
+        "notebook", nargs="?", default=PAGE, help="a lab's notebook, such as 01_sampling (default: the whole page)"
+    )
     _add_address(command, port=8866)
-    command.set_defaults(run=lambda choices: serve(choices.host, choices.port, browser=choices.browser))
+    command.set_defaults(
+        run=lambda choices: serve(choices.host, choices.port, browser=choices.browser, notebook=choices.notebook)
+    )
 
     command = commands.add_parser(
         "lab",

@@ -42,13 +42,13 @@ def notebooks() -> Path:
     raise ServeError(f"the notebook {PAGE} must be in {places[0]} or {places[1]}; it is in neither")
 
 
-def serve(host: str, port: int, *, browser: bool) -> None:
-    """Serves the page with standalone Voilà until it is interrupted.
+def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE) -> None:
+    """Serves a notebook as a page, with standalone Voilà, until it is interrupted.
 
     Raises:
         ServeError: the port is taken or not allowed, the host is not this machine's, or the notebook is missing.
     """
-    page = notebooks() / PAGE
+    page = _page(notebook)
     _must_be_free(host, port)
     _add_settings()
     from tornado.ioloop import IOLoop
@@ -60,6 +60,14 @@ def serve(host: str, port: int, *, browser: bool) -> None:
     address = f"http://{_reachable(host)}:{port}/"
     IOLoop.current().add_callback(print, f"Transformer Signal Explorer is at {address} (Ctrl-C stops it)", flush=True)
     app.start()
+
+
+def _page(name: str) -> Path:
+    """One of our notebooks by its name, with or without its ending."""
+    pages = {path.stem: path for path in sorted(notebooks().glob("*.ipynb"))}
+    if name.removesuffix(".ipynb") not in pages:
+        raise ServeError(f"the notebook must be one of {', '.join(pages)}; got {name!r}")
+    return pages[name.removesuffix(".ipynb")]
 
 
 def lab(host: str, port: int, *, browser: bool, options: Sequence[str] = ()) -> None:

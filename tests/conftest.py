@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
+import explorer  # before anything imports torch: it tells OpenMP not to spin
+
+assert explorer.__doc__
+
 settings.register_profile(
     "explorer", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )

@@ -274,10 +274,12 @@ def verdict(result: ActivationsResult) -> Verdict:
     matching = 1 / kept(result.settings, 1.0).square
     measured = f"is {ends.min():.3g} and {ends.max():.3g}" if np.isfinite(ends).all() else "is not finite any more"
     depth = result.settings.depth
+    first = result.gradient[:, 0].mean()
+    share = f"{first:.3g} of the output's" if np.isfinite(first) else "not finite"
     evidence = (
         f"After {depth} layers q {measured} in two draws (recursion {result.expected_signal[-1]:.3g}); the gradient at "
-        f"the input is {result.gradient[:, 0].mean():.3g} of the output's (recursion "
-        f"{result.expected_gradient[0]:.3g}), χ = {chi:.4g} a layer. The matching variance is {matching:.4g} / n."
+        f"the input is {share} (recursion {result.expected_gradient[0]:.3g}), χ = {chi:.4g} a layer. The matching "
+        f"variance is {matching:.4g}\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}n."
     )
     if q in (0, math.inf):
         return "bad", f"The signal {'vanishes' if q == 0 else 'grows without end'}: no second moment is kept.", evidence

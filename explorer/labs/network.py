@@ -114,6 +114,6 @@ class Examples:
 def adam(gradient: Tensor, mean: Tensor, square: Tensor, count: int) -> Tensor:
     """Adam's direction at step `count`; the two moments are updated in place."""
     mean.lerp_(gradient, 1 - FIRST_MOMENT)
-    square.lerp_(gradient.square(), 1 - SECOND_MOMENT)
-    spread = (square / (1 - SECOND_MOMENT**count)).sqrt_().add_(ADAM_EPSILON)
-    return mean / (1 - FIRST_MOMENT**count) / spread
+    square.mul_(SECOND_MOMENT).addcmul_(gradient, gradient, value=1 - SECOND_MOMENT)
+    spread = square.sqrt().div_(math.sqrt(1 - SECOND_MOMENT**count)).add_(ADAM_EPSILON)
+    return (mean / spread).div_(1 - FIRST_MOMENT**count)

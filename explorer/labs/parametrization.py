@@ -54,10 +54,10 @@ class Parametrization(Choices):
               options={"64": Option("32, 64"), "128": Option("32 to 128"), "256": Option("32 to 256"),
                        "512": Option("32 to 512, takes a while")}),
     ] = Field("256", description="Widths double from 32 up to this in the sweep.")
-    steps: Annotated[int, Field(ge=1, le=100), About("Steps", "Size", "k", "steps", log=True, pinned=True)] = Field(
+    steps: Annotated[int, Field(ge=1, le=64), About("Steps", "Size", "k", "steps", log=True, pinned=True)] = Field(
         32, description="Steps of training before the loss is read."
     )
-    batch_size: Annotated[int, Field(ge=1, le=256), About("Batch size", "Size", "B", "examples", log=True)] = Field(
+    batch_size: Annotated[int, Field(ge=1, le=128), About("Batch size", "Size", "B", "examples", log=True)] = Field(
         64, description="Fresh examples in each step."
     )
     seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "Initialization")] = Field(
@@ -151,7 +151,7 @@ def train(scheme: str, settings: Parametrization, width: int, rates: Array, step
                 plan, stored, torch.autograd.grad(loss, stored), moments, strict=True
             ):
                 change = adam(gradient, *moment, count) if settings.optimizer == "adam" else gradient
-                weight -= eta * layer.rate * change
+                weight -= change.mul_(eta * layer.rate)
     with torch.no_grad():
         return np.asarray((forward(plan, stored, x_held)[-1] - y_held).square().mean((1, 2)).double().numpy())
 

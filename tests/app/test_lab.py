@@ -14,6 +14,7 @@ import pytest
 from pydantic import Field, model_validator
 
 import explorer as ex
+from explorer.__main__ import main
 from explorer.app.controls import Controls, sections
 from explorer.app.dashboard import Dashboard, lab
 from explorer.app.panels.foundations import LABS, Foundations
@@ -278,3 +279,10 @@ def test_an_unknown_lab_is_refused_with_the_choices() -> None:
 def test_listing_the_labs_does_not_wait_for_torch() -> None:
     code = "import sys, explorer.app.panels.foundations; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_serving_an_unknown_notebook_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "07_alchemy"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("explorer: the notebook must be one of 01_sampling, ")
+    assert said.endswith(", explorer; got '07_alchemy'\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator
@@ -12,9 +13,11 @@ from explorer.app.ladder import ladder
 from explorer.app.panels.foundations import LABS, Lab
 from explorer.fields import Spec
 
+from .conftest import server
 from .dashboard import Dashboard
 
 OPEN = "[...document.querySelectorAll('.ex-foundations > .ex-panel')].find((panel) => panel.offsetParent)"
+DRAWN = "() => [...document.querySelectorAll('.ex-chart-plot')].every((plot) => Number(plot.dataset.drawn) > 0)"
 WATCH = f"""() => {{
   const status = {OPEN}.querySelector('.ex-status');
   window.labBegun = 0;
@@ -128,3 +131,18 @@ def test_no_lab_is_wider_than_the_window(visit: Dashboard, width: int) -> None:
         assert overflow <= 0, row.name
     visit.page.set_viewport_size({"width": 1440, "height": 1000})
     visit.must_be_clean()
+
+
+def test_a_labs_notebook_serves_as_a_page_of_its_own(browser: Browser, tmp_path: Path) -> None:
+    with server(["serve", "01_sampling"], tmp_path / "log") as address:
+        page = browser.new_page(viewport={"width": 1440, "height": 1000})
+        visit = Dashboard(page, "voila")
+        page.goto(address)
+        page.get_by_role("heading", name="Sampling", exact=True, level=2).wait_for()
+        page.wait_for_selector(".ex-status[data-state=idle]")
+        page.wait_for_function(DRAWN)
+        assert page.locator(".ex-chart").count() == len(LABS["01_sampling"].plots)
+        assert page.get_by_role("tab").count() == 0
+        assert "Claim." not in page.locator("body").inner_text(), "cells for the notebook's readers are shown"
+        visit.must_be_clean()
+        page.close()

@@ -133,7 +133,7 @@ def test_it_stops_between_steps_and_says_how_far_it_is() -> None:
 def test_refusals() -> None:
     with pytest.raises(ConfigError, match=r"^widest must be one of 64, 128, 256, 512; got '96'$"):
         Parametrization(widest="96")
-    with pytest.raises(ConfigError, match=r"^steps must be a whole number between 1 and 100; got 0$"):
+    with pytest.raises(ConfigError, match=r"^steps must be a whole number between 1 and 64; got 0$"):
         Parametrization(steps=0)
 
 

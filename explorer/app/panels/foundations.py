@@ -78,7 +78,7 @@ ROWS = (
             Plot("gradient", "Gradient by layer", "Mean (∂L/∂x)², relative to the output. Slope: χ.",
                  activations_figures.gradient),
             Plot("length_map", "From layer to layer",
-                 "The next q against this one. It settles where V crosses the diagonal from above.",
+                 "The next q against this one; dotted: q kept. V settles where it crosses from above.",
                  activations_figures.length_map),
             Plot("selu", "SELU, solved", "λ and α must keep mean 0 and a variance: two conditions, one crossing.",
                  activations_figures.selu),
@@ -94,7 +94,7 @@ ROWS = (
         "norm only while ε is small beside the variance: a zero vector stays zero.",
         normalization.Normalization, normalization.run, normalization.verdict,
         (
-            Plot("sharing", "Who is averaged together", "A small tensor. Dark: one entry. Shaded: its group.",
+            Plot("sharing", "Who is averaged together", "A small tensor. Full color: one entry. Faint: its group.",
                  normalization_figures.sharing),
             Plot("by_token", "Token by token", "Mean y² of single tokens. Gray: the input. Flat at 1: evened out.",
                  normalization_figures.by_token),

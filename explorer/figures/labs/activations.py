@@ -74,7 +74,7 @@ def _by_layer(
 ) -> go.Figure:
     layers, depth = np.arange(len(expected)), result.settings.depth
     across = Axis("depth (layers)", (-0.03 * depth - 0.02, 1.03 * depth + 0.02))
-    height = axis(title, [draws, expected, list(levels)], log=True, least=1.0, air=0.08)
+    height = axis(title, [draws, expected, list(levels)], log=True, least=1.0, air=0.12)
     traces = [mark(value, words, across, height) for value, words in levels.items()]
     traces.append(line(layers, expected, "recursion", 0, "after %{x:.0f} layers %{y:.4g}", log=True))
     for draw, values in enumerate(draws):
@@ -96,11 +96,11 @@ def length_map(result: ActivationsResult) -> go.Figure:
     ends = 10.0 ** np.array(across.extent)
     traces = [
         line(ends, ends, "q kept", 0, "", log=True) | {
-            "name": "q kept", "showlegend": True, "hoverinfo": "skip", "hovertemplate": None,
+            "name": "q kept", "hoverinfo": "skip", "hovertemplate": None,
             "line": {"color": NEUTRAL, "width": 1.5, "dash": "dot"},
         },
         line(MAP, result.length_map, "", 0, "V(%{x:.3g}) = %{y:.4g}", log=True) | {"name": "V(q)", "showlegend": True},
-        dots(before, after, "layers of the MLP", 0, "from %{x:.4g} to %{y:.4g}", log=True,
+        dots(before, after, "MLP", 0, "from %{x:.4g} to %{y:.4g}", log=True,
              marker={"color": HUES[0], "size": 6, "opacity": 0.6}),
     ]
     q = result.fixed.q

@@ -54,5 +54,5 @@ def name_axis(title: str, names: Sequence[str]) -> dict[str, Any]:
     """A horizontal axis of names, at 0, 1, 2, …"""
     return {
         "title": label(title), "range": (-0.5, len(names) - 0.5), "zeroline": False, "showgrid": False,
-        "tickvals": list(range(len(names))), "ticktext": list(names), "automargin": True,
+        "tickvals": list(range(len(names))), "ticktext": list(names), "tickangle": -40, "automargin": True,
     }

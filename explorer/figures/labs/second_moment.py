@@ -75,7 +75,7 @@ def _stack(result: SecondMomentResult, way: int, title: str, kept: str, said: st
     ]
     expected = [result.expected(rule)[way] for rule in RULES]
     across = Axis("depth (layers)", (-0.03 * layers[-1] - 0.02, 1.03 * layers[-1] + 0.02))
-    height = axis(title, [middle for middle, _ in found] + expected + [[1.0]], log=True, least=1.0, air=0.08)
+    height = axis(title, [middle for middle, _ in found] + expected + [[1.0]], log=True, least=1.0, air=0.16)
     traces = [mark(1.0, kept, across, height)]
     words = "after %{x:.0f} layers × %{y:.4g}"
     traces += [line(layers, expected[i], rule.name, i, words, log=True) for i, rule in enumerate(RULES)]

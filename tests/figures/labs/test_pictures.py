@@ -165,7 +165,7 @@ def test_the_map_meets_the_diagonal_at_the_fixed_point() -> None:
     tanh = activations.run(activations.Activations(activation="tanh", gain=2.0, depth=8, width=64, samples=1024))
     figure = activations_figures.length_map(tanh)
     assert one(figure, "q*").x[0] == pytest.approx(tanh.fixed.q)
-    pairs = one(figure, "layers of the MLP")
+    pairs = one(figure, "MLP")
     np.testing.assert_allclose(pairs.y, np.concatenate(tanh.signal[:, 1:]), rtol=1e-6)
 
 
