@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
 
 from explorer.config import Config
 from explorer.probe.observe import Pass, Progress, Stop
-from explorer.profile import Profile
+from explorer.probe.threads import shares, torch_threads
+from explorer.profile import Array, Key, Profile
 
 
 def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lambda _: None,
@@ -19,8 +22,9 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
 
     Args:
         config: what to build and run.
-        stop: asked before each layer, forward and backward; once it says true, the work is abandoned.
-        progress: told the fraction that is done, from 0 to 1, after each layer.
+        stop: asked before each layer, forward and backward; once it says true, the work is abandoned. Seeds may run
+            side by side, so it may be asked from several threads.
+        progress: told the fraction that is done, from 0 to 1, after each layer; from one thread at a time.
         pattern_of: layer (from 1) and head (from 0) whose attention pattern the profile keeps.
     Raises:
         Stopped: `stop()` said true.
@@ -33,12 +37,14 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
             f"got {layer} and {head}"
         )
     start = time.perf_counter()
-    target = device()
     seeds = tuple(range(config.seed, config.seed + config.n_seeds))
+    abandoned = threading.Event()
+    progresses = _shared(progress, len(seeds))
     passes = [
-        Pass(config, seed, pattern_of, stop, _share(progress, done, len(seeds))) for done, seed in enumerate(seeds)
+        Pass(config, seed, pattern_of, lambda: abandoned.is_set() or stop(), part)
+        for seed, part in zip(seeds, progresses, strict=True)
     ]
-    values = [one.run(target) for one in passes]
+    values = _run(passes, config, abandoned)
     return Profile(
         origin="measured",
         values={key: np.stack([value[key] for value in values]) for key in values[0]},
@@ -50,9 +56,33 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
     )
 
 
-def _share(progress: Progress, done: int, count: int) -> Progress:
-    """The progress of one pass out of several."""
-    return lambda part: progress((done + part) / count)
+def _run(passes: list[Pass], config: Config, abandoned: threading.Event) -> list[dict[Key, Array]]:
+    """All passes, side by side where there is room; when one is stopped or fails, so are the others."""
+    target = device()
+    workers, threads = shares(config, target)
+    with torch_threads(threads), ThreadPoolExecutor(workers, "explorer-seed") as pool:
+        futures = [pool.submit(one.run, target) for one in passes]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            abandoned.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _shared(progress: Progress, count: int) -> list[Progress]:
+    """One progress for each of several passes, which together make the whole's."""
+    done, lock = [0.0] * count, threading.Lock()
+
+    def part(index: int) -> Progress:
+        def report(fraction: float) -> None:
+            with lock:
+                done[index] = fraction
+                progress(sum(done) / count)
+
+        return report
+
+    return [part(index) for index in range(count)]
 
 
 def device() -> torch.device:

@@ -1,6 +1,7 @@
 """measure(): what it finds is what the model does, it alters nothing, it lets go, and it stops when told."""
 
 import gc
+import threading
 import weakref
 from typing import Any
 
@@ -114,11 +115,27 @@ def test_stopping_abandons_within_one_layer_and_leaves_nothing_behind(at: int) -
         asked.append(1)
         return len(asked) > at
 
-    config = SMALL.replace(n_layers=50)
+    config = SMALL.replace(n_layers=50, n_seeds=1)
     with pytest.raises(Stopped):
         measure(config, stop=stop, progress=reached.append)
     assert len(asked) == at + 1  # asked no further once the answer was yes
     assert len(reached) <= at + 1
+
+
+def test_seeds_side_by_side_are_all_stopped_and_torch_gets_its_threads_back() -> None:
+    threads, asked = torch.get_num_threads(), []
+
+    def stop() -> bool:
+        asked.append(threading.current_thread().name)
+        return len(asked) > 40
+
+    with pytest.raises(Stopped):
+        measure(SMALL.replace(n_layers=200, n_seeds=6), stop=stop)
+    assert len(asked) < 40 + 1 + 6  # no pass goes on for longer than the layer it is in
+    assert torch.get_num_threads() == threads
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("explorer-seed")]
+    measure(SMALL)
+    assert torch.get_num_threads() == threads
 
 
 def test_no_hook_and_no_tensor_survives() -> None:
