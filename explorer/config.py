@@ -215,7 +215,7 @@ class Config(Choices):
         ),
     ] = Field("linear", description="What is differentiated; the theory's loss is linear.")
     n_seeds: Annotated[int, Field(ge=1, le=64), About("Seeds", "Input and loss", unit="draws", log=True)] = Field(
-        3, description="Independent draws of weights, input and loss; their spread is the band."
+        4, description="Independent draws of weights, input and loss; their spread is the band."
     )
     seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("First seed", "Input and loss")] = Field(
         0, description="Seed of the first draw; the others follow it."

@@ -12,9 +12,8 @@ from explorer.profile import STATISTICS, Profile
 
 
 def progress_words(config: Config, fraction: float) -> str:
-    """'seed 2 of 3 · 41 %': seeds are measured one after another."""
-    seed = min(int(fraction * config.n_seeds) + 1, config.n_seeds)
-    return f"seed {seed} of {config.n_seeds} · {100 * fraction:.0f} %"
+    """'41 % of 3 seeds': how many are measured side by side is the machine's business."""
+    return f"{100 * fraction:.0f} % of {config.n_seeds} seed{'s' * (config.n_seeds != 1)}"
 
 
 def model_words(config: Config) -> str:

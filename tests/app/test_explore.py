@@ -258,7 +258,7 @@ def test_going_back_answers_from_the_cache(open_panel: Open) -> None:
     assert page.panel.worker.computations == 2
 
 
-def test_prediction_is_drawn_at_once_over_the_old_dots(open_panel: Open) -> None:
+def test_lines_move_while_a_slider_is_dragged_and_the_old_dots_wait(open_panel: Open) -> None:
     may_end = threading.Event()
     may_end.set()
 
@@ -273,6 +273,10 @@ def test_prediction_is_drawn_at_once_over_the_old_dots(open_panel: Open) -> None
     page = open_panel(measure=held, predict=theory)
     page.until("idle")
     may_end.clear()
+    page.set(n_layers=4)
+    page.until("computing")
+    first = page.panel.charts["second_moment"].figure["data"]
+    assert plain(first[-1]["x"]).max() == 2, "a single move waits for its dots"
     page.set(n_layers=5)
     page.until("computing")
     traces = page.panel.charts["second_moment"].figure["data"]
@@ -349,7 +353,7 @@ def test_long_work_shows_progress_and_can_be_stopped(open_panel: Open) -> None:
     page.until("computing", "Measuring 2 layers of width 16")
     with page.changed:
         assert page.changed.wait_for(lambda: page.panel.status.action == "Stop", WAIT)
-    assert page.panel.status.detail == "seed 2 of 2 · 75 %"
+    assert page.panel.status.detail == "75 % of 2 seeds"
     assert page.panel.status.fraction == 0.75
     page.panel.status._handle_custom_msg("action", [])
     page.until("stale", "Stopped")

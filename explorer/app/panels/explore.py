@@ -31,6 +31,8 @@ Predict = Callable[[Config], Profile]
 Diagnose = Callable[[Profile], Sequence[Finding]]
 Solve = Callable[[Config, str, str], Solution]
 
+PATIENCE = 0.5
+"""Seconds of measuring still to come for which the theory's lines are drawn ahead of the dots."""
 FLAT = {
     "flat_signal": ("Flat signal", "The value at which theory expects the last second moment to be the first"),
     "flat_gradient": ("Flat gradient", "The value at which theory expects one gradient at both ends"),
@@ -70,6 +72,7 @@ class Explore(Live[Job, Profile]):
         self._predicted: Profile | None = None
         self._findings: Sequence[Finding] = ()
         self._trouble = ""
+        self._dragging = self._owed = False
         offers = {name: [{"label": label, "title": title} for label, title in FLAT.values()] for name in SOLVED}
         controls = Controls(config, self.refresh, offers if solve else {}, self._flatten)
         self.place = Place(config, self.refresh)
@@ -95,6 +98,7 @@ class Explore(Live[Job, Profile]):
         return self.controls.refusal or self.place.refusal
 
     def _next(self) -> Job:
+        self._dragging = self.status.state == "computing"
         self.place.fit(self.controls.config)
         return Job(self.controls.config, self.place.pattern_of)
 
@@ -102,14 +106,20 @@ class Explore(Live[Job, Profile]):
         return f"Measuring {model_words(job.config)}"
 
     def _begun(self, job: Job) -> None:
-        """The theory's lines, at once. A theory that breaks does not keep the measurement from the page."""
+        """The theory's lines: at once while a slider is dragged, and otherwise if the dots keep us waiting.
+
+        A single move of a usual model is measured before an eye would have followed the line, and drawing takes
+        processors from measuring. A theory that breaks does not keep the measurement from the page.
+        """
         if self._predict is None or (self._predicted and self._predicted.config == job.config):
             return
         try:
             self._predicted, self._trouble = self._predict(job.config), ""
         except Exception as error:  # noqa: BLE001 - told beside the measurement
             self._predicted, self._trouble = None, f"no prediction: {type(error).__name__}: {error}"
-        self._draw()
+        self._owed = True
+        if self._dragging or self._measured is None:
+            self._draw()
 
     def _undo(self) -> None:
         if self.controls.refusal:
@@ -145,6 +155,12 @@ class Explore(Live[Job, Profile]):
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
         return self._measure(job.config, stop, progress, job.pattern_of)
 
+    def _advance(self, job: Job, fraction: float) -> None:
+        super()._advance(job, fraction)
+        with self._lock:
+            if job == self._job and self._owed and self.worker.busy_for * (1 - fraction) > PATIENCE * fraction:
+                self._draw()
+
     def _progress(self, job: Job, fraction: float) -> str:
         return progress_words(job.config, fraction)
 
@@ -160,6 +176,7 @@ class Explore(Live[Job, Profile]):
 
     def _draw(self) -> None:
         """Every figure anew, and whole."""
+        self._owed = False
         profiles = self._profiles()
         for name, chart in self.charts.items():
             chart.show(FIGURES[name].draw(profiles), stale=self._stale)
