@@ -32,7 +32,7 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
     half-way, the words say which layers were compared.
     """
     bounded = statistic in BOUNDED
-    errors, depths, missing, inside = [], [], [], True
+    errors, depths, missing, strays = [], [], [], []
     for key, theory in predicted.values.items():
         # The branches' own moments are part of the record but not of the line that is drawn.
         if key[0] != statistic or key not in measured.values or key[1] in BRANCHES:
@@ -40,15 +40,17 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
         seeds, expected, depth = _by_seed(measured.values[key]), _by_seed(theory)[0], predicted.depth(key[1])
         covered = np.isfinite(expected)
         error = _error(seeds.mean(axis=0), expected, bounded)
-        inside &= bool(np.all((_spread(seeds, expected) | (error <= CLOSE[bounded]))[covered]))
+        strays += error[covered & ~_spread(seeds, expected)].tolist()
         errors += error[covered].tolist()
         depths += depth[covered].tolist()
         missing += depth[~covered].tolist()
     if not errors:
         return Agreement(_uncovered(predicted.notes.get(statistic, "")), "", float("nan"))
-    worst = float(np.max(errors))
+    worst, stray = float(np.max(errors)), float(np.max(strays, initial=0.0))
+    inside = stray <= 2 * CLOSE[bounded]  # what lies outside the seeds is near all the same
     words = _words(worst, bounded, inside, depths[int(np.argmax(np.nan_to_num(errors, nan=np.inf)))])
-    return Agreement(words + _where(depths, missing), "good" if inside else "warn", worst)
+    fine = stray <= CLOSE[bounded] or (inside and worst > 2 * CLOSE[bounded])
+    return Agreement(words + _where(depths, missing), "good" if fine else "warn", worst)
 
 
 def _uncovered(note: str) -> str:
