@@ -61,14 +61,16 @@ VARIANTS: list[dict[str, Any]] = [
     {"qk_norm": True}, {"causal": True}, {"causal": True, "attention_scale": "none"}, {"norm": "rms"},
     *({"activation": name} for name in ("gelu", "silu", "elu", "selu", "tanh", "sigmoid", "identity")),
     {"activation": "gelu", "activation_rescaled": False},
-    *({"scale_rule": rule} for rule in ("xavier", "he", "fan_out", "torch_default")),
+    *({"scale_rule": rule} for rule in ("xavier", "he", "fan_out", "bert", "gpt2", "torch_default")),
+    {"scale_rule": "t5", "attention_scale": "none"},
     *({"init_variance": variance} for variance in (0.25, 4.0)),
     {"input": "correlated"}, {"input": "text"}, {"input": "text", "loss": "next_token"}, {"distribution": "uniform"},
+    {"parametrization": "ntk"}, {"parametrization": "mup", "input": "text", "loss": "next_token"},
 ]
 RESIDUALS = ("absent", "constant", "rezero", "inverse_sqrt_depth", "inverse_depth", "deepnorm")
 CHOICES = (
     "norm_placement", "residual", "attention_scale", "qk_norm", "causal", "norm", "activation", "activation_rescaled",
-    "scale_rule", "init_variance", "distribution", "input", "loss",
+    "scale_rule", "init_variance", "distribution", "parametrization", "input", "loss",
 )
 COLUMNS = (
     "design", *CHOICES, "statistic", "kind", "error", "standard_error", "layer", "covered", "want",

@@ -40,10 +40,26 @@ def _parser() -> argparse.ArgumentParser:
         epilog="explorer COMMAND --help tells more of each.",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-
-    command = commands.add_parser(
+    _add_serve(commands.add_parser(
         "serve", help="show the page on this machine", description="Serves the page with Voilà until Ctrl-C."
-    )
+    ))
+    _add_lab(commands.add_parser(
+        "lab",
+        help="open the notebooks in JupyterLab",
+        description="Opens the notebooks in JupyterLab until Ctrl-C.",
+        epilog="What follows -- goes to JupyterLab as it is: explorer lab -- --allow-root",
+    ))
+    _add_measure(commands.add_parser(
+        "measure",
+        help="measure one config and print its profile as JSON",
+        description="Measures one config and prints its profile as JSON on standard output.",
+        epilog="A config is a JSON object of fields; those left out keep their defaults: "
+        """echo '{"n_layers": 24, "norm_placement": "post"}' | explorer measure -""",
+    ))
+    return parser
+
+
+def _add_serve(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "notebook", nargs="?", default=PAGE, help="a lab's notebook, such as 01_sampling (default: the whole page)"
     )
@@ -52,28 +68,18 @@ def _parser() -> argparse.ArgumentParser:
         run=lambda choices: serve(choices.host, choices.port, browser=choices.browser, notebook=choices.notebook)
     )
 
-    command = commands.add_parser(
-        "lab",
-        help="open the notebooks in JupyterLab",
-        description="Opens the notebooks in JupyterLab until Ctrl-C.",
-        epilog="What follows -- goes to JupyterLab as it is: explorer lab -- --allow-root",
-    )
+
+def _add_lab(command: argparse.ArgumentParser) -> None:
     _add_address(command, port=8888)
     command.add_argument("options", nargs="*", metavar="-- OPTION", help="options of JupyterLab's own")
     command.set_defaults(
         run=lambda choices: lab(choices.host, choices.port, browser=choices.browser, options=choices.options)
     )
 
-    command = commands.add_parser(
-        "measure",
-        help="measure one config and print its profile as JSON",
-        description="Measures one config and prints its profile as JSON on standard output.",
-        epilog="A config is a JSON object of fields; those left out keep their defaults: "
-        """echo '{"n_layers": 24, "norm_placement": "post"}' | explorer measure -""",
-    )
+
+def _add_measure(command: argparse.ArgumentParser) -> None:
     command.add_argument("config", metavar="CONFIG.json", help="the file with the config; - reads standard input")
     command.set_defaults(run=_measure)
-    return parser
 
 
 def _add_address(command: argparse.ArgumentParser, port: int) -> None:
