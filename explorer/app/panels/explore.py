@@ -31,7 +31,7 @@ Predict = Callable[[Config], Profile]
 Diagnose = Callable[[Profile], Sequence[Finding]]
 Solve = Callable[[Config, str, str], Solution]
 
-PATIENCE = 0.5
+PATIENCE = 0.8
 """Seconds of measuring still to come for which the theory's lines are drawn ahead of the dots."""
 FLAT = {
     "flat_signal": ("Flat signal", "The value at which theory expects the last second moment to be the first"),
@@ -179,8 +179,9 @@ class Explore(Live[Job, Profile]):
         self._owed = False
         profiles = self._profiles()
         for name, chart in self.charts.items():
-            chart.show(FIGURES[name].draw(profiles), stale=self._stale)
-            self._grade(chart, FIGURES[name])
+            with chart.hold_sync():  # one message a chart; `_lock` keeps other threads out, as this needs
+                chart.show(FIGURES[name].draw(profiles), stale=self._stale)
+                self._grade(chart, FIGURES[name])
         self.legend.value = legend(profiles)
 
     def _grade(self, chart: Chart, row: Row) -> None:

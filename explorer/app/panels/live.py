@@ -154,8 +154,9 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
                 return
             refused = bool(self._refusal())
             self._result = result
-            self._mark(stale=refused)
+            self._stale = refused  # each chart is told together with its figure
             self._show(result)
+            self._mark(stale=refused)
             if not refused:
                 self.status.say("idle", *self._summary(result))
 
