@@ -74,7 +74,7 @@ def _words(worst: float, bounded: bool, inside: bool, depth: float) -> str:
         return f"within {_size(max(worst, 0.001), bounded)} of theory"
     if inside:
         return f"theory within the seeds' spread ({_size(worst, bounded)})"
-    return f"{_size(worst, bounded)} off theory at layer {np.ceil(depth):.0f}"
+    return f"{_size(worst, bounded)} off theory at {f'layer {np.ceil(depth):.0f}' if depth else 'the input'}"
 
 
 def _size(error: float, bounded: bool) -> str:

@@ -50,6 +50,13 @@ def test_a_line_among_the_seeds_is_no_disagreement() -> None:
     assert (missed.words, missed.tone) == ("a factor of 2 off theory at layer 2", "warn")
 
 
+def test_the_input_is_called_the_input() -> None:
+    values = {("second_moment", "embed"): np.array([[1.0]])}
+    found = agreement(Profile("measured", {("second_moment", "embed"): np.array([[2.0]])}), Profile("predicted", values),
+                      "second_moment")
+    assert found.words == "a factor of 2 off theory at the input"
+
+
 def test_where_the_theory_ends_is_said() -> None:
     nan = math.nan
     half = stream([1.0, nan, nan], second_moment="not covered from layer 2 on: logits run away")
