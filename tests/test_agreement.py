@@ -51,9 +51,8 @@ def test_a_line_among_the_seeds_is_no_disagreement() -> None:
 
 
 def test_the_input_is_called_the_input() -> None:
-    values = {("second_moment", "embed"): np.array([[1.0]])}
-    found = agreement(Profile("measured", {("second_moment", "embed"): np.array([[2.0]])}), Profile("predicted", values),
-                      "second_moment")
+    one, two = (Profile("measured", {("second_moment", "embed"): np.array([[q]])}) for q in (1.0, 2.0))
+    found = agreement(two, one, "second_moment")
     assert found.words == "a factor of 2 off theory at the input"
 
 
