@@ -58,7 +58,7 @@ def shapes(config: Config) -> dict[str, tuple[int, int]]:
 def variances(config: Config) -> dict[str, float]:
     """Variance of the entries of each weight matrix: scale rule × init variance × the residual rule's gain².
 
-    `fan_in · variance` is the gain g of THEORY's recursions: the factor on the second moment.
+    `fan_in · variance` is the gain g of the theory's recursions: the factor on the second moment.
     """
     rule = SCALE_RULES[config.scale_rule].variance
     beta = multipliers(config).beta

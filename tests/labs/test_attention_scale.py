@@ -60,7 +60,7 @@ def test_the_histogram_holds_nearly_everything(result) -> None:
      (256, 1 / 8, 0.999, 0.0055), (256, 1.0, 0.911, 0.043), (256, 8.0, 0.133, 0.750)],
 )
 def test_the_table_of_softmax_rows(n: int, sigma: float, entropy: float, largest: float) -> None:
-    """THEORY's cells, from 20,000 rows, to its tolerance of .005."""
+    """Known cells of entropy and largest weight, from 20,000 rows, to .005."""
     z = np.random.default_rng(1).standard_normal((20_000, n))
     found = softmax_rows(sigma * z)
     assert found[0] == pytest.approx(entropy, abs=0.005)
