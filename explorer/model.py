@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -184,7 +185,8 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
     }
 
 
-def forward_multipliers(config: Config) -> dict[str, float]:
+@lru_cache(maxsize=32)
+def forward_multipliers(config: Config) -> Mapping[str, float]:
     """What each matrix product is multiplied by in the forward pass: 1, or σ under the NTK parametrization."""
     return {name: math.sqrt(v) if config.parametrization == "ntk" else 1.0 for name, v in variances(config).items()}
 

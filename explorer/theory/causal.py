@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from explorer.config import Config
-from explorer.initializers import shapes, variances
-from explorer.theory import causal_backward, causal_forward
+from explorer.theory import causal_backward, causal_forward, parameters
 from explorer.theory.causal_backward import Backward
 from explorer.theory.causal_forward import State, average
 from explorer.theory.forward import Tokens
@@ -69,11 +68,7 @@ class Causal:
             "W_in": self._totals(read, back.hidden),
             "W_out": self._totals(hidden, back.branch[1::2]),
         }
-        out = {}
-        for name, (fan_in, fan_out) in shapes(config).items():
-            stored = variances(config)[name] if config.parametrization == "ntk" else 1.0
-            size = config.batch_size * fan_in * fan_out * stored * unit
-            out[name] = np.sqrt(size * np.maximum(square[name], 0.0))
+        out = parameters.frobenius(config, {name: unit * part for name, part in square.items()})
         if config.residual == "rezero":
             added = self._totals([step.added for step in steps], back.site[1:]) * config.batch_size * config.d_model
             out["alpha"] = np.sqrt((added * unit).reshape(-1, 2).sum(1))

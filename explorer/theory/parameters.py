@@ -37,14 +37,20 @@ def norms(config: Config, gains: Gains, steps: list[Step], backward: Backward, u
     # W_V sees what W_O sees, transposed: Σ_ss' A_ts A_ts' (x_s·x_s') g_t·g_t either way
     square["W_V"] = square["W_O"] * gains.o / gains.v
     square["W_Q"], square["W_K"] = logits / gains.q, logits / gains.k
-    out = {}
-    for name, (fan_in, fan_out) in shapes(config).items():
-        stored = variances(config)[name] if config.parametrization == "ntk" else 1.0
-        size = config.batch_size * n * fan_in * fan_out * stored
-        out[name] = np.sqrt(size * np.maximum(square[name], 0.0))
+    out = frobenius(config, {name: n * part for name, part in square.items()})
     if config.residual == "rezero":
         out["alpha"] = by_alpha(config, steps, backward, unit)
     return out
+
+
+def frobenius(config: Config, square: dict[str, Array]) -> dict[str, Array]:
+    """Norms over a batch, from the mean square of an entry of each matrix's gradient from one sequence."""
+    ntk = config.parametrization == "ntk"  # there the stored weight is the one divided by its spread
+    spread = variances(config) if ntk else dict.fromkeys(square, 1.0)
+    return {
+        name: np.sqrt(config.batch_size * fan_in * fan_out * spread[name] * np.maximum(square[name], 0.0))
+        for name, (fan_in, fan_out) in shapes(config).items()
+    }
 
 
 def by_alpha(config: Config, steps: list[Step], backward: Backward, unit: float) -> Array:

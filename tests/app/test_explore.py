@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from watched import WAIT, Watched
 
 from explorer.agreement import agreement
 from explorer.app.panels.explore import Explore
@@ -21,8 +22,6 @@ from explorer.theory import predict
 from explorer.theory.solve import solve
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2)
-WAIT = 60.0
-"""Seconds after which a test gives up; nothing is asserted about how long anything takes."""
 
 
 def plain(value: Any) -> np.ndarray:
@@ -33,34 +32,8 @@ def plain(value: Any) -> np.ndarray:
     return np.frombuffer(base64.b64decode(value["bdata"]), dtype=value["dtype"]).reshape(shape)
 
 
-class Watched:
-    """A panel, and a way to wait until its status line says something."""
-
-    def __init__(self, panel: Explore) -> None:
-        self.panel = panel
-        self.changed = threading.Condition()
-        panel.status.observe(self.notify, names=["state", "text", "detail", "action"])
-
-    def notify(self, _: object) -> None:
-        with self.changed:
-            self.changed.notify_all()
-
-    def until(self, state: str, words: str = "") -> None:
-        status = self.panel.status
-
-        def there() -> bool:
-            return status.state == state and words in status.text
-
-        with self.changed:
-            self.changed.wait_for(lambda: there() or status.state == "failed", WAIT)
-        assert there(), f"wanted {state} {words!r}, got {status.state}: {status.text}"
-        with self.panel._lock:  # whoever changed the line has finished its change
-            assert status.state == state
-
-    def set(self, **values: object) -> None:
-        """What a browser does."""
-        controls = self.panel.controls
-        controls.set_state({"values": {**controls.values, **values}})
+class Page(Watched[Explore]):
+    """The Explore panel, and what its charts hold."""
 
     def drawn(self, name: str = "second_moment") -> np.ndarray:
         """The dots of a chart."""
@@ -88,16 +61,16 @@ def depth_rule(profile: Profile) -> Sequence[Row]:
     return [Row("good", "All is well.", evidence, "", {})]
 
 
-Open = Callable[..., Watched]
+Open = Callable[..., Page]
 
 
 @pytest.fixture
 def open_panel() -> Iterator[Open]:
     panels: list[Explore] = []
 
-    def make(config: Config = SMALL, measure: Any = measure, **parts: Any) -> Watched:
+    def make(config: Config = SMALL, measure: Any = measure, **parts: Any) -> Page:
         panels.append(Explore(config, measure, **parts))
-        return Watched(panels[-1])
+        return Page(panels[-1])
 
     yield make
     for panel in panels:
@@ -403,12 +376,12 @@ def test_legend_names_design_and_marks() -> None:
     assert design_words(Config(norm_placement="none", residual="rezero")) == "no norm · x + α F(x), α learned from 0"
 
 
-def click(page: Watched, name: str, index: int) -> None:
+def click(page: Page, name: str, index: int) -> None:
     """What a browser sends when an offer beside a control is clicked."""
     page.panel.controls._handle_custom_msg([name, index], [])
 
 
-def wait_for_value(page: Watched, name: str, before: object) -> float:
+def wait_for_value(page: Page, name: str, before: object) -> float:
     """The value of a control once the theory has changed it."""
     controls, changed = page.panel.controls, threading.Event()
     controls.observe(lambda _: changed.set(), names="notes")

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import plotly.graph_objects as go
 import pytest
 from pydantic import Field, model_validator
+from watched import WAIT, Watched
 
 import explorer as ex
 from explorer.__main__ import main
@@ -23,9 +24,6 @@ from explorer.choices import Choices
 from explorer.fields import About
 from explorer.labs import check, stages
 from explorer.probe import Stopped
-
-WAIT = 60.0
-"""Seconds after which a test gives up; nothing is asserted about how long anything takes."""
 
 
 class Toy(Choices):
@@ -67,50 +65,24 @@ def toy(run: Callable[..., Square] = measure) -> Lab:
     )
 
 
-class Watched:
-    """A panel, and a way to wait until its status line says something."""
-
-    def __init__(self, panel: LabPanel) -> None:
-        self.panel = panel
-        self.changed = threading.Condition()
-        panel.status.observe(self.notify, names=["state", "text", "detail", "action"])
-
-    def notify(self, _: object) -> None:
-        with self.changed:
-            self.changed.notify_all()
-
-    def until(self, state: str, words: str = "") -> None:
-        status = self.panel.status
-
-        def there() -> bool:
-            return status.state == state and words in status.text
-
-        with self.changed:
-            self.changed.wait_for(lambda: there() or status.state == "failed", WAIT)
-        assert there(), f"wanted {state} {words!r}, got {status.state}: {status.text}"
-        with self.panel._lock:  # whoever changed the line has finished its change
-            assert status.state == state
-
-    def set(self, **values: object) -> None:
-        """What a browser does."""
-        controls = self.panel.controls
-        controls.set_state({"values": {**controls.values, **values}})
+class Page(Watched[LabPanel]):
+    """A lab's panel, and what its chart holds."""
 
     @property
     def area(self) -> float:
         return self.panel.charts["area"].figure["data"][0]["y"][0]
 
 
-Open = Callable[..., Watched]
+Open = Callable[..., Page]
 
 
 @pytest.fixture
 def open_lab() -> Iterator[Open]:
     panels: list[LabPanel] = []
 
-    def make(lab: Lab, settings: Choices | None = None) -> Watched:
+    def make(lab: Lab, settings: Choices | None = None) -> Page:
         panels.append(LabPanel(lab, settings))
-        return Watched(panels[-1])
+        return Page(panels[-1])
 
     yield make
     for panel in panels:

@@ -1,0 +1,42 @@
+"""A live panel without a browser: what a person would do to it, and a way to wait for what it says."""
+
+from __future__ import annotations
+
+import threading
+from typing import Generic, TypeVar
+
+from explorer.app.panels.live import Live
+
+WAIT = 60.0
+"""Seconds after which a test gives up; nothing is asserted about how long anything takes."""
+Panel = TypeVar("Panel", bound=Live)
+
+
+class Watched(Generic[Panel]):
+    """A panel, and a way to wait until its status line says something."""
+
+    def __init__(self, panel: Panel) -> None:
+        self.panel = panel
+        self.changed = threading.Condition()
+        panel.status.observe(self.notify, names=["state", "text", "detail", "action"])
+
+    def notify(self, _: object) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+    def until(self, state: str, words: str = "") -> None:
+        status = self.panel.status
+
+        def there() -> bool:
+            return status.state == state and words in status.text
+
+        with self.changed:
+            self.changed.wait_for(lambda: there() or status.state == "failed", WAIT)
+        assert there(), f"wanted {state} {words!r}, got {status.state}: {status.text}"
+        with self.panel._lock:  # whoever changed the line has finished its change
+            assert status.state == state
+
+    def set(self, **values: object) -> None:
+        """What a browser does."""
+        controls = self.panel.controls
+        controls.set_state({"values": {**controls.values, **values}})
