@@ -6,16 +6,23 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from explorer import options
 from explorer.choices import Choices, ConfigError
 from explorer.fields import About, Option
-from explorer.limits import check_size
+from explorer.limits import Sizes, check_size, sizes
 
 __all__ = ["Config", "ConfigError"]
 
 ScaleRule = Literal["lecun", "xavier", "he", "fan_out", "bert", "gpt2", "t5", "torch_default"]
 Activation = Literal["relu", "gelu", "silu", "elu", "selu", "tanh", "sigmoid", "identity"]
-NormPlacement = Literal["none", "pre", "post", "peri"]
-ResidualRule = Literal["absent", "constant", "rezero", "inverse_sqrt_depth", "inverse_depth", "deepnorm"]
+NormPlacement = Literal["none", "pre", "post", "peri", "branch_output", "scaled_pre", "mix"]
+ResidualRule = Literal[
+    "absent", "constant", "scaled_skip", "rezero", "skipinit", "layer_scale", "inverse_sqrt_depth", "inverse_depth",
+    "scaled_init", "fixup", "t_fixup", "deepnorm", "admin",
+]
+
+LEAST_CAP = 0.01
+"""Below it every logit is the same."""
 
 
 class Config(Choices):
@@ -55,16 +62,7 @@ class Config(Choices):
             "Scale rule",
             "Initialization",
             "Var W",
-            options={
-                "lecun": Option("1 / fan_in", "LeCun et al. 1998"),
-                "xavier": Option("2 / (fan_in + fan_out)", "Glorot & Bengio 2010"),
-                "he": Option("2 / fan_in", "He et al. 2015"),
-                "fan_out": Option("1 / fan_out", "He et al. 2015, backward form"),
-                "bert": Option("0.02², whatever the shape", "BERT: Devlin et al. 2018"),
-                "gpt2": Option("0.02²; W_O, W_out: 0.02² / (2N)", "GPT-2: Radford et al. 2019"),
-                "t5": Option("1 / fan_in; W_Q: 1 / (d d_head), so no √d divisor", "T5: Raffel et al. 2020"),
-                "torch_default": Option("1 / (3 fan_in); Q, K, V: 1 / (2 d)", "torch.nn.TransformerEncoderLayer"),
-            },
+            options=options.SCALE_RULES,
         ),
     ] = Field("lecun", description="Variance of the entries of a weight matrix, from its shape.")
     distribution: Annotated[
@@ -101,16 +99,7 @@ class Config(Choices):
             "Activation",
             "Initialization",
             "φ",
-            options={
-                "relu": Option("max(0, x)", "Nair & Hinton 2010"),
-                "gelu": Option("x Φ(x)", "Hendrycks & Gimpel 2016"),
-                "silu": Option("x / (1 + e⁻ˣ)", "Elfwing et al. 2017"),
-                "elu": Option("x, or eˣ − 1 below 0", "Clevert et al. 2015"),
-                "selu": Option("λ·elu with α, mean 0 and variance 1", "Klambauer et al. 2017"),
-                "tanh": Option("tanh x"),
-                "sigmoid": Option("1 / (1 + e⁻ˣ)"),
-                "identity": Option("x"),
-            },
+            options=options.ACTIVATIONS,
         ),
     ] = Field("relu", description="Nonlinearity of the MLP.")
     activation_rescaled: Annotated[bool, About("Unit-moment activation", "Initialization", "φ / √E φ²")] = Field(
@@ -124,14 +113,21 @@ class Config(Choices):
             "Norm placement",
             "Normalization",
             pinned=True,
-            options={
-                "none": Option("x + F(x)"),
-                "pre": Option("x + F(N(x))", "Pre-LN: Xiong et al. 2020"),
-                "post": Option("N(x + F(x))", "Post-LN: Vaswani et al. 2017"),
-                "peri": Option("x + N(F(N(x)))", "Peri-LN: Kim et al. 2025"),
-            },
+            options=options.PLACEMENTS,
         ),
     ] = Field("pre", description="Where the norm stands: nowhere, before each branch, after each sum, or around it.")
+    final_norm: Annotated[
+        Literal["design", "yes", "no"],
+        About(
+            "Final norm",
+            "Normalization",
+            options={
+                "design": Option("as the placement has it: not behind none and post"),
+                "yes": Option("once more after the last layer"),
+                "no": Option("the last layer's stream is the output"),
+            },
+        ),
+    ] = Field("design", description="Whether the stream is normalized once more behind the last layer.")
     norm: Annotated[
         Literal["layer", "rms"],
         About(
@@ -141,31 +137,37 @@ class Config(Choices):
                 "layer": Option("(x − mean) / std", "Ba et al. 2016"),
                 "rms": Option("x / √(mean x²)", "Zhang & Sennrich 2019"),
             },
-            needs={"norm_placement": ("pre", "post", "peri")},
+            needs={"norm_placement": ("pre", "post", "peri", "branch_output", "scaled_pre", "mix")},
         ),
     ] = Field("layer", description="What the norm divides by, and whether it centers.")
 
     # --- residual -------------------------------------------------------------------------------------------
     alpha: Annotated[
-        float, Field(ge=0, le=4), About("Residual α", "Residual", "α", pinned=True, needs={"residual": ("constant",)})
-    ] = Field(1.0, description="Multiplies each branch when the residual is constant: x + α F(x).")
+        float,
+        Field(ge=0, le=4),
+        About("Residual α", "Residual", "α", pinned=True, needs={"residual": ("constant", "scaled_skip")}),
+    ] = Field(1.0, description="Multiplies each branch, x + α F(x), or with a scaled skip the stream, α x + F(x).")
     residual: Annotated[
         ResidualRule,
         About(
             "Residual",
             "Residual",
-            options={
-                "absent": Option("F(x)"),
-                "constant": Option("x + α F(x)", "He et al. 2015"),
-                "rezero": Option("x + α F(x), α learned from 0", "ReZero: Bachlechner et al. 2020"),
-                "inverse_sqrt_depth": Option("x + F(x) / √(2N)", "Taki 2017; GPT-2 2019"),
-                "inverse_depth": Option("x + F(x) / (2N)", "Hanin & Rolnick 2018"),
-                "deepnorm": Option("(2N)^¼ x + F(x), W_V W_O MLP × (8N)^−¼", "DeepNet: Wang et al. 2022"),
-            },
+            options=options.RESIDUALS,
         ),
     ] = Field("constant", description="How the branch is added to the stream; 2N branches in N layers.")
 
     # --- attention ------------------------------------------------------------------------------------------
+    attention: Annotated[
+        Literal["softmax", "none"],
+        About(
+            "Attention",
+            "Attention",
+            options={
+                "softmax": Option("softmax(q·k) v", "Vaswani et al. 2017"),
+                "none": Option("MLPs only"),
+            },
+        ),
+    ] = Field("softmax", description="Whether a layer's attention sublayer is there.")
     attention_scale: Annotated[
         Literal["sqrt_d", "none", "d"],
         About(
@@ -180,10 +182,26 @@ class Config(Choices):
             },
         ),
     ] = Field("sqrt_d", description="What the attention logits are divided by.")
-    qk_norm: Annotated[bool, About("QK-norm", "Attention")] = Field(
+    residual_attention: Annotated[
+        Literal["none", "scores", "qk"],
+        About(
+            "Residual attention",
+            "Attention",
+            options={
+                "none": Option("A_l = q_l·k_l"),
+                "scores": Option("A_l = q_l·k_l + A_(l−1)", "RealFormer: He et al. 2020"),
+                "qk": Option("A_l = (Σ q)·(Σ k), over the layers so far"),
+            },
+            needs={"attention": ("softmax",)},
+        ),
+    ] = Field("none", description="What attention logits inherit from the layers below.")
+    qk_norm: Annotated[bool, About("QK-norm", "Attention", needs={"attention": ("softmax",)})] = Field(
         False, description="Normalizes each head's queries and keys before their product (Henry et al. 2020)."
     )
-    causal: Annotated[bool, About("Causal mask", "Attention")] = Field(
+    logit_cap: Annotated[
+        float, Field(ge=0, le=100), About("Logit soft-cap", "Attention", "c", needs={"attention": ("softmax",)})
+    ] = Field(0.0, description="Logits pass through c·tanh(logit / c), and stay within ±c (Gemma 2: 50); 0 is no cap.")
+    causal: Annotated[bool, About("Causal mask", "Attention", needs={"attention": ("softmax",)})] = Field(
         False, description="A token sees itself and what came before, nothing later."
     )
 
@@ -227,7 +245,31 @@ class Config(Choices):
             raise ValueError(f"d_model must be divisible by n_heads; got {self.d_model} and {self.n_heads}")
         if self.loss == "next_token" and self.input != "text":
             raise ValueError(f"loss = next_token needs input = text; got input = {self.input}")
-        check_size(self.n_parameters, self.activation_bytes, self.model_dump())
+        if 0 < self.logit_cap < LEAST_CAP:
+            raise ValueError(f"logit_cap must be 0 or at least {LEAST_CAP}; got {self.logit_cap:g}")
+        if self.attention == "none" and self.residual_attention != "none":
+            raise ValueError(
+                f"residual_attention must be none where attention = none; got residual_attention = "
+                f"{self.residual_attention}"
+            )
+        if self.norm_placement == "none" and self.final_norm == "yes":
+            raise ValueError("final_norm = yes needs a norm_placement other than none; got norm_placement = none")
+        if self.residual == "fixup" and self.parametrization == "ntk":
+            raise ValueError(
+                "residual = fixup needs parametrization = standard or mup, for a weight that is multiplied by 0 "
+                "never learns; got parametrization = ntk"
+            )
+        if self.residual == "fixup" and self.norm_placement in ("peri", "branch_output"):
+            raise ValueError(
+                "residual = fixup needs a norm_placement with no norm behind the branch, which starts as zero; "
+                f"got norm_placement = {self.norm_placement}"
+            )
+        if self.residual == "scaled_init" and self.scale_rule == "gpt2":
+            raise ValueError(
+                "residual = scaled_init needs another scale_rule than gpt2, which shrinks W_O and W_out already; "
+                "got scale_rule = gpt2"
+            )
+        check_size(self.model_dump())
         return self
 
     @property
@@ -241,12 +283,6 @@ class Config(Choices):
         return self.mlp_ratio * self.d_model
 
     @property
-    def n_parameters(self) -> int:
-        """Weights in the layers: four d×d matrices of attention and two d×d_mlp of the MLP in each."""
-        return self.n_layers * (4 * self.d_model**2 + 2 * self.d_model * self.d_mlp)
-
-    @property
-    def activation_bytes(self) -> int:
-        """About what autograd keeps of one forward pass, in bytes: right to a factor 1.6 whatever the design."""
-        per_token = 12 * self.d_model + 2 * self.d_mlp + self.n_heads * self.n_ctx
-        return 4 * self.n_layers * self.batch_size * self.n_ctx * per_token
+    def sizes(self) -> Sizes:
+        """How many weights, how much memory."""
+        return sizes(self.model_dump())

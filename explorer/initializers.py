@@ -50,20 +50,21 @@ SCALE_RULES: Mapping[str, ScaleRule] = MappingProxyType({
 
 
 def shapes(config: Config) -> dict[str, tuple[int, int]]:
-    """`(fan_in, fan_out)` of each weight matrix of a layer."""
+    """`(fan_in, fan_out)` of each weight matrix of a layer, in the order of the forward pass."""
     d, d_mlp = config.d_model, config.d_mlp
-    return {"W_Q": (d, d), "W_K": (d, d), "W_V": (d, d), "W_O": (d, d), "W_in": (d, d_mlp), "W_out": (d_mlp, d)}
+    attention = {} if config.attention == "none" else {"W_Q": (d, d), "W_K": (d, d), "W_V": (d, d), "W_O": (d, d)}
+    return {**attention, "W_in": (d, d_mlp), "W_out": (d_mlp, d)}
 
 
 def variances(config: Config) -> dict[str, float]:
-    """Variance of the entries of each weight matrix: scale rule × init variance × the residual rule's gain².
+    """Variance of the entries of each weight matrix: scale rule × init variance × the residual rule's factor².
 
     `fan_in · variance` is the gain g of the theory's recursions: the factor on the second moment.
     """
     rule = SCALE_RULES[config.scale_rule].variance
-    beta = multipliers(config).beta
+    drawn = multipliers(config).drawn
     return {
-        matrix: config.init_variance * rule(config, matrix, *shape) * (1.0 if matrix in ("W_Q", "W_K") else beta**2)
+        matrix: config.init_variance * rule(config, matrix, *shape) * drawn.get(matrix, 1.0) ** 2
         for matrix, shape in shapes(config).items()
     }
 

@@ -1,43 +1,102 @@
-"""How large an experiment may be: what a small machine survives, unless the environment allows more."""
+"""How large an experiment may be: what the machine's memory holds, unless the environment says otherwise."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
-MAX_PARAMETERS = 120_000_000
-"""Weights of all layers together: noise, weights and a copy in passing must fit; EXPLORER_MAX_PARAMETERS overrides."""
-MAX_ACTIVATION_MEGABYTES = 2_000
-"""What autograd may keep of one forward pass; EXPLORER_MAX_ACTIVATION_MB overrides."""
+MAX_MEMORY_MEGABYTES = 8_000
+"""What one experiment may take, on a machine that has it; EXPLORER_MAX_MEMORY_MB overrides."""
+SHARE = 0.9
+"""Of the machine's memory, the most that is taken."""
+MAX_KEPT_MEGABYTES = 400
+"""Activations kept for the backward pass; beyond, they are computed twice. EXPLORER_MAX_ACTIVATION_MB overrides."""
+RESIDENT = 450e6
+"""Bytes that Python, torch and the page take before anything is measured."""
+NOISE = 512e6
+"""Bytes of noise that are kept beside the weights made of it."""
+CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where a container's limit stands; absent outside one."""
 
 
-def check_size(n_parameters: int, activation_bytes: int, choices: Mapping[str, object]) -> None:
+class Sizes(NamedTuple):
+    """What an experiment takes, from its choices alone."""
+
+    n_parameters: int
+    """Weights in the layers: four d×d matrices of attention and two d×d_mlp of the MLP in each."""
+    activation_bytes: int
+    """About what autograd keeps of one forward pass: right to a factor 1.6 whatever the design."""
+    block: int
+    """Layers whose activations are computed again together in the backward pass; 0 when all are kept."""
+    memory_bytes: int
+    """About what the process takes at its peak."""
+
+
+def sizes(choices: Mapping[str, object]) -> Sizes:
+    """Counts what a config's fields ask for.
+
+    Raises:
+        ValueError: an environment variable holds no number.
+    """
+    layers, d, ratio, heads, n, batch = (int(str(choices[name])) for name in (
+        "n_layers", "d_model", "mlp_ratio", "n_heads", "n_ctx", "batch_size"))
+    attends = choices["attention"] != "none"
+    n_parameters = layers * (4 * attends + 2 * ratio) * d * d
+    token = 4 * batch * n
+    layer = token * ((12 * d + heads * n if attends else 4 * d) + 2 * ratio * d)
+    kept = activation_bytes = layers * layer
+    block = 0
+    if activation_bytes > _setting("EXPLORER_MAX_ACTIVATION_MB", MAX_KEPT_MEGABYTES) * 1e6:
+        block = math.isqrt(layers)
+        carried = heads * n if choices["residual_attention"] == "scores" else 2 * d
+        kept = block * layer + token * (2 * layers * d + -(-layers // block) * carried)
+    weights = 4 * n_parameters
+    memory = RESIDENT + weights + min(weights, NOISE) + 1.6 * kept
+    return Sizes(n_parameters, activation_bytes, block, int(memory))
+
+
+def check_size(choices: Mapping[str, object]) -> None:
     """Raises ValueError if an experiment is too large, with the fields that make it so."""
-    limit = _limit("EXPLORER_MAX_PARAMETERS", MAX_PARAMETERS)
-    if n_parameters > limit:
+    memory, limit = sizes(choices).memory_bytes, memory_limit()
+    if memory > limit:
+        told = ", ".join(f"{name} = {choices[name]}" for name in (
+            "n_layers", "d_model", "mlp_ratio", "n_ctx", "batch_size"))
         raise ValueError(
-            f"n_layers × 2 (2 + mlp_ratio) d_model² weights must be at most {limit:,}; got {n_parameters:,} "
-            f"({_told(choices, 'n_layers', 'd_model', 'mlp_ratio')}; EXPLORER_MAX_PARAMETERS raises the limit)"
-        )
-    limit = _limit("EXPLORER_MAX_ACTIVATION_MB", MAX_ACTIVATION_MEGABYTES)
-    if activation_bytes > limit * 1e6:
-        raise ValueError(
-            f"activations of one pass must be at most {limit:,} MB; got about {activation_bytes / 1e6:,.0f} "
-            f"({_told(choices, 'n_layers', 'd_model', 'n_ctx', 'batch_size')}; "
-            "EXPLORER_MAX_ACTIVATION_MB raises the limit)"
+            f"weights and activations must fit into {limit / 1e9:.3g} GB; got about {memory / 1e9:.3g} GB ({told}; "
+            "EXPLORER_MAX_MEMORY_MB raises the limit)"
         )
 
 
-def _told(choices: Mapping[str, object], *names: str) -> str:
-    return ", ".join(f"{name} = {choices[name]}" for name in names)
+def memory_limit() -> float:
+    """Bytes that one experiment may take."""
+    usual = min(MAX_MEMORY_MEGABYTES * 1e6, SHARE * machine_memory())
+    return _setting("EXPLORER_MAX_MEMORY_MB", usual / 1e6) * 1e6
 
 
-def _limit(variable: str, default: int) -> int:
+@cache
+def machine_memory() -> float:
+    """Bytes of memory that this machine, or the container it is, has."""
+    found = [float("inf")]
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in CGROUPS:
+        try:
+            found.append(int(Path(path).read_text(encoding="ascii")))
+        except (OSError, ValueError):  # no such file, or the word "max"
+            continue
+    return min(found)
+
+
+def _setting(variable: str, default: float) -> float:
     """A limit: the environment's where it is set, so that a private machine can allow more."""
     text = os.environ.get(variable)
     if text is None:
         return default
     try:
-        return int(float(text))
-    except (ValueError, OverflowError):
+        return float(text)
+    except ValueError:
         raise ValueError(f"{variable} must be a number; got {text!r}") from None

@@ -7,7 +7,7 @@ A tap is a function `(site, layer, tensor)` that is shown each named tensor as i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 import torch
@@ -19,9 +19,12 @@ from explorer.activations import activation
 from explorer.batch import Batch
 from explorer.config import Config
 from explorer.initializers import readout_variance, shapes, variances
-from explorer.residuals import PLACEMENTS, RESIDUAL_RULES, multipliers
+from explorer.profile import BRANCHES
+from explorer.residuals import has_final_norm, learned, multipliers, placements
 
 Tap = Callable[[str, int, Tensor], None]
+Carried = tuple[Tensor, ...]
+"""What attention hands on to the layer above: nothing; the scores so far; or the queries and keys so far."""
 EPSILON = 1e-5
 """Added to the variance by every norm, as torch does by default."""
 
@@ -50,22 +53,33 @@ class Attention(nn.Module):
         ]
         self.norm = norm(config)
 
-    def forward(self, x: Tensor, tap: Tap) -> Tensor:
-        """`[batch, token, d_model]` to the same."""
+    def forward(self, x: Tensor, tap: Tap, carried: Carried) -> tuple[Tensor, Carried]:
+        """`[batch, token, d_model]` to the same, and what the next layer's attention inherits."""
         scale = self.multiplier
         q = self.split(linear(x, self.W_Q, scale["W_Q"]))  # [batch, head, query, d_head]
         k = self.split(linear(x, self.W_K, scale["W_K"]))  # [batch, head, key, d_head]
         v = self.split(linear(x, self.W_V, scale["W_V"]))  # [batch, head, key, d_head]
         if self.config.qk_norm:
             q, k = self.norm(q), self.norm(k)
-        scores = (q / self.divisor) @ k.transpose(-2, -1)  # [batch, head, query, key]
+        scores, carried = self.scores(q, k, carried)  # [batch, head, query, key]
         tap("attn_scores", self.layer, scores)
         if self.config.causal:
             scores = scores.masked_fill(~visible(scores.shape[-1], scores.device), -math.inf)
         pattern = scores.softmax(dim=-1)  # [batch, head, query, key]
         tap("pattern", self.layer, pattern)
         mixed = (pattern @ v).transpose(1, 2).flatten(2)  # [batch, query, d_model]
-        return linear(mixed, self.W_O, scale["W_O"])
+        return linear(mixed, self.W_O, scale["W_O"]), carried
+
+    def scores(self, q: Tensor, k: Tensor, carried: Carried) -> tuple[Tensor, Carried]:
+        """Attention logits, with what they inherit from the layers below, and what the layer above inherits."""
+        residual, cap = self.config.residual_attention, self.config.logit_cap
+        if residual == "qk":
+            q, k = carried = (q + carried[0], k + carried[1]) if carried else (q, k)
+        scores = (q / self.divisor) @ k.transpose(-2, -1)
+        if residual == "scores":
+            scores = scores + carried[0] if carried else scores
+            carried = (scores,)
+        return cap * torch.tanh(scores / cap) if cap else scores, carried
 
     def split(self, x: Tensor) -> Tensor:
         """`[batch, token, d_model]` to `[batch, head, token, d_head]`."""
@@ -81,7 +95,7 @@ class MLP(nn.Module):
         self.W_in, self.W_out = nn.Parameter(weights["W_in"]), nn.Parameter(weights["W_out"])
         self.activation = activation(config)
 
-    def forward(self, x: Tensor, tap: Tap) -> Tensor:  # noqa: ARG002 - both branches are called alike
+    def forward(self, x: Tensor) -> Tensor:
         """`[batch, token, d_model]` to the same, through `[batch, token, d_mlp]`."""
         hidden = self.activation(linear(x, self.W_in, self.multiplier["W_in"]))
         return linear(hidden, self.W_out, self.multiplier["W_out"])
@@ -93,37 +107,49 @@ class Layer(nn.Module):
     def __init__(self, config: Config, layer: int, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.layer = layer
-        self.attention, self.mlp = Attention(config, layer, weights), MLP(config, weights)
-        self.norm, self.placement = norm(config), PLACEMENTS[config.norm_placement]
+        self.attention = Attention(config, layer, weights) if config.attention != "none" else None
+        self.mlp = MLP(config, weights)
+        self.norm, self.placement = norm(config), placements(config)[layer - 1]
         self.skip, self.branch, _ = multipliers(config)
-        learned = RESIDUAL_RULES[config.residual].learned
-        self.alpha = nn.Parameter(torch.tensor(self.branch)) if learned else None
+        shape = {"layer": (), "branch": (2,), "coordinate": (2, config.d_model)}.get(learned(config))
+        self.alpha = None if shape is None else nn.Parameter(torch.full(shape, self.branch))
         # Every parameter by its name in the vocabulary, in a plain dict: quicker to reach than through the modules.
         self.weights = {name.split(".")[-1]: parameter for name, parameter in self.named_parameters()}
 
-    def forward(self, x: Tensor, tap: Tap = ignore) -> Tensor:
-        """`[batch, token, d_model]` to the same."""
-        x = self.sublayer(x, self.attention, "attn_out", tap)
+    def forward(self, x: Tensor, tap: Tap = ignore, carried: Carried = ()) -> tuple[Tensor, Carried]:
+        """`[batch, token, d_model]` to the same, and what the next layer's attention inherits."""
+        if self.attention is None:
+            x = x.view_as(x)  # a place of its own in autograd's graph, for a gradient of its own
+        else:
+            out, carried = self.attention(self.before(x), tap, carried)
+            x = self.behind(x, out, 0, tap)
         tap("resid_mid", self.layer, x)
-        x = self.sublayer(x, self.mlp, "mlp_out", tap)
+        x = self.behind(x, self.mlp(self.before(x)), 1, tap)
         tap("resid_post", self.layer, x)
-        return x
+        return x, carried
 
-    def sublayer(self, x: Tensor, branch: nn.Module, site: str, tap: Tap) -> Tensor:
-        """One branch and its way back into the stream."""
-        out = branch(self.norm(x) if self.placement.before else x, tap)
+    def before(self, x: Tensor) -> Tensor:
+        """What a branch reads."""
+        if not self.placement.before:
+            return x
+        return self.norm(x) if self.placement.scale == 1 else self.norm(x) * self.placement.scale
+
+    def behind(self, x: Tensor, out: Tensor, branch: int, tap: Tap) -> Tensor:
+        """The way of a branch's output back into the stream; `branch` is 0 for attention, 1 for the MLP."""
         if self.placement.behind:
             out = self.norm(out)
-        tap(site, self.layer, out)
-        total = self.join(x, out)
+        tap(BRANCHES[branch], self.layer, out)
+        total = self.join(x, out, branch)
         return self.norm(total) if self.placement.after else total
 
-    def join(self, x: Tensor, out: Tensor) -> Tensor:
+    def join(self, x: Tensor, out: Tensor, branch: int) -> Tensor:
         """`skip · x + branch · F(x)`; without a skip the stream is the branch alone."""
         if self.skip == 0:
             return out * self.branch if self.branch != 1 else out
         stream = x * self.skip if self.skip != 1 else x
-        return stream + self.alpha * out if self.alpha is not None else torch.add(stream, out, alpha=self.branch)
+        if self.alpha is None:
+            return torch.add(stream, out, alpha=self.branch)
+        return stream + (self.alpha if self.alpha.ndim == 0 else self.alpha[branch]) * out
 
 
 class Transformer(nn.Module):
@@ -143,7 +169,7 @@ class Transformer(nn.Module):
             Layer(config, index + 1, {name: stacked[index] for name, stacked in weights.items()})
             for index in range(config.n_layers)
         )
-        self.norm = norm(config) if PLACEMENTS[config.norm_placement].final else None
+        self.norm = norm(config) if has_final_norm(config) else None
         vocabulary = len(text.prose().vocabulary) if config.input == "text" else 0
         self.E = self.P = self.W_U = None
         if config.input == "text":
@@ -162,8 +188,17 @@ class Transformer(nn.Module):
     def forward(self, x: Tensor, tap: Tap = ignore) -> Tensor:
         """The embedded stream `[batch, token, d_model]` to the output of the same shape."""
         tap("embed", 0, x)
-        for layer in self.layers:
-            x = layer(x, tap)
+        return self.finish(self.through(self.layers, x, tap)[0])
+
+    def through(self, layers: Iterable[nn.Module], x: Tensor, tap: Tap = ignore, carried: Carried = ()
+                ) -> tuple[Tensor, Carried]:
+        """Some of the layers, one after the other: the stream and what attention hands on."""
+        for layer in layers:
+            x, carried = layer(x, tap, carried)
+        return x, carried
+
+    def finish(self, x: Tensor) -> Tensor:
+        """From the last layer's stream to the output."""
         return x if self.norm is None else self.norm(x)
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
@@ -180,7 +215,7 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
     """
     spread = {name: 1.0 if config.parametrization == "ntk" else math.sqrt(v) for name, v in variances(config).items()}
     return {
-        name: spread[name] * noise.stack(seed, name, config.n_layers, (fan_out, fan_in), config.distribution, check)
+        name: noise.scaled(spread[name], seed, name, config.n_layers, (fan_out, fan_in), config.distribution, check)
         for name, (fan_in, fan_out) in shapes(config).items()
     }
 

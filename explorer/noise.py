@@ -67,27 +67,42 @@ def stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution:
         distribution: normal, uniform or truncated_normal.
         check: called before each layer is drawn; what it raises ends the drawing.
     """
+    return _stack(seed, name, size, shape, distribution, check)[0]
+
+
+def scaled(factor: float, seed: int, name: str, size: int, shape: tuple[int, ...], distribution: str = "normal",
+           check: Check = lambda: None) -> Tensor:
+    """A copy of the noise times a factor; what is too large to be kept is scaled where it lies. See `stack`."""
+    noise, kept = _stack(seed, name, size, shape, distribution, check)
+    return noise * factor if kept else noise.mul_(factor)
+
+
+def _stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution: str, check: Check
+           ) -> tuple[Tensor, bool]:
+    """The noise, and whether the store has it too."""
     key = (seed, name, shape, distribution)
     with _lock:
         kept = _store.get(key)
         if kept is not None and len(kept) >= size:
             _store.move_to_end(key)
-            return kept[:size]
+            return kept[:size], True
     state = np.random.SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(1)
     generator = torch.Generator().manual_seed(int(state[0]))
     noise = torch.empty(size, *shape)
     for layer in noise:
         check()
         SHAPING[distribution](layer.normal_(generator=generator))
-    _keep(key, noise)
-    return noise
+    return noise, _keep(key, noise)
 
 
-def _keep(key: Key, noise: Tensor) -> None:
-    """Adds to the store and forgets the least recently used beyond the limit."""
+def _keep(key: Key, noise: Tensor) -> bool:
+    """Adds to the store, if it is not too large for it, and forgets the least recently used beyond the limit."""
     limit = float(os.environ.get("EXPLORER_NOISE_MB", KEEP_MEGABYTES)) * 1e6
+    if noise.nbytes > limit:
+        return False
     with _lock:
         _store[key] = noise
         _store.move_to_end(key)
         while _store and sum(kept.nbytes for kept in _store.values()) > limit:
             _store.popitem(last=False)
+    return True

@@ -20,6 +20,7 @@ PACKAGE = Path(explorer.__file__).parent
 FLOORS = {
     "fields": 0,
     "limits": 0,
+    "options": 1,
     "choices": 1,
     "config": 2,
     "profile": 3,
@@ -35,11 +36,12 @@ FLOORS = {
     "probe": 8,
     "agreement": 8,
     "diagnosis": 8,
-    "labs": 9,
-    "figures": 10,
-    "app": 11,
-    "serve": 11,
-    "__main__": 12,
+    "training": 9,
+    "labs": 10,
+    "figures": 11,
+    "app": 12,
+    "serve": 12,
+    "__main__": 13,
 }
 """Rooms by floor: a room is a module, or a package with all its modules."""
 

@@ -1,12 +1,13 @@
 """Config: what is accepted, what is refused and in which words, and what survives a round trip."""
 
+import math
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer import Config, ConfigError
+from explorer import Config, ConfigError, limits
 from explorer.initializers import SCALE_RULES
 from explorer.residuals import PLACEMENTS, RESIDUAL_RULES
 
@@ -21,7 +22,7 @@ from explorer.residuals import PLACEMENTS, RESIDUAL_RULES
         ({"alpha": -0.1}, "alpha must be a finite number between 0 and 4; got -0.1"),
         ({"alpha": float("nan")}, "alpha must be a finite number between 0 and 4; got nan"),
         ({"init_variance": float("inf")}, "init_variance must be a finite number between 0.001 and 1000; got inf"),
-        ({"norm_placement": "sideways"}, "norm_placement must be one of none, pre, post, peri; got 'sideways'"),
+        ({"norm": "batch"}, "norm must be one of layer, rms; got 'batch'"),
         ({"causal": 3}, "causal must be true or false; got 3"),
         ({"d_model": 64, "n_heads": 5}, "d_model must be divisible by n_heads; got 64 and 5"),
         ({"loss": "next_token"}, "loss = next_token needs input = text; got input = gaussian"),
@@ -49,8 +50,8 @@ def test_a_long_value_is_cut_in_the_message() -> None:
 @pytest.mark.parametrize(
     ("choices", "variable"),
     [
-        ({"n_layers": 1024, "d_model": 256, "n_ctx": 4}, "EXPLORER_MAX_PARAMETERS"),
-        ({"n_layers": 1024, "d_model": 64, "n_ctx": 1024}, "EXPLORER_MAX_ACTIVATION_MB"),
+        ({"n_layers": 1024, "d_model": 2048, "n_ctx": 4}, "EXPLORER_MAX_MEMORY_MB"),
+        ({"n_layers": 1024, "d_model": 64, "n_ctx": 1024, "batch_size": 256}, "EXPLORER_MAX_MEMORY_MB"),
     ],
 )
 def test_what_is_too_large_is_refused_unless_the_machine_says_otherwise(
@@ -135,4 +136,36 @@ def test_every_choice_has_its_row() -> None:
 def test_sizes() -> None:
     config = Config(n_layers=12, d_model=768, n_heads=12)
     assert (config.d_head, config.d_mlp) == (64, 3072)
-    assert config.n_parameters == 12 * 12 * 768**2  # GPT-2 small without embeddings
+    assert config.sizes.n_parameters == 12 * 12 * 768**2  # GPT-2 small without embeddings
+
+
+@pytest.mark.parametrize(
+    ("choices", "sentence"),
+    [
+        ({"attention": "none", "residual_attention": "scores"},
+         "residual_attention must be none where attention = none; got residual_attention = scores"),
+        ({"norm_placement": "none", "final_norm": "yes"},
+         "final_norm = yes needs a norm_placement other than none; got norm_placement = none"),
+        ({"residual": "fixup", "parametrization": "ntk"}, "residual = fixup needs parametrization = standard or mup"),
+        ({"residual": "fixup", "norm_placement": "peri"}, "residual = fixup needs a norm_placement with no norm"),
+        ({"logit_cap": 1e-9}, "logit_cap must be 0 or at least 0.01; got 1e-09"),
+        ({"residual": "scaled_init", "scale_rule": "gpt2"}, "residual = scaled_init needs another scale_rule"),
+    ],
+)
+def test_designs_that_exclude_each_other(choices: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        Config(**choices)
+
+
+def test_a_small_machine_refuses_what_it_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two gigabytes, as on Binder: a thousand layers of width 64 fit, of width 256 they do not; eight hold both."""
+    monkeypatch.setattr(limits, "machine_memory", lambda: 2e9)
+    assert Config(n_layers=1000, d_model=64).sizes.block > 0
+    with pytest.raises(ConfigError, match=r"must fit into 1.8 GB; got about 4.68 GB \(n_layers = 1000, d_model = 256"):
+        Config(n_layers=1000, d_model=256)
+    monkeypatch.setattr(limits, "machine_memory", lambda: 9e9)
+    assert Config(n_layers=1000, d_model=256).sizes.memory_bytes < 8e9
+
+
+def test_every_machine_has_some_memory() -> None:
+    assert 1e9 < limits.machine_memory() < math.inf

@@ -81,7 +81,8 @@ def test_torch_default_is_what_torch_does() -> None:
 @pytest.mark.parametrize(("depth", "alpha", "beta"), [(12, 2.2134, 0.3195), (1000, 6.6874, 0.1057)])
 def test_deepnorm_has_the_constants_of_its_paper(depth: int, alpha: float, beta: float) -> None:
     config = Config(residual="deepnorm", n_layers=depth, d_model=64)
-    skip, branch, shrink = multipliers(config)
+    skip, branch, drawn = multipliers(config)
+    shrink = drawn["W_V"]
     assert (skip, branch, shrink) == (pytest.approx(alpha, abs=5e-5), 1, pytest.approx(beta, abs=5e-5))
     plain, shrunk = variances(config.replace(residual="constant")), variances(config)
     assert shrunk["W_Q"] == plain["W_Q"]
@@ -89,10 +90,42 @@ def test_deepnorm_has_the_constants_of_its_paper(depth: int, alpha: float, beta:
 
 
 def test_small_branches() -> None:
-    assert multipliers(Config(residual="inverse_sqrt_depth", n_layers=32)) == (1, 1 / 8, 1)
-    assert multipliers(Config(residual="inverse_depth", n_layers=32)) == (1, 1 / 64, 1)
-    assert multipliers(Config(residual="constant", alpha=0.3)) == (1, 0.3, 1)
-    assert multipliers(Config(residual="absent")) == (0, 1, 1)
+    assert multipliers(Config(residual="inverse_sqrt_depth", n_layers=32)) == (1, 1 / 8, {})
+    assert multipliers(Config(residual="inverse_depth", n_layers=32)) == (1, 1 / 64, {})
+    assert multipliers(Config(residual="constant", alpha=0.3)) == (1, 0.3, {})
+    assert multipliers(Config(residual="scaled_skip", alpha=0.3)) == (0.3, 1, {})
+    assert multipliers(Config(residual="absent")) == (0, 1, {})
+
+
+@pytest.mark.parametrize(("depth", "scale"), [(12, 0.1), (18, 0.1), (24, 1e-5), (36, 1e-6)])
+def test_layer_scale_starts_where_its_paper_has_it(depth: int, scale: float) -> None:
+    assert multipliers(Config(residual="layer_scale", n_layers=depth)) == (1, scale, {})
+
+
+def test_admin_has_the_constant_of_its_paper() -> None:
+    """ω² is the variance of the branches so far over their number's logarithm: K = 2N branches of unit variance."""
+    assert multipliers(Config(residual="admin", n_layers=12)).skip == pytest.approx(2.6013, abs=5e-5)
+
+
+def test_t_fixup_has_the_constant_of_its_paper() -> None:
+    assert multipliers(Config(residual="t_fixup", n_layers=16)).drawn == dict.fromkeys(
+        ("W_V", "W_O", "W_in", "W_out"), pytest.approx(0.67 / 2)
+    )
+
+
+def test_scaled_init_is_gpt2s_shrinking_on_any_scale_rule() -> None:
+    """0.02/√(2N) at N = 12: 0.004082; and the same shrinking of another rule."""
+    gpt2 = variances(Config(scale_rule="gpt2", n_layers=12))
+    assert math.sqrt(gpt2["W_O"]) == pytest.approx(0.004082, abs=5e-7)
+    bert = variances(Config(scale_rule="bert", residual="scaled_init", n_layers=12))
+    assert bert == pytest.approx(gpt2)
+
+
+def test_fixup_has_the_constants_of_its_paper() -> None:
+    """2N = 8 branches of m = 2 matrices: the first by 8^(−1/(2m − 2)), the last zero."""
+    fixup, plain = (variances(Config(residual=rule, n_layers=4)) for rule in ("fixup", "constant"))
+    ratio = {name: fixup[name] / plain[name] for name in plain}
+    assert ratio == pytest.approx({"W_Q": 1, "W_K": 1, "W_V": 1 / 8, "W_O": 0, "W_in": 1 / 8, "W_out": 0})
 
 
 @pytest.mark.parametrize(

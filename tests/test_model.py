@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from explorer import Config, batch, text
 from explorer.model import Transformer
 from explorer.probe import measure
+from explorer.profile import MATRICES
 from explorer.theory import predict
 
 SMALL = Config(n_layers=3, d_model=32, n_heads=4, n_ctx=8, batch_size=2)
@@ -41,7 +42,7 @@ def test_parity_with_torch(norm_first: bool, activation: str, causal: bool) -> N
         theirs.linear2.weight.copy_(ours.mlp.W_out)
     x, direction = torch.randn(2, 8, 32), torch.randn(2, 8, 32)
     mask = nn.Transformer.generate_square_subsequent_mask(8) if causal else None
-    mine, yours = ours(x), theirs(x, src_mask=mask)
+    mine, yours = ours(x)[0], theirs(x, src_mask=mask)
     torch.testing.assert_close(mine, yours, atol=1e-5, rtol=1e-5)
     (mine * direction).sum().backward()
     (yours * direction).sum().backward()
@@ -54,13 +55,14 @@ def test_parity_with_torch(norm_first: bool, activation: str, causal: bool) -> N
 
 
 @pytest.mark.parametrize(
-    ("placement", "final"), [("none", False), ("pre", True), ("post", False), ("peri", True)]
+    ("placement", "final"),
+    [("none", False), ("pre", True), ("post", False), ("peri", True), ("branch_output", True), ("scaled_pre", True)],
 )
 def test_where_the_norms_stand(placement: str, final: bool) -> None:
     _, output, seen = run(SMALL.replace(norm_placement=placement))
     unit = lambda x: torch.allclose(x.square().mean(-1), torch.ones(2, 8), atol=1e-3)  # noqa: E731
     assert unit(seen["resid_post 3"]) == (placement == "post")
-    assert unit(seen["attn_out 2"]) == (placement == "peri")
+    assert unit(seen["attn_out 2"]) == (placement in ("peri", "branch_output"))
     assert unit(output) == (final or placement == "post")
 
 
@@ -74,9 +76,114 @@ def test_how_the_branch_joins_the_stream(residual: str, skip: float, branch: flo
     torch.testing.assert_close(seen["resid_post 1"], skip * seen["resid_mid 1"] + branch * seen["mlp_out 1"])
 
 
-def test_rezero_is_the_identity() -> None:
-    x, output, _ = run(SMALL.replace(norm_placement="none", residual="rezero"))
+@pytest.mark.parametrize("residual", ["rezero", "skipinit", "fixup"])
+def test_the_identity_at_initialization_is_exact(residual: str) -> None:
+    x, output, _ = run(SMALL.replace(norm_placement="none", residual=residual))
     assert torch.equal(output, x)
+
+
+@pytest.mark.parametrize(
+    ("residual", "zero"),
+    [("rezero", set(MATRICES)), ("skipinit", set(MATRICES)), ("fixup", {"W_Q", "W_K", "W_V", "W_in"})],
+)
+def test_which_gradients_are_exactly_zero(residual: str, zero: set[str]) -> None:
+    """An α of zero silences its branch's weights, and is itself heard; a last matrix of zero silences the others."""
+    profile = measure(SMALL.replace(norm_placement="none", residual=residual, n_seeds=1))
+    found = {site for statistic, site in profile.values if statistic == "parameter_gradient"
+             and not profile[statistic, site].any()}
+    assert found == zero
+    gradient = profile.stream("activation_gradient")[1]
+    assert (gradient == 1).all()  # the stream's gradient is the same at all depths, bit for bit
+
+
+@pytest.mark.parametrize(("residual", "shape"), [("rezero", ()), ("skipinit", (2,)), ("layer_scale", (2, 32))])
+def test_what_is_learned_of_the_branches_multiplier(residual: str, shape: tuple[int, ...]) -> None:
+    layer = Transformer(SMALL.replace(residual=residual), 0).layers[0]
+    assert layer.weights["alpha"].shape == shape
+    with torch.no_grad():
+        layer.alpha.copy_(torch.rand(shape))
+    x, seen = torch.randn(2, 8, 32), {}
+    layer(x, lambda site, _, tensor: seen.update({site: tensor}))
+    attention, mlp = (layer.alpha, layer.alpha) if shape == () else layer.alpha
+    torch.testing.assert_close(seen["resid_mid"], x + attention * seen["attn_out"])
+    torch.testing.assert_close(seen["resid_post"], seen["resid_mid"] + mlp * seen["mlp_out"])
+
+
+def test_a_scaled_skip_is_a_scaled_branch_under_post_norm() -> None:
+    """N(α x + F) = N(x + F / α): the same function, to what the norm's ε sees of the scale."""
+    skip = run(SMALL.replace(norm_placement="post", residual="scaled_skip", alpha=2.5))[1]
+    branch = run(SMALL.replace(norm_placement="post", residual="constant", alpha=0.4))[1]
+    torch.testing.assert_close(skip, branch, atol=1e-4, rtol=1e-4)
+    bare = [run(SMALL.replace(norm_placement="none", residual=rule, alpha=alpha))[1]
+            for rule, alpha in (("scaled_skip", 2.5), ("constant", 0.4))]
+    assert not torch.allclose(*bare, rtol=0.1)
+
+
+def test_realformer_with_nothing_inherited_is_post_norm() -> None:
+    """One layer has no layer below it; in more, what is inherited is the sum of the scores below."""
+    post, real = (SMALL.replace(norm_placement="post", residual_attention=kind) for kind in ("none", "scores"))
+    assert torch.equal(run(post.replace(n_layers=1))[1], run(real.replace(n_layers=1))[1])
+    first = Transformer(post, 0).layers[0]
+    x = torch.randn(2, 8, 32)
+    plain, nothing = first(x)
+    inherited, scores = Transformer(real, 0).layers[0](x, carried=(torch.zeros(2, 4, 8, 8),))
+    assert torch.equal(plain, inherited)
+    assert (len(nothing), scores[0].shape) == (0, (2, 4, 8, 8))
+
+
+def test_realformers_scores_add_up() -> None:
+    seen = run(SMALL.replace(norm_placement="post", residual_attention="scores"))[2]
+    model = Transformer(SMALL.replace(norm_placement="post"), 0)
+    own: dict[str, Tensor] = {}
+    model.layers[1](seen["resid_post 1"], lambda site, _, tensor: own.update({site: tensor}))
+    torch.testing.assert_close(seen["attn_scores 2"], seen["attn_scores 1"] + own["attn_scores"])
+
+
+def test_added_queries_and_keys_multiply_each_other() -> None:
+    seen = run(SMALL.replace(norm_placement="post", residual_attention="qk"))[2]
+    model = Transformer(SMALL.replace(norm_placement="post"), 0)
+    x = [run(SMALL.replace(norm_placement="post"))[0], seen["resid_post 1"]]
+    q, k = (
+        sum(model.layers[i].attention.split(x[i] @ model.layers[i].weights[name].T) for i in (0, 1))
+        for name in ("W_Q", "W_K")
+    )
+    torch.testing.assert_close(seen["attn_scores 2"], (q @ k.transpose(-2, -1) / math.sqrt(8)).detach())
+
+
+def test_a_soft_cap_bounds_the_logits() -> None:
+    loud = SMALL.replace(init_variance=30)
+    capped, plain = (run(loud.replace(logit_cap=cap))[2]["attn_scores 1"] for cap in (5.0, 0.0))
+    torch.testing.assert_close(capped, 5 * torch.tanh(plain / 5))
+    assert float(capped.abs().max()) <= 5 < float(plain.abs().max())
+
+
+def test_mix_ln_is_post_below_and_pre_above() -> None:
+    _, output, seen = run(SMALL.replace(n_layers=8, norm_placement="mix"))
+    for layer in range(1, 9):
+        unit = torch.allclose(seen[f"resid_post {layer}"].square().mean(-1), torch.ones(2, 8), atol=1e-3)
+        assert unit == (layer <= 2)
+    assert torch.allclose(output.square().mean(-1), torch.ones(2, 8), atol=1e-3)
+
+
+def test_layernorm_scaling_divides_by_the_root_of_the_layer() -> None:
+    """Layer l of the scaled design reads what the plain one reads, over √l."""
+    plain, scaled = (Transformer(SMALL.replace(norm_placement=p), 0).layers[2] for p in ("pre", "scaled_pre"))
+    x = torch.randn(2, 8, 32)
+    torch.testing.assert_close(scaled.before(x) * math.sqrt(3), plain.before(x))
+
+
+@pytest.mark.parametrize(("choice", "placement", "unit"), [("no", "pre", False), ("yes", "pre", True),
+                                                           ("no", "post", True), ("design", "none", False)])
+def test_the_final_norm_is_a_choice(choice: str, placement: str, unit: bool) -> None:
+    output = run(SMALL.replace(norm_placement=placement, final_norm=choice))[1]
+    assert torch.allclose(output.square().mean(-1), torch.ones(2, 8), atol=1e-3) == unit
+
+
+def test_without_attention_a_layer_is_its_mlp() -> None:
+    x, output, seen = run(SMALL.replace(attention="none", norm_placement="none", n_layers=1))
+    assert torch.equal(seen["resid_mid 1"], x)
+    assert set(seen) == {"embed 0", "resid_mid 1", "mlp_out 1", "resid_post 1"}
+    torch.testing.assert_close(output, x + seen["mlp_out 1"])
 
 
 @pytest.mark.parametrize(("scale", "divisor"), [("none", 1.0), ("sqrt_d", math.sqrt(8)), ("d", 8.0)])
@@ -194,8 +301,10 @@ def saved_bytes(config: Config) -> int:
     "choices",
     [{}, {"norm_placement": "none"}, {"norm_placement": "peri", "norm": "rms", "qk_norm": True, "activation": "gelu",
      "causal": True, "parametrization": "ntk", "residual": "rezero"}, {"n_ctx": 512, "n_heads": 8},
-     {"n_layers": 50, "d_model": 64, "n_ctx": 32}, {"activation_rescaled": False}, {"mlp_ratio": 1}],
+     {"residual_attention": "scores", "norm_placement": "post"}, {"residual_attention": "qk", "logit_cap": 50},
+     {"attention": "none"}, {"residual": "layer_scale"}, {"n_layers": 50, "d_model": 64, "n_ctx": 32},
+     {"activation_rescaled": False}, {"mlp_ratio": 1}],
 )
 def test_the_memory_estimate_holds(choices: dict[str, object]) -> None:
     config = Config(n_layers=4).replace(**choices)
-    assert 1 / 1.6 < config.activation_bytes / saved_bytes(config) < 1.6
+    assert 1 / 1.6 < config.sizes.activation_bytes / saved_bytes(config) < 1.6

@@ -26,7 +26,7 @@ SEGMENTS = 5
 """Choices of up to so many options are shown side by side when their words are short."""
 SEGMENT_LETTERS = 26
 Chosen = TypeVar("Chosen", bound=Choices)
-GPT2_SMALL = Config(n_layers=12, d_model=768, n_heads=12).n_parameters
+GPT2_SMALL = Config(n_layers=12, d_model=768, n_heads=12).sizes.n_parameters
 
 
 class ControlBox(anywidget.AnyWidget):
@@ -184,10 +184,11 @@ def unused(spec: Spec, config: Choices) -> str:
 
 def size(config: Config) -> str:
     """Parameters and memory of a config, in a line."""
-    parameters, share = config.n_parameters, config.n_parameters / GPT2_SMALL
+    sizes = config.sizes
+    parameters, share = sizes.n_parameters, sizes.n_parameters / GPT2_SMALL
     return (
         f"{quantity(parameters)} parameters · {percent(share)} of GPT-2 small's {quantity(GPT2_SMALL)} · "
-        f"{quantity(config.activation_bytes)}B of activations"
+        f"{quantity(sizes.activation_bytes)}B of activations{', computed twice' if sizes.block else ''}"
     )
 
 

@@ -5,48 +5,55 @@ Nothing waits for the end of the pass, so a deep model's gradients never stand i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from torch import Tensor
 
-from explorer.model import Layer, Transformer
+from explorer.model import Layer
 from explorer.probe.statistics import norms
 from explorer.profile import STREAM, Array, Key
 
 
 class Gradients:
-    """Hooks on the stream of one pass; after `loss.backward()`, `values()` has the backward statistics.
+    """Hooks on the stream; after the backward pass, `values()` has its statistics.
 
     When the gradient by a layer's input is complete, so are those by its weights: autograd stores a weight's gradient
     before it goes on to anything older.
 
     Args:
-        model: its weights must have no gradients yet.
-        streams: the tapped stream, from the input to the output: `embed`, then `resid_mid` and `resid_post` by layer.
         after_layer: called with the number of layers that are still to come; what it raises ends the pass.
     """
 
-    def __init__(self, model: Transformer, streams: list[Tensor], after_layer: Callable[[int], None]) -> None:
-        self.layers: list[Layer] = list(model.layers)  # type: ignore[arg-type]
+    def __init__(self, after_layer: Callable[[int], None]) -> None:
         self.after_layer = after_layer
-        self.middles = streams[1::2]
+        self.middles: list[Tensor] = []
         self.by_stream: list[float] = []
         self.by_weight: list[list[float]] = []
+        self.names: tuple[str, ...] = ()
+
+    def watch(self, layers: Sequence[Layer], streams: Sequence[Tensor]) -> None:
+        """Hooks a run of layers, whose weights must have no gradients yet; the last run of a model comes first.
+
+        Args:
+            layers: one above the other.
+            streams: what goes into the first, then the middle and the end of each.
+        """
+        self.names = tuple(layers[0].weights)
+        self.middles = list(streams[1::2])
         for middle in self.middles:
             middle.retain_grad()
-        for below, stream in enumerate(streams[::2]):
-            stream.register_hook(self.hook(below))  # type: ignore[no-untyped-call]
+        for index, (layer, stream) in enumerate(zip(layers, streams[::2], strict=False)):
+            stream.register_hook(self.below(layer, index))  # type: ignore[no-untyped-call]
+        if not self.by_stream:  # where runs meet, the one above has seen the gradient
+            streams[-1].register_hook(lambda gradient: self.by_stream.extend(norms([gradient])))  # type: ignore[no-untyped-call]
 
-    def hook(self, below: int) -> Callable[[Tensor], None]:
-        """What happens when the gradient by the stream behind so many layers is known."""
+    def below(self, layer: Layer, index: int) -> Callable[[Tensor], None]:
+        """What happens when the gradient by a layer's input is known. The hook holds no tensor: see `release`."""
 
         def known(gradient: Tensor) -> None:
-            if below == len(self.layers):
-                self.by_stream += norms([gradient])
-            else:
-                self.reduce(self.layers[below], self.middles[below], gradient)
-                self.after_layer(below)
+            self.reduce(layer, self.middles[index], gradient)
+            self.after_layer(layer.layer - 1)
 
         return known
 
@@ -74,5 +81,5 @@ class Gradients:
         parts = dict(zip(STREAM, (relative[:1], relative[1::2], relative[2::2]), strict=True))
         return {
             **{("activation_gradient", site): part for site, part in parts.items()},
-            **{("parameter_gradient", name): weight[:, index] for index, name in enumerate(self.layers[0].weights)},
+            **{("parameter_gradient", name): weight[:, index] for index, name in enumerate(self.names)},
         }

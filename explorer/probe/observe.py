@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from explorer import batch
 from explorer.config import Config
-from explorer.model import Transformer, visible
+from explorer.model import Carried, Tap, Transformer, ignore, visible
 from explorer.probe.gradients import Gradients
 from explorer.probe.record import Recorder
-from explorer.profile import Array, Key
+from explorer.profile import STREAM, Array, Key
 
 Stop = Callable[[], bool]
 Progress = Callable[[float], None]
@@ -54,12 +55,9 @@ class Pass:
         """
         mask = visible(self.config.n_ctx, inputs.input.device) if self.config.causal else None
         recorder = Recorder(self.config, mask, self.pattern_of, self.after_forward)
-        x = model.embed(inputs).detach().requires_grad_()
-        # The view gives the input a place in autograd's order behind the first layer's weights; a leaf has none.
-        loss = model.loss(model(x.view_as(x), recorder), inputs)
-        gradients = Gradients(model, recorder.streams, self.after_backward)
+        gradients = Gradients(self.after_backward)
         try:
-            loss.backward()  # type: ignore[no-untyped-call]
+            (self.in_blocks if self.config.sizes.block else self.at_once)(model, inputs, recorder, gradients)
         except BaseException:
             model.zero_grad()  # what was stopped half-way; a whole pass has dropped each gradient itself
             raise
@@ -69,6 +67,38 @@ class Pass:
             model.W_U.grad = None
         self.pattern = None if recorder.pattern is None else recorder.pattern.double().cpu().numpy()
         return {**recorder.values(), **gradients.values()}
+
+    def at_once(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
+        """Forward and backward, with every activation kept in between."""
+        streams: list[Tensor] = []
+        loss = model.loss(model(source(model.embed(inputs)), both(recorder, streams)), inputs)
+        gradients.watch(list(model.layers), streams)  # type: ignore[arg-type]
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def in_blocks(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
+        """The same in less memory: only what goes into each block of layers is kept, and the rest computed again."""
+        size = self.config.sizes.block
+        blocks = [model.layers[start : start + size] for start in range(0, len(model.layers), size)]
+        kept: list[tuple[Tensor, Carried]] = []
+        with torch.no_grad():
+            x = model.embed(inputs)
+            carried: Carried = ()
+            recorder("embed", 0, x)
+            for block in blocks:
+                kept.append((x, carried))
+                x, carried = model.through(block, x, recorder, carried)
+        x.requires_grad_()
+        model.loss(model.finish(x), inputs).backward()  # type: ignore[no-untyped-call]
+        behind: list[Tensor | None] = [x.grad, *(torch.zeros_like(part) for part in carried)]
+        for block in reversed(blocks):
+            x, carried = kept.pop()
+            leaves = [part.detach().requires_grad_() for part in (x, *carried)]
+            streams = [leaves[0].view_as(leaves[0])]
+            out, carried = model.through(block, streams[0], both(ignore, streams), tuple(leaves[1:]))
+            gradients.watch(list(block), streams)  # type: ignore[arg-type]
+            torch.autograd.backward([out, *carried], behind[: 1 + len(carried)])
+            gradients.release()
+            behind = [leaf.grad for leaf in leaves]
 
     def check(self) -> None:
         """Raises Stopped if the work is no longer wanted."""
@@ -82,3 +112,20 @@ class Pass:
     def after_backward(self, left: int) -> None:
         self.progress(FORWARD_SHARE + (1 - FORWARD_SHARE) * (1 - left / self.config.n_layers))
         self.check()
+
+
+def source(x: Tensor) -> Tensor:
+    """The input as a view: that has a place in autograd's order behind the first layer's weights; a leaf has none."""
+    x = x.detach().requires_grad_()
+    return x.view_as(x)
+
+
+def both(tap: Tap, streams: list[Tensor]) -> Tap:
+    """A tap that also keeps the stream, whose gradients are wanted later."""
+
+    def seen(site: str, layer: int, tensor: Tensor) -> None:
+        if site in STREAM:
+            streams.append(tensor)
+        tap(site, layer, tensor)
+
+    return seen

@@ -39,14 +39,11 @@ class Recorder:
         self.block = max(1, min(64, BLOCK_ELEMENTS // largest))
         self.pending: defaultdict[str, list[Tensor]] = defaultdict(list)
         self.reduced: defaultdict[Key, list[Tensor]] = defaultdict(list)
-        self.streams: list[Tensor] = []
         self.pattern: Tensor | None = None
 
     def __call__(self, site: str, layer: int, tensor: Tensor) -> None:
-        """Takes a tensor of the model; keeps the stream's, whose gradients are wanted later."""
+        """Takes a tensor of the model."""
         self.pending[site].append(tensor)
-        if site in STREAM:
-            self.streams.append(tensor)
         if site == "pattern" and layer == self.pattern_of[0]:
             self.pattern = tensor.detach()[0, self.pattern_of[1]].clone()
         if site == "resid_post":
@@ -59,20 +56,25 @@ class Recorder:
         """Reduces what is pending and lets it go; sites of one shape go together, to make few calls."""
         pending = {site: tensors for site, tensors in self.pending.items() if tensors}
         self.pending = defaultdict(list)
-        scores, pattern = torch.stack(pending.pop("attn_scores")), torch.stack(pending.pop("pattern"))
-        found = statistics.attention(scores, pattern, self.mask)
-        self.keep("attn_scores", {"logit_std": found.pop("logit_std")})
-        self.keep("pattern", found)
+        if "pattern" in pending:
+            self.attention(torch.stack(pending.pop("attn_scores")), torch.stack(pending.pop("pattern")))
         sites = sorted(pending, key=ORDER.index)  # the stream's come first
         counts = [len(pending[site]) for site in sites]
+        streams = counts[: sum(site in STREAM for site in sites)]
         stacked = torch.stack([tensor for site in sites for tensor in pending[site]])
         q = statistics.second_moment(stacked)
-        length = sum(counts[: -len(BRANCHES)])
+        length = sum(streams)
         correlation = statistics.token_overlap(stacked[:length], q[:length]) / q[:length]
         for site, moments in zip(sites, torch.split(q, counts), strict=True):
             self.keep(site, {"second_moment": moments})
-        for site, correlations in zip(sites, torch.split(correlation, counts[: -len(BRANCHES)]), strict=False):
+        for site, correlations in zip(sites, torch.split(correlation, streams), strict=False):
             self.keep(site, {"token_correlation": correlations})
+
+    def attention(self, scores: Tensor, pattern: Tensor) -> None:
+        """Reduces a block's logits and weights."""
+        found = statistics.attention(scores, pattern, self.mask)
+        self.keep("attn_scores", {"logit_std": found.pop("logit_std")})
+        self.keep("pattern", found)
 
     def keep(self, site: str, values: dict[str, Tensor]) -> None:
         """Adds a block's numbers, `[layer]` or `[layer, head]`, to the site's."""

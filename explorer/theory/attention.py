@@ -1,8 +1,12 @@
-"""How gradients pass through attention, as the 2×2 matrix that maps (γ_q, γ_p) behind the branch to before it.
+"""How gradients pass through attention: γ_q, the mean square of ∂L/∂x a coordinate, and γ_p, two tokens' mean overlap.
 
-γ_q is the mean square of ∂L/∂x a coordinate, γ_p the mean overlap of two tokens' gradients. Three paths, whose weights
-are independent and whose contributions therefore add: through the values, the queries and the keys. With u_ts = g_t·v_s
-the logits' gradient is A_ts(u_ts − Σ_r A_tr u_tr); what all keys share drops out of it, which leaves Δ = q̂ − p̂.
+Three paths, whose weights are independent and whose contributions therefore add: through the values, the queries and
+the keys. With u_ts = g_t·v_s the logits' gradient is A_ts(u_ts − Σ_r A_tr u_tr); what all keys share drops out of it,
+which leaves Δ = q̂ − p̂ of the values, and once more Δ of the keys in the gradient by the query.
+
+Where logits inherit those of the layers below (RealFormer), a layer's own queries and keys also get the gradients of
+all logits above. Each layer draws its values anew, so the gradients by two layers' logits are uncorrelated given the
+stream, and their energies add: `Inherited` is their sum, gathered on the way down.
 """
 
 from __future__ import annotations
@@ -11,41 +15,93 @@ from typing import NamedTuple
 
 import numpy as np
 
-from explorer.theory.gains import EPSILON, Gains
+from explorer.theory.forward import Step
+from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
+from explorer.theory.logits import factors
 from explorer.theory.tables import Softmax
+
+Pair = tuple[float, float]
 
 
 class Paths(NamedTuple):
-    """The three paths of the attention of each layer; each `[layer, 2, 2]`, rows (γ_q, γ_p) before, columns behind."""
+    """The attention of each layer."""
 
     value: Array
-    query: Array
-    key: Array
-
-    @property
-    def total(self) -> Array:
-        """All paths together."""
-        return self.value + self.query + self.key
+    """`[layer, 2, 2]`, rows (γ_q, γ_p) before, columns behind."""
+    logits: Array
+    """`[layer, 5]`: energy of the gradient by the logits, of a row (γ_q = 1) and of two rows (γ_p = 1): as the query
+    path sees it, its part from keys that are alike, the same of two rows; and as the key path sees it."""
 
 
-def paths(gains: Gains, softmax: Softmax, s: Array, q: Array, p: Array, v: Array) -> Paths:
-    """The paths of attention layers that read tokens of second moment `q`, overlap `p`, scatter `v` (see `Tokens`)."""
-    n, own = softmax.n, np.maximum(q - p, 0.0)
+class Inherited(NamedTuple):
+    """Energy of the gradients by the logits of this layer and of those above that inherit them, in `Paths`' order."""
+
+    row: float = 0.0
+    rows: float = 0.0
+    alike: float = 0.0
+    alike_2: float = 0.0
+    key: float = 0.0
+    keys: float = 0.0
+
+
+def paths(gains: Gains, softmax: Softmax, steps: list[Step]) -> Paths:
+    """The paths of the attention sublayers among the steps."""
+    n, laws = softmax.n, [step.logits for step in steps]
+    s, own, v = (np.array(column) for column in zip(
+        *((step.capped.s, step.inside.own, step.inside.v) for step in steps), strict=True))
     rows = softmax.rows(s)
-    y11, j11 = softmax.pairs(s, np.clip(p / q, 0.0, 1.0))
+    y11, j11 = softmax.pairs(s, np.array([law.rho for law in laws]))
     others = max(n - 1, 1)
     gain = gains.v * gains.o
     value = gain * matrix(rows.square, others * y11, (1 - rows.square) / others, 1 - y11)
-    logits = gain * gains.scale * ((q + EPSILON) ** -2.0 if gains.qk_norm else gains.q * gains.k * np.ones_like(q))
+    slope = np.array([step.capped.slope for step in steps])
+    energy = gain * own * slope
     # overlaps scatter by v, so keys of a row point in fewer than all directions; along the query logits order them
-    alike, none = v * rows.spread, np.zeros_like(q)
-    along = 1 / gains.d_head
+    along = np.array([law.own for law in laws]) / gains.d_head
     jacobian = rows.jacobian * (1 - along) + (0.0 if gains.qk_norm else 1.0) * rows.tilted * along
-    query = (logits * own**2)[:, None, None] * matrix(jacobian + alike, none, none, j11 + alike)
-    same, cross = q * rows.jacobian_by_query, p * j11
-    key = (logits * own)[:, None, None] * matrix(same, others * cross, -same / others, -cross)
-    return Paths(value, query, key)
+    parts = jacobian, j11, v * rows.spread, rows.jacobian_by_query, j11
+    return Paths(value, np.stack([energy * part for part in parts], -1))
+
+
+def inherit(gains: Gains, step: Step, logits: list[float], behind: Pair, above: Inherited, kept: float) -> Inherited:
+    """What a layer's logits pass on to its own queries and keys and to those below.
+
+    Args:
+        logits: the layer's entry of `Paths.logits`.
+        behind: (γ_q, γ_p) behind the branch.
+        above: the same of the layer above.
+        kept: how far deviations of overlaps survive from here to the layer above.
+    """
+    row, rows, alike, key, keys = logits
+    law, q, p = step.logits, *behind
+    if gains.residual_attention == "none":
+        return Inherited(row * q, rows * p, alike * q, alike * p, key * q, keys * p)
+    if gains.residual_attention == "qk":  # the other factor of the product, summed over the layers
+        by_key, by_query, by_query_p = (gains.scale * factor for factor in (law.key, law.query, law.query_p))
+    else:
+        by_key = by_query = by_query_p = 1.0
+    return Inherited(
+        by_key * row * q + above.row, by_key * rows * p + above.rows,
+        by_key * alike * q + kept * above.alike, by_key * alike * p + kept * above.alike_2,
+        by_query * key * q + above.key, by_query_p * keys * p + above.keys,
+    )
+
+
+def collect(gains: Gains, step: Step, passed: Inherited, others: int) -> tuple[Pair, Pair]:
+    """(γ_q, γ_p) before the branch through the queries, and through the keys."""
+    x = step.inside
+    by_query, by_key = factors(gains, x.q)
+    if gains.residual_attention == "qk":
+        query, same, cross = by_query, by_key, by_key
+    else:
+        both = gains.scale * by_query * by_key
+        query, same, cross = both * x.own, both * x.q, both * x.p
+    key, keys = same * passed.key, cross * passed.keys
+    return (
+        (query * (passed.row + passed.alike), query * (passed.rows + passed.alike_2)),
+        (key + others * keys, -key / others - keys),
+    )
 
 
 def matrix(qq: Array, qp: Array, pq: Array, pp: Array) -> Array:

@@ -12,13 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from explorer.theory.attention import Paths, matrix, paths
-from explorer.theory.forward import Norm, Step, Tokens, columns
+from explorer.theory.attention import Inherited, Pair, collect, inherit, matrix, paths
+from explorer.theory.forward import NOTHING, Norm, Step, Tokens, columns
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.tables import Softmax
-
-Pair = tuple[float, float]
 
 
 class Backward(NamedTuple):
@@ -26,9 +24,14 @@ class Backward(NamedTuple):
 
     site: Array
     """`[2N + 1, 2]`: at the embedding and behind every sublayer."""
+    total: Array
+    """`[2N, 2]`: at each sum of stream and branch, before a norm on it."""
     branch: Array
     """`[2N, 2]`: at what each branch computes, before any norm behind it."""
-    attention: Paths
+    query: Array
+    """`[N, 2]`: what comes down to what each attention reads through its queries."""
+    key: Array
+    """The same through its keys."""
     hidden: Array
     """`[N, 2, 2]`: from behind the MLP to its hidden units' inputs."""
 
@@ -42,46 +45,84 @@ class Along(NamedTuple):
 
 def run(gains: Gains, softmax: Softmax, steps: list[Step], first: Tokens, overlap: float) -> Backward:
     """The recursion from (1, `overlap`) at the output of the last of the steps; `first` is the embedding."""
-    q, p = columns(steps, "inside")
-    s = np.array([step.s for step in steps[::2]])
-    v = np.array([step.inside.v for step in steps[::2]])
-    attention = paths(gains, softmax, s, q[::2], p[::2], v)
-    rho = np.clip(p[1::2] / q[1::2], 0.0, 1.0)
-    same, cross = gains.kernel.slopes(gains.hidden * q[1::2], rho)
+    q, p = columns(steps[1::2], "inside")
+    same, cross = gains.kernel.slopes(gains.hidden * q, np.clip(p / q, 0.0, 1.0))
     hidden = gains.out * gains.d_model / gains.d_mlp * matrix(same, 0 * same, 0 * same, cross)
     through = np.zeros((len(steps), 2, 2))
-    through[::2] = attention.total
     through[1::2] = hidden * (gains.hidden * gains.d_mlp / gains.d_model)
-    site, branch = _descend(gains, steps, first, through, overlap, softmax.n - 1)
-    return Backward(site, branch, attention, hidden)
+    logits: list[list[float]] = []
+    if gains.attends:
+        attention = paths(gains, softmax, steps[::2])
+        through[::2], logits = attention.value, attention.logits.tolist()
+    return Descent(gains, steps, first, softmax.n - 1).run(through, logits, overlap, hidden)
 
 
-def _descend(gains: Gains, steps: list[Step], first: Tokens, through: Array, overlap: float, others: int
-             ) -> tuple[Array, Array]:
+class Descent:
     """The scalar loop, from the last step to the first."""
-    place, scale = gains.placement, gains.branch**2
-    gradient = (1.0, overlap)
-    along = Along(0.0, 0.0) if place.final else Along(1.0, 1.0)
-    sites, branches = [gradient], []
-    entries = through.reshape(-1, 4).tolist()
-    for index in range(len(steps) - 1, -1, -1):
-        step, tokens = steps[index], steps[index - 1].site if index else first
-        if place.after:
+
+    def __init__(self, gains: Gains, steps: list[Step], first: Tokens, others: int) -> None:
+        self.gains, self.steps, self.first, self.others = gains, steps, first, others
+        self.sites: list[Pair] = []
+        self.totals: list[Pair] = []
+        self.branches: list[Pair] = []
+        self.queries: list[Pair] = []
+        self.keys: list[Pair] = []
+        self.inherited = Inherited()
+        self.kept = 1.0
+        """How far deviations of overlaps survive from the layer at hand to the one above."""
+
+    def run(self, through: Array, logits: list[list[float]], overlap: float, hidden: Array) -> Backward:
+        """`through` is what each sublayer's values or hidden units make of a gradient, `logits` as in `Paths`."""
+        gradient = (1.0, overlap)
+        along = Along(0.0, 0.0) if self.gains.final else ISOTROPIC
+        entries = through.reshape(-1, 4).tolist()
+        self.sites.append(gradient)
+        for index in range(len(self.steps) - 1, -1, -1):
+            own = logits[index // 2] if logits and index % 2 == 0 else None
+            gradient, along = self.sublayer(index, gradient, along, entries[index], own)
+            # overlaps of n vectors of square q lie between −q/(n − 1) and q; the first order may overstep
+            square = max(gradient[0], 0.0)
+            gradient = square, min(max(gradient[1], -square / self.others), square)
+            self.sites.append(gradient)
+        found = (self.sites, self.totals, self.branches, self.queries, self.keys)
+        site, total, branch, query, key = (np.array(pairs[::-1]) for pairs in found)
+        return Backward(site, total, branch, query, key, hidden)
+
+    def sublayer(self, index: int, gradient: Pair, along: Along, entry: list[float], logits: list[float] | None
+                 ) -> tuple[Pair, Along]:
+        """From behind a sublayer to before it."""
+        gains, step = self.gains, self.steps[index]
+        if step.branch is NOTHING:  # a sublayer that is not there
+            self.totals.append(gradient)
+            self.branches.append((0.0, 0.0))
+            return gradient, along
+        tokens = self.steps[index - 1].site if index else self.first
+        if step.place.after:
             gradient = across(gradient, step.after, along, step.site.rho, gains, 1 - step.kept)
+        self.totals.append(gradient)
+        scale = gains.branch**2
         inner = (gradient[0] * scale, gradient[1] * scale)
-        if place.behind:
+        if step.place.behind:
             inner = across(inner, step.behind, ISOTROPIC, step.branch.rho, gains)
-        branches.append(inner)
-        a, b, c, d = entries[index]
-        inner = (a * inner[0] + b * inner[1], c * inner[0] + d * inner[1])
-        if place.before:
-            inner = across(inner, step.before, ISOTROPIC, tokens.rho, gains)
-        gradient, along = _join(gains, step, gradient, inner, mlp=index % 2 == 1)
-        # overlaps of n vectors of square q lie between −q/(n − 1) and q; the first order in 1/width may overstep
-        square = max(gradient[0], 0.0)
-        gradient = square, min(max(gradient[1], -square / others), square)
-        sites.append(gradient)
-    return np.array(sites[::-1]), np.array(branches[::-1])
+        self.branches.append(inner)
+        a, b, c, d = entry
+        behind, inner = inner, (a * inner[0] + b * inner[1], c * inner[0] + d * inner[1])
+        if logits is not None:
+            inner = self.attention(step, logits, behind, inner)
+        if step.place.before:
+            square = step.place.scale**2
+            inner = across((inner[0] * square, inner[1] * square), step.before, ISOTROPIC, tokens.rho, gains)
+        self.kept *= step.followed
+        return _join(gains, step, gradient, inner, mlp=index % 2 == 1)
+
+    def attention(self, step: Step, logits: list[float], behind: Pair, value: Pair) -> Pair:
+        """The three paths together."""
+        self.inherited = inherit(self.gains, step, logits, behind, self.inherited, self.kept)
+        self.kept = 1.0
+        query, key = collect(self.gains, step, self.inherited, self.others)
+        self.queries.append(query)
+        self.keys.append(key)
+        return value[0] + query[0] + key[0], value[1] + query[1] + key[1]
 
 
 ISOTROPIC = Along(1.0, 1.0)
@@ -97,10 +138,10 @@ def across(gradient: Pair, norm: Norm, along: Along, rho: float, gains: Gains, m
 
 
 def _join(gains: Gains, step: Step, gradient: Pair, inner: Pair, mlp: bool) -> tuple[Pair, Along]:
-    """Stream and branch added; in a post-norm design also what is left along the token and the ones."""
-    skip = gains.skip**2
+    """Stream and branch added; behind a norm on the sum also what is left along the token and the ones."""
+    skip = step.skip**2
     q, p = skip * gradient[0] + inner[0], skip * gradient[1] + inner[1]
-    if not gains.placement.after or q <= 0:
+    if not step.place.after or q <= 0:
         return (q, p), ISOTROPIC
     ones = inner[0] / q
     if not mlp:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from explorer.config import Config
+from explorer.residuals import learned
 from explorer.theory import causal_backward, causal_forward, parameters
 from explorer.theory.causal_backward import Backward
-from explorer.theory.causal_forward import State, average
+from explorer.theory.causal_state import State, average
 from explorer.theory.forward import Tokens
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
@@ -35,14 +36,15 @@ class Causal:
         """Softmax statistics of the layers that are covered, averaged over the rows."""
         place, steps = self.place, self.steps[::2]
         s = np.array([step.s for step in steps]).reshape(-1, len(place.t))
+        std = np.array([step.logits.std for step in steps if step.logits]).reshape(s.shape)
         rows = self.table.rows(s)
         own = np.array([1 - average(place, step.inside).rho for step in steps])
         seen = place.mean * self.config.n_ctx
         seen = np.where(place.t > 1, seen, 0.0) / (self.config.n_ctx - 1)
         ceiling = np.log(np.maximum(place.t, 2.0))
         return Rows(
-            np.max(s, axis=1, initial=0.0), own, np.sqrt((s * s * (1 - 1 / place.t)) @ seen), rows[..., 0] @ place.mean,
-            (rows[..., 0] / ceiling) @ seen, rows[..., 1] @ place.mean,
+            np.max(s, axis=1, initial=0.0), own, np.sqrt((std * std * (1 - 1 / place.t)) @ seen),
+            rows[..., 0] @ place.mean, (rows[..., 0] / ceiling) @ seen, rows[..., 1] @ place.mean,
         )
 
     def gradients(self) -> Gradients:
@@ -57,20 +59,20 @@ class Causal:
         """Root mean square of ‖∂L/∂W‖ by layer; see `parameters` for the formula."""
         config, gains, steps = self.config, self.gains, self.steps
         attended, read = ([step.inside for step in steps[start::2]] for start in (0, 1))
-        mixed = [step.branch.scaled(1 / gains.o) for step in steps[::2]]
-        hidden = [step.branch.scaled(1 / gains.out) for step in steps[1::2]]
+        mixed, hidden = ([step.read for step in steps[start::2]] for start in (0, 1))
         query, output = self._totals(attended, back.query), self._totals(mixed, back.branch[::2])
+        by_key = self._totals(attended, back.key) if gains.residual_attention == "qk" else query
         square = {
             "W_Q": query / gains.q,
-            "W_K": query / gains.k,
+            "W_K": by_key / gains.k,
             "W_V": output * gains.o / gains.v,
             "W_O": output,
             "W_in": self._totals(read, back.hidden),
             "W_out": self._totals(hidden, back.branch[1::2]),
         }
         out = parameters.frobenius(config, {name: unit * part for name, part in square.items()})
-        if config.residual == "rezero":
-            added = self._totals([step.added for step in steps], back.site[1:]) * config.batch_size * config.d_model
+        if learned(config):
+            added = self._totals([step.added for step in steps], back.total) * config.batch_size * config.d_model
             out["alpha"] = np.sqrt((added * unit).reshape(-1, 2).sum(1))
         return out
 

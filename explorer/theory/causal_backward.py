@@ -11,7 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.theory.backward import ISOTROPIC, Along
-from explorer.theory.causal_forward import Norm, State, Step, outer, scatter
+from explorer.theory.causal_forward import Norm, Step
+from explorer.theory.causal_logits import Logits, factors
+from explorer.theory.causal_state import State, outer, scatter
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.positions import Positions, Stacked
@@ -21,9 +23,13 @@ class Backward(NamedTuple):
     """Gradients relative to the mean at the last layer's output, as lists over sites, sublayers and layers."""
 
     site: list[State]
+    total: list[State]
+    """At each sum of stream and branch, before a norm on it."""
     branch: list[State]
     query: list[State]
-    """The attention's query path alone, at the stream."""
+    """What comes down to what each attention reads through its queries."""
+    key: list[State]
+    """The same through its keys."""
     hidden: list[State]
     """At the inputs of each MLP's hidden units."""
     unit: float
@@ -33,28 +39,38 @@ class Backward(NamedTuple):
 def run(gains: Gains, place: Positions, table: Stacked, steps: list[Step], overlap: float) -> Backward:
     """The recursion from (1, `overlap`) behind the last of the steps and its final norm, if the design has one."""
     gradient, unit, along = State(np.ones_like(place.t), np.full((len(place.t),) * 2, overlap)), 1.0, ISOTROPIC
-    if gains.placement.final:  # tokens are divided by their own length
+    if gains.final:  # tokens are divided by their own length
         along = Along(0.0, 0.0)
         gradient = _across(gradient, Norm(steps[-1].site.q + EPSILON, 0.0), along, gains)
         unit = float(place.mean @ gradient.q)
         gradient = gradient.scaled(1 / unit)
-    out = Backward([gradient], [], [], [], unit)
+    out = Backward([gradient], [], [], [], [], [], unit)
+    inherited, kept = None, 1.0
     for index in range(len(steps) - 1, -1, -1):
         step, mlp = steps[index], index % 2 == 1
         if step.after:
             gradient = _across(gradient, step.after, along, gains, 1 - step.kept)
+        out.total.append(gradient)
         inner = gradient.scaled(gains.branch**2)
         if step.behind:
             inner = _across(inner, step.behind, ISOTROPIC, gains)
         out.branch.append(inner)
-        inner = _mlp(gains, step, inner, out) if mlp else _attention(gains, place, table, step, inner, out)
+        if step.logits is None:
+            inner = _mlp(gains, step, inner, out)
+        else:
+            value, own = _attention(gains, place, table, step, step.logits, inner)
+            inherited, kept = inherit(gains, step.logits, own, inherited, kept), 1.0
+            inner = collect(gains, place, step, inherited, value, out)
         if step.before:
-            inner = _across(inner, step.before, ISOTROPIC, gains)
+            inner = _across(inner.scaled(step.place.scale**2), step.before, ISOTROPIC, gains)
+        kept *= step.followed
         along, lost = _along(gains, place, step, gradient, inner, mlp)
         skip = gradient.scaled(gains.skip**2 - lost)
         gradient = State(np.maximum(skip.q + inner.q, 0.0), skip.p + inner.p)
         out.site.append(gradient)
-    return Backward(out.site[::-1], out.branch[::-1], out.query[::-1], out.hidden[::-1], unit)
+    for part in out[:-1]:
+        part.reverse()
+    return out
 
 
 def _across(gradient: State, norm: Norm, along: Along, gains: Gains, mean: float = 1.0) -> State:
@@ -84,27 +100,71 @@ def _mlp(gains: Gains, step: Step, gradient: State, out: Backward) -> State:
     return hidden.scaled(gains.hidden * gains.d_mlp / gains.d_model)
 
 
-def _attention(gains: Gains, place: Positions, table: Stacked, step: Step, gradient: State, out: Backward) -> State:
+class Inherited(NamedTuple):
+    """Energy of the gradients by the logits of this layer and of those above that inherit them; see `attention`."""
+
+    row: State
+    alike: State
+    key: State
+
+
+def _attention(gains: Gains, place: Positions, table: Stacked, step: Step, law: Logits, gradient: State
+               ) -> tuple[State, Inherited]:
+    """What comes down through the values, and the energy of the gradient by the layer's logits."""
     x, t, ratio = step.inside, place.t, place.ratio
-    rows = table.rows(step.s)
+    rows = table.rows(law.s)
     square, jacobian, spread, by_query = rows[:, 2], rows[:, 3], rows[:, 4], rows[:, 8]
-    overlap, overlap_j = np.moveaxis(table.pairs(outer(step.s**2), x.rho(), place.smaller), -1, 0)
-    seen = place.prefix @ x.q
-    own = np.maximum(seen - (place.prefix @ x.p @ place.prefix.T).diagonal(), 0.0)
+    overlap, overlap_j = np.moveaxis(table.pairs(outer(law.s**2), law.rho(), place.smaller), -1, 0)
+    own = np.maximum(place.prefix @ x.q - (place.prefix @ x.p @ place.prefix.T).diagonal(), 0.0)
     gain = gains.v * gains.o
     longer = t[place.larger]
     apart = np.where(longer > 1, (1 - overlap * ratio) / (1 - 1 / np.maximum(longer, 1.5)), 0.0)
     value = _gather(place, t * square * gradient.q, t[place.smaller] * overlap * gradient.p,
                     _others(t, (1 - square) * gradient.q), apart * gradient.p).scaled(gain)
-    logits = gain * gains.scale * ((seen + EPSILON) ** -2.0 if gains.qk_norm else gains.q * gains.k * np.ones_like(t))
-    alike = scatter(place, x, own) * spread
-    query = State(logits * own**2 * (jacobian + alike) * gradient.q,
-                  outer(logits * own**2) * (overlap_j * ratio + outer(alike)) * gradient.p)
-    same = logits * own * x.q * by_query * gradient.q
-    cross = outer(logits * own) * x.p * overlap_j * gradient.p
-    key = _gather(place, t * same, t[place.smaller] * cross, -_others(t, same), -cross * ratio)
-    out.query.append(query)
-    return State(value.q + query.q + key.q, value.p + query.p + key.p)
+    energy = gain * own * law.slope
+    scattered = scatter(place, x, own) * spread
+    return value, Inherited(
+        State(energy * jacobian * gradient.q, outer(energy) * overlap_j * ratio * gradient.p),
+        State(energy * scattered * gradient.q, outer(energy * scattered) * gradient.p),
+        State(energy * by_query * gradient.q, outer(energy) * overlap_j * gradient.p),
+    )
+
+
+def inherit(gains: Gains, law: Logits, own: Inherited, above: Inherited | None, kept: float) -> Inherited:
+    """What a layer's logits pass on to its own queries and keys and to those below; see `attention.inherit`."""
+    if gains.residual_attention == "none":
+        return own
+    if gains.residual_attention == "qk":
+        key, query = gains.scale * law.key, gains.scale * law.query
+        own = Inherited(
+            State(key * own.row.q, outer(key) * own.row.p), State(key * own.alike.q, outer(key) * own.alike.p),
+            State(query * own.key.q, gains.scale * law.query_p * own.key.p),
+        )
+    if above is None:
+        return own
+    return Inherited(_sum(own.row, above.row), _sum(own.alike, above.alike.scaled(kept)), _sum(own.key, above.key))
+
+
+def _sum(x: State, y: State) -> State:
+    return State(x.q + y.q, x.p + y.p)
+
+
+def collect(gains: Gains, place: Positions, step: Step, passed: Inherited, value: State, out: Backward) -> State:
+    """Before the branch, through values, queries and keys together."""
+    x, t = step.inside, place.t
+    by_query, by_key = factors(gains, place, x.q)
+    if gains.residual_attention == "qk":
+        query, same, cross = by_query, by_key, outer(by_key)
+    else:
+        both = gains.scale * by_query * by_key
+        own = np.maximum(place.prefix @ x.q - (place.prefix @ x.p @ place.prefix.T).diagonal(), 0.0)
+        query, same, cross = both * own, both * x.q, outer(both) * x.p
+    by_row = State(query * (passed.row.q + passed.alike.q), outer(query) * (passed.row.p + passed.alike.p))
+    one, two = same * passed.key.q, cross * passed.key.p
+    by_keys = _gather(place, t * one, t[place.smaller] * two, -_others(t, one), -two * place.ratio)
+    out.query.append(by_row)
+    out.key.append(by_keys)
+    return _sum(value, _sum(by_row, by_keys))
 
 
 def _others(t: Array, x: Array) -> Array:

@@ -12,29 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from explorer.residuals import Placement
+from explorer.theory.causal_logits import Logits, logits
+from explorer.theory.causal_state import State, average, outer
 from explorer.theory.forward import LARGEST, LARGEST_LOGIT, Tokens, add, passed
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.positions import Positions, Stacked
-
-
-class State(NamedTuple):
-    """Tokens, or gradients, at one site."""
-
-    q: Array
-    """`[position]`"""
-    p: Array
-    """`[position, position]`: of two different tokens; its diagonal is the limit of close positions."""
-    v: float = 0.0
-    w: float = 0.0
-    """As in `forward.Tokens`."""
-
-    def scaled(self, factor: float) -> State:
-        return self._replace(q=self.q * factor, p=self.p * factor)
-
-    def rho(self) -> Array:
-        """Correlation of two tokens, in [0, 1]."""
-        return np.clip(self.p / outer(self.q), 0.0, 1.0)
 
 
 class Norm(NamedTuple):
@@ -47,17 +31,27 @@ class Norm(NamedTuple):
 class Step(NamedTuple):
     """One sublayer, as the backward recursion needs it."""
 
-    s: Array
-    """`[position]`: standard deviation of the logits; nan at an MLP."""
+    place: Placement
+    logits: Logits | None
+    """None at an MLP."""
     before: Norm | None
     inside: State
+    read: State
+    """What the branch's last matrix reads."""
     branch: State
     added: State
     behind: Norm | None
     after: Norm | None
     kept: float
     """The stream's part of the sum's second moment."""
+    followed: float
+    """How far deviations of overlaps survived the sublayer."""
     site: State
+
+    @property
+    def s(self) -> Array:
+        """`[position]`: standard deviation of the logits, as softmax sees them."""
+        return np.full_like(self.site.q, math.nan) if self.logits is None else self.logits.s
 
 
 def run(gains: Gains, place: Positions, table: Stacked, n_layers: int, first: Tokens) -> list[Step]:
@@ -65,8 +59,14 @@ def run(gains: Gains, place: Positions, table: Stacked, n_layers: int, first: To
     count = len(place.t)
     state = State(np.full(count, first.q), np.full((count, count), first.p), first.v, first.w)
     steps: list[Step] = []
+    below: Logits | None = None
+    kept = 1.0
     for index in range(2 * n_layers):
-        step = sublayer(gains, place, table, state, index % 2 == 0)
+        inherited = (below, kept) if index % 2 == 0 else None
+        step = sublayer(gains, place, table, state, gains.places[index // 2], inherited)
+        if step.logits:
+            below, kept = step.logits, 1.0
+        kept *= step.followed
         sums = step.after.q if step.after else step.site.q
         if not (sums.min() > 1 / LARGEST and sums.max() < LARGEST) or step.s.max() > LARGEST_LOGIT:
             break
@@ -75,64 +75,47 @@ def run(gains: Gains, place: Positions, table: Stacked, n_layers: int, first: To
     return steps
 
 
-def sublayer(gains: Gains, place: Positions, table: Stacked, x: State, attends: bool) -> Step:
-    """One branch and its way back into the stream."""
-    design = gains.placement
+def sublayer(gains: Gains, place: Positions, table: Stacked, x: State, design: Placement,
+             below: tuple[Logits | None, float] | None) -> Step:
+    """One branch and its way back into the stream; an attention is told of the logits below it and what is kept."""
     inside, before = normalize(x) if design.before else (x, None)
-    if attends:
-        s, branch = attention(gains, place, table, inside)
-    else:
-        s, branch = np.full_like(x.q, math.nan), mlp(gains, place, inside)
+    inside = inside.scaled(design.scale**2)
+    law = logits(gains, place, inside, *below) if below else None
+    read = attention(gains, place, table, inside, law) if law else mlp(gains, place, inside)
+    branch = read.scaled(gains.o if law else gains.out)
     added, behind = normalize(branch) if design.behind else (branch, None)
     skip, scaled = x.scaled(gains.skip**2), added.scaled(gains.branch**2)
-    law, law_2 = average(place, skip), average(place, scaled)
-    both = add(law, law_2, gains.d_model, 0.0 if attends else passed(average(place, inside)))
+    one, two = average(place, skip), average(place, scaled)
+    follows = 0.0 if law else passed(average(place, inside))
+    both = add(one, two, gains.d_model, follows)
     total = State(skip.q + scaled.q, skip.p + scaled.p, both.v, both.w)
     site, after = normalize(total) if design.after else (total, None)
-    return Step(s, before, inside, branch, added, behind, after, law.q / both.q, site)
+    followed = (one.own + follows * two.own) / max(one.own + two.own, 1e-300)
+    return Step(design, law, before, inside, read, branch, added, behind, after, one.q / both.q, followed, site)
 
 
-def attention(gains: Gains, place: Positions, table: Stacked, x: State) -> tuple[Array, State]:
-    """Logits' standard deviation by position, and what the branch computes."""
-    seen, shared = place.prefix @ x.q, place.prefix @ x.p @ place.prefix.T
+def attention(gains: Gains, place: Positions, table: Stacked, x: State, law: Logits) -> State:
+    """What W_O reads."""
+    shared = place.prefix @ x.p @ place.prefix.T
     common = shared.diagonal()
-    own = np.maximum(seen - common, 0.0)
-    variance = gains.scale * (own / seen if gains.qk_norm else gains.q * gains.k * x.q * own)
-    s, rho = np.sqrt(variance), x.rho()
-    rows = table.rows(s)
-    pair = table.pairs(np.sqrt(outer(variance)), rho, place.smaller)[..., 0]
-    alike = variance * scatter(place, x, own)
-    alike /= 1 + alike
-    gain = gains.v * gains.o
-    q = gain * (common + own * (rows[:, 2] + alike * rows[:, 6]))
-    crowd = outer(alike * rows[:, 4]) * rho
-    p = gain * (shared + own[place.smaller] * (pair * place.ratio + crowd))
-    uneven = float(place.mean @ (rows[:, 7] * (gain * own * rows[:, 2] / q) ** 2)) / gains.n_heads
+    own = np.maximum(place.prefix @ x.q - common, 0.0)
+    rows = table.rows(law.s)
+    pair = table.pairs(outer(law.s**2), law.rho(), place.smaller)[..., 0]
+    alike = law.alike / (1 + law.alike)
+    q = common + own * (rows[:, 2] + alike * rows[:, 6])
+    crowd = outer(alike * rows[:, 4]) * law.rho()
+    p = shared + own[place.smaller] * (pair * place.ratio + crowd)
+    uneven = float(place.mean @ (rows[:, 7] * (own * rows[:, 2] / q) ** 2)) / gains.n_heads
     v = x.v + 2 / gains.d_model + float(place.mean @ pair.diagonal()) / gains.n_heads
-    return s, State(q, p, min(v, 1.0), gains.noise[0] + uneven)
-
-
-def scatter(place: Positions, x: State, own: Array) -> Array:
-    """Variance of centered overlaps over own², for the keys of each row: by chance, and because positions differ."""
-    ahead, squares = place.prefix, x.p * x.p
-    rows = ahead @ x.p
-    mean = (rows * ahead).sum(1)
-    varied = ((ahead @ squares) * ahead).sum(1) - 2 * (ahead * rows * rows).sum(1) + mean * mean
-    total: Array = np.minimum(x.v + np.maximum(varied, 0.0) / np.maximum(own * own, 1e-300), 1.0)
-    return total
+    return State(q, p, min(v, 1.0), gains.noise[0] + uneven).scaled(gains.v)
 
 
 def mlp(gains: Gains, place: Positions, x: State) -> State:
-    """What the MLP computes: kernels at the geometric mean of two positions' second moments."""
+    """What W_out reads: kernels at the geometric mean of two positions' second moments."""
     square, _ = gains.kernel.overlaps(gains.hidden * x.q, np.ones_like(x.q))
     _, overlap = gains.kernel.overlaps(gains.hidden * outer(x.q), x.rho())
     v = x.v * passed(average(place, x)) ** 2 + 1 / gains.d_model + 1.6 / gains.d_mlp
-    return State(gains.out * square, gains.out * overlap, v, gains.noise[1] + x.w)
-
-
-def average(place: Positions, x: State) -> Tokens:
-    """The tokens' law, averaged over positions."""
-    return Tokens(float(place.mean @ x.q), float(place.mean @ x.p @ place.mean), x.v, x.w)
+    return State(square, overlap, v, gains.noise[1] + x.w)
 
 
 def normalize(x: State) -> tuple[State, Norm]:
@@ -140,10 +123,3 @@ def normalize(x: State) -> tuple[State, Norm]:
     q, rho = x.q + EPSILON, x.rho()
     p = x.p / outer(q) * (1 - x.w * (1 - rho * rho) / 4)
     return State(x.q / q, p, x.v, 0.0), Norm(q, x.w)
-
-
-def outer(x: Array) -> Array:
-    """`[position, position]`: the geometric mean of a quantity at two positions."""
-    root = np.sqrt(x)
-    product: Array = root[:, None] * root
-    return product

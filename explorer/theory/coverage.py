@@ -17,10 +17,14 @@ RUNAWAY = 50.0
 an average over draws contains and a single draw of usual size does not."""
 ALIKE = 1e-5
 """1 − ρ below which what distinguishes tokens is no longer resolved: by the theory's scatter, and soon by float32."""
+NEAR_CAP = 0.3
+"""Share of a soft cap from which on the logits' spread is bent too far to be treated as normal."""
 NARROW = 32
 """Width below which corrections of higher order in 1/width are no longer small."""
 
 GRADIENTS = ("activation_gradient", "parameter_gradient")
+
+PATTERN = ("attention_entropy", "attention_entropy_normalized", "attention_max")
 
 
 def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
@@ -46,6 +50,9 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
         notes |= dict.fromkeys(GRADIENTS, reason)
     if config.loss == "next_token":
         notes["parameter_gradient"] = "a lower bound: sequences share characters, which adds to the weights' gradients"
+    if config.logit_cap and rows.s.max(initial=0.0) > NEAR_CAP * config.logit_cap:
+        reason = f"rough: logits reach their cap of {config.logit_cap:g}"
+        notes |= dict.fromkeys((*GRADIENTS, *PATTERN), reason)
     _collapse(out, notes, rows)
     _runaway(config, out, notes, rows)
     return out, notes
@@ -58,7 +65,8 @@ def _collapse(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
         return
     first = int(alike[0])
     for key in (("logit_std", "attn_scores"), ("parameter_gradient", "W_Q"), ("parameter_gradient", "W_K")):
-        out[key][:, first:] = math.nan
+        if key in out:
+            out[key][:, first:] = math.nan
     reason = f"not covered from layer {first + 1} on: its tokens are alike to 1 in 100,000"
     notes["logit_std"] = reason
     notes["parameter_gradient"] = f"W_Q and W_K {reason}"

@@ -19,8 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from explorer.residuals import Placement
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
+from explorer.theory.logits import Capped, Logits, cap, logits
 from explorer.theory.tables import Softmax
 
 LARGEST = 1e60
@@ -65,12 +67,19 @@ class Norm(NamedTuple):
 class Step(NamedTuple):
     """One sublayer, as the backward recursion needs it."""
 
-    s: float
-    """Standard deviation of the logits; nan at an MLP."""
+    place: Placement
+    skip: float
+    """What the stream is multiplied by; 1 at a sublayer that is not there."""
+    logits: Logits
+    """Nothing, at an MLP."""
+    capped: Capped
+    """Spread of the logits behind their cap; nan at an MLP."""
     before: Norm
     """The norm before the branch."""
     inside: Tokens
     """What the branch reads: behind its norm where there is one."""
+    read: Tokens
+    """What the branch's last matrix reads."""
     branch: Tokens
     """What the branch computes, before a norm behind it."""
     added: Tokens
@@ -83,6 +92,8 @@ class Step(NamedTuple):
     """Second moment of skip · x + branch · F(x), before a norm on it."""
     kept: float
     """The stream's part of the sum's second moment."""
+    followed: float
+    """How far deviations of overlaps survived the sublayer."""
     site: Tokens
     """What leaves the sublayer."""
 
@@ -90,61 +101,80 @@ class Step(NamedTuple):
 def run(gains: Gains, softmax: Softmax, n_layers: int, tokens: Tokens) -> list[Step]:
     """The recursion over 2N sublayers; shorter where the second moment leaves the range of `LARGEST`."""
     steps: list[Step] = []
+    below, kept = Logits(), 1.0
     for index in range(2 * n_layers):
-        step = sublayer(gains, softmax, tokens, index % 2 == 0)
-        if not 1 / LARGEST < step.total < LARGEST or step.s > LARGEST_LOGIT:
+        place, attends = gains.places[index // 2], index % 2 == 0
+        if attends and not gains.attends:
+            step = absent(tokens)
+        else:
+            step = sublayer(gains, softmax, tokens, place, (below, kept) if attends else None)
+        if attends:
+            below, kept = step.logits, 1.0
+        kept *= step.followed
+        if not 1 / LARGEST < step.total < LARGEST or step.capped.s > LARGEST_LOGIT:
             break
         steps.append(step)
         tokens = step.site
     return steps
 
 
-def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, attends: bool) -> Step:
-    """One branch and its way back into the stream."""
-    place = gains.placement
-    inside, before = normalize(_NOTHING, tokens, gains.d_model) if place.before else (tokens, Norm())
-    s, branch = attention(gains, softmax, inside) if attends else (math.nan, mlp(gains, inside))
+def absent(tokens: Tokens) -> Step:
+    """The step of a sublayer that is not there."""
+    return Step(
+        place=Placement(), skip=1.0, logits=Logits(), capped=NO_LOGITS, before=Norm(), inside=tokens, read=NOTHING,
+        branch=NOTHING, added=NOTHING, behind=Norm(), after=Norm(), total=tokens.q, kept=1.0, followed=1.0, site=tokens,
+    )
+
+
+def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, below: tuple[Logits, float] | None
+             ) -> Step:
+    """One branch and its way back into the stream; an attention is told of the logits below it and what is kept."""
+    inside, before = tokens, Norm()
+    if place.before:
+        inside, before = normalize(NOTHING, tokens, gains.d_model)
+        inside = _rescaled(inside, place.scale**2)
+    law, capped = Logits(), NO_LOGITS
+    if below is None:
+        read, branch = mlp(gains, inside)
+    else:
+        law = logits(gains, inside.q, inside.p, inside.v, *below)
+        capped = cap(math.sqrt(law.variance), math.sqrt(law.common), gains.cap, softmax.n)
+        read, branch = attention(gains, softmax, inside, law, capped.s)
     behind, after, added = Norm(), Norm(), branch
     if place.behind:
-        added, behind = normalize(_NOTHING, branch, gains.d_model)
+        added, behind = normalize(NOTHING, branch, gains.d_model)
     skip, scaled = _rescaled(tokens, gains.skip**2), _rescaled(added, gains.branch**2)
     # an MLP's overlaps follow those that it reads, an attention's hardly do
-    follows = 0.0 if attends else passed(inside)
+    follows = passed(inside) if below is None else 0.0
     total = add(skip, scaled, gains.d_model, follows)
     site = total
     if place.after:
         site, after = normalize(skip, scaled, gains.d_model, follows)
     kept = skip.q / total.q if total.q > 0 else 0.0
-    return Step(s, before, inside, branch, added, behind, after, total.q, kept, site)
+    followed = (skip.own + follows * scaled.own) / max(skip.own + scaled.own, 1e-300)
+    return Step(place, gains.skip, law, capped, before, inside, read, branch, added, behind, after, total.q, kept,
+                followed, site)
 
 
-def attention(gains: Gains, softmax: Softmax, x: Tokens) -> tuple[float, Tokens]:
-    """Logits' standard deviation, and what the branch computes."""
-    own, rho = x.own, x.rho
-    variance = logit_variance(gains, x.q, own)
-    s = math.sqrt(variance)
+def attention(gains: Gains, softmax: Softmax, x: Tokens, law: Logits, s: float) -> tuple[Tokens, Tokens]:
+    """What W_O reads, and what the branch computes, for logits of standard deviation s."""
+    own, rho = x.own, law.rho
     y = softmax.forward(s, rho)
-    alike = variance * x.v / (1 + variance * x.v)
+    alike = law.alike / (1 + law.alike)
     crowd, crowd_2 = alike * y.crowding, alike * rho * (y.spread + (y.crowding - y.spread) * rho)
-    gain = gains.v * gains.o
-    q, p = gain * (x.p + own * (y.square + crowd)), gain * (x.p + own * (y.overlap + crowd_2))
-    uneven = y.unevenness / gains.n_heads * (gain * own * y.square / q) ** 2
-    v = x.v + 2 / gains.d_model + y.overlap / gains.n_heads
-    return s, Tokens(q, p, min(v, 1.0), gains.noise[0] + rho * uneven, (1 - rho) * uneven)
+    q, p = x.p + own * (y.square + crowd), x.p + own * (y.overlap + crowd_2)
+    uneven = y.unevenness / gains.n_heads * (own * y.square / max(q, 1e-300)) ** 2
+    v = min(x.v + 2 / gains.d_model + y.overlap / gains.n_heads, 1.0)
+    read = Tokens(gains.v * q, gains.v * p, v, gains.noise[0] + rho * uneven, (1 - rho) * uneven)
+    return read, _rescaled(read, gains.o)
 
 
-def logit_variance(gains: Gains, q: float, own: float) -> float:
-    """Over the keys of a row, for tokens of second moment q of which `own` is not shared."""
-    if gains.qk_norm:
-        return gains.scale * own / q
-    return gains.scale * gains.q * gains.k * q * own
-
-
-def mlp(gains: Gains, x: Tokens) -> Tokens:
-    """What the MLP computes."""
+def mlp(gains: Gains, x: Tokens) -> tuple[Tokens, Tokens]:
+    """What W_out reads, and what the MLP computes."""
     square, overlap = gains.kernel.pair(gains.hidden * x.q, x.rho)
     v = x.v * passed(x) ** 2 + 1 / gains.d_model + 1.6 / gains.d_mlp
-    return Tokens(gains.out * square, gains.out * overlap, v, gains.noise[1] + x.w)
+    read = Tokens(square, overlap, v, gains.noise[1] + x.w)
+    return read, _rescaled(read, gains.out)
 
 
 def passed(x: Tokens) -> float:
@@ -152,12 +182,13 @@ def passed(x: Tokens) -> float:
     return math.sqrt(0.5 + 0.5 * x.rho)
 
 
-_NOTHING = Tokens(0.0, 0.0, 0.0, 0.0)
+NOTHING = Tokens(0.0, 0.0, 0.0, 0.0)
+NO_LOGITS = Capped(math.nan, math.nan, 1.0)
 
 
 def normalize(x: Tokens, y: Tokens, d_model: int, follows: float = 0.0) -> tuple[Tokens, Norm]:
     """A norm on the sum of two signals; see `add`."""
-    q, p = x.q + y.q, x.p + y.p
+    q, p = max(x.q + y.q, 1e-300), x.p + y.p
     same = ((x.w + x.u) * x.q**2 + (y.w + y.u) * y.q**2 + 4 / d_model * x.q * y.q) / q**2
     cross = (x.w * x.p**2 + y.w * y.p**2 + 4 / d_model * x.p * y.p) / q**2
     mixed = (x.w * x.q * x.p + y.w * y.q * y.p + 2 / d_model * (x.q * y.p + x.p * y.q)) / q

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from explorer.config import Config
 from explorer.initializers import shapes, variances
-from explorer.residuals import PLACEMENTS, Placement, multipliers
+from explorer.profile import MATRICES
+from explorer.residuals import Placement, has_final_norm, multipliers, placements
 from explorer.theory.gaussian import flatness
 from explorer.theory.kernels import Kernel, kernel
 
@@ -29,10 +30,17 @@ class Gains(NamedTuple):
     """Factor on the logits' variance: 1 behind √d_head, d_head without a divisor."""
     skip: float
     branch: float
-    placement: Placement
+    places: tuple[Placement, ...]
+    """Where the norms stand, by layer."""
+    final: bool
+    """The stream is normalized once more at the end."""
     centers: bool
     """The norm subtracts the mean."""
+    attends: bool
+    residual_attention: str
     qk_norm: bool
+    cap: float
+    """Soft cap on the logits; 0 is none."""
     kernel: Kernel
     d_model: int
     d_mlp: int
@@ -45,25 +53,29 @@ class Gains(NamedTuple):
 def gains(config: Config) -> Gains:
     """Reads a config."""
     variance, shape = variances(config), shapes(config)
-    gain = {name: shape[name][0] * variance[name] for name in shape}
+    gain = dict.fromkeys(MATRICES, 0.0) | {name: shape[name][0] * variance[name] for name in shape}
     divisor = {"sqrt_d": config.d_head**0.5, "none": 1.0, "d": float(config.d_head)}[config.attention_scale]
     scale = config.d_head / divisor**2
     if config.qk_norm and config.norm == "layer":  # centered heads live in one dimension less; a single one is nothing
         scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
-    placement, joined = PLACEMENTS[config.norm_placement], multipliers(config)
-    normed = placement.before or placement.after
+    places, joined = placements(config), multipliers(config)
+    unit = all((place.before or place.after) and place.scale == 1 for place in places)
     return Gains(
         gain["W_Q"], gain["W_K"], gain["W_V"], gain["W_O"], gain["W_in"], gain["W_out"],
         scale=scale,
         skip=joined.skip,
         branch=joined.branch,
-        placement=placement,
+        places=places,
+        final=has_final_norm(config),
         centers=config.norm == "layer",
+        attends=config.attention != "none",
+        residual_attention=config.residual_attention,
         qk_norm=config.qk_norm,
+        cap=config.logit_cap,
         d_model=config.d_model,
         d_mlp=config.d_mlp,
         d_head=config.d_head,
         n_heads=config.n_heads,
         noise=(4 / config.d_model, 2 / config.d_model + flatness(config.activation) / config.d_mlp),
-        kernel=kernel(config.activation, config.activation_rescaled, gain["W_in"] if normed else None),
+        kernel=kernel(config.activation, config.activation_rescaled, gain["W_in"] if unit else None),
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.initializers import shapes, variances
+from explorer.residuals import learned
 from explorer.theory.backward import Backward
 from explorer.theory.forward import Step, columns
 from explorer.theory.gains import Gains
@@ -20,27 +21,30 @@ from explorer.theory.grids import Array
 def norms(config: Config, gains: Gains, steps: list[Step], backward: Backward, unit: float) -> dict[str, Array]:
     """Matrix to `[layer]` for the layers that `steps` covers; `unit` is the gradient's mean square at the last site."""
     inside = np.stack(columns(steps, "inside"), -1)  # [sublayer, (q, p)]
-    attended, read = inside[::2], inside[1::2]
+    last = np.stack(columns(steps, "read"), -1)  # what W_O and W_out read
     behind, behind_mlp = backward.branch[::2] * unit, backward.branch[1::2] * unit
-    mixed = np.stack(columns(steps, "branch"), -1)[::2] / gains.o
-    hidden = np.stack(columns(steps, "branch"), -1)[1::2] / gains.out
-    paths = backward.attention
-    pairs = {
-        "W_O": (mixed, behind),
-        "W_in": (read, _through(backward.hidden, behind_mlp)),
-        "W_out": (hidden, behind_mlp),
+    square = {
+        "W_in": _pairs(config, inside[1::2], np.einsum("lij,lj->li", backward.hidden, behind_mlp)),
+        "W_out": _pairs(config, last[1::2], behind_mlp),
     }
-    n = config.n_ctx
-    square = {name: x[:, 0] * delta[:, 0] + (n - 1) * x[:, 1] * delta[:, 1] for name, (x, delta) in pairs.items()}
-    query = _through(paths.query, behind)
-    logits = attended[:, 0] * query[:, 0] + (n - 1) * attended[:, 1] * query[:, 1]
-    # W_V sees what W_O sees, transposed: Σ_ss' A_ts A_ts' (x_s·x_s') g_t·g_t either way
-    square["W_V"] = square["W_O"] * gains.o / gains.v
-    square["W_Q"], square["W_K"] = logits / gains.q, logits / gains.k
-    out = frobenius(config, {name: n * part for name, part in square.items()})
-    if config.residual == "rezero":
+    if gains.attends:
+        logits = _pairs(config, inside[::2], backward.query * unit)
+        # by W_Q and W_K of one product the gradients are alike; where queries and keys add up, the products differ
+        by_key = _pairs(config, inside[::2], backward.key * unit) if gains.residual_attention == "qk" else logits
+        square |= {"W_Q": logits / gains.q, "W_K": by_key / gains.k, "W_O": _pairs(config, last[::2], behind)}
+        # W_V sees what W_O sees, transposed: Σ_ss' A_ts A_ts' (x_s·x_s') g_t·g_t either way
+        square["W_V"] = square["W_O"] * gains.o / gains.v
+    out = frobenius(config, square)
+    if learned(config):
         out["alpha"] = by_alpha(config, steps, backward, unit)
     return out
+
+
+def _pairs(config: Config, x: Array, delta: Array) -> Array:
+    """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate over the tokens of a sequence, from `[layer, (q, p)]` of either."""
+    n = config.n_ctx
+    total: Array = n * (x[:, 0] * delta[:, 0] + (n - 1) * x[:, 1] * delta[:, 1])
+    return total
 
 
 def frobenius(config: Config, square: dict[str, Array]) -> dict[str, Array]:
@@ -54,16 +58,8 @@ def frobenius(config: Config, square: dict[str, Array]) -> dict[str, Array]:
 
 
 def by_alpha(config: Config, steps: list[Step], backward: Backward, unit: float) -> Array:
-    """|∂L/∂α| by layer, both branches together: α multiplies the sum of what they compute, at α = 0."""
-    q, p = columns(steps, "added")
-    n = config.n_ctx
-    site = backward.site[1:] * unit
-    square = config.batch_size * n * config.d_model * (q * site[:, 0] + (n - 1) * p * site[:, 1])
+    """‖∂L/∂α‖ by layer, both branches together: α multiplies what they compute, as one number or by coordinate."""
+    added = np.stack(columns(steps, "added"), -1)
+    square = config.batch_size * config.d_model * _pairs(config, added, backward.total * unit)
     total: Array = np.sqrt(square.reshape(-1, 2).sum(1))
     return total
-
-
-def _through(path: Array, gradient: Array) -> Array:
-    """`[layer, 2, 2]` on `[layer, 2]`."""
-    behind: Array = np.einsum("lij,lj->li", path, gradient)
-    return behind

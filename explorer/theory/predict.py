@@ -13,13 +13,18 @@ import time
 import numpy as np
 
 from explorer.config import Config
-from explorer.profile import MATRICES, Array, Key, Profile
+from explorer.initializers import shapes
+from explorer.profile import Array, Key, Profile
+from explorer.residuals import learned
 from explorer.theory import coverage
 from explorer.theory.causal import Causal
 from explorer.theory.gains import gains
 from explorer.theory.inputs import embedding
 from explorer.theory.unmasked import Unmasked
 from explorer.theory.values import Recursions, Rows
+
+ATTENTION = ("attn_scores", "pattern", "attn_out")
+"""Sites that only attention has."""
 
 
 def predict(config: Config) -> Profile:
@@ -35,9 +40,12 @@ def predict(config: Config) -> Profile:
 
 
 def _values(config: Config) -> tuple[dict[Key, Array], dict[str, str]]:
-    recursions: Recursions = (Causal if config.causal else Unmasked)(config, gains(config))
+    masked = config.causal and config.attention != "none"
+    recursions: Recursions = (Causal if masked else Unmasked)(config, gains(config))
     rows = recursions.rows()
     values = {**_stream(config, recursions), **_rows(config, rows), **_gradients(config, recursions)}
+    if config.attention == "none":
+        values = {key: value for key, value in values.items() if key[1] not in ATTENTION}
     return coverage.apply(config, values, rows, len(recursions.stream().q))
 
 
@@ -67,7 +75,7 @@ def _rows(config: Config, rows: Rows) -> dict[Key, Array]:
 
 
 def _gradients(config: Config, recursions: Recursions) -> dict[Key, Array]:
-    names = [*MATRICES, *(["alpha"] if config.residual == "rezero" else [])]
+    names = [*shapes(config), *(["alpha"] if learned(config) else [])]
     if len(recursions.stream().q) < 2 * config.n_layers:
         site, weights = np.empty(0), {name: np.empty(0) for name in names}
     else:

@@ -29,16 +29,17 @@ class Unmasked:
     def rows(self) -> Rows:
         """Softmax statistics of the layers that are covered."""
         n = self.config.n_ctx
-        s = np.array([step.s for step in self.steps[::2]])
+        s = np.array([step.capped.s for step in self.steps[::2]])
         rows = self.table.rows(s)
         own = np.array([1 - step.inside.rho for step in self.steps[::2]])
-        return Rows(s, own, s * math.sqrt(1 - 1 / n), rows.entropy, rows.entropy / math.log(n), rows.largest)
+        std = np.array([step.capped.std for step in self.steps[::2]])
+        return Rows(s, own, std * math.sqrt(1 - 1 / n), rows.entropy, rows.entropy / math.log(n), rows.largest)
 
     def gradients(self) -> Gradients:
         """Along the stream and by the weights."""
         last = self.steps[-1].site
         square, overlap = loss_gradient(self.config, last)
-        unit = square / (last.q + EPSILON) if self.gains.placement.final else square
+        unit = square / (last.q + EPSILON) if self.gains.final else square
         back = backward.run(self.gains, self.table, self.steps, self.first, overlap)
         weights = parameters.norms(self.config, self.gains, self.steps, back, unit)
         return Gradients(back.site[:, 0], weights)

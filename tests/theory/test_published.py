@@ -9,11 +9,13 @@ import torch
 from trial import SIGMAS
 
 from explorer import Config
+from explorer.residuals import Placement
 from explorer.theory import predict
-from explorer.theory.attention import paths
+from explorer.theory.attention import Inherited, collect, inherit, paths
 from explorer.theory.backward import ISOTROPIC, across
-from explorer.theory.forward import Norm, Tokens, attention, mlp
+from explorer.theory.forward import Norm, Tokens, mlp, sublayer
 from explorer.theory.gains import gains
+from explorer.theory.logits import Logits
 from explorer.theory.tables import softmax
 
 PUBLISHED = {  # per cent of error at the 50th, 90th and 99th percentile: Kedia et al. 2024 (DeepScaleLM)
@@ -43,7 +45,7 @@ def ffn_variance(case: Case, rng: np.random.Generator) -> tuple[float, float]:
     known = gains(Config(d_model=d, n_heads=1, activation_rescaled=False, init_variance=scale, norm_placement="none"))
     hidden = torch.relu(tokens(case, rng, 64, 4) @ weights(rng, scale, d, 4 * d))
     out = hidden @ weights(rng, scale, 4 * d, d)
-    return float(out.square().mean()), mlp(known, Tokens(1.0, rho, 1 / d, 0.0)).q
+    return float(out.square().mean()), mlp(known, Tokens(1.0, rho, 1 / d, 0.0))[1].q
 
 
 def activation(name: str) -> Callable[[Case, np.random.Generator], tuple[float, float]]:
@@ -83,10 +85,11 @@ def through_attention(case: Case, rng: np.random.Generator) -> tuple[float, floa
     out = mixed.transpose(1, 2).flatten(2) @ weights(rng, scale, d, d)
     direction = torch.from_numpy(rng.standard_normal(out.shape, dtype=np.float32))
     (gradient,) = torch.autograd.grad((out * direction).sum(), x)
-    s, expected = attention(known, table, law)
-    one = [np.array([value]) for value in (s, law.q, law.p, law.v)]
-    total = paths(known, table, *one).total[0, 0, 0]
-    return float(out.detach().square().mean()), expected.q, float(gradient.square().mean()), float(total)
+    step = sublayer(known, table, law, Placement(), (Logits(), 1.0))
+    value, energies = paths(known, table, [step])
+    query, key = collect(known, step, inherit(known, step, energies[0].tolist(), (1.0, 0.0), Inherited(), 1.0), n - 1)
+    total = float(value[0, 0, 0]) + query[0] + key[0]
+    return float(out.detach().square().mean()), step.branch.q, float(gradient.square().mean()), total
 
 
 def attention_variance(case: Case, rng: np.random.Generator) -> tuple[float, float]:

@@ -1,0 +1,91 @@
+"""Named designs: what a paper or a model calls its own, as changes to `Config`. One row each, with its source.
+
+A preset says what makes the design, and nothing of size, input or seeds: `preset("deepnorm", n_layers=100)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from explorer.config import Config
+
+
+class Preset(NamedTuple):
+    """One design."""
+
+    title: str
+    words: str
+    """What it does, in a sentence."""
+    changes: Mapping[str, Any]
+    """Fields of `Config` that differ from the defaults."""
+    source: str
+
+
+POST = {"norm_placement": "post"}
+NO_NORM = {"norm_placement": "none"}
+
+PRESETS: Mapping[str, Preset] = MappingProxyType({
+    "post_ln": Preset("Post-LN", "A norm on each sum.", POST, "Vaswani et al. 2017"),
+    "pre_ln": Preset("Pre-LN", "A norm before each branch, and a last one.", {}, "Xiong et al. 2020"),
+    "peri_ln": Preset("Peri-LN", "Norms before and behind each branch.", {"norm_placement": "peri"},
+                      "Sandwich-LN: Ding et al. 2021; Kim et al. 2025"),
+    "branch_output": Preset("Branch-output norm", "A norm behind each branch, none before it; QK-norm.",
+                            {"norm_placement": "branch_output", "norm": "rms", "qk_norm": True}, "OLMo 2 2025"),
+    "mix_ln": Preset("Mix-LN", "Post-LN in the first quarter of the layers, Pre-LN behind.",
+                     {"norm_placement": "mix"}, "Li et al. 2025"),
+    "layernorm_scaling": Preset("LayerNorm scaling", "Pre-LN whose norms are divided by √l in layer l.",
+                                {"norm_placement": "scaled_pre"}, "Sun et al. 2025"),
+    "deepnorm": Preset("DeepNorm", "Post-LN with a stronger stream and smaller branches.",
+                       {**POST, "residual": "deepnorm"}, "Wang et al. 2022"),
+    "admin": Preset("Admin", "Post-LN with a stream weighted to keep the variance of the branches in check.",
+                    {**POST, "residual": "admin"}, "Liu et al. 2020"),
+    "realformer": Preset("RealFormer", "Post-LN whose attention logits add up over the layers.",
+                         {**POST, "residual_attention": "scores"}, "He et al. 2020"),
+    "realformer_qk": Preset("RealFormer, Q and K added up", "Queries and keys add up, instead of their products.",
+                            {**POST, "residual_attention": "qk"}, "a variant that is not equivalent"),
+    "rezero": Preset("ReZero", "No norm; each layer's branches times an α that is learned from 0.",
+                     {**NO_NORM, "residual": "rezero"}, "Bachlechner et al. 2020"),
+    "skipinit": Preset("SkipInit", "No norm; each branch times an α of its own, learned from 0.",
+                       {**NO_NORM, "residual": "skipinit"}, "De & Smith 2020"),
+    "fixup": Preset("Fixup", "No norm; the last matrix of each branch starts at zero, the first small.",
+                    {**NO_NORM, "residual": "fixup"}, "Zhang et al. 2019"),
+    "t_fixup": Preset("T-Fixup", "No norm; values, outputs and MLP drawn smaller the deeper the model.",
+                      {**NO_NORM, "residual": "t_fixup", "scale_rule": "xavier"}, "Huang et al. 2020"),
+    "layer_scale": Preset("LayerScale", "Pre-LN; each branch times a small learned vector.",
+                          {"residual": "layer_scale"}, "CaiT: Touvron et al. 2021"),
+    "inverse_sqrt_depth": Preset("1/√(2N) branches", "Pre-LN; each branch divided by the root of their number.",
+                                 {"residual": "inverse_sqrt_depth"}, "Taki 2017; Bordelon et al. 2023"),
+    "gpt2": Preset("GPT-2", "Pre-LN; N(0, 0.02²), the last matrix of each branch by 1/√(2N); causal.",
+                   {"scale_rule": "gpt2", "activation": "gelu", "activation_rescaled": False, "causal": True},
+                   "Radford et al. 2019"),
+    "bert": Preset("BERT", "Post-LN; every matrix N(0, 0.02²).",
+                   {**POST, "scale_rule": "bert", "activation": "gelu", "activation_rescaled": False},
+                   "Devlin et al. 2018"),
+    "t5": Preset("T5", "Pre-RMSNorm; no √d divisor, W_Q drawn smaller instead.",
+                 {"norm": "rms", "scale_rule": "t5", "attention_scale": "none", "activation_rescaled": False},
+                 "Raffel et al. 2020"),
+    "gemma2": Preset("Gemma 2", "Norms before and behind each branch, and a soft cap on the logits; causal.",
+                     {"norm_placement": "peri", "norm": "rms", "activation": "gelu", "logit_cap": 50.0, "causal": True},
+                     "Gemma Team 2024"),
+    "qk_norm": Preset("QK-norm", "Pre-LN; queries and keys normalized before their product.", {"qk_norm": True},
+                      "Henry et al. 2020"),
+    "plain_stack": Preset("Plain stack", "No residual and no norm: what came before.",
+                          {**NO_NORM, "residual": "absent"}, "He et al. 2015 compare with it"),
+})
+
+
+def preset(name: str, **choices: Any) -> Config:
+    """The config of a named design.
+
+    Args:
+        name: a key of `PRESETS`.
+        choices: any other fields, such as `n_layers`.
+    Raises:
+        ValueError: there is no such preset.
+        ConfigError: the choices are refused.
+    """
+    if name not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(PRESETS)}; got {name!r}")
+    return Config(**{**PRESETS[name].changes, **choices})

@@ -1,0 +1,82 @@
+"""Attention logits under a causal mask, by position: see `logits` for the same without one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from explorer.theory import logits as unmasked
+from explorer.theory.causal_state import State, outer, scatter
+from explorer.theory.gains import EPSILON, Gains
+from explorer.theory.grids import Array
+from explorer.theory.positions import Positions
+
+
+class Logits(NamedTuple):
+    """Logits of a layer, in law; what the layer above inherits are the same numbers. As in `logits.Logits`."""
+
+    query: Array
+    """`[position]`"""
+    query_p: Array
+    """`[position, position]`"""
+    key: Array
+    """`[position]`: of the keys that a row sees."""
+    key_p: Array
+    variance: Array
+    covariance: Array
+    """`[position, position]`"""
+    common: Array
+    alike: Array
+    own: Array
+    crowd: Array
+    s: Array
+    """`[position]`: standard deviation behind the cap, as softmax sees it."""
+    std: Array
+    """`[position]`: standard deviation behind the cap."""
+    slope: Array
+    """`[position]`: mean squared slope of the cap, where the gradient passes."""
+
+    def rho(self) -> Array:
+        """Correlation of two rows' logits."""
+        return np.clip(self.covariance / np.maximum(outer(self.variance), 1e-300), 0.0, 1.0)
+
+
+def factors(gains: Gains, place: Positions, q: Array) -> tuple[Array, Array]:
+    """What a token's second moment is multiplied by to be a query's, and on a row's average a key's."""
+    if not gains.qk_norm:
+        return np.full_like(q, gains.q), np.full_like(q, gains.k)
+    by_row = 1 / (place.prefix @ q + EPSILON)
+    return by_row, by_row
+
+
+def logits(gains: Gains, place: Positions, x: State, below: Logits | None, kept: float) -> Logits:
+    """The logits of a layer's tokens; `kept` as in `logits.logits`."""
+    by_query, by_key = factors(gains, place, x.q)
+    seen = place.prefix @ x.q
+    common = (place.prefix @ x.p @ place.prefix.T).diagonal()
+    own = np.maximum(seen - common, 0.0)
+    query = np.ones_like(x.q) if gains.qk_norm else by_query * x.q
+    query_p, key, key_p = outer(query) * x.rho(), by_key * own, by_key * np.maximum(common, 0.0)
+    crowd = key * scatter(place, x, own)
+    if below and gains.residual_attention == "qk":
+        query, query_p, key = query + below.query, query_p + below.query_p, key + below.key
+        crowd, key_p = crowd + kept * below.crowd, key_p + below.key_p
+    variance, mean, alike = (gains.scale * query * part for part in (key, key_p, crowd))
+    covariance, share = outer(gains.scale * key) * query_p, np.ones_like(query)
+    if below and gains.residual_attention == "scores":
+        share = variance / np.maximum(variance + below.variance, 1e-300)
+        variance, covariance = variance + below.variance, covariance + below.covariance
+        mean, alike = mean + below.common, alike + kept * below.alike
+    bent = _cap(gains, place, np.sqrt(variance), np.sqrt(mean))
+    return Logits(query, query_p, key, key_p, variance, covariance, mean, alike, share, crowd, *bent)
+
+
+def _cap(gains: Gains, place: Positions, s: Array, mean: Array) -> tuple[Array, Array, Array]:
+    """The last three fields of `Logits`."""
+    if gains.cap == 0:
+        return s, s, np.ones_like(s)
+    rows = zip(s, mean, place.t, strict=True)
+    bent = [unmasked.cap(float(one), float(two), gains.cap, max(int(t), 2)) for one, two, t in rows]
+    std, inside, slope = np.array(bent).T
+    return inside, std, slope
