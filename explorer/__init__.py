@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from explorer.app.dashboard import dashboard, lab
     from explorer.config import Config, ConfigError
     from explorer.diagnosis import Finding, diagnose
+    from explorer.presets import preset
     from explorer.probe.measure import measure
     from explorer.probe.observe import Stopped
     from explorer.profile import Profile
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Config", "ConfigError", "Finding", "Profile", "Solution", "Stopped", "dashboard", "diagnose", "lab", "measure",
-    "predict", "solve",
+    "predict", "preset", "solve",
 ]
 
 _HOMES = {
@@ -44,6 +45,7 @@ _HOMES = {
     "lab": "explorer.app.dashboard",
     "measure": "explorer.probe",
     "predict": "explorer.theory",
+    "preset": "explorer.presets",
     "solve": "explorer.theory",
 }
 

@@ -92,15 +92,19 @@ def runs_away(profile: Profile) -> Finding | None:
 
 def one_hot(profile: Profile) -> Finding | None:
     """Attention picks a single token: softmax was given logits far wider than it can grade."""
+    if ("attention_max", "pattern") not in profile.values:
+        return None
     entropy = _mean(profile, "attention_entropy_normalized", "pattern")
-    if not entropy[0] < ONE_HOT:
+    worst = int(np.argmin(np.nan_to_num(entropy, nan=1.0)))
+    if not entropy[worst] < ONE_HOT:
         return None
     largest = _mean(profile, "attention_max", "pattern")
     return Finding(
-        "bad" if entropy[0] < ONE_HOT / 2 else "warning",
+        "bad" if entropy[worst] < ONE_HOT / 2 else "warning",
         "Attention is close to one-hot before anything was learned.",
-        f"In layer 1 its entropy is {_percent(entropy[0])} of uniform; the largest weight averages {largest[0]:.2f}.",
-        *_softer(profile.config),
+        f"In layer {worst + 1} its entropy is {_percent(entropy[worst])} of uniform; the largest weight averages "
+        f"{largest[worst]:.2f}.",
+        *_softer(profile.config, entropy[0] < ONE_HOT),
     )
 
 
@@ -151,16 +155,19 @@ def alike(profile: Profile) -> Finding | None:
 
 
 def silent(profile: Profile) -> Finding | None:
-    """Branches multiplied by zero: nothing flows through them until α has moved."""
-    if ("parameter_gradient", "alpha") not in profile.values:
+    """Branches that add nothing yet: what they end with is zero, and learns first."""
+    sizes = {site: _mean(profile, "parameter_gradient", site)[0] for statistic, site in profile.values
+             if statistic == "parameter_gradient"}
+    quiet = [site for site, size in sizes.items() if size == 0]
+    loud = [site for site, size in sizes.items() if size > 0]
+    if not quiet or not loud:
         return None
-    by_weight, by_alpha = (_mean(profile, "parameter_gradient", site)[0] for site in ("W_out", "alpha"))
-    if by_weight != 0 or not by_alpha > 0:
-        return None
+    first = loud[-1]  # α, or the last matrix of the MLP
     return Finding(
         "good",
         "The model starts as the identity and learns how much of each branch to let in.",
-        f"At initialization the weights get no gradient at all, and each α does: {by_alpha:.3g} in layer 1.",
+        f"At initialization {', '.join(quiet)} get no gradient at all; {'α' if first == 'alpha' else first} does: "
+        f"{sizes[first]:.3g} in layer 1.",
     )
 
 
@@ -205,10 +212,15 @@ def _calm(config: Config | None) -> Remedy:
     return "Put a norm before each branch", {"norm_placement": "pre", **size}
 
 
-def _softer(config: Config | None) -> Remedy:
-    """What keeps the logits within softmax's reach: the √d divisor, or norms where the weights are too large for it."""
+def _softer(config: Config | None, at_once: bool) -> Remedy:
+    """What keeps the logits within softmax's reach: the √d divisor, or norms where the weights are too large for it.
+
+    Where the first layer is within it and a later one is not, logits that add up over the layers are to blame.
+    """
     if config is None:
         return "", {}
+    if config.residual_attention != "none" and not at_once:
+        return "Let each layer's logits stand alone", {"residual_attention": "none"}
     if config.attention_scale == "none" and config.init_variance <= 2:
         return "Divide the logits by √d", {"attention_scale": "sqrt_d"}
     return "Normalize queries and keys", {"qk_norm": True, "attention_scale": "sqrt_d"}

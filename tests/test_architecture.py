@@ -166,7 +166,7 @@ def test_public_face() -> None:
     """What users may rely on: a name comes or goes here on purpose, with a line in the changelog."""
     documented = {
         "Config", "ConfigError", "Finding", "Profile", "Solution", "Stopped", "dashboard", "diagnose", "lab", "measure",
-        "predict", "solve",
+        "predict", "preset", "solve",
     }
     assert set(explorer.__all__) == documented
     for name in explorer.__all__:

@@ -16,6 +16,8 @@ SICK: list[tuple[dict[str, Any], str, str]] = [
     ({"norm_placement": "none", "init_variance": 4.0}, "bad", "The signal explodes"),
     ({"norm_placement": "none", "init_variance": 30.0, "n_layers": 48}, "bad", "The signal stops being a number"),
     ({"norm_placement": "none", "residual": "absent", "init_variance": 0.01}, "bad", "The signal dies out"),
+    ({"norm_placement": "none", "residual": "inverse_depth", "residual_attention": "qk", "n_layers": 24}, "bad",
+     "Attention is close to one-hot"),
     ({"residual": "absent"}, "warning", "The gradient is V-shaped"),
     ({"alpha": 4.0, "n_layers": 24}, "warning", "The gradient explodes"),
     ({"norm_placement": "post", "residual": "absent", "n_layers": 48}, "warning", "The gradient is V-shaped"),
@@ -40,7 +42,8 @@ def test_the_verdict_and_its_mend(choices: dict[str, Any], severity: str, meanin
     "choices",
     [{}, {"norm_placement": "peri"}, {"norm_placement": "post", "residual": "deepnorm", "n_layers": 24},
      {"residual": "inverse_sqrt_depth", "norm_placement": "none", "n_layers": 48},
-     {"residual": "rezero", "norm_placement": "none"}],
+     *({"residual": rule, "norm_placement": "none"} for rule in ("rezero", "skipinit", "fixup", "t_fixup")),
+     {"attention": "none", "norm_placement": "post"}, {"norm_placement": "scaled_pre"}],
 )
 def test_a_sound_design_gets_one_good_word_and_no_button(choices: dict[str, Any]) -> None:
     findings = diagnose(measure(BASE.replace(**choices)))
@@ -48,7 +51,12 @@ def test_a_sound_design_gets_one_good_word_and_no_button(choices: dict[str, Any]
 
 
 def test_rezero_is_told_why_its_weights_get_no_gradient() -> None:
-    assert "α" in diagnose(measure(BASE.replace(residual="rezero")))[0].evidence
+    assert "W_Q, W_K, W_V, W_O, W_in, W_out get no gradient at all; α does" in diagnose(
+        measure(BASE.replace(residual="rezero"))
+    )[0].evidence
+    assert "W_Q, W_K, W_V, W_in get no gradient at all; W_out does" in diagnose(
+        measure(BASE.replace(residual="fixup", norm_placement="none"))
+    )[0].evidence
 
 
 def test_the_most_serious_comes_first() -> None:

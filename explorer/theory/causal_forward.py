@@ -87,10 +87,9 @@ def sublayer(gains: Gains, place: Positions, table: Stacked, x: State, design: P
     skip, scaled = x.scaled(gains.skip**2), added.scaled(gains.branch**2)
     one, two = average(place, skip), average(place, scaled)
     follows = 0.0 if law else passed(average(place, inside))
-    both = add(one, two, gains.d_model, follows)
+    both, followed = add(one, two, gains.d_model, follows)
     total = State(skip.q + scaled.q, skip.p + scaled.p, both.v, both.w)
     site, after = normalize(total) if design.after else (total, None)
-    followed = (one.own + follows * two.own) / max(one.own + two.own, 1e-300)
     return Step(design, law, before, inside, read, branch, added, behind, after, one.q / both.q, followed, site)
 
 

@@ -131,8 +131,8 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, b
     """One branch and its way back into the stream; an attention is told of the logits below it and what is kept."""
     inside, before = tokens, Norm()
     if place.before:
-        inside, before = normalize(NOTHING, tokens, gains.d_model)
-        inside = _rescaled(inside, place.scale**2)
+        inside, before = normalize(tokens)
+        inside = _rescaled(inside, place.scale**2) if place.scale != 1 else inside
     law, capped = Logits(), NO_LOGITS
     if below is None:
         read, branch = mlp(gains, inside)
@@ -142,16 +142,15 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, b
         read, branch = attention(gains, softmax, inside, law, capped.s)
     behind, after, added = Norm(), Norm(), branch
     if place.behind:
-        added, behind = normalize(NOTHING, branch, gains.d_model)
+        added, behind = normalize(branch)
     skip, scaled = _rescaled(tokens, gains.skip**2), _rescaled(added, gains.branch**2)
     # an MLP's overlaps follow those that it reads, an attention's hardly do
     follows = passed(inside) if below is None else 0.0
-    total = add(skip, scaled, gains.d_model, follows)
+    total, followed = add(skip, scaled, gains.d_model, follows)
     site = total
     if place.after:
-        site, after = normalize(skip, scaled, gains.d_model, follows)
+        site, after = normalize_sum(skip, scaled, gains.d_model, total.v)
     kept = skip.q / total.q if total.q > 0 else 0.0
-    followed = (skip.own + follows * scaled.own) / max(skip.own + scaled.own, 1e-300)
     return Step(place, gains.skip, law, capped, before, inside, read, branch, added, behind, after, total.q, kept,
                 followed, site)
 
@@ -186,23 +185,40 @@ NOTHING = Tokens(0.0, 0.0, 0.0, 0.0)
 NO_LOGITS = Capped(math.nan, math.nan, 1.0)
 
 
-def normalize(x: Tokens, y: Tokens, d_model: int, follows: float = 0.0) -> tuple[Tokens, Norm]:
-    """A norm on the sum of two signals; see `add`."""
-    q, p = max(x.q + y.q, 1e-300), x.p + y.p
+def normalize(x: Tokens) -> tuple[Tokens, Norm]:
+    """A norm on one signal."""
+    q, p, same = x.q, x.p, x.w + x.u
+    if q <= 0:
+        return NOTHING, Norm(q)
+    cross = x.w * (p / q) ** 2
+    overlap = (p * (1 + 0.75 * same + 0.25 * cross) - x.w * p) / (q + EPSILON)
+    return Tokens(q / (q + EPSILON), overlap, x.v, 0.0), Norm(q, same, cross)
+
+
+def normalize_sum(x: Tokens, y: Tokens, d_model: int, v: float) -> tuple[Tokens, Norm]:
+    """A norm on the sum of two signals of independent directions, whose overlaps together scatter by v."""
+    q, p = x.q + y.q, x.p + y.p
+    if q <= 0:
+        return NOTHING, Norm(q)
     same = ((x.w + x.u) * x.q**2 + (y.w + y.u) * y.q**2 + 4 / d_model * x.q * y.q) / q**2
     cross = (x.w * x.p**2 + y.w * y.p**2 + 4 / d_model * x.p * y.p) / q**2
     mixed = (x.w * x.q * x.p + y.w * y.q * y.p + 2 / d_model * (x.q * y.p + x.p * y.q)) / q
     overlap = (p * (1 + 0.75 * same + 0.25 * cross) - mixed) / (q + EPSILON)
-    return Tokens(q / (q + EPSILON), overlap, add(x, y, d_model, follows).v, 0.0), Norm(q, same, cross)
+    return Tokens(q / (q + EPSILON), overlap, v, 0.0), Norm(q, same, cross)
 
 
-def add(x: Tokens, y: Tokens, d_model: int, follows: float) -> Tokens:
-    """Two signals of independent directions added; the second's overlaps deviate as `follows` times the first's."""
-    a, b = x.own, y.own
-    v = (a * a * x.v + b * b * y.v + 2 * a * b * (1 / d_model + follows * x.v)) / max((a + b) ** 2, 1e-300)
-    w = (x.w * x.q**2 + y.w * y.q**2 + 4 / d_model * x.q * y.q) / max((x.q + y.q) ** 2, 1e-300)
-    u = (x.u * x.q**2 + y.u * y.q**2) / max((x.q + y.q) ** 2, 1e-300)
-    return Tokens(x.q + y.q, x.p + y.p, v, w, u)
+def add(x: Tokens, y: Tokens, d_model: int, follows: float) -> tuple[Tokens, float]:
+    """Two signals of independent directions added; the second's overlaps deviate as `follows` times the first's.
+
+    Returns:
+        the sum, and how far deviations of the first's overlaps survive in it.
+    """
+    a, b, q = x.own, y.own, x.q + y.q
+    both, square = max(a + b, 1e-150), max(q * q, 1e-300)
+    v = (a * a * x.v + b * b * y.v + 2 * a * b * (1 / d_model + follows * x.v)) / (both * both)
+    w = (x.w * x.q**2 + y.w * y.q**2 + 4 / d_model * x.q * y.q) / square
+    u = (x.u * x.q**2 + y.u * y.q**2) / square
+    return Tokens(q, x.p + y.p, v, w, u), (a + follows * b) / both
 
 
 def _rescaled(x: Tokens, factor: float) -> Tokens:

@@ -69,12 +69,14 @@ class Stacked:
         pairs = [alone if table is None else table.pairs(s, rho) for table in tables]
         self._pairs = np.moveaxis(np.array(pairs), 1, -1)  # [position, x, v, (Y11, J11)]
         only = np.array([0, 1, 1, 0, 0, 0, 0, 0, 0.0]) + np.zeros((FINE_X, 1))
-        rows = [only if table is None else np.stack(table.rows(line), -1) for table in tables]
-        self._rows = np.array(rows)  # [position, x, RowValues]
+        # the largest weight rises with s itself, not with s²: nodes even in √x are dense enough where s is small
+        even = s_of(np.linspace(0, math.sqrt(float(X[-1])), FINE_X) ** 2)
+        rows = [only if table is None else np.stack(table.rows(even), -1) for table in tables]
+        self._rows = np.array(rows)  # [position, √x, RowValues]
 
     def rows(self, s: Array) -> Array:
         """`[..., position]` of s to `[..., position, RowValues]`."""
-        i, x = _cell(s)
+        i, x = _cell(s, 0.5)
         where = np.arange(len(self.t))
         low = self._rows[where, i]
         out = low + x[..., None] * (self._rows[where, i + 1] - low)
@@ -97,10 +99,10 @@ class Stacked:
         return result
 
 
-def _cell(s: Array) -> tuple[Array, Array]:
-    """Index of the table's cell in x = ln(1 + s²), and the place in it."""
+def _cell(s: Array, power: float = 1.0) -> tuple[Array, Array]:
+    """Index of the table's cell in a power of x = ln(1 + s²), and the place in it."""
     inside = np.clip(np.nan_to_num(s, nan=0.0), 1e-3, S_MAX)
-    x = np.log1p(inside * inside) * ((FINE_X - 1) / float(X[-1]))
+    x = np.log1p(inside * inside) ** power * ((FINE_X - 1) / float(X[-1]) ** power)
     i = np.minimum(x.astype(int), FINE_X - 2)
     return i, x - i
 

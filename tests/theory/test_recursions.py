@@ -75,6 +75,26 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "next token": {"input": "text", "loss": "next_token"},
     "ntk": {"parametrization": "ntk", "norm_placement": "peri"},
     "plain stack": {"residual": "absent", "n_layers": 2},
+    "RealFormer": {"norm_placement": "post", "residual_attention": "scores"},
+    "RealFormer, causal": {"norm_placement": "post", "residual_attention": "scores", "causal": True},
+    "RealFormer without √d, pre": {"residual_attention": "scores", "attention_scale": "none", "n_layers": 3},
+    "queries and keys added up": {"residual_attention": "qk", "qk_norm": True},
+    "queries and keys added up, causal": {"residual_attention": "qk", "causal": True, "norm": "rms"},
+    "soft cap": {"logit_cap": 10.0}, "soft cap, causal": {"logit_cap": 10.0, "causal": True},
+    "no attention, post": {"attention": "none", "norm_placement": "post"},
+    "no attention, pre": {"attention": "none"},
+    "branch output": {"norm_placement": "branch_output", "norm": "rms"},
+    "LayerNorm scaling": {"norm_placement": "scaled_pre"},
+    "LayerNorm scaling, causal": {"norm_placement": "scaled_pre", "causal": True},
+    "Mix-LN": {"norm_placement": "mix"}, "Mix-LN, causal": {"norm_placement": "mix", "causal": True},
+    "no final norm": {"final_norm": "no"}, "a norm too many": {"norm_placement": "post", "final_norm": "yes"},
+    "skip scaled": {"norm_placement": "post", "residual": "scaled_skip", "alpha": 2.0},
+    "Admin": {"norm_placement": "post", "residual": "admin"},
+    "LayerScale": {"residual": "layer_scale"}, "LayerScale, causal": {"residual": "layer_scale", "causal": True},
+    "Fixup": {"norm_placement": "none", "residual": "fixup"},
+    "Fixup, causal": {"norm_placement": "none", "residual": "fixup", "causal": True},
+    "T-Fixup": {"norm_placement": "none", "residual": "t_fixup", "scale_rule": "xavier"},
+    "scaled init": {"residual": "scaled_init"},
 }
 ALLOWANCE = {"second_moment": 0.02, "token_correlation": 0.01, "logit_std": 0.02, "attention_entropy_normalized": 0.005,
              "attention_max": 0.005, "activation_gradient": 0.03, "parameter_gradient": 0.06}
@@ -94,9 +114,10 @@ def test_every_design(name: str) -> None:
         assert agrees(found, expected, ALLOWANCE[statistic], absolute), (statistic, site, found.mean(0), expected)
 
 
-def test_rezero_and_its_alpha() -> None:
+@pytest.mark.parametrize("rule", ["rezero", "skipinit"])
+def test_branches_of_zero_and_their_alpha(rule: str) -> None:
     """The stream never moves; all that has a gradient is α, whose size is the overlap of branch and loss direction."""
-    measured, predicted = both(Config(**SIZES, residual="rezero", n_seeds=32))
+    measured, predicted = both(Config(**SIZES, residual=rule, n_seeds=32))
     for matrix in MATRICES:
         assert not predicted["parameter_gradient", matrix].any()
         assert not measured["parameter_gradient", matrix].any()
