@@ -23,16 +23,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.config import Config
+from explorer.config import Config, ConfigError
 from explorer.probe import measure
 from explorer.profile import BRANCHES, Profile
+from explorer.residuals import RESIDUAL_RULES
 from explorer.theory import predict
 
 Array = NDArray[np.float64]
 SIZES: dict[str, Any] = {"n_layers": 12, "d_model": 256, "n_heads": 4, "n_ctx": 64, "batch_size": 2}
 SEEDS, NAMED_SEEDS = 12, 64
-MORE_SEEDS = {"post": 256}
-"""Its gradient scatters by a third from draw to draw."""
+MORE_SEEDS = {"post": 256, "RealFormer": 256}
+"""Their gradients scatter by a third from draw to draw."""
 OUTPUT = Path(__file__).parent.parent / "docs" / "accuracy.csv"
 ABSOLUTE = ("token_correlation", "attention_entropy_normalized", "attention_max")
 SKIPPED = ("attention_entropy",)
@@ -44,11 +45,13 @@ NAMED: dict[str, dict[str, Any]] = {
     "1/√(2L)": {"residual": "inverse_sqrt_depth"},
     "deepnorm": {"norm_placement": "post", "residual": "deepnorm"},
     "post": {"norm_placement": "post"},
+    "RealFormer": {"norm_placement": "post", "residual_attention": "scores"},
     "pre, no √d": {"attention_scale": "none"},
 }
 WANT = {
     "pre": (0.02, 0.01, 0.02), "peri": (0.02, 0.01, 0.03), "1/√(2L)": (0.01, 0.01, 0.01),
-    "deepnorm": (0.01, 0.01, 0.01), "post": (0.01, 0.01, 0.08), "pre, no √d": (0.02, 0.01, 0.20),
+    "deepnorm": (0.01, 0.01, 0.01), "post": (0.01, 0.01, 0.08),
+    "RealFormer": (0.01, 0.02, 0.15), "pre, no √d": (0.02, 0.01, 0.20),
 }
 """Of the second moment, the token correlation and the activation gradient."""
 
@@ -66,10 +69,16 @@ VARIANTS: list[dict[str, Any]] = [
     *({"init_variance": variance} for variance in (0.25, 4.0)),
     {"input": "correlated"}, {"input": "text"}, {"input": "text", "loss": "next_token"}, {"distribution": "uniform"},
     {"parametrization": "ntk"}, {"parametrization": "mup", "input": "text", "loss": "next_token"},
+    *({"residual_attention": kind, "causal": causal} for kind in ("scores", "qk") for causal in (False, True)),
+    {"attention": "none"}, {"logit_cap": 10.0}, {"logit_cap": 50.0, "attention_scale": "none"},
 ]
-RESIDUALS = ("absent", "constant", "rezero", "inverse_sqrt_depth", "inverse_depth", "deepnorm")
+MORE_PLACED: list[dict[str, Any]] = [
+    {"norm_placement": placement, "causal": causal} for placement in ("branch_output", "scaled_pre", "mix")
+    for causal in (False, True)
+]
 CHOICES = (
-    "norm_placement", "residual", "attention_scale", "qk_norm", "causal", "norm", "activation", "activation_rescaled",
+    "norm_placement", "residual", "attention_scale", "attention", "residual_attention", "qk_norm", "logit_cap",
+    "causal", "norm", "activation", "activation_rescaled",
     "scale_rule", "init_variance", "distribution", "parametrization", "input", "loss",
 )
 COLUMNS = (
@@ -92,11 +101,14 @@ def cases() -> Iterator[tuple[str, Config]]:
     """Every config of the table, named designs first; each once."""
     seen = set()
     named = [(name, {**SIZES, **choices, "n_seeds": NAMED_SEEDS}) for name, choices in NAMED.items()]
-    crossed = [{**placed, "residual": residual} for placed in PLACED for residual in RESIDUALS]
+    crossed = [{**placed, "residual": residual} for placed in PLACED for residual in RESIDUAL_RULES]
     varied = [{**placed, **variant} for placed in PLACED for variant in VARIANTS]
-    plain = [("", {**SIZES, **choices, "n_seeds": SEEDS}) for choices in crossed + varied]
+    plain = [("", {**SIZES, **choices, "n_seeds": SEEDS}) for choices in crossed + varied + MORE_PLACED]
     for name, choices in named + plain:
-        config = Config(**choices)
+        try:
+            config = Config(**choices)
+        except ConfigError:  # designs that exclude each other
+            continue
         if (key := config.replace(n_seeds=1)) not in seen:
             seen.add(key)
             yield name, config

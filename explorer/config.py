@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from explorer import options
 from explorer.choices import Choices, ConfigError
 from explorer.fields import About, Option
 from explorer.limits import Sizes, check_size, sizes
+from explorer.options import ACTIVATIONS, PLACEMENTS, RESIDUALS, SCALE_RULES
 
 __all__ = ["Config", "ConfigError"]
 
@@ -62,7 +62,7 @@ class Config(Choices):
             "Scale rule",
             "Initialization",
             "Var W",
-            options=options.SCALE_RULES,
+            options=SCALE_RULES,
         ),
     ] = Field("lecun", description="Variance of the entries of a weight matrix, from its shape.")
     distribution: Annotated[
@@ -99,7 +99,7 @@ class Config(Choices):
             "Activation",
             "Initialization",
             "φ",
-            options=options.ACTIVATIONS,
+            options=ACTIVATIONS,
         ),
     ] = Field("relu", description="Nonlinearity of the MLP.")
     activation_rescaled: Annotated[bool, About("Unit-moment activation", "Initialization", "φ / √E φ²")] = Field(
@@ -113,7 +113,7 @@ class Config(Choices):
             "Norm placement",
             "Normalization",
             pinned=True,
-            options=options.PLACEMENTS,
+            options=PLACEMENTS,
         ),
     ] = Field("pre", description="Where the norm stands: nowhere, before each branch, after each sum, or around it.")
     final_norm: Annotated[
@@ -152,7 +152,7 @@ class Config(Choices):
         About(
             "Residual",
             "Residual",
-            options=options.RESIDUALS,
+            options=RESIDUALS,
         ),
     ] = Field("constant", description="How the branch is added to the stream; 2N branches in N layers.")
 

@@ -53,4 +53,6 @@ def deepnorm(n: int, other: int | None = None, decoder: bool = False) -> DeepNor
 
 def update_size(profile: Profile) -> float:
     """Σ‖∂L/∂W‖² over all matrices and layers, mean over seeds: one SGD step changes the loss by −η times this."""
-    return float(sum((profile["parameter_gradient", name] ** 2).sum(axis=1).mean() for name in MATRICES))
+    keys = [("parameter_gradient", name) for name in MATRICES]
+    sizes = [profile.values[key] for key in keys if key in profile.values]
+    return float(sum((size**2).sum(axis=1).mean() for size in sizes))

@@ -1,0 +1,83 @@
+"""What a thousand layers take: peak memory and time of measuring every design, each in a process of its own.
+
+    python -m benchmarks.memory           # writes docs/memory.csv: width 64 and 256, about a quarter of an hour
+    python -m benchmarks.memory 64        # one width, to standard output
+
+The last column is the time over that of the same pass with every activation kept, where the machine can keep them.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from explorer.limits import MAX_KEPT_MEGABYTES
+from explorer.presets import PRESETS, preset
+
+LAYERS, WIDTHS = 1000, (64, 256)
+LIMITS = {64: 2.0, 256: 8.0}
+"""Gigabytes."""
+SLOWER = 1.5
+"""What computing activations a second time may cost."""
+OUTPUT = Path(__file__).parent.parent / "docs" / "memory.csv"
+COLUMNS = ("design", "n_layers", "d_model", "n_ctx", "batch_size", "block", "peak_gb", "limit_gb", "seconds",
+           "over_kept", "over_kept_limit")
+
+
+def measured(name: str, width: int) -> dict[str, Any]:
+    """Runs in a fresh process: builds, forward, backward, all statistics, one seed, twice; the second time counts."""
+    from explorer.probe import measure
+
+    config = preset(name, n_layers=LAYERS, d_model=width, n_seeds=1)
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        measure(config)
+        seconds.append(time.perf_counter() - start)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"block": config.sizes.block, "n_ctx": config.n_ctx, "batch_size": config.batch_size,
+            "peak_gb": round(peak / 1e9, 3), "seconds": round(min(seconds), 2)}
+
+
+def apart(name: str, width: int, kept_megabytes: float) -> dict[str, Any]:
+    """`measured`, in a process whose peak memory is its own."""
+    environment = {**os.environ, "EXPLORER_MAX_ACTIVATION_MB": str(kept_megabytes), "EXPLORER_MAX_MEMORY_MB": "20000"}
+    done = subprocess.run([sys.executable, "-m", "benchmarks.memory", "--one", name, str(width)], env=environment,
+                          check=True, capture_output=True, text=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def row(name: str, width: int) -> dict[str, Any]:
+    """One design at one width."""
+    found, kept = apart(name, width, MAX_KEPT_MEGABYTES), apart(name, width, 1e6)
+    return {
+        "design": name, "n_layers": LAYERS, "d_model": width, **found, "limit_gb": LIMITS[width],
+        "over_kept": round(found["seconds"] / kept["seconds"], 2), "over_kept_limit": SLOWER,
+    }
+
+
+def main() -> None:
+    """Measures every preset and writes the table."""
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(measured(sys.argv[2], int(sys.argv[3]))))
+        return
+    widths = [int(width) for width in sys.argv[1:]] or WIDTHS
+    with OUTPUT.open("w", newline="", encoding="utf-8") if not sys.argv[1:] else sys.stdout as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        for width in widths:
+            for name in PRESETS:
+                writer.writerow(row(name, width))
+                file.flush()
+
+
+if __name__ == "__main__":
+    main()
