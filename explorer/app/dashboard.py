@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from explorer.app.header import Header
+from explorer.app.panels import depth, foundations
 from explorer.app.panels.explore import Explore
-from explorer.app.panels.foundations import LABS, Foundations, LabPanel
+from explorer.app.panels.labs import LABS, Labs, tab
 from explorer.app.tabbed import Panel, Tabbed
 from explorer.app.worker import Progress, Stop
 from explorer.config import Config
@@ -26,7 +27,8 @@ def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[in
 
 PANELS: Mapping[str, Panel[Config]] = MappingProxyType({
     "explore": Panel("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
-    "foundations": Panel("Foundations", lambda _: Foundations()),
+    "foundations": Panel("Foundations", lambda _: Labs(foundations.ROWS)),
+    "depth": Panel("Depth", lambda _: Labs(depth.ROWS)),
 })
 
 
@@ -53,7 +55,7 @@ def dashboard(config: Config | None = None) -> Dashboard:
 
 
 def lab(name: str) -> Dashboard:
-    """One lab of the foundations as a page of its own: display it as the last line of a cell.
+    """One lab as a page of its own: display it as the last line of a cell.
 
     Args:
         name: such as "01_sampling".
@@ -62,4 +64,4 @@ def lab(name: str) -> Dashboard:
     """
     if name not in LABS:
         raise ValueError(f"lab must be one of {', '.join(LABS)}; got {name!r}")
-    return Dashboard(Config(), {name: Panel(LABS[name].title, lambda _: LabPanel(LABS[name]))})
+    return Dashboard(Config(), {name: tab(LABS[name])})

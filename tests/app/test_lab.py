@@ -17,13 +17,15 @@ from watched import WAIT, Watched
 import explorer as ex
 from explorer.__main__ import main
 from explorer.app.controls import Controls, sections
-from explorer.app.dashboard import Dashboard, lab
-from explorer.app.panels.foundations import LABS, Foundations
+from explorer.app.dashboard import PANELS, Dashboard, lab
+from explorer.app.panels import depth, foundations
 from explorer.app.panels.lab import Lab, LabPanel, Plot
+from explorer.app.panels.labs import LABS, Labs
 from explorer.choices import Choices
 from explorer.fields import About
 from explorer.labs import check, stages
 from explorer.probe import Stopped
+from explorer.serve import notebooks
 
 
 class Toy(Choices):
@@ -203,6 +205,14 @@ def test_every_lab_computes_with_its_defaults(open_lab: Open, row: Lab) -> None:
     assert finding["meaning"].endswith(".")
 
 
+def test_a_lab_of_depth_opens_from_its_tab() -> None:
+    page = Dashboard(ex.Config(), {name: PANELS[name] for name in ("depth", "foundations")})
+    assert list(page.panels["depth"].panels) == [depth.ROWS[0].name]  # type: ignore[attr-defined]
+    page.header.set_state({"selected": 1})
+    assert list(page.panels["foundations"].panels) == [foundations.ROWS[0].name]  # type: ignore[attr-defined]
+    page.close()
+
+
 @pytest.mark.parametrize("row", LABS.values(), ids=lambda row: row.name)
 def test_every_row_is_worded(row: Lab) -> None:
     assert row.claim.endswith(".")
@@ -218,13 +228,20 @@ def test_every_row_is_worded(row: Lab) -> None:
 def test_names_are_those_of_the_notebooks() -> None:
     assert list(LABS) == sorted(LABS)
     assert list(LABS)[:3] == ["01_sampling", "02_second_moment", "03_activations"]
+    assert {notebook.stem for notebook in notebooks().glob("0*.ipynb")} >= set(LABS)
+
+
+def test_every_lab_stands_on_one_panel() -> None:
+    rows = [*foundations.ROWS, *depth.ROWS]
+    assert [row.name for row in rows] == list(LABS)
+    assert list(LABS)[6:8] == ["07_residual", "08_why_residuals"]
 
 
 # --- where they stand -----------------------------------------------------------------------------------------
 
 
-def test_foundations_builds_each_lab_when_it_is_opened() -> None:
-    panel = Foundations({"one": toy(), "two": toy()._replace(title="Second")})
+def test_a_panel_builds_each_lab_when_it_is_opened() -> None:
+    panel = Labs([toy()._replace(name="one"), toy()._replace(name="two", title="Second")])
     assert list(panel.panels) == ["one"]
     assert panel.header.tabs == ["Squares", "Second"]
     panel.header.set_state({"selected": 1})
@@ -249,7 +266,7 @@ def test_an_unknown_lab_is_refused_with_the_choices() -> None:
 
 
 def test_listing_the_labs_does_not_wait_for_torch() -> None:
-    code = "import sys, explorer.app.panels.foundations; sys.exit('torch' in sys.modules)"
+    code = "import sys, explorer.app.panels.labs; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

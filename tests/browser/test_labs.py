@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator
 
+from explorer.app.dashboard import PANELS
 from explorer.app.ladder import ladder
-from explorer.app.panels.foundations import LABS, Lab
+from explorer.app.panels import depth, foundations
+from explorer.app.panels.lab import Lab
+from explorer.app.panels.labs import LABS
 from explorer.fields import Spec
 
 from .conftest import server
 from .dashboard import Dashboard
 
-OPEN = "[...document.querySelectorAll('.ex-foundations > .ex-panel')].find((panel) => panel.offsetParent)"
+OPEN = "[...document.querySelectorAll('.ex-labs > .ex-panel')].find((panel) => panel.offsetParent)"
 DRAWN = "() => [...document.querySelectorAll('.ex-chart-plot')].every((plot) => Number(plot.dataset.drawn) > 0)"
 WATCH = f"""() => {{
   const status = {OPEN}.querySelector('.ex-status');
@@ -43,12 +46,18 @@ EMPTY = f"""() => [...{OPEN}.querySelectorAll('figure.ex-chart')].filter((card) 
 }}).map((card) => card.querySelector('.ex-chart-title').textContent)"""
 
 
+HOMES = {row.name: PANELS[name].title for name, rows in (("foundations", foundations.ROWS), ("depth", depth.ROWS))
+         for row in rows}
+"""Which tab of the page a lab stands behind."""
+
+
 class Bench:
     """The open lab, and its controls by field."""
 
     def __init__(self, visit: Dashboard, row: Lab) -> None:
         self.visit, self.page, self.specs = visit, visit.page, row.settings.specs()
-        self.panel = self.page.locator(".ex-foundations > .ex-panel:visible")
+        self.panel = self.page.locator(".ex-labs > .ex-panel:visible")
+        self.page.get_by_role("tab", name=HOMES[row.name], exact=True).click()
         self.page.get_by_role("tab", name=row.title, exact=True).click()
         self.panel.get_by_role("heading", name=row.title, exact=True, level=2).wait_for()
         self.page.wait_for_function(SETTLED, arg=-1)
@@ -94,11 +103,11 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
-    """One visit, on the Foundations tab."""
+    """One visit for all labs."""
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, "voila")
     page.goto(voila)
-    page.get_by_role("tab", name="Foundations", exact=True).click()
+    page.get_by_role("tab", name="Foundations", exact=True).wait_for()
     yield visit
     page.close()
 

@@ -1,13 +1,8 @@
-"""The Foundations panel: the labs behind tabs of their own. A lab is a row of `LABS`."""
+"""The Foundations panel: its labs, a row each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
-from explorer.app.header import Header
-from explorer.app.panels.lab import Lab, LabPanel, Plot
-from explorer.app.tabbed import Panel, Tabbed
+from explorer.app.panels.lab import Lab, Plot
 from explorer.figures.labs import activations as activations_figures
 from explorer.figures.labs import attention_scale as attention_scale_figures
 from explorer.figures.labs import normalization as normalization_figures
@@ -15,8 +10,6 @@ from explorer.figures.labs import parametrization as parametrization_figures
 from explorer.figures.labs import sampling as sampling_figures
 from explorer.figures.labs import second_moment as second_moment_figures
 from explorer.labs import activations, attention_scale, normalization, parametrization, sampling, second_moment
-
-__all__ = ["LABS", "Foundations", "Lab", "LabPanel", "Plot"]
 
 ROWS = (
     Lab(
@@ -167,22 +160,3 @@ ROWS = (
         ),
     ),
 )
-
-LABS: Mapping[str, Lab] = MappingProxyType({row.name: row for row in ROWS})
-
-
-class Foundations(Tabbed[None]):
-    """The panel.
-
-    Args:
-        labs: rows of `LABS`.
-    """
-
-    def __init__(self, labs: Mapping[str, Lab] = LABS) -> None:
-        panels: dict[str, Panel[None]] = {name: _tab(row) for name, row in labs.items()}
-        super().__init__(Header(name="", label="Labs"), None, panels)
-        self.add_class("ex-panel").add_class("ex-foundations")
-
-
-def _tab(row: Lab) -> Panel[None]:
-    return Panel(row.title, lambda _: LabPanel(row))

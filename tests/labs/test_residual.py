@@ -1,0 +1,167 @@
+"""The residual lab: sums of moments, the identity path, growth, gradients that do not follow it, exact identities."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from explorer import batch
+from explorer.choices import ConfigError
+from explorer.config import Config
+from explorer.labs.residual import (
+    CORRELATIONS,
+    IDENTITY,
+    STARTS,
+    TOKENS,
+    Residual,
+    exact,
+    invariants,
+    path,
+    run,
+    verdict,
+)
+from explorer.model import Transformer
+from explorer.probe.observe import Stopped
+from explorer.theory.depth import identity_path
+
+QUICK = Residual(n_layers=3, width=32, n_seeds=2)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return run(Residual(n_seeds=8))
+
+
+def test_moments_add_and_correlation_shows(result) -> None:
+    """1 + α² + 2αc; a mean of 4096 products has a standard error of about 2 %."""
+    for alpha in (0.5, 1.0):
+        found = run(QUICK.replace(alpha=alpha, width=128)).sums
+        np.testing.assert_allclose(found, 1 + alpha**2 + 2 * alpha * CORRELATIONS, atol=0.1)
+    assert result.sums[0] == pytest.approx(0, abs=1e-12)
+
+
+def test_real_branches_are_nearly_independent_of_their_stream(result) -> None:
+    """All 24 lie on the line, at correlations of some 1/√d: tokens that have become alike count as one."""
+    c, q = result.branches.T
+    assert len(c) == 24
+    np.testing.assert_allclose(q, 2 + 2 * c, rtol=1e-5)
+    assert np.abs(c).max() < 4 / math.sqrt(result.settings.width)
+    assert abs(c.mean()) < 4 * c.std() / math.sqrt(len(c))
+
+
+def test_the_identity_path_of_one_wide_stack() -> None:
+    """Width 1024: 2^(−l/2) for seven branches, to 3/√d."""
+    config = Config(n_layers=7, d_model=1024, n_heads=1, mlp_ratio=1, n_ctx=4, batch_size=1, attention="none",
+                    norm_placement="post", norm="rms", n_seeds=1)
+    found = path(config, 0)
+    np.testing.assert_allclose(found, 2.0 ** (-np.arange(8) / 2), atol=3 / math.sqrt(1024))
+    assert found[1:5] == pytest.approx([0.717, 0.504, 0.356, 0.247], abs=0.04)
+
+
+@pytest.mark.parametrize("alpha", [0.25, 1.0, 2.0])
+def test_the_path_follows_its_closed_form_and_not_its_square(alpha: float) -> None:
+    """Mean of eight seeds within six standard errors; 2^(−l), the weight of a gradient, would not do."""
+    settings = Residual(alpha=alpha, n_layers=6, n_seeds=8)
+    found = np.mean([path(settings.design("post", "none"), seed) for seed in range(8)], axis=0)
+    expected = identity_path(6, 1.0, alpha)
+    error = 6 / math.sqrt(settings.width * TOKENS * 8)
+    assert np.abs(found - expected).max() < error
+    assert np.abs(found - expected**2).max() > error
+
+
+def test_the_gradient_does_not_follow_the_path(result) -> None:
+    """MLPs only: flat, where the path's weight² falls to 2^−12. With attention: a V, lowest in the middle."""
+    flat, bent = (result.gradient[name].measured.mean(0) for name in ("none", "softmax"))
+    assert flat.min() > 0.7
+    assert flat.max() < 1.5
+    assert bent[0] > 1.5 * bent.min()
+    assert bent.min() < 0.1
+    assert 0 < bent.argmin() < len(bent) - 6
+
+
+def test_streams_grow_where_theory_has_them(result) -> None:
+    """Post 1, Peri-LN one a branch, and Pre-LN less, for its branches have no unit moment."""
+    ends = {name: stack.measured[:, -1] for name, stack in result.growth.items()}
+    assert ends["post"] == pytest.approx(np.ones(8), abs=1e-3)
+    assert result.growth["peri"].predicted[-1] == pytest.approx(25, abs=0.01)
+    for name in ("pre", "peri"):
+        error = ends[name].std() / math.sqrt(7)
+        assert abs(ends[name].mean() - result.growth[name].predicted[-1]) < 4 * error
+    assert ends["pre"].mean() < 0.85 * ends["peri"].mean()
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_zero_gradients_are_exactly_where_the_design_has_them(result, name: str) -> None:
+    start = result.starts[name]
+    assert {parameter for parameter, norm in start.norms.items() if norm == 0} == result.settings.zeros(name)
+    assert exact(result.settings, name, start) == ""
+    assert all(math.isfinite(norm) for norm in start.norms.values())
+
+
+@pytest.mark.parametrize("name", IDENTITY)
+def test_an_identity_is_one_bit_for_bit(result, name: str) -> None:
+    config = result.settings.start(name)
+    model, inputs = Transformer(config, config.seed), batch.draw(config, config.seed)
+    x = model.embed(inputs).requires_grad_()
+    output = model(x)
+    assert torch.equal(output, x)
+    assert result.starts[name].moved == 0
+    model.loss(output, inputs).backward()
+    assert torch.equal(x.grad, inputs.target)
+    np.testing.assert_array_equal(result.starts[name].gradient, 1.0)
+
+
+def test_what_is_not_as_designed_is_noticed(result) -> None:
+    start = result.starts["rezero"]
+    assert exact(result.settings, "rezero", start._replace(moved=1e-7)) == "moved by 1e-07"
+    assert exact(result.settings, "fixup", start) == "zero gradients of W_O, W_out"
+    broken = dict(result.starts) | {"fixup": start}
+    severity, meaning, _ = verdict(type(result)(**{**vars(result), "starts": broken}))
+    assert (severity, meaning) == ("bad", "Not as designed: Fixup.")
+
+
+@pytest.mark.parametrize(
+    ("alpha", "severity", "words"),
+    [(1.0, "good", "the gradient does not fade"), (0.0, "warning", "without a gradient"), (0.1, "good", "leave most")],
+)
+def test_verdicts(alpha: float, severity: str, words: str) -> None:
+    found = verdict(run(QUICK.replace(alpha=alpha)))
+    assert found[0] == severity
+    assert words in found[1]
+    assert "theory" in found[2]
+
+
+@pytest.mark.parametrize(
+    "choices", [{"alpha": 0.0}, {"alpha": 2.0}, {"n_layers": 2}, {"n_layers": 48}, {"width": 16}, {"n_seeds": 1}]
+)
+def test_both_ends_give_numbers(choices: dict[str, float]) -> None:
+    found = run(QUICK.replace(**choices))
+    assert np.isfinite(found.path).all()
+    for stack in (*found.growth.values(), *found.gradient.values()):
+        assert np.isfinite(stack.measured).all()
+        assert np.isfinite(stack.predicted).all()
+        assert len(stack.depth) == len(stack.predicted) == stack.measured.shape[1]
+
+
+def test_it_stops_when_told_and_says_how_far_it_is() -> None:
+    told: list[float] = []
+    run(QUICK, progress=told.append)
+    assert told == sorted(told)
+    assert told[-1] == pytest.approx(1)
+    for before in (0, 3, 30, 150):
+        with pytest.raises(Stopped):
+            run(QUICK.replace(n_seeds=1), stop=iter([False] * before + [True] * 9999).__next__)
+
+
+def test_a_stack_that_is_too_wide_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ConfigError, match=r"^width must be a whole number between 16 and 256; got 512$"):
+        Residual(width=512)
+
+
+def test_invariants() -> None:
+    found = invariants()
+    assert list(found.values())[:4] == pytest.approx([0.7071, 0.5, 0.25, 0.0625], abs=0.02)
+    assert list(found.values())[6:] == [0, 0, 0, 6, 6, 4]
