@@ -107,8 +107,12 @@ def test_seeds_are_independent_and_follow_the_first() -> None:
     assert not np.array_equal(q[0], q[1])
 
 
-@pytest.mark.parametrize("at", [0, 3, 7, 12])
-def test_stopping_abandons_within_one_layer_and_leaves_nothing_behind(at: int) -> None:
+@pytest.mark.parametrize("kept", ["0", "1000"])
+@pytest.mark.parametrize("at", [0, 3, 7, 12, 80])
+def test_stopping_abandons_within_one_layer_and_leaves_nothing_behind(
+    at: int, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXPLORER_MAX_ACTIVATION_MB", kept)
     asked, reached = [], []
 
     def stop() -> bool:
@@ -138,8 +142,10 @@ def test_seeds_side_by_side_are_all_stopped_and_torch_gets_its_threads_back() ->
     assert torch.get_num_threads() == threads
 
 
-def test_no_hook_and_no_tensor_survives() -> None:
+@pytest.mark.parametrize("kept", ["0", "1000"])
+def test_no_hook_and_no_tensor_survives(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop in the middle of the backward pass leaves the model as it was, and the garbage collector gets it all."""
+    monkeypatch.setenv("EXPLORER_MAX_ACTIVATION_MB", kept)
     config = SMALL.replace(n_layers=6)
     model, inputs = Transformer(config, 0), batch.draw(config, 0)
     reached: list[float] = []
@@ -168,6 +174,26 @@ def test_progress_goes_from_nothing_to_all() -> None:
     assert reached == sorted(reached)
     assert 0 < reached[0] < 0.1
     assert reached[-1] == 1
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{}, {"norm_placement": "post", "residual_attention": "scores"}, {"residual_attention": "qk", "causal": True},
+     {"attention": "none"}, {"residual": "skipinit"}, {"norm_placement": "mix", "residual": "fixup"},
+     {"input": "text", "loss": "next_token", "n_layers": 5}],
+)
+def test_activations_computed_twice_give_the_same_numbers(
+    choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In blocks of √N layers, of which the last is shorter, to rounding what one pass gives."""
+    config = SMALL.replace(**{"n_layers": 11, **choices})
+    kept = measure(config)
+    monkeypatch.setenv("EXPLORER_MAX_ACTIVATION_MB", "0")
+    assert config.sizes.block == int(config.n_layers**0.5)
+    twice = measure(config)
+    assert set(twice.values) == set(kept.values)
+    for key, value in kept.values.items():
+        np.testing.assert_allclose(twice[key], value, rtol=1e-6, err_msg=str(key))
 
 
 def test_blocks_of_layers_change_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,6 +319,9 @@ def test_any_config_is_refused_in_words_or_measured_whole(choices: dict[str, Any
         assert value.shape[:2] == (config.n_seeds, 1 if site == "embed" else config.n_layers), (statistic, site)
     finite = all(np.isfinite(value).all() for value in profile.values.values())
     assert (profile.first_nonfinite is None) == finite
+    if config.attention == "none":
+        assert not any(site in ("attn_scores", "pattern", "attn_out") for _, site in profile.values)
+        return
     entropy = profile["attention_entropy_normalized", "pattern"]
     assert np.all((entropy > -1e-4) & (entropy < 1 + 1e-4) | ~np.isfinite(entropy))
     assert Profile.from_json(profile.to_json()).first_nonfinite == profile.first_nonfinite
