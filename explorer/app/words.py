@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 
 from explorer.app.controls import shown
 from explorer.config import Config
-from explorer.figures import designs
 from explorer.profile import STATISTICS, Profile
+
+RESIDUALS_OF_ALPHA = Config.specs()["alpha"].about.needs["residual"]
 
 
 def progress_words(config: Config, fraction: float) -> str:
@@ -41,27 +41,20 @@ def seed_words(seeds: Sequence[int]) -> str:
     return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]}–{seeds[-1]}"
 
 
-def legend(profiles: Sequence[Profile]) -> str:
-    """Which hue is which design, what is a dot and what a line; as HTML."""
-    items = []
-    seen: set[int] = set()
-    for design in designs(profiles):
-        if design.index not in seen and design.config:
-            name = html.escape(design.label or design_words(design.config))
-            items.append(f'<span><i class="ex-hue" style="background:{design.hue}"></i><b>{name}</b></span>')
-        seen.add(design.index)
-    counts = [len(profile.seeds) for profile in profiles if profile.origin == "measured"]
+def marks(profiles: Sequence[Profile]) -> list[str]:
+    """What a dot and a line are, as far as there are any."""
+    counts = sorted({len(profile.seeds) for profile in profiles if profile.origin == "measured"})
+    words = []
     if counts:
-        items.append(f"<span>● measured, {counts[0]} seed{'s' * (counts[0] != 1)}; band: their spread</span>")
+        seeds = f"{counts[0]}–{counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+        words.append(f"● measured, {seeds} seed{'s' * (counts[-1] != 1)}; band: their spread")
     if any(profile.origin == "predicted" for profile in profiles):
-        items.append("<span>— predicted</span>")
-    return f'<div class="ex-items">{"".join(items)}</div>'
+        words.append("— predicted")
+    return words
 
 
-def design_words(config: Config) -> str:
-    """The names of a design's choices: 'Pre-LN · x + α F(x), α = 1'."""
-    specs = Config.specs()
-    norm = specs["norm_placement"].about.options[config.norm_placement].source.partition(":")[0] or "no norm"
-    residual = specs["residual"].about.options[config.residual].formula
-    alpha = f", α = {shown(config.alpha)}" if config.residual == "constant" else ""
-    return f"{norm} · {residual}{alpha}"
+def residual_words(config: Config) -> str:
+    """How a design adds its branches: 'x + α F(x), α = 1'."""
+    residual = Config.specs()["residual"].about
+    alpha = f", α = {shown(config.alpha)}" if config.residual in RESIDUALS_OF_ALPHA else ""
+    return f"{residual.options[config.residual].formula}{alpha}"

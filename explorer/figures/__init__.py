@@ -7,9 +7,9 @@ every figure. Figures carry no theme: a page, or a reader, gives paper and text 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import plotly.graph_objects as go
 
@@ -20,9 +20,15 @@ from explorer.figures.pattern import attention_pattern
 from explorer.profile import Profile
 
 __all__ = [
-    "CAPTIONS", "FIGURES", "Design", "Row", "attention_entropy", "attention_pattern", "designs", "gradient_by_layer",
-    "gradient_by_matrix", "second_moment", "token_correlation",
+    "CAPTIONS", "FIGURES", "Design", "Draw", "Row", "attention_entropy", "attention_pattern", "designs",
+    "gradient_by_layer", "gradient_by_matrix", "second_moment", "token_correlation",
 ]
+
+
+class Draw(Protocol):
+    """From profiles to a figure; `whose` is the design of each, where the caller keeps their marks."""
+
+    def __call__(self, profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> go.Figure: ...
 
 
 class Row(NamedTuple):
@@ -31,12 +37,16 @@ class Row(NamedTuple):
     name: str
     title: str
     caption: str
-    draw: Callable[[Sequence[Profile]], go.Figure]
+    draw: Draw
     statistic: str = ""
     """What it shows of a profile, where that is one statistic with a theory."""
+    together: str = ""
+    """The caption where several designs are drawn, if that is another picture."""
 
 
-def _pattern_of_first(profiles: Sequence[Profile]) -> go.Figure:
+def _pattern_of_first(
+    profiles: Sequence[Profile], whose: Sequence[Design] = ()  # noqa: ARG001 - a heat map has no hue of a design
+) -> go.Figure:
     """A pattern belongs to one profile: the first that kept one."""
     kept = [profile for profile in profiles if profile.pattern is not None]
     return attention_pattern((kept or [Profile(origin="measured", values={})])[0])
@@ -56,9 +66,11 @@ FIGURES: Mapping[str, Row] = MappingProxyType({
         Row("token_correlation", "Token correlation",
             "How alike the tokens have become. 1 is rank collapse.", token_correlation, "token_correlation"),
         Row("gradient_by_matrix", "Gradient by matrix",
-            "Size of ∂L/∂W: what the first step moves most.", gradient_by_matrix, "parameter_gradient"),
+            "Size of ∂L/∂W: what the first step moves most.", gradient_by_matrix, "parameter_gradient",
+            together="Size of ∂L/∂W, by layer or by matrix: what the first step moves most."),
         Row("attention_pattern", "Attention pattern",
-            "A row is one token's attention: bright is where it looks. 1/n is uniform.", _pattern_of_first),
+            "A row is one token's attention: bright is where it looks. 1/n is uniform.", _pattern_of_first,
+            together="A row is one token's attention, in the current design. 1/n is uniform."),
     )
 })
 CAPTIONS: Mapping[str, str] = MappingProxyType({name: row.caption for name, row in FIGURES.items()})

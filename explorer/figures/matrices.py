@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures.axes import MARGIN, depth_axis, depth_range, finite_parts, log_range, sheet, value_axis
-from explorer.figures.palette import MATRIX_MARKS, designs
+from explorer.figures.palette import MATRIX_MARKS, Design, designs
 from explorer.figures.series import Series, at_site, spread
 from explorer.figures.traces import Trace, band, broken, dots, floor, line, reference, rows
 from explorer.figures.words import describe
@@ -17,7 +17,7 @@ from explorer.profile import Profile
 
 STATISTIC = "parameter_gradient"
 WRITTEN = {matrix: re.sub("_(.+)", r"<sub>\1</sub>", matrix) for matrix in MATRIX_MARKS} | {"alpha": "α"}
-TOTAL = "In layer %{x} the gradient<br>of all matrices has norm %{y:.3g}"
+SENTENCE = "In layer %{{x}} the gradient<br>of {} has norm %{{y:.3g}}"
 LEGEND = {
     "showlegend": True,
     "legend": {"x": 1.0, "y": 1.0, "itemwidth": 30, "tracegroupgap": 0, "font": {"size": 12}},
@@ -25,35 +25,42 @@ LEGEND = {
 }
 
 
-def gradient_by_matrix(profiles: Sequence[Profile]) -> go.Figure:
+def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = (), matrix: str = "") -> go.Figure:
     """Frobenius norm of the loss gradient by each weight matrix of each layer, on a log axis.
 
-    One design: a symbol a matrix, in the design's hue, with a legend. Several: a layer's whole gradient, all its
-    matrices together, in each design's own marks. The dotted level is the geometric mean: flat would lie on it.
+    One design: a symbol a matrix, in the design's hue, with a legend. Several: each in its own marks, of one `matrix`,
+    or, where none is chosen, of a layer's whole gradient. The dotted level is the geometric mean: flat would lie on it.
     """
-    alone = len({design.index for design in designs(profiles)}) < 2
-    named = _matrices(profiles) if alone else [("", row) for row in _totals(profiles)]
+    whose = designs(profiles, whose)
+    alone = len({design.index for design in whose}) < 2
+    named = _matrices(profiles, whose) if alone else [("", row) for row in _one_each(profiles, whose, matrix)]
     series = [row for _, row in named]
     across, height = depth_range(series), log_range(series, *_level(series))
     traces = [reference(level, "flat", across, height, log=True) for level in _level(series)]
-    traces += _by_matrix(named) if alone else rows(series, True, TOTAL)
+    subject = matrix or "all matrices together"
+    traces += _by_matrix(named) if alone else rows(series, True, SENTENCE.format(subject))
     traces += floor(named, height) + broken(series, across, height, log=True)
-    whose = "norm of ∂L/∂W (loss/weight)" if alone else "norm of ∂L/∂layer (loss/weight)"
-    said = f"Gradient norm of {'each matrix' if alone else 'all matrices together'}"
-    layout = sheet(depth_axis(across), value_axis(whose, height, log=True), describe(said, named))
+    title = f"norm of ∂L/∂{'W' if alone else WRITTEN.get(matrix, 'layer')} (loss/weight)"
+    said = f"Gradient norm of {'each matrix' if alone else subject}"
+    layout = sheet(depth_axis(across), value_axis(title, height, log=True), describe(said, named))
     layout |= LEGEND if alone else {}
     return go.Figure({"data": traces, "layout": layout})
 
 
-def _matrices(profiles: Sequence[Profile]) -> list[tuple[str, Series]]:
+def _matrices(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[tuple[str, Series]]:
     """Every matrix of every profile (one design's: measured and predicted)."""
-    return [(matrix, row) for matrix in MATRIX_MARKS for row in at_site(profiles, STATISTIC, matrix)]
+    return [(matrix, row) for matrix in MATRIX_MARKS for row in at_site(profiles, STATISTIC, matrix, whose)]
 
 
-def _totals(profiles: Sequence[Profile]) -> list[Series]:
+def _one_each(profiles: Sequence[Profile], whose: Sequence[Design], matrix: str) -> list[Series]:
+    """One matrix of every design that has it, or all of a layer together."""
+    return at_site(profiles, STATISTIC, matrix, whose) if matrix else _totals(profiles, whose)
+
+
+def _totals(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[Series]:
     """The norm over all matrices of a layer together: √Σ‖∂L/∂W‖², one series a profile that has any."""
     totals = []
-    for design, profile in zip(designs(profiles), profiles, strict=True):
+    for design, profile in zip(whose, profiles, strict=True):
         held = [matrix for matrix in MATRIX_MARKS if (STATISTIC, matrix) in profile.values]
         if held:
             whole = np.linalg.norm(np.stack([profile[STATISTIC, matrix] for matrix in held]), axis=0)
@@ -71,7 +78,7 @@ def _by_matrix(named: Sequence[tuple[str, Series]]) -> list[Trace]:
     """Dots and lines of one design, each matrix with its symbol and dash and one entry of the legend."""
     traces = [trace for _, row in named for trace in band(row, log=True, opacity=0.1)]
     for matrix, row in named:
-        sentence = f"In layer %{{x}} the gradient<br>of {matrix} has norm %{{y:.3g}}"
+        sentence = SENTENCE.format(matrix)
         mark, twin = MATRIX_MARKS[matrix], {"legendgroup": matrix, "name": WRITTEN[matrix]}
         if row.measured:
             traces.append(dots(row, True, sentence, symbol=mark.symbol, **twin))

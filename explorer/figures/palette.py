@@ -6,6 +6,7 @@ printer and every kind of color vision.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -54,6 +55,11 @@ class Design:
     """What sets it apart from the others; empty when it stands alone."""
 
     @property
+    def heading(self) -> str:
+        """The label as plotly shows it to the letter: a person may have called it `<b>` or `%{x}`."""
+        return html.escape(self.label, quote=False).replace("%{", "%\u200b{")
+
+    @property
     def hue(self) -> str:
         """Its color, `#rrggbb`."""
         return HUES[self.index % len(HUES)]
@@ -74,8 +80,19 @@ class Design:
         return f"rgba({red}, {green}, {blue}, {opacity:g})"
 
 
-def designs(profiles: Sequence[Profile]) -> list[Design]:
-    """The design of each profile, in the same order: profiles of one config share one; a foreign model has its own."""
+def designs(profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> list[Design]:
+    """The design of each profile, in the same order.
+
+    Args:
+        whose: the design of each profile, where the caller knows: marks that are kept while others come and go. Left
+            out, designs are numbered as they come: profiles of one config share one; a foreign model has its own.
+    Raises:
+        ValueError: as many designs are wanted as there are profiles, or none.
+    """
+    if whose:
+        if len(whose) != len(profiles):
+            raise ValueError(f"whose must name one design a profile; got {len(whose)} for {len(profiles)} profiles")
+        return list(whose)
     configs: list[Config | None] = []
     places = []
     for profile in profiles:

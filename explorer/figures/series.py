@@ -40,29 +40,36 @@ class Series:
         return f"{self.design.label}, {self.profile.origin}".removeprefix(", ")
 
     @property
+    def heading(self) -> str:
+        """The same, as plotly shows it to the letter."""
+        return f"{self.design.heading}, {self.profile.origin}".removeprefix(", ")
+
+    @property
     def sample(self) -> str:
         """Of how many draws the band is the spread."""
         count = len(self.profile.seeds)
         return f"{count} seed" if count == 1 else f"{count} seeds"
 
 
-def along_stream(profiles: Sequence[Profile], statistic: str) -> list[Series]:
+def along_stream(profiles: Sequence[Profile], statistic: str, whose: Sequence[Design] = ()) -> list[Series]:
     """A statistic of the residual stream, of every profile that has it: mean and range over seeds."""
     return [
         spread(design, profile, *profile.stream(statistic), profile.notes.get(statistic, ""))
-        for design, profile in zip(designs(profiles), profiles, strict=True)
+        for design, profile in zip(designs(profiles, whose), profiles, strict=True)
         if any((statistic, site) in profile.values for site in STREAM)
     ]
 
 
-def at_site(profiles: Sequence[Profile], statistic: str, site: str) -> list[Series]:
+def at_site(
+    profiles: Sequence[Profile], statistic: str, site: str, whose: Sequence[Design] = ()
+) -> list[Series]:
     """A statistic at one kind of site, of every profile that has it.
 
     Mean and range over seeds; where there are heads, median and range over seeds and heads together.
     """
     return [
         spread(design, profile, profile.depth(site), profile[statistic, site], profile.notes.get(statistic, ""))
-        for design, profile in zip(designs(profiles), profiles, strict=True)
+        for design, profile in zip(designs(profiles, whose), profiles, strict=True)
         if (statistic, site) in profile.values
     ]
 

@@ -31,7 +31,7 @@ def band(row: Series, log: bool, opacity: float = 0.25) -> list[Trace]:
     x = [part for at in pieces for part in (row.depth[at], row.depth[at][::-1], gap)]
     y = [part for at in pieces for part in (row.low[at], row.high[at][::-1], gap)]
     return [{
-        "type": "scatter", "mode": "lines", "name": f"{row.name}, spread", "fill": "toself", "hoverinfo": "skip",
+        "type": "scatter", "mode": "lines", "name": f"{row.heading}, spread", "fill": "toself", "hoverinfo": "skip",
         "x": compact(np.concatenate(x)[:-1]), "y": compact(np.concatenate(y)[:-1]), "showlegend": False,
         "line": {"width": 1 if flat else 0, "color": row.design.faint(0.6)},
         "fillcolor": row.design.faint(opacity),
@@ -42,7 +42,7 @@ def dots(row: Series, log: bool, sentence: str, symbol: str = "", **more: Any) -
     """Measured middles. `sentence` is the hover text, with `%{x}` the depth and `%{y}` the value."""
     hollow = "open" in symbol
     return {
-        "type": "scatter", "mode": "markers", "name": row.name,
+        "type": "scatter", "mode": "markers", "name": row.heading,
         "x": compact(row.depth), "y": compact(masked(row.middle, log)),
         "customdata": compact(np.stack([row.low, row.high], axis=1)),
         "marker": {
@@ -59,7 +59,7 @@ def line(row: Series, log: bool, sentence: str, dash: str = "", **more: Any) -> 
     """Predicted middles: dashed, and with the reason on hovering, where the theory does not vouch for them."""
     said = f"<br>theory: {row.note}" if row.note else ""
     return {
-        "type": "scatter", "mode": "lines", "name": row.name,
+        "type": "scatter", "mode": "lines", "name": row.heading,
         "x": compact(row.depth), "y": compact(masked(row.middle, log)),
         "line": {"color": row.design.hue, "width": 2, "dash": "dot" if row.note else dash or row.design.dash},
         "hovertemplate": f"{_who(row)}{sentence}{said}<extra></extra>",
@@ -92,22 +92,30 @@ def broken(series: Sequence[Series], across: Range, height: Range, log: bool) ->
         place = row.profile.first_nonfinite
         if place and not all(np.isfinite(part).all() for part in (row.middle, row.low, row.high)):
             marks.setdefault(row.design, (row.profile, place))
-    return [_upright(design, *mark, across, height, log, number) for number, (design, mark) in enumerate(marks.items())]
+    return [
+        _upright(design, *mark, across, height, log, number, len(marks))
+        for number, (design, mark) in enumerate(marks.items())
+    ]
 
 
 def _upright(
-    design: Design, profile: Profile, place: Place, across: Range, height: Range, log: bool, number: int
+    design: Design, profile: Profile, place: Place, across: Range, height: Range, log: bool, number: int,
+    among: int,
 ) -> Trace:
-    """One vertical line; its words stand on the side that has room, those of several designs below each other."""
+    """One vertical line; its words stand on the side that has room, those of several designs below each other.
+
+    Two lines for one design alone; for one of `among`, the second line is left to hovering.
+    """
     depth, words = _depth(place), _verdict(profile, place)
     side = "right" if depth < sum(across) / 2 else "left"
-    bottom, beside, top = (position(height, at, log) for at in (0.0, max(0.2, 0.84 - 0.22 * number), 1.0))
+    bottom, beside, top = (position(height, at, log) for at in (0.0, 0.84 - 0.12 * number, 1.0))
+    written = words if among == 1 else words.partition("<br>")[0]
     return {
-        "type": "scatter", "mode": "lines+text", "name": f"{design.label}, not finite".removeprefix(", "),
-        "x": [depth] * 3, "y": [bottom, beside, top], "text": ["", words, ""],
+        "type": "scatter", "mode": "lines+text", "name": f"{design.heading}, not finite".removeprefix(", "),
+        "x": [depth] * 3, "y": [bottom, beside, top], "text": ["", written, ""],
         "textposition": f"bottom {side}", "textfont": {"size": 12}, "cliponaxis": False, "showlegend": False,
         "line": {"color": design.hue, "width": 2, "dash": "longdash"},
-        "hovertemplate": f"<b>{design.label}</b><br>{words}<extra></extra>".removeprefix("<b></b><br>"),
+        "hovertemplate": f"<b>{design.heading}</b><br>{words}<extra></extra>".removeprefix("<b></b><br>"),
     }
 
 
@@ -127,8 +135,8 @@ def _verdict(profile: Profile, place: Place) -> str:
 
 
 def floor(named: Sequence[tuple[str, Series]], height: Range) -> list[Trace]:
-    """Zeros on a log axis: hollow arrows along the bottom, and a word on what is zero there."""
-    traces = []
+    """Zeros on a log axis: hollow arrows along the bottom, a row a design, and a word on what is zero there."""
+    traces: list[Trace] = []
     for design in dict.fromkeys(row.design for _, row in named):
         zero = {name: row for name, row in named if row.design == design and (row.middle <= 0).any()}
         if not zero:
@@ -136,16 +144,20 @@ def floor(named: Sequence[tuple[str, Series]], height: Range) -> list[Trace]:
         depth = np.unique(np.concatenate([row.depth[row.middle <= 0] for row in zero.values()]))
         depth = depth[:: -(-len(depth) // MOST_DOTS)]
         words = f"{', '.join(zero)}<br>= 0".removeprefix("<br>= ")
+        level = position(height, 0.02 + 0.05 * len(traces), log=True)
+        who = f"<b>{design.heading}</b><br>".removeprefix("<b></b><br>")
         traces.append({
-            "type": "scatter", "mode": "markers+text", "name": f"{design.label}, zero".removeprefix(", "),
-            "x": compact(depth), "y": compact(np.full(len(depth), position(height, 0.02, log=True))),
-            "text": [f"{words}, below a log axis"], "textposition": "top right", "textfont": {"size": 11},
+            "type": "scatter", "mode": "markers+text", "name": f"{design.heading}, zero".removeprefix(", "),
+            "x": compact(depth), "y": compact(np.full(len(depth), level)),
+            "text": [] if traces else [f"{words}, below a log axis"],
+            "textposition": "top right", "textfont": {"size": 11},
             "marker": {"color": design.hue, "symbol": "triangle-down-open", "size": 7},
-            "cliponaxis": False, "showlegend": False, "hovertemplate": f"{words} after %{{x}} layers<extra></extra>",
+            "cliponaxis": False, "showlegend": False,
+            "hovertemplate": f"{who}{words} after %{{x}} layers<extra></extra>",
         })
     return traces
 
 
 def _who(row: Series) -> str:
     """The start of a hover text: of which design, and who says so."""
-    return f"<b>{row.name[0].upper()}{row.name[1:]}</b><br>"
+    return f"<b>{row.heading[0].upper()}{row.heading[1:]}</b><br>"

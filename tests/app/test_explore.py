@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-import base64
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from watched import WAIT, Watched
+from explored import SMALL, Open, Page, expected, opened, plain
+from watched import WAIT
 
 from explorer.agreement import agreement
-from explorer.app.panels.explore import Explore
-from explorer.app.words import design_words, legend, summary
+from explorer.app.words import marks, residual_words, summary
 from explorer.config import Config
 from explorer.probe import measure
 from explorer.profile import Profile
 from explorer.theory import predict
 from explorer.theory.solve import solve
 
-SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2)
-
-
-def plain(value: Any) -> np.ndarray:
-    """An array as it travels to the browser, read back."""
-    if not isinstance(value, dict):
-        return np.asarray(value)
-    shape = [int(side) for side in str(value.get("shape", -1)).split(",")]
-    return np.frombuffer(base64.b64decode(value["bdata"]), dtype=value["dtype"]).reshape(shape)
-
-
-class Page(Watched[Explore]):
-    """The Explore panel, and what its charts hold."""
-
-    def drawn(self, name: str = "second_moment") -> np.ndarray:
-        """The dots of a chart."""
-        traces = self.panel.charts[name].figure["data"]
-        return plain(next(trace["y"] for trace in traces if trace["mode"] == "markers"))
-
-    def stale(self) -> set[bool]:
-        return {chart.stale for chart in self.panel.charts.values()} | {self.panel.verdict.stale}
+open_panel = pytest.fixture(name="open_panel")(opened)
 
 
 class Row(NamedTuple):
@@ -59,27 +38,6 @@ def depth_rule(profile: Profile) -> Sequence[Row]:
     if q[-1] > 2:
         return [Row("warning", "The stream grows.", evidence, "Use post", {"norm_placement": "post"})]
     return [Row("good", "All is well.", evidence, "", {})]
-
-
-Open = Callable[..., Page]
-
-
-@pytest.fixture
-def open_panel() -> Iterator[Open]:
-    panels: list[Explore] = []
-
-    def make(config: Config = SMALL, measure: Any = measure, **parts: Any) -> Page:
-        panels.append(Explore(config, measure, **parts))
-        return Page(panels[-1])
-
-    yield make
-    for panel in panels:
-        panel.close()
-        assert not panel.worker.alive
-
-
-def expected(config: Config) -> np.ndarray:
-    return np.asarray(measure(config).stream("second_moment")[1].mean(axis=0), dtype=np.float32)
 
 
 def test_first_measurement_reaches_all_charts(open_panel: Open) -> None:
@@ -368,12 +326,18 @@ def test_status_of_a_foreign_profile_and_of_a_prediction() -> None:
     assert detail == "in 0.50 s · seed 5 · theory 2 ms"
 
 
-def test_legend_names_design_and_marks() -> None:
-    words = legend([measure(SMALL)])
-    assert "Pre-LN · x + α F(x), α = 1" in words
-    assert "measured, 2 seeds" in words
-    assert "predicted" not in words
-    assert design_words(Config(norm_placement="none", residual="rezero")) == "no norm · x + α F(x), α learned from 0"
+def test_the_legend_says_what_dots_and_lines_are() -> None:
+    measured = measure(SMALL)
+    assert marks([measured]) == ["● measured, 2 seeds; band: their spread"]
+    predicted = replace(measured, origin="predicted", seeds=())
+    other = replace(measured, seeds=(0, 1, 2, 3, 4))
+    assert marks([predicted, other, measured]) == ["● measured, 2–5 seeds; band: their spread", "— predicted"]
+    assert marks([]) == []
+
+
+def test_the_residual_is_a_formula() -> None:
+    assert residual_words(SMALL) == "x + α F(x), α = 1"
+    assert residual_words(Config(residual="inverse_depth")) == "x + F(x) / (2N)"
 
 
 def click(page: Page, name: str, index: int) -> None:

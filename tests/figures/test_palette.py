@@ -67,6 +67,20 @@ def test_labels_say_what_differs():
     assert [design.label for design in designs(far)] == ["design 1", "design 2", "design 3"]
 
 
+def test_who_knows_the_designs_keeps_their_marks_whatever_comes_and_goes():
+    pre, post = Config(n_layers=4), Config(n_layers=4, norm_placement="post")
+    now, pin = Design(0, post, "Post-LN (now)"), Design(3, pre, "Pre-LN")
+    profiles = [measured(config=pre), predicted(config=post), measured(config=pre)]
+    assert designs(profiles, [pin, now, now]) == [pin, now, now], "a measurement that lags is still the design's"
+    with pytest.raises(ValueError, match="whose must name one design a profile; got 1 for 3 profiles"):
+        designs(profiles, [pin])
+
+
+def test_a_label_is_shown_to_the_letter():
+    assert Design(0, None, "<b>a & b</b> %{x}").heading == "&lt;b&gt;a &amp; b&lt;/b&gt; %\u200b{x}"
+    assert Design(0, None, "1/√(2N), α = 1").heading == "1/√(2N), α = 1"
+
+
 def test_a_band_is_the_hue_seen_through():
     assert Design(0, None, "").faint(0.2) == "rgba(0, 114, 178, 0.2)"
 

@@ -1,14 +1,15 @@
 """The Explore panel: controls on the left, what they do to the signal on the right, live.
 
 A config is predicted at once, where there is a theory, and measured by the worker; what is common to all live panels
-is in `live`.
+is in `live`, what pinned designs need in `comparison`. A design that is pinned before it was measured is measured once
+the worker has nothing else to do.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import ipywidgets as widgets
@@ -16,13 +17,17 @@ import ipywidgets as widgets
 from explorer.agreement import agreement
 from explorer.app.chart import Chart
 from explorer.app.controls import Controls
+from explorer.app.panels.comparison import Comparison, Current
 from explorer.app.panels.live import Live
+from explorer.app.picker import Picker
+from explorer.app.pins import PinBox
 from explorer.app.place import Place
-from explorer.app.words import legend, model_words, progress_words, summary
+from explorer.app.which import Which
+from explorer.app.words import model_words, progress_words, summary
 from explorer.app.worker import Progress, Stop
 from explorer.config import Config
 from explorer.diagnosis import Finding
-from explorer.figures import FIGURES, Row
+from explorer.figures import FIGURES, Draw, Row, gradient_by_matrix
 from explorer.profile import Profile
 from explorer.theory.solve import Solution
 
@@ -72,12 +77,15 @@ class Explore(Live[Job, Profile]):
         self._predicted: Profile | None = None
         self._findings: Sequence[Finding] = ()
         self._trouble = ""
+        self._done: Job | None = None  # the last job of the controls that was measured
+        self._behind: Job | None = None  # a pin's, that the worker was given since
         self._dragging = self._owed = False
         offers = {name: [{"label": label, "title": title} for label, title in FLAT.values()] for name in SOLVED}
         controls = Controls(config, self.refresh, offers if solve else {}, self._flatten)
-        self.place = Place(config, self.refresh)
-        self.legend = widgets.HTML().add_class("ex-legend")
+        self.place, self.picker = Place(config, self.refresh), Picker(config, controls.apply)
+        self.which = Which(self._choose)
         charts = {row.name: Chart(title=row.title, caption=row.caption) for row in FIGURES.values()}
+        self.comparison = Comparison(PinBox(self._click), self._current, controls.apply, self._changed)
         super().__init__(controls, charts, subject="design", action="Measure")
 
     @property
@@ -85,12 +93,14 @@ class Explore(Live[Job, Profile]):
         return self._result
 
     def _children(self) -> list[widgets.Widget]:
-        self.place.add_class("ex-place")
-        below = {"attention_pattern": [self.place]}
+        below = {"attention_pattern": [self.place], "gradient_by_matrix": [self.which]}
+        for control in (self.place, self.which):
+            control.add_class("ex-place")
         cells = [widgets.Box([chart, *below.get(name, [])]).add_class("ex-cell") for name, chart in self.charts.items()]
         grid = widgets.Box(cells).add_class("ex-charts")
-        main = widgets.Box([self.verdict, self.legend, grid]).add_class("ex-main")
-        return [widgets.Box([self.controls, main]).add_class("ex-explore"), self.status]
+        side = widgets.Box([self.picker, self.controls]).add_class("ex-side")
+        main = widgets.Box([self.verdict, self.comparison.box, grid]).add_class("ex-main")
+        return [widgets.Box([side, main]).add_class("ex-explore"), self.status]
 
     # --- from the page: any thread ----------------------------------------------------------------------------
 
@@ -99,7 +109,10 @@ class Explore(Live[Job, Profile]):
 
     def _next(self) -> Job:
         self._dragging = self.status.state == "computing"
+        self._done = self._behind = None
         self.place.fit(self.controls.config)
+        self.picker.follow(self.controls.config)
+        self.comparison.move()
         return Job(self.controls.config, self.place.pattern_of)
 
     def _promise(self, job: Job) -> str:
@@ -145,6 +158,43 @@ class Explore(Live[Job, Profile]):
 
         threading.Thread(target=work, name="explorer-solve", daemon=True).start()
 
+    def _click(self, content: object) -> None:
+        """Something was asked of the pins."""
+        with self._lock:
+            self.comparison.obey(content)
+
+    def _choose(self) -> None:
+        """Another matrix is to be compared."""
+        with self._lock:
+            self._draw()
+
+    def _current(self) -> Current:
+        """The design of the controls, with what was predicted and measured of it and of no other."""
+        config = self.controls.config
+        predicted, measured = (
+            profile if profile and profile.config == config else None for profile in (self._predicted, self._measured)
+        )
+        return Current(config, predicted, measured)
+
+    def _changed(self) -> None:
+        """Pins came, went or changed."""
+        self._draw()
+        self._measure_pins()
+
+    def _measure_pins(self) -> None:
+        """Gives the worker a pin that has no measurement, when the design of the controls has its own."""
+        if self._done != self._job:
+            return
+        config = self.comparison.board.waiting()
+        job = Job(config, (1, 0)) if config else None
+        if job == self._behind:
+            return
+        self._behind = job
+        if job:
+            self.worker.submit(job)
+        else:
+            self.worker.cancel()  # the pin that it was measuring is gone
+
     def _apply(self, index: int) -> None:
         with self._lock:
             change = self._findings[index].config_change
@@ -153,7 +203,35 @@ class Explore(Live[Job, Profile]):
     # --- on the worker's thread -------------------------------------------------------------------------------
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
-        return self._measure(job.config, stop, progress, job.pattern_of)
+        try:
+            return self._measure(job.config, stop, progress, job.pattern_of)
+        except Exception as error:
+            if not stop():
+                with self._lock:
+                    self.comparison.board.fill(job.config, None, f"{type(error).__name__}: {error}")
+            raise
+
+    def _receive(self, job: Job, result: Profile) -> None:
+        with self._lock:
+            pinned = self.comparison.board.fill(job.config, result)
+            if job == self._job:
+                self._done = job
+            super()._receive(job, result)
+            self._ended(job, pinned and job != self._job)
+
+    def _fail(self, job: Job | None, message: str) -> None:
+        with self._lock:
+            super()._fail(job, message)
+            self._ended(job, redraw=False)
+
+    def _ended(self, job: Job | None, redraw: bool) -> None:
+        """The worker is done with a job: pins may have been waiting for it, or for their turn."""
+        self.comparison.follow()
+        if redraw:
+            self._draw()
+        if job == self._behind:
+            self._behind = None
+        self._measure_pins()
 
     def _advance(self, job: Job, fraction: float) -> None:
         super()._advance(job, fraction)
@@ -177,28 +255,27 @@ class Explore(Live[Job, Profile]):
     def _draw(self) -> None:
         """Every figure anew, and whole."""
         self._owed = False
-        profiles = self._profiles()
+        profiles, whose = self.comparison.cast([profile for profile in (self._predicted, self._measured) if profile])
+        several = len({design.index for design in whose}) > 1
+        self.which.several(there_are=several)
+        draws: dict[str, Draw] = {name: row.draw for name, row in FIGURES.items()}
+        draws["gradient_by_matrix"] = partial(gradient_by_matrix, matrix=self.which.matrix)
         for name, chart in self.charts.items():
             with chart.hold_sync():  # one message a chart; `_lock` keeps other threads out, as this needs
-                chart.show(FIGURES[name].draw(profiles), stale=self._stale)
-                self._grade(chart, FIGURES[name])
-        self.legend.value = legend(profiles)
+                chart.show(draws[name](profiles, whose), stale=self._stale)
+                self._grade(chart, FIGURES[name], several)
 
-    def _grade(self, chart: Chart, row: Row) -> None:
+    def _grade(self, chart: Chart, row: Row, several: bool) -> None:
         """The badge: how far the dots lie from the line, once both are of the same design. And the theory's excuses."""
         measured, predicted = self._measured, self._predicted
         note = predicted.notes.get(row.statistic, "") if predicted else ""
-        chart.caption = f"{row.caption} Theory: {note}." if note else row.caption
+        caption = (row.together if several else "") or row.caption
+        chart.caption = f"{caption} Theory: {note}." if note else caption
         if not row.statistic or measured is None or predicted is None or measured.config != predicted.config:
             chart.badge = chart.badge_tone = ""
         else:
-            chart.badge, chart.badge_tone, _ = agreement(measured, predicted, row.statistic)
-
-    def _profiles(self) -> list[Profile]:
-        """Prediction and measurement of the newest design; a measurement that lags keeps the design's hue."""
-        if self._measured is None or self._predicted is None:
-            return [profile for profile in (self._predicted, self._measured) if profile is not None]
-        return [self._predicted, replace(self._measured, config=self._predicted.config)]
+            words, chart.badge_tone, _ = agreement(measured, predicted, row.statistic)
+            chart.badge = f"now: {words}" if several and words else words
 
     def _judge(self) -> None:
         if self._diagnose and self._measured:

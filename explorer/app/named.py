@@ -1,0 +1,107 @@
+"""What a design is called: the preset that it is, or the nearest one and what sets it apart. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cache
+
+from explorer.app.controls import shown, unused
+from explorer.config import Config
+from explorer.presets import PRESETS, preset
+
+LONGEST_NAME = 40
+"""Letters of a design's name: it stands in a legend, and in front of every number on hovering."""
+MOST_DIFFERENCES = 3
+"""Differences that are spelled out; further ones are counted."""
+IDENTITY = ("norm_placement", "residual")
+"""Fields without which a design is not called after a preset."""
+SETTING = ("Size", "Input and loss")
+"""Groups of fields that are the experiment's, not the design's: a preset leaves them alone."""
+
+
+def design_fields() -> list[str]:
+    """The fields that make a design: every choice but sizes, input, loss and seeds."""
+    return [name for name, spec in Config.specs().items() if spec.about.group not in SETTING]
+
+
+def changes_to(name: str) -> dict[str, object]:
+    """Every field of a design, as the preset of that name has it."""
+    target = _target(name)
+    return {field: getattr(target, field) for field in design_fields()}
+
+
+def matching(config: Config) -> str:
+    """The preset that a config is, whatever its size and input; empty where it is none."""
+    return next((name for name in PRESETS if not _departures(config, name)), "")
+
+
+def differences(config: Config, other: Config, among: Collection[str] = ()) -> list[str]:
+    """The fields that two configs differ in, those that matter in neither left out; among all when left out."""
+    specs = Config.specs()
+    return [
+        name for name in among or specs
+        if getattr(config, name) != getattr(other, name)
+        and not (unused(specs[name], config) and unused(specs[name], other))
+    ]
+
+
+def told(config: Config, fields: Collection[str]) -> str:
+    """Some choices of a config in words: 'depth 24, norm placement post'; all that are too many as a number."""
+    specs = Config.specs()
+    parts = [f"{_lowered(specs[name].about.label)} {shown(getattr(config, name))}" for name in fields]
+    more = len(parts) - MOST_DIFFERENCES
+    return ", ".join(parts) if more <= 1 else ", ".join([*parts[:MOST_DIFFERENCES], f"{more} more"])
+
+
+def name_of(config: Config, taken: Collection[tuple[str, Config]] = ()) -> str:
+    """A name that none of the others has: the nearest preset's title, what departs from it, and what from the others.
+
+    A design whose norm or residual no preset has is called by what sets it apart from the default one.
+
+    Args:
+        taken: the names in use, and the configs that bear them.
+    """
+    name = _alone(config)
+    holder = next((other for held, other in taken if held == name), None)
+    if holder is None:
+        return name
+    apart = told(config, differences(config, holder))
+    fits = len(name) + len(apart) + 2 <= LONGEST_NAME
+    return _free(_cut(f"{name}, {apart}" if fits else f"{apart}, {name}"), {held for held, _ in taken})
+
+
+def _alone(config: Config) -> str:
+    """What a design is called where there is no other."""
+    kin = [name for name in PRESETS if not {*IDENTITY} & {*_departures(config, name)}]
+    if kin:
+        nearest = min(kin, key=lambda name: len(_departures(config, name)))
+        name = ", ".join(filter(None, (PRESETS[nearest].title, told(config, _departures(config, nearest)))))
+        if len(name) <= LONGEST_NAME:
+            return name
+    return _cut(told(config, differences(config, Config(), design_fields())))
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """The name, numbered where it is taken."""
+    numbered = (_cut(name, f" ({number})") for number in range(2, len(taken) + 3))
+    return name if name not in taken else next(other for other in numbered if other not in taken)
+
+
+def _cut(name: str, end: str = "") -> str:
+    room = LONGEST_NAME - len(end)
+    return (name if len(name) <= room else name[: room - 1].rstrip(" ,") + "…") + end
+
+
+def _departures(config: Config, name: str) -> list[str]:
+    """The fields of a design in which a config is not the preset of that name."""
+    return differences(config, _target(name), design_fields())
+
+
+@cache
+def _target(name: str) -> Config:
+    return preset(name)
+
+
+def _lowered(label: str) -> str:
+    """A label within a sentence: 'Depth' is 'depth', 'QK-norm' stays."""
+    return label if label[:2].isupper() else label[0].lower() + label[1:]

@@ -1,0 +1,52 @@
+"""The list of named designs above the controls. It follows them: it shows which one they make, or that it is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from explorer.app.controls import ControlBox
+from explorer.app.named import changes_to, matching
+from explorer.config import Config
+from explorer.presets import PRESETS
+
+FIELD, CUSTOM = "preset", "custom"
+
+
+class Picker(ControlBox):
+    """A select.
+
+    Args:
+        config: what it starts with.
+        on_pick: called with the changes that make the chosen design of any config.
+    """
+
+    def __init__(self, config: Config, on_pick: Callable[[dict[str, object]], None] = lambda changes: None) -> None:
+        super().__init__(label="Named design", sections=[{"title": "", "fields": [_field()]}])
+        self._on_pick = on_pick
+        self.follow(config)
+        self.observe(self._read, names="values")
+
+    def follow(self, config: Config) -> None:
+        """Shows the preset that a config is."""
+        self._shown = matching(config) or CUSTOM
+        self.values = {FIELD: self._shown}
+
+    def _read(self, _: object = None) -> None:
+        """A choice of a person, which is only believed when it names a preset."""
+        wanted = self.values.get(FIELD)
+        if isinstance(wanted, str) and wanted in PRESETS and wanted != self._shown:
+            self._on_pick(changes_to(wanted))  # which calls `follow` when it is obeyed
+        self.values = {FIELD: self._shown}
+
+
+def _field() -> dict[str, object]:
+    """A list as `controls.js` draws it; the line below says what the chosen design does, and whose it is."""
+    options = [
+        {"value": name, "label": row.title, "formula": row.words, "source": row.source} for name, row in PRESETS.items()
+    ]
+    none = {"value": CUSTOM, "label": "custom", "formula": "None of the named designs.", "source": ""}
+    return {
+        "name": FIELD, "look": "list", "label": "Design", "symbol": "", "unit": "", "steps": [],
+        "description": "A named design: sets every choice but sizes, input, loss and seeds.",
+        "initial": matching(Config()), "options": [none, *options],
+    }

@@ -1,0 +1,51 @@
+"""A small control that chooses the matrix whose gradient is compared, where several designs are drawn together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from explorer.app.controls import ControlBox
+from explorer.profile import MATRICES
+
+FIELD, ALL = "matrix", "all"
+CHOICES = (*MATRICES, "alpha")
+
+
+class Which(ControlBox):
+    """A select.
+
+    Args:
+        on_read: called when a person chose another matrix.
+    """
+
+    def __init__(self, on_read: Callable[[], None] = lambda: None) -> None:
+        super().__init__(label="Gradient compared", sections=[{"title": "", "fields": [_field()]}])
+        self._on_read = on_read
+        self.matrix = ""
+        self.values = {FIELD: ALL}
+        self.several(there_are=False)
+        self.observe(self._read, names="values")
+
+    def several(self, *, there_are: bool) -> None:
+        """Whether there is anything to choose: a design alone shows each of its matrices."""
+        self.layout.display = None if there_are else "none"
+
+    def _read(self, _: object = None) -> None:
+        """A choice of a person, which is only believed when there is such a matrix."""
+        wanted = self.values.get(FIELD)
+        matrix = wanted if wanted in CHOICES else "" if wanted == ALL else self.matrix
+        if matrix != self.matrix:
+            self.matrix = matrix
+            self._on_read()
+        self.values = {FIELD: self.matrix or ALL}
+
+
+def _field() -> dict[str, object]:
+    """A list as `controls.js` draws it."""
+    whole = {"value": ALL, "label": "all of a layer together", "formula": "", "source": ""}
+    matrices = [{"value": name, "label": name, "formula": "", "source": ""} for name in CHOICES]
+    return {
+        "name": FIELD, "look": "list", "label": "Matrix", "symbol": "", "unit": "", "steps": [], "initial": ALL,
+        "description": "Whose gradient is drawn of each design; of all together: √Σ‖∂L/∂W‖².",
+        "options": [whole, *matrices],
+    }

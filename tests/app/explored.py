@@ -1,0 +1,57 @@
+"""The Explore panel for tests: opened without a browser, read as the browser would get it, closed in the end."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from watched import Watched
+
+from explorer.app.panels.explore import Explore
+from explorer.config import Config
+from explorer.probe import measure
+
+SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2)
+
+
+def plain(value: Any) -> np.ndarray:
+    """An array as it travels to the browser, read back."""
+    if not isinstance(value, dict):
+        return np.asarray(value)
+    shape = [int(side) for side in str(value.get("shape", -1)).split(",")]
+    return np.frombuffer(base64.b64decode(value["bdata"]), dtype=value["dtype"]).reshape(shape)
+
+
+class Page(Watched[Explore]):
+    """The Explore panel, and what its charts hold."""
+
+    def drawn(self, name: str = "second_moment") -> np.ndarray:
+        """The dots of a chart."""
+        traces = self.panel.charts[name].figure["data"]
+        return plain(next(trace["y"] for trace in traces if trace["mode"] == "markers"))
+
+    def stale(self) -> set[bool]:
+        return {chart.stale for chart in self.panel.charts.values()} | {self.panel.verdict.stale}
+
+
+Open = Callable[..., Page]
+
+
+def opened() -> Iterator[Open]:
+    """A fixture's body: opens panels, and closes them."""
+    panels: list[Explore] = []
+
+    def make(config: Config = SMALL, measure: Any = measure, **parts: Any) -> Page:
+        panels.append(Explore(config, measure, **parts))
+        return Page(panels[-1])
+
+    yield make
+    for panel in panels:
+        panel.close()
+        assert not panel.worker.alive
+
+
+def expected(config: Config) -> np.ndarray:
+    return np.asarray(measure(config).stream("second_moment")[1].mean(axis=0), dtype=np.float32)

@@ -1,0 +1,153 @@
+"""Comparing designs as a person does: pin, move on, look, hide, name, load, remove; and the list of named designs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from explorer.figures.palette import HUES
+
+from .dashboard import CHARTS, Dashboard
+
+LAYERED = CHARTS[:5]
+COLORS = """(title) => {
+  const heading = [...document.querySelectorAll('.ex-chart-title')].find((node) => node.textContent === title);
+  const traces = heading.closest('figure').querySelector('.ex-chart-plot')._fullData;
+  const dots = traces.filter((trace) => trace.mode === 'markers').map((trace) => trace.marker.color);
+  const lines = traces.filter((trace) => trace.mode === 'lines' && trace.fill === 'none');
+  return { dots, lines: lines.map((trace) => trace.line.color) };
+}"""
+
+
+class Compared:
+    """The legend and its pins."""
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        self.dashboard, self.page = dashboard, dashboard.page
+        self.pins = self.page.locator(".ex-pin")
+
+    def pin(self) -> None:
+        self.page.get_by_role("button", name="Pin the current design").click()
+
+    def pinned(self, name: str) -> Locator:
+        return self.pins.filter(has=self.page.get_by_label(f"Name of the pinned design {name}", exact=True))
+
+    def press(self, words: str, name: str) -> None:
+        self.pinned(name).get_by_role("button", name=words).click()
+
+    def preset(self, name: str) -> None:
+        with self.dashboard.redrawn():
+            self.dashboard.control("preset").locator("select").select_option(name)
+
+    def wait_for_hues(self, *hues: str) -> None:
+        """Until every chart over layers has the dots and the lines of these designs and of no others."""
+        for title in LAYERED:
+            wanted = f"(title) => {{ const {{ dots, lines }} = ({COLORS})(title); return [dots, lines].every((found) =>"
+            wanted += f" [...new Set(found)].sort().join() === {','.join(sorted(hues))!r}); }}"
+            self.page.wait_for_function(wanted, arg=title)
+
+
+@pytest.fixture
+def compared(dashboard: Dashboard) -> Iterator[Compared]:
+    """The page, left without pins."""
+    compared = Compared(dashboard)
+    yield compared
+    while compared.pins.count():
+        before = compared.pins.count()
+        compared.pins.first.get_by_role("button", name="Remove").click()
+        expect(compared.pins).to_have_count(before - 1)
+
+
+def test_a_pinned_design_stays_on_every_chart_until_it_is_hidden_or_removed(compared: Compared) -> None:
+    compared.pin()
+    expect(compared.pinned("Pre-LN")).to_contain_text("same as now")
+    with compared.dashboard.redrawn():
+        compared.dashboard.press("n_layers", "ArrowRight", times=2)
+    compared.wait_for_hues(HUES[0], HUES[1])
+    expect(compared.pinned("Pre-LN")).to_contain_text("depth 12")
+    compared.press("Hide", "Pre-LN")
+    compared.wait_for_hues(HUES[0])
+    compared.press("Show", "Pre-LN")
+    compared.wait_for_hues(HUES[0], HUES[1])
+    compared.press("Remove", "Pre-LN")
+    compared.wait_for_hues(HUES[0])
+    expect(compared.pins).to_have_count(0)
+    expect(compared.page.get_by_role("button", name="Pin the current design")).to_be_focused()
+
+
+def test_six_designs_keep_their_hues_and_a_seventh_is_refused_in_words(compared: Compared) -> None:
+    for name in ("post_ln", "peri_ln", "inverse_sqrt_depth", "qk_norm", "pre_ln"):
+        compared.preset(name)
+        compared.pin()
+    with compared.dashboard.redrawn():
+        compared.dashboard.write("alpha", "0.5")
+    compared.wait_for_hues(*HUES)
+    compared.pin()
+    expect(compared.page.locator(".ex-pin-said")).to_have_text(
+        "At most 6 designs are compared, this one and 5 pins: remove one first."
+    )
+    compared.press("Remove", "Peri-LN")
+    compared.wait_for_hues(*HUES[:2], *HUES[3:])
+    compared.pin()
+    with compared.dashboard.redrawn():
+        compared.dashboard.write("alpha", "0.25")
+    compared.wait_for_hues(*HUES)
+
+
+def test_a_pin_is_named_by_keyboard_and_loaded_back(compared: Compared) -> None:
+    page = compared.page
+    page.get_by_role("button", name="Pin the current design").focus()
+    page.keyboard.press("Enter")
+    expect(compared.pins).to_have_count(1)
+    page.keyboard.press("Tab")
+    entry = page.get_by_label("Name of the pinned design Pre-LN")
+    expect(entry).to_be_focused()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("Where I began")
+    page.keyboard.press("Enter")
+    entry = page.get_by_label("Name of the pinned design Where I began")
+    expect(entry).to_have_value("Where I began")
+    entry.fill("   ")
+    page.keyboard.press("Enter")
+    expect(page.locator(".ex-pin-said")).to_have_text("A design needs a name; this one keeps “Where I began”.")
+    expect(entry).to_have_value("Where I began")
+    with compared.dashboard.redrawn():
+        compared.dashboard.write("n_layers", "6")
+    load = page.get_by_role("button", name="Load Where I began into the controls")
+    load.focus()
+    with compared.dashboard.redrawn():
+        page.keyboard.press("Space")
+    assert compared.dashboard.entry("n_layers").input_value() == "12"
+
+
+def test_a_named_design_sets_the_controls_and_follows_them(compared: Compared) -> None:
+    select = compared.dashboard.control("preset").locator("select")
+    expect(select).to_have_value("pre_ln")
+    compared.preset("post_ln")
+    expect(compared.dashboard.control("norm_placement").locator("select")).to_have_value("post")
+    expect(compared.dashboard.control("preset")).to_contain_text("A norm on each sum. · Vaswani et al. 2017")
+    with compared.dashboard.redrawn():
+        compared.dashboard.write("init_variance", "2")
+    expect(select).to_have_value("custom")
+    select.focus()
+    with compared.dashboard.redrawn():
+        compared.page.keyboard.type("Pre")  # letters choose, as in any list
+    expect(select).to_have_value("pre_ln")
+    assert compared.dashboard.entry("init_variance").input_value() == "1"
+
+
+def test_six_designs_fit_a_telephone(compared: Compared) -> None:
+    if compared.dashboard.host != "voila":  # JupyterLab's own frame wants more room than a telephone has
+        compared.page.set_viewport_size({"width": 900, "height": 900})
+    else:
+        compared.page.set_viewport_size({"width": 390, "height": 844})
+    for name in ("post_ln", "peri_ln", "inverse_sqrt_depth", "qk_norm", "pre_ln"):
+        compared.preset(name)
+        compared.pin()
+    expect(compared.pins).to_have_count(5)
+    root = compared.page.locator(".ex-root").first
+    assert root.evaluate("(root) => root.scrollWidth - root.clientWidth") == 0
+    for chip in compared.pins.all():
+        assert chip.evaluate("(chip) => chip.scrollWidth - chip.clientWidth") == 0
