@@ -9,10 +9,10 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import overhead, page
+from benchmarks import overhead, page, training
 
 RESULTS = Path(__file__).with_name("results.json")
-BENCHMARKS = (overhead.main, page.main)
+BENCHMARKS = (overhead.main, page.main, training.main)
 BOUNDED = {"ratio": "limit", "seconds": "limit_seconds", "megabytes": "limit_megabytes"}
 """A figure and the one that it should stay below."""
 

@@ -27,25 +27,33 @@ if TYPE_CHECKING:
     from explorer.probe.observe import Stopped
     from explorer.profile import Profile
     from explorer.theory import Solution, predict, solve
+    from explorer.training.race import Contender, Race, race
+    from explorer.training.recipe import Recipe
+    from explorer.training.tasks import Task
 
 __all__ = [
-    "Config", "ConfigError", "Finding", "Profile", "Solution", "Stopped", "dashboard", "diagnose", "lab", "measure",
-    "predict", "preset", "solve",
+    "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped", "Task",
+    "dashboard", "diagnose", "lab", "measure", "predict", "preset", "race", "solve",
 ]
 
 _HOMES = {
     "Config": "explorer.config",
     "ConfigError": "explorer.config",
+    "Contender": "explorer.training.race",
     "Finding": "explorer.diagnosis",
     "Profile": "explorer.profile",
+    "Race": "explorer.training.race",
+    "Recipe": "explorer.training.recipe",
     "Solution": "explorer.theory",
     "Stopped": "explorer.probe",
+    "Task": "explorer.training.tasks",
     "dashboard": "explorer.app.dashboard",
     "diagnose": "explorer.diagnosis",
     "lab": "explorer.app.dashboard",
     "measure": "explorer.probe",
     "predict": "explorer.theory",
     "preset": "explorer.presets",
+    "race": "explorer.training.race",
     "solve": "explorer.theory",
 }
 

@@ -1,13 +1,21 @@
-"""Real text without a network: the English prose that ships with Python."""
+"""Real text without a network: the English prose that ships with Python, or a text of the user's own."""
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from pydoc_data.topics import topics
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from explorer.choices import ConfigError
+
+SHORTEST, LARGEST_BYTES = 2_000, 5_000_000
+"""What a text of one's own may be: characters at least, bytes at most."""
+LARGEST_VOCABULARY = 8_192
+"""Distinct characters at most: each is a row of the embedding and of the readout."""
 
 
 class Text(NamedTuple):
@@ -20,8 +28,54 @@ class Text(NamedTuple):
 @cache
 def prose() -> Text:
     """Python's own documentation topics, about 465,000 characters with about 100 distinct ones."""
-    characters = "\n\n".join(topics[name] for name in sorted(topics))
-    vocabulary, codes = np.unique(np.array(list(characters)), return_inverse=True)
+    return encode("\n\n".join(topics[name] for name in sorted(topics)))
+
+
+def read(path: str | Path) -> Text:
+    """A text file of the user's own.
+
+    Raises:
+        ConfigError: there is no such file, it is too large or too short, or it is not UTF-8.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise ConfigError(f"text must be a file; got {str(file)!r}, which is none")
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"text must be a file that can be read; got {str(file)!r} ({error.strerror})") from None
+    return decode(raw)
+
+
+def decode(raw: bytes) -> Text:
+    """A text from the bytes of a file: UTF-8, with or without a byte order mark, any line ends.
+
+    Raises:
+        ConfigError: too large, too short, too many distinct characters, or not UTF-8.
+    """
+    if len(raw) > LARGEST_BYTES:
+        raise ConfigError(f"text must have at most {LARGEST_BYTES:,} bytes; got more")
+    try:
+        characters = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"text must be encoded in UTF-8; got {raw[error.start:error.start + 1]!r} at byte {error.start:,}"
+        ) from None
+    found = encode(characters.replace("\r\n", "\n").replace("\r", "\n"))
+    if len(found.codes) < SHORTEST:
+        raise ConfigError(f"text must have at least {SHORTEST:,} characters; got {len(found.codes):,}")
+    if not 2 <= len(found.vocabulary) <= LARGEST_VOCABULARY:
+        raise ConfigError(
+            f"text must have between 2 and {LARGEST_VOCABULARY:,} distinct characters; got {len(found.vocabulary):,}"
+        )
+    return found
+
+
+def encode(characters: str) -> Text:
+    """Characters to numbers, numbered in the order of their code points."""
+    points = np.frombuffer(characters.encode("utf-32-le"), dtype="<u4")
+    vocabulary, codes = np.unique(points, return_inverse=True)
     codes = codes.astype(np.int64)
     codes.setflags(write=False)
-    return Text(codes, tuple(str(character) for character in vocabulary))
+    return Text(codes, tuple(map(chr, vocabulary.tolist())))

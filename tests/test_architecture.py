@@ -165,8 +165,8 @@ def test_torch_waits_until_something_is_measured(module: str) -> None:
 def test_public_face() -> None:
     """What users may rely on: a name comes or goes here on purpose, with a line in the changelog."""
     documented = {
-        "Config", "ConfigError", "Finding", "Profile", "Solution", "Stopped", "dashboard", "diagnose", "lab", "measure",
-        "predict", "preset", "solve",
+        "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped", "Task",
+        "dashboard", "diagnose", "lab", "measure", "predict", "preset", "race", "solve",
     }
     assert set(explorer.__all__) == documented
     for name in explorer.__all__:

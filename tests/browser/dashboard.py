@@ -132,7 +132,10 @@ class Dashboard:
         self.entry(field).press("Tab")
 
     def choose(self, field: str, value: str) -> None:
-        """Clicks one segment of a choice."""
+        """Picks one value of a choice: from its list, or by clicking its segment."""
+        if (listed := self.control(field).locator("select")).count():
+            listed.select_option(value)
+            return
         radio = self.control(field).locator(f"input[value={value}]")
         self.control(field).locator(f"label[for='{radio.get_attribute('id')}']").click()
 

@@ -1,0 +1,97 @@
+"""What a contender's instruments said, step by step: plain numbers, for figures, tables and files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+
+from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, Array, Key, Statistic
+
+NO_SITE = ""
+"""Where a statistic is of the whole model."""
+
+TRAINING: Mapping[str, Statistic] = MappingProxyType({
+    row.name: row
+    for row in (
+        Statistic("train_loss", "Training loss", "L", "cross-entropy of the step's batch, nats a character",
+                  (NO_SITE,)),
+        Statistic("held_out_loss", "Held-out loss", "L", "cross-entropy of the held-out sequences, nats a character",
+                  (NO_SITE,)),
+        Statistic("learning_rate", "Learning rate", "η", "of the step, before μP's powers of the width", (NO_SITE,),
+                  log=True),
+        Statistic("stream_gradient", "Stream gradient", "‖∂L/∂x‖", "Frobenius norm of the loss gradient by the stream",
+                  STREAM, log=True),
+        Statistic("update_ratio", "Update to weight", "‖ΔW‖ / ‖W‖", "norm of a step's change of a matrix over its own",
+                  MATRICES, log=True),
+        Statistic("alpha", "Residual α", "α", "what multiplies a branch, mean over coordinates where it has several",
+                  BRANCHES),
+        *(row for row in STATISTICS.values() if row.name != "activation_gradient"),
+    )
+})
+"""Everything that the instruments tell; a step's number is of the weights that so many steps have made."""
+
+
+class History:
+    """A contender's numbers: the training loss of every step, everything else when the instruments were on.
+
+    A step is counted by the steps made before it: what stands at step 0 is of the model as it was drawn.
+    """
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.steps: list[int] = []
+        """When the instruments were on."""
+        self.values: defaultdict[Key, list[Array]] = defaultdict(list)
+
+    def record(self, step: int, found: Mapping[Key, Array]) -> None:
+        """Adds one reading: statistic and site to a number, `[layer]` or `[layer, head]`.
+
+        What an earlier reading had and this one has not, or the other way round, is nan there.
+        """
+        for key in self.values.keys() | found.keys():
+            held = self.values[key]
+            missing = np.full_like(found[key] if key in found else held[0], np.nan, dtype=np.float64)
+            held.extend(missing for _ in range(len(self.steps) - len(held)))
+            held.append(np.array(found[key], dtype=np.float64) if key in found else missing)
+        self.steps.append(step)
+
+    def series(self, statistic: str, site: str = NO_SITE) -> tuple[Array, Array]:
+        """Steps `[reading]`, and a statistic at a site: `[reading]`, `[reading, layer]` or `[reading, layer, head]`.
+
+        Raises:
+            KeyError: the instruments never told it.
+        """
+        if statistic == "train_loss":
+            return np.arange(len(self.losses), dtype=np.float64), np.array(self.losses)
+        if (statistic, site) not in self.values:
+            held = ", ".join(f"{name}@{place}" if place else name for name, place in self.values)
+            raise KeyError(f"this history has no {statistic} at {site!r}; it has {held}")
+        return np.array(self.steps, dtype=np.float64), np.stack(self.values[statistic, site])
+
+    def keys(self) -> Iterable[Key]:
+        """Every statistic and site that `series` has."""
+        return [("train_loss", NO_SITE), *self.values] if self.losses else list(self.values)
+
+    def frame(self) -> pd.DataFrame:
+        """Tidy: one number a row; columns step, statistic, site, layer, head, value.
+
+        Layers count from 1, and 0 is the input; `layer` and `head` are missing (<NA>) where a statistic has none.
+        """
+        return pd.concat([_rows(key, *self.series(*key)) for key in self.keys()], ignore_index=True)
+
+
+def _rows(key: Key, steps: Array, values: Array) -> pd.DataFrame:
+    index = np.indices(values.shape).reshape(values.ndim, -1)
+    missing = np.full(values.size, None)
+    return pd.DataFrame({
+        "step": steps[index[0]].astype(np.int64),
+        "statistic": key[0],
+        "site": key[1],
+        "layer": pd.array(index[1] + (key[1] != "embed") if values.ndim > 1 else missing, dtype="Int64"),
+        "head": pd.array(index[2] if values.ndim > 2 else missing, dtype="Int64"),
+        "value": values.ravel(),
+    })

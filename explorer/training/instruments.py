@@ -1,0 +1,90 @@
+"""What is read of one training step, beside it and without altering it: the step's own passes carry the taps."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from explorer.batch import Batch
+from explorer.model import Layer, Transformer, visible
+from explorer.probe.observe import both
+from explorer.probe.record import Recorder
+from explorer.probe.statistics import norms
+from explorer.profile import BRANCHES, STREAM, Array, Key
+
+
+class Instruments:
+    """One step's reading. Use `tap` in the forward pass, then the methods in their order; `found` has the numbers.
+
+    Args:
+        model: the contender's.
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        config = model.config
+        self.model = model
+        self.layers: list[Layer] = list(model.layers)  # type: ignore[arg-type]
+        self.names = tuple(name for name in self.layers[0].weights if name != "alpha")
+        mask = visible(config.n_ctx, device_of(model)) if config.causal else None
+        self.recorder = Recorder(config, mask, (1, 0), lambda _: None)
+        self.streams: list[Tensor] = []
+        self.tap = both(self.recorder, self.streams)
+        self.before: list[Tensor] = []
+        self.found: dict[Key, Array] = {("alpha", site): values for site, values in self.alphas().items()}
+
+    def forward_is_done(self) -> None:
+        """Before the backward pass: what the taps saw, and the weights as they are."""
+        self.found |= self.recorder.values()
+        for stream in self.streams:
+            stream.retain_grad()
+        self.before = [weight.detach().clone() for weight in self.matrices()]
+
+    def backward_is_done(self) -> None:
+        """Before the optimizer's step: the gradients by the stream and by the weights."""
+        sizes = np.array(norms([stream.grad for stream in self.streams if stream.grad is not None]))
+        parts = zip(STREAM, (sizes[:1], sizes[1::2], sizes[2::2]), strict=True)
+        self.found |= {("stream_gradient", site): part for site, part in parts}
+        self.streams.clear()  # the graph behind them may go
+        for name in self.layers[0].weights:
+            gradients = [layer.weights[name].grad for layer in self.layers]
+            known = [gradient for gradient in gradients if gradient is not None]
+            if known:  # an α that is not learned has none
+                self.found["parameter_gradient", name] = np.array(norms(known))
+
+    @torch.no_grad()
+    def step_is_done(self) -> None:
+        """Behind the optimizer's step: how far each matrix has moved, for its size."""
+        weights = self.matrices()
+        moved = np.array(norms(list(torch._foreach_sub(weights, self.before))))
+        with np.errstate(divide="ignore", invalid="ignore"):  # Fixup's last matrices begin at zero
+            ratio = (moved / np.array(norms(self.before))).reshape(len(self.layers), len(self.names))
+        self.found |= {("update_ratio", name): ratio[:, index] for index, name in enumerate(self.names)}
+
+    def matrices(self) -> list[Tensor]:
+        """Every matrix of every layer, a layer's side by side."""
+        return [layer.weights[name] for layer in self.layers for name in self.names]
+
+    @torch.no_grad()
+    def alphas(self) -> dict[str, Array]:
+        """α of each branch by layer, `[layer]`: their mean where a branch has one for every coordinate."""
+        if self.layers[0].alpha is None:
+            return {}
+        shape = (len(BRANCHES), -1)
+        stacked = torch.stack([
+            layer.alpha.reshape(-1).expand(2) if layer.alpha.ndim == 0 else layer.alpha.reshape(shape).mean(-1)
+            for layer in self.layers if layer.alpha is not None
+        ])  # [layer, branch]
+        values = stacked.double().cpu().numpy()
+        return {site: values[:, index] for index, site in enumerate(BRANCHES)}
+
+
+@torch.no_grad()
+def loss_of(model: Transformer, batch: Batch) -> float:
+    """The loss on a batch, of a bare pass."""
+    return float(model.loss(model(model.embed(batch)), batch))
+
+
+def device_of(model: Transformer) -> torch.device:
+    """Where a model's weights are."""
+    return next(model.parameters()).device

@@ -1,0 +1,85 @@
+"""A recipe put to work: torch's own optimizers and scheduler, μP's rates, and the schedules of α."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.optimizer import Optimizer
+
+from explorer.config import Config
+from explorer.initializers import learning_rates
+from explorer.training.recipe import Recipe
+
+Groups = list[dict[str, Any]]
+
+OPTIMIZERS: Mapping[str, Callable[[Groups, Recipe], Optimizer]] = MappingProxyType({
+    "sgd": lambda groups, recipe: torch.optim.SGD(groups, lr=recipe.learning_rate),
+    "momentum": lambda groups, recipe: torch.optim.SGD(groups, lr=recipe.learning_rate, momentum=recipe.beta1),
+    "adam": lambda groups, recipe: torch.optim.Adam(groups, recipe.learning_rate, (recipe.beta1, recipe.beta2)),
+    "adamw": lambda groups, recipe: torch.optim.AdamW(groups, recipe.learning_rate, (recipe.beta1, recipe.beta2)),
+    "radam": lambda groups, recipe: torch.optim.RAdam(groups, recipe.learning_rate, (recipe.beta1, recipe.beta2)),
+})
+
+
+def optimizer(model: nn.Module, config: Config, recipe: Recipe) -> Optimizer:
+    """The recipe's optimizer over everything that learns, parameters of one rate in one group.
+
+    Under μP each kind of matrix has its own multiple of the learning rate; α has its own where the recipe says so, and
+    never decays: a decaying branch would be another design.
+    """
+    rates = learning_rates(config, "sgd" if recipe.optimizer in ("sgd", "momentum") else "adam")
+    groups: defaultdict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
+    for path, parameter in model.named_parameters():
+        name = path.split(".")[-1]
+        if not parameter.requires_grad:
+            continue
+        own = recipe.alpha_rate if name == "alpha" and recipe.alpha_schedule == "own_rate" else rates.get(name, 1.0)
+        groups[own, 0.0 if name == "alpha" else recipe.weight_decay].append(parameter)
+    return OPTIMIZERS[recipe.optimizer](
+        [
+            {"params": parameters, "lr": recipe.learning_rate * rate, "weight_decay": decay}
+            for (rate, decay), parameters in groups.items()
+        ],
+        recipe,
+    )
+
+
+def schedule(over: Optimizer, recipe: Recipe, steps: int) -> LambdaLR:
+    """The learning rates of a race of so many steps: `step()` once after each of the optimizer's.
+
+    One closed form for warm-up and decay, so that its state is a count of steps and nothing drifts; it equals torch's
+    own LinearLR, CosineAnnealingLR and their like, one after the other.
+    """
+    return LambdaLR(over, lambda step: recipe.factor(step, steps))
+
+
+def alphas(model: nn.Module) -> list[nn.Parameter]:
+    """The residual αs of a model, by layer; empty for a design that has none."""
+    return [parameter for path, parameter in model.named_parameters() if path.split(".")[-1] == "alpha"]
+
+
+@torch.no_grad()
+def hold(parameters: list[nn.Parameter], value: float) -> None:
+    """Sets what is not learned."""
+    for parameter in parameters:
+        parameter.fill_(value)
+
+
+def total_norm(gradients: list[Tensor]) -> float:
+    """Euclidean norm of all gradients together: inf or nan if one of their numbers is, and only then."""
+    size = float(torch.stack(torch._foreach_norm(gradients)).norm())
+    if math.isfinite(size):
+        return size
+    return float(torch.stack([torch.linalg.vector_norm(one, dtype=torch.float64) for one in gradients]).norm())
+
+
+def clip(parameters: list[nn.Parameter], most: float, size: float) -> None:
+    """Cuts the norm of all gradients together, which is `size`, to `most`."""
+    torch.nn.utils.clip_grads_with_norm_(parameters, most, torch.tensor(size))

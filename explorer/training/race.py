@@ -1,0 +1,215 @@
+"""The race: contenders take turns, step by step, on the same batches; what they become is kept in a `Race`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from explorer.choices import ConfigError
+from explorer.limits import NOISE, RESIDENT, memory_limit
+from explorer.probe.measure import device
+from explorer.probe.threads import shares, torch_threads
+from explorer.profile import MATRICES
+from explorer.text import Text
+from explorer.training.history import History
+from explorer.training.runner import Contender, Runner
+from explorer.training.tasks import Data, Levels, Task
+
+__all__ = ["Contender", "Outcome", "Race", "race"]
+
+LONGEST = 1_000_000
+"""Steps of a race, at most."""
+MOST = 64
+"""Contenders, at most."""
+MARGIN = 0.05
+"""Nats: a model that has learned how often a character comes, and nothing else, wanders about the level by less."""
+
+
+class Outcome(NamedTuple):
+    """How a contender did."""
+
+    name: str
+    steps: int
+    """Steps made."""
+    final_loss: float
+    """Held-out loss of the weights as they are now, nats a character; nan once retired."""
+    below_unigram: int | None
+    """The step from which on the held-out loss stayed below the unigram's by more than `MARGIN`; None if it did not."""
+    retired_at: int | None
+    """The step that could not be made; None if all could."""
+    reason: str
+    """Why not; empty if nothing went wrong."""
+    ratio_first: float
+    """Norm of the gradients by the first layer's matrices over those by the last layer's, at step 0; nan where both are
+    zero, as where α is."""
+    ratio_last: float
+    """The same at the last step at which the instruments were on."""
+
+
+class Race:
+    """A race, running, stopped or finished. Made by `race`, read from a file by `load`.
+
+    Args:
+        contenders: who runs.
+        task: what is learned.
+        steps: how many each makes.
+        every: how often the instruments are on.
+        text: what is learned from; None is Python's prose.
+    Raises:
+        ConfigError: no contenders or too many, two of one name, shapes that differ, a config that cannot learn the
+            task, a text that is too short, or more than memory holds.
+    """
+
+    def __init__(self, contenders: Sequence[Contender], task: Task, steps: int, every: int = 10,
+                 text: Text | None = None) -> None:
+        check(contenders, task, steps, every)
+        self.contenders, self.task, self.steps, self.every = tuple(contenders), task, steps, every
+        first = contenders[0].config
+        self.data = Data(task, text, first.n_ctx, first.batch_size)
+        self.device = device()
+        self.threads = max(shares(one.config.replace(n_seeds=1), self.device)[1] for one in contenders)
+        self.runners = tuple(Runner(one, self.data, steps, self.device) for one in contenders)
+
+    def run(self, stop: Callable[[], bool] = lambda: False, on_step: Callable[[Race], None] = lambda _: None) -> Race:
+        """Runs on, from where the race stands to its end; a race that was stopped so ends as if it had not been.
+
+        All takes place in the calling thread.
+
+        Args:
+            stop: asked before each step of each contender; once it says true, the race stands still.
+            on_step: told after each round, in which every contender in the race has made one step.
+        Returns:
+            The race itself.
+        """
+        with torch_threads(self.threads):
+            for step in range(self.step, self.steps):
+                for runner in self.runners:
+                    if runner.step > step or runner.retired:
+                        continue
+                    if stop():
+                        return self
+                    runner.advance(self.every)
+                on_step(self)
+                if all(runner.retired for runner in self.runners):
+                    break
+        return self
+
+    @property
+    def step(self) -> int:
+        """Steps that every contender still in the race has made."""
+        return min((runner.step for runner in self.runners if not runner.retired), default=self.steps)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to run."""
+        return self.step >= self.steps
+
+    @property
+    def levels(self) -> Levels:
+        """The unigram's and the bigram's loss on the held-out characters."""
+        return self.data.levels
+
+    @property
+    def histories(self) -> dict[str, History]:
+        """Each contender's numbers, by its name."""
+        return {runner.name: runner.history for runner in self.runners}
+
+    def frame(self) -> pd.DataFrame:
+        """Tidy: one number a row; columns contender, step, statistic, site, layer, head, value."""
+        parts = [history.frame().assign(contender=name) for name, history in self.histories.items() if history.losses]
+        columns = ["contender", "step", "statistic", "site", "layer", "head", "value"]
+        return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
+    def verdict(self) -> list[Outcome]:
+        """How each contender did so far; measures the held-out loss where they stand."""
+        with torch_threads(self.threads):
+            return [outcome(runner, self.levels.unigram) for runner in self.runners]
+
+
+def race(contenders: Sequence[Contender], task: Task | None = None, steps: int = 200,
+         stop: Callable[[], bool] = lambda: False, on_step: Callable[[Race], None] = lambda _: None,
+         every: int = 10, text: Text | None = None) -> Race:
+    """Trains the contenders side by side: the same batches in the same order, a step each in turn.
+
+    The same arguments give the same numbers, bit for bit on one machine's CPU. `Race.run` goes on with a race that was
+    stopped.
+
+    Args:
+        contenders: who runs; their configs agree in n_ctx and batch_size, and have what `Task.fit` gives them.
+        task: what is learned; None is the next character.
+        steps: how many each makes.
+        stop: asked before each step of each contender; once it says true, what there is is returned.
+        on_step: told after each round; it may read the race, which holds still meanwhile.
+        every: the instruments are on at every step that is a multiple of this.
+        text: what is learned from; None is Python's prose.
+    Raises:
+        ConfigError: see `Race`.
+    """
+    return Race(contenders, task or Task(), steps, every, text).run(stop, on_step)
+
+
+def outcome(runner: Runner, unigram: float) -> Outcome:
+    """How one contender did so far."""
+    history = runner.history
+    steps, losses = history.series("held_out_loss") if history.steps else (np.zeros(0), np.zeros(0))
+    final = math.nan if runner.retired else runner.held_out_loss()
+    clearly = np.append(losses, final) < unigram - MARGIN
+    stays = np.append(steps, runner.step)[np.logical_and.accumulate(clearly[::-1])[::-1]]
+    ratio = gradient_ratio(history)
+    return Outcome(
+        name=runner.name,
+        steps=runner.step,
+        final_loss=final,
+        below_unigram=int(stays[0]) if len(stays) else None,
+        retired_at=runner.step if runner.retired else None,
+        reason=runner.retired,
+        ratio_first=float(ratio[0]) if len(ratio) else math.nan,
+        ratio_last=float(ratio[-1]) if len(ratio) else math.nan,
+    )
+
+
+def gradient_ratio(history: History) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The first layer's gradient norm over the last layer's, all matrices together, `[reading]`."""
+    parts = [history.series(*key)[1] for key in history.values if key[0] == "parameter_gradient" and key[1] in MATRICES]
+    if not parts:
+        return np.zeros(0)
+    with np.errstate(all="ignore"):  # an identity at initialization has no gradients at all
+        norms = np.linalg.norm(np.stack(parts), axis=0)  # [reading, layer]
+        ratio = norms[:, 0] / norms[:, -1]
+    found: np.ndarray[tuple[int], np.dtype[np.float64]] = ratio
+    return found
+
+
+def check(contenders: Sequence[Contender], task: Task, steps: int, every: int) -> None:
+    """Raises ConfigError if there is nothing to race, or not on equal terms, or not enough memory."""
+    counts = (("contenders", len(contenders), MOST), ("steps", steps, LONGEST), ("every", every, LONGEST))
+    for name, value, most in counts:
+        if not 1 <= value <= most:
+            raise ConfigError(f"{name} must be between 1 and {most:,}; got {value:,}")
+    names = [contender.name for contender in contenders]
+    if "" in names or len(set(names)) < len(names):
+        raise ConfigError(f"contenders must have names of their own; got {', '.join(map(repr, names))}")
+    for field in ("n_ctx", "batch_size"):
+        values = {getattr(contender.config, field): contender.name for contender in contenders}
+        if len(values) > 1:
+            told = ", ".join(f"{value} ({name})" for value, name in values.items())
+            raise ConfigError(f"{field} must be the same for all, for all read the same batches; got {told}")
+    for contender in contenders:
+        task.check(contender.config)
+    needed, limit = memory(contenders), memory_limit()
+    if needed > limit:
+        raise ConfigError(
+            f"contenders must fit into {limit / 1e9:.3g} GB together; got about {needed / 1e9:.3g} GB "
+            "(EXPLORER_MAX_MEMORY_MB raises the limit)"
+        )
+
+
+def memory(contenders: Sequence[Contender]) -> float:
+    """About the bytes that a race takes: weights, gradients and two moments of each, one pass at a time."""
+    sizes = [contender.config.sizes for contender in contenders]
+    weights = sum(4 * one.n_parameters for one in sizes)
+    return RESIDENT + 4 * weights + min(weights, NOISE) + 1.6 * max(one.activation_bytes for one in sizes)

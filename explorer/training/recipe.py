@@ -1,0 +1,132 @@
+"""`Recipe`: how one contender is trained: optimizer, learning rate over the steps, what becomes of the residual α."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
+
+from explorer.choices import Choices
+from explorer.fields import About, Option
+
+ADAPTIVE = ("adam", "adamw", "radam")
+
+
+class Recipe(Choices):
+    """One contender's training, beside its `Config`.
+
+    Raises:
+        ConfigError: an unknown field, a wrong type, or a value out of range.
+    """
+
+    optimizer: Annotated[
+        Literal["sgd", "momentum", "adam", "adamw", "radam"],
+        About(
+            "Optimizer",
+            "Optimizer",
+            pinned=True,
+            options={
+                "sgd": Option("W − η g"),
+                "momentum": Option("W − η m, m ← β₁ m + g", "Polyak 1964"),
+                "adam": Option("W − η m / √v", "Kingma & Ba 2014"),
+                "adamw": Option("Adam, weight decay apart", "Loshchilov & Hutter 2017"),
+                "radam": Option("Adam, held back while v is uncertain", "Liu et al. 2019"),
+            },
+        ),
+    ] = Field("adam", description="What turns gradients into steps; torch's own.")
+    learning_rate: Annotated[
+        float, Field(ge=1e-7, le=100), About("Learning rate", "Optimizer", "η", log=True, pinned=True)
+    ] = Field(1e-3, description="The largest learning rate of the schedule; μP's powers of the width come on top.")
+    beta1: Annotated[
+        float, Field(ge=0, le=0.9999), About("β₁", "Optimizer", "β₁", needs={"optimizer": ("momentum", *ADAPTIVE)})
+    ] = Field(0.9, description="How much of the mean gradient stays from step to step.")
+    beta2: Annotated[
+        float, Field(ge=0, le=0.99999), About("β₂", "Optimizer", "β₂", needs={"optimizer": ADAPTIVE})
+    ] = Field(0.999, description="How much of the mean squared gradient stays from step to step.")
+    weight_decay: Annotated[float, Field(ge=0, le=10), About("Weight decay", "Optimizer", "λ")] = Field(
+        0.0, description="Pulls the weights to zero, inside the gradient or, with adamw, apart from it; never α."
+    )
+    clip: Annotated[float, Field(ge=0, le=1e6), About("Gradient clipping", "Optimizer", "‖g‖ ≤")] = Field(
+        0.0, description="The norm of all gradients together is cut to this; 0 leaves them as they are."
+    )
+
+    warmup: Annotated[
+        int, Field(ge=1, le=1_000_000), About("Warm-up", "Schedule", "T", "steps", log=True, pinned=True)
+    ] = Field(1, description="Steps until the full learning rate, in even increments; 1 is no warm-up.")
+    decay: Annotated[
+        Literal["constant", "cosine", "linear", "inverse_sqrt"],
+        About(
+            "Decay",
+            "Schedule",
+            options={
+                "constant": Option("η"),
+                "cosine": Option("η (1 + cos π u) / 2, u from 0 to 1", "Loshchilov & Hutter 2016"),
+                "linear": Option("η (1 − u), u from 0 to 1"),
+                "inverse_sqrt": Option("η √(T / t)", "Vaswani et al. 2017"),
+            },
+        ),
+    ] = Field("constant", description="The learning rate behind the warm-up, until the last step of the race.")
+
+    alpha_schedule: Annotated[
+        Literal["learned", "own_rate", "ramp", "fixed"],
+        About(
+            "α schedule",
+            "Residual α",
+            options={
+                "learned": Option("with the rest"),
+                "own_rate": Option("with the rest, at a learning rate of its own"),
+                "ramp": Option("not learned: a constant step up to its end, then fixed"),
+                "fixed": Option("not learned: at its end from the first step"),
+            },
+        ),
+    ] = Field("learned", description="What becomes of the α of rezero, skipinit and layer_scale.")
+    alpha_rate: Annotated[
+        float,
+        Field(ge=1e-4, le=1e4),
+        About("α's rate", "Residual α", unit="× η", log=True, needs={"alpha_schedule": ("own_rate",)}),
+    ] = Field(10.0, description="α's learning rate, as a multiple of the others'.")
+    alpha_step: Annotated[
+        float, Field(ge=1e-7, le=4), About("α's step", "Residual α", log=True, needs={"alpha_schedule": ("ramp",)})
+    ] = Field(1e-2, description="What α grows by before each step of a ramp.")
+    alpha_end: Annotated[
+        float, Field(ge=0, le=4), About("α's end", "Residual α", needs={"alpha_schedule": ("ramp", "fixed")})
+    ] = Field(1.0, description="Where a ramp ends, and where a fixed α stands.")
+
+    def factor(self, step: int, steps: int) -> float:
+        """What the learning rate is multiplied by at a step (from 0) of a race of so many steps: at most 1.
+
+        t/T while warming up, t counted from 1, so that the first step already moves; then the decay.
+        """
+        if step + 1 < self.warmup:
+            return (step + 1) / self.warmup
+        return DECAYS[self.decay](Place(step + 1, self.warmup, max(steps, step + 1)))
+
+    def alpha(self, step: int) -> float | None:
+        """Where α stands at a step (from 0); None where it is learned."""
+        if self.alpha_schedule == "ramp":
+            return min(self.alpha_end, (step + 1) * self.alpha_step)
+        return self.alpha_end if self.alpha_schedule == "fixed" else None
+
+
+class Place(NamedTuple):
+    """Where a race stands behind the warm-up: step t, from 1, of `steps`, `warmup` ≤ t of them warming up."""
+
+    t: int
+    warmup: int
+    steps: int
+
+    @property
+    def part(self) -> float:
+        """Of the steps behind the warm-up: 0 at the first full one, and 1 would be one step behind the last."""
+        return (self.t - self.warmup) / (self.steps - self.warmup + 1)
+
+
+DECAYS: Mapping[str, Callable[[Place], float]] = MappingProxyType({
+    "constant": lambda place: 1.0,
+    "cosine": lambda place: (1 + math.cos(math.pi * place.part)) / 2,
+    "linear": lambda place: 1 - place.part,
+    "inverse_sqrt": lambda place: math.sqrt(place.warmup / place.t),
+})

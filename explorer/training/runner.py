@@ -1,0 +1,155 @@
+"""One contender in the race: its model, its optimizer, what it has learned so far, and why it fell out if it did."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from explorer import noise
+from explorer.batch import Batch
+from explorer.choices import ConfigError
+from explorer.config import Config
+from explorer.initializers import readout_variance
+from explorer.model import Transformer, ignore
+from explorer.training.history import NO_SITE, History
+from explorer.training.instruments import Instruments, device_of, loss_of
+from explorer.training.optimize import alphas, clip, hold, optimizer, schedule, total_norm
+from explorer.training.recipe import Recipe
+from explorer.training.tasks import Data, Window
+
+
+class Contender(NamedTuple):
+    """A design, how it is trained, and what it is called."""
+
+    name: str
+    config: Config
+    recipe: Recipe = Recipe()
+
+
+class Runner:
+    """A contender at work.
+
+    Args:
+        contender: who runs.
+        data: what is learned.
+        steps: how long the race is, for the learning rate's decay.
+        device: where it runs.
+    Raises:
+        ConfigError: the recipe has a schedule for α, and the design has no α.
+    """
+
+    def __init__(self, contender: Contender, data: Data, steps: int, device: torch.device) -> None:
+        self.name, self.config, self.recipe = contender
+        self.data = data
+        self.model = build(self.config, data).to(device)
+        self.held = [] if self.recipe.alpha_schedule in ("learned", "own_rate") else alphas(self.model)
+        if self.recipe.alpha_schedule != "learned" and not alphas(self.model):
+            raise ConfigError(
+                f"alpha_schedule must be learned where the residual has no α to learn (rezero, skipinit and "
+                f"layer_scale have one); got {self.recipe.alpha_schedule} with residual = {self.config.residual} "
+                f"({self.name})"
+            )
+        for parameter in self.held:
+            parameter.requires_grad_(False)
+        self.learning = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.optimizer = optimizer(self.model, self.config, self.recipe)
+        self.schedule = schedule(self.optimizer, self.recipe, steps)
+        self.steps = steps
+        self.step = 0
+        self.history = History()
+        self.retired = ""
+        """Why it is out of the race; empty while it is not."""
+
+    def advance(self, every: int) -> None:
+        """One step of training, with the instruments on if the step is a multiple of `every`.
+
+        A loss or a gradient that is not finite retires the contender, its weights as they were before the step.
+        """
+        for_alpha = self.recipe.alpha(self.step)
+        if for_alpha is not None:
+            hold(self.held, for_alpha)
+        batch = self.tensors(self.data.batch(self.step))
+        instruments = Instruments(self.model) if self.step % every == 0 else None
+        self.optimizer.zero_grad()  # only now: what is let go here is taken up at once, still mapped and warm
+        loss = self.model.loss(
+            self.model(self.model.embed(batch), ignore if instruments is None else instruments.tap), batch
+        )
+        self.history.losses.append(float(loss.detach()))
+        self.learn(loss, instruments)
+        if instruments is not None:
+            self.history.record(self.step, instruments.found)
+        self.step += not self.retired
+
+    def learn(self, loss: Tensor, instruments: Instruments | None) -> None:
+        """From the loss to the changed weights, or out of the race."""
+        if instruments is not None:
+            instruments.forward_is_done()
+            rate = self.recipe.learning_rate * self.recipe.factor(self.step, self.steps)
+            instruments.found["learning_rate", NO_SITE] = np.array(rate)
+            instruments.found["held_out_loss", NO_SITE] = np.array(self.held_out_loss())
+        if not math.isfinite(self.history.losses[-1]):
+            self.retired = f"the training loss is {self.history.losses[-1]}"
+            return
+        loss.backward()  # type: ignore[no-untyped-call]
+        if instruments is not None:
+            instruments.backward_is_done()
+        size = total_norm([parameter.grad for parameter in self.learning if parameter.grad is not None])
+        if not math.isfinite(size):
+            self.retired = f"the gradient by {self.worst()} is not finite"
+            return
+        if self.recipe.clip:
+            clip(self.learning, self.recipe.clip, size)
+        self.optimizer.step()
+        self.schedule.step()
+        if instruments is not None:
+            instruments.step_is_done()
+
+    def held_out_loss(self) -> float:
+        """The loss on the held-out sequences, with the weights as they are."""
+        return loss_of(self.model, self.tensors(self.data.held_out))
+
+    def tensors(self, window: Window) -> Batch:
+        """A window where the model is."""
+        return Batch(torch.from_numpy(window.inputs), torch.from_numpy(window.targets)).to(device_of(self.model))
+
+    def worst(self) -> str:
+        """The parameter nearest to the output whose gradient is not finite."""
+        for path, parameter in reversed(list(self.model.named_parameters())):
+            if parameter.grad is not None and not bool(parameter.grad.isfinite().all()):
+                *place, name = path.split(".")
+                return f"{name} in layer {int(place[1]) + 1}" if place else name
+        raise RuntimeError("every gradient is finite")
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step depends on, tensors and plain numbers: `restore` takes it up again."""
+        return {
+            "step": self.step,
+            "retired": self.retired,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes up what `state` told."""
+        self.step, self.retired = state["step"], state["retired"]
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.last_epoch = self.step  # the rates of the step are among the optimizer's state
+
+
+def build(config: Config, data: Data) -> Transformer:
+    """The model of a config, with an embedding and a readout for the text's own characters.
+
+    For Python's prose and the next character it is `Transformer(config, config.seed)`, weight for weight; a mask is one
+    more row of the embedding.
+    """
+    model = Transformer(config, config.seed)
+    width = (config.d_model,)
+    model.E = nn.Parameter(noise.stack(config.seed, "E", data.symbols, width).clone())
+    readout = noise.stack(config.seed, "W_U", data.vocabulary, width)
+    model.W_U = nn.Parameter(readout * math.sqrt(readout_variance(config)))
+    return model

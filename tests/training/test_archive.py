@@ -1,0 +1,106 @@
+"""A race in a file: it runs on as if nothing had happened, and what is no race is refused and never run."""
+
+import pickle
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from contenders import MASKED, PRE, TASK, WILD, assert_same, contender
+
+from explorer import ConfigError, text
+from explorer.training.archive import load, save
+from explorer.training.race import Race, race
+from explorer.training.recipe import Recipe
+from explorer.training.tasks import Task
+
+
+@pytest.mark.parametrize("task", [TASK, MASKED], ids=lambda task: task.kind)
+def test_save_load_and_go_on(task: Task, tmp_path: Path) -> None:
+    """With a text of one's own, which the file carries; RAdam and AdamW bring all kinds of state."""
+    own = text.encode("".join(text.prose().vocabulary[code] for code in text.prose().codes[:60_000]))
+    runs = [contender("layer_scale", Recipe(optimizer="radam", learning_rate=1e-3, warmup=3), task),
+            contender("rezero", Recipe(alpha_schedule="own_rate", optimizer="adamw"), task, seed=3),
+            contender("post_ln", Recipe(optimizer="sgd", learning_rate=1e-2, decay="inverse_sqrt"), task)]
+    asked = iter(range(1000))
+    stopped = race(runs, task, 6, lambda: next(asked) >= 10, every=2, text=own)
+    save(stopped, tmp_path / "a.race")
+    assert [file.name for file in tmp_path.iterdir()] == ["a.race"]
+    again = load(tmp_path / "a.race")
+    assert again.contenders == stopped.contenders
+    assert again.levels == stopped.levels
+    assert_same(again, stopped)
+    whole = race(runs, task, 6, every=2, text=own)
+    assert_same(again.run(), whole)
+    assert_same(stopped.run(), whole)
+    pd.testing.assert_frame_equal(pd.DataFrame(again.verdict()), pd.DataFrame(whole.verdict()), check_exact=True)
+
+
+def test_retired_stays_retired_in_a_file(tmp_path: Path) -> None:
+    run = race([WILD], TASK, 20, every=5)
+    save(run, tmp_path / "a.race")
+    again = load(tmp_path / "a.race")
+    assert again.finished
+    assert again.run().verdict()[0].reason == run.verdict()[0].reason
+    assert len(again.histories["plain_stack"].losses) == len(run.histories["plain_stack"].losses)
+
+
+def malicious(path: Path) -> None:
+    class Touch:
+        def __reduce__(self) -> object:
+            return (Path.touch, (path.with_name("touched"),))
+
+    torch.save({"format": "explorer race 1", "task": Touch()}, path)
+
+
+def foreign(path: Path) -> None:
+    torch.save({"weights": torch.zeros(2)}, path)
+
+
+def cut(path: Path) -> None:
+    save(Race([PRE], TASK, 2), path)
+    path.write_bytes(path.read_bytes()[:-500])
+
+
+def without_weights(path: Path) -> None:
+    save(Race([PRE], TASK, 2), path)
+    content = torch.load(path, weights_only=True)
+    content["runners"][0]["model"].pop("E")
+    torch.save(content, path)
+
+
+def changed_config(path: Path) -> None:
+    save(Race([PRE], TASK, 2), path)
+    content = torch.load(path, weights_only=True)
+    content["contenders"][0][1] = content["contenders"][0][1].replace('"n_layers":2', '"n_layers":0')
+    torch.save(content, path)
+
+
+def other_text(path: Path) -> None:
+    save(Race([PRE], TASK, 2), path)
+    content = torch.load(path, weights_only=True)
+    content["text"] += 1
+    torch.save(content, path)
+
+
+@pytest.mark.parametrize(("write", "sentence"), [
+    (malicious, "race must be a file that save wrote"),
+    (foreign, "race must be a file that save wrote"),
+    (cut, "race must be a file that save wrote"),
+    (lambda path: path.write_text("no zip at all"), "race must be a file that save wrote"),
+    (lambda path: path.write_bytes(pickle.dumps({"format": 1})), "race must be a file that save wrote"),
+    (lambda path: zipfile.ZipFile(path, "w").close(), "race must be a file that save wrote"),
+    (lambda path: None, "race must be a file that can be read"),
+    (without_weights, "race must be whole"),
+    (other_text, r"race must be whole; got .* has characters that its vocabulary has not"),
+    (changed_config, "n_layers must be a whole number between 1 and 1024; got 0"),
+])
+def test_files_that_are_refused(write, sentence: str, tmp_path: Path) -> None:
+    """In one sentence, and nothing in them is run."""
+    write(tmp_path / "a.race")
+    with pytest.raises(ConfigError, match=sentence):
+        load(tmp_path / "a.race")
+    assert not (tmp_path / "touched").exists()
+
+

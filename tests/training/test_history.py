@@ -1,0 +1,41 @@
+"""What is kept of a race when a reading lacks something, and what may not be imported to show it."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from explorer.profile import STATISTICS
+from explorer.training.history import TRAINING, History
+
+
+def test_what_a_reading_lacks_is_missing() -> None:
+    history = History()
+    history.record(0, {("second_moment", "embed"): np.array([1.0])})
+    history.record(5, {("second_moment", "embed"): np.array([2.0]), ("alpha", "mlp_out"): np.array([0.1, 0.2])})
+    history.record(10, {("alpha", "mlp_out"): np.array([0.3, 0.4])})
+    steps, moments = history.series("second_moment", "embed")
+    assert steps.tolist() == [0, 5, 10]
+    assert moments.tolist()[:2] == [[1], [2]]
+    assert np.isnan(moments[2]).all()
+    alphas = history.series("alpha", "mlp_out")[1]
+    assert np.isnan(alphas[0]).all()
+    assert alphas[1:].tolist() == [[0.1, 0.2], [0.3, 0.4]]
+
+
+def test_what_was_never_told() -> None:
+    with pytest.raises(KeyError, match="no update_ratio at 'W_Q'"):
+        History().series("update_ratio", "W_Q")
+
+
+def test_the_vocabulary_is_the_profiles_and_more() -> None:
+    shared = set(TRAINING) & set(STATISTICS)
+    assert shared == set(STATISTICS) - {"activation_gradient"}
+    assert all(TRAINING[name] is STATISTICS[name] for name in shared)
+
+
+@pytest.mark.parametrize("module", ["recipe", "tasks", "history"])
+def test_settings_and_numbers_do_not_wait_for_torch(module: str) -> None:
+    code = f"import sys, explorer.training.{module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,139 @@
+"""Schedules against torch's own, one after the other, and against their closed forms; groups of parameters."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from torch.optim import lr_scheduler as torchs
+
+from explorer import Config, ConfigError
+from explorer.initializers import learning_rates
+from explorer.training.optimize import OPTIMIZERS, alphas, optimizer, schedule, total_norm
+from explorer.training.recipe import Recipe
+from explorer.training.runner import build
+from explorer.training.tasks import Data, Task
+
+STEPS = 30
+TASK = Task()
+SMALL = TASK.fit(Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=2))
+
+
+def plain_optimizer() -> torch.optim.SGD:
+    return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
+
+
+def rates(over: torch.optim.Optimizer, scheduler: torchs.LRScheduler, steps: int = STEPS) -> list[float]:
+    """The learning rate of each step."""
+    found = []
+    for _ in range(steps):
+        found.append(over.param_groups[0]["lr"])
+        over.step()
+        scheduler.step()
+    return found
+
+
+@pytest.mark.parametrize("warmup", [1, 2, 10])
+@pytest.mark.parametrize("decay", ["constant", "cosine", "linear"])
+def test_schedules_are_torchs(decay: str, warmup: int) -> None:
+    """LinearLR up, then ConstantLR, CosineAnnealingLR or LinearLR down, glued by SequentialLR where there are two."""
+    theirs = plain_optimizer()
+    behind = STEPS - warmup + 1
+    down = {
+        "constant": lambda: torchs.ConstantLR(theirs, factor=1.0),
+        "cosine": lambda: torchs.CosineAnnealingLR(theirs, T_max=behind),
+        "linear": lambda: torchs.LinearLR(theirs, 1.0, 1e-300, total_iters=behind),
+    }[decay]()
+    if warmup > 1:
+        up = torchs.LinearLR(theirs, 1 / warmup, 1.0, total_iters=warmup - 1)
+        down = torchs.SequentialLR(theirs, [up, down], milestones=[warmup - 1])
+    ours = plain_optimizer()
+    found = rates(ours, schedule(ours, Recipe(learning_rate=0.5, warmup=warmup, decay=decay), STEPS))
+    assert found == pytest.approx(rates(theirs, down), rel=1e-9)
+
+
+@pytest.mark.parametrize("decay", ["constant", "cosine", "linear", "inverse_sqrt"])
+def test_every_schedule_begins_peaks_and_falls_as_it_should(decay: str) -> None:
+    recipe = Recipe(warmup=5, decay=decay)
+    factors = [recipe.factor(step, STEPS) for step in range(STEPS)]
+    assert factors[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert all(later <= earlier for earlier, later in pairwise(factors[4:]))
+    last = {"constant": 1.0, "cosine": (1 + math.cos(math.pi * 25 / 26)) / 2, "linear": 1 / 26,
+            "inverse_sqrt": math.sqrt(5 / 30)}[decay]
+    assert factors[-1] == pytest.approx(last)
+
+
+def test_inverse_square_root_is_torchs_lambda() -> None:
+    theirs, ours = plain_optimizer(), plain_optimizer()
+    noam = torchs.LambdaLR(theirs, lambda step: min((step + 1) / 5, math.sqrt(5 / (step + 1))))
+    recipe = Recipe(learning_rate=0.5, warmup=5, decay="inverse_sqrt")
+    assert rates(ours, schedule(ours, recipe, STEPS)) == pytest.approx(rates(theirs, noam), rel=1e-12)
+
+
+def test_a_warmup_longer_than_the_race() -> None:
+    recipe = Recipe(warmup=100, decay="cosine")
+    assert [recipe.factor(step, 3) for step in range(3)] == pytest.approx([0.01, 0.02, 0.03])
+    assert Recipe(warmup=3, decay="linear").factor(2, 3) == 1
+
+
+def test_schedules_of_alpha() -> None:
+    ramp = Recipe(alpha_schedule="ramp", alpha_step=0.25, alpha_end=0.6)
+    assert [ramp.alpha(step) for step in range(4)] == [0.25, 0.5, 0.6, 0.6]
+    assert Recipe(alpha_schedule="fixed").alpha(0) == 1
+    assert Recipe().alpha(5) is None
+    assert Recipe(alpha_schedule="own_rate").alpha(5) is None
+
+
+@pytest.mark.parametrize(("name", "kind"), [
+    ("sgd", torch.optim.SGD), ("momentum", torch.optim.SGD), ("adam", torch.optim.Adam),
+    ("adamw", torch.optim.AdamW), ("radam", torch.optim.RAdam),
+])
+def test_optimizers_are_torchs_with_the_recipes_numbers(name: str, kind: type) -> None:
+    recipe = Recipe(optimizer=name, learning_rate=0.01, beta1=0.8, beta2=0.95, weight_decay=0.1)
+    found = optimizer(build(SMALL, Data(TASK, None, 8, 2)), SMALL, recipe)
+    assert type(found) is kind
+    (group,) = found.param_groups
+    assert (group["lr"], group["weight_decay"]) == (0.01, 0.1)
+    if name in ("sgd", "momentum"):
+        assert group["momentum"] == (0.8 if name == "momentum" else 0)
+    else:
+        assert group["betas"] == (0.8, 0.95)
+    assert set(OPTIMIZERS) == set(Recipe.specs()["optimizer"].choices)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_mup_multiplies_each_matrix_learning_rate(name: str) -> None:
+    config = SMALL.replace(parametrization="mup", d_model=32)
+    model = build(config, Data(TASK, None, 8, 2))
+    found = optimizer(model, config, Recipe(optimizer=name, learning_rate=0.01))
+    by_parameter = {id(one): group["lr"] for group in found.param_groups for one in group["params"]}
+    expected = learning_rates(config, name)
+    assert len(set(expected.values())) > 1
+    for path, parameter in model.named_parameters():
+        assert by_parameter[id(parameter)] == pytest.approx(0.01 * expected[path.split(".")[-1]]), path
+
+
+def test_alpha_has_a_rate_of_its_own_and_never_decays() -> None:
+    config = SMALL.replace(norm_placement="none", residual="rezero")
+    model = build(config, Data(TASK, None, 8, 2))
+    recipe = Recipe(learning_rate=0.01, weight_decay=0.1, alpha_schedule="own_rate", alpha_rate=7)
+    of_alpha = {id(one) for one in alphas(model)}
+    assert len(of_alpha) == 2
+    for group in optimizer(model, config, recipe).param_groups:
+        is_alpha = {id(one) in of_alpha for one in group["params"]}
+        assert is_alpha in ({True}, {False})
+        assert (group["lr"], group["weight_decay"]) == pytest.approx((0.07, 0) if True in is_alpha else (0.01, 0.1))
+
+
+def test_total_norm_is_infinite_only_if_a_number_is() -> None:
+    assert total_norm([torch.tensor([3.0, 0]), torch.tensor([[4.0]])]) == 5
+    assert total_norm([torch.tensor([3e30]), torch.tensor([4e30])]) == pytest.approx(5e30)
+    assert math.isinf(total_norm([torch.tensor([math.inf]), torch.tensor([1.0])]))
+    assert math.isnan(total_norm([torch.tensor([math.nan])]))
+
+
+def test_a_recipe_refuses_in_one_sentence() -> None:
+    with pytest.raises(ConfigError, match="warmup must be a whole number between 1 and 1000000; got 0"):
+        Recipe(warmup=0)
+    with pytest.raises(ConfigError, match="optimizer must be one of sgd, momentum, adam, adamw, radam; got 'lion'"):
+        Recipe(optimizer="lion")
