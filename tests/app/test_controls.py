@@ -58,7 +58,7 @@ def test_description_of_a_control_is_plain_data_with_label_symbol_unit_and_rule(
 
 @pytest.mark.parametrize(("name", "look"), [
     ("n_layers", "slider"), ("alpha", "slider"), ("seed", "entry"), ("causal", "switch"),
-    ("norm_placement", "segments"), ("attention_scale", "segments"), ("activation", "list"), ("residual", "list"),
+    ("norm_placement", "list"), ("attention_scale", "segments"), ("activation", "list"), ("residual", "list"),
 ])
 def test_each_kind_of_field_has_its_native_control(name: str, look: str) -> None:
     assert described()[name]["look"] == look
@@ -117,10 +117,10 @@ def test_every_control_moves_the_config(spec) -> None:  # type: ignore[no-untype
     ({"n_layers": "twelve"}, "n_layers must be a whole number between 1 and 1024; got 'twelve'"),
     ({"n_layers": None}, "n_layers must be a whole number between 1 and 1024; got None"),
     ({"d_model": 257}, "d_model must be divisible by n_heads; got 257 and 4"),
-    ({"norm_placement": "sandwich"}, "norm_placement must be one of none, pre, post, peri; got 'sandwich'"),
+    ({"norm": "batch"}, "norm must be one of layer, rms; got 'batch'"),
     ({"temperature": 2}, "temperature is not a field"),
     ({"self": 2}, "self is not a field"),
-    ({"n_layers": 1000, "d_model": 2048}, "weights must be at most"),
+    ({"n_layers": 1000, "d_model": 2048}, "weights and activations must fit into"),
 ])
 def test_what_a_browser_sends_is_refused_in_words_and_the_last_config_stays(
     values: dict[str, object], sentence: str
@@ -151,7 +151,7 @@ def test_a_control_that_does_not_matter_is_disabled_and_says_why() -> None:
     assert "alpha" not in page.controls.disabled
     page.set(residual="rezero")
     assert "alpha" in page.controls.disabled
-    assert page.controls.notes["alpha"] == "used when residual = constant; it is rezero"
+    assert page.controls.notes["alpha"] == "used when residual = constant or scaled skip; it is rezero"
     page.set(residual="constant")
     assert "alpha" not in page.controls.disabled
 
