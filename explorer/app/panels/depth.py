@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from explorer.app.panels.lab import Lab, Plot
+from explorer.figures.labs import norm_placement as norm_placement_figures
+from explorer.figures.labs import realformer as realformer_figures
 from explorer.figures.labs import residual as residual_figures
 from explorer.figures.labs import why_residuals as why_residuals_figures
-from explorer.labs import residual, why_residuals
+from explorer.labs import norm_placement, realformer, residual, why_residuals
 
 ROWS: tuple[Lab, ...] = (
     Lab(
@@ -58,6 +60,66 @@ ROWS: tuple[Lab, ...] = (
                  why_residuals_figures.product),
             Plot("small_enough", "How small is small enough", "All growths in N layers, against a. From ½ on: bounded.",
                  why_residuals_figures.small_enough),
+        ),
+    ),
+    Lab(
+        "09_norm_placement",
+        "Norm placement",
+        "Behind Post-LN the last MLP's gradient does not depend on depth. Behind Pre-LN the stream's second moment "
+        "stays between 1 + l/2 and 1 + 3l/2, and the last gradient shrinks as 1/√L; no warm-up is needed.",
+        "The theorem bounds from above, without constants, for one head with W_Q = W_K = 0: what can be tested is its "
+        "slope, a little steeper than −½ while tokens still become more alike. And 2^(−l/2), the weight of the "
+        "identity path, is not how the gradient decays: Post-LN without attention has a flat one. Attention bends it "
+        "into a V: averaging shrinks gradients that differ from token to token, and passes on what they share.",
+        norm_placement.NormPlacement, norm_placement.run, norm_placement.verdict,
+        (
+            Plot("theorem", "The last MLP's gradient", "Theorem 1's setting, stacks of growing depth. Dotted: 1/√L.",
+                 norm_placement_figures.theorem),
+            Plot("last", "Every MLP's gradient", "The deepest of these stacks, layer by layer. Bars: seeds.",
+                 norm_placement_figures.last),
+            Plot("stream", "Pre-LN in its band", "Second moment. Gray: from 1 + l/2 to 1 + 3l/2.",
+                 norm_placement_figures.stream),
+            Plot("bends", "What bends Post-LN", "Mean squared ∂L/∂x: no attention, a plain mean, softmax.",
+                 norm_placement_figures.bends),
+            Plot("gradients", "Gradient of five designs", "Mean squared ∂L/∂x over the output's. Lines: theory.",
+                 norm_placement_figures.gradients),
+            Plot("weights", "Gradient of the weights", "All matrices of a layer together.",
+                 norm_placement_figures.weights),
+            Plot("moments", "Second moment of five designs", "Three stand on 1: they normalize the sum.",
+                 norm_placement_figures.moments),
+            Plot("correlations", "How alike tokens become", "Mean overlap of two tokens, over q.",
+                 norm_placement_figures.correlations),
+        ),
+    ),
+    Lab(
+        "10_realformer",
+        "RealFormer",
+        "Moving the residual onto the attention logits, A_l = q·k/√d + A_(l−1), lets them grow as √l: attention gets "
+        "sharper with depth, successive layers look at the same keys, and the layers' gradients are closer to each "
+        "other than Post-LN's. One score tensor a layer must be kept.",
+        "√l holds for independent layers. In a Post-LN stack tokens become alike and late layers add next to nothing: "
+        "the sum levels off. Adding up queries and keys instead grows as l. Closer gradients are found in 12 layers "
+        "along the stream in all of 8 seeds, of the weights in 6; in 48 layers in 5 and 3, in 2 layers in 1 and 3. And "
+        "written out, attention keeps its pattern anyway: for the sum autograd keeps not a byte more. The score tensor "
+        "costs where attention is fused or computed again.",
+        realformer.RealFormer, realformer.run, realformer.verdict,
+        (
+            Plot("independent", "Logits of independent layers", "Unit queries and keys in each. Lines: 1, √l and l.",
+                 realformer_figures.independent),
+            Plot("spread", "Logits of a real stack", "Lines: theory. Dotted: if layers were independent.",
+                 realformer_figures.spread),
+            Plot("entropy", "Attention entropy", "Mean over heads and seeds. Lines: theory.",
+                 realformer_figures.entropy),
+            Plot("similarity", "Successive patterns", "Weight shared with the layer below. Rings: with another head.",
+                 realformer_figures.similarity),
+            Plot("gradients", "Gradient along the stream", "Mean squared ∂L/∂x over the output's. Lines: theory.",
+                 realformer_figures.gradients),
+            Plot("weights", "Gradient of the weights", "All matrices of a layer together. Lines: theory.",
+                 realformer_figures.weights),
+            Plot("closer", "How far apart the layers are", "A dot a seed. Below the diagonal: closer than Post-LN.",
+                 realformer_figures.closer),
+            Plot("memory", "What a layer keeps", "For the way back, with attention written out or fused.",
+                 realformer_figures.memory),
         ),
     ),
 )
