@@ -45,15 +45,19 @@ const spoken = (field) => [field.label, field.symbol, field.unit].filter(Boolean
 /* Each look returns its nodes and `paint(value)`, which shows a value that came from anywhere. */
 
 function entry(field, id, send) {
+  let writing = false; // a number that is being typed is not painted over
+  const done = () => { writing = false; send(read(input.value)); };
   const input = make("input", {
     class: "ex-entry", id, type: "text", inputmode: "decimal", autocomplete: "off", spellcheck: "false",
-    "aria-label": spoken(field), onchange: () => send(read(input.value)),
+    "aria-label": spoken(field), onchange: done,
+    oninput: () => { writing = true; },
+    onblur: () => { writing = false; },
     onkeydown: (event) => { // in JupyterLab, Enter does not make a `change`
-      if (event.key === "Enter") send(read(input.value));
+      if (event.key === "Enter") done();
     },
   });
   const paint = (value) => {
-    if (read(input.value) !== value) input.value = written(value);
+    if (!writing && read(input.value) !== value) input.value = written(value);
   };
   return { input, paint };
 }

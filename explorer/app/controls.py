@@ -116,7 +116,7 @@ class Controls(ControlBox, Generic[Chosen]):
         with self.hold_sync():
             self.disabled = [name for name in idle if name not in refused]
             self.refused = refused
-            wrong = {name: f"refused; the charts show {shown(good.get(name))}" for name in refused}
+            wrong = {name: f"refused; still {shown(good.get(name))}" for name in refused}
             self.notes = {**told, **idle, **wrong}
             self.summary = size(self.config) if isinstance(self.config, Config) else ""
 
@@ -169,7 +169,7 @@ def shown(value: object) -> str:
         return "on" if value else "off"
     if not isinstance(value, str):
         return f"{value:g}" if isinstance(value, float) else str(value)
-    return value.replace("inverse_", "1/").replace("sqrt_", "√").replace("_", " ")
+    return value.replace("inverse_", "1/").replace("sqrt_", "√").replace("sqrt", "√").replace("_", " ")
 
 
 def unused(spec: Spec, config: Choices) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import ipywidgets as widgets
+
 from explorer.app.header import Header
-from explorer.app.panels import depth, foundations
+from explorer.app.panels import depth, foundations, training
 from explorer.app.panels.explore import Explore
 from explorer.app.panels.labs import LABS, Labs, tab
+from explorer.app.panels.race import RacePanel
 from explorer.app.tabbed import Panel, Tabbed
 from explorer.app.worker import Progress, Stop
 from explorer.config import Config
@@ -29,6 +32,8 @@ PANELS: Mapping[str, Panel[Config]] = MappingProxyType({
     "explore": Panel("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
     "foundations": Panel("Foundations", lambda _: Labs(foundations.ROWS)),
     "depth": Panel("Depth", lambda _: Labs(depth.ROWS)),
+    "training": Panel("Training", lambda _: Labs(training.ROWS)),
+    "race": Panel("Race", lambda _: RacePanel()),
 })
 
 
@@ -43,6 +48,20 @@ class Dashboard(Tabbed[Config]):
     def __init__(self, config: Config, panels: Mapping[str, Panel[Config]] = PANELS) -> None:
         super().__init__(Header(), config, panels)
         self.add_class("ex-root")
+
+    def show(self, name: str) -> widgets.Widget:
+        """Shows a panel; a race is offered the designs that the Explore panel has at that moment."""
+        panel, explore = super().show(name), self.panels.get("explore")
+        if isinstance(panel, RacePanel) and isinstance(explore, Explore):
+            panel.welcome(designs(explore))
+        return panel
+
+
+def designs(explore: Explore) -> list[tuple[str, Config]]:
+    """The pinned designs and the current one, by name."""
+    board, now = explore.comparison.board, explore.controls.config
+    pinned = [(pin.name, pin.config) for pin in board]
+    return pinned if board.holder(now) else [*pinned, (board.name_for(now), now)]
 
 
 def dashboard(config: Config | None = None) -> Dashboard:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 
 from explorer.app.board import NOW, Board, Pin
+from explorer.app.marked import HERE, marked
 from explorer.app.named import LONGEST_NAME, differences, told
 from explorer.app.words import residual_words
 from explorer.config import Config
 from explorer.figures.palette import Design
-
-HERE = Path(__file__).parent
 
 
 class PinBox(anywidget.AnyWidget):
@@ -33,7 +31,7 @@ class PinBox(anywidget.AnyWidget):
     `["load", 3]`, `["remove", 3]`. It comes from a browser, so `on_click` must believe none of it.
     """
 
-    _esm = HERE / "pins.js"
+    _esm = marked("pins.js")
     _css = HERE / "pins.css"
     now = traitlets.Dict().tag(sync=True)
     pins = traitlets.List(traitlets.Dict()).tag(sync=True)

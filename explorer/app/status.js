@@ -14,7 +14,7 @@ export default {
     text.setAttribute("role", "status");
     text.setAttribute("aria-live", "polite");
     detail.className = "ex-status-detail";
-    progress.setAttribute("aria-label", "Progress of the measurement");
+    progress.setAttribute("aria-label", "Progress");
     action.type = "button";
     action.className = "ex-button";
     action.addEventListener("click", () => model.send("action"));

@@ -137,7 +137,7 @@ def test_what_a_browser_sends_is_refused_in_words_and_the_last_config_stays(
 def test_a_refused_value_can_be_mended_or_taken_back() -> None:
     page = Page()
     page.set(d_model=250)
-    assert page.controls.notes["d_model"] == "refused; the charts show 256"
+    assert page.controls.notes["d_model"] == "refused; still 256"
     page.controls.apply({})
     assert page.told[-1] == (Config(), "")
     assert page.controls.refused == []

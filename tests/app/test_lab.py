@@ -187,7 +187,7 @@ def test_controls_take_any_choices() -> None:
     controls.set_state({"values": {"side": 12, "holes": 0}})
     assert controls.refusal == "side must be a whole number between 0 and 9; got 12"
     assert controls.config == Toy()
-    assert controls.notes == {"side": "refused; the charts show 2"}
+    assert controls.notes == {"side": "refused; still 2"}
     assert controls.summary == ""
     controls.close()
 

@@ -7,11 +7,13 @@ from types import MappingProxyType
 from typing import Any
 
 from explorer.app.header import Header
-from explorer.app.panels import depth, foundations
+from explorer.app.panels import depth, foundations, training
 from explorer.app.panels.lab import Lab, LabPanel
 from explorer.app.tabbed import Panel, Tabbed
 
-LABS: Mapping[str, Lab] = MappingProxyType({row.name: row for row in (*foundations.ROWS, *depth.ROWS)})
+LABS: Mapping[str, Lab] = MappingProxyType({
+    row.name: row for row in (*foundations.ROWS, *depth.ROWS, *training.ROWS)
+})
 
 
 class Labs(Tabbed[None]):

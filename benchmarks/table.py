@@ -1,0 +1,143 @@
+"""How the designs train: each with and without warm-up, at four depths, and its held-out loss behind the last step.
+
+    python -m benchmarks.table                 # goes on with docs/training.csv until it is whole, on all processors
+    python -m benchmarks.table --quick         # four designs at two depths with one seed, to standard output
+
+A row is one training: next character of the prose that ships with Python, Adam at `learning_rate`, constant or, with
+warm-up, rising for `warmup` steps. All see the same batches, a seed's. `final_loss` is the cross-entropy on the
+held-out characters in nats, empty where the training ended early: `retired_at` is the step that could not be made, and
+`reason` says why. `unigram` and `bigram` are what needs no Transformer. A row is written when it is finished, so that
+the command can be stopped and started again. `seconds` is a training's processor time, one thread; their sum over the
+number of processors is about how long the whole table takes: some half an hour on two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from explorer.presets import PRESETS, preset
+from explorer.training.recipe import Recipe
+from explorer.training.tasks import Data, Task
+
+SIZES: dict[str, int] = {"d_model": 32, "n_heads": 2, "mlp_ratio": 2, "n_ctx": 32, "batch_size": 8}
+STEPS, WARMUP, RATE = 200, 100, 3e-3
+DEPTHS = (6, 12, 24, 48)
+SEEDS = 3
+QUICK = ("post_ln", "pre_ln", "rezero", "deepnorm")
+OUTPUT = Path(__file__).parent.parent / "docs" / "training.csv"
+KEY = ("design", "warmup", "n_layers", "seed")
+COLUMNS = (
+    *KEY, "final_loss", "retired_at", "reason", "unigram", "bigram", "steps", "learning_rate", *SIZES, "seconds",
+)
+
+
+class Case(NamedTuple):
+    """One training."""
+
+    design: str
+    warmup: int
+    """Steps; 1 is none."""
+    n_layers: int
+    seed: int
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """As it stands in the table."""
+        return tuple(map(str, self))
+
+
+def cases(designs: tuple[str, ...] = tuple(PRESETS), depths: tuple[int, ...] = DEPTHS, seeds: int = SEEDS
+          ) -> Iterator[Case]:
+    """Every training of the table; shallow ones first, so that a part of it is a table too."""
+    for depth in depths:
+        for seed in range(seeds):
+            for design in designs:
+                for warmup in (1, WARMUP):
+                    yield Case(design, warmup, depth, seed)
+
+
+@cache
+def text(seed: int) -> Data:
+    """What a seed's models learn."""
+    return Data(Task(seed=seed), None, SIZES["n_ctx"], SIZES["batch_size"])
+
+
+def row(case: Case) -> dict[str, Any]:
+    """Trains one, in a thread of its own."""
+    import torch
+
+    from explorer.training.race import Contender
+    from explorer.training.runner import Runner
+
+    torch.set_num_threads(1)
+    data = text(case.seed)
+    config = data.task.fit(preset(case.design, n_layers=case.n_layers, seed=case.seed, **SIZES))
+    begun = time.process_time()
+    runner = Runner(
+        Contender(case.design, config, Recipe(learning_rate=RATE, warmup=case.warmup)), data, STEPS, torch.device("cpu")
+    )
+    while runner.step < STEPS and not runner.retired:
+        runner.advance(STEPS + 1)  # no instruments, but for the first step
+    final = "" if runner.retired else f"{runner.held_out_loss():.4f}"
+    return {
+        **case._asdict(), "final_loss": final, "retired_at": runner.step if runner.retired else "",
+        "reason": runner.retired, "unigram": f"{data.levels.unigram:.4f}", "bigram": f"{data.levels.bigram:.4f}",
+        "steps": STEPS, "learning_rate": RATE, **SIZES, "seconds": f"{time.process_time() - begun:.1f}",
+    }
+
+
+def done(path: Path) -> set[tuple[str, ...]]:
+    """The trainings that a table has already.
+
+    Raises:
+        SystemExit: it was made with other columns or sizes, and can only be made anew.
+    """
+    if not path.is_file() or not path.stat().st_size:
+        return set()
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    now = {"steps": str(STEPS), "learning_rate": str(RATE), **{name: str(size) for name, size in SIZES.items()}}
+    if any(tuple(one) != COLUMNS or any(one[name] != value for name, value in now.items()) for one in rows):
+        raise SystemExit(f"{path} was made with other settings: delete it to begin anew")
+    return {tuple(one[name] for name in KEY) for one in rows}
+
+
+def spent(path: Path) -> float:
+    """Seconds of processor time that a table took."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return sum(float(one["seconds"]) for one in csv.DictReader(file))
+
+
+def main() -> None:
+    """Trains what is missing, as many at a time as there are processors, a thread each."""
+    parser = argparse.ArgumentParser(description="how every design trains")
+    parser.add_argument("--quick", action="store_true", help="a small part, to standard output")
+    quick = parser.parse_args().quick
+    missing = list(cases(QUICK, DEPTHS[:2], 1)) if quick else [c for c in cases() if c.key not in done(OUTPUT)]
+    os.environ["OMP_NUM_THREADS"] = "1"  # the workers' torch is imported with it
+    fresh = quick or not OUTPUT.is_file()
+    with sys.stdout if quick else OUTPUT.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if fresh:
+            writer.writeheader()
+        with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
+            for index, found in enumerate(pool.imap(row, missing), start=1):
+                writer.writerow(found)
+                file.flush()
+                if not quick:
+                    print(f"\r{index} of {len(missing)} trainings", end="", file=sys.stderr, flush=True)
+    if not quick:
+        print(f"\n{OUTPUT} is whole: {spent(OUTPUT) / 60:.0f} minutes of processor time", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+/* The contenders of the next race: chips with a name, a button that is their recipe, and one that removes them; below, a list to add
+   from. Chips are kept by their number and only repainted, so that the focus, and a name that is being written,
+   survive. A name that was sent is painted again with every answer (`turn`): the kernel decides. */
+
+function chip(model, number) {
+  let entry = {};
+  let writing = false;
+  const mark = swatch();
+  const name = make("input", {
+    class: "ex-pin-name", type: "text", size: 8, autocomplete: "off", spellcheck: "false", title: "Click to rename", ...OWN_KEYS,
+    oninput: () => { writing = true; },
+    onchange: () => rename(),
+    onkeydown: (event) => {
+      if (event.key === "Enter") rename(); // in JupyterLab, Enter does not make a `change`
+      if (event.key === "Escape") { writing = false; name.value = entry.name; }
+    },
+  });
+  const edit = button("", "ex-link ex-pin-about", () => model.send(["edit", number]));
+  const remove = button("Remove", "ex-link", () => model.send(["remove", number]));
+  const root = make("li", { class: "ex-pin ex-contender", "data-contender": number }, mark.svg, name, edit, remove);
+
+  function rename() {
+    if (!writing) return;
+    writing = false;
+    model.send(["name", number, name.value]);
+  }
+  function paint(now) {
+    entry = now;
+    mark.paint(entry);
+    if (!writing) name.value = entry.name;
+    name.maxLength = 4 * model.get("longest"); // what is over the limit is cut in words, not in silence
+    name.setAttribute("aria-label", `Name of the contender ${entry.name}`);
+    edit.textContent = entry.about; // one line; what does not fit is in the tooltip
+    edit.title = `${entry.about}: shows this recipe in the controls below`;
+    edit.setAttribute("aria-pressed", String(entry.selected));
+    edit.setAttribute("aria-label", `Recipe of ${entry.name}: ${entry.about}`);
+    remove.setAttribute("aria-label", `Remove ${entry.name}`);
+    root.classList.toggle("ex-selected", entry.selected);
+  }
+  return { root, paint };
+}
+
+export default {
+  render({ model, el }) {
+    el.classList.add("ex-contenders");
+    el.setAttribute("role", "group");
+    const heading = make("h3", { class: "ex-side-heading" });
+    const list = make("ul", { class: "ex-pin-list", "aria-label": "Contenders" });
+    const select = make("select", { "aria-label": "Design to add", ...OWN_KEYS });
+    const add = button("Add", "ex-button", () => model.send(["add", select.value]));
+    add.setAttribute("aria-label", "Add the chosen design as a contender");
+    const said = make("p", { class: "ex-pin-said", role: "status" });
+    el.append(heading, list, make("div", { class: "ex-control ex-add" }, select, add), said);
+
+    const fill = () => {
+      const before = select.value;
+      const groups = new Map();
+      for (const { group, value, label } of model.get("choices")) {
+        if (!groups.has(group)) groups.set(group, make("optgroup", { label: group }));
+        groups.get(group).append(make("option", { value }, label));
+      }
+      select.replaceChildren(...groups.values());
+      if ([...select.options].some((option) => option.value === before)) select.value = before;
+    };
+    const chips = new Map();
+    const paint = () => {
+      heading.textContent = model.get("heading");
+      el.setAttribute("aria-label", model.get("heading"));
+      said.textContent = model.get("said");
+      const entries = model.get("entries");
+      for (const [number, old] of chips) {
+        if (entries.some((entry) => entry.number === number)) continue;
+        if (old.root.contains(document.activeElement)) add.focus(); // or the keyboard would start from the top
+        old.root.remove();
+        chips.delete(number);
+      }
+      for (const entry of entries) {
+        if (!chips.has(entry.number)) {
+          chips.set(entry.number, chip(model, entry.number));
+          list.append(chips.get(entry.number).root);
+        }
+        chips.get(entry.number).paint(entry);
+      }
+    };
+    const events = "change:entries change:said change:heading change:turn";
+    model.on(events, paint);
+    model.on("change:choices", fill);
+    fill();
+    paint();
+    return () => {
+      model.off(events, paint);
+      model.off("change:choices", fill);
+    };
+  },
+};

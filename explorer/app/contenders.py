@@ -1,0 +1,138 @@
+"""The contenders of the next race, as a person sees and changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import anywidget
+import traitlets
+
+from explorer.app.lineup import USUAL, Lineup, LineupError, recipe_words
+from explorer.app.marked import HERE, marked
+from explorer.app.named import LONGEST_NAME
+from explorer.app.pins import swatch
+from explorer.config import Config
+from explorer.presets import PRESETS, preset
+from explorer.training.recipe import Recipe
+
+HEADING, WHILE = "Contenders", "Contenders of the next race"
+LONGEST_MESSAGE = 1000
+"""Letters of a name that are looked at: a browser can send any number."""
+
+
+class ContenderBox(anywidget.AnyWidget):
+    """Names, swatches, buttons, and a list to add from; knows nothing of what a contender is.
+
+    Traits:
+        entries: `[{number, name, about, selected, hue, symbol, dash}]`.
+        choices: what can be added, `[{group, value, label}]`.
+        heading: what the list is of.
+        said: what came of the last click, where it needs words; read out.
+        longest: letters of a name that make sense.
+        turn: counts the messages that were answered, so that each answer is noticed.
+
+    A click is a message, `["add", "preset:rezero"]`, `["edit", 3]`, `["remove", 3]` or `["name", 3, "Slow"]`. It comes
+    from a browser, so `on_click` must believe none of it.
+    """
+
+    _esm = marked("contenders.js")
+    _css = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("pins.css", "contenders.css"))
+    entries = traitlets.List(traitlets.Dict()).tag(sync=True)
+    choices = traitlets.List(traitlets.Dict()).tag(sync=True)
+    heading = traitlets.Unicode(HEADING).tag(sync=True)
+    said = traitlets.Unicode().tag(sync=True)
+    longest = traitlets.Int(LONGEST_NAME).tag(sync=True)
+    turn = traitlets.Int(0).tag(sync=True)
+
+    def __init__(self, on_click: Callable[[object], None] = lambda content: None) -> None:
+        super().__init__()
+        self.on_msg(lambda _, content, __: on_click(content))
+
+    def answer(self, said: str) -> None:
+        """Ends a click: in words, or without any where what happened is seen."""
+        with self.hold_sync():
+            self.said, self.turn = said, self.turn + 1
+
+
+class Contenders:
+    """What can be done with the lineup of a panel. Whoever calls keeps other threads out.
+
+    Args:
+        lineup: who runs.
+        box: their widget, whose clicks come to `obey`.
+        on_select: called when another contender's recipe is to be shown, or its name has changed.
+    """
+
+    def __init__(self, lineup: Lineup, box: ContenderBox, on_select: Callable[[Contenders], None]) -> None:
+        self.lineup, self.box, self._on_select = lineup, box, on_select
+        self.selected = next((entry.number for entry in lineup), 0)
+        self.pinned: Mapping[str, tuple[str, Config]] = {}
+        self.welcome(())
+
+    def welcome(self, designs: Sequence[tuple[str, Config]]) -> None:
+        """Offers designs, by name, beside the named ones."""
+        self.pinned = {f"pin:{number}": design for number, design in enumerate(designs)}
+        ours = [{"group": "Of the Explore page", "value": key, "label": name} for key, (name, _) in self.pinned.items()]
+        named = [
+            {"group": "Named designs", "value": f"preset:{name}", "label": row.title} for name, row in PRESETS.items()
+        ]
+        self.box.choices = [*named, *ours]
+        self.follow()
+
+    def obey(self, content: object) -> None:
+        """A click in a browser: what it says is only believed when it makes sense."""
+        try:
+            said = self._change(content)
+        except LineupError as error:
+            said = str(error)
+        self.follow()
+        self.box.answer(said)
+
+    def _change(self, content: object) -> str:
+        match content:
+            case ["add", str() as key]:
+                return self._add(key)
+            case ["edit", int() as number] if number in self.lineup:
+                self.selected = number
+            case ["remove", int() as number] if number in self.lineup:
+                return self._remove(number)
+            case ["name", int() as number, str() as text] if number in self.lineup:
+                return self.lineup.rename(number, text[:LONGEST_MESSAGE])
+        return ""
+
+    def _add(self, key: str) -> str:
+        """Adds a contender with the usual recipe, and shows it."""
+        name = key.removeprefix("preset:")
+        if key in self.pinned:
+            entry = self.lineup.add(*self.pinned[key], USUAL, sized=True)
+        elif name != key and name in PRESETS:
+            entry = self.lineup.add(PRESETS[name].title, preset(name), USUAL)
+        else:
+            return ""
+        self.selected = entry.number
+        return f"Added “{self.lineup.names()[entry.number]}”; its recipe is shown below."
+
+    def _remove(self, number: int) -> str:
+        name = self.lineup.names()[number]
+        self.lineup.remove(number)
+        if number == self.selected:
+            self.selected = next((entry.number for entry in self.lineup), 0)
+        return f"Removed “{name}”."
+
+    def train(self, recipe: Recipe) -> None:
+        """Gives the selected contender another recipe."""
+        if self.selected in self.lineup and self.lineup[self.selected].recipe != recipe:
+            self.lineup.train(self.selected, recipe)
+            self.follow()
+
+    def follow(self) -> None:
+        """Says everything anew."""
+        names = self.lineup.names()
+        self.box.entries = [
+            {
+                "number": entry.number, "name": names[entry.number], "about": recipe_words(entry.recipe),
+                "selected": entry.number == self.selected, **swatch(design),
+            }
+            for entry, design in zip(self.lineup, self.lineup.designs(), strict=True)
+        ]
+        self._on_select(self)

@@ -1,0 +1,89 @@
+"""What is seen of a race: a verdict, a table and the charts."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import ipywidgets as widgets
+
+from explorer.app.chart import Chart
+from explorer.app.pick import Pick
+from explorer.app.standings import Standings, judged
+from explorer.app.verdict import Verdict
+from explorer.figures.palette import Design
+from explorer.figures.training import CURVES, MAPS, Course, Track, layer_map
+from explorer.figures.training.course import kept
+
+if TYPE_CHECKING:
+    from explorer.training.race import Outcome, Race
+
+PICKS = (("weight_gradient", 0), ("weight_gradient", 1))
+"""What the heat maps show at first: the statistic, and the contender's place."""
+MAP_CAPTION = "Across: steps. Up: layers. A statistic has one color scale for all contenders."
+
+
+class Gallery:
+    """The pictures of one race, replaced whole. Whoever calls keeps other threads out.
+
+    Args:
+        lock: keeps the lists below the heat maps from drawing meanwhile.
+    """
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
+        self._course: Course | None = None
+        self.verdict, self.standings = Verdict(), Standings()
+        self.curves = {row.name: Chart(title=row.title, caption=row.caption) for row in CURVES}
+        self.maps = [Chart(title="Layer by layer", caption=MAP_CAPTION) for _ in PICKS]
+        self.picks = [
+            Pick(name, place, partial(self._chosen, number)) for number, (name, place) in enumerate(PICKS)
+        ]
+        cells = [widgets.Box([chart]).add_class("ex-cell") for chart in self.curves.values()]
+        for chart, pick in zip(self.maps, self.picks, strict=True):
+            cells.append(widgets.Box([chart, pick.add_class("ex-place")]).add_class("ex-cell"))
+        self.box = widgets.Box([self.verdict, self.standings, widgets.Box(cells).add_class("ex-charts")])
+        self.box.add_class("ex-main").layout.display = "none"
+
+    @property
+    def charts(self) -> list[Chart]:
+        """All of them."""
+        return [*self.curves.values(), *self.maps]
+
+    def stale(self, stale: bool) -> None:
+        """Marks the charts as those of an earlier race, or not."""
+        for chart in self.charts:
+            chart.stale = stale
+        self.standings.stale = stale
+
+    def draw(self, race: Race, designs: Sequence[Design], outcomes: Sequence[Outcome], *, final: bool) -> None:
+        """Everything anew, of numbers that stay as they are from now on; the outcomes may be of some steps before."""
+        self._course = Course(tuple(
+            Track(design, kept(runner.history), runner.step, runner.retired,
+                  outcome.final_loss if outcome.steps == runner.step else math.nan)
+            for design, runner, outcome in zip(designs, race.runners, outcomes, strict=True)
+        ), race.steps, race.levels)
+        self.standings.tell(outcomes, designs, race.levels, final=final)
+        self.verdict.findings = [judged(outcomes, race.levels)] if final else []
+        for row in CURVES:
+            self.curves[row.name].show(row.draw(self._course))
+        for number, pick in enumerate(self.picks):
+            pick.among([design.label for design in designs])
+            self._map(self._course, number)
+        self.standings.stale = False
+        self.box.layout.display = None
+
+    def _chosen(self, number: int) -> None:
+        """Something else is to be seen on a heat map: of the numbers that are drawn, whether or not more have come."""
+        with self._lock:
+            if self._course is not None:
+                self._map(self._course, number)
+
+    def _map(self, course: Course, number: int) -> None:
+        chart, pick = self.maps[number], self.picks[number]
+        row = MAPS[pick.statistic]
+        chart.title = f"Layer by layer: {row.title if row.title[0] == 'α' else row.title[0].lower() + row.title[1:]}"
+        chart.show(layer_map(course, pick.place, row))

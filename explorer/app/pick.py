@@ -1,0 +1,68 @@
+"""Two lists below a heat map: what it shows, and of which contender."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from explorer.app.controls import ControlBox
+from explorer.figures.training import MAPS
+
+STATISTIC, CONTENDER = "statistic", "contender"
+
+
+class Pick(ControlBox):
+    """A statistic by its name, and a contender by its place.
+
+    Args:
+        statistic: what is shown first.
+        place: whom it is shown of first, where there are so many.
+        on_read: called when a person chose something else.
+    """
+
+    def __init__(self, statistic: str, place: int = 0, on_read: Callable[[], None] = lambda: None) -> None:
+        super().__init__(label="What the heat map shows")
+        self.statistic, self.place, self._wanted = statistic, place, place
+        self._on_read = on_read
+        self._names: tuple[str, ...] = ()
+        self.observe(self._read, names="values")
+
+    def among(self, names: Sequence[str]) -> None:
+        """Takes the contenders of a race."""
+        if tuple(names) == self._names:
+            return
+        self._names = tuple(names)
+        self.place = min(self._wanted, len(names) - 1)
+        with self.hold_sync():
+            self.sections = [{"title": "", "fields": [
+                _field(STATISTIC, "Shown", "What the colors are.", {row.name: row.title for row in MAPS.values()},
+                       self.statistic),
+                _field(CONTENDER, "Contender", "Whose it is.", {str(k): name for k, name in enumerate(names)},
+                       str(self.place)),
+            ]}]
+            self._answer()
+
+    def _read(self, _: object = None) -> None:
+        """A choice of a person, which is only believed when there is such a thing."""
+        statistic, place = self.values.get(STATISTIC), self.values.get(CONTENDER)
+        places = {str(number): number for number in range(len(self._names))}
+        wanted = (
+            statistic if isinstance(statistic, str) and statistic in MAPS else self.statistic,
+            places.get(place, self.place) if isinstance(place, str) else self.place,
+        )
+        if wanted != (self.statistic, self.place):
+            self.statistic, self.place = wanted
+            self._wanted = self.place
+            self._on_read()
+        self._answer()
+
+    def _answer(self) -> None:
+        self.values = {STATISTIC: self.statistic, CONTENDER: str(self.place)}
+
+
+def _field(name: str, label: str, description: str, options: dict[str, str], initial: str) -> dict[str, object]:
+    """A list as `controls.js` draws it."""
+    return {
+        "name": name, "look": "list", "label": label, "symbol": "", "unit": "", "steps": [], "initial": initial,
+        "description": description,
+        "options": [{"value": value, "label": text, "formula": "", "source": ""} for value, text in options.items()],
+    }

@@ -1,0 +1,49 @@
+"""The buttons that start, pause, resume and stop a race."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anywidget
+import traitlets
+
+from explorer.app.marked import marked
+
+VERBS = ("start", "pause", "resume", "stop")
+
+
+class RaceBar(anywidget.AnyWidget):
+    """Three buttons and a line.
+
+    Traits:
+        buttons: `[{verb, label, enabled, primary}]`, three.
+        note: what pressing them is about.
+    """
+
+    _esm = marked("racebar.js")
+    buttons = traitlets.List(traitlets.Dict()).tag(sync=True)
+    note = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, on_press: Callable[[str], None] = lambda verb: None) -> None:
+        super().__init__()
+        self._on_press = on_press
+        self.on_msg(self._take)
+        self.offer(running=False, paused=False)
+
+    def offer(self, *, running: bool, paused: bool) -> None:
+        """Enables what can be done now."""
+        middle = ("resume", "Resume") if paused else ("pause", "Pause")
+        self.buttons = [
+            _button("start", "Start", enabled=not running and not paused, primary=True),
+            _button(*middle, enabled=running or paused, primary=paused),
+            _button("stop", "Stop", enabled=running or paused),
+        ]
+
+    def _take(self, _: object, content: object, __: object) -> None:
+        """A press in a browser, which may come late: what cannot be done now is not."""
+        if any(button["verb"] == content and button["enabled"] for button in self.buttons):
+            self._on_press(str(content))
+
+
+def _button(verb: str, label: str, *, enabled: bool, primary: bool = False) -> dict[str, object]:
+    return {"verb": verb, "label": label, "enabled": enabled, "primary": primary}

@@ -1,0 +1,122 @@
+"""How the contenders of a race stand, as a table and as a verdict in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from explorer.app.marked import marked
+from explorer.app.pins import swatch
+from explorer.figures.palette import Design
+from explorer.training.tasks import Levels
+
+if TYPE_CHECKING:
+    from explorer.training.race import Outcome
+
+COLUMNS = (
+    ("Contender", False), ("Held-out loss", True), ("Below unigram from", True), ("Diverged", False),
+    ("Gradient first / last layer", False),
+)
+"""Headings, and whether the column is one of numbers."""
+A_TENTH = 0.1
+"""Of the way from the unigram's level to the bigram's: who has not come so far has learned next to nothing."""
+
+
+class Standings(anywidget.AnyWidget):
+    """A table.
+
+    Traits:
+        title, words: what stands above it.
+        columns: `[{text, number}]`.
+        rows: `[{name, hue, symbol, dash, cells: [{text, number, tone}]}]`.
+        stale: it is of an earlier race.
+    """
+
+    _esm = marked("standings.js")
+    title = traitlets.Unicode().tag(sync=True)
+    words = traitlets.Unicode().tag(sync=True)
+    columns = traitlets.List(traitlets.Dict()).tag(sync=True)
+    rows = traitlets.List(traitlets.Dict()).tag(sync=True)
+    stale = traitlets.Bool(False).tag(sync=True)
+
+    def __init__(self) -> None:
+        super().__init__(columns=[{"text": text, "number": number} for text, number in COLUMNS])
+
+    def tell(self, outcomes: Sequence[Outcome], designs: Sequence[Design], levels: Levels, *, final: bool) -> None:
+        """Says who stands where; the best first once it is final."""
+        told = f"Nats a character; unigram {levels.unigram:.2f}, bigram {levels.bigram:.2f}."
+        step = max(one.steps for one in outcomes)
+        marks = {design.label: design for design in designs}
+        rows = [
+            row(outcome, marks[outcome.name], final=final) for outcome in (ranked(outcomes) if final else outcomes)
+        ]
+        with self.hold_sync():
+            self.title, self.words = (
+                ("Verdict", f"Best first. {told}") if final else (f"At step {step:,}", told)
+            )
+            self.rows = rows
+
+
+def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The best first; of those that fell out, who came furthest."""
+    def key(one: Outcome) -> tuple[bool, float]:
+        out = not math.isfinite(one.final_loss)
+        return out, -one.steps if out else one.final_loss
+
+    return sorted(outcomes, key=key)
+
+
+def row(outcome: Outcome, design: Design, *, final: bool) -> dict[str, Any]:
+    """One contender, as the browser draws it."""
+    out = outcome.retired_at is not None
+    ends = f"{ratio(outcome.ratio_first)} at the start, {ratio(outcome.ratio_last)} {'at the end' if final else 'now'}"
+    never = "never" if final or out else "not yet"
+    return {
+        "name": outcome.name, **swatch(design),
+        "cells": [
+            _cell(f"{outcome.final_loss:.3f}" if math.isfinite(outcome.final_loss) else "none", number=True),
+            _cell(never if outcome.below_unigram is None else f"step {outcome.below_unigram:,}", number=True),
+            _cell(f"at step {outcome.retired_at:,}: {outcome.reason}" if out else "no", tone="out" if out else ""),
+            _cell(ends),
+        ],
+    }
+
+
+def ratio(value: float) -> str:
+    """A ratio to two digits; none where no layer had a gradient."""
+    if math.isnan(value):
+        return "none"
+    return f"{value:.2g}" if value == 0 or 1e-3 <= abs(value) < 1e3 else f"{value:.0e}"
+
+
+def judged(outcomes: Sequence[Outcome], levels: Levels) -> dict[str, str]:
+    """The verdict on a race in words: who is best, who fell out, and who learned next to nothing."""
+    best = ranked(outcomes)[0]
+    out = [one.name for one in outcomes if one.retired_at is not None]
+    near = levels.unigram - A_TENTH * (levels.unigram - levels.bigram)
+    stuck = [one.name for one in outcomes if one.retired_at is None and not one.final_loss < near]
+    told = [
+        *([f"Diverged: {listed(out)}."] if out else []),
+        *([f"Knows little more than how often a character comes: {listed(stuck)}."] if stuck else []),
+    ]
+    if len(out) == len(outcomes):
+        meaning, told = "Every contender diverged.", ["Lower the learning rate, warm up, or cut the gradient."]
+    else:
+        verb = "is best" if len(outcomes) > 1 else "stands"
+        meaning = f"“{best.name}” {verb} at {best.final_loss:.2f} nats a character after {best.steps:,} steps."
+    severity = "bad" if len(out) == len(outcomes) else "warning" if out or stuck else "good"
+    evidence = " ".join(told) or f"All are well below the unigram level of {levels.unigram:.2f}."
+    return {"severity": severity, "meaning": meaning, "evidence": evidence, "remedy": ""}
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names within a sentence."""
+    return " · ".join(f"“{name}”" for name in names)
+
+
+def _cell(text: str, *, number: bool = False, tone: str = "") -> dict[str, Any]:
+    return {"text": text, "number": number, "tone": tone}

@@ -1,0 +1,35 @@
+"""`Turn`: how often something may be done that takes time from something better."""
+
+from __future__ import annotations
+
+import time
+
+
+class Turn:
+    """Work that is done now and then: `if turn.due: with turn: …`.
+
+    Args:
+        least: seconds from one time to the next, at least.
+        share: of all time, what the work may take.
+        most: seconds after which it is done all the same.
+    """
+
+    def __init__(self, least: float, share: float = 1.0, most: float = 10.0) -> None:
+        self._least, self._share, self._most = least, share, most
+        self._next = self._begun = 0.0
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time."""
+        return time.monotonic() >= self._next
+
+    def now(self) -> None:
+        """Makes it time."""
+        self._next = 0.0
+
+    def __enter__(self) -> None:
+        self._begun = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        cost = time.monotonic() - self._begun
+        self._next = self._begun + cost + min(self._most, max(self._least, cost / self._share))

@@ -1,0 +1,127 @@
+"""What is drawn of a race, and how curves of any length become short ones."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.figures.palette import Design
+from explorer.profile import MATRICES, Array
+from explorer.training.history import History
+from explorer.training.tasks import Levels
+
+MOST_POINTS = 400
+"""Points of one curve that are sent to a browser."""
+WINDOW = 15
+"""Steps whose median is one point of a smoothed curve."""
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """One contender of a race, as far as it has come."""
+
+    design: Design
+    """Its name and its marks."""
+    history: History
+    """Its numbers; nobody changes them any more, see `kept`."""
+    step: int
+    """Steps that it has made."""
+    retired: str = ""
+    """Why it is out of the race; empty while it is not."""
+    final_loss: float = np.nan
+    """Held-out loss of the weights as they stand, where it was measured."""
+
+    @property
+    def name(self) -> str:
+        """As plotly and HTML show it to the letter."""
+        return self.design.heading
+
+    @property
+    def losses(self) -> Array:
+        """The training loss of every step, up to the first that is not finite."""
+        values = np.array(self.history.losses, dtype=np.float64)
+        return values[: int(np.argmin(finite)) if not (finite := np.isfinite(values)).all() else len(values)]
+
+    @property
+    def held_out(self) -> tuple[Array, Array]:
+        """Steps and held-out losses, `[reading]`, that of the weights as they stand behind them."""
+        steps, values = series(self.history, "held_out_loss")
+        if not np.isfinite(self.final_loss) or (len(steps) and steps[-1] >= self.step):
+            return steps, values
+        return np.append(steps, self.step), np.append(values, self.final_loss)
+
+
+@dataclass(frozen=True)
+class Course:
+    """What is drawn of a race."""
+
+    tracks: tuple[Track, ...]
+    steps: int
+    """How many each contender makes."""
+    levels: Levels
+
+
+def kept(history: History) -> History:
+    """The numbers so far, which stay as they are while the race goes on; cheap, for no array is copied."""
+    copy = History()
+    copy.losses, copy.steps = list(history.losses), list(history.steps)
+    copy.values = defaultdict(list, {key: list(values) for key, values in history.values.items()})
+    return copy
+
+
+def series(history: History, statistic: str, site: str = "") -> tuple[Array, Array]:
+    """Steps and values of a statistic; empty where there is none."""
+    if (statistic, site) not in history.values:
+        return np.zeros(0), np.zeros(0)
+    return history.series(statistic, site)
+
+
+def matrices(history: History, statistic: str) -> tuple[Array, Array]:
+    """Steps `[reading]`, and a statistic of every matrix of a layer, `[matrix, reading, layer]`."""
+    found = [series(history, statistic, name) for name in MATRICES if (statistic, name) in history.values]
+    return (found[0][0], np.stack([values for _, values in found])) if found else (np.zeros(0), np.zeros((0, 0, 0)))
+
+
+def layer_gradient(history: History) -> tuple[Array, Array]:
+    """Steps `[reading]`, and the norm of the gradient by all matrices of a layer, `[reading, layer]`."""
+    steps, values = matrices(history, "parameter_gradient")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return steps, np.linalg.norm(values, axis=0)
+
+
+def stride(count: int, most: int) -> int:
+    """Every how many points one is taken: a power of two, so that a growing curve rarely changes its points."""
+    step = 1
+    while count > step * most:
+        step *= 2
+    return step
+
+
+def thinned(count: int, most: int = MOST_POINTS) -> NDArray[np.intp]:
+    """The places of evenly spread points, the first and the last among them."""
+    if not count:
+        return np.zeros(0, dtype=np.intp)
+    places = np.arange(0, count, stride(count, most - 1))
+    return places if places[-1] == count - 1 else np.append(places, count - 1)
+
+
+def extremes(values: Array, most: int = MOST_POINTS) -> NDArray[np.intp]:
+    """The places of the least and the greatest value of every stretch: a spike survives."""
+    block = stride(len(values), most // 2)
+    if block == 1:
+        return np.arange(len(values))
+    places = [
+        place for start in range(0, len(values), block)
+        for part in (values[start : start + block],)
+        for place in sorted({start + int(part.argmin()), start + int(part.argmax())})
+    ]
+    return np.array(places, dtype=np.intp)
+
+
+def medians(values: Array, places: NDArray[np.intp], window: int = WINDOW) -> Array:
+    """The median of the `window` values around each place, of fewer at the ends."""
+    half = window // 2
+    return np.array([np.median(values[max(0, place - half) : place + half + 1]) for place in places])

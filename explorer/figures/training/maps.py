@@ -1,0 +1,192 @@
+"""Heat maps of one contender, layer by layer and step by step, on a color scale that all contenders share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from explorer.figures.axes import MARGIN, label, sheet
+from explorer.figures.palette import SEQUENTIAL
+from explorer.figures.series import compact, masked
+from explorer.figures.training.course import Course, Track, layer_gradient, matrices, series, stride
+from explorer.figures.training.curves import step_axis
+from explorer.profile import STREAM, Array
+from explorer.training.history import History
+
+MOST_COLUMNS, MOST_ROWS = 200, 64
+"""Cells that are sent to a browser; of more readings or layers, every second, fourth, … is."""
+TICKS = 5
+
+
+class Grid(NamedTuple):
+    """One statistic over steps and depth."""
+
+    steps: Array
+    """`[reading]`"""
+    depth: Array
+    """`[row]`, in layers, evenly apart; half layers lie between attention and MLP."""
+    values: Array
+    """`[reading, row]`, not finite where there is none."""
+
+
+class Map(NamedTuple):
+    """One statistic that can be shown: its name, its title, the scale's title with its unit, and where it is read."""
+
+    name: str
+    title: str
+    unit: str
+    read: Callable[[History], Grid]
+    log: bool = False
+
+
+def layer_map(course: Course, chosen: int, row: Map) -> go.Figure:
+    """A statistic of one contender, step × layer; the color scale holds what all of them have.
+
+    Args:
+        chosen: the contender's place in the course.
+    """
+    grids = [_thin(row.read(track.history)) for track in course.tracks]
+    track, grid = course.tracks[chosen], grids[chosen]
+    low, high = extent([one for one, other in zip(grids, course.tracks, strict=True) if not other.retired] or grids,
+                       row.log)
+    z = np.log10(masked(grid.values, row.log)) if row.log else masked(grid.values, row.log)
+    heading, words = _words(track, row, grid)
+    heat: dict[str, Any] = {
+        "type": "heatmap", "name": track.name, "z": compact(z.T),
+        "x": compact(grid.steps), "y": compact(grid.depth), "zmin": low, "zmax": high, "colorscale": SEQUENTIAL,
+        "hoverongaps": False, "colorbar": scale(low, high, row),
+        "hovertemplate": f"step %{{x}}, depth %{{y}}: %{{z:.3g}}<extra>{track.name}</extra>",
+    }
+    if row.log:  # the number itself, beside its exponent
+        heat["customdata"] = compact(grid.values.T)
+        heat["hovertemplate"] = heat["hovertemplate"].replace("z:", "customdata:")
+    deepest = float(grid.depth.max(initial=1.0))
+    return go.Figure({
+        "data": [heat] if z.size else [],
+        "layout": sheet(
+            step_axis((-0.015 * course.steps, 1.015 * course.steps)) | {"showgrid": False},
+            {"title": label("depth (layers)"), "range": _rows(grid), "zeroline": False, "showgrid": False,
+             "tickformat": "d", "nticks": 7} | ({"dtick": 1} if deepest < 7 else {}),
+            words,
+            title={"text": heading, "x": 0.5, "xref": "paper", "xanchor": "center", "y": 1, "yref": "paper",
+                   "yanchor": "bottom", "pad": {"b": 5}, "font": {"size": 12}},
+            margin=MARGIN | {"t": 26},
+        ),
+    })
+
+
+def extent(grids: list[Grid], log: bool) -> tuple[float, float]:
+    """The ends of the color scale, exponents on a logarithmic one: all values but the last hundredth at each end."""
+    found = np.concatenate([np.empty(0), *(grid.values.ravel() for grid in grids)])
+    found = found[np.isfinite(found) & ((found > 0) if log else True)]
+    if not len(found):
+        return (-1.0, 0.0) if log else (0.0, 1.0)
+    low, high = np.quantile(np.log10(found) if log else found, (0.01, 0.99)).tolist()
+    slack = max(0.0, (0.3 if log else 1e-3) - (high - low)) / 2  # a flat picture must look flat
+    return low - slack, high + slack
+
+
+def scale(low: float, high: float, row: Map) -> dict[str, Any]:
+    """The color bar, labeled with the values themselves."""
+    at = np.linspace(low, high, TICKS)
+    words = [f"{10.0**value if row.log else value:.2g}" for value in at]
+    return {
+        "title": {"text": row.unit, "side": "right", "font": {"size": 12}}, "thickness": 10, "xpad": 6,
+        "outlinewidth": 0, "tickvals": at.tolist(), "ticktext": words, "tickfont": {"size": 11},
+    }
+
+
+def _words(track: Track, row: Map, grid: Grid) -> tuple[str, str]:
+    """What stands above the picture, and the picture in words."""
+    end = f", diverged at step {track.step:,}" if track.retired else ""
+    if not grid.values.size:
+        return f"{track.name}: has none", f"{row.title} of {track.design.label}: there is none."
+    first, last = (
+        f"{line[0]:.3g} in the first and {line[-1]:.3g} in the last layer" for line in (grid.values[0], grid.values[-1])
+    )
+    return f"{track.name}{end}", (
+        f"{row.title} of {track.design.label}{end}. At step {grid.steps[0]:.0f}: {first}; "
+        f"at step {grid.steps[-1]:.0f}: {last}."
+    )
+
+
+def _rows(grid: Grid) -> tuple[float, float]:
+    """The vertical extent: half a cell beyond the outermost rows."""
+    if not len(grid.depth):
+        return 0.5, 1.5
+    half = (grid.depth[1] - grid.depth[0]) / 2 if len(grid.depth) > 1 else 0.5
+    return float(grid.depth[0] - half), float(grid.depth[-1] + half)
+
+
+def _thin(grid: Grid) -> Grid:
+    """At most so many columns and rows."""
+    columns, rows = stride(len(grid.steps), MOST_COLUMNS), stride(len(grid.depth), MOST_ROWS)
+    return Grid(grid.steps[::columns], grid.depth[::rows], grid.values[::columns, ::rows])
+
+
+# --- what can be shown ----------------------------------------------------------------------------------------
+
+
+def along_stream(statistic: str) -> Callable[[History], Grid]:
+    """A statistic of the residual stream: the input, then after each attention and each MLP."""
+
+    def read(history: History) -> Grid:
+        parts = [series(history, statistic, site) for site in STREAM]
+        steps, (embed, middle, behind) = parts[0][0], (values for _, values in parts)
+        if not len(steps) or not behind.size:
+            return NOTHING
+        if not middle.size:  # a design without attention
+            return Grid(steps, np.arange(behind.shape[1] + 1.0), np.concatenate([embed, behind], axis=1))
+        layers = np.stack([middle, behind], axis=2).reshape(len(steps), -1)
+        return Grid(steps, np.arange(layers.shape[1] + 1) / 2, np.concatenate([embed, layers], axis=1))
+
+    return read
+
+
+def by_layer(statistic: str, site: str) -> Callable[[History], Grid]:
+    """A statistic of a site within each layer; of several heads, the median."""
+
+    def read(history: History) -> Grid:
+        steps, values = series(history, statistic, site)
+        return _layers(steps, np.median(values, axis=2) if values.ndim == 3 else values)
+
+    return read
+
+
+def weight_gradient(history: History) -> Grid:
+    """The norm of the gradient by all matrices of a layer together."""
+    return _layers(*layer_gradient(history))
+
+
+def update_ratio(history: History) -> Grid:
+    """How far a step moves a matrix, for its size: the median over a layer's matrices."""
+    steps, values = matrices(history, "update_ratio")
+    return _layers(steps, np.median(values, axis=0) if len(steps) else np.zeros((0, 0)))
+
+
+def _layers(steps: Array, values: Array) -> Grid:
+    """Values `[reading, layer]`, layers counted from 1."""
+    return Grid(steps, np.arange(1.0, values.shape[1] + 1), values) if values.size else NOTHING
+
+
+NOTHING = Grid(np.zeros(0), np.zeros(0), np.zeros((0, 0)))
+MAPS: Mapping[str, Map] = MappingProxyType({
+    row.name: row
+    for row in (
+        Map("weight_gradient", "Gradient by the weights", "‖∂L/∂W‖ (loss/weight)", weight_gradient, log=True),
+        Map("stream_gradient", "Gradient by the stream", "‖∂L/∂x‖ (loss)", along_stream("stream_gradient"), log=True),
+        Map("update_ratio", "Update to weight", "‖ΔW‖ / ‖W‖ (1)", update_ratio, log=True),
+        Map("second_moment", "Second moment of the stream", "q (1)", along_stream("second_moment"), log=True),
+        Map("token_correlation", "Token correlation", "ρ (1)", along_stream("token_correlation")),
+        Map("attention_entropy", "Attention entropy", "H / ln n (1)",
+            by_layer("attention_entropy_normalized", "pattern")),
+        Map("logit_std", "Spread of attention logits", "s (1)", by_layer("logit_std", "attn_scores"), log=True),
+        Map("alpha_attention", "α of the attention branches", "α (1)", by_layer("alpha", "attn_out")),
+        Map("alpha_mlp", "α of the MLP branches", "α (1)", by_layer("alpha", "mlp_out")),
+    )
+})
+"""The statistics of a heat map, a row each."""

@@ -1,0 +1,84 @@
+"""The Race panel for tests: opened without a browser, its buttons pressed, its charts read, and closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from watched import WAIT, Watched
+
+from explorer.app.lineup import Lineup
+from explorer.app.panels.race import RacePanel
+from explorer.app.plan import Plan
+from explorer.presets import PRESETS, preset
+from explorer.training.recipe import Recipe
+
+SMALL = {"n_layers": 2, "d_model": 32, "n_heads": 2, "n_ctx": 16, "batch_size": 4}
+LONG = 100_000
+"""Steps of a race that does not end by itself."""
+
+
+def lineup(*names: str, **recipe: object) -> Lineup:
+    made = Lineup()
+    for name in names or ("post_ln", "pre_ln"):
+        made.add(PRESETS[name].title, preset(name), Recipe(**recipe))
+    return made
+
+
+class Page(Watched[RacePanel]):
+    """The panel, its buttons and its table."""
+
+    def __init__(self, panel: RacePanel) -> None:
+        super().__init__(panel)
+        panel.gallery.standings.observe(self.notify, names="rows")
+        panel.bar.observe(self.notify, names="buttons")
+
+    def press(self, verb: str) -> None:
+        self.panel.bar._handle_custom_msg(verb, [])
+
+    def ask(self, *content: object) -> str:
+        box = self.panel.next.contenders.box
+        box._handle_custom_msg(list(content), [])
+        return box.said
+
+    def wait(self, there: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: there() or self.panel.status.state == "failed", WAIT)
+        assert there(), self.panel.status.text
+
+    def run(self, words: str = "Finished") -> None:
+        self.press("start")
+        self.until("idle", words)
+
+    def wait_for_a_table(self) -> None:
+        self.wait(lambda: bool(self.panel.gallery.standings.rows))
+        with self.panel._lock:  # the charts follow the table
+            assert self.panel.gallery.curves["training_loss"].figure
+
+    @property
+    def enabled(self) -> set[str]:
+        return {button["verb"] for button in self.panel.bar.buttons if button["enabled"]}
+
+    @property
+    def names(self) -> list[str]:
+        return [entry["name"] for entry in self.panel.next.contenders.box.entries]
+
+    def points(self, chart: str = "held_out_loss") -> dict[str, int]:
+        figure = self.panel.gallery.curves[chart].figure
+        return {trace["name"]: trace["x"]["bdata"] for trace in figure["data"] if "marker" in trace}
+
+
+Open = Callable[..., Page]
+
+
+def opened() -> Iterator[Open]:
+    """A fixture's body: opens panels, and closes them."""
+    panels: list[RacePanel] = []
+
+    def make(entries: Lineup | None = None, **plan: object) -> Page:
+        panels.append(RacePanel(entries or lineup(), Plan(**{**SMALL, "steps": 12, "every": 4, **plan})))
+        return Page(panels[-1])
+
+    yield make
+    for panel in panels:
+        panel.close()
+        assert not panel.worker.alive

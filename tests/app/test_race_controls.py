@@ -1,0 +1,171 @@
+"""What the next race will be, and what is looked at: texts, heat maps, contenders, designs of the Explore page."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from raced import LONG, Open, lineup, opened
+from watched import WAIT
+
+from explorer.app.dashboard import PANELS, Dashboard
+from explorer.app.panels.race import RacePanel
+from explorer.config import Config
+from explorer.figures.palette import HUES
+
+
+@pytest.fixture
+def open_race() -> Iterator[Open]:
+    yield from opened()
+
+
+# --- text -----------------------------------------------------------------------------------------------------
+
+
+def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
+    page = open_race()
+    file, raw = page.panel.next.text, b"To be, or not to be, that is the question.\n" + bytes(range(32, 127)) * 60
+    file._handle_custom_msg(["text", "play.txt"], [memoryview(raw)])
+    assert file.now == f"play.txt, {len(raw):,} characters"
+    page.run()
+    assert page.panel.race is not None
+    assert len(page.panel.race.data.text.codes) == len(raw)
+    file._handle_custom_msg(["prose"], [])
+    page.run()
+    assert len(page.panel.race.data.text.codes) > 400_000
+
+
+@pytest.mark.parametrize(("raw", "words"), [
+    (b"short", "text must have at least 2,000 characters; got 5"),
+    (b"\xff" * 3000, "text must be encoded in UTF-8; got b'\\xff' at byte 0"),
+    (b"a" * 5_000_001, "text must have at most 5,000,000 bytes; got more"),
+])
+def test_a_bad_text_is_refused_in_a_sentence(open_race: Open, raw: bytes, words: str) -> None:
+    file = open_race().panel.next.text
+    file._handle_custom_msg(["text", "bad.txt"], [raw])
+    assert file.said == f"Refused: bad.txt: {words}. It stays Python's own prose."
+    assert (file.refused, file.text, file.own) == (True, None, False)
+
+
+# --- heat maps ------------------------------------------------------------------------------------------------
+
+
+def test_the_lists_below_a_heat_map_choose_what_it_shows(open_race: Open) -> None:
+    page = open_race()
+    page.run()
+    chart, pick = page.panel.gallery.maps[0], page.panel.gallery.picks[0]
+    assert chart.figure["layout"]["title"]["text"] == "Post-LN"
+    pick.set_state({"values": {"statistic": "second_moment", "contender": "1"}})
+    assert chart.title == "Layer by layer: second moment of the stream"
+    assert chart.figure["layout"]["title"]["text"] == "Pre-LN"
+    pick.set_state({"values": {"statistic": "nonsense", "contender": ["7"]}})
+    assert pick.values == {"statistic": "second_moment", "contender": "1"}
+    page.ask("remove", 2)
+    page.run()
+    assert pick.values["contender"] == "0", "there is but one"
+
+
+def test_a_heat_map_can_be_chosen_while_the_race_runs(open_race: Open) -> None:
+    page = open_race(steps=LONG)
+    page.press("start")
+    page.wait_for_a_table()
+    page.wait(lambda: bool(page.panel.gallery.picks[0].sections))
+    page.panel.gallery.picks[0].set_state({"values": {"statistic": "attention_entropy", "contender": "1"}})
+    assert page.panel.gallery.maps[0].title == "Layer by layer: attention entropy"
+    page.press("stop")
+    page.until("idle", "Stopped")
+
+
+# --- the lineup -----------------------------------------------------------------------------------------------
+
+
+def test_the_page_starts_with_post_ln_with_and_without_warmup_beside_two_others() -> None:
+    panel = RacePanel()
+    entries = panel.next.contenders.box.entries
+    assert [entry["name"] for entry in entries][2:] == ["Pre-LN", "ReZero"]
+    assert entries[0]["name"] == "Post-LN, no warm-up"
+    assert entries[1]["name"].startswith("Post-LN, warm-up ")
+    assert [entry["hue"] for entry in entries] == list(HUES[:4])
+    assert (panel.next.plan.config.n_layers, panel.next.plan.config.d_model) == (12, 64)
+    panel.close()
+
+
+def test_up_to_six_contenders_and_a_seventh_in_words(open_race: Open) -> None:
+    page = open_race(lineup("pre_ln", "pre_ln", "pre_ln", "pre_ln", "pre_ln"))
+    assert "its recipe is shown below" in page.ask("add", "preset:deepnorm")
+    assert len(page.names) == len(set(page.names)) == 6
+    assert page.ask("add", "preset:deepnorm") == "At most 6 contenders race: remove one first."
+    assert page.ask("remove", 2) == "Removed “Pre-LN (2)”."
+    page.ask("add", "preset:rezero")
+    assert page.panel.next.contenders.box.entries[-1]["hue"] == HUES[1], "the free one"
+
+
+def test_each_contender_has_a_recipe_of_its_own(open_race: Open) -> None:
+    page = open_race(lineup("post_ln", "post_ln"))
+    recipe = page.panel.next.recipe
+    page.ask("edit", 2)
+    recipe.set_state({"values": {**recipe.values, "warmup": 50, "optimizer": "radam"}})
+    assert page.names == ["Post-LN, adam, no warm-up", "Post-LN, radam, warm-up 50"]
+    page.ask("edit", 1)
+    assert (recipe.values["warmup"], recipe.config.optimizer) == (1, "adam")
+    recipe.set_state({"values": {**recipe.values, "warmup": -3}})
+    assert recipe.refusal
+    page.ask("edit", 2)
+    assert (recipe.refusal, recipe.values["warmup"]) == ("", 50)
+    assert [entry.recipe.warmup for entry in page.panel.next.contenders.lineup] == [1, 50]
+    assert "Recipe of Post-LN, radam, warm-up 50" in page.panel.next._heading.value
+
+
+def test_names_can_be_given_and_are_all_different(open_race: Open) -> None:
+    page = open_race()
+    assert page.ask("name", 1, "  <b>slow</b> \n one") == ""
+    assert page.names[0] == "<b>slow</b> one"
+    assert page.ask("name", 2, "<b>slow</b> one").startswith("Another contender is called")
+    assert page.ask("name", 2, "x" * 99) == f"Names have at most 40 letters: cut to “{'x' * 40}”."
+    assert page.ask("name", 1, "  ") == "Named by what it is: “Post-LN”."
+    assert "&lt;" not in page.names[0]
+
+
+def test_nonsense_from_a_browser_changes_nothing(open_race: Open) -> None:
+    page = open_race()
+    before = page.panel.next.contenders.box.entries
+    for content in (None, 3, ["add"], ["add", "preset:"], ["add", "pre_ln"], ["add", 7], ["remove", 99],
+                    ["name", 1, 5], ["edit", "1"], ["explode", 1]):
+        page.panel.next.contenders.box._handle_custom_msg(content, [])
+    assert page.panel.next.contenders.box.entries == before
+
+
+def test_designs_of_the_explore_page_are_offered(open_race: Open) -> None:
+    page = open_race(lineup("pre_ln"))
+    deep = Config(n_layers=5, d_model=48, n_heads=3, norm_placement="peri")
+    page.panel.welcome([("Mine", deep)])
+    offered = page.panel.next.contenders.box.choices[-1]
+    assert (offered["group"], offered["label"]) == ("Of the Explore page", "Mine")
+    page.ask("add", offered["value"])
+    assert page.names == ["Pre-LN", "Mine"]
+    sizes = [(config.n_layers, config.d_model, config.n_ctx) for _, config, _ in page.panel.next.start().lineup]
+    assert sizes == [(2, 32, 16), (2, 32, 16)]
+    page.set(own_size=True)
+    sizes = [(config.n_layers, config.d_model, config.n_ctx) for _, config, _ in page.panel.next.start().lineup]
+    assert sizes == [(2, 32, 16), (5, 48, 16)]
+    assert page.panel.next.start().lineup[1][1].norm_placement == "peri"
+
+
+def test_the_dashboard_hands_over_what_is_pinned() -> None:
+    config = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1, norm_placement="post")
+    page = Dashboard(config, {name: PANELS[name] for name in ("explore", "race")})
+    explore = page.panels["explore"]
+    arrived = threading.Event()
+    explore.status.observe(lambda change: arrived.set() if change["new"] == "idle" else None, names="state")
+    assert explore.status.state == "idle" or arrived.wait(WAIT)
+    page.header.set_state({"selected": 1})
+    choices = page.panels["race"].next.contenders.box.choices
+    assert [one["label"] for one in choices if one["group"] == "Of the Explore page"] == ["Post-LN"]
+    page.show("explore")
+    explore.comparison.obey(["pin"])
+    explore.comparison.obey(["name", 1, "Kept"])
+    explore.controls.apply({"norm_placement": "pre"})
+    choices = page.show("race").next.contenders.box.choices
+    assert [one["label"] for one in choices if one["group"] == "Of the Explore page"] == ["Kept", "Pre-LN"]
+    page.close()

@@ -1,0 +1,245 @@
+"""The Race panel without a browser: it runs, pauses, goes on, stops, starts again and refuses, free all the while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from raced import LONG, SMALL, Open, lineup, opened
+
+from explorer.app.contenders import HEADING, WHILE
+from explorer.figures.palette import HUES
+from explorer.presets import preset
+from explorer.training.recipe import Recipe
+
+
+@pytest.fixture
+def open_race() -> Iterator[Open]:
+    yield from opened()
+
+
+def test_nothing_runs_until_it_is_started(open_race: Open) -> None:
+    page = open_race()
+    assert (page.panel.status.state, page.panel.status.text) == ("idle", "Ready")
+    assert page.enabled == {"start"}
+    assert page.panel.worker.computations == 0
+    assert page.panel.gallery.box.layout.display == "none"
+
+
+def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
+    page = open_race()
+    page.run()
+    assert page.panel.status.text == "Finished at step 12 of 12"
+    assert page.panel.gallery.box.layout.display is None
+    assert page.panel.waiting.layout.display == "none"
+    assert all(chart.figure["data"] and not chart.stale for chart in page.panel.gallery.charts)
+    race, rows = page.panel.race, page.panel.gallery.standings.rows
+    assert race is not None
+    losses = {one.name: one.final_loss for one in race.verdict()}
+    assert [row["name"] for row in rows] == sorted(losses, key=lambda name: losses[name]), "the best first"
+    assert [row["cells"][0]["text"] for row in rows] == [f"{losses[row['name']]:.3f}" for row in rows]
+    assert {row["name"]: row["hue"] for row in rows} == {"Post-LN": HUES[0], "Pre-LN": HUES[1]}
+    (finding,) = page.panel.gallery.verdict.findings
+    assert finding["meaning"].startswith(f"“{rows[0]['name']}” is best at ")
+    assert page.enabled == {"start"}
+
+
+def test_the_race_is_the_one_that_the_controls_say(open_race: Open) -> None:
+    page = open_race(lineup("rezero", warmup=3), kind="masked_character", seed=5)
+    page.set(n_layers=3, steps=5, every=2)
+    page.panel.next.recipe.set_state({"values": {**page.panel.next.recipe.values, "learning_rate": 0.01}})
+    page.run()
+    race = page.panel.race
+    assert race is not None
+    (contender,) = race.contenders
+    config = preset("rezero", **{**SMALL, "n_layers": 3, "seed": 5})
+    assert contender == ("ReZero", race.task.fit(config), Recipe(warmup=3, learning_rate=0.01))
+    assert (race.task.kind, race.task.seed, race.steps, race.every) == ("masked_character", 5, 5, 2)
+
+
+def test_curves_grow_while_it_runs_and_stop_stops_it(open_race: Open) -> None:
+    page = open_race(steps=LONG)
+    page.press("start")
+    assert page.enabled == {"pause", "stop"}
+    page.wait_for_a_table()
+    before = page.points()
+    page.wait(lambda: page.points() != before)
+    assert page.panel.status.text == "Training 2 contenders"
+    assert "of 100,000" in page.panel.status.detail
+    page.press("stop")
+    page.until("idle", "Stopped at step ")
+    assert page.panel.gallery.standings.title == "Verdict"
+    assert page.enabled == {"start"}
+
+
+def test_a_pause_loses_nothing(open_race: Open) -> None:
+    page, other = open_race(steps=LONG), open_race(steps=LONG)
+    page.press("start")
+    page.wait_for_a_table()
+    page.press("pause")
+    page.until("idle", "Paused")
+    assert page.enabled == {"resume", "stop"}
+    assert page.panel.status.fraction >= 0
+    race = page.panel.race
+    assert race is not None
+    paused = race.step
+    page.press("resume")
+    page.wait(lambda: page.panel.status.state == "computing" and race.step > paused + 1)
+    page.press("stop")
+    page.until("idle", "Stopped")
+    assert page.panel.race is race
+    assert race.runners[0].step > paused
+    other.press("start")
+    other.wait(lambda: other.panel.race is not None and other.panel.race.step > paused + 1)
+    other.press("stop")
+    other.until("idle", "Stopped")
+    assert other.panel.race is not None
+    assert [one.history.losses[: paused + 2] for one in race.runners] == [
+        one.history.losses[: paused + 2] for one in other.panel.race.runners
+    ]
+
+
+def test_a_paused_race_can_be_ended(open_race: Open) -> None:
+    page = open_race(steps=LONG)
+    page.press("start")
+    page.wait_for_a_table()
+    page.press("pause")
+    page.until("idle", "Paused")
+    assert page.panel.gallery.standings.title.startswith("At step ")
+    assert page.panel.gallery.verdict.findings == []
+    page.press("stop")
+    page.until("idle", "Stopped at step ")
+    assert page.panel.gallery.verdict.findings
+
+
+def test_a_stop_before_the_first_step_is_obeyed(open_race: Open) -> None:
+    page = open_race(steps=LONG)
+    page.press("start")
+    page.press("stop")
+    page.until("idle", "Stopped at step ")
+    assert len(page.panel.gallery.standings.rows) == 2
+
+
+def test_another_race_replaces_the_finished_one(open_race: Open) -> None:
+    page = open_race()
+    page.run()
+    first = page.panel.race
+    stale: list[bool] = []
+    page.panel.gallery.charts[0].observe(lambda change: stale.append(change["new"]), names="stale")
+    page.ask("remove", 1)
+    page.run()
+    assert stale == [True, False], "the old curves are marked until there are new ones"
+    assert page.panel.race is not first
+    assert [row["name"] for row in page.panel.gallery.standings.rows] == ["Pre-LN"]
+    assert page.panel.gallery.standings.rows[0]["hue"] == HUES[1], "a hue stays with its contender"
+
+
+def test_controls_are_for_the_next_race(open_race: Open) -> None:
+    page = open_race(steps=LONG)
+    box = page.panel.next.contenders.box
+    assert box.heading == HEADING
+    page.press("start")
+    page.wait_for_a_table()
+    assert box.heading == WHILE
+    assert page.panel.bar.note == "The controls are for the next race: this one goes on as it was started."
+    page.set(n_layers=9, steps=7)
+    page.ask("remove", 1)
+    page.set(n_heads=5)  # refused, and no matter now
+    assert page.panel.status.state == "computing"
+    page.press("stop")
+    page.until("idle", "Stopped")
+    race = page.panel.race
+    assert race is not None
+    assert ([one.config.n_layers for one in race.contenders], race.steps) == ([2, 2], LONG)
+    page.press("start")
+    page.until("refused", "Refused: d_model must be divisible by n_heads; got 32 and 5.")
+    page.panel.status._handle_custom_msg("action", [])
+    page.until("idle", "Ready")
+    assert page.panel.controls.config.steps == 7
+
+
+def test_one_that_diverges_is_told_and_comes_last(open_race: Open) -> None:
+    wild = lineup()
+    wild.add("Plain stack", preset("plain_stack", init_variance=10.0), Recipe(optimizer="sgd", learning_rate=100.0))
+    page = open_race(wild)
+    page.run()
+    last = page.panel.gallery.standings.rows[-1]
+    assert last["name"] == "Plain stack"
+    loss, _, diverged, _ = last["cells"]
+    assert loss["text"] == "none"
+    assert diverged["text"].startswith("at step ")
+    assert diverged["tone"] == "out"
+    (finding,) = page.panel.gallery.verdict.findings
+    assert finding["severity"] == "warning"
+    assert "Diverged: “Plain stack”." in finding["evidence"]
+    marks = [trace["name"] for trace in page.panel.gallery.curves["training_loss"].figure["data"]]
+    assert any(name.startswith("Plain stack, diverged at step ") for name in marks)
+
+
+def test_all_that_diverge_end_the_race(open_race: Open) -> None:
+    page = open_race(lineup("plain_stack", optimizer="sgd", learning_rate=100.0), steps=LONG)
+    page.run("Finished at step ")
+    (finding,) = page.panel.gallery.verdict.findings
+    assert (finding["severity"], finding["meaning"]) == ("bad", "Every contender diverged.")
+
+
+# --- refusals -------------------------------------------------------------------------------------------------
+
+
+def test_what_the_engine_refuses_is_told_in_a_sentence(open_race: Open) -> None:
+    page = open_race(lineup("pre_ln", alpha_schedule="ramp"))
+    page.press("start")
+    page.until("refused", "Refused: alpha_schedule must be learned where the residual has no α to learn")
+    assert page.panel.status.text.endswith("(Pre-LN).")
+    assert page.enabled == {"start"}
+    page.panel.next.recipe.set_state({"values": Recipe().model_dump()})
+    page.run()
+
+
+def test_a_value_out_of_bounds_is_refused_at_once_and_can_be_undone(open_race: Open) -> None:
+    page = open_race()
+    page.set(steps=0)
+    page.until("refused", "Refused: steps must be a whole number between 1 and 100000; got 0.")
+    page.press("start")
+    page.until("refused")
+    page.panel.status._handle_custom_msg("action", [])
+    page.until("idle", "Ready")
+    assert page.panel.controls.values["steps"] == 12
+
+
+def test_a_race_of_nobody_is_refused(open_race: Open) -> None:
+    page = open_race(lineup("pre_ln"))
+    page.ask("remove", 1)
+    page.until("refused", "Refused: a race needs a contender; add one.")
+    page.press("start")
+    page.until("refused")
+    page.ask("add", "preset:rezero")
+    page.until("idle", "Ready")
+    assert page.names == ["ReZero"]
+
+
+def test_what_cannot_be_done_now_is_not(open_race: Open) -> None:
+    page = open_race()
+    for verb in ("pause", "resume", "stop", "explode", None, ["start"]):
+        page.panel.bar._handle_custom_msg(verb, [])
+    assert page.panel.worker.computations == 0
+    assert page.panel.status.text == "Ready"
+
+
+def test_an_exception_is_told_and_the_next_race_runs(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = open_race()
+    with monkeypatch.context() as patch:
+        patch.setattr("explorer.app.panels.race.assemble", lambda start: 1 / 0)
+        page.press("start")
+        page.until("failed", "ZeroDivisionError")
+        assert page.enabled == {"start"}
+    page.press("start")
+    page.wait(lambda: page.panel.status.text.startswith("Finished"))
+
+
+def test_close_ends_a_race_that_runs(open_race: Open) -> None:
+    page = open_race(steps=LONG)
+    page.press("start")
+    page.wait_for_a_table()
+    page.panel.close()
+    assert not page.panel.worker.alive

@@ -1,0 +1,101 @@
+"""What is said of a race: who comes first, in which words; and how often it may be said."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from explorer.app import turns
+from explorer.app.lineup import USUAL, Lineup, field_words, recipe_words
+from explorer.app.standings import judged, ranked, ratio, row
+from explorer.app.turns import Turn
+from explorer.config import Config
+from explorer.figures.palette import Design
+from explorer.training.race import Outcome
+from explorer.training.recipe import Recipe
+from explorer.training.tasks import Levels
+
+LEVELS = Levels(3.0, 2.0)
+
+
+def outcome(name: str, loss: float, retired_at: int | None = None, steps: int = 100) -> Outcome:
+    return Outcome(name, steps, loss, 40 if loss < 3 else None, retired_at, "" if retired_at is None else "it broke",
+                   math.nan, 0.5)
+
+
+FAST, SLOW = outcome("fast", 2.1), outcome("slow", 2.95)
+EARLY, LATE = (outcome(f"gone at {step}", math.nan, step, step) for step in (3, 30))
+
+
+def test_the_best_comes_first_and_who_fell_out_last() -> None:
+    assert ranked([EARLY, SLOW, LATE, FAST]) == [FAST, SLOW, LATE, EARLY]
+
+
+@pytest.mark.parametrize(("value", "words"), [(math.nan, "none"), (1.234, "1.2"), (0.0, "0"), (1e-5, "1e-05"),
+                                              (2.5e7, "2e+07"), (0.0123, "0.012")])
+def test_ratios_are_short(value: float, words: str) -> None:
+    assert ratio(value) == words
+
+
+def test_a_row_says_what_is_so_far_and_what_will_never_be() -> None:
+    def cells(one: Outcome, *, final: bool) -> list[str]:
+        return [cell["text"] for cell in row(one, Design(3, None, one.name), final=final)["cells"]]
+
+    assert cells(FAST, final=True) == ["2.100", "step 40", "no", "none at the start, 0.5 at the end"]
+    assert cells(outcome("on", 3.5), final=False) == ["3.500", "not yet", "no", "none at the start, 0.5 now"]
+    assert cells(EARLY, final=False)[:3] == ["none", "never", "at step 3: it broke"]
+
+
+@pytest.mark.parametrize(("outcomes", "severity", "meaning", "evidence"), [
+    ([FAST], "good", "“fast” stands at 2.10 nats a character after 100 steps.",
+     "All are well below the unigram level of 3.00."),
+    ([SLOW, FAST], "warning", "“fast” is best at 2.10 nats a character after 100 steps.",
+     "Knows little more than how often a character comes: “slow”."),
+    ([EARLY, FAST, LATE], "warning", "“fast” is best at 2.10 nats a character after 100 steps.",
+     "Diverged: “gone at 3” · “gone at 30”."),
+    ([EARLY], "bad", "Every contender diverged.", "Lower the learning rate, warm up, or cut the gradient."),
+])
+def test_the_verdict(outcomes: list[Outcome], severity: str, meaning: str, evidence: str) -> None:
+    assert judged(outcomes, LEVELS) == {
+        "severity": severity, "meaning": meaning, "evidence": evidence, "remedy": ""
+    }
+
+
+def test_recipes_in_words() -> None:
+    assert recipe_words(USUAL) == "adam 0.0005"
+    assert recipe_words(Recipe(optimizer="sgd", learning_rate=1.0, warmup=7, decay="cosine", clip=2.0)) == (
+        "sgd 1, T 7, gradient clipping 2, cosine"
+    )
+    assert field_words("warmup", USUAL) == "no warm-up"
+    assert field_words("decay", Recipe(decay="linear")) == "linear"
+
+
+def test_a_long_name_is_cut_and_stays_one_of_a_kind() -> None:
+    lineup = Lineup()
+    for _ in range(2):
+        lineup.add("A design with a name of nearly forty", Config(), USUAL.replace(warmup=100 + len(lineup)))
+    names = list(lineup.names().values())
+    assert len(set(names)) == 2
+    assert all(len(name) <= 44 for name in names)
+
+
+def test_a_turn_comes_when_its_share_of_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(turns.time, "monotonic", lambda: now)
+    turn = Turn(1.0, share=0.1, most=5.0)
+    waits = []
+    for cost in (0.0625, 0.25, 3.0):
+        assert turn.due
+        with turn:
+            now += cost
+        began = now
+        while not turn.due:
+            now += 0.125
+        waits.append(now - began)
+    assert waits == [1.0, 2.5, 5.0]
+    with turn:
+        pass
+    assert not turn.due
+    turn.now()
+    assert turn.due

@@ -1,0 +1,185 @@
+"""A race as a person runs it in the page that Voilà serves: start, watch the curves grow, stop, start another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from .dashboard import PATIENCE, Dashboard
+
+CURVE = """(title) => {
+  const race = document.querySelector('.ex-race.ex-panel');
+  const heading = [...race.querySelectorAll('.ex-chart-title')].find((node) => node.textContent === title);
+  const traces = heading?.closest('figure').querySelector('.ex-chart-plot')._fullData ?? [];
+  const curves = traces.filter((trace) => trace.line && trace.hoverinfo !== 'skip');
+  const about = ({ x, line }) => ({ length: x.length, last: x[x.length - 1], hue: line.color });
+  return Object.fromEntries(curves.map((trace) => [trace.name, about(trace)]));
+}"""
+"""Each contender's curve on a chart: its points, its last step and its hue."""
+GROWN = f"""([title, before, names]) => {{
+  const now = ({CURVE})(title);
+  return names.every((name) => now[name] && now[name].last > (before[name]?.last ?? -1));
+}}"""
+SIZES = {"n_layers": "2", "d_model": "32", "n_ctx": "16", "batch_size": "4"}
+
+
+class Track:
+    """The Race panel of an open page."""
+
+    def __init__(self, visit: Dashboard) -> None:
+        self.visit, self.page = visit, visit.page
+        self.panel = self.page.locator(".ex-race.ex-panel")
+        self.said = self.panel.locator(".ex-status-text")
+        self.chips = self.panel.locator(".ex-contender")
+
+    def write(self, field: str, text: str) -> None:
+        entry = self.panel.locator(f"[data-field={field}] input.ex-entry")
+        entry.fill(text)
+        entry.press("Tab")
+
+    def press(self, words: str) -> None:
+        self.panel.get_by_role("button", name=words, exact=True).click()
+
+    def leave(self, *names: str) -> None:
+        """Removes every contender but these."""
+        keep = self.page.get_by_role("button", name=re.compile(f"^Remove ({'|'.join(map(re.escape, names))})$"))
+        others = self.chips.filter(has_not=keep) if names else self.chips
+        while left := others.count():  # one at a time: who is left may be called otherwise then
+            others.first.get_by_role("button", name="Remove").click()
+            expect(others).to_have_count(left - 1)
+
+    def add(self, value: str) -> None:
+        self.panel.get_by_label("Design to add").select_option(value)
+        self.press("Add the chosen design as a contender")
+
+    def curves(self, title: str = "Training loss") -> dict[str, dict[str, object]]:
+        found: dict[str, dict[str, object]] = self.page.evaluate(CURVE, title)
+        return found
+
+    def wait_until_grown(self, names: list[str], before: dict[str, dict[str, object]] | None = None) -> None:
+        self.page.wait_for_function(GROWN, arg=["Training loss", before or {}, names])
+
+    def rows(self) -> list[str]:
+        return self.panel.locator(".ex-standings tbody th").all_inner_texts()
+
+
+@pytest.fixture(scope="module")
+def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
+    """One visit for all tests here."""
+    expect.set_options(timeout=PATIENCE)
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(voila)
+    page.get_by_role("tab", name="Race", exact=True).click()
+    page.get_by_role("button", name="Start", exact=True).wait_for()
+    page.locator(".ex-race.ex-panel details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
+    yield visit
+    page.close()
+
+
+@pytest.fixture
+def track(visit: Dashboard) -> Iterator[Track]:
+    """The panel with two small contenders and a race that ends only when it is stopped; left with none running."""
+    track = Track(visit)
+    track.leave()
+    for design in ("post_ln", "pre_ln"):
+        track.add(f"preset:{design}")
+    expect(track.chips).to_have_count(2)
+    for field, text in (SIZES | {"steps": "100000"}).items():
+        track.write(field, text)
+    yield track
+    if track.panel.get_by_role("button", name="Stop", exact=True).is_enabled():
+        track.press("Stop")
+        expect(track.said).to_contain_text("Stopped")
+    visit.must_be_clean()
+
+
+def test_two_curves_grow_until_it_is_stopped_and_another_race_can_be_run(track: Track) -> None:
+    track.press("Start")
+    both = ["Post-LN", "Pre-LN"]
+    track.wait_until_grown(both)
+    before = track.curves()
+    track.wait_until_grown(both, before)
+    assert len({curve["hue"] for curve in before.values()}) == 2
+    expect(track.said).to_have_text("Training 2 contenders")
+    track.press("Stop")
+    expect(track.said).to_contain_text("Stopped at step ")
+    assert sorted(track.rows()) == both
+    expect(track.panel.get_by_role("region", name="Verdict", exact=True)).to_contain_text("nats a character after")
+
+    hue = track.curves()["Pre-LN"]["hue"]
+    track.leave("Pre-LN")
+    track.write("steps", "20")
+    track.press("Start")
+    expect(track.said).to_have_text("Finished at step 20 of 20")
+    track.page.wait_for_function("() => document.querySelectorAll('.ex-standings tbody tr').length === 1")
+    track.page.wait_for_function(f"() => Object.keys(({CURVE})('Training loss')).join() === 'Pre-LN'")
+    assert track.curves() == {"Pre-LN": {"length": 20, "last": 19, "hue": hue}}
+
+
+def test_a_race_is_run_by_keyboard_alone(track: Track) -> None:
+    start = track.panel.get_by_role("button", name="Start", exact=True)
+    start.focus()
+    track.page.keyboard.press("Enter")
+    pause = track.panel.get_by_role("button", name="Pause", exact=True)
+    expect(pause).to_be_focused()  # what has the focus can always be pressed
+    track.wait_until_grown(["Post-LN", "Pre-LN"])
+    track.page.keyboard.press("Enter")
+    expect(track.said).to_have_text("Paused")
+    stood = track.curves()
+    expect(track.panel.get_by_role("button", name="Resume", exact=True)).to_be_enabled()
+    track.panel.get_by_role("button", name="Resume", exact=True).focus()
+    track.page.keyboard.press("Enter")
+    track.wait_until_grown(["Post-LN", "Pre-LN"], stood)
+
+
+def test_the_page_answers_while_a_race_runs(track: Track) -> None:
+    track.press("Start")
+    track.wait_until_grown(["Post-LN", "Pre-LN"])
+    track.write("learning_rate", "0.02")
+    expect(track.chips.last).to_contain_text("adam 0.02")
+    track.panel.get_by_label("Name of the contender Post-LN").fill("Old one")
+    track.panel.get_by_label("Name of the contender Post-LN").press("Enter")
+    expect(track.panel.get_by_role("button", name="Remove Old one")).to_be_visible()
+    assert sorted(track.rows()) == ["Post-LN", "Pre-LN"], "the race that runs is not told"
+    track.panel.locator("[data-field=statistic] select").first.select_option("second_moment")
+    track.panel.get_by_role("heading", name="Layer by layer: second moment of the stream").wait_for()
+    track.page.get_by_role("tab", name="Explore", exact=True).click()
+    explore = track.page.locator(".ex-panel:not(.ex-race)").first
+    explore.locator("[data-field=n_layers] input.ex-entry").fill("3")
+    explore.locator("[data-field=n_layers] input.ex-entry").press("Tab")
+    expect(explore.locator(".ex-status-text")).to_contain_text("Measured 3 layers")
+    track.page.get_by_role("tab", name="Race", exact=True).click()
+    expect(track.said).to_have_text("Training 2 contenders")
+
+
+def test_a_bad_value_is_refused_and_undone(track: Track) -> None:
+    track.write("n_heads", "5")
+    expect(track.said).to_have_text("Refused: d_model must be divisible by n_heads; got 32 and 5.")
+    track.panel.locator(".ex-status").get_by_role("button", name="Undo").click()
+    expect(track.said).to_have_text("Ready")
+
+
+def test_a_text_file_is_taken_or_refused(track: Track) -> None:
+    file = track.panel.get_by_label("Text file of your own, UTF-8")
+    file.set_input_files({"name": "short.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be."})
+    said = track.panel.locator(".ex-textfile [role=status]")
+    expect(said).to_contain_text("Refused: short.txt: text must have at least 2,000 characters; got 20")
+    file.set_input_files({"name": "long.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be. " * 500})
+    expect(said).to_contain_text("The next race learns long.txt, 10,500 characters")
+    track.press("Use Python's prose")
+    expect(said).to_contain_text("The next race learns Python's own prose")
+
+
+@pytest.mark.parametrize("width", [390, 1024])
+def test_the_panel_is_no_wider_than_the_window(track: Track, width: int) -> None:
+    track.write("steps", "10")
+    track.press("Start")
+    expect(track.said).to_have_text("Finished at step 10 of 10")
+    track.page.set_viewport_size({"width": width, "height": 900})
+    track.page.wait_for_function("(width) => document.querySelector('.ex-root').clientWidth <= width", arg=width)
+    assert track.page.evaluate("() => document.querySelector('.ex-root').scrollWidth - window.innerWidth") <= 0
+    track.page.set_viewport_size({"width": 1440, "height": 1000})

@@ -1,0 +1,90 @@
+"""The labs that train, in the page that Voilà serves: they begin at once, can be stopped, and answer to every control."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from explorer.app.dashboard import PANELS
+from explorer.app.panels import training
+from explorer.app.panels.lab import Lab
+
+from .dashboard import Dashboard
+from .test_labs import EMPTY, OPEN, WATCH, Bench
+
+SMALL = ("steps", "n_layers")
+"""What the time goes with; at the lower ends a lab answers like any other."""
+DRAWN = f"() => [...{OPEN}.querySelectorAll('.ex-chart-plot')].map((plot) => Number(plot.dataset.drawn || 0))"
+
+
+class Training(Bench):
+    """A lab that is still at work when it is opened."""
+
+    def __init__(self, visit: Dashboard, row: Lab) -> None:
+        self.visit, self.page, self.specs = visit, visit.page, row.settings.specs()
+        self.panel = self.page.locator(".ex-labs > .ex-panel:visible")
+        self.page.get_by_role("tab", name=PANELS["training"].title, exact=True).click()
+        self.page.get_by_role("tab", name=row.title, exact=True).click()
+        self.panel.get_by_role("heading", name=row.title, exact=True, level=2).wait_for()
+        self.page.evaluate(WATCH)
+
+    @property
+    def said(self) -> str:
+        return self.panel.locator(".ex-status-text").inner_text()
+
+
+@pytest.fixture(scope="module")
+def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
+    """One visit for both."""
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(voila)
+    page.get_by_role("tab", name=PANELS["training"].title, exact=True).wait_for()
+    yield visit
+    page.close()
+
+
+@pytest.mark.parametrize("row", training.ROWS, ids=lambda row: row.name)
+def test_it_can_be_stopped_and_then_answers_to_every_control(visit: Dashboard, row: Lab) -> None:
+    bench = Training(visit, row)
+    bench.panel.get_by_role("button", name="Stop", exact=True).click()
+    bench.panel.locator(".ex-status[data-state=stale]").wait_for()
+    assert bench.said == "Stopped. The charts show an earlier setting."
+    assert not any(visit.page.evaluate(DRAWN))
+    for name in SMALL:
+        bench.set(bench.specs[name], bench.specs[name].low)
+    with bench.redrawn():
+        bench.set(bench.specs["seed"], 1)
+    for spec in bench.specs.values():
+        if spec.name in SMALL:
+            continue
+        for value in bench.ends(spec):
+            with bench.redrawn():
+                bench.set(spec, value)
+    assert visit.page.evaluate(EMPTY) == []
+    visit.must_be_clean()
+
+
+@pytest.mark.parametrize("row", training.ROWS, ids=lambda row: row.name)
+def test_a_long_training_says_how_far_it_is(visit: Dashboard, row: Lab) -> None:
+    bench = Training(visit, row)
+    bench.set(bench.specs["steps"], bench.specs["steps"].high)
+    bench.panel.locator(".ex-status-detail", has_text="%").wait_for()
+    bench.panel.get_by_role("button", name="Stop", exact=True).click()
+    bench.panel.locator(".ex-status[data-state=stale]").wait_for()
+    with bench.redrawn():
+        bench.set(bench.specs["steps"], bench.specs["steps"].low)
+    visit.must_be_clean()
+
+
+@pytest.mark.parametrize("width", [390, 1024])
+def test_neither_is_wider_than_the_window(visit: Dashboard, width: int) -> None:
+    visit.page.set_viewport_size({"width": width, "height": 900})
+    for row in training.ROWS:
+        Training(visit, row)
+        overflow = visit.page.evaluate("() => document.querySelector('.ex-root').scrollWidth - window.innerWidth")
+        assert overflow <= 0, row.name
+    visit.page.set_viewport_size({"width": 1440, "height": 1000})
+    visit.must_be_clean()

@@ -1,0 +1,58 @@
+"""The table of trainings: what belongs into it, that it goes on where it stood, and that settings are not mixed."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.table import COLUMNS, DEPTHS, SEEDS, SIZES, STEPS, WARMUP, Case, cases, done, row, spent
+from explorer.presets import PRESETS
+
+
+def write(path: Path, rows: list[dict[str, Any]], columns: tuple[str, ...] = COLUMNS) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[str, Any]:
+    return row(Case("rezero", WARMUP, 6, 1))
+
+
+def test_every_design_stands_in_it_with_and_without_warm_up() -> None:
+    found = list(cases())
+    assert len(found) == len(set(found)) == len(PRESETS) * 2 * len(DEPTHS) * SEEDS
+    assert {case.design for case in found} == set(PRESETS)
+    assert {case.n_layers for case in found} == {6, 12, 24, 48}
+    assert {case.warmup for case in found} == {1, WARMUP}
+
+
+def test_a_row_has_what_was_asked_for(trained: dict[str, Any]) -> None:
+    assert tuple(trained) == COLUMNS
+    assert [trained[name] for name in ("design", "warmup", "n_layers", "seed")] == ["rezero", WARMUP, 6, 1]
+    assert float(trained["bigram"]) < float(trained["final_loss"]) < float(trained["unigram"]) < math.log(103)
+    assert (trained["retired_at"], trained["reason"], trained["steps"]) == ("", "", STEPS)
+    assert {name: trained[name] for name in SIZES} == SIZES
+
+
+def test_it_goes_on_where_it_stood(tmp_path: Path, trained: dict[str, Any]) -> None:
+    path = tmp_path / "table.csv"
+    assert done(path) == set()
+    write(path, [trained])
+    assert done(path) == {Case("rezero", WARMUP, 6, 1).key}
+    assert [case for case in cases() if case.key in done(path)] == [Case("rezero", WARMUP, 6, 1)]
+    assert spent(path) == float(trained["seconds"])
+
+
+def test_other_settings_are_refused(tmp_path: Path, trained: dict[str, Any]) -> None:
+    with pytest.raises(SystemExit, match="was made with other settings: delete it to begin anew"):
+        done(write(tmp_path / "steps.csv", [trained | {"steps": STEPS + 1}]))
+    with pytest.raises(SystemExit, match="was made with other settings"):
+        done(write(tmp_path / "columns.csv", [trained], COLUMNS[:-1]))
