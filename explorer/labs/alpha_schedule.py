@@ -102,7 +102,7 @@ def verdict(result: AlphaScheduleResult) -> Verdict:
     settings, trained = result.settings, result.trained
     whole = WHOLE[settings.norm_placement]
     evidence = (
-        f"Held-out loss behind {settings.steps} steps: {', '.join(_told(result, name) for name in NAMES)}. A unigram "
+        f"Held-out loss behind {settings.steps} steps: {'; '.join(_told(result, name) for name in NAMES)}. A unigram "
         f"has {trained.levels.unigram:.2f}, a bigram {trained.levels.bigram:.2f}. Learned, the layers' |α| end "
         f"between {trained.curves['learned'].alpha[-1].min():.2g} and {trained.curves['learned'].alpha[-1].max():.2g}."
     )
@@ -120,7 +120,7 @@ def verdict(result: AlphaScheduleResult) -> Verdict:
 
 def _told(result: AlphaScheduleResult, schedule: str) -> str:
     curve = result.trained.curves[NAMES[schedule]]
-    return f"{NAMES[schedule]} {f'{curve.final:.3g}' if not curve.retired else f'out at step {curve.made}'}"
+    return f"{NAMES[schedule]}: {f'out at step {curve.made}' if curve.retired else f'{curve.final:.3g}'}"
 
 
 def orders(seed: int = 0) -> dict[str, bool]:

@@ -18,7 +18,7 @@ import explorer as ex
 from explorer.__main__ import main
 from explorer.app.controls import Controls, sections
 from explorer.app.dashboard import PANELS, Dashboard, lab
-from explorer.app.panels import depth, foundations
+from explorer.app.panels import depth, foundations, training
 from explorer.app.panels.lab import Lab, LabPanel, Plot
 from explorer.app.panels.labs import LABS, Labs
 from explorer.choices import Choices
@@ -197,8 +197,9 @@ def test_controls_take_any_choices() -> None:
 
 @pytest.mark.parametrize("row", LABS.values(), ids=lambda row: row.name)
 def test_every_lab_computes_with_its_defaults(open_lab: Open, row: Lab) -> None:
-    page = open_lab(row)
-    page.until("idle")
+    """Those that train, for a few steps only."""
+    page = open_lab(row, row.settings(steps=20) if row in training.ROWS else None)
+    page.until("idle", "Computed")
     assert all(chart.figure["data"] for chart in page.panel.charts.values())
     (finding,) = page.panel.verdict.findings
     assert finding["severity"] in ("good", "warning", "bad")
@@ -232,7 +233,7 @@ def test_names_are_those_of_the_notebooks() -> None:
 
 
 def test_every_lab_stands_on_one_panel() -> None:
-    rows = [*foundations.ROWS, *depth.ROWS]
+    rows = [*foundations.ROWS, *depth.ROWS, *training.ROWS]
     assert [row.name for row in rows] == list(LABS)
     assert list(LABS)[6:8] == ["07_residual", "08_why_residuals"]
 

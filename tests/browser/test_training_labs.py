@@ -1,4 +1,4 @@
-"""The labs that train, in the page that Voilà serves: they begin at once, can be stopped, and answer to every control."""
+"""The labs that train, in the page that Voilà serves: they begin at once, can be stopped, and obey every control."""
 
 from __future__ import annotations
 

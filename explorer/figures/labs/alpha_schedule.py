@@ -27,7 +27,7 @@ def losses(result: AlphaScheduleResult) -> go.Figure:
 
 def alphas(result: AlphaScheduleResult) -> go.Figure:
     """|α| over the steps, mean over layers."""
-    return course(result.trained, FOUR, lambda curve: curve.alpha.mean(1), "|α|, mean over layers (ratio)",
+    return course(result.trained, FOUR, lambda curve: curve.alpha.mean(1), "mean |α| (ratio)",
                   "|α| = %{y:.3g}", flat=(1.0, ""), least=0.5, **WIDE)
 
 
@@ -58,13 +58,13 @@ def learned(result: AlphaScheduleResult) -> go.Figure:
 
 def before(result: AlphaScheduleResult) -> go.Figure:
     """Gradient by the stream before the first step, relative to the last layer's."""
-    return by_layer(result.trained, FOUR, lambda curve: _relative(curve, 0), "‖∂L/∂x‖ over the last layer's (ratio)",
+    return by_layer(result.trained, FOUR, lambda curve: _relative(curve, 0), "‖∂L/∂x‖ / last (ratio)",
                     "‖∂L/∂x‖ is %{y:.3g} × the last layer's", first=0, flat=(1.0, "flat"), **WIDE)
 
 
 def ends(result: AlphaScheduleResult) -> go.Figure:
     """The same at the last reading."""
-    return by_layer(result.trained, FOUR, lambda curve: _relative(curve, -1), "‖∂L/∂x‖ over the last layer's (ratio)",
+    return by_layer(result.trained, FOUR, lambda curve: _relative(curve, -1), "‖∂L/∂x‖ / last (ratio)",
                     "‖∂L/∂x‖ is %{y:.3g} × the last layer's", first=0, flat=(1.0, "flat"), **WIDE)
 
 

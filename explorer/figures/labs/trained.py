@@ -23,7 +23,8 @@ LOWEST = 1e-6
 WIDE: dict[str, Any] = {"legend": LEGEND | {"x": -0.2}}
 """A legend that begins above the vertical axis' title: four in a row."""
 TWO_ROWS: dict[str, Any] = {
-    "legend": LEGEND | {"x": -0.2, "font": {"size": 11}, "entrywidthmode": "fraction", "entrywidth": 0.33}, "margin": MARGIN | {"t": 50},
+    "legend": LEGEND | {"x": -0.2, "font": {"size": 11}, "entrywidthmode": "fraction", "entrywidth": 0.33},
+    "margin": MARGIN | {"t": 50},
 }
 """A legend of six, three in a row."""
 
@@ -55,7 +56,7 @@ def losses(trained: Trained, looks: Looks, **more: Any) -> go.Figure:
         traces.append(over_steps(steps, curve.loss, name, looks[name], "%{y:.3g} nats a character"))
         if curve.retired and len(curve.steps):
             traces.append(_out(curve, looks[name], unigram + 0.8 * ABOVE))
-    told = ", ".join(f"{name} {_said(curve)}" for name, curve in trained.curves.items())
+    told = "; ".join(f"{name}: {_said(curve)}" for name, curve in trained.curves.items())
     words = f"Held-out loss at the end: {told}. A unigram has {unigram:.3g}, a bigram {bigram:.3g}."
     return picture(traces, across, height, words).update_layout(**more)
 
@@ -72,7 +73,7 @@ def course(trained: Trained, looks: Looks, values: Callable[[Curve], Array], tit
     traces += [
         over_steps(trained.curves[name].steps, part, name, looks[name], says, log=log) for name, part in found.items()
     ]
-    told = ", ".join(f"{name} {_last(part):.3g}" for name, part in found.items())
+    told = "; ".join(f"{name}: {_last(part):.3g}" for name, part in found.items())
     return picture(traces, across, height, f"{title}, at the end: {told}.").update_layout(**more)
 
 
@@ -90,7 +91,7 @@ def by_layer(trained: Trained, looks: Looks, values: Callable[[Curve], Array], t
         joined = {"color": HUES[look.place], "width": 1.5, "dash": look.dash}
         traces.append(dots(layers[: len(part)], part, look.name, look.place, f"layer %{{x}}<br>{says}", log=log,
                            mode="lines+markers", line=joined))
-    told = ", ".join(f"{name} {part[0]:.3g} to {part[-1]:.3g}" for name, part in found.items())
+    told = "; ".join(f"{name}: {part[0]:.3g} to {part[-1]:.3g}" for name, part in found.items())
     words = f"{title}, from layer {first} to the last: {told}."
     return picture(traces, across, height, words).update_layout(**more)
 

@@ -45,11 +45,11 @@ def ends(result: WarmupResult) -> go.Figure:
 
 def ratio(result: WarmupResult) -> go.Figure:
     """The first layer's gradient over the last layer's, over the steps."""
-    return course(result.trained, SIX, lambda curve: curve.first_to_last, "‖∂L/∂W‖, first layer / last (ratio)",
+    return course(result.trained, SIX, lambda curve: curve.first_to_last, "‖∂L/∂W‖, first / last",
                   "first layer's gradient is %{y:.3g} × the last's", log=True, flat=(1.0, "even"), **TWO_ROWS)
 
 
 def correlation(result: WarmupResult) -> go.Figure:
     """Token correlation behind the last layer, over the steps."""
-    return course(result.trained, SIX, lambda curve: curve.correlation[:, -1], "ρ behind the last layer (ratio)",
+    return course(result.trained, SIX, lambda curve: curve.correlation[:, -1], "ρ, last layer (ratio)",
                   "tokens overlap by %{y:.3g}", flat=(1.0, "all tokens alike"), least=0.5, **TWO_ROWS)

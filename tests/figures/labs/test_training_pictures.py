@@ -70,7 +70,7 @@ def test_losses_end_behind_the_last_step_and_stand_between_their_levels() -> Non
     low, high = figure.layout.yaxis.range
     assert low < WARM.trained.levels.bigram
     assert high == WARM.trained.levels.unigram + common.ABOVE
-    assert f"Post-LN, no warm-up {curve.final:.3g}" in figure.layout.meta["description"]
+    assert f"Post-LN, no warm-up: {curve.final:.3g}" in figure.layout.meta["description"]
 
 
 def test_who_falls_out_is_marked_with_the_step() -> None:
@@ -78,7 +78,7 @@ def test_who_falls_out_is_marked_with_the_step() -> None:
     mark = named(figure, "Post, none, out")
     assert (mark.x[0], mark.text[0]) == (5, "out at step 5")
     assert "the training loss is nan" in mark.hovertemplate
-    assert "Post-LN, no warm-up out at step 5" in figure.layout.meta["description"]
+    assert "Post-LN, no warm-up: out at step 5" in figure.layout.meta["description"]
     assert not [trace for trace in warmup_figures.losses(WARM).data if trace.name.endswith("out")]
 
 
