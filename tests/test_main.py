@@ -148,7 +148,10 @@ def test_a_host_that_is_not_one(capsys: pytest.CaptureFixture[str]) -> None:
 def test_serve_says_where_and_ends_with_ctrl_c() -> None:
     port = free_port()
     command = [sys.executable, "-m", "explorer", "serve", "--port", str(port), "--no-browser"]
+    # What a shell puts into the background ignores Ctrl-C, and so would whatever it starts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
     try:
         assert server.stdout is not None
         said = server.stdout.readline()
