@@ -73,7 +73,7 @@ def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
 def row(outcome: Outcome, design: Design, *, final: bool) -> dict[str, Any]:
     """One contender, as the browser draws it."""
     out = outcome.retired_at is not None
-    ends = f"{ratio(outcome.ratio_first)} at the start, {ratio(outcome.ratio_last)} {'at the end' if final else 'now'}"
+    ends = f"{ratio(outcome.ratio_first)} → {ratio(outcome.ratio_last)}"
     never = "never" if final or out else "not yet"
     return {
         "name": outcome.name, **swatch(design),

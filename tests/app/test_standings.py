@@ -42,8 +42,8 @@ def test_a_row_says_what_is_so_far_and_what_will_never_be() -> None:
     def cells(one: Outcome, *, final: bool) -> list[str]:
         return [cell["text"] for cell in row(one, Design(3, None, one.name), final=final)["cells"]]
 
-    assert cells(FAST, final=True) == ["2.100", "step 40", "no", "none at the start, 0.5 at the end"]
-    assert cells(outcome("on", 3.5), final=False) == ["3.500", "not yet", "no", "none at the start, 0.5 now"]
+    assert cells(FAST, final=True) == ["2.100", "step 40", "no", "none → 0.5"]
+    assert cells(outcome("on", 3.5), final=False) == ["3.500", "not yet", "no", "none → 0.5"]
     assert cells(EARLY, final=False)[:3] == ["none", "never", "at step 3: it broke"]
 
 
