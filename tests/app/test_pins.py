@@ -187,6 +187,7 @@ class Held:
     def __init__(self) -> None:
         self.may_end = threading.Event()
         self.begun = threading.Event()
+        self.left = threading.Event()
         self.broken: set[Config] = set()
         self.asked: list[Config] = []
         self.abandoned: list[Config] = []
@@ -197,6 +198,7 @@ class Held:
         while not self.may_end.wait(0.01):
             if stop():
                 self.abandoned.append(config)
+                self.left.set()
                 raise InterruptedError
         if config in self.broken:
             raise MemoryError("no room")
@@ -276,7 +278,9 @@ def test_removing_a_pin_that_is_measured_ends_that(open_panel: Open) -> None:
     held.begun.clear()
     page.set(norm_placement="pre")  # from the cache; then it is the pin's turn
     assert held.begun.wait(WAIT)
+    held.left.clear()
     click(page, "remove", 1)
+    assert held.left.wait(WAIT)
     page.set(n_layers=3)
     held.may_end.set()
     page.until("idle", "Measured 3 layers")
