@@ -13,7 +13,7 @@ import numpy as np
 from explorer.theory.backward import ISOTROPIC, Along
 from explorer.theory.causal_forward import Norm, Step
 from explorer.theory.causal_logits import Logits, factors
-from explorer.theory.causal_state import State, outer, scatter
+from explorer.theory.causal_state import State, outer
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.positions import Positions, Stacked
@@ -58,9 +58,9 @@ def run(gains: Gains, place: Positions, table: Stacked, steps: list[Step], overl
         if step.logits is None:
             inner = _mlp(gains, step, inner, out)
         else:
-            value, own = _attention(gains, place, table, step, step.logits, inner)
+            value, own = _attention(gains, place, table, step.logits, inner)
             inherited, kept = inherit(gains, step.logits, own, inherited, kept), 1.0
-            inner = collect(gains, place, step, inherited, value, out)
+            inner = collect(gains, place, step.inside, step.logits, inherited, value, out)
         if step.before:
             inner = _across(inner.scaled(step.place.scale**2), step.before, ISOTROPIC, gains)
         kept *= step.followed
@@ -108,21 +108,20 @@ class Inherited(NamedTuple):
     key: State
 
 
-def _attention(gains: Gains, place: Positions, table: Stacked, step: Step, law: Logits, gradient: State
+def _attention(gains: Gains, place: Positions, table: Stacked, law: Logits, gradient: State
                ) -> tuple[State, Inherited]:
     """What comes down through the values, and the energy of the gradient by the layer's logits."""
-    x, t, ratio = step.inside, place.t, place.ratio
+    t, ratio = place.t, place.ratio
     rows = table.rows(law.s)
     square, jacobian, spread, by_query = rows[:, 2], rows[:, 3], rows[:, 4], rows[:, 8]
     overlap, overlap_j = np.moveaxis(table.pairs(outer(law.s**2), law.rho(), place.smaller), -1, 0)
-    own = np.maximum(place.prefix @ x.q - (place.prefix @ x.p @ place.prefix.T).diagonal(), 0.0)
     gain = gains.v * gains.o
     longer = t[place.larger]
     apart = np.where(longer > 1, (1 - overlap * ratio) / (1 - 1 / np.maximum(longer, 1.5)), 0.0)
     value = _gather(place, t * square * gradient.q, t[place.smaller] * overlap * gradient.p,
                     _others(t, (1 - square) * gradient.q), apart * gradient.p).scaled(gain)
-    energy = gain * own * law.slope
-    scattered = scatter(place, x, own) * spread
+    energy = gain * law.apart * law.slope
+    scattered = law.scatter * spread
     return value, Inherited(
         State(energy * jacobian * gradient.q, outer(energy) * overlap_j * ratio * gradient.p),
         State(energy * scattered * gradient.q, outer(energy * scattered) * gradient.p),
@@ -149,16 +148,16 @@ def _sum(x: State, y: State) -> State:
     return State(x.q + y.q, x.p + y.p)
 
 
-def collect(gains: Gains, place: Positions, step: Step, passed: Inherited, value: State, out: Backward) -> State:
+def collect(gains: Gains, place: Positions, x: State, law: Logits, passed: Inherited, value: State, out: Backward
+            ) -> State:
     """Before the branch, through values, queries and keys together."""
-    x, t = step.inside, place.t
+    t = place.t
     by_query, by_key = factors(gains, place, x.q)
     if gains.residual_attention == "qk":
         query, same, cross = by_query, by_key, outer(by_key)
     else:
         both = gains.scale * by_query * by_key
-        own = np.maximum(place.prefix @ x.q - (place.prefix @ x.p @ place.prefix.T).diagonal(), 0.0)
-        query, same, cross = both * own, both * x.q, outer(both) * x.p
+        query, same, cross = both * law.apart, both * x.q, outer(both) * x.p
     by_row = State(query * (passed.row.q + passed.alike.q), outer(query) * (passed.row.p + passed.alike.p))
     one, two = same * passed.key.q, cross * passed.key.p
     by_keys = _gather(place, t * one, t[place.smaller] * two, -_others(t, one), -two * place.ratio)

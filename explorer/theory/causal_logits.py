@@ -28,8 +28,11 @@ class Logits(NamedTuple):
     """`[position, position]`"""
     common: Array
     alike: Array
-    own: Array
     crowd: Array
+    apart: Array
+    """`[position]`: what the keys that a row sees do not share, before any matrix."""
+    scatter: Array
+    """`[position]`: variance of their centered overlaps over `apart`²."""
     s: Array
     """`[position]`: standard deviation behind the cap, as softmax sees it."""
     std: Array
@@ -58,18 +61,18 @@ def logits(gains: Gains, place: Positions, x: State, below: Logits | None, kept:
     own = np.maximum(seen - common, 0.0)
     query = np.ones_like(x.q) if gains.qk_norm else by_query * x.q
     query_p, key, key_p = outer(query) * x.rho(), by_key * own, by_key * np.maximum(common, 0.0)
-    crowd = key * scatter(place, x, own)
+    scattered = scatter(place, x, own)
+    crowd = key * scattered
     if below and gains.residual_attention == "qk":
         query, query_p, key = query + below.query, query_p + below.query_p, key + below.key
         crowd, key_p = crowd + kept * below.crowd, key_p + below.key_p
     variance, mean, alike = (gains.scale * query * part for part in (key, key_p, crowd))
-    covariance, share = outer(gains.scale * key) * query_p, np.ones_like(query)
+    covariance = outer(gains.scale * key) * query_p
     if below and gains.residual_attention == "scores":
-        share = variance / np.maximum(variance + below.variance, 1e-300)
         variance, covariance = variance + below.variance, covariance + below.covariance
         mean, alike = mean + below.common, alike + kept * below.alike
     bent = _cap(gains, place, np.sqrt(variance), np.sqrt(mean))
-    return Logits(query, query_p, key, key_p, variance, covariance, mean, alike, share, crowd, *bent)
+    return Logits(query, query_p, key, key_p, variance, covariance, mean, alike, crowd, own, scattered, *bent)
 
 
 def _cap(gains: Gains, place: Positions, s: Array, mean: Array) -> tuple[Array, Array, Array]:
