@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
 from explorer.serve import notebooks
 
-from .dashboard import Dashboard
+from .dashboard import PATIENCE, Dashboard
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 QUIET = (  # a browser that minds its own business, also where there is no network and no sandbox
@@ -47,6 +47,7 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def playwright() -> Iterator[Playwright]:
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as running:
         yield running
 

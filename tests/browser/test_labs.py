@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator
+from playwright.sync_api import Browser, Locator, expect
 
 from explorer.app.dashboard import PANELS
 from explorer.app.ladder import ladder
-from explorer.app.panels import depth, foundations
+from explorer.app.panels import depth, foundations, training
 from explorer.app.panels.lab import Lab
 from explorer.app.panels.labs import LABS
 from explorer.fields import Spec
@@ -48,8 +48,10 @@ EMPTY = f"""() => [...{OPEN}.querySelectorAll('figure.ex-chart')].filter((card) 
 
 INSTANT = (*foundations.ROWS, *depth.ROWS)
 """Labs that answer while one looks; those that train have tests of their own."""
-HOMES = {row.name: PANELS[name].title for name, rows in (("foundations", foundations.ROWS), ("depth", depth.ROWS))
-         for row in rows}
+HOMES = {
+    row.name: PANELS[name].title
+    for name, panel in (("foundations", foundations), ("depth", depth), ("training", training)) for row in panel.ROWS
+}
 """Which tab of the page a lab stands behind."""
 
 
@@ -59,12 +61,17 @@ class Bench:
     def __init__(self, visit: Dashboard, row: Lab) -> None:
         self.visit, self.page, self.specs = visit, visit.page, row.settings.specs()
         self.panel = self.page.locator(".ex-labs > .ex-panel:visible")
-        self.page.get_by_role("tab", name=HOMES[row.name], exact=True).click()
-        self.page.get_by_role("tab", name=row.title, exact=True).click()
-        self.panel.get_by_role("heading", name=row.title, exact=True, level=2).wait_for()
+        self.open(row)
         self.page.wait_for_function(SETTLED, arg=-1)
         self.page.evaluate(WATCH)
         self.panel.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
+
+    def open(self, row: Lab) -> None:
+        """Goes to the lab, and waits until all of it is there: a panel's heading comes before its charts."""
+        self.page.get_by_role("tab", name=HOMES[row.name], exact=True).click()
+        self.page.get_by_role("tab", name=row.title, exact=True).click()
+        self.panel.get_by_role("heading", name=row.title, exact=True, level=2).wait_for()
+        expect(self.panel.locator(".ex-chart-plot")).to_have_count(len(row.plots))
 
     def control(self, field: str) -> Locator:
         return self.panel.locator(f"[data-field={field}]")
@@ -151,8 +158,8 @@ def test_a_labs_notebook_serves_as_a_page_of_its_own(browser: Browser, tmp_path:
         page.goto(address)
         page.get_by_role("heading", name="Sampling", exact=True, level=2).wait_for()
         page.wait_for_selector(".ex-status[data-state=idle]")
+        expect(page.locator(".ex-chart")).to_have_count(len(LABS["01_sampling"].plots))
         page.wait_for_function(DRAWN)
-        assert page.locator(".ex-chart").count() == len(LABS["01_sampling"].plots)
         assert page.get_by_role("tab").count() == 0
         assert "Claim." not in page.locator("body").inner_text(), "cells for the notebook's readers are shown"
         visit.must_be_clean()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from .dashboard import PATIENCE, Dashboard
+from .dashboard import Dashboard
 
 CURVE = """(title) => {
   const race = document.querySelector('.ex-race.ex-panel');
@@ -69,7 +69,6 @@ class Track:
 @pytest.fixture(scope="module")
 def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
     """One visit for all tests here."""
-    expect.set_options(timeout=PATIENCE)
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, "voila")
     page.goto(voila)

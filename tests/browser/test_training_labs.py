@@ -25,9 +25,7 @@ class Training(Bench):
     def __init__(self, visit: Dashboard, row: Lab) -> None:
         self.visit, self.page, self.specs = visit, visit.page, row.settings.specs()
         self.panel = self.page.locator(".ex-labs > .ex-panel:visible")
-        self.page.get_by_role("tab", name=PANELS["training"].title, exact=True).click()
-        self.page.get_by_role("tab", name=row.title, exact=True).click()
-        self.panel.get_by_role("heading", name=row.title, exact=True, level=2).wait_for()
+        self.open(row)
         self.page.evaluate(WATCH)
 
     @property
