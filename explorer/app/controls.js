@@ -5,7 +5,8 @@
  * that is not a number travels as the text it is, and the kernel says in words why it was refused.
  */
 
-let count = 0; // ids must be unique in the page, and a model can have several views
+// Ids, and the names of radio groups, must be unique in the page, but every widget has its own copy of this module.
+const ids = (globalThis[Symbol.for("transformer-signal-explorer/ids")] ??= { count: 0 });
 
 function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -114,7 +115,7 @@ const about = (option) => [option.formula, option.source].filter(Boolean).join("
 
 /** One field: its head (title, reset, entry), its body, and a line below. */
 function control(model, field) {
-  const id = `ex-${(count += 1)}`;
+  const id = `ex-${(ids.count += 1)}`;
   const send = (value) => {
     model.set("values", { ...model.get("values"), [field.name]: value });
     model.save_changes();

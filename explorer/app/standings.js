@@ -1,25 +1,23 @@
 /* How the contenders stand: a table whose rows are headed by a name and its marks, and so the legend of the charts. */
 
-let count = 0; // ids must be unique in the page
-
 export default {
   render({ model, el }) {
     el.classList.add("ex-standings");
-    const id = `ex-standings-${(count += 1)}`;
     const title = make("b");
     const words = make("span");
     const head = make("tr");
     const body = make("tbody");
-    const table = make("table", { "aria-labelledby": id }, make("thead", {}, head), body);
+    const table = make("table", {}, make("thead", {}, head), body);
     // The table may scroll sideways, and must then be within reach of the keyboard.
     const frame = make("div", { class: "ex-scroll", tabindex: 0, role: "region", "aria-label": "Standings" }, table);
-    el.append(make("p", { id }, title, " ", words), frame);
+    el.append(make("p", {}, title, " ", words), frame);
     const cell = (tag, { text, number, tone }, scope) => make(tag, {
       class: [number ? "ex-number" : "", tone ? `ex-${tone}` : ""].filter(Boolean).join(" "), ...(scope ? { scope } : {}),
     }, text);
     const paint = () => {
       el.classList.toggle("ex-stale", model.get("stale"));
       title.textContent = model.get("title");
+      table.setAttribute("aria-label", model.get("title"));
       words.textContent = model.get("words");
       head.replaceChildren(...model.get("columns").map((column) => cell("th", column, "col")));
       body.replaceChildren(...model.get("rows").map((row) => {

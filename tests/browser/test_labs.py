@@ -94,7 +94,7 @@ class Bench:
         """What a person does with each kind of control."""
         control = self.control(spec.name)
         if spec.kind == "switch":
-            control.locator("input").click()
+            control.locator("label").click()
         elif control.locator("select").count():
             control.locator("select").select_option(str(value))
         elif spec.kind == "choice":

@@ -18,7 +18,7 @@ from explorer.agreement import agreement
 from explorer.app.chart import Chart
 from explorer.app.controls import Controls
 from explorer.app.panels.comparison import Comparison, Current
-from explorer.app.panels.live import Live
+from explorer.app.panels.live import Live, words
 from explorer.app.picker import Picker
 from explorer.app.pins import PinBox
 from explorer.app.place import Place
@@ -100,7 +100,8 @@ class Explore(Live[Job, Profile]):
         grid = widgets.Box(cells).add_class("ex-charts")
         side = widgets.Box([self.picker, self.controls]).add_class("ex-side")
         main = widgets.Box([self.verdict, self.comparison.box, grid]).add_class("ex-main")
-        return [widgets.Box([side, main]).add_class("ex-explore"), self.status]
+        heading = words("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
+        return [heading, widgets.Box([side, main]).add_class("ex-explore"), self.status]
 
     # --- from the page: any thread ----------------------------------------------------------------------------
 

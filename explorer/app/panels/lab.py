@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from explorer.app.chart import Chart
 from explorer.app.controls import Controls
-from explorer.app.panels.live import Live
+from explorer.app.panels.live import Live, words
 from explorer.app.worker import Progress, Stop
 from explorer.choices import Choices
 
@@ -67,8 +67,8 @@ class LabPanel(Live[Choices, Outcome]):
 
     def _children(self) -> list[widgets.Widget]:
         lab = self.lab
-        lead = _words(f"<h2>{html.escape(lab.title)}</h2><p>{html.escape(lab.claim)}</p>", "ex-lead")
-        beware = _words(f"<p><b>Beware.</b> {html.escape(lab.caveat)}</p>", "ex-beware")
+        lead = words(f"<h2>{html.escape(lab.title)}</h2><p>{html.escape(lab.claim)}</p>", "ex-lead")
+        beware = words(f"<p><b>Beware.</b> {html.escape(lab.caveat)}</p>", "ex-beware")
         cells = [widgets.Box([chart]).add_class("ex-cell") for chart in self.charts.values()]
         main = widgets.Box([self.verdict, widgets.Box(cells).add_class("ex-charts"), beware]).add_class("ex-main")
         return [lead, widgets.Box([self.controls, main]).add_class("ex-explore"), self.status]
@@ -92,7 +92,3 @@ class LabPanel(Live[Choices, Outcome]):
 
     def _summary(self, result: Outcome) -> tuple[str, str]:
         return f"Computed: {self.lab.title}", f"in {result.seconds:.2f} s"
-
-
-def _words(markup: str, name: str) -> widgets.HTML:
-    return widgets.HTML(markup).add_class("ex-words").add_class(name)

@@ -173,6 +173,11 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
         self.verdict.stale = stale
 
 
+def words(markup: str, name: str) -> widgets.HTML:
+    """A text that stands on a panel; `name` is its class in the style sheet."""
+    return widgets.HTML(markup).add_class("ex-words").add_class(name)
+
+
 def close_all(widget: widgets.Widget) -> None:
     """Closes a widget and what it holds: a closed box leaves its children in the browser's memory."""
     for child in getattr(widget, "children", ()):

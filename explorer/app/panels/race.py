@@ -16,7 +16,7 @@ import ipywidgets as widgets
 
 from explorer.app.gallery import Gallery
 from explorer.app.lineup import Lineup, usual
-from explorer.app.panels.live import close_all
+from explorer.app.panels.live import close_all, words
 from explorer.app.plan import Plan
 from explorer.app.preparation import Preparation, Start
 from explorer.app.racebar import RaceBar
@@ -93,10 +93,10 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         self._free("Ready")
 
     def _children(self) -> list[widgets.Widget]:
-        self.waiting = _words(WAITING, "ex-beware")
-        main = widgets.Box([self.waiting, self.gallery.box, _words(BEWARE, "ex-beware")]).add_class("ex-main")
+        self.waiting = words(WAITING, "ex-beware")
+        main = widgets.Box([self.waiting, self.gallery.box, words(BEWARE, "ex-beware")]).add_class("ex-main")
         grid = widgets.Box([self.next.box, main]).add_class("ex-explore")
-        return [_words(LEAD, "ex-lead"), self.bar, grid, self.status]
+        return [words(LEAD, "ex-lead"), self.bar, grid, self.status]
 
     def close(self) -> None:
         """Ends the worker and removes every widget of the panel from the page."""
@@ -256,7 +256,3 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         if self._start is not None:
             self.gallery.draw(race, self._start.designs, self._outcomes, final=final)
             self.waiting.layout.display = "none"
-
-
-def _words(markup: str, name: str) -> widgets.HTML:
-    return widgets.HTML(markup).add_class("ex-words").add_class(name)

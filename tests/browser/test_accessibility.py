@@ -1,0 +1,77 @@
+"""The whole page as axe sees it, every tab of it, but for what plotly draws inside a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from explorer.app.dashboard import PANELS
+from explorer.app.panels.labs import LABS
+
+from .dashboard import Dashboard
+from .test_labs import HOMES
+
+SHARED = """() => {
+  const nodes = [...document.querySelectorAll('.ex-root [id]:not(.ex-chart-plot *)')];
+  const group = (radio) => radio.closest('[role=radiogroup]').getAttribute('aria-labelledby');
+  const radios = [...document.querySelectorAll('.ex-root input[type=radio]')];
+  const pairs = new Set(radios.map((radio) => `${radio.name} of ${group(radio)}`));
+  const twice = (names) => names.filter((name, index) => names.indexOf(name) < index);
+  return [...twice(nodes.map((node) => node.id)), ...twice([...pairs].map((pair) => pair.split(' ')[0]))];
+}"""
+"""Ids that several nodes have, and names that several groups of radio buttons have. (plotly's own ids are its own.)"""
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, voila: str) -> Iterator[Page]:
+    """A page with every tab open, a design pinned and every fold unfolded."""
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(voila)
+    visit.wait_until_drawn()
+    page.get_by_role("button", name="Pin the current design").click()
+    for name, row in LABS.items():
+        page.get_by_role("tab", name=HOMES[name], exact=True).click()
+        page.get_by_role("tab", name=row.title, exact=True).click()
+        expect(page.locator(".ex-labs > .ex-panel:visible .ex-chart-plot")).to_have_count(len(row.plots))
+        if HOMES[name] == PANELS["training"].title:  # it would be at work all the time
+            page.locator(".ex-labs > .ex-panel:visible").get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_role("tab", name=PANELS["race"].title, exact=True).click()
+    page.get_by_role("button", name="Start", exact=True).wait_for()
+    page.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
+    yield page
+    visit.must_be_clean()
+    page.close()
+
+
+def tabs() -> list[tuple[str, ...]]:
+    """Which tabs to press to see each part of the page."""
+    labs = [(HOMES[name], row.title) for name, row in LABS.items()]
+    return [(PANELS["explore"].title,), *labs, (PANELS["race"].title,)]
+
+
+def look(page: Page, path: tuple[str, ...], **options: object) -> str:
+    """What axe has to say of the page behind these tabs; empty where it has nothing."""
+    for title in path:
+        page.get_by_role("tab", name=title, exact=True).click()
+    found = Axe().run(page, {"exclude": [[".ex-chart-plot"]]}, {"resultTypes": ["violations"], **options})
+    return str(found.generate_report()) if found.violations_count else ""
+
+
+@pytest.mark.parametrize("path", tabs(), ids="/".join)
+def test_axe_finds_nothing(page: Page, path: tuple[str, ...]) -> None:
+    assert look(page, path) == ""
+
+
+@pytest.mark.parametrize("path", [tabs()[0], tabs()[1], tabs()[-1]], ids="/".join)
+def test_there_is_enough_contrast_in_the_dark(page: Page, path: tuple[str, ...]) -> None:
+    page.emulate_media(color_scheme="dark")
+    assert look(page, path, runOnly=["color-contrast"]) == ""
+    page.emulate_media(color_scheme="light")
+
+
+def test_no_id_and_no_group_of_radio_buttons_is_there_twice(page: Page) -> None:
+    assert page.evaluate(SHARED) == []
