@@ -1,35 +1,16 @@
-/* The contenders of the next race: chips with a name, a button that is their recipe, and one that removes them; below, a list to add
-   from. Chips are kept by their number and only repainted, so that the focus, and a name that is being written,
-   survive. A name that was sent is painted again with every answer (`turn`): the kernel decides. */
+/* The contenders of the next race: chips with a name, a button that is their recipe, and one that removes them; below, a
+   list to add from. A name that was sent is painted again with every answer (`turn`): the kernel decides. */
 
 function chip(model, number) {
-  let entry = {};
-  let writing = false;
   const mark = swatch();
-  const name = make("input", {
-    class: "ex-pin-name", type: "text", size: 8, autocomplete: "off", spellcheck: "false", title: "Click to rename", ...OWN_KEYS,
-    oninput: () => { writing = true; },
-    onchange: () => rename(),
-    onkeydown: (event) => {
-      if (event.key === "Enter") rename(); // in JupyterLab, Enter does not make a `change`
-      if (event.key === "Escape") { writing = false; name.value = entry.name; }
-    },
-  });
+  const name = nameEntry((text) => model.send(["name", number, text]));
   const edit = button("", "ex-link ex-pin-about", () => model.send(["edit", number]));
   const remove = button("Remove", "ex-link", () => model.send(["remove", number]));
-  const root = make("li", { class: "ex-pin ex-contender", "data-contender": number }, mark.svg, name, edit, remove);
+  const root = make("li", { class: "ex-pin ex-contender", "data-contender": number }, mark.svg, name.input, edit, remove);
 
-  function rename() {
-    if (!writing) return;
-    writing = false;
-    model.send(["name", number, name.value]);
-  }
-  function paint(now) {
-    entry = now;
+  function paint(entry) {
     mark.paint(entry);
-    if (!writing) name.value = entry.name;
-    name.maxLength = 4 * model.get("longest"); // what is over the limit is cut in words, not in silence
-    name.setAttribute("aria-label", `Name of the contender ${entry.name}`);
+    name.paint(entry.name, `Name of the contender ${entry.name}`, model.get("longest"));
     edit.textContent = entry.about; // one line; what does not fit is in the tooltip
     edit.title = `${entry.about}: shows this recipe in the controls below`;
     edit.setAttribute("aria-pressed", String(entry.selected));
@@ -62,25 +43,12 @@ export default {
       select.replaceChildren(...groups.values());
       if ([...select.options].some((option) => option.value === before)) select.value = before;
     };
-    const chips = new Map();
+    const show = chipList(list, (number) => chip(model, number), add);
     const paint = () => {
       heading.textContent = model.get("heading");
       el.setAttribute("aria-label", model.get("heading"));
       said.textContent = model.get("said");
-      const entries = model.get("entries");
-      for (const [number, old] of chips) {
-        if (entries.some((entry) => entry.number === number)) continue;
-        if (old.root.contains(document.activeElement)) add.focus(); // or the keyboard would start from the top
-        old.root.remove();
-        chips.delete(number);
-      }
-      for (const entry of entries) {
-        if (!chips.has(entry.number)) {
-          chips.set(entry.number, chip(model, entry.number));
-          list.append(chips.get(entry.number).root);
-        }
-        chips.get(entry.number).paint(entry);
-      }
+      show(model.get("entries"));
     };
     const events = "change:entries change:said change:heading change:turn";
     model.on(events, paint);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ import ipywidgets as widgets
 
 from explorer.app.chart import Chart
 from explorer.app.pick import Pick
+from explorer.app.saves import Saves
 from explorer.app.standings import Standings, judged
 from explorer.app.verdict import Verdict
 from explorer.figures.palette import Design
@@ -31,12 +32,13 @@ class Gallery:
 
     Args:
         lock: keeps the lists below the heat maps from drawing meanwhile.
+        race: the race that is saved, see `Saves`.
     """
 
-    def __init__(self, lock: threading.RLock) -> None:
+    def __init__(self, lock: threading.RLock, race: Callable[[], Race]) -> None:
         self._lock = lock
         self._course: Course | None = None
-        self.verdict, self.standings = Verdict(), Standings()
+        self.verdict, self.standings, self.saves = Verdict(), Standings(), Saves(race)
         self.curves = {row.name: Chart(title=row.title, caption=row.caption) for row in CURVES}
         self.maps = [Chart(title="Layer by layer", caption=MAP_CAPTION) for _ in PICKS]
         self.picks = [
@@ -45,7 +47,7 @@ class Gallery:
         cells = [widgets.Box([chart]).add_class("ex-cell") for chart in self.curves.values()]
         for chart, pick in zip(self.maps, self.picks, strict=True):
             cells.append(widgets.Box([chart, pick.add_class("ex-place")]).add_class("ex-cell"))
-        self.box = widgets.Box([self.verdict, self.standings, widgets.Box(cells).add_class("ex-charts")])
+        self.box = widgets.Box([self.verdict, self.standings, self.saves, widgets.Box(cells).add_class("ex-charts")])
         self.box.add_class("ex-main").layout.display = "none"
 
     @property

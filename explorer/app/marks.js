@@ -1,5 +1,5 @@
-/* What several widgets are made of: elements, buttons that keep their keys, and the mark of a design. `marked` in
-   marked.py puts this before a widget's own script. */
+/* What several widgets are made of: elements, buttons that keep their keys, the mark of a design, and chips with a name.
+   `marked` in marked.py puts this before a widget's own script. */
 
 const SVG = "http://www.w3.org/2000/svg";
 const DASHES = {
@@ -52,3 +52,49 @@ function swatch() {
   return { svg, paint };
 }
 
+/** The name of a chip, which can be written: `send` is told a new one, and Escape gives it up. */
+function nameEntry(send) {
+  let told = "";
+  let writing = false; // a name that is being written is not painted over
+  const done = () => {
+    if (writing) send(input.value);
+    writing = false;
+  };
+  const input = make("input", {
+    class: "ex-pin-name", type: "text", size: 8, autocomplete: "off", spellcheck: "false", title: "Click to rename", ...OWN_KEYS,
+    oninput: () => { writing = true; },
+    onchange: done,
+    onkeydown: (event) => {
+      if (event.key === "Enter") done(); // in JupyterLab, Enter does not make a `change`
+      if (event.key === "Escape") { writing = false; input.value = told; }
+    },
+  });
+  const paint = (name, label, longest) => {
+    told = name;
+    if (!writing) input.value = name;
+    input.maxLength = 4 * longest; // what is over the limit is cut in words, not in silence
+    input.setAttribute("aria-label", label);
+  };
+  return { input, paint };
+}
+
+/** Fills a list with the chips that `made` makes, `{ root, paint }`. They are kept by their number and only repainted,
+    so that the focus, and a name that is being written, survive. */
+function chipList(list, made, refuge) {
+  const chips = new Map();
+  return (entries) => {
+    for (const [number, { root }] of chips) {
+      if (entries.some((entry) => entry.number === number)) continue;
+      if (root.contains(document.activeElement)) refuge.focus(); // or the keyboard would start from the top
+      root.remove();
+      chips.delete(number);
+    }
+    for (const entry of entries) {
+      if (!chips.has(entry.number)) {
+        chips.set(entry.number, made(entry.number));
+        list.append(chips.get(entry.number).root);
+      }
+      chips.get(entry.number).paint(entry);
+    }
+  };
+}

@@ -6,6 +6,7 @@ the text itself: who hands on the race of a private text hands on the text.
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import zipfile
@@ -30,22 +31,17 @@ FORMAT = "explorer race 1"
 
 def save(race: Race, path: str | Path) -> None:
     """Writes a race that stands still to a file, which is there as a whole or not at all."""
-    text = race.data.text
-    content = {
-        "format": FORMAT,
-        "task": race.task.to_json(),
-        "steps": race.steps,
-        "every": race.every,
-        "vocabulary": "".join(text.vocabulary),
-        "text": torch.from_numpy(text.codes.astype(np.int16)),
-        "contenders": [[one.name, one.config.to_json(), one.recipe.to_json()] for one in race.contenders],
-        "runners": [runner.state() for runner in race.runners],
-        "histories": [_packed(runner.history) for runner in race.runners],
-    }
     target = Path(path)
     part = target.with_name(target.name + ".part")
-    torch.save(content, part)
+    torch.save(_packed(race), part)
     part.replace(target)
+
+
+def to_bytes(race: Race) -> bytes:
+    """What `save` would write."""
+    file = io.BytesIO()
+    torch.save(_packed(race), file)
+    return file.getvalue()
 
 
 def load(path: str | Path) -> Race:
@@ -89,7 +85,23 @@ def _unpacked(content: dict[str, Any]) -> Race:
     return race
 
 
-def _packed(history: History) -> dict[str, Any]:
+def _packed(race: Race) -> dict[str, Any]:
+    """A race as tensors and plain values."""
+    text = race.data.text
+    return {
+        "format": FORMAT,
+        "task": race.task.to_json(),
+        "steps": race.steps,
+        "every": race.every,
+        "vocabulary": "".join(text.vocabulary),
+        "text": torch.from_numpy(text.codes.astype(np.int16)),
+        "contenders": [[one.name, one.config.to_json(), one.recipe.to_json()] for one in race.contenders],
+        "runners": [runner.state() for runner in race.runners],
+        "histories": [_numbers(runner.history) for runner in race.runners],
+    }
+
+
+def _numbers(history: History) -> dict[str, Any]:
     """A history as tensors and plain values."""
     return {
         "losses": torch.tensor(history.losses, dtype=torch.float64),

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
+import pandas as pd
 import pytest
 from playwright.sync_api import Browser, expect
+
+from explorer.training.archive import load
 
 from .dashboard import Dashboard
 
@@ -153,6 +157,22 @@ def test_the_page_answers_while_a_race_runs(track: Track) -> None:
     expect(explore.locator(".ex-status-text")).to_contain_text("Measured 3 layers")
     track.page.get_by_role("tab", name="Race", exact=True).click()
     expect(track.said).to_have_text("Training 2 contenders")
+
+
+def test_a_race_that_stands_still_can_be_saved(track: Track, tmp_path: Path) -> None:
+    track.write("steps", "12")
+    save = track.panel.get_by_role("group", name="Save", exact=True)
+    track.press("Start")
+    expect(track.said).to_have_text("Finished at step 12 of 12")
+    with track.page.expect_download() as told:
+        save.get_by_role("button", name="Save race", exact=True).click()
+    told.value.save_as(tmp_path / told.value.suggested_filename)
+    expect(save.get_by_role("status")).to_contain_text("Saved race.zip")
+    with track.page.expect_download() as told:
+        save.get_by_role("button", name="Save numbers (CSV)", exact=True).click()
+    numbers = pd.read_csv(told.value.path())
+    assert len(numbers) == len(load(tmp_path / "race.zip").frame())
+    assert set(numbers["contender"]) == {"Post-LN", "Pre-LN"}
 
 
 def test_a_bad_value_is_refused_and_undone(track: Track) -> None:

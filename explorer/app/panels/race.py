@@ -38,9 +38,7 @@ BEWARE = (
     "<p><b>Beware.</b> One race is one draw of weights and batches, and another seed may end otherwise: in three draws "
     "of the race that the page opens with, warm-up led Post-LN off the unigram level each time, but in one of them, "
     "seed 0, only just; without, it stayed near it. And a learning rate that suits one design is not fair to another. "
-    "To keep a race with its weights, show the page in a notebook by <code>page = explorer.dashboard()</code>, pause, "
-    "and save <code>page.panels[\"race\"].race</code> with <code>explorer.training.archive.save</code>; what "
-    "<code>load</code> reads goes on with <code>run</code>.</p>"
+    "A saved race goes on in Python: <code>explorer.training.archive.load(\"race.zip\").run()</code>.</p>"
 )
 WAITING = "<p>No race has been run yet. Choose who runs and how, and press Start.</p>"
 
@@ -84,7 +82,8 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         self._resumed = (0, 0.0)  # at which step, and when
         self._outcomes: Sequence[Outcome] = ()
         self._telling, self._judging, self._drawing = Turn(0.3), Turn(2.0, share=0.03), Turn(1.0, share=0.05, most=5.0)
-        self.bar, self.status, self.gallery = RaceBar(self._press), Status(self._undo), Gallery(self._lock)
+        self.bar, self.status = RaceBar(self._press), Status(self._undo)
+        self.gallery = Gallery(self._lock, self._still)
         self.next = Preparation(lineup or usual(), plan or Plan(), self._lock, self._changed)
         self.controls = self.next.plan
         self.worker: Worker[int, Shown] = Worker(self._work, self._receive, self._fail, capacity=1)
@@ -161,10 +160,18 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         """Hands the race to the worker."""
         self._phase, self._wish, self._job = "running", "", self._job + 1
         self.bar.offer(running=True, paused=False)
+        self.gallery.saves.offer(enabled=False)
         self.bar.note = RUNS_ON
         self.next.meanwhile(running=True)
         self.status.say("computing", self._promise(), fraction=2.0)
         self.worker.submit(self._job)
+
+    def _still(self) -> Race:
+        """The race, to be saved by the thread that takes presses: it cannot be resumed meanwhile."""
+        with self._lock:
+            if self.race is None or self._phase == "running":
+                raise ConfigError(f"race must stand still to be saved; got one that is {self._phase}")
+            return self.race
 
     def _promise(self) -> str:
         count = len(self._start.lineup) if self._start else 0
@@ -225,6 +232,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
             self._phase = "paused"
             self._draw(race, final=False)
             self.bar.offer(running=False, paused=True)
+            self.gallery.saves.offer(enabled=True)
             self.status.say("idle", "Paused", f"at step {self._made:,} of {race.steps:,}", self._made / race.steps)
 
     def _fail(self, job: int, message: str) -> None:
@@ -247,6 +255,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         """A race may be started."""
         self._phase = "ready"
         self.bar.offer(running=False, paused=False)
+        self.gallery.saves.offer(enabled=self.race is not None)
         self.bar.note = ""
         self.next.meanwhile(running=False)
         self.gallery.stale(False)

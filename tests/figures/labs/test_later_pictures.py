@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
+from pictures import must_be_whole, named
 
 from explorer.figures.labs import attention_scale as attention_figures
 from explorer.figures.labs import normalization as norm_figures
@@ -37,22 +36,11 @@ DRAWN = [
 ]
 
 
-def named(figure: go.Figure, name: str) -> go.Scatter:
-    (trace,) = [trace for trace in figure.data if trace.name == name]
-    return trace
-
-
 @pytest.mark.parametrize(("draw", "result"), DRAWN, ids=lambda value: getattr(value, "__name__", ""))
 def test_every_picture_has_titled_axes_words_and_data_that_travel(draw, result) -> None:  # type: ignore[no-untyped-def]
     figure = draw(result)
-    assert figure.layout.yaxis.title.text
-    assert figure.layout.xaxis.title.text
-    assert len(figure.layout.meta["description"]) > 40
+    must_be_whole(figure)
     assert "nan" not in figure.layout.meta["description"]
-    assert figure.layout.paper_bgcolor == "rgba(0, 0, 0, 0)"
-    assert len(json.dumps(figure.to_plotly_json(), default=lambda array: array.tolist())) < 60_000
-    for axis in (figure.layout.xaxis, figure.layout.yaxis):
-        assert axis.range is None or np.isfinite(axis.range).all()
 
 
 def test_who_is_averaged_together() -> None:

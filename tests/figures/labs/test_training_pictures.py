@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
+from pictures import must_be_whole, named
 
 from explorer.figures.labs import alpha_schedule as alpha_figures
 from explorer.figures.labs import trained as common
@@ -41,22 +40,10 @@ DRAWN = [
 ]
 
 
-def named(figure: go.Figure, name: str) -> go.Scatter:
-    (trace,) = [trace for trace in figure.data if trace.name == name]
-    return trace
-
-
 @pytest.mark.parametrize(("draw", "result"), DRAWN, ids=lambda value: getattr(value, "__name__", ""))
 def test_every_picture_has_titled_axes_words_and_data_that_travel(draw, result) -> None:  # type: ignore[no-untyped-def]
     figure = draw(result)
-    assert figure.layout.yaxis.title.text
-    assert figure.layout.xaxis.title.text
-    assert len(figure.layout.meta["description"]) > 40
-    assert figure.layout.paper_bgcolor == "rgba(0, 0, 0, 0)"
-    assert len(json.dumps(figure.to_plotly_json(), default=lambda array: array.tolist())) < 40_000
-    for axis in (figure.layout.xaxis, figure.layout.yaxis):
-        assert axis.range is None or np.isfinite(axis.range).all()
-        assert axis.range is None or axis.range[0] < axis.range[1]
+    must_be_whole(figure)
 
 
 def test_losses_end_behind_the_last_step_and_stand_between_their_levels() -> None:

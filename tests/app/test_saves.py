@@ -1,0 +1,83 @@
+"""What is saved from the page: the numbers as a table, the race as a file that loads again; never of one that runs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from raced import LONG, Open, Page, opened
+
+from explorer.app import saves
+from explorer.training.archive import load
+
+
+@pytest.fixture
+def open_race() -> Iterator[Open]:
+    yield from opened()
+
+
+def asked(page: Page, name: object, monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, str], bytes]]:
+    """The files that a press sends to the browser."""
+    sent: list[tuple[dict[str, str], bytes]] = []
+    box = page.panel.gallery.saves
+    monkeypatch.setattr(box, "send", lambda content, buffers: sent.append((content, *buffers)))
+    box._handle_custom_msg(name, [])
+    return sent
+
+
+def test_the_numbers_are_the_tidy_frame(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = open_race()
+    page.run()
+    [(about, content)] = asked(page, "numbers", monkeypatch)
+    assert about == {"file": "race.csv", "media": "text/csv"}
+    assert page.panel.race is not None
+    frame = page.panel.race.frame()
+    read = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={"value": "", "layer": "", "head": ""})
+    pd.testing.assert_frame_equal(read.astype(frame.dtypes), frame, check_exact=False, rtol=1e-12)
+    assert page.panel.gallery.saves.said == f"Saved race.csv, {saves.size_words(len(content))}."
+
+
+def test_a_paused_race_is_saved_and_goes_on_from_its_file(
+    open_race: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:
+    page = open_race(steps=40)
+    page.press("start")
+    page.press("pause")
+    page.until("idle", "Paused")
+    [(about, content)] = asked(page, "race", monkeypatch)
+    file = tmp_path / about["file"]
+    file.write_bytes(content)
+    page.press("resume")
+    page.until("idle", "Finished")
+    assert page.panel.race is not None
+    pd.testing.assert_frame_equal(load(file).run().frame(), page.panel.race.frame())
+
+
+def test_nothing_is_saved_of_a_race_that_runs_or_never_ran(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = open_race(steps=LONG)
+    box = page.panel.gallery.saves
+    assert not box.enabled
+    page.press("start")
+    assert not box.enabled
+    assert asked(page, "numbers", monkeypatch) == []
+    page.press("stop")
+    page.until("idle", "Stopped")
+    assert box.enabled
+    for press in ("weights", 3, None, ["numbers"]):
+        assert asked(page, press, monkeypatch) == []
+
+
+def test_what_a_browser_could_not_take_is_refused_in_words(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = open_race()
+    page.run()
+    monkeypatch.setattr(saves, "MOST", 1_000)
+    assert asked(page, "race", monkeypatch) == []
+    box = page.panel.gallery.saves
+    assert box.refused
+    assert box.said.startswith("Refused: race.zip must have at most 1 kB to go through a browser; got ")
+    page.press("start")
+    page.until("idle", "Finished")
+    assert (box.said, box.refused) == ("", False), "that was another race"
