@@ -1,7 +1,7 @@
-"""Two hosts, one browser: Voilà and JupyterLab each run once a session, started by the command a person would type.
+"""Two hosts, one browser: Voilà and JupyterLab, started by the command a person would type.
 
-A page is opened once a host and shared: each test gets it with every control reset, and leaves it as it likes. After
-each test the console must be free of errors, and nothing may have been asked of another host.
+A page is opened once a host and file, and shared: each test gets it with every control reset, and leaves it as it
+likes. After each test the console must be free of errors, and nothing may have been asked of another host.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def forget_runs(notebook: Path) -> None:
     notebook.write_text(json.dumps(content), encoding="utf-8")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # a page that is opened again would find its kernel, and what has run in it
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a JupyterLab on a copy of the notebooks (it saves what it shows), with nobody's settings."""
     folder = tmp_path_factory.mktemp("lab")
@@ -147,9 +147,9 @@ HAS_RUN = """(number) => {
 HOSTS = {"voila": open_in_voila, "lab": open_in_lab}
 
 
-@pytest.fixture(scope="session", params=HOSTS)
+@pytest.fixture(scope="module", params=HOSTS)
 def shared(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Dashboard]:
-    """The page in one of its hosts, opened once."""
+    """The page in one of its hosts, opened once a file."""
     address = request.getfixturevalue(request.param)
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     dashboard = Dashboard(page, request.param)
