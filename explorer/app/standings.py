@@ -23,7 +23,7 @@ COLUMNS = (
 )
 """Headings, and whether the column is one of numbers."""
 A_TENTH = 0.1
-"""Of the way from the unigram's level to the bigram's: who has not come so far has learned next to nothing."""
+"""Of the way from the unigram's level to the bigram's: within so much of the unigram's, next to nothing is learned."""
 
 
 class Standings(anywidget.AnyWidget):
@@ -94,13 +94,16 @@ def ratio(value: float) -> str:
 
 
 def judged(outcomes: Sequence[Outcome], levels: Levels) -> dict[str, str]:
-    """The verdict on a race in words: who is best, who fell out, and who learned next to nothing."""
+    """The verdict on a race in words: who is best, who fell out, and who learned nothing, or next to it."""
     best = ranked(outcomes)[0]
     out = [one.name for one in outcomes if one.retired_at is not None]
-    near = levels.unigram - A_TENTH * (levels.unigram - levels.bigram)
-    stuck = [one.name for one in outcomes if one.retired_at is None and not one.final_loss < near]
+    near = A_TENTH * (levels.unigram - levels.bigram)
+    above = {one.name: one.final_loss - levels.unigram for one in outcomes if one.retired_at is None}
+    stuck = [name for name, nats in above.items() if -near <= nats < near]
+    lost = [name for name, nats in above.items() if not nats < near]
     told = [
         *([f"Diverged: {listed(out)}."] if out else []),
+        *([f"Has not even learned how often a character comes: {listed(lost)}."] if lost else []),
         *([f"Knows little more than how often a character comes: {listed(stuck)}."] if stuck else []),
     ]
     if len(out) == len(outcomes):
@@ -108,7 +111,7 @@ def judged(outcomes: Sequence[Outcome], levels: Levels) -> dict[str, str]:
     else:
         verb = "is best" if len(outcomes) > 1 else "stands"
         meaning = f"“{best.name}” {verb} at {best.final_loss:.2f} nats a character after {best.steps:,} steps."
-    severity = "bad" if len(out) == len(outcomes) else "warning" if out or stuck else "good"
+    severity = "bad" if len(out) == len(outcomes) else "warning" if told else "good"
     evidence = " ".join(told) or f"All are well below the unigram level of {levels.unigram:.2f}."
     return {"severity": severity, "meaning": meaning, "evidence": evidence, "remedy": ""}
 

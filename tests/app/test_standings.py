@@ -52,6 +52,8 @@ def test_a_row_says_what_is_so_far_and_what_will_never_be() -> None:
      "All are well below the unigram level of 3.00."),
     ([SLOW, FAST], "warning", "“fast” is best at 2.10 nats a character after 100 steps.",
      "Knows little more than how often a character comes: “slow”."),
+    ([outcome("blind", 4.0), FAST, EARLY], "warning", "“fast” is best at 2.10 nats a character after 100 steps.",
+     "Diverged: “gone at 3”. Has not even learned how often a character comes: “blind”."),
     ([EARLY, FAST, LATE], "warning", "“fast” is best at 2.10 nats a character after 100 steps.",
      "Diverged: “gone at 3” · “gone at 30”."),
     ([EARLY], "bad", "Every contender diverged.", "Lower the learning rate, warm up, or cut the gradient."),
