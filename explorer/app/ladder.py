@@ -14,14 +14,16 @@ def ladder(spec: Spec) -> list[float]:
     """Rising values within the field's bounds; both bounds and the default are among them.
 
     Whole numbers on a logarithmic axis go 1, 2, 3, 4, 6, 8, 12, 16, …: powers of two and one and a half times those,
-    which 4 and 8 heads divide from 16 and 32 up. Real numbers on a logarithmic axis take even steps of the logarithm,
-    rounded to three digits. A range too long to step through, such as a seed's, gives an empty ladder: no slider.
+    which 4 and 8 heads divide from 16 and 32 up. Real numbers take even steps, of the logarithm on a logarithmic axis,
+    rounded to three digits between the bounds. A range too long to step through, such as a seed's, gives an empty
+    ladder: no slider.
     """
     if spec.kind == "integer":
         values = _octaves(spec) if spec.about.log else _whole(spec)
         return sorted({int(value) for value in (*values, *_ends(spec))}) if values else []
     if spec.kind == "number":
-        return sorted({float(f"{value:.3g}") for value in (*_even(spec), *_ends(spec))})
+        rounded = (float(f"{value:.3g}") for value in _even(spec))
+        return sorted({*(value for value in rounded if spec.low < value < spec.high), *_ends(spec)})
     return []
 
 

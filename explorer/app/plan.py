@@ -30,7 +30,7 @@ class Plan(Task):
     steps: Annotated[int, Field(ge=1, le=100_000), About("Steps", "Race", log=True, pinned=True)] = Field(
         500, description="How many steps each contender makes, and how long a decay takes."
     )
-    n_heads: Annotated[int, Field(ge=1, le=128), About("Heads", "Size", log=True)] = Field(
+    n_heads: Annotated[int, Field(ge=1, le=64), About("Heads", "Size", log=True)] = Field(
         4, description="Attention heads; they divide the width."
     )
     n_ctx: Annotated[int, Field(ge=2, le=1024), About("Sequence length", "Size", "n", "characters", log=True)] = Field(

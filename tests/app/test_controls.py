@@ -9,11 +9,18 @@ import pytest
 
 from explorer.app.controls import GPT2_SMALL, Controls, sections, shown, size
 from explorer.app.ladder import FINEST, ladder
+from explorer.app.panels.labs import LABS
+from explorer.app.plan import Plan
 from explorer.config import Config
 from explorer.fields import GROUPS
+from explorer.training.recipe import Recipe
 
 SPECS = Config.specs()
-SLIDERS = [spec for spec in SPECS.values() if ladder(spec)]
+RECORDS = (Config, Recipe, Plan, *(row.settings for row in LABS.values()))
+SLIDERS = [
+    pytest.param(spec, id=f"{record.__name__}.{spec.name}")
+    for record in RECORDS for spec in record.specs().values() if ladder(spec)
+]
 
 
 class Page:
@@ -71,13 +78,19 @@ def test_options_carry_formula_and_source() -> None:
     }
 
 
-@pytest.mark.parametrize("spec", SLIDERS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", SLIDERS)
 def test_ladder_rises_from_bound_to_bound_through_the_default(spec) -> None:  # type: ignore[no-untyped-def]
     steps = ladder(spec)
     assert all(low < high for low, high in pairwise(steps))
     assert (steps[0], steps[-1]) == (spec.low, spec.high)
     assert spec.default in steps
     assert len(steps) <= FINEST + 3
+
+
+def test_sizes_of_a_race_are_sizes_of_a_design() -> None:
+    specs = Plan.specs()
+    for name in ("n_layers", "d_model", "n_heads", "n_ctx", "batch_size", "seed"):
+        assert SPECS[name].low <= specs[name].low <= specs[name].high <= SPECS[name].high, name
 
 
 def test_logarithmic_fields_have_logarithmic_ladders() -> None:
