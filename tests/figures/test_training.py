@@ -120,6 +120,12 @@ def test_the_held_out_curve_ends_where_the_weights_stand():
     np.testing.assert_allclose(curve.x, [0, 10, 20])
 
 
+@pytest.mark.parametrize(("steps", "mode"), [(1, "lines+markers"), (21, "lines")])
+def test_a_single_reading_is_a_dot(steps, mode):
+    (curve,) = named(DRAW["learning_rate"](course(track(history=recorded(steps=steps), step=steps))), "one")
+    assert curve.mode == mode
+
+
 def test_learning_rates_far_apart_stand_on_a_logarithmic_axis():
     near = track(1, "two", recorded(learning_rate=2e-3))
     far = track(1, "two", recorded(learning_rate=0.1))

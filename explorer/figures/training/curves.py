@@ -139,17 +139,19 @@ def _line(track: Track, x: NDArray[Any], y: Array, sentence: str, *, width: floa
 
 
 def _readings(track: Track, steps: Array, values: Array, sentence: str, *, log: bool) -> Trace:
-    """A contender's line through its readings."""
+    """A contender's line through its readings; a line through one alone would not show."""
     at = thinned(len(steps), MOST_READINGS)
-    return _line(track, steps[at], masked(values[at], log), sentence)
+    return _line(track, steps[at], masked(values[at], log), sentence) | (_dots(track) if len(at) == 1 else {})
 
 
 def _dotted(track: Track, steps: Array, values: Array, sentence: str, *, log: bool) -> Trace:
     """The same with dots, as far as they have room."""
-    return _readings(track, steps, values, sentence, log=log) | {
-        "mode": "lines+markers",
-        "marker": {"color": track.design.hue, "symbol": track.design.symbol, "size": 6, "maxdisplayed": MOST_DOTS},
-    }
+    return _readings(track, steps, values, sentence, log=log) | _dots(track)
+
+
+def _dots(track: Track) -> Trace:
+    marker = {"color": track.design.hue, "symbol": track.design.symbol, "size": 6, "maxdisplayed": MOST_DOTS}
+    return {"mode": "lines+markers", "marker": marker}
 
 
 def ends(course: Course, across: Axis, height: Axis) -> list[Trace]:
