@@ -122,7 +122,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="how every design trains")
     parser.add_argument("--quick", action="store_true", help="a small part, to standard output")
     quick = parser.parse_args().quick
-    missing = list(cases(QUICK, DEPTHS[:2], 1)) if quick else [c for c in cases() if c.key not in done(OUTPUT)]
+    there = set() if quick else done(OUTPUT)
+    missing = [case for case in (cases(QUICK, DEPTHS[:2], 1) if quick else cases()) if case.key not in there]
     os.environ["OMP_NUM_THREADS"] = "1"  # the workers' torch is imported with it
     fresh = quick or not OUTPUT.is_file()
     with sys.stdout if quick else OUTPUT.open("a", newline="", encoding="utf-8") as file:

@@ -9,8 +9,6 @@ import traitlets
 
 from explorer.app.marked import marked
 
-VERBS = ("start", "pause", "resume", "stop")
-
 
 class RaceBar(anywidget.AnyWidget):
     """Three buttons and a line.
