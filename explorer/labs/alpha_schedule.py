@@ -6,8 +6,7 @@ others start as the identity, with the same weights, and see the same batches.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -136,11 +135,3 @@ def orders(seed: int = 0) -> dict[str, bool]:
         "a learned α stays below 1/2 in every layer":
             bool(result.trained.curves[NAMES["learned"]].alpha[-1].max() < 0.5),
     }
-
-
-def tally(seeds: Iterable[int]) -> dict[str, int]:
-    """How often each of `orders` holds; some fifteen seconds a seed."""
-    counts: Counter[str] = Counter()
-    for seed in seeds:
-        counts.update({name: int(held) for name, held in orders(seed).items()})
-    return dict(counts)

@@ -6,7 +6,8 @@ few hundred steps take seconds; what small ones show in seconds, large ones show
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.labs import Progress, Stop, check
-from explorer.profile import BRANCHES, MATRICES, Array
+from explorer.profile import BRANCHES, Array
 from explorer.training.history import History
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Levels, Task
@@ -96,17 +97,24 @@ def train(contenders: Mapping[str, tuple[Config, Recipe]], steps: int, seed: int
     )
 
 
+def tally(orders: Callable[[int], Mapping[str, bool]], seeds: Iterable[int]) -> dict[str, int]:
+    """How often each statement about a lab's outcome, `orders(seed)`, holds; some fifteen seconds a seed."""
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        counts.update({name: int(held) for name, held in orders(seed).items()})
+    return dict(counts)
+
+
 def curve(history: History, final: float, made: int, retired: str) -> Curve:
     """From a contender's history to the numbers that the labs draw."""
     steps, loss = history.series("held_out_loss")
-    squares = [history.series("parameter_gradient", name)[1] ** 2 for name in MATRICES
-               if ("parameter_gradient", name) in history.values]
+    _, weights = history.layer_gradient()
     alphas = [np.abs(history.series("alpha", name)[1]) for name in BRANCHES if ("alpha", name) in history.values]
     ends = [_series(history, "stream_gradient", site) for site in ("embed", "resid_post")]
     return Curve(
         steps=steps,
         loss=np.append(loss, final),
-        weights=np.sqrt(sum(squares)) if squares else np.full((len(steps), 1), np.nan),
+        weights=weights if weights.size else np.full((len(steps), 1), np.nan),
         stream=np.concatenate(ends, axis=1),
         correlation=history.series("token_correlation", "resid_post")[1],
         alpha=np.mean(alphas, axis=0) if alphas else np.zeros((len(steps), 0)),

@@ -6,7 +6,6 @@ The setting of Xiong et al. 2020 in small: the learning rate rises in even steps
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -163,11 +162,3 @@ def orders(seed: int = 0) -> dict[str, bool]:
         "SGD: Pre-LN without warm-up gets below it": sgd.trains("pre", "none"),
         "Adam: without warm-up less gradient comes to Post-LN's first layer": bool(stalled < warmed),
     }
-
-
-def tally(seeds: Iterable[int]) -> dict[str, int]:
-    """How often each of `orders` holds; some fifteen seconds a seed."""
-    counts: Counter[str] = Counter()
-    for seed in seeds:
-        counts.update({name: int(held) for name, held in orders(seed).items()})
-    return dict(counts)

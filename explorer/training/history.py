@@ -72,6 +72,29 @@ class History:
             raise KeyError(f"this history has no {statistic} at {site!r}; it has {held}")
         return np.array(self.steps, dtype=np.float64), np.stack(self.values[statistic, site])
 
+    def matrices(self, statistic: str) -> tuple[Array, Array]:
+        """Steps `[reading]`, and a statistic of every matrix of a layer, `[matrix, reading, layer]`.
+
+        No steps and no matrices where it was never read.
+        """
+        found = [self.series(statistic, name) for name in MATRICES if (statistic, name) in self.values]
+        return (found[0][0], np.stack([values for _, values in found])) if found else (np.zeros(0), np.zeros((0, 0, 0)))
+
+    def layer_gradient(self) -> tuple[Array, Array]:
+        """Steps `[reading]`, and the norm of the gradient by all matrices of a layer, `[reading, layer]`.
+
+        No steps and no layers where it was never read.
+        """
+        steps, values = self.matrices("parameter_gradient")
+        with np.errstate(over="ignore", invalid="ignore"):
+            return steps, np.linalg.norm(values, axis=0)
+
+    def gradient_ratio(self) -> tuple[Array, Array]:
+        """Steps `[reading]`, and the first layer's gradient over the last layer's; nan where both are zero."""
+        steps, norms = self.layer_gradient()
+        with np.errstate(all="ignore"):  # an identity at initialization has no gradients at all
+            return steps, norms[:, 0] / norms[:, -1] if norms.size else np.zeros(0)
+
     def keys(self) -> Iterable[Key]:
         """Every statistic and site that `series` has."""
         return [("train_loss", NO_SITE), *self.values] if self.losses else list(self.values)

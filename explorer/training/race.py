@@ -13,7 +13,6 @@ from explorer.choices import ConfigError
 from explorer.limits import NOISE, RESIDENT, memory_limit
 from explorer.probe.measure import device
 from explorer.probe.threads import shares, torch_threads
-from explorer.profile import MATRICES
 from explorer.text import Text
 from explorer.training.history import History
 from explorer.training.runner import Contender, Runner
@@ -159,7 +158,7 @@ def outcome(runner: Runner, unigram: float) -> Outcome:
     final = math.nan if runner.retired else runner.held_out_loss()
     clearly = np.append(losses, final) < unigram - MARGIN
     stays = np.append(steps, runner.step)[np.logical_and.accumulate(clearly[::-1])[::-1]]
-    ratio = gradient_ratio(history)
+    _, ratio = history.gradient_ratio()
     return Outcome(
         name=runner.name,
         steps=runner.step,
@@ -170,18 +169,6 @@ def outcome(runner: Runner, unigram: float) -> Outcome:
         ratio_first=float(ratio[0]) if len(ratio) else math.nan,
         ratio_last=float(ratio[-1]) if len(ratio) else math.nan,
     )
-
-
-def gradient_ratio(history: History) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """The first layer's gradient norm over the last layer's, all matrices together, `[reading]`."""
-    parts = [history.series(*key)[1] for key in history.values if key[0] == "parameter_gradient" and key[1] in MATRICES]
-    if not parts:
-        return np.zeros(0)
-    with np.errstate(all="ignore"):  # an identity at initialization has no gradients at all
-        norms = np.linalg.norm(np.stack(parts), axis=0)  # [reading, layer]
-        ratio = norms[:, 0] / norms[:, -1]
-    found: np.ndarray[tuple[int], np.dtype[np.float64]] = ratio
-    return found
 
 
 def check(contenders: Sequence[Contender], task: Task, steps: int, every: int) -> None:

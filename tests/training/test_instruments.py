@@ -10,7 +10,7 @@ from contenders import POST, PRE, REZERO, TASK, contender
 from explorer.batch import Batch
 from explorer.model import Transformer
 from explorer.profile import MATRICES
-from explorer.training.race import MARGIN, Race, gradient_ratio, outcome, race
+from explorer.training.race import MARGIN, Race, outcome, race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data
 
@@ -113,6 +113,6 @@ def test_verdict() -> None:
     norms = [[math.hypot(*(one[reading, layer] for one in by_matrix)) for layer in (0, 1)] for reading in (0, -1)]
     assert learned.ratio_first == pytest.approx(norms[0][0] / norms[0][1])
     assert learned.ratio_last == pytest.approx(norms[1][0] / norms[1][1])
-    assert gradient_ratio(run.histories["idle"])[0] == learned.ratio_first
+    assert run.histories["idle"].gradient_ratio()[1][0] == learned.ratio_first
 
 

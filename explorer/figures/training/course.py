@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.figures.palette import Design
-from explorer.profile import MATRICES, Array
+from explorer.profile import Array
 from explorer.training.history import History
 from explorer.training.tasks import Levels
 
@@ -77,19 +77,6 @@ def series(history: History, statistic: str, site: str = "") -> tuple[Array, Arr
     if (statistic, site) not in history.values:
         return np.zeros(0), np.zeros(0)
     return history.series(statistic, site)
-
-
-def matrices(history: History, statistic: str) -> tuple[Array, Array]:
-    """Steps `[reading]`, and a statistic of every matrix of a layer, `[matrix, reading, layer]`."""
-    found = [series(history, statistic, name) for name in MATRICES if (statistic, name) in history.values]
-    return (found[0][0], np.stack([values for _, values in found])) if found else (np.zeros(0), np.zeros((0, 0, 0)))
-
-
-def layer_gradient(history: History) -> tuple[Array, Array]:
-    """Steps `[reading]`, and the norm of the gradient by all matrices of a layer, `[reading, layer]`."""
-    steps, values = matrices(history, "parameter_gradient")
-    with np.errstate(over="ignore", invalid="ignore"):
-        return steps, np.linalg.norm(values, axis=0)
 
 
 def stride(count: int, most: int) -> int:

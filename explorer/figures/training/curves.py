@@ -18,7 +18,6 @@ from explorer.figures.training.course import (
     Course,
     Track,
     extremes,
-    layer_gradient,
     medians,
     series,
     thinned,
@@ -81,11 +80,7 @@ def learning_rate(course: Course) -> go.Figure:
 
 def gradient_ratio(course: Course) -> go.Figure:
     """The gradient by the first layer's weights over that by the last layer's: 1 is even."""
-    found = []
-    for track in course.tracks:
-        steps, norms = layer_gradient(track.history)
-        with np.errstate(all="ignore"):  # an identity at initialization has no gradients at all
-            found.append((steps, norms[:, 0] / norms[:, -1] if norms.size else np.zeros(0)))
+    found = [track.history.gradient_ratio() for track in course.tracks]
     height = axis("‖∂L/∂W‖ first / last (1)", [[1.0], *(values for _, values in found)], log=True, least=1.0)
     across = _across(course)
     curves = [_dotted(track, steps, values, "step %{x}: first / last layer = %{y:.3g}", log=True)

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from explorer.figures.axes import MARGIN, label, sheet
 from explorer.figures.palette import SEQUENTIAL
 from explorer.figures.series import compact, masked
-from explorer.figures.training.course import Course, Track, layer_gradient, matrices, series, stride
+from explorer.figures.training.course import Course, Track, series, stride
 from explorer.figures.training.curves import step_axis
 from explorer.profile import STREAM, Array
 from explorer.training.history import History
@@ -159,12 +159,12 @@ def by_layer(statistic: str, site: str) -> Callable[[History], Grid]:
 
 def weight_gradient(history: History) -> Grid:
     """The norm of the gradient by all matrices of a layer together."""
-    return _layers(*layer_gradient(history))
+    return _layers(*history.layer_gradient())
 
 
 def update_ratio(history: History) -> Grid:
     """How far a step moves a matrix, for its size: the median over a layer's matrices."""
-    steps, values = matrices(history, "update_ratio")
+    steps, values = history.matrices("update_ratio")
     return _layers(steps, np.median(values, axis=0) if len(steps) else np.zeros((0, 0)))
 
 
