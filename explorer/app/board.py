@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from explorer.app.named import LONGEST_NAME, name_of
+from explorer.app.named import LONGEST_NAME, name_of, tidied
 from explorer.config import Config
 from explorer.figures.palette import HUES, Design
 from explorer.profile import Profile
@@ -104,7 +104,7 @@ class Board:
             PinError: the name is empty, or another pin's.
         """
         pin = self._pins[number]
-        name = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+        name = tidied(text)
         if not name:
             raise PinError(f"A design needs a name; this one keeps {quoted(pin.name)}.")
         cut = name[:LONGEST_NAME].rstrip()

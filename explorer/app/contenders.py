@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import anywidget
 import traitlets
 
+from explorer.app.chips import ChipBox
 from explorer.app.lineup import USUAL, Lineup, LineupError, recipe_words
 from explorer.app.marked import HERE, marked
-from explorer.app.named import LONGEST_NAME
 from explorer.app.pins import swatch
 from explorer.config import Config
 from explorer.presets import PRESETS, preset
@@ -20,19 +19,15 @@ LONGEST_MESSAGE = 1000
 """Letters of a name that are looked at: a browser can send any number."""
 
 
-class ContenderBox(anywidget.AnyWidget):
+class ContenderBox(ChipBox):
     """Names, swatches, buttons, and a list to add from; knows nothing of what a contender is.
 
     Traits:
         entries: `[{number, name, about, selected, hue, symbol, dash}]`.
         choices: what can be added, `[{group, value, label}]`.
         heading: what the list is of.
-        said: what came of the last click, where it needs words; read out.
-        longest: letters of a name that make sense.
-        turn: counts the messages that were answered, so that each answer is noticed.
 
-    A click is a message, `["add", "preset:rezero"]`, `["edit", 3]`, `["remove", 3]` or `["name", 3, "Slow"]`. It comes
-    from a browser, so `on_click` must believe none of it.
+    A click is a message, `["add", "preset:rezero"]`, `["edit", 3]`, `["remove", 3]` or `["name", 3, "Slow"]`.
     """
 
     _esm = marked("contenders.js")
@@ -40,18 +35,6 @@ class ContenderBox(anywidget.AnyWidget):
     entries = traitlets.List(traitlets.Dict()).tag(sync=True)
     choices = traitlets.List(traitlets.Dict()).tag(sync=True)
     heading = traitlets.Unicode(HEADING).tag(sync=True)
-    said = traitlets.Unicode().tag(sync=True)
-    longest = traitlets.Int(LONGEST_NAME).tag(sync=True)
-    turn = traitlets.Int(0).tag(sync=True)
-
-    def __init__(self, on_click: Callable[[object], None] = lambda content: None) -> None:
-        super().__init__()
-        self.on_msg(lambda _, content, __: on_click(content))
-
-    def answer(self, said: str) -> None:
-        """Ends a click: in words, or without any where what happened is seen."""
-        with self.hold_sync():
-            self.said, self.turn = said, self.turn + 1
 
 
 class Contenders:

@@ -7,7 +7,7 @@ stays where the person put it, beside the sentence that says why, and `config` s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -150,6 +150,19 @@ def describe(spec: Spec) -> dict[str, Any]:
             {"value": choice, "label": shown(choice), **spec.about.options.get(choice, Option(""))._asdict()}
             for choice in spec.choices
         ],
+    }
+
+
+def choice(name: str, label: str, description: str, options: Sequence[Mapping[str, str]], initial: str
+           ) -> dict[str, Any]:
+    """A list that stands for no field of a record, as `controls.js` draws it.
+
+    Args:
+        options: `[{value, label}]`, and a `formula` and a `source` for the line below where there are any.
+    """
+    return {
+        "name": name, "look": "list", "label": label, "symbol": "", "unit": "", "description": description,
+        "initial": initial, "steps": [], "options": [{"formula": "", "source": "", **option} for option in options],
     }
 
 

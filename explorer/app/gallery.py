@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import ipywidgets as widgets
 
 from explorer.app.chart import Chart
+from explorer.app.named import lowered
 from explorer.app.pick import Pick
 from explorer.app.saves import Saves
 from explorer.app.standings import Standings, judged
@@ -87,5 +88,5 @@ class Gallery:
     def _map(self, course: Course, number: int) -> None:
         chart, pick = self.maps[number], self.picks[number]
         row = MAPS[pick.statistic]
-        chart.title = f"Layer by layer: {row.title if row.title[0] == 'α' else row.title[0].lower() + row.title[1:]}"
+        chart.title = f"Layer by layer: {lowered(row.title)}"
         chart.show(layer_map(course, pick.place, row))

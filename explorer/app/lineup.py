@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from explorer.app.controls import shown
-from explorer.app.named import LONGEST_NAME
+from explorer.app.named import LONGEST_NAME, cut, lowered, tidied
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.figures.palette import HUES, Design
@@ -98,15 +98,15 @@ class Lineup:
         Raises:
             LineupError: the name is another's.
         """
-        name = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-        cut = name[:LONGEST_NAME].rstrip()
-        holder = next((other for other, held in self.names().items() if held == cut and other != number), None)
-        if cut and holder is not None:
-            raise LineupError(f"Another contender is called “{cut}”; this one keeps “{self.names()[number]}”.")
-        self._entries[number] = replace(self._entries[number], given=cut)
-        if not cut:
+        name = tidied(text)
+        taken = name[:LONGEST_NAME].rstrip()
+        holder = next((other for other, held in self.names().items() if held == taken and other != number), None)
+        if taken and holder is not None:
+            raise LineupError(f"Another contender is called “{taken}”; this one keeps “{self.names()[number]}”.")
+        self._entries[number] = replace(self._entries[number], given=taken)
+        if not taken:
             return f"Named by what it is: “{self.names()[number]}”."
-        return f"Names have at most {LONGEST_NAME} letters: cut to “{cut}”." if cut != name else ""
+        return f"Names have at most {LONGEST_NAME} letters: cut to “{taken}”." if taken != name else ""
 
     def names(self) -> dict[int, str]:
         """Number to name, all different: given ones, or the design's and, where several share it, the recipe's."""
@@ -135,7 +135,7 @@ class Lineup:
             if any(getattr(other.recipe, name) != getattr(entry.recipe, name) for other in kin)
         ]
         name = ", ".join([entry.base, *(field_words(name, entry.recipe) for name in fields)])
-        return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1].rstrip(" ,") + "…"
+        return cut(name)
 
 
 def usual() -> Lineup:
@@ -152,7 +152,7 @@ def field_words(name: str, recipe: Recipe) -> str:
     if name == "warmup":
         return f"warm-up {value}" if value > 1 else "no warm-up"
     label = Recipe.specs()[name].about.label
-    return shown(value) if isinstance(value, str) else f"{label[0].lower()}{label[1:]} {shown(value)}"
+    return shown(value) if isinstance(value, str) else f"{lowered(label)} {shown(value)}"
 
 
 def recipe_words(recipe: Recipe) -> str:

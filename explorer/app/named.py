@@ -48,7 +48,7 @@ def differences(config: Config, other: Config, among: Collection[str] = ()) -> l
 def told(config: Config, fields: Collection[str]) -> str:
     """Some choices of a config in words: 'depth 24, norm placement post'; all that are too many as a number."""
     specs = Config.specs()
-    parts = [f"{_lowered(specs[name].about.label)} {shown(getattr(config, name))}" for name in fields]
+    parts = [f"{lowered(specs[name].about.label)} {shown(getattr(config, name))}" for name in fields]
     more = len(parts) - MOST_DIFFERENCES
     return ", ".join(parts) if more <= 1 else ", ".join([*parts[:MOST_DIFFERENCES], f"{more} more"])
 
@@ -67,7 +67,23 @@ def name_of(config: Config, taken: Collection[tuple[str, Config]] = ()) -> str:
         return name
     apart = told(config, differences(config, holder))
     fits = len(name) + len(apart) + 2 <= LONGEST_NAME
-    return _free(_cut(f"{name}, {apart}" if fits else f"{apart}, {name}"), {held for held, _ in taken})
+    return _free(cut(f"{name}, {apart}" if fits else f"{apart}, {name}"), {held for held, _ in taken})
+
+
+def tidied(text: str) -> str:
+    """A name as a person wrote it, on one line and without what cannot be seen."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
+def cut(name: str, end: str = "") -> str:
+    """A name and its end in as many letters as a name may have."""
+    room = LONGEST_NAME - len(end)
+    return (name if len(name) <= room else name[: room - 1].rstrip(" ,") + "…") + end
+
+
+def lowered(label: str) -> str:
+    """A label within a sentence: 'Depth' is 'depth', 'QK-norm' stays."""
+    return label if label[:2].isupper() else label[0].lower() + label[1:]
 
 
 def _alone(config: Config) -> str:
@@ -78,18 +94,13 @@ def _alone(config: Config) -> str:
         name = ", ".join(filter(None, (PRESETS[nearest].title, told(config, _departures(config, nearest)))))
         if len(name) <= LONGEST_NAME:
             return name
-    return _cut(told(config, differences(config, Config(), design_fields())))
+    return cut(told(config, differences(config, Config(), design_fields())))
 
 
 def _free(name: str, taken: Collection[str]) -> str:
     """The name, numbered where it is taken."""
-    numbered = (_cut(name, f" ({number})") for number in range(2, len(taken) + 3))
+    numbered = (cut(name, f" ({number})") for number in range(2, len(taken) + 3))
     return name if name not in taken else next(other for other in numbered if other not in taken)
-
-
-def _cut(name: str, end: str = "") -> str:
-    room = LONGEST_NAME - len(end)
-    return (name if len(name) <= room else name[: room - 1].rstrip(" ,") + "…") + end
 
 
 def _departures(config: Config, name: str) -> list[str]:
@@ -100,8 +111,3 @@ def _departures(config: Config, name: str) -> list[str]:
 @cache
 def _target(name: str) -> Config:
     return preset(name)
-
-
-def _lowered(label: str) -> str:
-    """A label within a sentence: 'Depth' is 'depth', 'QK-norm' stays."""
-    return label if label[:2].isupper() else label[0].lower() + label[1:]

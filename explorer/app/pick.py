@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from explorer.app.controls import ControlBox
+from explorer.app.controls import ControlBox, choice
 from explorer.figures.training import MAPS
 
 STATISTIC, CONTENDER = "statistic", "contender"
@@ -34,10 +34,10 @@ class Pick(ControlBox):
         self.place = min(self._wanted, len(names) - 1)
         with self.hold_sync():
             self.sections = [{"title": "", "fields": [
-                _field(STATISTIC, "Shown", "What the colors are.", {row.name: row.title for row in MAPS.values()},
-                       self.statistic),
-                _field(CONTENDER, "Contender", "Whose it is.", {str(k): name for k, name in enumerate(names)},
-                       str(self.place)),
+                choice(STATISTIC, "Shown", "What the colors are.",
+                       [{"value": row.name, "label": row.title} for row in MAPS.values()], self.statistic),
+                choice(CONTENDER, "Contender", "Whose it is.",
+                       [{"value": str(place), "label": name} for place, name in enumerate(names)], str(self.place)),
             ]}]
             self._answer()
 
@@ -57,12 +57,3 @@ class Pick(ControlBox):
 
     def _answer(self) -> None:
         self.values = {STATISTIC: self.statistic, CONTENDER: str(self.place)}
-
-
-def _field(name: str, label: str, description: str, options: dict[str, str], initial: str) -> dict[str, object]:
-    """A list as `controls.js` draws it."""
-    return {
-        "name": name, "look": "list", "label": label, "symbol": "", "unit": "", "steps": [], "initial": initial,
-        "description": description,
-        "options": [{"value": value, "label": text, "formula": "", "source": ""} for value, text in options.items()],
-    }

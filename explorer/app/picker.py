@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from explorer.app.controls import ControlBox
+from explorer.app.controls import ControlBox, choice
 from explorer.app.named import changes_to, matching
 from explorer.config import Config
 from explorer.presets import PRESETS
@@ -40,13 +40,10 @@ class Picker(ControlBox):
 
 
 def _field() -> dict[str, object]:
-    """A list as `controls.js` draws it; the line below says what the chosen design does, and whose it is."""
+    """The line below says what the chosen design does, and whose it is."""
     options = [
         {"value": name, "label": row.title, "formula": row.words, "source": row.source} for name, row in PRESETS.items()
     ]
-    none = {"value": CUSTOM, "label": "custom", "formula": "None of the named designs.", "source": ""}
-    return {
-        "name": FIELD, "look": "list", "label": "Design", "symbol": "", "unit": "", "steps": [],
-        "description": "A named design: sets every choice but sizes, input, loss and seeds.",
-        "initial": matching(Config()), "options": [none, *options],
-    }
+    none = {"value": CUSTOM, "label": "custom", "formula": "None of the named designs."}
+    return choice(FIELD, "Design", "A named design: sets every choice but sizes, input, loss and seeds.",
+                  [none, *options], matching(Config()))

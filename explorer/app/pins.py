@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from explorer.app.board import NOW, Board, Pin
+from explorer.app.chips import ChipBox
 from explorer.app.marked import HERE, marked
-from explorer.app.named import LONGEST_NAME, differences, told
+from explorer.app.named import differences, told
 from explorer.app.words import residual_words
 from explorer.config import Config
 from explorer.figures.palette import Design
 
 
-class PinBox(anywidget.AnyWidget):
+class PinBox(ChipBox):
     """Names, swatches and buttons; knows nothing of what a design is.
 
     Traits:
         now: the current design, `{name, about, hue, symbol, dash}`.
         pins: the pinned ones, the same with `number` and `visible`.
         marks: what dots and lines mean, a phrase each.
-        said: what came of the last click, where it needs words; read out.
-        longest: letters of a name that make sense.
-        turn: counts the messages that were answered, so that each answer is noticed.
 
     A click is a message: `["pin"]`, or a verb and a pin's number, `["name", 3, "Deep"]`, `["show", 3]`, `["hide", 3]`,
-    `["load", 3]`, `["remove", 3]`. It comes from a browser, so `on_click` must believe none of it.
+    `["load", 3]`, `["remove", 3]`.
     """
 
     _esm = marked("pins.js")
@@ -36,13 +33,6 @@ class PinBox(anywidget.AnyWidget):
     now = traitlets.Dict().tag(sync=True)
     pins = traitlets.List(traitlets.Dict()).tag(sync=True)
     marks = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    said = traitlets.Unicode().tag(sync=True)
-    longest = traitlets.Int(LONGEST_NAME).tag(sync=True)
-    turn = traitlets.Int(0).tag(sync=True)
-
-    def __init__(self, on_click: Callable[[object], None] = lambda content: None) -> None:
-        super().__init__()
-        self.on_msg(lambda _, content, __: on_click(content))
 
     def tell(self, board: Board, config: Config) -> None:
         """Says again what each design is called and how it differs from the current one."""
@@ -50,11 +40,6 @@ class PinBox(anywidget.AnyWidget):
             about = residual_words(config)
             self.now = {"name": board.name_for(config), "about": about, **swatch(Design(NOW, config, ""))}
             self.pins = [describe(pin, config) for pin in board]
-
-    def answer(self, said: str) -> None:
-        """Ends a click: in words, or without any where what happened is seen."""
-        with self.hold_sync():
-            self.said, self.turn = said, self.turn + 1
 
     def explain(self, marks: Sequence[str]) -> None:
         """What dots and lines mean."""

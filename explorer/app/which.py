@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from explorer.app.controls import ControlBox
+from explorer.app.controls import ControlBox, choice
 from explorer.profile import MATRICES
 
 FIELD, ALL = "matrix", "all"
@@ -41,11 +41,7 @@ class Which(ControlBox):
 
 
 def _field() -> dict[str, object]:
-    """A list as `controls.js` draws it."""
-    whole = {"value": ALL, "label": "all of a layer together", "formula": "", "source": ""}
-    matrices = [{"value": name, "label": name, "formula": "", "source": ""} for name in CHOICES]
-    return {
-        "name": FIELD, "look": "list", "label": "Matrix", "symbol": "", "unit": "", "steps": [], "initial": ALL,
-        "description": "Whose gradient is drawn of each design; of all together: √Σ‖∂L/∂W‖².",
-        "options": [whole, *matrices],
-    }
+    whole = {"value": ALL, "label": "all of a layer together"}
+    matrices = [{"value": name, "label": name} for name in CHOICES]
+    return choice(FIELD, "Matrix", "Whose gradient is drawn of each design; of all together: √Σ‖∂L/∂W‖².",
+                  [whole, *matrices], ALL)
