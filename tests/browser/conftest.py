@@ -98,6 +98,17 @@ def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="module")
+def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
+    """The page in Voilà, for all tests of a file; nothing is waited for but its tabs."""
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(voila)
+    page.get_by_role("tab").first.wait_for()
+    yield visit
+    page.close()
+
+
 def forget_runs(notebook: Path) -> None:
     """Removes all outputs, so that a cell which has run can be told from one that has not."""
     content = json.loads(notebook.read_text(encoding="utf-8"))

@@ -110,17 +110,6 @@ class Bench:
         self.control(field).locator(".ex-reset").click()
 
 
-@pytest.fixture(scope="module")
-def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
-    """One visit for all labs."""
-    page = browser.new_page(viewport={"width": 1440, "height": 1000})
-    visit = Dashboard(page, "voila")
-    page.goto(voila)
-    page.get_by_role("tab", name="Foundations", exact=True).wait_for()
-    yield visit
-    page.close()
-
-
 @pytest.mark.parametrize("row", INSTANT, ids=lambda row: row.name)
 def test_every_control_goes_to_both_ends_and_every_chart_shows_data(visit: Dashboard, row: Lab) -> None:
     bench = Bench(visit, row)

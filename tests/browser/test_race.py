@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from explorer.training.archive import load
 
@@ -71,16 +71,13 @@ class Track:
 
 
 @pytest.fixture(scope="module")
-def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
-    """One visit for all tests here."""
-    page = browser.new_page(viewport={"width": 1440, "height": 1000})
-    visit = Dashboard(page, "voila")
-    page.goto(voila)
+def visit(visit: Dashboard) -> Dashboard:
+    """The page with its Race panel open, every fold unfolded."""
+    page = visit.page
     page.get_by_role("tab", name="Race", exact=True).click()
     page.get_by_role("button", name="Start", exact=True).wait_for()
     page.locator(".ex-race.ex-panel details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
-    yield visit
-    page.close()
+    return visit
 
 
 @pytest.fixture

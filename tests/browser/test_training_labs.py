@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser
 
-from explorer.app.dashboard import PANELS
 from explorer.app.panels import training
 from explorer.app.panels.lab import Lab
 
@@ -31,17 +27,6 @@ class Training(Bench):
     @property
     def said(self) -> str:
         return self.panel.locator(".ex-status-text").inner_text()
-
-
-@pytest.fixture(scope="module")
-def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
-    """One visit for both."""
-    page = browser.new_page(viewport={"width": 1440, "height": 1000})
-    visit = Dashboard(page, "voila")
-    page.goto(voila)
-    page.get_by_role("tab", name=PANELS["training"].title, exact=True).wait_for()
-    yield visit
-    page.close()
 
 
 @pytest.mark.parametrize("row", training.ROWS, ids=lambda row: row.name)
