@@ -11,6 +11,7 @@ from explorer.app.header import Header
 from explorer.app.panels import depth, foundations, training
 from explorer.app.panels.explore import Explore
 from explorer.app.panels.labs import LABS, Labs, tab
+from explorer.app.panels.live import tell_all
 from explorer.app.panels.race import RacePanel
 from explorer.app.tabbed import Panel, Tabbed
 from explorer.app.worker import Progress, Stop
@@ -48,6 +49,7 @@ class Dashboard(Tabbed[Config]):
     def __init__(self, config: Config, panels: Mapping[str, Panel[Config]] = PANELS) -> None:
         super().__init__(Header(), config, panels)
         self.add_class("ex-root")
+        self.header.on_shown(lambda: tell_all(self))
 
     def show(self, name: str) -> widgets.Widget:
         """Shows a panel; a race is offered the designs that the Explore panel has at that moment."""

@@ -5,6 +5,7 @@ Without a name it is a bar of tabs within a panel.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import anywidget
@@ -27,3 +28,7 @@ class Header(anywidget.AnyWidget):
     label = traitlets.Unicode("Panels").tag(sync=True)
     tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)
     selected = traitlets.Int(0).tag(sync=True)
+
+    def on_shown(self, call: Callable[[], None]) -> None:
+        """Registers what is called each time a browser has put the page together."""
+        self.on_msg(lambda _, content, __: call() if content == "shown" else None)

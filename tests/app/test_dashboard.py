@@ -6,12 +6,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import ipywidgets as widgets
+import plotly.graph_objects as go
 import pytest
 
 from explorer.app.dashboard import PANELS, Dashboard, Panel, dashboard
 from explorer.app.panels.explore import Explore
+from explorer.app.panels.race import RacePanel
 from explorer.config import Config
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)
@@ -44,6 +47,32 @@ def test_page_is_one_widget_that_a_notebook_can_show(page: Dashboard) -> None:
 
 def test_header_shows_only_what_exists(page: Dashboard) -> None:
     assert page.header.tabs == [panel.title for panel in PANELS.values()]
+
+
+def test_a_browser_that_missed_a_result_is_told_when_it_has_put_the_page_together(
+    page: Dashboard, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page.header.selected = list(PANELS).index("race")
+    panel, race = page.panels["explore"], page.panels["race"]
+    assert isinstance(panel, Explore)
+    assert isinstance(race, RacePanel)
+    panel.worker.close()  # from here on, nothing changes but by this test
+    changing = (panel.status, panel.charts["second_moment"], race.waiting.layout)
+    browser = {widget.model_id: widget.get_state() for widget in changing}  # what it was sent when it asked
+
+    panel.status.say("failed", "Gone wrong")
+    panel.charts["second_moment"].show(go.Figure(go.Scatter(x=[1], y=[2])))
+    race.waiting.layout.display = "none"
+    assert not any(browser[widget.model_id] == widget.get_state() for widget in changing)
+
+    def send(widget: widgets.Widget, message: dict[str, Any], buffers: object = None) -> None:
+        browser.get(widget.model_id, {}).update(message["state"])
+
+    monkeypatch.setattr(widgets.Widget, "_send", send)
+    page.header._handle_custom_msg("anything", [])
+    assert not any(browser[widget.model_id] == widget.get_state() for widget in changing)
+    page.header._handle_custom_msg("shown", [])
+    assert all(browser[widget.model_id] == widget.get_state() for widget in changing)
 
 
 def test_close_ends_the_thread(page: Dashboard) -> None:

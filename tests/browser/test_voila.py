@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, WebSocketRoute
 
 from .conftest import open_in_voila
 from .dashboard import Dashboard
@@ -62,6 +62,42 @@ def test_every_visitor_has_a_kernel_and_is_told_when_it_ends(visit: Dashboard) -
     visit.page.locator("#ex-notice button").click()
     visit.wait_until_drawn()
     assert visit.page.evaluate(KERNEL) != kernel
+
+
+def test_what_a_page_misses_while_it_is_put_together_is_told_again(browser: Browser, voila: str) -> None:
+    """On a slow way, results overtake the widgets that they are for; here, all that do are lost."""
+    shown = False
+
+    def relay(socket: WebSocketRoute) -> None:
+        server = socket.connect_to_server()
+
+        def to_kernel(message: str | bytes) -> None:
+            nonlocal shown
+            shown = shown or '"shown"' in words(message)
+            server.send(message)
+
+        def to_page(message: str | bytes) -> None:
+            if shown or '"update"' not in words(message):
+                socket.send(message)
+
+        socket.on_message(to_kernel)
+        server.on_message(to_page)
+
+    page = browser.new_page()
+    visit = Dashboard(page, "voila")
+    page.route_web_socket("**/channels*", relay)
+    page.goto(voila)
+    visit.wait_until_drawn()
+    assert shown
+    assert visit.said == "Measured 12 layers of width 256"
+    assert visit.dots("Second moment")["x"][-1] == 12
+    visit.must_be_clean()
+    page.close()
+
+
+def words(message: str | bytes) -> str:
+    """What a message says beside its buffers."""
+    return message if isinstance(message, str) else message.decode(errors="ignore")
 
 
 def test_a_visitor_cannot_choose_what_the_server_renders(browser: Browser, voila: str) -> None:

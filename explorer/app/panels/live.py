@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Mapping
+from contextlib import nullcontext
 from typing import Any, Generic, TypeVar
 
 import ipywidgets as widgets
@@ -176,6 +177,20 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 def words(markup: str, name: str) -> widgets.HTML:
     """A text that stands on a panel; `name` is its class in the style sheet."""
     return widgets.HTML(markup).add_class("ex-words").add_class(name)
+
+
+def tell_all(widget: widgets.Widget) -> None:
+    """Sends a widget and what it holds once more, to a browser that has just put them together.
+
+    It did so from a copy of their state. What a worker sent while that copy was on its way was for widgets that the
+    browser did not know yet, and is lost: without this, a page could say "Measuring" for ever.
+    """
+    with getattr(widget, "_lock", nullcontext()):  # or a newer result could be overtaken by this in turn
+        for child in getattr(widget, "children", ()):
+            tell_all(child)
+        changing = [key for key in widget.keys if not key.startswith("_")]  # scripts and styles stay as they are
+        widget.send_state(changing)
+        widget.layout.send_state("display")
 
 
 def close_all(widget: widgets.Widget) -> None:
