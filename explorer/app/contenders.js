@@ -1,5 +1,5 @@
-/* The contenders of the next race: chips with a name, a button that is their recipe, and one that removes them; below, a
-   list to add from. A name that was sent is painted again with every answer (`turn`): the kernel decides. */
+/* The contenders of the next race: a list to add from, and below it chips with a name, a button that is their recipe, and
+   one that removes them. A name that was sent is painted again with every answer (`turn`): the kernel decides. */
 
 function chip(model, number) {
   const mark = swatch();
@@ -31,7 +31,8 @@ export default {
     const add = button("Add", "ex-button", () => model.send(["add", select.value]));
     add.setAttribute("aria-label", "Add the chosen design as a contender");
     const said = make("p", { class: "ex-pin-said", role: "status" });
-    el.append(heading, list, make("div", { class: "ex-control ex-add" }, select, add), said);
+    const adding = make("div", { class: "ex-control ex-add" }, select, add);
+    el.append(heading, adding, list, said); // what is added comes below: the button stays under the pointer that presses it
 
     const fill = () => {
       const before = select.value;

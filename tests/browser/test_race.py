@@ -27,6 +27,8 @@ GROWN = f"""([title, before, names]) => {{
   const now = ({CURVE})(title);
   return names.every((name) => now[name] && now[name].last > (before[name]?.last ?? -1));
 }}"""
+PLACE = "(node) => node.getBoundingClientRect().top - node.closest('.ex-contenders').getBoundingClientRect().top"
+"""Where something is in the list of contenders, however far the page is scrolled."""
 SIZES = {"n_layers": "2", "d_model": "32", "n_ctx": "16", "batch_size": "4"}
 
 
@@ -38,6 +40,7 @@ class Track:
         self.panel = self.page.locator(".ex-race.ex-panel")
         self.said = self.panel.locator(".ex-status-text")
         self.chips = self.panel.locator(".ex-contender")
+        self.adding = self.panel.get_by_role("button", name="Add the chosen design as a contender")
 
     def write(self, field: str, text: str) -> None:
         entry = self.panel.locator(f"[data-field={field}] input.ex-entry")
@@ -56,8 +59,10 @@ class Track:
             expect(others).to_have_count(left - 1)
 
     def add(self, value: str) -> None:
+        before = self.chips.count()
         self.panel.get_by_label("Design to add").select_option(value)
-        self.press("Add the chosen design as a contender")
+        self.adding.click()
+        expect(self.chips).to_have_count(before + 1)
 
     def curves(self, title: str = "Training loss") -> dict[str, dict[str, object]]:
         found: dict[str, dict[str, object]] = self.page.evaluate(CURVE, title)
@@ -87,7 +92,6 @@ def track(visit: Dashboard) -> Iterator[Track]:
     track.leave()
     for design in ("post_ln", "pre_ln"):
         track.add(f"preset:{design}")
-    expect(track.chips).to_have_count(2)
     for field, text in (SIZES | {"steps": "100000"}).items():
         track.write(field, text)
     yield track
@@ -95,6 +99,14 @@ def track(visit: Dashboard) -> Iterator[Track]:
         track.press("Stop")
         expect(track.said).to_contain_text("Stopped")
     visit.must_be_clean()
+
+
+def test_the_button_that_adds_stays_under_the_pointer(track: Track) -> None:
+    place = track.adding.evaluate(PLACE)
+    track.add("preset:rezero")
+    assert track.adding.evaluate(PLACE) == place, "pressed again at once, it would be missed"
+    track.leave("Post-LN")
+    assert track.adding.evaluate(PLACE) == place
 
 
 def test_two_curves_grow_until_it_is_stopped_and_another_race_can_be_run(track: Track) -> None:
