@@ -15,6 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Generic, TypeVar
 
 Job = TypeVar("Job", bound=Hashable)
@@ -51,7 +52,10 @@ class Worker(Generic[Job, Result]):
         self._results: OrderedDict[Job, Result] = OrderedDict()
         self._computations = 0
         self._begun = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name="explorer-worker", daemon=True)
+        # In a kernel, what a thread sends counts as an answer to the message in whose context it runs; without one, to
+        # whichever is being handled. A browser that asks for a whole widget would take a few traits for the answer.
+        context = copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._run,), name="explorer-worker", daemon=True)
         self._thread.start()
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 
 import pytest
 
@@ -11,6 +12,9 @@ from explorer.app.worker import Worker
 
 WAIT = 20.0
 """Seconds after which a test gives up; nothing is asserted about how long anything takes."""
+
+
+WHOSE = ContextVar("WHOSE", default="nobody's")
 
 
 class Abandoned(Exception):  # noqa: N818 - as in the package, not an error
@@ -186,3 +190,20 @@ def test_progress_is_reported_seldom() -> None:
     assert done.wait(WAIT)
     worker.close()
     assert fractions == []
+
+
+def test_work_is_done_in_the_context_of_whoever_made_the_worker() -> None:
+    done = threading.Event()
+    found: list[str] = []
+
+    def keep(_: str, result: str) -> None:
+        found.append(result)
+        done.set()
+
+    token = WHOSE.set("the maker's")
+    worker = Worker(lambda job, stop, progress: f"{job} is {WHOSE.get()}", keep, lambda job, message: done.set())
+    WHOSE.reset(token)
+    worker.submit("this")
+    assert done.wait(WAIT)
+    worker.close()
+    assert found == ["this is the maker's"]

@@ -64,8 +64,14 @@ def test_every_visitor_has_a_kernel_and_is_told_when_it_ends(visit: Dashboard) -
     assert visit.page.evaluate(KERNEL) != kernel
 
 
-def test_what_a_page_misses_while_it_is_put_together_is_told_again(browser: Browser, voila: str) -> None:
-    """On a slow way, results overtake the widgets that they are for; here, all that do are lost."""
+@pytest.mark.parametrize("answered", [True, False])
+def test_what_a_page_misses_while_it_is_put_together_is_told_again(
+    browser: Browser, voila: str, answered: bool,
+) -> None:
+    """On a slow way, results overtake the widgets that they are for; here, all that do are lost.
+
+    And a kernel that is too busy to tell of all widgets at once is asked, after some seconds, for each of them.
+    """
     shown = False
 
     def relay(socket: WebSocketRoute) -> None:
@@ -74,10 +80,13 @@ def test_what_a_page_misses_while_it_is_put_together_is_told_again(browser: Brow
         def to_kernel(message: str | bytes) -> None:
             nonlocal shown
             shown = shown or '"shown"' in words(message)
-            server.send(message)
+            if answered or "request_states" not in words(message):
+                server.send(message)
 
         def to_page(message: str | bytes) -> None:
-            if shown or '"update"' not in words(message):
+            told = words(message)
+            asked_for = '"_model_module"' in told  # a whole widget
+            if shown or asked_for or '"update"' not in told:
                 socket.send(message)
 
         socket.on_message(to_kernel)
