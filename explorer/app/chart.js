@@ -1,9 +1,10 @@
 /* One chart: a card whose plot is redrawn from the whole `figure` trait, by the page's only copy of plotly.js.
 
    The front end only reads traits. Redraws never queue: while one runs, newer figures replace each other, and the last
-   is drawn next. A plot without a size (in a closed tab) waits until it has one. Colors come from the page's CSS
-   variables at each draw; figures carry none of their own but the hues of their data. */
+   is drawn next. A plot without a size (in a closed tab), or too narrow for its axes, waits until it has room. Colors
+   come from the page's CSS variables at each draw; figures carry none of their own but the hues of their data. */
 
+const NARROWEST = 60; // pixels; below, plotly would place words at minus infinity
 const COPIES = Symbol.for("transformer-signal-explorer/plotly");
 
 /** The page's plotly.js of one version: unpacked by the first chart that asks, shared by all. */
@@ -184,7 +185,7 @@ class Card {
     this.busy = true;
     try {
       this.Plotly ??= await plotly(this.model);
-      while (this.alive && this.wanted && this.plot.clientWidth) {
+      while (this.alive && this.wanted && this.plot.clientWidth >= NARROWEST) {
         this.wanted = false;
         await this.paint();
       }
@@ -232,7 +233,7 @@ class Card {
     const before = this.width;
     this.width = this.plot.clientWidth;
     if (this.wanted) this.draw();
-    else if (this.width && this.width !== before) this.Plotly.Plots.resize(this.plot)?.catch(this.redraw);
+    else if (this.width >= NARROWEST && this.width !== before) this.Plotly.Plots.resize(this.plot)?.catch(this.redraw);
   }
 
   remove() {

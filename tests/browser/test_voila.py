@@ -104,6 +104,19 @@ def test_what_a_page_misses_while_it_is_put_together_is_told_again(
     page.close()
 
 
+def test_charts_without_room_wait_for_it(browser: Browser, voila: str) -> None:
+    page = browser.new_page(viewport={"width": 60, "height": 900})
+    visit = Dashboard(page, "voila")
+    page.goto(voila)
+    page.wait_for_selector(".ex-status[data-state=idle]", state="attached")
+    page.wait_for_function("() => document.querySelectorAll('.ex-chart-plot').length === 6")
+    assert not any(visit.drawn())
+    page.set_viewport_size({"width": 390, "height": 844})
+    visit.wait_until_drawn()
+    visit.must_be_clean()
+    page.close()
+
+
 def words(message: str | bytes) -> str:
     """What a message says beside its buffers."""
     return message if isinstance(message, str) else message.decode(errors="ignore")
