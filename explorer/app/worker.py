@@ -125,13 +125,13 @@ class Worker(Generic[Job, Result]):
         return self._results[job]
 
     def _reporter(self, job: Job) -> Progress:
-        """A `progress` that speaks seldom: every report crosses to the browser."""
-        spoken = time.monotonic()
+        """A `progress` that speaks seldom: every report crosses to the browser. Any thread of the work may call it."""
+        spoken, context = time.monotonic(), copy_context()
 
         def report(fraction: float) -> None:
             nonlocal spoken
             if (now := time.monotonic()) - spoken >= self._progress_every and not self._stale():
                 spoken = now
-                self._on_progress(job, fraction)
+                context.copy().run(self._on_progress, job, fraction)
 
         return report

@@ -192,18 +192,27 @@ def test_progress_is_reported_seldom() -> None:
     assert fractions == []
 
 
-def test_work_is_done_in_the_context_of_whoever_made_the_worker() -> None:
+def test_everything_is_told_in_the_context_of_whoever_made_the_worker() -> None:
     done = threading.Event()
     found: list[str] = []
 
-    def keep(_: str, result: str) -> None:
-        found.append(result)
+    def tell(*_: object) -> None:
+        found.append(WHOSE.get())
+
+    def work(_: str, __: Callable[[], bool], progress: Callable[[float], None]) -> None:
+        tell()
+        helper = threading.Thread(target=progress, args=(0.5,))  # as a measurement has one for each seed
+        helper.start()
+        helper.join()
+
+    def keep(*_: object) -> None:
+        tell()
         done.set()
 
     token = WHOSE.set("the maker's")
-    worker = Worker(lambda job, stop, progress: f"{job} is {WHOSE.get()}", keep, lambda job, message: done.set())
+    worker = Worker(work, keep, lambda job, message: done.set(), tell, progress_every=0.0)
     WHOSE.reset(token)
     worker.submit("this")
     assert done.wait(WAIT)
     worker.close()
-    assert found == ["this is the maker's"]
+    assert found == ["the maker's"] * 3
