@@ -2,10 +2,11 @@
    one that removes them. A name that was sent is painted again with every answer (`turn`): the kernel decides. */
 
 function chip(model, number) {
+  const send = (verb, ...more) => afterMoves(() => model.send([verb, number, ...more]));
   const mark = swatch();
-  const name = nameEntry((text) => model.send(["name", number, text]));
-  const edit = button("", "ex-link ex-pin-about", () => model.send(["edit", number]));
-  const remove = button("Remove", "ex-link", () => model.send(["remove", number]));
+  const name = nameEntry((text) => send("name", text));
+  const edit = button("", "ex-link ex-pin-about", () => send("edit"));
+  const remove = button("Remove", "ex-link", () => send("remove"));
   const root = make("li", { class: "ex-pin ex-contender", "data-contender": number }, mark.svg, name.input, edit, remove);
 
   function paint(entry) {
@@ -28,7 +29,10 @@ export default {
     const heading = make("h3", { class: "ex-side-heading" });
     const list = make("ul", { class: "ex-pin-list", "aria-label": "Contenders" });
     const select = make("select", { "aria-label": "Design to add", ...OWN_KEYS });
-    const add = button("Add", "ex-button", () => model.send(["add", select.value]));
+    const add = button("Add", "ex-button", () => {
+      const chosen = select.value;
+      afterMoves(() => model.send(["add", chosen]));
+    });
     add.setAttribute("aria-label", "Add the chosen design as a contender");
     const said = make("p", { class: "ex-pin-said", role: "status" });
     const adding = make("div", { class: "ex-control ex-add" }, select, add);

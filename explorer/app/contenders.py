@@ -8,8 +8,8 @@ import traitlets
 
 from explorer.app.chips import ChipBox
 from explorer.app.lineup import USUAL, Lineup, LineupError, recipe_words
-from explorer.app.marked import HERE, marked
 from explorer.app.pins import swatch
+from explorer.app.scripts import HERE, script
 from explorer.config import Config
 from explorer.presets import PRESETS, preset
 from explorer.training.recipe import Recipe
@@ -30,7 +30,7 @@ class ContenderBox(ChipBox):
     A click is a message, `["add", "preset:rezero"]`, `["edit", 3]`, `["remove", 3]` or `["name", 3, "Slow"]`.
     """
 
-    _esm = marked("contenders.js")
+    _esm = script("moves.js", "marks.js", "contenders.js")
     _css = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("pins.css", "contenders.css"))
     entries = traitlets.List(traitlets.Dict()).tag(sync=True)
     choices = traitlets.List(traitlets.Dict()).tag(sync=True)

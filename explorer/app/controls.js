@@ -117,8 +117,10 @@ const about = (option) => [option.formula, option.source].filter(Boolean).join("
 function control(model, field) {
   const id = `ex-${(ids.count += 1)}`;
   const send = (value) => {
-    model.set("values", { ...model.get("values"), [field.name]: value });
-    model.save_changes();
+    if (model.get("values")[field.name] !== value) { // nothing new is no move: it would never be answered
+      model.set("values", { ...model.get("values"), [field.name]: value });
+      move(model);
+    }
     paint();
   };
   const parts = LOOKS[field.look](field, id, send);
@@ -128,7 +130,7 @@ function control(model, field) {
   }, "reset");
   const note = make("p", { class: "ex-hint", id: `${id}-note` });
   const offers = (model.get("offers")?.[field.name] ?? []).map((offer, index) => make("button", {
-    type: "button", class: "ex-offer", title: offer.title, onclick: () => model.send([field.name, index]),
+    type: "button", class: "ex-offer", title: offer.title, onclick: () => afterMoves(() => model.send([field.name, index])),
   }, offer.label));
   const root = make("div", { class: "ex-control", "data-field": field.name, "data-look": field.look, title: field.description },
     make("div", { class: "ex-head" }, ...parts.head, reset, ...parts.tail), ...parts.body,

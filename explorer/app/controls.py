@@ -8,7 +8,6 @@ stays where the person put it, beside the sentence that says why, and `config` s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +15,7 @@ import anywidget
 import traitlets
 
 from explorer.app.ladder import ladder
+from explorer.app.scripts import script
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.fields import GROUPS, Option, Spec
@@ -41,7 +41,7 @@ class ControlBox(anywidget.AnyWidget):
         offers: field name to buttons below its control, `[{label, title}]`; a click is the message `[name, index]`.
     """
 
-    _esm = Path(__file__).with_name("controls.js")
+    _esm = script("moves.js", "controls.js")
     sections = traitlets.List(traitlets.Dict()).tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     notes = traitlets.Dict().tag(sync=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import anywidget
 import traitlets
 
-from explorer.app.marked import marked
+from explorer.app.scripts import script
 
 
 class RaceBar(anywidget.AnyWidget):
@@ -18,7 +18,7 @@ class RaceBar(anywidget.AnyWidget):
         note: what pressing them is about.
     """
 
-    _esm = marked("racebar.js")
+    _esm = script("moves.js", "marks.js", "racebar.js")
     buttons = traitlets.List(traitlets.Dict()).tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
 

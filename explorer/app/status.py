@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import anywidget
 import traitlets
+
+from explorer.app.scripts import script
 
 STATES = ("idle", "computing", "stale", "refused", "failed")
 
@@ -22,7 +23,7 @@ class Status(anywidget.AnyWidget):
         action: label of the button; empty for none.
     """
 
-    _esm = Path(__file__).with_name("status.js")
+    _esm = script("moves.js", "status.js")
     state = traitlets.Enum(STATES, default_value="idle").tag(sync=True)
     text = traitlets.Unicode().tag(sync=True)
     detail = traitlets.Unicode().tag(sync=True)

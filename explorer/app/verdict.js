@@ -22,7 +22,7 @@ function finding(model, item, index) {
     button.type = "button";
     button.className = "ex-button ex-primary";
     button.textContent = item.remedy;
-    button.addEventListener("click", () => model.send(index));
+    button.addEventListener("click", () => afterMoves(() => model.send(index)));
     node.append(button);
   }
   return node;
@@ -34,9 +34,9 @@ export default {
     el.setAttribute("role", "region");
     el.setAttribute("aria-label", "Verdict");
     let open = false;
+    const fade = () => el.classList.toggle("ex-stale", model.get("stale"));
     const paint = () => {
       const nodes = model.get("findings").map((item, index) => finding(model, item, index));
-      el.classList.toggle("ex-stale", model.get("stale"));
       el.hidden = nodes.length === 0;
       el.replaceChildren(...nodes.slice(0, 1));
       if (nodes.length < 2) return;
@@ -48,8 +48,13 @@ export default {
       more.addEventListener("toggle", () => { open = more.open; });
       el.append(more);
     };
-    model.on("change:findings change:stale", paint);
+    model.on("change:findings", paint);
+    model.on("change:stale", fade); // alone, so that a button that is being pressed stays
     paint();
-    return () => model.off("change:findings change:stale", paint);
+    fade();
+    return () => {
+      model.off("change:findings", paint);
+      model.off("change:stale", fade);
+    };
   },
 };

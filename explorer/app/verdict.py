@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import anywidget
 import traitlets
+
+from explorer.app.scripts import script
 
 
 class Verdict(anywidget.AnyWidget):
@@ -17,7 +18,7 @@ class Verdict(anywidget.AnyWidget):
         stale: the findings are of an earlier design.
     """
 
-    _esm = Path(__file__).with_name("verdict.js")
+    _esm = script("moves.js", "verdict.js")
     findings = traitlets.List(traitlets.Dict()).tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
 

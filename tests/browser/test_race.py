@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, WebSocketRoute, expect
 
 from explorer.training.archive import load
 
@@ -130,6 +130,38 @@ def test_two_curves_grow_until_it_is_stopped_and_another_race_can_be_run(track: 
     track.page.wait_for_function("() => document.querySelectorAll('.ex-standings tbody tr').length === 1")
     track.page.wait_for_function(f"() => Object.keys(({CURVE})('Training loss')).join() === 'Pre-LN'")
     assert track.curves() == {"Pre-LN": {"length": 20, "last": 19, "hue": hue}}
+
+
+def test_a_button_does_not_overtake_the_moves_before_it(browser: Browser, voila: str) -> None:
+    """A widget has one message on its way at a time: on a slow one, the second of two moves comes after the button."""
+    held: list[str | bytes] = []
+    slow = False
+
+    def relay(socket: WebSocketRoute) -> None:
+        server = socket.connect_to_server()
+        socket.on_message(lambda message: held.append(message) if slow else server.send(message))
+        servers.append(server)
+
+    servers: list[WebSocketRoute] = []
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.route_web_socket("**/channels*", relay)
+    page.goto(voila)
+    page.get_by_role("tab", name="Race", exact=True).click()
+    track = Track(visit)
+    track.panel.get_by_role("button", name="Start", exact=True).wait_for()
+    track.panel.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
+    slow = True
+    for field, text in (SIZES | {"steps": "7"}).items():
+        track.write(field, text)
+    track.press("Start")
+    page.wait_for_timeout(300)  # nothing is to be seen of what must not be sent
+    slow = False
+    for message in held:
+        servers[-1].send(message)
+    expect(track.said).to_have_text("Finished at step 7 of 7")
+    visit.must_be_clean()
+    page.close()
 
 
 def test_a_race_is_run_by_keyboard_alone(track: Track) -> None:
