@@ -15,10 +15,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, Playwright, expect, sync_playwright
 
 from explorer.serve import notebooks
 
@@ -29,6 +30,10 @@ QUIET = (  # a browser that minds its own business, also where there is no netwo
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )
+SHAKEN = bool(os.environ.get("EXPLORER_SHAKE"))
+"""Whether kernels answer late and every click is held, to see that nothing depends on how soon the page is answered."""
+HELD = 40
+"""Milliseconds of such a click, as a person's are."""
 STARTUP = 60
 """Seconds that a server may take to listen."""
 
@@ -48,6 +53,8 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def playwright() -> Iterator[Playwright]:
     expect.set_options(timeout=PATIENCE)
+    if SHAKEN:
+        Locator.click = partialmethod(Locator.click, delay=HELD)  # type: ignore[method-assign,assignment]
     with sync_playwright() as running:
         yield running
 
@@ -65,6 +72,8 @@ def server(arguments: list[str], log: Path, **environment: str) -> Iterator[str]
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "explorer", arguments[0], "--no-browser", "--port", str(port), *arguments[1:]]
+    if SHAKEN:
+        environment["PYTHONPATH"] = str(Path(__file__).with_name("shaken"))
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment)
     try:
