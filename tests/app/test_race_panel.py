@@ -99,6 +99,15 @@ def test_a_pause_loses_nothing(open_race: Open) -> None:
     ]
 
 
+def test_a_press_that_comes_as_the_race_ends_means_nothing(open_race: Open) -> None:
+    page = open_race(steps=2)
+    page.run()
+    for verb in ("pause", "stop", "resume"):
+        page.panel._press(verb)  # the bar let it through, and then it waited while the end was drawn
+        assert page.panel.status.text == "Finished at step 2 of 2"
+    assert page.enabled == {"start"}
+
+
 def test_a_paused_race_can_be_ended(open_race: Open) -> None:
     page = open_race(steps=LONG)
     page.press("start")

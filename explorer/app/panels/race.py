@@ -40,6 +40,8 @@ BEWARE = (
     "seed 0, only just; without, it stayed near it. And a learning rate that suits one design is not fair to another. "
     "A saved race goes on in Python: <code>explorer.training.archive.load(\"race.zip\").run()</code>.</p>"
 )
+VERBS = {"ready": ("start",), "running": ("pause", "stop"), "paused": ("resume", "stop")}
+"""What can be done in each phase."""
 WAITING = "<p>No race has been run yet. Choose who runs and how, and press Start.</p>"
 
 
@@ -130,8 +132,10 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         self._changed()
 
     def _press(self, verb: str) -> None:
-        """A button of the bar."""
+        """A button of the bar. The race may have ended while the press waited for the lock: then it means nothing."""
         with self._lock:
+            if verb not in VERBS[self._phase]:
+                return
             if verb == "start":
                 self._begin()
             elif verb == "resume":
