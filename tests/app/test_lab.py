@@ -137,6 +137,15 @@ def test_a_refused_value_leaves_the_charts_stale_and_can_be_undone(open_lab: Ope
     assert page.panel.worker.computations == 1
 
 
+def test_a_press_of_a_button_that_has_gone_means_nothing(open_lab: Open) -> None:
+    page = open_lab(toy())
+    page.until("idle")
+    states: list[str] = []
+    page.panel.status.observe(lambda change: states.append(change["new"]), names="state")
+    page.panel.status._handle_custom_msg("action", [])  # a Stop that was on its way when the work was done
+    assert states == []
+
+
 def test_an_exception_is_told_and_the_next_move_works(open_lab: Open) -> None:
     def breaks(settings: Toy, *_: Any) -> Square:
         return Square(settings, 12 // settings.side)

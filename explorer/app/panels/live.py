@@ -132,14 +132,16 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
     def _act(self) -> None:
         """The button of the status line: stop, undo or try again, as its state has it."""
-        if self.status.state == "computing":
-            with self._lock:
+        with self._lock:
+            if self.status.state == "idle":
+                return  # what was to be stopped has ended while the press was on its way
+            if self.status.state == "computing":
                 self.worker.cancel()
                 self.status.say("stale", f"Stopped. The charts show an earlier {self._subject}.", action=self._action)
-        elif self._refusal():
-            self._undo()
-        else:
-            self.refresh()
+            elif self._refusal():
+                self._undo()
+            else:
+                self.refresh()
 
     # --- on the worker's thread -------------------------------------------------------------------------------
 
