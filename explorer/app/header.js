@@ -26,9 +26,11 @@ export default {
       return tab;
     });
     const choose = (index) => {
-      model.set("selected", index);
-      model.save_changes();
       tabs[index].focus();
+      afterMoves(() => { // the race is offered the design that the controls have when it is opened
+        model.set("selected", index);
+        model.save_changes();
+      });
     };
     bar.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

@@ -6,10 +6,11 @@ Without a name it is a bar of tabs within a panel.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import anywidget
 import traitlets
+
+from explorer.app.scripts import HERE, script
 
 
 class Header(anywidget.AnyWidget):
@@ -22,8 +23,8 @@ class Header(anywidget.AnyWidget):
         selected: index of the open panel, set from either side; the browser's is only a wish.
     """
 
-    _esm = Path(__file__).with_name("header.js")
-    _css = Path(__file__).with_name("style.css")
+    _esm = script("moves.js", "header.js")
+    _css = HERE / "style.css"
     name = traitlets.Unicode("Transformer Signal Explorer").tag(sync=True)
     label = traitlets.Unicode("Panels").tag(sync=True)
     tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)
