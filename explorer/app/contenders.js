@@ -2,7 +2,7 @@
    one that removes them. A name that was sent is painted again with every answer (`turn`): the kernel decides. */
 
 function chip(model, number) {
-  const send = (verb, ...more) => afterMoves(() => model.send([verb, number, ...more]));
+  const send = (verb, ...more) => press(model, [verb, number, ...more]);
   const mark = swatch();
   const name = nameEntry((text) => send("name", text));
   const edit = button("", "ex-link ex-pin-about", () => send("edit"));
@@ -29,10 +29,7 @@ export default {
     const heading = make("h3", { class: "ex-side-heading" });
     const list = make("ul", { class: "ex-pin-list", "aria-label": "Contenders" });
     const select = make("select", { "aria-label": "Design to add", ...OWN_KEYS });
-    const add = button("Add", "ex-button", () => {
-      const chosen = select.value;
-      afterMoves(() => model.send(["add", chosen]));
-    });
+    const add = button("Add", "ex-button", () => press(model, ["add", select.value]));
     add.setAttribute("aria-label", "Add the chosen design as a contender");
     const said = make("p", { class: "ex-pin-said", role: "status" });
     const adding = make("div", { class: "ex-control ex-add" }, select, add);

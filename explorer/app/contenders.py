@@ -9,7 +9,7 @@ import traitlets
 from explorer.app.chips import ChipBox
 from explorer.app.lineup import USUAL, Lineup, LineupError, recipe_words
 from explorer.app.pins import swatch
-from explorer.app.scripts import HERE, script
+from explorer.app.source import source
 from explorer.config import Config
 from explorer.presets import PRESETS, preset
 from explorer.training.recipe import Recipe
@@ -30,8 +30,8 @@ class ContenderBox(ChipBox):
     A click is a message, `["add", "preset:rezero"]`, `["edit", 3]`, `["remove", 3]` or `["name", 3, "Slow"]`.
     """
 
-    _esm = script("moves.js", "marks.js", "contenders.js")
-    _css = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("pins.css", "contenders.css"))
+    _esm = source("moves.js", "marks.js", "contenders.js")
+    _css = source("pins.css", "contenders.css")
     entries = traitlets.List(traitlets.Dict()).tag(sync=True)
     choices = traitlets.List(traitlets.Dict()).tag(sync=True)
     heading = traitlets.Unicode(HEADING).tag(sync=True)

@@ -130,7 +130,7 @@ function control(model, field) {
   }, "reset");
   const note = make("p", { class: "ex-hint", id: `${id}-note` });
   const offers = (model.get("offers")?.[field.name] ?? []).map((offer, index) => make("button", {
-    type: "button", class: "ex-offer", title: offer.title, onclick: () => afterMoves(() => model.send([field.name, index])),
+    type: "button", class: "ex-offer", title: offer.title, onclick: () => press(model, [field.name, index]),
   }, offer.label));
   const root = make("div", { class: "ex-control", "data-field": field.name, "data-look": field.look, title: field.description },
     make("div", { class: "ex-head" }, ...parts.head, reset, ...parts.tail), ...parts.body,

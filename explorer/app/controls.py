@@ -15,7 +15,7 @@ import anywidget
 import traitlets
 
 from explorer.app.ladder import ladder
-from explorer.app.scripts import script
+from explorer.app.source import source
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.fields import GROUPS, Option, Spec
@@ -41,7 +41,7 @@ class ControlBox(anywidget.AnyWidget):
         offers: field name to buttons below its control, `[{label, title}]`; a click is the message `[name, index]`.
     """
 
-    _esm = script("moves.js", "controls.js")
+    _esm = source("moves.js", "controls.js")
     sections = traitlets.List(traitlets.Dict()).tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     notes = traitlets.Dict().tag(sync=True)

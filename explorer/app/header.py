@@ -10,7 +10,7 @@ from collections.abc import Callable
 import anywidget
 import traitlets
 
-from explorer.app.scripts import HERE, script
+from explorer.app.source import HERE, source
 
 
 class Header(anywidget.AnyWidget):
@@ -23,7 +23,7 @@ class Header(anywidget.AnyWidget):
         selected: index of the open panel, set from either side; the browser's is only a wish.
     """
 
-    _esm = script("moves.js", "header.js")
+    _esm = source("moves.js", "header.js")
     _css = HERE / "style.css"
     name = traitlets.Unicode("Transformer Signal Explorer").tag(sync=True)
     label = traitlets.Unicode("Panels").tag(sync=True)

@@ -1,5 +1,5 @@
 /* What several widgets are made of: elements, buttons that keep their keys, the mark of a design, and chips with a name.
-   `script` in scripts.py puts this before a widget's own script. */
+   `source` in source.py puts this before a widget's own script. */
 
 const SVG = "http://www.w3.org/2000/svg";
 const DASHES = {

@@ -7,9 +7,11 @@
 const LONGEST = 5000; // milliseconds: a kernel that has ended answers none
 
 // Every widget has its own copy of this script; the moves are those of the page.
-const moves = (globalThis[Symbol.for("transformer-signal-explorer/moves")] ??= { open: new Map(), waiting: [] });
+const moves = (globalThis[Symbol.for("transformer-signal-explorer/moves")] ??= { open: new Map(), waiting: [], late: null });
 
 function settle() {
+  clearTimeout(moves.late);
+  moves.late = null;
   moves.open.clear();
   moves.waiting.splice(0).forEach((go) => go());
 }
@@ -32,6 +34,9 @@ function afterMoves(go) {
     go();
     return;
   }
-  if (moves.waiting.length === 0) setTimeout(() => { if (moves.waiting.length) settle(); }, LONGEST);
+  moves.late ??= setTimeout(settle, LONGEST);
   moves.waiting.push(go);
 }
+
+/** Tells the kernel of a button that was pressed, behind the moves before it. */
+const press = (model, content) => afterMoves(() => model.send(content));

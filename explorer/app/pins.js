@@ -1,12 +1,12 @@
 /* The legend of all charts: the current design, what dots and lines mean, and the pinned designs with their buttons.
 
    A name that was sent is painted again with every answer (`turn`): the kernel decides. What is not defined here is in
-   moves.js or marks.js, which `script` puts before this. */
+   moves.js or marks.js, which `source` puts before this. */
 
 /** One pinned design. */
 function chip(model, number) {
   let pin = {};
-  const send = (verb, ...more) => afterMoves(() => model.send([verb, number, ...more]));
+  const send = (verb, ...more) => press(model, [verb, number, ...more]);
   const mark = swatch();
   const name = nameEntry((text) => send("name", text));
   const about = make("span", { class: "ex-pin-about" });
@@ -39,7 +39,7 @@ export default {
     const mark = swatch();
     const name = make("b", { class: "ex-now-name" });
     const about = make("span", { class: "ex-pin-about" });
-    const pinning = button("Pin", "ex-button ex-pin-button", () => afterMoves(() => model.send(["pin"])));
+    const pinning = button("Pin", "ex-button ex-pin-button", () => press(model, ["pin"]));
     pinning.setAttribute("aria-label", "Pin the current design");
     pinning.title = "Keeps this design on every chart while the controls move on";
     const now = make("span", { class: "ex-now" }, mark.svg, name, about, pinning);

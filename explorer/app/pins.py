@@ -10,7 +10,7 @@ import traitlets
 from explorer.app.board import NOW, Board, Pin
 from explorer.app.chips import ChipBox
 from explorer.app.named import differences, told
-from explorer.app.scripts import HERE, script
+from explorer.app.source import HERE, source
 from explorer.app.words import residual_words
 from explorer.config import Config
 from explorer.figures.palette import Design
@@ -28,7 +28,7 @@ class PinBox(ChipBox):
     `["load", 3]`, `["remove", 3]`.
     """
 
-    _esm = script("moves.js", "marks.js", "pins.js")
+    _esm = source("moves.js", "marks.js", "pins.js")
     _css = HERE / "pins.css"
     now = traitlets.Dict().tag(sync=True)
     pins = traitlets.List(traitlets.Dict()).tag(sync=True)

@@ -8,7 +8,7 @@ export default {
     const note = make("p");
     const buttons = ["first", "second", "third"].map((_, index) => button("", "ex-button", () => {
       const { verb, enabled } = model.get("buttons")[index];
-      if (enabled) afterMoves(() => model.send(verb));
+      if (enabled) press(model, verb);
     }));
     el.append(...buttons, note);
     const paint = () => {

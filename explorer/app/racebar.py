@@ -7,7 +7,7 @@ from collections.abc import Callable
 import anywidget
 import traitlets
 
-from explorer.app.scripts import script
+from explorer.app.source import source
 
 
 class RaceBar(anywidget.AnyWidget):
@@ -18,14 +18,13 @@ class RaceBar(anywidget.AnyWidget):
         note: what pressing them is about.
     """
 
-    _esm = script("moves.js", "marks.js", "racebar.js")
+    _esm = source("moves.js", "marks.js", "racebar.js")
     buttons = traitlets.List(traitlets.Dict()).tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, on_press: Callable[[str], None] = lambda verb: None) -> None:
         super().__init__()
-        self._on_press = on_press
-        self.on_msg(self._take)
+        self.on_msg(lambda _, content, __: on_press(str(content)))
         self.offer(running=False, paused=False)
 
     def offer(self, *, running: bool, paused: bool) -> None:
@@ -37,10 +36,9 @@ class RaceBar(anywidget.AnyWidget):
             _button("stop", "Stop", enabled=running or paused),
         ]
 
-    def _take(self, _: object, content: object, __: object) -> None:
-        """A press in a browser, which may come late: what cannot be done now is not."""
-        if any(button["verb"] == content and button["enabled"] for button in self.buttons):
-            self._on_press(str(content))
+    def offers(self, verb: str) -> bool:
+        """Whether this can be done now: a press in a browser may come late, and say anything."""
+        return any(button["verb"] == verb and button["enabled"] for button in self.buttons)
 
 
 def _button(verb: str, label: str, *, enabled: bool, primary: bool = False) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import anywidget
 import traitlets
 
-from explorer.app.scripts import script
+from explorer.app.source import source
 from explorer.choices import ConfigError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Saves(anywidget.AnyWidget):
         race: the race, which stands still until this thread lets go; it may refuse by a `ConfigError`.
     """
 
-    _esm = script("marks.js", "saves.js")
+    _esm = source("marks.js", "saves.js")
     kinds = traitlets.List(traitlets.Dict()).tag(sync=True)
     enabled = traitlets.Bool(False).tag(sync=True)
     said = traitlets.Unicode().tag(sync=True)

@@ -10,7 +10,7 @@ import anywidget
 import traitlets
 
 from explorer.app.pins import swatch
-from explorer.app.scripts import script
+from explorer.app.source import source
 from explorer.figures.palette import Design
 from explorer.training.tasks import Levels
 
@@ -36,7 +36,7 @@ class Standings(anywidget.AnyWidget):
         stale: it is of an earlier race.
     """
 
-    _esm = script("marks.js", "standings.js")
+    _esm = source("marks.js", "standings.js")
     title = traitlets.Unicode().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
     columns = traitlets.List(traitlets.Dict()).tag(sync=True)

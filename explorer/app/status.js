@@ -17,7 +17,7 @@ export default {
     progress.setAttribute("aria-label", "Progress");
     action.type = "button";
     action.className = "ex-button";
-    action.addEventListener("click", () => afterMoves(() => model.send("action")));
+    action.addEventListener("click", () => press(model, "action"));
     el.append(mark, text, detail, progress, action);
 
     const paint = () => {

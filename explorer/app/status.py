@@ -7,7 +7,7 @@ from collections.abc import Callable
 import anywidget
 import traitlets
 
-from explorer.app.scripts import script
+from explorer.app.source import source
 
 STATES = ("idle", "computing", "stale", "refused", "failed")
 
@@ -23,7 +23,7 @@ class Status(anywidget.AnyWidget):
         action: label of the button; empty for none.
     """
 
-    _esm = script("moves.js", "status.js")
+    _esm = source("moves.js", "status.js")
     state = traitlets.Enum(STATES, default_value="idle").tag(sync=True)
     text = traitlets.Unicode().tag(sync=True)
     detail = traitlets.Unicode().tag(sync=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import anywidget
 import traitlets
 
-from explorer.app.scripts import script
+from explorer.app.source import source
 from explorer.choices import ConfigError
 from explorer.text import LARGEST_BYTES, Text, decode
 
@@ -28,7 +28,7 @@ class TextFile(anywidget.AnyWidget):
     A choice is a message: `["text", name]` with the file's bytes beside it, or `["prose"]`.
     """
 
-    _esm = script("marks.js", "textfile.js")
+    _esm = source("marks.js", "textfile.js")
     now = traitlets.Unicode(PROSE).tag(sync=True)
     said = traitlets.Unicode().tag(sync=True)
     refused = traitlets.Bool(False).tag(sync=True)

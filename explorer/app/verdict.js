@@ -22,7 +22,7 @@ function finding(model, item, index) {
     button.type = "button";
     button.className = "ex-button ex-primary";
     button.textContent = item.remedy;
-    button.addEventListener("click", () => afterMoves(() => model.send(index)));
+    button.addEventListener("click", () => press(model, index));
     node.append(button);
   }
   return node;

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import anywidget
 import traitlets
 
-from explorer.app.scripts import script
+from explorer.app.source import source
 
 
 class Verdict(anywidget.AnyWidget):
@@ -18,7 +18,7 @@ class Verdict(anywidget.AnyWidget):
         stale: the findings are of an earlier design.
     """
 
-    _esm = script("moves.js", "verdict.js")
+    _esm = source("moves.js", "verdict.js")
     findings = traitlets.List(traitlets.Dict()).tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
 

@@ -40,8 +40,6 @@ BEWARE = (
     "seed 0, only just; without, it stayed near it. And a learning rate that suits one design is not fair to another. "
     "A saved race goes on in Python: <code>explorer.training.archive.load(\"race.zip\").run()</code>.</p>"
 )
-VERBS = {"ready": ("start",), "running": ("pause", "stop"), "paused": ("resume", "stop")}
-"""What can be done in each phase."""
 WAITING = "<p>No race has been run yet. Choose who runs and how, and press Start.</p>"
 
 
@@ -132,9 +130,9 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         self._changed()
 
     def _press(self, verb: str) -> None:
-        """A button of the bar. The race may have ended while the press waited for the lock: then it means nothing."""
+        """A button of the bar, unless the race has ended while the press waited for the lock."""
         with self._lock:
-            if verb not in VERBS[self._phase]:
+            if not self.bar.offers(verb):
                 return
             if verb == "start":
                 self._begin()
