@@ -28,9 +28,13 @@ clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find explorer tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
+# On Linux plain pip takes the torch that brings gigabytes of CUDA along. uv, where it is installed, knows where PyTorch
+# keeps its other builds and takes the one for this machine's driver: without a GPU the CPU's. If it fails, pip goes on.
 # The stamp is the last thing written: an interrupted install is done again, a changed requirement too.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; got " + sys.version.split()[0])'
 	$(PYTHON) -m venv .venv
+	if [ "$$(uname -s)" = Linux ] && command -v uv > /dev/null; then \
+		uv pip install --quiet --python $(BIN)/python --torch-backend auto -c constraints.txt torch || true; fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@

@@ -53,3 +53,30 @@ def test_tested_version_is_in_the_range_we_promise(requirement: Requirement) -> 
     pins = {name.lower().replace("_", "-"): version for name, version in pins.items()}
     assert requirement.name in pins, f"constraints.txt does not say which {requirement.name} was tested"
     assert pins[requirement.name] in requirement.specifier
+
+
+RECORDER = '#!/bin/sh\necho "$(basename "$0") $*" >> "{log}"\n{then}\n'
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere plain pip takes a torch without CUDA")
+@pytest.mark.parametrize("with_uv", [True, False])
+def test_set_up_asks_uv_for_the_torch_of_this_machine_where_uv_is_there(tmp_path: Path, with_uv: bool) -> None:
+    """The recipe alone: programs that write down how they are called, and a uv that fails as it does offline."""
+    log = tmp_path / "calls"
+    programs = {
+        "bin/python3": f'mkdir -p {tmp_path}/.venv/bin && cp {tmp_path}/bin/python3 {tmp_path}/.venv/bin/python',
+        **({"bin/uv": "exit 2"} if with_uv else {}),
+    }
+    for name, then in programs.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(RECORDER.format(log=log, then=then), encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    path = f"{tmp_path}/bin:/usr/bin:/bin"
+    subprocess.run(["make", ".venv/.installed"], cwd=tmp_path, env={"PATH": path}, check=True, capture_output=True)
+    calls = [line for line in log.read_text(encoding="utf-8").splitlines() if " install " in line]
+    assert [call.split()[0] for call in calls] == (["uv", "python"] if with_uv else ["python"])
+    assert not with_uv or "--torch-backend auto -c constraints.txt torch" in calls[0]
+    assert "pip install" in calls[-1]
+    assert "-c constraints.txt -e .[test]" in calls[-1]
