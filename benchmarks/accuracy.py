@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from explorer.config import Config, ConfigError
 from explorer.probe import measure
 from explorer.profile import BRANCHES, Profile
-from explorer.residuals import RESIDUAL_RULES
+from explorer.schemes.residual import RESIDUALS
 from explorer.theory import predict
 
 Array = NDArray[np.float64]
@@ -101,7 +101,7 @@ def cases() -> Iterator[tuple[str, Config]]:
     """Every config of the table, named designs first; each once."""
     seen = set()
     named = [(name, {**SIZES, **choices, "n_seeds": NAMED_SEEDS}) for name, choices in NAMED.items()]
-    crossed = [{**placed, "residual": residual} for placed in PLACED for residual in RESIDUAL_RULES]
+    crossed = [{**placed, "residual": residual} for placed in PLACED for residual in RESIDUALS]
     varied = [{**placed, **variant} for placed in PLACED for variant in VARIANTS]
     plain = [("", {**SIZES, **choices, "n_seeds": SEEDS}) for choices in crossed + varied + MORE_PLACED]
     for name, choices in named + plain:

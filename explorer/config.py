@@ -9,20 +9,18 @@ from pydantic import Field, model_validator
 from explorer.choices import Choices, ConfigError
 from explorer.fields import About, Option
 from explorer.limits import Sizes, check_size, sizes
-from explorer.options import ACTIVATIONS, PLACEMENTS, RESIDUALS, SCALE_RULES
+from explorer.schemes.activation import ACTIVATIONS
+from explorer.schemes.attention import DIVISORS, INHERITANCES, inherits
+from explorer.schemes.placement import NORMS, PLACEMENTS, placements
+from explorer.schemes.residual import RESIDUALS, multipliers
+from explorer.schemes.scale import SCALE_RULES
 
 __all__ = ["Config", "ConfigError"]
 
-ScaleRule = Literal["lecun", "xavier", "he", "fan_out", "bert", "gpt2", "t5", "torch_default"]
-Activation = Literal["relu", "gelu", "silu", "elu", "selu", "tanh", "sigmoid", "identity"]
-NormPlacement = Literal["none", "pre", "post", "peri", "branch_output", "scaled_pre", "mix"]
-ResidualRule = Literal[
-    "absent", "constant", "scaled_skip", "rezero", "skipinit", "layer_scale", "inverse_sqrt_depth", "inverse_depth",
-    "scaled_init", "fixup", "t_fixup", "deepnorm", "admin",
-]
-
 LEAST_CAP = 0.01
 """Below it every logit is the same."""
+OF_ATTENTION = ("attention_scale", "residual_attention", "qk_norm", "logit_cap", "causal")
+"""Fields that matter only where there is attention."""
 
 
 class Config(Choices):
@@ -57,7 +55,7 @@ class Config(Choices):
         float, Field(ge=1e-3, le=1e3), About("Init variance", "Initialization", "σ²", "× rule", log=True, pinned=True)
     ] = Field(1.0, description="Multiplies the variance that the scale rule gives to every matrix of the layers.")
     scale_rule: Annotated[
-        ScaleRule,
+        str,
         About(
             "Scale rule",
             "Initialization",
@@ -94,7 +92,7 @@ class Config(Choices):
         description="Whether σ is in the stored weight or in the forward pass, and how the readout scales with width.",
     )
     activation: Annotated[
-        Activation,
+        str,
         About(
             "Activation",
             "Initialization",
@@ -108,7 +106,7 @@ class Config(Choices):
 
     # --- normalization --------------------------------------------------------------------------------------
     norm_placement: Annotated[
-        NormPlacement,
+        str,
         About(
             "Norm placement",
             "Normalization",
@@ -129,26 +127,18 @@ class Config(Choices):
         ),
     ] = Field("design", description="Whether the stream is normalized once more behind the last layer.")
     norm: Annotated[
-        Literal["layer", "rms"],
-        About(
-            "Norm",
-            "Normalization",
-            options={
-                "layer": Option("(x − mean) / std", "Ba et al. 2016"),
-                "rms": Option("x / √(mean x²)", "Zhang & Sennrich 2019"),
-            },
-            needs={"norm_placement": ("pre", "post", "peri", "branch_output", "scaled_pre", "mix")},
-        ),
+        str,
+        About("Norm", "Normalization", options=NORMS),
     ] = Field("layer", description="What the norm divides by, and whether it centers.")
 
     # --- residual -------------------------------------------------------------------------------------------
     alpha: Annotated[
         float,
         Field(ge=0, le=4),
-        About("Residual α", "Residual", "α", pinned=True, needs={"residual": ("constant", "scaled_skip")}),
+        About("Residual α", "Residual", "α", pinned=True),
     ] = Field(1.0, description="Multiplies each branch, x + α F(x), or with a scaled skip the stream, α x + F(x).")
     residual: Annotated[
-        ResidualRule,
+        str,
         About(
             "Residual",
             "Residual",
@@ -163,45 +153,26 @@ class Config(Choices):
             "Attention",
             "Attention",
             options={
-                "softmax": Option("softmax(q·k) v", "Vaswani et al. 2017"),
+                "softmax": Option("softmax(q·k) v", "Vaswani et al. 2017", OF_ATTENTION),
                 "none": Option("MLPs only"),
             },
         ),
     ] = Field("softmax", description="Whether a layer's attention sublayer is there.")
     attention_scale: Annotated[
-        Literal["sqrt_d", "none", "d"],
-        About(
-            "Divide by √d",
-            "Attention",
-            "√d_head",
-            pinned=True,
-            options={
-                "sqrt_d": Option("q·k / √d_head", "Vaswani et al. 2017"),
-                "none": Option("q·k"),
-                "d": Option("q·k / d_head", "μP: Yang et al. 2022"),
-            },
-        ),
+        str,
+        About("Divide by √d", "Attention", "√d_head", pinned=True, options=DIVISORS),
     ] = Field("sqrt_d", description="What the attention logits are divided by.")
     residual_attention: Annotated[
-        Literal["none", "scores", "qk"],
-        About(
-            "Residual attention",
-            "Attention",
-            options={
-                "none": Option("A_l = q_l·k_l"),
-                "scores": Option("A_l = q_l·k_l + A_(l−1)", "RealFormer: He et al. 2020"),
-                "qk": Option("A_l = (Σ q)·(Σ k), over the layers so far"),
-            },
-            needs={"attention": ("softmax",)},
-        ),
+        str,
+        About("Residual attention", "Attention", options=INHERITANCES),
     ] = Field("none", description="What attention logits inherit from the layers below.")
-    qk_norm: Annotated[bool, About("QK-norm", "Attention", needs={"attention": ("softmax",)})] = Field(
+    qk_norm: Annotated[bool, About("QK-norm", "Attention")] = Field(
         False, description="Normalizes each head's queries and keys before their product (Henry et al. 2020)."
     )
     logit_cap: Annotated[
-        float, Field(ge=0, le=100), About("Logit soft-cap", "Attention", "c", needs={"attention": ("softmax",)})
+        float, Field(ge=0, le=100), About("Logit soft-cap", "Attention", "c")
     ] = Field(0.0, description="Logits pass through c·tanh(logit / c), and stay within ±c (Gemma 2: 50); 0 is no cap.")
-    causal: Annotated[bool, About("Causal mask", "Attention", needs={"attention": ("softmax",)})] = Field(
+    causal: Annotated[bool, About("Causal mask", "Attention")] = Field(
         False, description="A token sees itself and what came before, nothing later."
     )
 
@@ -213,13 +184,13 @@ class Config(Choices):
             "Input and loss",
             options={
                 "gaussian": Option("independent N(0, 1) tokens"),
-                "correlated": Option("N(0, 1) tokens that overlap by ρ₀"),
+                "correlated": Option("N(0, 1) tokens that overlap by ρ₀", uses=("input_correlation",)),
                 "text": Option("English prose, embedded"),
             },
         ),
     ] = Field("gaussian", description="What enters the first layer; always with unit second moment.")
     input_correlation: Annotated[
-        float, Field(ge=0, le=1), About("Input correlation", "Input and loss", "ρ₀", needs={"input": ("correlated",)})
+        float, Field(ge=0, le=1), About("Input correlation", "Input and loss", "ρ₀")
     ] = Field(0.5, description="Overlap of two different input tokens.")
     loss: Annotated[
         Literal["linear", "next_token"],
@@ -247,27 +218,31 @@ class Config(Choices):
             raise ValueError(f"loss = next_token needs input = text; got input = {self.input}")
         if 0 < self.logit_cap < LEAST_CAP:
             raise ValueError(f"logit_cap must be 0 or at least {LEAST_CAP}; got {self.logit_cap:g}")
-        if self.attention == "none" and self.residual_attention != "none":
+        if self.attention == "none" and inherits(self):
             raise ValueError(
                 f"residual_attention must be none where attention = none; got residual_attention = "
                 f"{self.residual_attention}"
             )
-        if self.norm_placement == "none" and self.final_norm == "yes":
-            raise ValueError("final_norm = yes needs a norm_placement other than none; got norm_placement = none")
-        if self.residual == "fixup" and self.parametrization == "ntk":
+        if self.final_norm == "yes" and not PLACEMENTS[self.norm_placement].normalizes:
             raise ValueError(
-                "residual = fixup needs parametrization = standard or mup, for a weight that is multiplied by 0 "
-                "never learns; got parametrization = ntk"
-            )
-        if self.residual == "fixup" and self.norm_placement in ("peri", "branch_output"):
-            raise ValueError(
-                "residual = fixup needs a norm_placement with no norm behind the branch, which starts as zero; "
+                f"final_norm = yes needs a norm_placement other than {self.norm_placement}; "
                 f"got norm_placement = {self.norm_placement}"
             )
-        if self.residual == "scaled_init" and self.scale_rule == "gpt2":
+        starts_as_zero = 0 in multipliers(self).drawn.values()
+        if starts_as_zero and self.parametrization == "ntk":
             raise ValueError(
-                "residual = scaled_init needs another scale_rule than gpt2, which shrinks W_O and W_out already; "
-                "got scale_rule = gpt2"
+                f"residual = {self.residual} needs parametrization = standard or mup, for a weight that is multiplied "
+                "by 0 never learns; got parametrization = ntk"
+            )
+        if starts_as_zero and any(place.behind for place in placements(self)):
+            raise ValueError(
+                f"residual = {self.residual} needs a norm_placement with no norm behind the branch, which starts as "
+                f"zero; got norm_placement = {self.norm_placement}"
+            )
+        if RESIDUALS[self.residual].shrinks_last and SCALE_RULES[self.scale_rule].shrinks_last:
+            raise ValueError(
+                f"residual = {self.residual} needs another scale_rule than {self.scale_rule}, which shrinks W_O and "
+                f"W_out already; got scale_rule = {self.scale_rule}"
             )
         check_size(self.model_dump())
         return self

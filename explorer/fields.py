@@ -10,20 +10,25 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
+from pydantic import GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
 
 GROUPS = ("Size", "Initialization", "Normalization", "Residual", "Attention", "Input and loss")
 
 
-class Option(NamedTuple):
-    """One value that a choice can take."""
+@dataclass(frozen=True)
+class Option:
+    """One value that a choice can take; the rows of `schemes` add what it does."""
 
     formula: str
     """What it does, short enough to stand beside a control."""
     source: str = ""
     """The paper it comes from; empty where there is none to credit."""
+    uses: tuple[str, ...] = ()
+    """Fields that matter only with this value, or with others that use them too."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,17 @@ class About:
     pinned: bool = False
     """Always visible, above the groups."""
     options: Mapping[str, Option] = field(default_factory=lambda: MappingProxyType({}))
-    needs: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """Other fields and the values they must have for this one to matter: `{"residual": ("constant",)}`."""
+    """What a choice may be; of a `str` field it decides what is accepted."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        inner = handler(source)
+        return core_schema.no_info_after_validator_function(self.check, inner) if source is str else inner
+
+    def check(self, value: str) -> str:
+        """The value, if it is one of the options."""
+        if value not in self.options:
+            raise ValueError("no such option")
+        return value
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,12 @@ class Spec:
     about: About
     low: float = -math.inf
     high: float = math.inf
-    choices: tuple[str, ...] = ()
+    literal: tuple[str, ...] = ()
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What a choice may be: the values of its type, or the rows of its table as they are now."""
+        return self.literal or tuple(self.about.options)
 
     def rule(self) -> str:
         """What the field accepts, as it stands after 'must be' in an error."""
@@ -75,7 +94,7 @@ def spec(name: str, info: FieldInfo) -> Spec:
     if get_origin(info.annotation) is Literal:
         kind = "choice"
     else:
-        kind = {bool: "switch", int: "integer", float: "number"}[info.annotation]  # type: ignore[index, assignment]
+        kind = {str: "choice", bool: "switch", int: "integer", float: "number"}[info.annotation]  # type: ignore[index, assignment]
     bound = {type(item).__name__: item for item in info.metadata}
     return Spec(
         name=name,
@@ -85,5 +104,14 @@ def spec(name: str, info: FieldInfo) -> Spec:
         about=about,
         low=getattr(bound.get("Ge"), "ge", -math.inf),
         high=getattr(bound.get("Le"), "le", math.inf),
-        choices=tuple(get_args(info.annotation)) if kind == "choice" else (),
+        literal=tuple(get_args(info.annotation)),
     )
+
+
+def users(specs: Mapping[str, Spec], name: str) -> dict[str, tuple[str, ...]]:
+    """Choices that use a field, each with the values that do: where all have others, the field does not matter."""
+    found = {
+        other: tuple(value for value, option in item.about.options.items() if name in option.uses)
+        for other, item in specs.items()
+    }
+    return {other: values for other, values in found.items() if values}

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer import noise, text
-from explorer.activations import activation
 from explorer.batch import Batch
 from explorer.config import Config
-from explorer.initializers import readout_variance, shapes, variances
 from explorer.profile import BRANCHES
-from explorer.residuals import has_final_norm, learned, multipliers, placements
+from explorer.schemes.activation import ACTIVATIONS, second_moment
+from explorer.schemes.attention import divisor, inherits
+from explorer.schemes.placement import centers, has_final_norm, placements
+from explorer.schemes.residual import learned, multipliers
+from explorer.schemes.scale import readout_variance, shapes, variances
 
 Tap = Callable[[str, int, Tensor], None]
 Carried = tuple[Tensor, ...]
@@ -35,9 +37,22 @@ def ignore(site: str, layer: int, tensor: Tensor) -> None:
 
 def norm(config: Config) -> Callable[[Tensor], Tensor]:
     """The norm over the last axis, without learned parameters."""
-    if config.norm == "rms":
-        return lambda x: F.rms_norm(x, x.shape[-1:], eps=EPSILON)
-    return lambda x: F.layer_norm(x, x.shape[-1:], eps=EPSILON)
+    divide = F.layer_norm if centers(config) else F.rms_norm
+    return lambda x: divide(x, x.shape[-1:], eps=EPSILON)
+
+
+def activation(config: Config) -> Callable[[Tensor], Tensor]:
+    """The MLP's nonlinearity, rescaled to keep a unit second moment if the config says so."""
+    function = nonlinearity(config.activation)
+    if not config.activation_rescaled:
+        return function
+    factor = second_moment(config.activation) ** -0.5
+    return lambda z: function(z) * factor
+
+
+def nonlinearity(name: str) -> Callable[[Tensor], Tensor]:
+    """An activation of the table, for tensors."""
+    return partial(ACTIVATIONS[name].torch, F)
 
 
 class Attention(nn.Module):
@@ -48,9 +63,7 @@ class Attention(nn.Module):
         self.config, self.layer = config, layer
         self.multiplier = forward_multipliers(config)
         self.W_Q, self.W_K, self.W_V, self.W_O = (nn.Parameter(weights[name]) for name in ("W_Q", "W_K", "W_V", "W_O"))
-        self.divisor = {"sqrt_d": math.sqrt(config.d_head), "none": 1.0, "d": float(config.d_head)}[
-            config.attention_scale
-        ]
+        self.divisor, self.inherits = divisor(config), inherits(config)
         self.norm = norm(config)
 
     def forward(self, x: Tensor, tap: Tap, carried: Carried) -> tuple[Tensor, Carried]:
@@ -72,11 +85,11 @@ class Attention(nn.Module):
 
     def scores(self, q: Tensor, k: Tensor, carried: Carried) -> tuple[Tensor, Carried]:
         """Attention logits, with what they inherit from the layers below, and what the layer above inherits."""
-        residual, cap = self.config.residual_attention, self.config.logit_cap
-        if residual == "qk":
+        cap = self.config.logit_cap
+        if self.inherits == "qk":
             q, k = carried = (q + carried[0], k + carried[1]) if carried else (q, k)
         scores = (q / self.divisor) @ k.transpose(-2, -1)
-        if residual == "scores":
+        if self.inherits == "scores":
             scores = scores + carried[0] if carried else scores
             carried = (scores,)
         return cap * torch.tanh(scores / cap) if cap else scores, carried

@@ -20,15 +20,12 @@ PACKAGE = Path(explorer.__file__).parent
 FLOORS = {
     "fields": 0,
     "limits": 0,
-    "options": 1,
     "choices": 1,
+    "schemes": 1,
     "config": 2,
     "profile": 3,
-    "residuals": 3,
     "presets": 3,
-    "initializers": 4,
     "theory": 5,
-    "activations": 5,
     "noise": 5,
     "text": 5,
     "batch": 6,
@@ -45,7 +42,7 @@ FLOORS = {
 }
 """Rooms by floor: a room is a module, or a package with all its modules."""
 
-THEORY_MAY_IMPORT = {"fields", "limits", "choices", "config", "profile", "residuals", "initializers"}
+THEORY_MAY_IMPORT = {"fields", "limits", "choices", "config", "profile", "schemes"}
 GUESTS = {
     "ipywidgets": {"app"},
     "anywidget": {"app"},

@@ -18,7 +18,7 @@ from explorer.app.ladder import ladder
 from explorer.app.source import source
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
-from explorer.fields import GROUPS, Option, Spec
+from explorer.fields import GROUPS, Option, Spec, users
 
 PINNED = ("n_layers", "d_model", "init_variance", "norm_placement", "alpha", "attention_scale")
 """The order on top; a pinned field that is not named here follows."""
@@ -147,8 +147,8 @@ def describe(spec: Spec) -> dict[str, Any]:
         "initial": spec.default,
         "steps": steps,
         "options": [
-            {"value": choice, "label": shown(choice), **spec.about.options.get(choice, Option(""))._asdict()}
-            for choice in spec.choices
+            {"value": choice, "label": shown(choice), "formula": option.formula, "source": option.source}
+            for choice in spec.choices for option in [spec.about.options.get(choice, Option(""))]
         ],
     }
 
@@ -188,7 +188,7 @@ def shown(value: object) -> str:
 def unused(spec: Spec, config: Choices) -> str:
     """Why a field does not matter among these choices; empty when it does."""
     specs = config.specs()
-    for other, values in spec.about.needs.items():
+    for other, values in users(specs, spec.name).items():
         if getattr(config, other) not in values:
             wanted = " or ".join(shown(value) for value in values)
             return f"used when {specs[other].about.label.lower()} = {wanted}; it is {shown(getattr(config, other))}"

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from explorer.app.controls import shown
 from explorer.config import Config
 from explorer.profile import STATISTICS, Profile
-
-RESIDUALS_OF_ALPHA = Config.specs()["alpha"].about.needs["residual"]
+from explorer.schemes.residual import RESIDUALS
 
 
 def progress_words(config: Config, fraction: float) -> str:
@@ -55,6 +54,6 @@ def marks(profiles: Sequence[Profile]) -> list[str]:
 
 def residual_words(config: Config) -> str:
     """How a design adds its branches: 'x + α F(x), α = 1'."""
-    residual = Config.specs()["residual"].about
-    alpha = f", α = {shown(config.alpha)}" if config.residual in RESIDUALS_OF_ALPHA else ""
-    return f"{residual.options[config.residual].formula}{alpha}"
+    rule = RESIDUALS[config.residual]
+    alpha = f", α = {shown(config.alpha)}" if "alpha" in rule.uses else ""
+    return f"{rule.formula}{alpha}"

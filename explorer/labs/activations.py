@@ -20,10 +20,10 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from explorer.choices import Choices
-from explorer.config import Activation
 from explorer.fields import About, Option
 from explorer.labs import Progress, Stop, Verdict, check, stages
-from explorer.theory.gaussian import FORMS, Moments, moments
+from explorer.schemes.activation import ACTIVATIONS
+from explorer.theory.gaussian import Moments, moments
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 BATCH = 32
 BLOCK = 2**18
 """Samples at a time."""
-NAMES = tuple(FORMS)
+NAMES = tuple(ACTIVATIONS)
 MAP = np.logspace(-3, 3, 61)
 """Second moments at which V is tabulated."""
 
@@ -40,7 +40,7 @@ MAP = np.logspace(-3, 3, 61)
 class Activations(Choices):
     """Which activation, in which version, in how deep an MLP, and SELU's fixed point."""
 
-    activation: Annotated[Activation, About("Activation", "", "φ")] = Field(
+    activation: Annotated[str, About("Activation", "", "φ", options=ACTIVATIONS)] = Field(
         "relu", description="Nonlinearity of the MLP."
     )
     version: Annotated[
@@ -221,7 +221,7 @@ def _sample(settings: Activations, blocks: list[int], stop: Stop, progress: Prog
     """Means over the samples of φ, φ², φ′² of every activation, and their standard errors."""
     import torch
 
-    from explorer.activations import ACTIVATIONS
+    from explorer.model import nonlinearity
 
     generator = torch.Generator().manual_seed(settings.seed)
     sums = np.zeros((2, len(NAMES), 3))
@@ -229,7 +229,7 @@ def _sample(settings: Activations, blocks: list[int], stop: Stop, progress: Prog
         z = torch.randn(size, generator=generator)
         for row, name in enumerate(NAMES):
             check(stop)
-            value, slope = _with_slope(ACTIVATIONS[name], z)
+            value, slope = _with_slope(nonlinearity(name), z)
             for column, part in enumerate((value, value.square(), slope.square())):
                 double = part.double()
                 sums[:, row, column] += float(double.sum()), float(double.square().sum())
@@ -251,12 +251,12 @@ def _mlp(settings: Activations, seed: int, stop: Stop) -> tuple[list[float], lis
     """Second moment of what enters each layer, and the squared gradient there relative to the last."""
     import torch
 
-    from explorer.activations import ACTIVATIONS
+    from explorer.model import nonlinearity
     from explorer.noise import stack
 
     n, (shift, divisor) = settings.width, version(settings)
     weights = stack(seed, "activations", settings.depth, (n, n), check=lambda: check(stop))
-    std, function = math.sqrt(gain(settings) / n), ACTIVATIONS[settings.activation]
+    std, function = math.sqrt(gain(settings) / n), nonlinearity(settings.activation)
     x = stack(seed, "activations, input", 1, (BATCH, n))[0].clone().requires_grad_()
     along = [x]
     for weight in weights:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from explorer.initializers import MUP, Powers
+from explorer.schemes.scale import MUP, Powers
 
 if TYPE_CHECKING:
     from torch import Tensor

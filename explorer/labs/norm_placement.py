@@ -21,14 +21,14 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from explorer import options
 from explorer.choices import Choices
-from explorer.config import LEAST_CAP, Activation, Config
+from explorer.config import LEAST_CAP, Config
 from explorer.fields import About
 from explorer.labs import Progress, Stop, Verdict
 from explorer.labs.lines import Line, Pair, pairs, streams
 from explorer.presets import PRESETS, preset
 from explorer.profile import Array
+from explorer.schemes.activation import ACTIVATIONS
 
 PLACEMENTS: Mapping[str, str] = MappingProxyType({"post": "Post-LN", "pre": "Pre-LN"})
 """Of the theorem."""
@@ -56,7 +56,7 @@ class NormPlacement(Choices):
     input_correlation: Annotated[float, Field(ge=0, le=0.9), About("Input correlation", "", "ρ₀")] = Field(
         0.0, description="Overlap of two input tokens of the designs; the theorem's are independent."
     )
-    activation: Annotated[Activation, About("Activation", "", "φ", options=options.ACTIVATIONS)] = Field(
+    activation: Annotated[str, About("Activation", "", "φ", options=ACTIVATIONS)] = Field(
         "relu", description="Of the designs, rescaled to keep a unit second moment; the theorem's is the plain relu."
     )
     causal: Annotated[bool, About("Causal mask", "")] = Field(

@@ -42,11 +42,12 @@ class Sampling(Choices):
         Literal["relative", "absolute"],
         About("Cut measured in", "", options={
             "relative": Option("±c standard deviations"),
-            "absolute": Option("±c as a number, whatever σ is", "torch's trunc_normal_ does this"),
+            "absolute": Option("±c as a number, whatever σ is", "torch's trunc_normal_ does this", uses=("std",)),
         }),
     ] = Field("relative", description="Whether the bounds follow the standard deviation.")
-    std: Annotated[float, Field(ge=0.005, le=1), About("Std asked for", "", "σ", log=True, needs={
-        "bounds": ("absolute",)})] = Field(0.02, description="The standard deviation that is wanted.")
+    std: Annotated[float, Field(ge=0.005, le=1), About("Std asked for", "", "σ", log=True)] = Field(
+        0.02, description="The standard deviation that is wanted."
+    )
     corrected: Annotated[bool, About("Correct for the cut", "", "s = σ / √γ")] = Field(
         True, description="Widens the normal before it is cut, so that σ is what remains."
     )

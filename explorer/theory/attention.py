@@ -75,7 +75,7 @@ def inherit(gains: Gains, step: Step, logits: list[float], behind: Pair, above: 
     """
     row, rows, alike, key, keys = logits
     law, q, p = step.logits, *behind
-    if gains.residual_attention == "none":
+    if not gains.residual_attention:
         return Inherited(row * q, rows * p, alike * q, alike * p, key * q, keys * p)
     if gains.residual_attention == "qk":  # the other factor of the product, summed over the layers
         by_key, by_query, by_query_p = (gains.scale * factor for factor in (law.key, law.query, law.query_p))

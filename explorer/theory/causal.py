@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from explorer.config import Config
-from explorer.residuals import learned
+from explorer.schemes.residual import learned
 from explorer.theory import causal_backward, causal_forward, parameters
 from explorer.theory.causal_backward import Backward
 from explorer.theory.causal_state import State, average

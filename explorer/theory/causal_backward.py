@@ -131,7 +131,7 @@ def _attention(gains: Gains, place: Positions, table: Stacked, law: Logits, grad
 
 def inherit(gains: Gains, law: Logits, own: Inherited, above: Inherited | None, kept: float) -> Inherited:
     """What a layer's logits pass on to its own queries and keys and to those below; see `attention.inherit`."""
-    if gains.residual_attention == "none":
+    if not gains.residual_attention:
         return own
     if gains.residual_attention == "qk":
         key, query = gains.scale * law.key, gains.scale * law.query

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from explorer.residuals import Placement
+from explorer.schemes.placement import Placement
 from explorer.theory.causal_logits import Logits, logits
 from explorer.theory.causal_state import State, average, outer
 from explorer.theory.forward import LARGEST, LARGEST_LOGIT, Tokens, add, passed

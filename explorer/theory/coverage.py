@@ -9,7 +9,7 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.profile import STATISTICS, Array, Key
-from explorer.residuals import multipliers
+from explorer.schemes.residual import multipliers
 from explorer.theory.values import Rows
 
 RUNAWAY = 50.0

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from explorer.residuals import Placement
+from explorer.schemes.placement import Placement
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.logits import Capped, Logits, cap, logits

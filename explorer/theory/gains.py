@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from explorer.config import Config
-from explorer.initializers import shapes, variances
 from explorer.profile import MATRICES
-from explorer.residuals import Placement, has_final_norm, multipliers, placements
+from explorer.schemes.attention import divisor, inherits
+from explorer.schemes.placement import Placement, centers, has_final_norm, placements
+from explorer.schemes.residual import multipliers
+from explorer.schemes.scale import shapes, variances
 from explorer.theory.gaussian import flatness
 from explorer.theory.kernels import Kernel, kernel
 
@@ -54,9 +56,8 @@ def gains(config: Config) -> Gains:
     """Reads a config."""
     variance, shape = variances(config), shapes(config)
     gain = dict.fromkeys(MATRICES, 0.0) | {name: shape[name][0] * variance[name] for name in shape}
-    divisor = {"sqrt_d": config.d_head**0.5, "none": 1.0, "d": float(config.d_head)}[config.attention_scale]
-    scale = config.d_head / divisor**2
-    if config.qk_norm and config.norm == "layer":  # centered heads live in one dimension less; a single one is nothing
+    scale = config.d_head / divisor(config) ** 2
+    if config.qk_norm and centers(config):  # centered heads live in one dimension less; a single one is nothing
         scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
     places, joined = placements(config), multipliers(config)
     unit = all((place.before or place.after) and place.scale == 1 for place in places)
@@ -67,9 +68,9 @@ def gains(config: Config) -> Gains:
         branch=joined.branch,
         places=places,
         final=has_final_norm(config),
-        centers=config.norm == "layer",
+        centers=centers(config),
         attends=config.attention != "none",
-        residual_attention=config.residual_attention,
+        residual_attention=inherits(config),
         qk_norm=config.qk_norm,
         cap=config.logit_cap,
         d_model=config.d_model,

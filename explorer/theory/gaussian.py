@@ -17,58 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfc, expit
+
+from explorer.schemes.activation import ACTIVATIONS, Activation
+from explorer.schemes.activation import normal_pdf as _normal_pdf
 
 Array = NDArray[np.float64]
-Function = Callable[[Array], Array]
 
 REACH = 9.0
 """Where a standard normal is cut, in standard deviations: what is beyond weighs 1e-19."""
-SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
-"""Klambauer et al. 2017: the λ and α that give E f = 0 and E f² = 1."""
-
-
-class Form(NamedTuple):
-    """An activation and its derivative."""
-
-    value: Function
-    slope: Function
-
-
-def _normal_cdf(x: Array) -> Array:
-    return 0.5 * erfc(-x / math.sqrt(2))
-
-
-def _normal_pdf(x: Array) -> Array:
-    return np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-
-
-def _elu(x: Array) -> Array:
-    return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
-
-
-def _elu_slope(x: Array) -> Array:
-    return np.where(x > 0, 1.0, np.exp(np.minimum(x, 0)))
-
-
-def _selu(x: Array) -> Array:
-    return SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(np.minimum(x, 0)))
-
-
-def _selu_slope(x: Array) -> Array:
-    return SELU_SCALE * np.where(x > 0, 1.0, SELU_ALPHA * np.exp(np.minimum(x, 0)))
-
-
-FORMS: Mapping[str, Form] = MappingProxyType({
-    "relu": Form(lambda x: np.maximum(x, 0), lambda x: (x > 0).astype(float)),
-    "gelu": Form(lambda x: x * _normal_cdf(x), lambda x: _normal_cdf(x) + x * _normal_pdf(x)),
-    "silu": Form(lambda x: x * expit(x), lambda x: expit(x) * (1 + x * expit(-x))),
-    "elu": Form(_elu, _elu_slope),
-    "selu": Form(_selu, _selu_slope),
-    "tanh": Form(np.tanh, lambda x: 1 / np.cosh(np.clip(x, -300, 300)) ** 2),
-    "sigmoid": Form(expit, lambda x: expit(x) * expit(-x)),
-    "identity": Form(lambda x: x, np.ones_like),
-})
 
 
 class Moments(NamedTuple):
@@ -133,7 +89,7 @@ def overlaps(activation: str, q: float, rho: float) -> Overlaps:
     return _by_common_part(form, math.sqrt(q), rho)
 
 
-def _by_common_part(form: Form, scale: float, rho: float) -> Overlaps:
+def _by_common_part(form: Activation, scale: float, rho: float) -> Overlaps:
     """x = scale(√|ρ| c + √(1−|ρ|) e): given the common part c the two inputs are independent, and means smooth."""
     common, own = scale * math.sqrt(abs(rho)), scale * math.sqrt(1 - abs(rho))
     c, weight = _line(min(common / own, 1e6)) if own > 0 else _line(scale)
@@ -143,7 +99,7 @@ def _by_common_part(form: Form, scale: float, rho: float) -> Overlaps:
     return Overlaps(float(weight @ value**2), float(weight @ slope**2))
 
 
-def _smoothed(form: Form, at: Array, width: float) -> tuple[Array, Array]:
+def _smoothed(form: Activation, at: Array, width: float) -> tuple[Array, Array]:
     """E f(a + width·e) and E f′(a + width·e) over e ~ N(0, 1), at each a; panels meet at the kink, a + width·e = 0."""
     kink = np.clip(-at / max(width, 1e-300), -REACH, REACH)[:, None]
     u, weight_u = _panels(width)
@@ -170,12 +126,12 @@ def _line(resolve: float) -> tuple[Array, Array]:
     return z, REACH * np.concatenate([weight[::-1], weight]) * _normal_pdf(z)
 
 
-def _form(activation: str, q: float) -> Form:
-    if activation not in FORMS:
-        raise ValueError(f"activation must be one of {', '.join(FORMS)}; got {activation!r}")
+def _form(activation: str, q: float) -> Activation:
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {activation!r}")
     if not (q >= 0 and math.isfinite(q)):
         raise ValueError(f"q must be finite and not negative; got {q}")
-    return FORMS[activation]
+    return ACTIVATIONS[activation]
 
 
 def _relu(q: float, rho: float) -> Overlaps:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from explorer.config import Config
-from explorer.initializers import readout_variance
+from explorer.schemes.scale import readout_variance
 from explorer.theory.forward import Tokens
 from explorer.theory.tables import softmax
 

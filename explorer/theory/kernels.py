@@ -15,7 +15,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline, RectBivariateSpline
 
 from explorer.theory import gaussian
-from explorer.theory.grids import LOG_Q, PATH, TABULATED, V_INPUT, Array, v_of
+from explorer.theory.grids import LOG_Q, PATH, TABULATED, V_INPUT, Array, rho_of, v_of
 
 _TURN = 2 * math.pi
 FINE = 257
@@ -109,11 +109,26 @@ class _Splines(NamedTuple):
 
 @cache
 def _splines(activation: str) -> _Splines:
-    single, double = (table[TABULATED.index(activation)] for table in _stored())
+    if activation in TABULATED:
+        single, double = (table[TABULATED.index(activation)] for table in _stored())
+    else:  # a row without a closed form or a stored table: integrated now, a second or two, once
+        single, double = integrals(activation)
     return _Splines(
         (CubicSpline(LOG_Q, single[:, 0]), CubicSpline(LOG_Q, single[:, 1])),
         (RectBivariateSpline(LOG_Q, V_INPUT, double[..., 0]), RectBivariateSpline(LOG_Q, V_INPUT, double[..., 1])),
     )
+
+
+def integrals(activation: str) -> tuple[Array, Array]:
+    """An activation's tables: `[ln q, 2]`: ln E f², ln E f′²; `[ln q, v, 2]`: the overlaps' share of these."""
+    single, double = np.empty((len(LOG_Q), 2)), np.empty((len(LOG_Q), len(V_INPUT), 2))
+    for j, q in enumerate(np.exp(LOG_Q)):
+        one = gaussian.moments(activation, float(q))
+        single[j] = math.log(one.square), math.log(one.slope_square)
+        for k, rho in enumerate(rho_of(V_INPUT, np.full(len(V_INPUT), math.sqrt(q)))):
+            two = gaussian.overlaps(activation, float(q), float(np.clip(rho, 0.0, 1.0)))
+            double[j, k] = two.value / one.square, two.slope / one.slope_square
+    return single, double
 
 
 def _single(spline: CubicSpline, log_q: Array) -> Array:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from explorer.config import Config
-from explorer.initializers import shapes, variances
-from explorer.residuals import learned
+from explorer.schemes.residual import learned
+from explorer.schemes.scale import shapes, variances
 from explorer.theory.backward import Backward
 from explorer.theory.forward import Step, columns
 from explorer.theory.gains import Gains

@@ -13,9 +13,9 @@ import time
 import numpy as np
 
 from explorer.config import Config
-from explorer.initializers import shapes
 from explorer.profile import Array, Key, Profile
-from explorer.residuals import learned
+from explorer.schemes.residual import learned
+from explorer.schemes.scale import shapes
 from explorer.theory import coverage
 from explorer.theory.causal import Causal
 from explorer.theory.gains import gains

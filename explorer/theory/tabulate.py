@@ -9,8 +9,9 @@ import math
 
 import numpy as np
 
-from explorer.theory import gaussian, softmax
-from explorer.theory.grids import LOG_Q, PATH, ROOT, SIZES, TABULATED, V_INPUT, Array, V, X, rho_of, s_of
+from explorer.theory import softmax
+from explorer.theory.grids import PATH, ROOT, SIZES, TABULATED, Array, V, X, rho_of, s_of
+from explorer.theory.kernels import integrals
 
 
 def rows() -> Array:
@@ -41,23 +42,9 @@ def pairs() -> Array:
     return out
 
 
-def activations() -> tuple[Array, Array]:
-    """`[activation, ln q, 2]`: ln E f², ln E f′²; and `[activation, ln q, v, 2]`: the overlaps' share of these."""
-    single = np.empty((len(TABULATED), len(LOG_Q), 2))
-    double = np.empty((len(TABULATED), len(LOG_Q), len(V_INPUT), 2))
-    for i, name in enumerate(TABULATED):
-        for j, q in enumerate(np.exp(LOG_Q)):
-            one = gaussian.moments(name, float(q))
-            single[i, j] = math.log(one.square), math.log(one.slope_square)
-            for k, rho in enumerate(rho_of(V_INPUT, np.full(len(V_INPUT), math.sqrt(q)))):
-                two = gaussian.overlaps(name, float(q), float(np.clip(rho, 0.0, 1.0)))
-                double[i, j, k] = two.value / one.square, two.slope / one.slope_square
-    return single, double
-
-
 def main() -> None:
     """Writes the file beside this module."""
-    single, double = activations()
+    single, double = (np.stack(tables) for tables in zip(*map(integrals, TABULATED), strict=True))
     np.savez_compressed(
         PATH, rows=rows().astype(np.float32), pairs=pairs().astype(np.float32),
         activations=single.astype(np.float32), overlaps=double.astype(np.float32),

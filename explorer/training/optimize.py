@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.optimizer import Optimizer
 
 from explorer.config import Config
-from explorer.initializers import learning_rates
+from explorer.schemes.scale import learning_rates
 from explorer.training.recipe import Recipe
 
 Groups = list[dict[str, Any]]

@@ -12,7 +12,7 @@ from pydantic import Field
 from explorer.choices import Choices
 from explorer.fields import About, Option
 
-ADAPTIVE = ("adam", "adamw", "radam")
+BETAS = ("beta1", "beta2")
 
 
 class Recipe(Choices):
@@ -30,10 +30,10 @@ class Recipe(Choices):
             pinned=True,
             options={
                 "sgd": Option("W − η g"),
-                "momentum": Option("W − η m, m ← β₁ m + g", "Polyak 1964"),
-                "adam": Option("W − η m / √v", "Kingma & Ba 2014"),
-                "adamw": Option("Adam, weight decay apart", "Loshchilov & Hutter 2017"),
-                "radam": Option("Adam, held back while v is uncertain", "Liu et al. 2019"),
+                "momentum": Option("W − η m, m ← β₁ m + g", "Polyak 1964", uses=("beta1",)),
+                "adam": Option("W − η m / √v", "Kingma & Ba 2014", BETAS),
+                "adamw": Option("Adam, weight decay apart", "Loshchilov & Hutter 2017", BETAS),
+                "radam": Option("Adam, held back while v is uncertain", "Liu et al. 2019", BETAS),
             },
         ),
     ] = Field("adam", description="What turns gradients into steps; torch's own.")
@@ -41,10 +41,10 @@ class Recipe(Choices):
         float, Field(ge=1e-7, le=100), About("Learning rate", "Optimizer", "η", log=True, pinned=True)
     ] = Field(1e-3, description="The largest learning rate of the schedule; μP's powers of the width come on top.")
     beta1: Annotated[
-        float, Field(ge=0, le=0.9999), About("β₁", "Optimizer", "β₁", needs={"optimizer": ("momentum", *ADAPTIVE)})
+        float, Field(ge=0, le=0.9999), About("β₁", "Optimizer", "β₁")
     ] = Field(0.9, description="How much of the mean gradient stays from step to step.")
     beta2: Annotated[
-        float, Field(ge=0, le=0.99999), About("β₂", "Optimizer", "β₂", needs={"optimizer": ADAPTIVE})
+        float, Field(ge=0, le=0.99999), About("β₂", "Optimizer", "β₂")
     ] = Field(0.999, description="How much of the mean squared gradient stays from step to step.")
     weight_decay: Annotated[float, Field(ge=0, le=10), About("Weight decay", "Optimizer", "λ")] = Field(
         0.0, description="Pulls the weights to zero, inside the gradient or, with adamw, apart from it; never α."
@@ -77,22 +77,24 @@ class Recipe(Choices):
             "Residual α",
             options={
                 "learned": Option("with the rest"),
-                "own_rate": Option("with the rest, at a learning rate of its own"),
-                "ramp": Option("not learned: a constant step up to its end, then fixed"),
-                "fixed": Option("not learned: at its end from the first step"),
+                "own_rate": Option("with the rest, at a learning rate of its own", uses=("alpha_rate",)),
+                "ramp": Option(
+                    "not learned: a constant step up to its end, then fixed", uses=("alpha_step", "alpha_end")
+                ),
+                "fixed": Option("not learned: at its end from the first step", uses=("alpha_end",)),
             },
         ),
     ] = Field("learned", description="What becomes of the α of rezero, skipinit and layer_scale.")
     alpha_rate: Annotated[
         float,
         Field(ge=1e-4, le=1e4),
-        About("α's rate", "Residual α", unit="× η", log=True, needs={"alpha_schedule": ("own_rate",)}),
+        About("α's rate", "Residual α", unit="× η", log=True),
     ] = Field(10.0, description="α's learning rate, as a multiple of the others'.")
     alpha_step: Annotated[
-        float, Field(ge=1e-7, le=4), About("α's step", "Residual α", log=True, needs={"alpha_schedule": ("ramp",)})
+        float, Field(ge=1e-7, le=4), About("α's step", "Residual α", log=True)
     ] = Field(1e-2, description="What α grows by before each step of a ramp.")
     alpha_end: Annotated[
-        float, Field(ge=0, le=4), About("α's end", "Residual α", needs={"alpha_schedule": ("ramp", "fixed")})
+        float, Field(ge=0, le=4), About("α's end", "Residual α")
     ] = Field(1.0, description="Where a ramp ends, and where a fixed α stands.")
 
     def factor(self, step: int, steps: int) -> float:

@@ -13,8 +13,8 @@ from explorer import noise
 from explorer.batch import Batch
 from explorer.choices import ConfigError
 from explorer.config import Config
-from explorer.initializers import readout_variance
 from explorer.model import Transformer, ignore
+from explorer.schemes.scale import readout_variance
 from explorer.training.history import NO_SITE, History
 from explorer.training.instruments import Instruments, device_of, loss_of
 from explorer.training.optimize import alphas, clip, hold, optimizer, schedule, total_norm

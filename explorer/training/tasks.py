@@ -51,12 +51,14 @@ class Task(Choices):
             pinned=True,
             options={
                 "next_character": Option("the next character, from those before it; causal"),
-                "masked_character": Option("a hidden character, from those around it", "BERT: Devlin et al. 2018"),
+                "masked_character": Option(
+                    "a hidden character, from those around it", "BERT: Devlin et al. 2018", ("masked_share",)
+                ),
             },
         ),
     ] = Field("next_character", description="What is predicted.")
     masked_share: Annotated[
-        float, Field(ge=0.01, le=0.9), About("Masked", "Task", needs={"kind": ("masked_character",)})
+        float, Field(ge=0.01, le=0.9), About("Masked", "Task")
     ] = Field(0.15, description="Share of a sequence's characters that are hidden, at least one.")
     held_out: Annotated[float, Field(ge=0.01, le=0.5), About("Held out", "Task")] = Field(
         0.1, description="Share of the text that is never trained on."

@@ -21,7 +21,8 @@ from explorer.labs.activations import (
     verdict,
 )
 from explorer.probe import Stopped
-from explorer.theory.gaussian import FORMS, moments
+from explorer.schemes.activation import ACTIVATIONS
+from explorer.theory.gaussian import moments
 
 TABLE = {  # E f, E f², Var f, E f′² under N(0, 1)
     "relu": (0.3989422804, 0.5, 0.3408450569, 0.5),
@@ -71,7 +72,7 @@ def test_rescaled_versions_keep_a_unit_second_moment(name: str, version: str) ->
 
 def test_sigmoid_is_divided_by_the_root_of_its_second_moment() -> None:
     z = np.random.default_rng(0).standard_normal(10**6)
-    assert np.mean((FORMS["sigmoid"].value(z) / math.sqrt(0.2933790359)) ** 2) == pytest.approx(1, rel=0.01)
+    assert np.mean((ACTIVATIONS["sigmoid"].value(z) / math.sqrt(0.2933790359)) ** 2) == pytest.approx(1, rel=0.01)
 
 
 def test_matching_variance_of_relu_is_hes() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from explorer import Config
-from explorer.residuals import multipliers
+from explorer.schemes.residual import multipliers
 from explorer.theory import predict
 from explorer.theory.depth import aligned_growth, deepnorm, identity_path, random_growth, update_size
 

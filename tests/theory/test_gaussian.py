@@ -7,8 +7,9 @@ import pytest
 from scipy.special import owens_t
 from scipy.stats import multivariate_normal
 
+from explorer.schemes.activation import ACTIVATIONS
 from explorer.theory import gaussian
-from explorer.theory.gaussian import FORMS, flatness, moments, overlaps
+from explorer.theory.gaussian import flatness, moments, overlaps
 from explorer.theory.kernels import kernel
 
 TABLE = {  # E f, E f², E f′² under N(0, 1)
@@ -46,7 +47,7 @@ def test_elu_against_its_closed_form(q: float) -> None:
 @pytest.mark.parametrize("name", ["relu", "gelu", "identity"])
 def test_quadrature_of_two_inputs_against_closed_forms(name: str, q: float, rho: float) -> None:
     exact = overlaps(name, q, rho)
-    assert gaussian._by_common_part(FORMS[name], math.sqrt(q), rho) == pytest.approx(exact, rel=1e-8, abs=1e-8)
+    assert gaussian._by_common_part(ACTIVATIONS[name], math.sqrt(q), rho) == pytest.approx(exact, rel=1e-8, abs=1e-8)
 
 
 @pytest.mark.parametrize("rho", [-0.3, 0.0, 0.5, 0.99])
@@ -64,12 +65,12 @@ def test_elu_slopes_against_bivariate_normal_probabilities(rho: float) -> None:
     assert overlaps("elu", 1.0, rho).slope == pytest.approx(expected, abs=1e-6)  # scipy's bivariate cdf is the limit
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_two_inputs_against_monte_carlo(name: str) -> None:
     rng, rho, q = np.random.default_rng(3), 0.6, 2.0
     x = math.sqrt(q) * rng.standard_normal(400_000)
     y = rho * x + math.sqrt(q * (1 - rho**2)) * rng.standard_normal(400_000)
-    form, exact = FORMS[name], overlaps(name, q, rho)
+    form, exact = ACTIVATIONS[name], overlaps(name, q, rho)
     samples = (form.value(x) * form.value(y), form.slope(x) * form.slope(y))
     for sample, expected in zip(samples, exact, strict=True):
         assert abs(sample.mean() - expected) <= 4 * sample.std() / math.sqrt(len(x)) + 1e-12
@@ -77,7 +78,7 @@ def test_two_inputs_against_monte_carlo(name: str) -> None:
             assert abs(sample.mean() - 1.03 * expected) > 4 * sample.std() / math.sqrt(len(x))
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_ends_of_correlation(name: str) -> None:
     one = moments(name, 1.7)
     assert overlaps(name, 1.7, 1.0) == pytest.approx((one.square, one.slope_square), rel=1e-9)
@@ -90,7 +91,7 @@ def test_flatness_of_relu_and_identity() -> None:
 
 
 @pytest.mark.parametrize("fixed", [True, False])
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_kernels_read_the_same_numbers(name: str, fixed: bool) -> None:
     for q in (0.003, 1.0, 4.0, 900.0):
         fast = kernel(name, False, q if fixed else None)
@@ -103,7 +104,7 @@ def test_kernels_read_the_same_numbers(name: str, fixed: bool) -> None:
 
 
 def test_rescaled_kernel_keeps_the_second_moment() -> None:
-    for name in FORMS:
+    for name in ACTIVATIONS:
         assert kernel(name, True, 1.0).pair(1.0, 0.5)[0] == pytest.approx(1, rel=1e-4)
 
 

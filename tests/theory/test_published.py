@@ -9,7 +9,7 @@ import torch
 from trial import SIGMAS
 
 from explorer import Config
-from explorer.residuals import Placement
+from explorer.schemes.placement import Placement
 from explorer.theory import predict
 from explorer.theory.attention import Inherited, collect, inherit, paths
 from explorer.theory.backward import ISOTROPIC, across

@@ -8,7 +8,7 @@ import torch
 from torch.optim import lr_scheduler as torchs
 
 from explorer import Config, ConfigError
-from explorer.initializers import learning_rates
+from explorer.schemes.scale import learning_rates
 from explorer.training.optimize import OPTIMIZERS, alphas, optimizer, schedule, total_norm
 from explorer.training.recipe import Recipe
 from explorer.training.runner import build

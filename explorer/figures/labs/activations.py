@@ -11,7 +11,7 @@ from explorer.figures.labs.outlines import bars, mark, name_axis
 from explorer.figures.labs.parts import Array, Axis, Trace, axis, dots, line, picture, upright
 from explorer.figures.palette import HUES, NEUTRAL
 from explorer.labs.activations import MAP, NAMES, ActivationsResult, selu_scale, version
-from explorer.theory.gaussian import FORMS
+from explorer.schemes.activation import ACTIVATIONS
 
 MOMENTS = ("E φ", "E φ²", "E φ′²")
 REAL_SELU = (1.6732632424, 1.0507009874)
@@ -21,7 +21,7 @@ REAL_SELU = (1.6732632424, 1.0507009874)
 def shape(result: ActivationsResult) -> go.Figure:
     """The activation in its chosen version, its slope, and behind them the density of N(0, 1) that it meets."""
     x = np.linspace(-4, 4, 321)
-    form, (shift, divisor) = FORMS[result.settings.activation], version(result.settings)
+    form, (shift, divisor) = ACTIVATIONS[result.settings.activation], version(result.settings)
     value, slope = (form.value(x) - shift) / divisor, form.slope(x) / divisor
     density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
     height = axis("φ(x), φ′(x)", [value, slope, density, [-0.2, 1.2]])

@@ -6,47 +6,67 @@ And μP's powers of the width, which keep one learning rate right at every width
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from explorer.config import Config
-from explorer.residuals import multipliers
+from explorer.fields import Option
+from explorer.schemes.residual import LAST, multipliers
+
+if TYPE_CHECKING:
+    from explorer.config import Config
 
 PACKED = ("W_Q", "W_K", "W_V")
 """torch keeps these three as one matrix of 3d rows, and scales them as such."""
-
-LAST = ("W_O", "W_out")
-"""What a branch ends with."""
 FIXED = 0.02
 """The standard deviation of BERT and GPT-2."""
 
 
-class ScaleRule(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class ScaleRule(Option):
     """`variance(config, matrix, fan_in, fan_out)` of the entries of one matrix."""
 
     variance: Callable[[Config, str, int, int], float]
-    source: str
+    shrinks_last: bool = False
+    """W_O and W_out are drawn smaller by the depth, so that no residual rule needs to."""
 
 
-SCALE_RULES: Mapping[str, ScaleRule] = MappingProxyType({
-    "lecun": ScaleRule(lambda _, matrix, fan_in, fan_out: 1 / fan_in, "LeCun et al. 1998"),
-    "xavier": ScaleRule(lambda _, matrix, fan_in, fan_out: 2 / (fan_in + fan_out), "Glorot & Bengio 2010"),
-    "he": ScaleRule(lambda _, matrix, fan_in, fan_out: 2 / fan_in, "He et al. 2015, eq. 10"),
-    "fan_out": ScaleRule(lambda _, matrix, fan_in, fan_out: 1 / fan_out, "He et al. 2015, eq. 14 without the ½"),
-    "bert": ScaleRule(lambda _, matrix, fan_in, fan_out: FIXED**2, "Devlin et al. 2018: initializer_range"),
+SCALE_RULES: dict[str, ScaleRule] = {
+    "lecun": ScaleRule(
+        "1 / fan_in", "LeCun et al. 1998", variance=lambda config, matrix, fan_in, fan_out: 1 / fan_in
+    ),
+    "xavier": ScaleRule(
+        "2 / (fan_in + fan_out)", "Glorot & Bengio 2010",
+        variance=lambda config, matrix, fan_in, fan_out: 2 / (fan_in + fan_out),
+    ),
+    "he": ScaleRule(
+        "2 / fan_in", "He et al. 2015, eq. 10", variance=lambda config, matrix, fan_in, fan_out: 2 / fan_in
+    ),
+    "fan_out": ScaleRule(
+        "1 / fan_out", "He et al. 2015, backward form, eq. 14 without the ½",
+        variance=lambda config, matrix, fan_in, fan_out: 1 / fan_out,
+    ),
+    "bert": ScaleRule(
+        "0.02², whatever the shape", "BERT: Devlin et al. 2018",
+        variance=lambda config, matrix, fan_in, fan_out: FIXED**2,
+    ),
     "gpt2": ScaleRule(
-        lambda config, matrix, fan_in, fan_out: FIXED**2 / (2 * config.n_layers if matrix in LAST else 1),
-        "Radford et al. 2019, section 2.3: residual layers by 1/√N, N of them",
+        "0.02²; W_O, W_out: 0.02² / (2N)", "GPT-2: Radford et al. 2019, section 2.3",
+        variance=lambda config, matrix, fan_in, fan_out: FIXED**2 / (2 * config.n_layers if matrix in LAST else 1),
+        shrinks_last=True,
     ),
     "t5": ScaleRule(
-        lambda config, matrix, fan_in, fan_out: 1 / (fan_in * (config.d_head if matrix == "W_Q" else 1)),
-        "Raffel et al. 2020, as in their code: q·k is not divided, W_Q is drawn √d_head smaller instead",
+        "1 / fan_in; W_Q: 1 / (d d_head), so no √d divisor", "T5: Raffel et al. 2020, as in their code",
+        variance=lambda config, matrix, fan_in, fan_out: 1 / (fan_in * (config.d_head if matrix == "W_Q" else 1)),
     ),
     "torch_default": ScaleRule(
-        lambda _, matrix, fan_in, fan_out: 2 / (fan_in + 3 * fan_out) if matrix in PACKED else 1 / (3 * fan_in),
-        "torch.nn: xavier_uniform_ on the packed projection, kaiming_uniform_(a=√5) elsewhere",
+        "1 / (3 fan_in); Q, K, V: 1 / (2 d)", "torch.nn.TransformerEncoderLayer",
+        # xavier_uniform_ on the packed projection, kaiming_uniform_(a=√5) elsewhere
+        variance=lambda config, matrix, fan_in, fan_out: (
+            2 / (fan_in + 3 * fan_out) if matrix in PACKED else 1 / (3 * fan_in)
+        ),
     ),
-})
+}
 
 
 def shapes(config: Config) -> dict[str, tuple[int, int]]:

@@ -1,0 +1,96 @@
+"""Activations: what they do to a number, and the constant that gives each a unit second moment under N(0, 1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfc, expit
+
+from explorer.fields import Option
+
+Array = NDArray[np.float64]
+Function = Callable[[Array], Array]
+
+SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+"""Klambauer et al. 2017: the λ and α that give E f = 0 and E f² = 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activation(Option):
+    """One nonlinearity, for the theory and for the model: two forms that the tests compare."""
+
+    value: Function
+    """φ, in numpy."""
+    slope: Function
+    """φ′."""
+    torch: Callable[[Any, Any], Any]
+    """φ for tensors: from torch.nn.functional and z. (Handed in, for the theory reads this table without torch.)"""
+
+
+def _normal_cdf(x: Array) -> Array:
+    return 0.5 * erfc(-x / math.sqrt(2))
+
+
+def normal_pdf(x: Array) -> Array:
+    """Density of N(0, 1)."""
+    return np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def _elu(x: Array) -> Array:
+    return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
+
+
+def _elu_slope(x: Array) -> Array:
+    return np.where(x > 0, 1.0, np.exp(np.minimum(x, 0)))
+
+
+def _selu(x: Array) -> Array:
+    return SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(np.minimum(x, 0)))
+
+
+def _selu_slope(x: Array) -> Array:
+    return SELU_SCALE * np.where(x > 0, 1.0, SELU_ALPHA * np.exp(np.minimum(x, 0)))
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": Activation(
+        "max(0, x)", "Nair & Hinton 2010",
+        value=lambda x: np.maximum(x, 0), slope=lambda x: (x > 0).astype(float), torch=lambda F, z: F.relu(z),
+    ),
+    "gelu": Activation(
+        "x Φ(x)", "Hendrycks & Gimpel 2016",
+        value=lambda x: x * _normal_cdf(x), slope=lambda x: _normal_cdf(x) + x * normal_pdf(x),
+        torch=lambda F, z: F.gelu(z),
+    ),
+    "silu": Activation(
+        "x / (1 + e⁻ˣ)", "Elfwing et al. 2017",
+        value=lambda x: x * expit(x), slope=lambda x: expit(x) * (1 + x * expit(-x)), torch=lambda F, z: F.silu(z),
+    ),
+    "elu": Activation(
+        "x, or eˣ − 1 below 0", "Clevert et al. 2015", value=_elu, slope=_elu_slope, torch=lambda F, z: F.elu(z)
+    ),
+    "selu": Activation(
+        "λ·elu with α, mean 0 and variance 1", "Klambauer et al. 2017",
+        value=_selu, slope=_selu_slope, torch=lambda F, z: F.selu(z),
+    ),
+    "tanh": Activation(
+        "tanh x", value=np.tanh, slope=lambda x: 1 / np.cosh(np.clip(x, -300, 300)) ** 2, torch=lambda F, z: z.tanh()
+    ),
+    "sigmoid": Activation(
+        "1 / (1 + e⁻ˣ)", value=expit, slope=lambda x: expit(x) * expit(-x), torch=lambda F, z: z.sigmoid()
+    ),
+    "identity": Activation("x", value=lambda x: x, slope=np.ones_like, torch=lambda F, z: z),
+}
+
+
+@cache
+def second_moment(name: str) -> float:
+    """E φ(z)² for z ~ N(0, 1), by the trapezoid rule with a node on the kink at 0; good to 1e-9."""
+    z = np.linspace(-12, 12, 2**18 + 1)
+    return float(np.trapezoid(ACTIVATIONS[name].value(z) ** 2 * normal_pdf(z), z))

@@ -1,0 +1,51 @@
+"""What attention logits are divided by, and what they inherit from the layers before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from explorer.fields import Option
+
+if TYPE_CHECKING:
+    from explorer.config import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class Divisor(Option):
+    """What q·k is divided by, from the width of a head."""
+
+    of: Callable[[int], float]
+
+
+DIVISORS: dict[str, Divisor] = {
+    "sqrt_d": Divisor("q·k / √d_head", "Vaswani et al. 2017", of=math.sqrt),
+    "none": Divisor("q·k", of=lambda d_head: 1.0),
+    "d": Divisor("q·k / d_head", "μP: Yang et al. 2022", of=float),
+}
+
+
+def divisor(config: Config) -> float:
+    """What the config's attention logits are divided by."""
+    return DIVISORS[config.attention_scale].of(config.d_head)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inheritance(Option):
+    """What adds up over the layers: nothing, the logits, or queries and keys each."""
+
+    adds: Literal["", "scores", "qk"] = ""
+
+
+INHERITANCES: dict[str, Inheritance] = {
+    "none": Inheritance("A_l = q_l·k_l"),
+    "scores": Inheritance("A_l = q_l·k_l + A_(l−1)", "RealFormer: He et al. 2020", adds="scores"),
+    "qk": Inheritance("A_l = (Σ q)·(Σ k), over the layers so far", adds="qk"),
+}
+
+
+def inherits(config: Config) -> str:
+    """What the config's logits inherit: see `Inheritance.adds`."""
+    return INHERITANCES[config.residual_attention].adds

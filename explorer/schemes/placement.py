@@ -1,0 +1,113 @@
+"""Where the norms stand around a branch, and what a norm does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from explorer.fields import Option
+
+if TYPE_CHECKING:
+    from explorer.config import Config
+
+
+class Placement(NamedTuple):
+    """Where a norm stands around `skip · x + branch · F(x)` in one layer."""
+
+    before: bool = False
+    """On the branch's input."""
+    behind: bool = False
+    """On the branch's output."""
+    after: bool = False
+    """On the sum."""
+    scale: float = 1.0
+    """What the norm before the branch is multiplied by."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a norm in the layer."""
+        return self.before or self.behind or self.after
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementRule(Option):
+    """The placement in a layer (from 1) of so many, and whether the design has a norm after the last."""
+
+    layer: Callable[[int, int], Placement]
+    final: bool
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether any layer has a norm."""
+        return any(self.layer(layer, 8).any for layer in range(1, 9))
+
+
+def _everywhere(place: Placement) -> Callable[[int, int], Placement]:
+    return lambda layer, n_layers: place
+
+
+NORM = ("norm",)
+PRE, POST = Placement(before=True), Placement(after=True)
+POST_SHARE = 0.25
+"""Of Mix-LN's layers, from the input; the paper's best at every size it tried."""
+
+PLACEMENTS: dict[str, PlacementRule] = {
+    "none": PlacementRule(
+        "x + F(x)", "He et al. 2015, without their norms", layer=_everywhere(Placement()), final=False
+    ),
+    "pre": PlacementRule(
+        "x + F(N(x))", "Pre-LN: Xiong et al. 2020, figure 1b", NORM, layer=_everywhere(PRE), final=True
+    ),
+    "post": PlacementRule(
+        "N(x + F(x))", "Post-LN: Vaswani et al. 2017, section 3.1", NORM, layer=_everywhere(POST), final=False
+    ),
+    "peri": PlacementRule(
+        "x + N(F(N(x)))", "Sandwich-LN: Ding et al. 2021; Peri-LN: Kim et al. 2025", NORM,
+        layer=_everywhere(Placement(before=True, behind=True)), final=True,
+    ),
+    "branch_output": PlacementRule(
+        "x + N(F(x))", "Swin v2: Liu et al. 2022; OLMo 2 2025, section 3.2", NORM,
+        layer=_everywhere(Placement(behind=True)), final=True,
+    ),
+    "scaled_pre": PlacementRule(
+        "x + F(N(x) / √l) in layer l", "LayerNorm scaling: Sun et al. 2025, eq. 4", NORM,
+        layer=lambda layer, n_layers: PRE._replace(scale=layer**-0.5), final=True,
+    ),
+    "mix": PlacementRule(
+        "post in the first quarter of the layers, then pre", "Mix-LN: Li et al. 2025, eq. 8", NORM,
+        layer=lambda layer, n_layers: POST if layer <= POST_SHARE * n_layers else PRE, final=True,
+    ),
+}
+
+
+@lru_cache(maxsize=64)
+def placements(config: Config) -> tuple[Placement, ...]:
+    """Where the norms stand in each layer."""
+    rule = PLACEMENTS[config.norm_placement]
+    return tuple(rule.layer(layer, config.n_layers) for layer in range(1, config.n_layers + 1))
+
+
+def has_final_norm(config: Config) -> bool:
+    """Whether the stream is normalized once more after the last layer."""
+    return PLACEMENTS[config.norm_placement].final if config.final_norm == "design" else config.final_norm == "yes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Norm(Option):
+    """Division of each token by its size."""
+
+    centers: bool
+    """Whether the token's mean is subtracted first."""
+
+
+NORMS: dict[str, Norm] = {
+    "layer": Norm("(x − mean) / std", "Ba et al. 2016", centers=True),
+    "rms": Norm("x / √(mean x²)", "Zhang & Sennrich 2019", centers=False),
+}
+
+
+def centers(config: Config) -> bool:
+    """Whether the config's norm subtracts each token's mean."""
+    return NORMS[config.norm].centers

@@ -1,0 +1,122 @@
+"""How a branch joins the stream: what multiplies what, and what of it is learned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from explorer.fields import Option
+
+if TYPE_CHECKING:
+    from explorer.config import Config
+
+VALUE_PATH = ("W_V", "W_O", "W_in", "W_out")
+"""The matrices between a branch's input and its output; W_Q and W_K only choose among the tokens."""
+LAST = ("W_O", "W_out")
+"""What a branch ends with."""
+
+
+class Multipliers(NamedTuple):
+    """`skip · x + branch · F(x)`, with some matrices drawn so many times their usual size."""
+
+    skip: float
+    branch: float
+    drawn: Mapping[str, float] = MappingProxyType({})
+    """Matrix to factor on its standard deviation; 1 where none is named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualRule(Option):
+    """The multipliers from the config, and what of the branch's multiplier is a learned parameter."""
+
+    multipliers: Callable[[Config], Multipliers]
+    learned: Literal["", "layer", "branch", "coordinate"] = ""
+    """Nothing; one number a layer; one a branch; one a coordinate of each branch."""
+    shrinks_last: bool = False
+    """W_O and W_out are drawn smaller by the depth, and nothing else is: what a scale rule may do itself."""
+
+
+def _drawn(skip: float, factor: float, matrices: tuple[str, ...] = VALUE_PATH) -> Multipliers:
+    """A stream times `skip`, and some matrices drawn `factor` times their usual size."""
+    return Multipliers(skip, 1.0, MappingProxyType(dict.fromkeys(matrices, factor)))
+
+
+def _by_depth(power: float) -> Callable[[Config], Multipliers]:
+    return lambda config: Multipliers(1.0, (2 * config.n_layers) ** power)
+
+
+def _layer_scale(config: Config) -> Multipliers:
+    return Multipliers(1.0, 0.1 if config.n_layers <= 18 else 1e-5 if config.n_layers <= 24 else 1e-6)
+
+
+def _fixup(config: Config) -> Multipliers:
+    # m = 2 matrices to a branch, of which the last is zero: the others are scaled by (2N)^(−1 / (2m − 2))
+    factor = (2 * config.n_layers) ** -0.5
+    return Multipliers(1.0, 1.0, MappingProxyType({"W_V": factor, "W_O": 0.0, "W_in": factor, "W_out": 0.0}))
+
+
+def _admin(config: Config) -> Multipliers:
+    branches = 2 * config.n_layers
+    return Multipliers(math.sqrt((branches + 1) / math.log(branches + 1) - 1), 1.0)
+
+
+ALPHA = ("alpha",)
+RESIDUALS: dict[str, ResidualRule] = {
+    "absent": ResidualRule("F(x)", multipliers=lambda config: Multipliers(0.0, 1.0)),
+    "constant": ResidualRule(
+        "x + α F(x)", "He et al. 2015", ALPHA, multipliers=lambda config: Multipliers(1.0, config.alpha)
+    ),
+    "scaled_skip": ResidualRule(
+        "α x + F(x)", "Highway form, without gates: Srivastava et al. 2015", ALPHA,
+        multipliers=lambda config: Multipliers(config.alpha, 1.0),
+    ),
+    "rezero": ResidualRule(
+        "x + α F(x), one α a layer, learned from 0", "ReZero: Bachlechner et al. 2020, eq. 2",
+        multipliers=lambda config: Multipliers(1.0, 0.0), learned="layer",
+    ),
+    "skipinit": ResidualRule(
+        "x + α F(x), one α a branch, learned from 0", "SkipInit: De & Smith 2020, section 4",
+        multipliers=lambda config: Multipliers(1.0, 0.0), learned="branch",
+    ),
+    "layer_scale": ResidualRule(
+        "x + λ ⊙ F(x), λ learned from 0.1, 1e-5 or 1e-6", "CaiT: Touvron et al. 2021, eq. 4 and section 3.1",
+        multipliers=_layer_scale, learned="coordinate",
+    ),
+    "inverse_sqrt_depth": ResidualRule(
+        "x + F(x) / √(2N)", "Taki 2017; Bordelon et al. 2023", multipliers=_by_depth(-0.5)
+    ),
+    "inverse_depth": ResidualRule("x + F(x) / (2N)", "Hanin & Rolnick 2018", multipliers=_by_depth(-1)),
+    "scaled_init": ResidualRule(
+        "x + F(x), W_O W_out × 1/√(2N)", "GPT-2: Radford et al. 2019, section 2.3",
+        multipliers=lambda config: _drawn(1.0, (2 * config.n_layers) ** -0.5, LAST), shrinks_last=True,
+    ),
+    "fixup": ResidualRule(
+        "x + F(x), W_O W_out = 0, W_V W_in × 1/√(2N)", "Fixup, without its scalar biases: Zhang et al. 2019, section 4",
+        multipliers=_fixup,
+    ),
+    "t_fixup": ResidualRule(
+        "x + F(x), W_V W_O MLP × 0.67 N^−¼", "T-Fixup: Huang et al. 2020, section 3.2, encoder",
+        multipliers=lambda config: _drawn(1.0, 0.67 * config.n_layers**-0.25),
+    ),
+    "deepnorm": ResidualRule(
+        "(2N)^¼ x + F(x), W_V W_O MLP × (8N)^−¼", "DeepNet: Wang et al. 2022, encoder or decoder only",
+        multipliers=lambda config: _drawn((2 * config.n_layers) ** 0.25, (8 * config.n_layers) ** -0.25),
+    ),
+    "admin": ResidualRule(
+        "ω x + F(x), ω² + 1 = (2N + 1) / ln(2N + 1)", "Admin, for branches of unit variance: Liu et al. 2020",
+        multipliers=_admin,
+    ),
+}
+
+
+def multipliers(config: Config) -> Multipliers:
+    """The multipliers of a config's residual rule at initialization."""
+    return RESIDUALS[config.residual].multipliers(config)
+
+
+def learned(config: Config) -> str:
+    """What of the branch's multiplier is a learned parameter: see `ResidualRule.learned`."""
+    return RESIDUALS[config.residual].learned
