@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import erfc, expit
 
 from explorer.fields import Option
+from explorer.schemes.closed_forms import Kernel, gelu, identity, relu
 
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]
@@ -29,6 +30,10 @@ class Activation(Option):
     """φ, in numpy."""
     slope: Function
     """φ′."""
+    kernel: Callable[[float], Kernel] | None = None
+    """The law in closed form, by a factor on φ²; without one it is integrated."""
+    mean: Callable[[float], float] = lambda q: math.nan
+    """E φ under N(0, q), of a law in closed form."""
     torch: Callable[[Any, Any], Any]
     """φ for tensors: from torch.nn.functional and z. (Handed in, for the theory reads this table without torch.)"""
 
@@ -62,11 +67,12 @@ ACTIVATIONS: dict[str, Activation] = {
     "relu": Activation(
         "max(0, x)", "Nair & Hinton 2010",
         value=lambda x: np.maximum(x, 0), slope=lambda x: (x > 0).astype(float), torch=lambda F, z: F.relu(z),
+        kernel=relu, mean=lambda q: math.sqrt(q / (2 * math.pi)),
     ),
     "gelu": Activation(
         "x Φ(x)", "Hendrycks & Gimpel 2016",
         value=lambda x: x * _normal_cdf(x), slope=lambda x: _normal_cdf(x) + x * normal_pdf(x),
-        torch=lambda F, z: F.gelu(z),
+        torch=lambda F, z: F.gelu(z), kernel=gelu, mean=lambda q: q / math.sqrt(2 * math.pi * (1 + q)),
     ),
     "silu": Activation(
         "x / (1 + e⁻ˣ)", "Elfwing et al. 2017",
@@ -85,7 +91,9 @@ ACTIVATIONS: dict[str, Activation] = {
     "sigmoid": Activation(
         "1 / (1 + e⁻ˣ)", value=expit, slope=lambda x: expit(x) * expit(-x), torch=lambda F, z: z.sigmoid()
     ),
-    "identity": Activation("x", value=lambda x: x, slope=np.ones_like, torch=lambda F, z: z),
+    "identity": Activation(
+        "x", value=lambda x: x, slope=np.ones_like, torch=lambda F, z: z, kernel=identity, mean=lambda q: 0.0
+    ),
 }
 
 

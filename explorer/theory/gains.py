@@ -7,11 +7,12 @@ from typing import NamedTuple
 from explorer.config import Config
 from explorer.profile import MATRICES
 from explorer.schemes.attention import divisor, inherits
+from explorer.schemes.closed_forms import Kernel
 from explorer.schemes.placement import Placement, centers, has_final_norm, placements
 from explorer.schemes.residual import multipliers
 from explorer.schemes.scale import shapes, variances
 from explorer.theory.gaussian import flatness
-from explorer.theory.kernels import Kernel, kernel
+from explorer.theory.kernels import kernel
 
 EPSILON = 1e-5
 """Added to the variance by every norm."""

@@ -10,9 +10,7 @@ Sources: relu: Cho & Saul 2009; erf: Williams 1997; gelu (x Φ(x)): Tsuchida et 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from functools import lru_cache
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 
 from explorer.schemes.activation import ACTIVATIONS, Activation
 from explorer.schemes.activation import normal_pdf as _normal_pdf
+from explorer.schemes.closed_forms import Kernel
 
 Array = NDArray[np.float64]
 
@@ -54,10 +53,9 @@ def moments(activation: str, q: float = 1.0) -> Moments:
         ValueError: unknown activation, or q negative or not finite.
     """
     form = _form(activation, q)
-    if activation in _CLOSED:
-        mean, overlap = _CLOSED[activation]
-        same = overlap(q, 1.0)
-        return Moments(mean(q), same.value, same.slope)
+    if form.kernel:
+        same = _closed(form.kernel(1.0), q, 1.0)
+        return Moments(form.mean(q), same.value, same.slope)
     z, weight = _line(math.sqrt(q))
     f, slope = form.value(math.sqrt(q) * z), form.slope(math.sqrt(q) * z)
     return Moments(float(weight @ f), float(weight @ (f * f)), float(weight @ (slope * slope)))
@@ -81,8 +79,8 @@ def overlaps(activation: str, q: float, rho: float) -> Overlaps:
     form = _form(activation, q)
     if not -1 <= rho <= 1:
         raise ValueError(f"rho must be between -1 and 1; got {rho}")
-    if activation in _CLOSED:
-        return _CLOSED[activation][1](q, rho)
+    if form.kernel:
+        return _closed(form.kernel(1.0), q, rho)
     if rho == 1:
         one = moments(activation, q)
         return Overlaps(one.square, one.slope_square)
@@ -134,42 +132,6 @@ def _form(activation: str, q: float) -> Activation:
     return ACTIVATIONS[activation]
 
 
-def _relu(q: float, rho: float) -> Overlaps:
-    angle = math.acos(rho)
-    return Overlaps(
-        q * (math.sqrt(1 - rho * rho) + rho * (math.pi - angle)) / (2 * math.pi), (math.pi - angle) / (2 * math.pi)
-    )
-
-
-def _gelu(q: float, rho: float) -> Overlaps:
-    one, two = np.array(q), np.array(rho)
-    return Overlaps(float(gelu_values(one, two)), float(gelu_slopes(one, two)))
-
-
-def gelu_values(q: Array, rho: Array) -> Array:
-    """E f(x)f(y) of gelu, elementwise: Stein's lemma on x Φ(x), from E Φ(x)Φ(y) = ¼ + arcsin(p/(1+q))/2π.
-
-    The second term is the two densities' product; differences q − p are written so that large q lose no digits.
-    """
-    p, a, gap = q * rho, 1 + q, q * (1 - rho)
-    density = 1 / (2 * math.pi * np.sqrt((1 + gap) * (a + p)))
-    both = 0.25 + np.arcsin(p / a) / (2 * math.pi)
-    value: Array = p * both + density * (q * q + p * p + q * gap * (q + p)) / a
-    return value
-
-
-def gelu_slopes(q: Array, rho: Array) -> Array:
-    """E f′(x)f′(y) of gelu, elementwise; as `gelu_values`."""
-    p, a = q * rho, 1 + q
-    root = (1 + q * (1 - rho)) * (a + p)
-    both = 0.25 + np.arcsin(p / a) / (2 * math.pi)
-    slope: Array = both + (2 * p / a + p / root) / (2 * math.pi * np.sqrt(root))
-    return slope
-
-
-_CLOSED: Mapping[str, tuple[Callable[[float], float], Callable[[float, float], Overlaps]]] = MappingProxyType({
-    "relu": (lambda q: math.sqrt(q / (2 * math.pi)), _relu),
-    "gelu": (lambda q: q / math.sqrt(2 * math.pi * (1 + q)), _gelu),
-    "identity": (lambda q: 0.0, lambda q, rho: Overlaps(q * rho, 1.0)),
-})
-"""E f, and the overlaps, in closed form."""
+def _closed(exact: Kernel, q: float, rho: float) -> Overlaps:
+    at = np.array(q), np.array(rho)
+    return Overlaps(float(exact.overlaps(*at)[1]), float(exact.slopes(*at)[1]))

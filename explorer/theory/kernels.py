@@ -7,30 +7,19 @@ moment (behind a norm, where it never changes) or by spline where it does.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from scipy.interpolate import CubicSpline, RectBivariateSpline
 
+from explorer.schemes.activation import ACTIVATIONS
+from explorer.schemes.closed_forms import Kernel
 from explorer.theory import gaussian
 from explorer.theory.grids import LOG_Q, PATH, TABULATED, V_INPUT, Array, rho_of, v_of
 
-_TURN = 2 * math.pi
 FINE = 257
 """Nodes of the piecewise linear tables in v that the forward recursion reads."""
-
-
-class Kernel(NamedTuple):
-    """One activation, multiplied by a constant."""
-
-    pair: Callable[[float, float], tuple[float, float]]
-    """(q, ρ) to (E φ², E φ(x)φ(y))."""
-    overlaps: Callable[[Array, Array], tuple[Array, Array]]
-    """The same for arrays."""
-    slopes: Callable[[Array, Array], tuple[Array, Array]]
-    """(q, ρ) to (E φ′², E φ′(x)φ′(y))."""
 
 
 @lru_cache(maxsize=64)
@@ -43,55 +32,10 @@ def kernel(activation: str, rescaled: bool, fixed_q: float | None) -> Kernel:
         fixed_q: the second moment of the input where it is the same in every layer.
     """
     factor = 1 / gaussian.moments(activation).square if rescaled else 1.0
-    if activation in _EXACT:
-        return _EXACT[activation](factor)
+    exact = ACTIVATIONS[activation].kernel
+    if exact:
+        return exact(factor)
     return _fixed(activation, factor, fixed_q) if fixed_q is not None else _tabulated(activation, factor)
-
-
-def _relu(factor: float) -> Kernel:
-    def pair(q: float, rho: float) -> tuple[float, float]:
-        angle = math.acos(rho)
-        half = factor * q / 2
-        return half, half * (math.sqrt(1 - rho * rho) + rho * (math.pi - angle)) / math.pi
-
-    def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
-        return np.full_like(q, factor / 2), factor * (0.5 - np.arccos(rho) / (2 * math.pi))
-
-    def overlaps(q: Array, rho: Array) -> tuple[Array, Array]:
-        half = factor * q / 2
-        return half, half * (np.sqrt(1 - rho * rho) + rho * (np.pi - np.arccos(rho))) / np.pi
-
-    return Kernel(pair, overlaps, slopes)
-
-
-def _gelu(factor: float) -> Kernel:
-    def value(q: float, rho: float) -> float:  # gaussian.gelu_values, in plain floats
-        p, a, gap = q * rho, 1 + q, q * (1 - rho)
-        density = 1 / (_TURN * math.sqrt((1 + gap) * (a + p)))
-        both = 0.25 + math.asin(p / a) / _TURN
-        return factor * (p * both + density * (q * q + p * p + q * gap * (q + p)) / a)
-
-    def pair(q: float, rho: float) -> tuple[float, float]:
-        return value(q, 1.0), value(q, rho)
-
-    def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
-        return factor * gaussian.gelu_slopes(q, np.ones_like(q)), factor * gaussian.gelu_slopes(q, rho)
-
-    def overlaps(q: Array, rho: Array) -> tuple[Array, Array]:
-        return factor * gaussian.gelu_values(q, np.ones_like(q)), factor * gaussian.gelu_values(q, rho)
-
-    return Kernel(pair, overlaps, slopes)
-
-
-def _identity(factor: float) -> Kernel:
-    return Kernel(
-        lambda q, rho: (factor * q, factor * q * rho),
-        lambda q, rho: (factor * q, factor * q * rho),
-        lambda q, rho: (np.full_like(q, factor), np.full_like(rho, factor)),
-    )
-
-
-_EXACT: dict[str, Callable[[float], Kernel]] = {"relu": _relu, "gelu": _gelu, "identity": _identity}
 
 
 @cache

@@ -74,7 +74,8 @@ def test_each_kind_of_field_has_its_native_control(name: str, look: str) -> None
 def test_options_carry_formula_and_source() -> None:
     options = {option["value"]: option for option in described()["norm_placement"]["options"]}  # type: ignore[attr-defined]
     assert options["post"] == {
-        "value": "post", "label": "post", "formula": "N(x + F(x))", "source": "Post-LN: Vaswani et al. 2017",
+        "value": "post", "label": "post", "formula": "N(x + F(x))",
+        "source": "Post-LN: Vaswani et al. 2017, section 3.1",
     }
 
 

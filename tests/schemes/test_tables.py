@@ -73,7 +73,7 @@ def test_an_added_row_differs_from_the_default(field: str) -> None:
     default, made_up = Config(**SIZES), Config(**SIZES, **{field: "made_up"})
     for profile in (predict, measure):
         assert any(
-            not np.allclose(value, profile(default).values[key], rtol=1e-3)
+            not np.allclose(value, profile(default).values[key], rtol=1e-5)
             for key, value in profile(made_up).values.items() if key in profile(default).values
         )
 

@@ -1,0 +1,92 @@
+"""What an activation does to the second moment and overlap of Gaussian inputs, where a closed form is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_TURN = 2 * math.pi
+
+
+class Kernel(NamedTuple):
+    """One activation, multiplied by a constant."""
+
+    pair: Callable[[float, float], tuple[float, float]]
+    """(q, ρ) to (E φ², E φ(x)φ(y))."""
+    overlaps: Callable[[Array, Array], tuple[Array, Array]]
+    """The same for arrays."""
+    slopes: Callable[[Array, Array], tuple[Array, Array]]
+    """(q, ρ) to (E φ′², E φ′(x)φ′(y))."""
+
+
+def relu(factor: float) -> Kernel:
+    """Relu, times √factor: Cho & Saul 2009."""
+    def pair(q: float, rho: float) -> tuple[float, float]:
+        angle = math.acos(rho)
+        half = factor * q / 2
+        return half, half * (math.sqrt(1 - rho * rho) + rho * (math.pi - angle)) / math.pi
+
+    def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
+        return np.full_like(q, factor / 2), factor * (0.5 - np.arccos(rho) / (2 * math.pi))
+
+    def overlaps(q: Array, rho: Array) -> tuple[Array, Array]:
+        half = factor * q / 2
+        return half, half * (np.sqrt(1 - rho * rho) + rho * (np.pi - np.arccos(rho))) / np.pi
+
+    return Kernel(pair, overlaps, slopes)
+
+
+def gelu(factor: float) -> Kernel:
+    """Gelu, times √factor: Tsuchida et al. 2021, rederived here for E φφ."""
+    def value(q: float, rho: float) -> float:  # _gelu_values, in plain floats
+        p, a, gap = q * rho, 1 + q, q * (1 - rho)
+        density = 1 / (_TURN * math.sqrt((1 + gap) * (a + p)))
+        both = 0.25 + math.asin(p / a) / _TURN
+        return factor * (p * both + density * (q * q + p * p + q * gap * (q + p)) / a)
+
+    def pair(q: float, rho: float) -> tuple[float, float]:
+        return value(q, 1.0), value(q, rho)
+
+    def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
+        return factor * _gelu_slopes(q, np.ones_like(q)), factor * _gelu_slopes(q, rho)
+
+    def overlaps(q: Array, rho: Array) -> tuple[Array, Array]:
+        return factor * _gelu_values(q, np.ones_like(q)), factor * _gelu_values(q, rho)
+
+    return Kernel(pair, overlaps, slopes)
+
+
+def identity(factor: float) -> Kernel:
+    """The identity, times √factor."""
+    return Kernel(
+        lambda q, rho: (factor * q, factor * q * rho),
+        lambda q, rho: (factor * q, factor * q * rho),
+        lambda q, rho: (np.full_like(q, factor), np.full_like(rho, factor)),
+    )
+
+
+def _gelu_values(q: Array, rho: Array) -> Array:
+    """E f(x)f(y) of gelu, elementwise: Stein's lemma on x Φ(x), from E Φ(x)Φ(y) = ¼ + arcsin(p/(1+q))/2π.
+
+    The second term is the two densities' product; differences q − p are written so that large q lose no digits.
+    """
+    p, a, gap = q * rho, 1 + q, q * (1 - rho)
+    density = 1 / (2 * math.pi * np.sqrt((1 + gap) * (a + p)))
+    both = 0.25 + np.arcsin(p / a) / (2 * math.pi)
+    value: Array = p * both + density * (q * q + p * p + q * gap * (q + p)) / a
+    return value
+
+
+def _gelu_slopes(q: Array, rho: Array) -> Array:
+    """E f′(x)f′(y) of gelu, elementwise; as `_gelu_values`."""
+    p, a = q * rho, 1 + q
+    root = (1 + q * (1 - rho)) * (a + p)
+    both = 0.25 + np.arcsin(p / a) / (2 * math.pi)
+    slope: Array = both + (2 * p / a + p / root) / (2 * math.pi * np.sqrt(root))
+    return slope
