@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
 
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.gaussian import REACH, panels
 from explorer.theory.grids import Array
+from explorer.theory.tables import contrast, highest
 
-NODES = np.linspace(-4, 4, 25)
+NODES = np.linspace(-4, 4, 17)
 WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
 """Trapezoid rule for averages over N(0, 1)."""
 STEEPEST = 1e9
@@ -130,7 +130,7 @@ def cap(s: float, mean: float, height: float, n: int) -> Capped:
     """
     if height == 0 or s == 0:
         return Capped(s, s, 1.0)
-    top, at = math.sqrt(2 * math.log(n)), NODES * (mean / height)
+    top, at = highest(n), NODES * (mean / height)
     bent, weight = _bent(s / height, at, REACH)
     variance = float(WEIGHTS @ ((weight * bent**2).sum(1) - (weight * bent).sum(1) ** 2))
     bent, weight = _bent(s / height, at, top)
@@ -161,8 +161,7 @@ def _bent(s: float, at: Array, top: float) -> tuple[Array, Array]:
 def _normal(target: float, s: float, top: float) -> float:
     """Standard deviation, at most s, of normal logits cut at `top` deviations with E e^2ℓ / (E e^ℓ)² = `target`."""
     def excess(s: float) -> float:
-        cut, one, two = log_ndtr((top, top - s, top - 2 * s)).tolist()
-        return float(two - 2 * one + s * s + cut - math.log(target))
+        return float(contrast(np.array(s), top)) - math.log(target)
 
     most = min(s, LARGEST_SPREAD)
     return most if excess(most) <= 0 else float(brentq(excess, 0.0, most)) if excess(0.0) < 0 else 0.0
