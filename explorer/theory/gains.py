@@ -62,7 +62,8 @@ def gains(config: Config) -> Gains:
         scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
     sphere = config.d_head - (config.norm == "layer") if config.qk_norm and config.residual_attention == "none" else 0
     places, joined = placements(config), multipliers(config)
-    unit = all((place.before or place.after) and place.scale == 1 for place in places)
+    # a stream that shrinks may come near a norm's ε, and is then no longer of unit second moment after it
+    unit = joined.skip >= 1 and all((place.before or place.after) and place.scale == 1 for place in places)
     return Gains(
         gain["W_Q"], gain["W_K"], gain["W_V"], gain["W_O"], gain["W_in"], gain["W_out"],
         scale=scale,

@@ -143,6 +143,15 @@ def test_a_tiny_cap_makes_attention_uniform_forward_and_its_few_slopes_carry_the
     assert not agrees(found, 0.2 * expected, 0.2)
 
 
+def test_a_stream_as_small_as_the_epsilon_of_its_norms() -> None:
+    measured, predicted = both(Config(**{**SIZES, "n_layers": 1}, residual="absent", init_variance=0.003,
+                                      activation="tanh", final_norm="yes", n_seeds=32))
+    assert predicted["second_moment", "attn_out"] < 1e-5
+    for statistic, site in (("second_moment", "mlp_out"), ("activation_gradient", "resid_mid")):
+        found, expected = by_layer(measured, predicted, statistic, site)
+        assert agrees(found, expected, 0.1), (found.mean(0), expected)
+
+
 @pytest.mark.parametrize("rule", ["rezero", "skipinit"])
 def test_branches_of_zero_and_their_alpha(rule: str) -> None:
     """The stream never moves; all that has a gradient is α, whose size is the overlap of branch and loss direction."""
