@@ -23,7 +23,7 @@ class Causal:
     def __init__(self, config: Config, gains: Gains) -> None:
         self.config, self.gains = config, gains
         self.place, self.first = positions(config.n_ctx), embedding(config)
-        self.table = stacked(config.n_ctx, config.d_head, config.qk_norm)
+        self.table = stacked(config.n_ctx, config.d_head, config.qk_norm, gains.sphere)
         self.steps = causal_forward.run(gains, self.place, self.table, config.n_layers, self.first)
 
     def stream(self) -> Stream:
@@ -36,14 +36,17 @@ class Causal:
         """Softmax statistics of the layers that are covered, averaged over the rows."""
         place, steps = self.place, self.steps[::2]
         s = np.array([step.s for step in steps]).reshape(-1, len(place.t))
-        std = np.array([step.logits.std for step in steps if step.logits]).reshape(s.shape)
+        laws = [step.logits for step in steps if step.logits]
+        std, law, common = (
+            np.array([getattr(one, name) for one in laws]).reshape(s.shape) for name in ("std", "variance", "common"))
         rows = self.table.rows(s)
         own = np.array([1 - average(place, step.inside).rho for step in steps])
         seen = place.mean * self.config.n_ctx
         seen = np.where(place.t > 1, seen, 0.0) / (self.config.n_ctx - 1)
         ceiling = np.log(np.maximum(place.t, 2.0))
+        s_max, uncapped, total = (part.max(axis=1, initial=0.0) for part in (s, np.sqrt(law), np.sqrt(law + common)))
         return Rows(
-            np.max(s, axis=1, initial=0.0), own, np.sqrt((std * std * (1 - 1 / place.t)) @ seen),
+            s_max, uncapped, total, own, np.sqrt((std * std * (1 - 1 / place.t)) @ seen),
             rows[..., 0] @ place.mean, (rows[..., 0] / ceiling) @ seen, rows[..., 1] @ place.mean,
         )
 

@@ -17,11 +17,15 @@ RUNAWAY = 50.0
 an average over draws contains and a single draw of usual size does not."""
 ALIKE = 1e-5
 """1 − ρ below which what distinguishes tokens is no longer resolved: by the theory's scatter, and soon by float32."""
-NEAR_CAP = 0.3
-"""Share of a soft cap from which on the logits' spread is bent too far to be treated as normal."""
+NEAR_CAP, UNEVEN = 0.3, 1.0
+"""Share of a soft cap from which on the spread of the logits is bent too far to be treated as normal, and the spread
+after the cap that makes a row's weights uneven: below it each is about 1/n, however the logits are bent."""
+FEW = 10.0
+"""Logits of a sequence below the cap: of fewer, an average over draws contains them and a single draw may not."""
 NARROW = 32
 """Width below which corrections of higher order in 1/width are no longer small."""
 
+MOMENTS = ("second_moment", "token_correlation")
 GRADIENTS = ("activation_gradient", "parameter_gradient")
 
 PATTERN = ("attention_entropy", "attention_entropy_normalized", "attention_max")
@@ -50,12 +54,22 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
         notes |= dict.fromkeys(GRADIENTS, reason)
     if config.loss == "next_token":
         notes["parameter_gradient"] = "a lower bound: sequences share characters, which adds to the weights' gradients"
-    if config.logit_cap and rows.s.max(initial=0.0) > NEAR_CAP * config.logit_cap:
-        reason = f"rough: logits reach their cap of {config.logit_cap:g}"
-        notes |= dict.fromkeys((*GRADIENTS, *PATTERN), reason)
+    if config.logit_cap:
+        _capped(config, notes, rows)
     _collapse(out, notes, rows)
     _runaway(config, out, notes, rows)
     return out, notes
+
+
+def _capped(config: Config, notes: dict[str, str], rows: Rows) -> None:
+    """Logits that reach their soft cap, and those so far beyond that hardly one has a slope."""
+    cap, count = config.logit_cap, config.n_heads * config.n_ctx**2
+    if ((rows.uncapped > NEAR_CAP * cap) & (rows.s > UNEVEN)).any():
+        reason = f"rough: logits reach their cap of {cap:g} (spread {rows.uncapped.max():.2g})"
+        notes |= dict.fromkeys((*MOMENTS, *PATTERN, *GRADIENTS), reason)
+    if rows.total.max(initial=0.0) * FEW > cap * count:
+        reason = f"rough: hardly a logit is below its cap of {cap:g} (spread {rows.total.max():.2g})"
+        notes |= dict.fromkeys(GRADIENTS, reason)
 
 
 def _collapse(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:

@@ -19,7 +19,8 @@ class Unmasked:
 
     def __init__(self, config: Config, gains: Gains) -> None:
         self.config, self.gains = config, gains
-        self.table, self.first = softmax(config.n_ctx, config.d_head, config.qk_norm), embedding(config)
+        self.table = softmax(config.n_ctx, config.d_head, config.qk_norm, gains.sphere)
+        self.first = embedding(config)
         self.steps = forward.run(gains, self.table, config.n_layers, self.first)
 
     def stream(self) -> Stream:
@@ -30,10 +31,12 @@ class Unmasked:
         """Softmax statistics of the layers that are covered."""
         n = self.config.n_ctx
         s = np.array([step.capped.s for step in self.steps[::2]])
+        law, common = np.array([(step.logits.variance, step.logits.common) for step in self.steps[::2]]).T
         rows = self.table.rows(s)
         own = np.array([1 - step.inside.rho for step in self.steps[::2]])
         std = np.array([step.capped.std for step in self.steps[::2]])
-        return Rows(s, own, std * math.sqrt(1 - 1 / n), rows.entropy, rows.entropy / math.log(n), rows.largest)
+        return Rows(s, np.sqrt(law), np.sqrt(law + common), own, std * math.sqrt(1 - 1 / n),
+                    rows.entropy, rows.entropy / math.log(n), rows.largest)
 
     def gradients(self) -> Gradients:
         """Along the stream and by the weights."""

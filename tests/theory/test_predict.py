@@ -112,6 +112,22 @@ def test_narrow_models_are_called_rough_and_still_predicted() -> None:
     assert np.isfinite(profile["activation_gradient", "resid_post"]).all()
 
 
+@pytest.mark.parametrize(("design", "rough"), [
+    ({"logit_cap": 50.0}, set()),  # Gemma 2's: no logit reaches it
+    ({"logit_cap": 10.0, "attention_scale": "none"}, {"second_moment", "token_correlation", "activation_gradient",
+                                                      "parameter_gradient", "attention_max"}),
+    ({"logit_cap": 0.1, "attention_scale": "none"}, set()),  # every weight is 1/n, and the slopes are averaged over
+    ({"logit_cap": 0.1, "init_variance": 1000.0, "n_heads": 1, "n_ctx": 4}, {"activation_gradient",
+                                                                            "parameter_gradient"}),
+])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_cap_is_rough_where_it_bends_uneven_rows_or_leaves_hardly_a_slope(
+        design: dict[str, Any], rough: set[str], causal: bool) -> None:
+    notes = predict(Config(**{"n_layers": 2, **design}, causal=causal)).notes
+    assert {name for name, note in notes.items() if note.startswith("rough")} >= rough
+    assert notes == {} or rough
+
+
 def test_exact_ends() -> None:
     """What needs no theory: ReZero's stream, peri's branches, post's pinned moment, uniform attention."""
     rezero = predict(Config(residual="rezero"))
