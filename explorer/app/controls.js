@@ -129,12 +129,10 @@ function control(model, field) {
     title: `Back to ${worded(field, field.initial)}`, onclick: () => send(field.initial),
   }, "reset");
   const note = make("p", { class: "ex-hint", id: `${id}-note` });
-  const offers = (model.get("offers")?.[field.name] ?? []).map((offer, index) => make("button", {
-    type: "button", class: "ex-offer", title: offer.title, onclick: () => press(model, [field.name, index]),
-  }, offer.label));
+  const offers = make("div", { class: "ex-offers" });
   const root = make("div", { class: "ex-control", "data-field": field.name, "data-look": field.look, title: field.description },
     make("div", { class: "ex-head" }, ...parts.head, reset, ...parts.tail), ...parts.body,
-    offers.length ? make("div", { class: "ex-offers" }, ...offers) : null, note);
+    offers, note);
   const inputs = root.querySelectorAll("input, select");
   inputs.forEach((input) => {
     input.setAttribute("aria-describedby", note.id);
@@ -151,7 +149,7 @@ function control(model, field) {
     root.classList.toggle("ex-disabled", disabled);
     root.classList.toggle("ex-refused", refused);
     reset.classList.toggle("ex-hidden", value === field.initial);
-    offers.forEach((offer) => { offer.disabled = disabled; });
+    offer(model, field.name, offers, disabled);
     inputs.forEach((input) => {
       input.disabled = disabled;
       input.setAttribute("aria-invalid", String(refused));
@@ -159,6 +157,18 @@ function control(model, field) {
   }
   paint();
   return { root, paint };
+}
+
+/** The buttons below a control: what is there already stays, and with it the focus. */
+function offer(model, name, box, disabled) {
+  const offers = model.get("offers")?.[name] ?? [];
+  [...box.children].slice(offers.length).forEach((button) => button.remove());
+  const count = box.children.length;
+  offers.slice(count).forEach(({ label, title }, index) => box.append(make("button", {
+    type: "button", class: "ex-offer", title, "data-lm-suppress-shortcuts": "true",
+    onclick: () => press(model, [name, count + index]),
+  }, label)));
+  [...box.children].forEach((button) => { button.disabled = disabled; });
 }
 
 function worded(field, value) {
@@ -201,7 +211,7 @@ export default {
     let paints = draw(model, el);
     const paint = () => paints.forEach((one) => one());
     const redraw = () => { paints = draw(model, el); };
-    const events = "change:values change:notes change:disabled change:refused change:summary";
+    const events = "change:values change:notes change:offers change:disabled change:refused change:summary";
     model.on(events, paint);
     model.on("change:sections", redraw);
     return () => {

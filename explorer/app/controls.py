@@ -72,7 +72,8 @@ class Controls(ControlBox, Generic[Chosen]):
         label: str = "Design of the Transformer",
     ) -> None:
         super().__init__(sections=sections(config.specs()), label=label, offers=dict(offers))
-        self._remarks: dict[str, tuple[object, str]] = {}
+        self._offers = self.offers
+        self._remarks: dict[str, tuple[object, str, list[dict[str, str]]]] = {}
         self._on_offer = on_offer
         self.on_msg(self._take)
         self.config = config
@@ -86,9 +87,9 @@ class Controls(ControlBox, Generic[Chosen]):
         """Changes some choices of the last accepted config, as if a person had set them."""
         self.values = {**self.config.model_dump(), **changes}
 
-    def remark(self, name: str, words: str) -> None:
-        """A line below a control, for as long as its value stays what it is now."""
-        self._remarks[name] = (self.values.get(name), words)
+    def remark(self, name: str, words: str, *offers: dict[str, str]) -> None:
+        """A line below a control, and offers after its others, for as long as its value stays what it is now."""
+        self._remarks[name] = (self.values.get(name), words, list(offers))
         self._explain()
 
     def _take(self, _: object, content: object, __: object) -> None:
@@ -112,12 +113,15 @@ class Controls(ControlBox, Generic[Chosen]):
         specs = self.config.specs()
         idle = {name: reason for name, item in specs.items() if (reason := unused(item, self.config))}
         refused = [name for name, value in self.values.items() if self.refusal and value != good.get(name)]
-        told = {name: words for name, (value, words) in self._remarks.items() if self.values.get(name) == value}
+        said = {name: rest for name, (value, *rest) in self._remarks.items() if self.values.get(name) == value}
+        told = {name: words for name, (words, _) in said.items()}
+        more = {name: [*self._offers.get(name, []), *offers] for name, (_, offers) in said.items() if offers}
         with self.hold_sync():
             self.disabled = [name for name in idle if name not in refused]
             self.refused = refused
             wrong = {name: f"refused; still {shown(good.get(name))}" for name in refused}
             self.notes = {**told, **idle, **wrong}
+            self.offers = {**self._offers, **more}
             self.summary = size(self.config) if isinstance(self.config, Config) else ""
 
 

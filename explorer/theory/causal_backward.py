@@ -30,6 +30,8 @@ class Backward(NamedTuple):
     """What comes down to what each attention reads through its queries."""
     key: list[State]
     """The same through its keys."""
+    alike: list[Array]
+    """Of γ_q in `query`, over γ_q behind the branch, the part of keys that are alike."""
     hidden: list[State]
     """At the inputs of each MLP's hidden units."""
     unit: float
@@ -44,7 +46,7 @@ def run(gains: Gains, place: Positions, table: Stacked, steps: list[Step], overl
         gradient = _across(gradient, Norm(steps[-1].site.q + EPSILON, 0.0), along, gains)
         unit = float(place.mean @ gradient.q)
         gradient = gradient.scaled(1 / unit)
-    out = Backward([gradient], [], [], [], [], [], unit)
+    out = Backward([gradient], [], [], [], [], [], [], unit)
     inherited, kept = None, 1.0
     for index in range(len(steps) - 1, -1, -1):
         step, mlp = steps[index], index % 2 == 1
@@ -163,6 +165,8 @@ def collect(gains: Gains, place: Positions, x: State, law: Logits, passed: Inher
     one, two = same * passed.key.q, cross * passed.key.p
     by_keys = _gather(place, t * one, t[place.smaller] * two, -law.keys * _others(t, one),
                       -outer(law.keys) * two * place.ratio)
+    behind = out.branch[-1].q
+    out.alike.append(np.divide(query * passed.alike.q, behind, out=np.zeros_like(behind), where=behind > 0))
     out.query.append(by_row)
     out.key.append(by_keys)
     return _sum(value, _sum(by_row, by_keys))

@@ -371,6 +371,25 @@ def test_the_theory_makes_a_signal_flat_and_the_measurement_agrees(open_panel: O
     assert "init_variance" not in page.panel.controls.notes  # the remark was on the value that is gone
 
 
+def test_a_trivial_answer_is_called_one_and_a_better_one_can_be_taken(open_panel: Open) -> None:
+    page = open_panel(SMALL.replace(n_layers=6, init_variance=2.0), predict=predict, solve=solve)
+    page.until("idle")
+    controls = page.panel.controls
+    before = len(controls.offers["alpha"])
+    click(page, "alpha", 0)
+    assert wait_for_value(page, "alpha", 1.0) < 0.05
+    page.until("idle")
+    assert "trivial" in controls.notes["alpha"]
+    assert len(controls.offers["alpha"]) == before + 1
+    assert len(controls.offers["init_variance"]) == before
+    click(page, "alpha", before)
+    page.until("idle")
+    assert controls.config == SMALL.replace(n_layers=6, init_variance=2.0, residual="inverse_sqrt_depth")
+    assert len(controls.offers["alpha"]) == before  # the answer is gone, and what was offered with it
+    click(page, "alpha", before)  # a late click on what is no longer offered
+    assert page.panel.status.state == "idle"
+
+
 def test_an_unknown_offer_is_ignored_and_a_failing_theory_is_told(open_panel: Open) -> None:
     def broken(config: Config, vary: str, target: str) -> Any:
         raise ArithmeticError(f"no {target} by {vary}")

@@ -12,6 +12,7 @@ from trial import Array, agrees, both, by_layer
 from explorer import Config
 from explorer.profile import MATRICES
 from explorer.theory import predict
+from explorer.theory.coverage import TEXT
 
 SIZES: dict[str, Any] = {"n_layers": 6, "d_model": 256, "n_heads": 4, "n_ctx": 48, "batch_size": 2}
 
@@ -150,6 +151,50 @@ def test_a_stream_as_small_as_the_epsilon_of_its_norms() -> None:
     for statistic, site in (("second_moment", "mlp_out"), ("activation_gradient", "resid_mid")):
         found, expected = by_layer(measured, predicted, statistic, site)
         assert agrees(found, expected, 0.1), (found.mean(0), expected)
+
+
+TEXTS: dict[str, dict[str, Any]] = {
+    **{f"{place}, final norm {final}": {"norm_placement": place, "final_norm": final}
+       for place in ("pre", "post", "peri", "branch_output", "scaled_pre", "mix") for final in ("yes", "no")},
+    "none": {"norm_placement": "none", "residual": "inverse_sqrt_depth"},
+    "1/√(2N)": {"residual": "inverse_sqrt_depth"},
+    "deepnorm": {"norm_placement": "post", "residual": "deepnorm"},
+    "rezero": {"norm_placement": "none", "residual": "rezero"},
+    "layer_scale": {"residual": "layer_scale"},
+    "no attention": {"attention": "none"},
+    "no root d": {"attention_scale": "none"},
+    "mup": {"parametrization": "mup"},
+    "causal": {"causal": True}, "causal, no final norm": {"causal": True, "final_norm": "no"},
+    "causal, peri": {"causal": True, "norm_placement": "peri"},
+    "one sequence": {"batch_size": 1}, "many sequences": {"batch_size": 32, "n_seeds": 32},
+}
+
+
+@pytest.fixture(scope="module", params=TEXTS)
+def on_text(request: pytest.FixtureRequest) -> Any:
+    """The next-token loss; the numbers of a text scatter far more than those of Gaussian tokens."""
+    size = {"n_layers": 4, "d_model": 128, "n_heads": 4, "n_ctx": 32, "batch_size": 8, "n_seeds": 64}
+    return both(Config(**{**size, "input": "text", "loss": "next_token", **TEXTS[request.param]}))
+
+
+def test_next_token_gradients_along_the_stream(on_text: Any) -> None:
+    """What the design ends with decides how sharp the softmax is: whether there is a final norm, not a name."""
+    for site in ("embed", "resid_mid"):
+        found, expected = by_layer(*on_text, "activation_gradient", site)
+        assert agrees(found, expected, 0.05), (site, found.mean(0), expected)
+
+
+def test_next_token_gradients_by_the_weights_are_as_rough_as_the_note_says(on_text: Any) -> None:
+    """Predicted, not bounded: with one sequence and with many, above and below, the error stays within the note's share."""
+    measured, predicted = on_text
+    assert f"{100 * TEXT:.0f} %" in predicted.notes["parameter_gradient"]
+    for statistic, site in predicted.values:
+        if statistic != "parameter_gradient":
+            continue
+        found, expected = (np.sqrt(part) for part in by_layer(measured, predicted, statistic, site))
+        root = np.sqrt((found**2).mean(0))
+        error = (found**2).std(0, ddof=1) / np.sqrt(len(found)) / np.maximum(2 * root, 1e-300)
+        assert (abs(expected - root) <= TEXT * root + 2 * error).all(), (site, root, expected, error)
 
 
 @pytest.mark.parametrize("rule", ["rezero", "skipinit"])

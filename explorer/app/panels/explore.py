@@ -43,6 +43,8 @@ FLAT = {
     "flat_gradient": ("Flat gradient", "The value at which theory expects one gradient at both ends"),
 }
 """What can be asked of the theory beside a slider: the target, the button's label and its tooltip."""
+BETTER = {"label": "Branches of 1/√(2N)", "title": "Instead: all 2N branches together add about what the input has"}
+"""The label and tooltip of what is offered in place of a trivial answer."""
 SOLVED = ("init_variance", "alpha")
 """The fields that it can be asked for."""
 
@@ -75,6 +77,7 @@ class Explore(Live[Job, Profile]):
     ) -> None:
         self._measure, self._predict, self._diagnose, self._solve = measure, predict, diagnose, solve
         self._predicted: Profile | None = None
+        self._better: dict[str, Config | None] = {}
         self._findings: Sequence[Finding] = ()
         self._trouble = ""
         self._done: Job | None = None  # the last job of the controls that was measured
@@ -143,17 +146,24 @@ class Explore(Live[Job, Profile]):
             self.refresh()
 
     def _flatten(self, name: str, index: int) -> None:
-        """Runs the theory backwards, on a thread of its own: a deep model takes it a second."""
+        """Runs the theory backwards, on a thread of its own: a deep model takes it a second.
 
+        Where the answer was trivial there is one more offer, the better design, which is known already.
+        """
         solve = self._solve
         if solve is None:
+            return
+        if index == len(FLAT):
+            better = self._better[name]
+            self.controls.apply({field: getattr(better, field) for field in ("residual", *SOLVED)})
             return
 
         def work() -> None:
             try:
                 solution = solve(self.controls.config, name, list(FLAT)[index])
                 self.controls.apply({name: getattr(solution.config, name)})
-                self.controls.remark(name, solution.message)
+                self._better[name] = solution.better
+                self.controls.remark(name, solution.message, *([BETTER] if solution.better else []))
             except Exception as error:  # noqa: BLE001 - told, and the page goes on
                 self._fail(self._job, f"{type(error).__name__}: {error}")
 
