@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -63,7 +64,7 @@ def draw(result: Square) -> go.Figure:
 def toy(run: Callable[..., Square] = measure) -> Lab:
     return Lab(
         "toy", "Squares", "An area is a side < squared.", "Not of a circle & such.", Toy, run, judge,
-        (Plot("area", "Area", "In m².", draw),),
+        (Plot("area", "Area", "In m².", draw),), "Euclid & others, arXiv 0000.00000",
     )
 
 
@@ -109,7 +110,7 @@ def test_a_lab_computes_draws_and_judges(open_lab: Open) -> None:
 
 def test_claim_and_caveat_stand_on_the_panel_as_text(open_lab: Open) -> None:
     said = words(open_lab(toy()).panel)
-    assert "<h2>Squares</h2><p>An area is a side &lt; squared.</p>" in said
+    assert "<h2>Squares</h2><p>An area is a side &lt; squared. <small>Euclid &amp; others, arXiv" in said
     assert "<b>Beware.</b> Not of a circle &amp; such." in said
 
 
@@ -227,6 +228,7 @@ def test_a_lab_of_depth_opens_from_its_tab() -> None:
 def test_every_row_is_worded(row: Lab) -> None:
     assert row.claim.endswith(".")
     assert row.caveat.endswith(".")
+    assert re.search(r"\b20\d\d, (arXiv \d{4}\.\d{5}|kexue \d{4})", row.source)
     for plot in row.plots:
         assert plot.caption.endswith("."), plot.name
         assert len(plot.caption) <= 90, plot.name

@@ -33,7 +33,7 @@ class Lab(NamedTuple):
     name: str
     title: str
     claim: str
-    """What the essays say, in a sentence."""
+    """What `source` says, in a sentence."""
     caveat: str
     """Where the popular version is wrong, or what to beware of."""
     settings: type[Choices]
@@ -41,6 +41,8 @@ class Lab(NamedTuple):
     verdict: Callable[[Any], tuple[str, str, str]]
     """From the result to severity, what is seen, and its evidence."""
     plots: tuple[Plot, ...]
+    source: str
+    """Of the claim: author, year, and its number at arXiv or kexue.fm."""
 
 
 class Outcome(NamedTuple):
@@ -67,7 +69,8 @@ class LabPanel(Live[Choices, Outcome]):
 
     def _children(self) -> list[widgets.Widget]:
         lab = self.lab
-        lead = words(f"<h2>{html.escape(lab.title)}</h2><p>{html.escape(lab.claim)}</p>", "ex-lead")
+        claim, source = html.escape(lab.claim), html.escape(lab.source)
+        lead = words(f"<h2>{html.escape(lab.title)}</h2><p>{claim} <small>{source}.</small></p>", "ex-lead")
         beware = words(f"<p><b>Beware.</b> {html.escape(lab.caveat)}</p>", "ex-beware")
         cells = [widgets.Box([chart]).add_class("ex-cell") for chart in self.charts.values()]
         main = widgets.Box([self.verdict, widgets.Box(cells).add_class("ex-charts"), beware]).add_class("ex-main")
