@@ -240,7 +240,7 @@ def must_be_silent_of_the_server(told: list[str]) -> None:
     assert [text for text in told for place in PLACES if place in text] == []
 
 
-@pytest.mark.parametrize("path", ["/", "/voila/files/explorer.ipynb", "/voila/templates/..%2f..", "/api/kernels/a", "/%00"])
+@pytest.mark.parametrize("path", ["/", "/voila/files/explorer.ipynb", "/voila/templates/..%2f..", "/api/kernels/a"])
 def test_pages_of_the_server_name_no_place_on_it(address: str, path: str) -> None:
     must_be_silent_of_the_server([get(address, path)])
 
@@ -285,7 +285,7 @@ def test_reload_ends_the_old_kernel_and_staying_does_not(browser: Browser, addre
     visit.wait_until_drawn()
     kernel = page.evaluate(kernel_of)
     page.evaluate("() => window.addEventListener('beforeunload', event => event.preventDefault())")
-    page.locator("body").click(position={"x": 5, "y": 5})  # a page that nobody has touched may not ask
+    page.locator("h1").click()  # a page that nobody has touched may not ask
     asked: list[str] = []
 
     def stay(dialog: Dialog) -> None:
