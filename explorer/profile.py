@@ -137,6 +137,11 @@ class Profile:
             raise KeyError(f"this profile has no {key[0]} at {key[1]}; it has {held}")
         return self.values[key]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays."""
+        return sum(array.nbytes for array in (*self.values.values(), self.pattern) if array is not None)
+
     def stream(self, statistic: str) -> tuple[Array, Array]:
         """A statistic along the residual stream, in the order of the forward pass.
 

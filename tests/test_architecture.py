@@ -40,8 +40,9 @@ FLOORS = {
     "labs": 10,
     "figures": 11,
     "app": 12,
-    "serve": 12,
-    "__main__": 13,
+    "visits": 12,
+    "serve": 13,
+    "__main__": 14,
 }
 """Rooms by floor: a room is a module, or a package with all its modules."""
 
@@ -50,7 +51,7 @@ GUESTS = {
     "ipywidgets": {"app"},
     "anywidget": {"app"},
     "plotly": {"figures", "app"},
-    "voila": {"serve"},
+    "voila": {"visits"},
     "jupyterlab": {"serve"},
 }
 """Libraries that only some rooms may use."""
