@@ -4,9 +4,9 @@
     python -m benchmarks.verdicts --others     # trains designs that are not in it as well: some ten minutes
 
 Every design of the table is measured as it was trained, and diagnosed. It did not train where the held-out loss, mean
-over seeds, ended less than `LEAVES` nats below the unigram level. "Bad" says: does not train, whatever the warm-up; "bad
-or warning": does not train without warm-up. The score is the balanced accuracy, the mean of the shares of those who did
-not train and of those who did that are foretold rightly. The bounds of `LEAST_KEPT` are chosen by it, in the middle of
+over seeds, ended less than `LEAVES` nats below the unigram level. "Bad" says: does not train, whatever the warm-up;
+"bad or warning": does not train without warm-up. The score is the balanced accuracy: the mean of two shares foretold
+rightly, of those who did not train and of those who did. The bounds of `LEAST_KEPT` are chosen by it, in the middle of
 the gap; the last column leaves out one design at a time, at all its depths, and foretells it by the others' bounds.
 """
 
@@ -130,16 +130,16 @@ def left_out(rows: Sequence[Seen], warmup: int) -> float:
 
 def report(rows: Sequence[Seen], *, fit: bool) -> None:
     """The scores as a table, and who is misjudged."""
-    print(f"{'warm-up':>8} {'bad':>6} {'bad or warning':>15}" + (f" {'bound':>6} {'one design left out':>20}" if fit else ""))
+    print(f"{'warm-up':>8} {'bad':>6} {'bad or warning':>15}" + f" {'bound':>6} {'design left out':>16}" * fit)
     for warmup, words in ((1, "none"), (WARMUP, f"{WARMUP}")):
         stalls = [row.stalls(warmup) for row in rows]
         scores = [balanced([row.severity in told for row in rows], stalls) for told in (("bad",), ("bad", "warning"))]
-        chosen = f" {bound(rows, warmup):>6.2f} {left_out(rows, warmup):>20.3f}" if fit else ""
+        chosen = f" {bound(rows, warmup):>6.2f} {left_out(rows, warmup):>16.3f}" if fit else ""
         print(f"{words:>8} {scores[0]:>6.3f} {scores[1]:>15.3f}{chosen}")
-    for warmup, told in ((1, ("bad", "warning")), (WARMUP, ("bad",))):
+    for warmup, words, told in ((1, "no", ("bad", "warning")), (WARMUP, f"{WARMUP} steps of", ("bad",))):
         wrong = [row for row in rows if (row.severity in told) != row.stalls(warmup)]
         names = ", ".join(f"{row.design} {row.n_layers} ({row.gains[warmup]:.2f})" for row in wrong)
-        print(f"misjudged, warm-up {'none' if warmup == 1 else warmup} (nats below the unigram level): {names or 'none'}")
+        print(f"misjudged, {words} warm-up (nats below the unigram level): {names or 'none'}")
 
 
 def main() -> None:

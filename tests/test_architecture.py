@@ -20,6 +20,7 @@ PACKAGE = Path(explorer.__file__).parent
 FLOORS = {
     "fields": 0,
     "limits": 0,
+    "numbers": 0,
     "options": 1,
     "choices": 1,
     "config": 2,
