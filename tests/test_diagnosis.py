@@ -17,7 +17,7 @@ BASE = Config(d_model=128, n_heads=2, n_seeds=1)
 SICK: list[tuple[dict[str, Any], str, str]] = [
     ({"attention_scale": "none"}, "bad", "Attention is close to one-hot"),
     ({"norm_placement": "post", "n_layers": 24}, "bad", "The tokens become alike."),
-    ({"norm_placement": "post", "n_layers": 24, "alpha": 0.28}, "warning", "The tokens become more alike: train it with"),
+    ({"norm_placement": "post", "n_layers": 24, "alpha": 0.28}, "warning", "The tokens become more alike"),
     ({"norm_placement": "post", "residual": "admin", "n_layers": 48}, "bad", "The tokens become alike."),
     ({"alpha": 0.0}, "bad", "Nothing learns."),
     ({"norm_placement": "none", "init_variance": 4.0}, "bad", "The signal explodes"),
@@ -50,7 +50,8 @@ def test_the_verdict_and_its_mend(choices: dict[str, Any], severity: str, meanin
     "choices",
     [{}, {"norm_placement": "peri"}, {"n_layers": 48, "input": "text", "causal": True}, {"alpha": 4.0, "n_layers": 24},
      {"norm_placement": "peri", "n_layers": 48}, {"norm_placement": "branch_output", "n_layers": 48, "qk_norm": True},
-     {"norm_placement": "post", "init_variance": 0.01, "n_layers": 24}, {"norm_placement": "post", "residual": "deepnorm", "n_layers": 24},
+     {"norm_placement": "post", "init_variance": 0.01, "n_layers": 24},
+     {"norm_placement": "post", "residual": "deepnorm", "n_layers": 24},
      {"residual": "inverse_sqrt_depth", "norm_placement": "none", "n_layers": 48},
      *({"residual": rule, "norm_placement": "none"} for rule in ("rezero", "skipinit", "fixup", "t_fixup")),
      {"attention": "none", "norm_placement": "post"}, {"norm_placement": "scaled_pre"}],

@@ -1,4 +1,4 @@
-"""The verdict on an untrained model against what training made of it: the table's designs, each foretold by the others."""
+"""The verdict on an untrained model against what training made of it, design by design."""
 
 from __future__ import annotations
 
