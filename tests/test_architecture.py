@@ -46,7 +46,7 @@ FLOORS = {
 }
 """Rooms by floor: a room is a module, or a package with all its modules."""
 
-THEORY_MAY_IMPORT = {"fields", "limits", "choices", "config", "profile", "residuals", "initializers"}
+THEORY_MAY_IMPORT = {"fields", "limits", "numbers", "choices", "config", "profile", "residuals", "initializers"}
 GUESTS = {
     "ipywidgets": {"app"},
     "anywidget": {"app"},
