@@ -49,6 +49,8 @@ STEEP = 1e5
 designs from 10⁶ on did not."""
 GROWN = 10.0
 """A second moment that has grown by so much widens the logits that no norm protects."""
+LARGE = 2.0
+"""An init variance above which the weights themselves widen the logits too far."""
 RESOLVED = 1e-5
 """1 − ρ at the input below which nothing tells the tokens apart to begin with."""
 UNTOUCHED = 1e-6
@@ -118,13 +120,13 @@ def nothing_learns(profile: Profile) -> Finding | None:
     dead = np.flatnonzero(np.max(sizes, axis=0) == 0) + 1 if sizes else np.empty(0)
     if not len(dead):
         return None
-    every = len(dead) == len(sizes[0])
+    every, config = len(dead) == len(sizes[0]), profile.config
     where = "in every layer" if every else f"in {len(dead)} of {len(sizes[0])} layers, the first of them {dead[0]}"
     return Finding(
         "bad",
         "Nothing learns." if every else "Some layers do not learn.",
         f"The gradient of every matrix is exactly 0 {where}: no optimizer moves them.",
-        *_mend(profile.config, {"alpha": 1.0}),
+        *(_mend(config, {"alpha": 1.0}) if config and config.alpha == 0 else _calm(config)),
     )
 
 
@@ -172,8 +174,8 @@ def gradient_steep(profile: Profile) -> Finding | None:
     return Finding(
         "bad",
         f"The gradient {word} on its way back to the input.",
-        f"Mean squared, it is {compared(ratio, OUTPUT)} there: the {cause} layers move first. "
-        f"{_fate('above' if ratio > 1 else 'below', number(STEEP) if ratio > 1 else percent(1 / STEEP))}",
+        f"Mean squared, it is {compared(ratio, OUTPUT)} there: the {cause} layers move first."
+        + (f" {_fate('above', number(STEEP))}" if ratio > 1 else ""),
         *_even(profile.config),
     )
 
@@ -291,7 +293,7 @@ def _softer(config: Config | None, at_once: bool, q: Array) -> Remedy:
     if config.residual_attention != "none" and not at_once:
         return _mend(config, alone)
     divided = {"attention_scale": "sqrt_d"} if config.attention_scale == "none" else {}
-    if divided and config.init_variance <= 2:
+    if divided and config.init_variance <= LARGE:
         return _mend(config, divided)
     return _mend(config, {"qk_norm": True, **divided, **alone})
 
@@ -302,5 +304,6 @@ def _even(config: Config | None) -> Remedy:
         return "", {}
     if config.norm_placement == "none" or multipliers(config).skip != 1:
         return _calm(config)
-    return _mend(config, {"attention_scale": "sqrt_d"} if config.attention_scale == "none" else {},
-                 {"init_variance": 1.0}, _plain(config), {"residual": "inverse_sqrt_depth"})
+    divided = {"attention_scale": "sqrt_d"} if config.attention_scale == "none" else {}
+    sized = {"init_variance": 1.0} if config.init_variance > LARGE else {}
+    return _mend(config, {**divided, **sized}, _plain(config), {"residual": "inverse_sqrt_depth"})
