@@ -126,7 +126,7 @@ def nothing_learns(profile: Profile) -> Finding | None:
         "bad",
         "Nothing learns." if every else "Some layers do not learn.",
         f"The gradient of every matrix is exactly 0 {where}: no optimizer moves them.",
-        *(_mend(config, {"alpha": 1.0}) if config and config.alpha == 0 else _calm(config)),
+        *_mend(config, {"alpha": 1.0} if config and config.alpha == 0 else {**_plain(config), "init_variance": 1.0}),
     )
 
 
