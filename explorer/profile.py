@@ -45,15 +45,17 @@ class Statistic(NamedTuple):
     definition: str
     sites: tuple[str, ...]
     log: bool = False
+    reference: Literal["", "input", "last layer"] = ""
+    """What the values are put in with, or measured against: there they are what they are by definition."""
 
 
 STATISTICS: Mapping[str, Statistic] = MappingProxyType({
     row.name: row
     for row in (
         Statistic("second_moment", "Second moment", "q", "mean of x² over batch, token and coordinate",
-                  (*STREAM, *BRANCHES), log=True),
+                  (*STREAM, *BRANCHES), log=True, reference="input"),
         Statistic("token_correlation", "Token correlation", "ρ",
-                  "mean overlap of two different tokens, divided by the second moment", STREAM),
+                  "mean overlap of two different tokens, divided by the second moment", STREAM, reference="input"),
         Statistic("logit_std", "Logit spread", "s", "RMS over keys of the centered attention logits",
                   ("attn_scores",), log=True),
         Statistic("attention_entropy", "Attention entropy", "H", "Shannon entropy of an attention row, nats",
@@ -63,7 +65,8 @@ STATISTICS: Mapping[str, Statistic] = MappingProxyType({
         Statistic("attention_max", "Largest attention weight", "max p",
                   "mean over rows of the largest attention weight", ("pattern",)),
         Statistic("activation_gradient", "Activation gradient", "γ / γ_N",
-                  "mean of (∂L/∂x)² per coordinate, relative to the last layer", STREAM, log=True),
+                  "mean of (∂L/∂x)² per coordinate, relative to the last layer", STREAM, log=True,
+                  reference="last layer"),
         Statistic("parameter_gradient", "Parameter gradient", "‖∂L/∂W‖",
                   "Frobenius norm of the loss gradient by one matrix", (*MATRICES, "alpha"), log=True),
     )

@@ -20,6 +20,7 @@ PACKAGE = Path(explorer.__file__).parent
 FLOORS = {
     "fields": 0,
     "limits": 0,
+    "numbers": 0,
     "options": 1,
     "choices": 1,
     "config": 2,
@@ -46,7 +47,7 @@ FLOORS = {
 }
 """Rooms by floor: a room is a module, or a package with all its modules."""
 
-THEORY_MAY_IMPORT = {"fields", "limits", "choices", "config", "profile", "residuals", "initializers"}
+THEORY_MAY_IMPORT = {"fields", "limits", "numbers", "choices", "config", "profile", "residuals", "initializers"}
 GUESTS = {
     "ipywidgets": {"app"},
     "anywidget": {"app"},

@@ -19,6 +19,7 @@ from explorer.app.source import source
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.fields import GROUPS, Option, Spec
+from explorer.numbers import percent
 
 PINNED = ("n_layers", "d_model", "init_variance", "norm_placement", "alpha", "attention_scale")
 """The order on top; a pinned field that is not named here follows."""
@@ -215,8 +216,3 @@ def quantity(count: float) -> str:
         if count >= scale:
             return f"{count / scale:.{1 if count < 10 * scale else 0}f} {prefix}"
     return f"{count:.0f}"
-
-
-def percent(share: float) -> str:
-    """A share of one: 11 %; a small one keeps two digits."""
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"

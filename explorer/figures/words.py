@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from explorer.figures.series import Series
+from explorer.numbers import number
 
 
 def describe(subject: str, named: Sequence[tuple[str, Series]]) -> str:
@@ -22,7 +23,7 @@ def _sentence(name: str, row: Series) -> str:
         return f"{start} no finite value."
     first, last = seen[0], seen[-1]
     low, high = seen[np.argmin(row.middle[seen])], seen[np.argmax(row.middle[seen])]
-    value = [f"{row.middle[at]:.3g} at depth {row.depth[at]:g}" for at in (first, last, low, high)]
+    value = [f"{number(row.middle[at])} at depth {row.depth[at]:g}" for at in (first, last, low, high)]
     text = f"{start} {value[0]}, {value[1]}; lowest {value[2]}, highest {value[3]}"
     lost = len(row.middle) - len(seen)
     return f"{text}; not finite at {lost} of {len(row.middle)} depths." if lost else f"{text}."

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from explorer.config import Config
+from explorer.numbers import number
 from explorer.profile import STATISTICS, Array, Key
 from explorer.residuals import multipliers
 from explorer.theory.values import Rows
@@ -100,7 +101,7 @@ def _runaway(config: Config, out: dict[Key, Array], notes: dict[str, str], rows:
             behind = site in ("resid_mid", "resid_post", "W_V", "W_O", "W_in", "W_out", "alpha")
             value[:, : last if behind else last + 1] = math.nan
     reason = (
-        f"not covered before layer {last + 1}: attention logits run away (spread {rows.s[last]:.2g}), "
+        f"not covered before layer {last + 1}: attention logits run away (spread {number(rows.s[last], 2)}), "
         "and rare ties between keys carry the gradient"
     )
     notes |= dict.fromkeys(GRADIENTS, reason)

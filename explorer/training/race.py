@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from explorer.choices import ConfigError
 from explorer.limits import NOISE, RESIDENT, memory_limit
 from explorer.probe.measure import device
 from explorer.probe.threads import shares, torch_threads
+from explorer.profile import Array
 from explorer.text import Text
 from explorer.training.history import History
 from explorer.training.runner import Contender, Runner
@@ -26,6 +28,9 @@ MOST = 64
 """Contenders, at most."""
 MARGIN = 0.05
 """Nats: a model that has learned how often a character comes, and nothing else, wanders about the level by less."""
+
+WORSE = 1.0
+"""Nats above a uniform guess's loss: an untrained model whose output is normalized lies half a nat above it."""
 
 
 class Outcome(NamedTuple):
@@ -47,6 +52,14 @@ class Outcome(NamedTuple):
     zero, as where α is."""
     ratio_last: float
     """The same at the last step at which the instruments were on."""
+    worse_from: int | None = None
+    """The step from which on the held-out loss stayed above a uniform guess's by more than `WORSE`; None if it did not,
+    or the contender is retired."""
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it could not go on, or ended far worse than a guess."""
+        return self.retired_at is not None or self.worse_from is not None
 
 
 class Race:
@@ -156,19 +169,26 @@ def outcome(runner: Runner, unigram: float) -> Outcome:
     history = runner.history
     steps, losses = history.series("held_out_loss") if history.steps else (np.zeros(0), np.zeros(0))
     final = math.nan if runner.retired else runner.held_out_loss()
-    clearly = np.append(losses, final) < unigram - MARGIN
-    stays = np.append(steps, runner.step)[np.logical_and.accumulate(clearly[::-1])[::-1]]
+    steps, losses = np.append(steps, runner.step), np.append(losses, final)
+    uniform = math.log(runner.data.vocabulary)
     _, ratio = history.gradient_ratio()
     return Outcome(
         name=runner.name,
         steps=runner.step,
         final_loss=final,
-        below_unigram=int(stays[0]) if len(stays) else None,
+        below_unigram=_stays(steps, losses < unigram - MARGIN),
         retired_at=runner.step if runner.retired else None,
         reason=runner.retired,
         ratio_first=float(ratio[0]) if len(ratio) else math.nan,
         ratio_last=float(ratio[-1]) if len(ratio) else math.nan,
+        worse_from=_stays(steps, losses > uniform + WORSE),
     )
+
+
+def _stays(steps: Array, holds: NDArray[np.bool_]) -> int | None:
+    """The first step from which on something holds to the end."""
+    stays = steps[np.logical_and.accumulate(holds[::-1])[::-1]]
+    return int(stays[0]) if len(stays) else None
 
 
 def check(contenders: Sequence[Contender], task: Task, steps: int, every: int) -> None:

@@ -231,7 +231,30 @@ def test_findings_stand_in_the_verdict_and_their_button_applies_the_change(open_
     assert page.panel.verdict.findings[0]["meaning"] == "All is well."
 
 
-@pytest.mark.parametrize("nonsense", [-1, 7, "0", None, {"index": 0}, True])
+def test_a_remedy_can_be_taken_back_as_long_as_what_it_set_stands(open_panel: Open) -> None:
+    page = open_panel(diagnose=depth_rule)
+    page.until("idle")
+    verdict = page.panel.verdict
+    assert verdict.undo == ""
+    verdict._handle_custom_msg(0, [])
+    page.until("idle")
+    assert verdict.undo == "Use post"
+    page.set(n_layers=3)  # another move stays when the remedy goes
+    page.until("idle")
+    verdict._handle_custom_msg("undo", [])
+    page.until("idle")
+    assert page.panel.controls.config == SMALL.replace(n_layers=3)
+    assert verdict.undo == ""
+    verdict._handle_custom_msg(0, [])
+    page.until("idle")
+    page.set(norm_placement="peri")
+    page.until("idle")
+    assert verdict.undo == "", "what it set stands no more"
+    verdict._handle_custom_msg("undo", [])
+    assert page.panel.controls.config.norm_placement == "peri"
+
+
+@pytest.mark.parametrize("nonsense", [-1, 7, "0", "undo", None, {"index": 0}, True])
 def test_verdict_ignores_what_is_not_one_of_its_buttons(open_panel: Open, nonsense: object) -> None:
     page = open_panel(diagnose=lambda profile: [])
     page.until("idle")

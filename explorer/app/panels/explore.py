@@ -8,7 +8,7 @@ the worker has nothing else to do.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -56,6 +56,14 @@ class Job(NamedTuple):
     pattern_of: tuple[int, int]
 
 
+class Mend(NamedTuple):
+    """A remedy that was applied: its words, what it set, and what stood there before."""
+
+    words: str
+    change: Mapping[str, object]
+    before: Mapping[str, object]
+
+
 class Explore(Live[Job, Profile]):
     """The panel.
 
@@ -79,6 +87,7 @@ class Explore(Live[Job, Profile]):
         self._predicted: Profile | None = None
         self._better: dict[str, Config | None] = {}
         self._findings: Sequence[Finding] = ()
+        self._mends: list[Mend] = []  # the latest last
         self._trouble = ""
         self._done: Job | None = None  # the last job of the controls that was measured
         self._behind: Job | None = None  # a pin's, that the worker was given since
@@ -117,6 +126,7 @@ class Explore(Live[Job, Profile]):
         self.place.fit(self.controls.config)
         self.picker.follow(self.controls.config)
         self.comparison.move()
+        self._follow_mends()
         return Job(self.controls.config, self.place.pattern_of)
 
     def _promise(self, job: Job) -> str:
@@ -208,8 +218,24 @@ class Explore(Live[Job, Profile]):
 
     def _apply(self, index: int) -> None:
         with self._lock:
-            change = self._findings[index].config_change
-        self.controls.apply(change)
+            finding, config = self._findings[index], self.controls.config
+            if not finding.config_change:
+                return
+            before = {name: getattr(config, name) for name in finding.config_change}
+            self._mends.append(Mend(finding.remedy, finding.config_change, before))
+        self.controls.apply(finding.config_change)
+
+    def _take_back(self) -> None:
+        with self._lock:
+            before = self._mends.pop().before if self._mends else {}
+        self.controls.apply(before)
+
+    def _follow_mends(self) -> None:
+        """Offers to take back the last remedy, for as long as all that it set stands."""
+        config = self.controls.config
+        while self._mends and any(getattr(config, name) != value for name, value in self._mends[-1].change.items()):
+            self._mends.pop()
+        self.verdict.undo = self._mends[-1].words if self._mends else ""
 
     # --- on the worker's thread -------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
         self._stale = False
         self._subject, self._action = subject, action
         self.controls, self.charts = controls, dict(charts)
-        self.verdict = Verdict(self._apply)
+        self.verdict = Verdict(self._apply, self._take_back)
         self.status = Status(self._act)
         self.worker: Worker[Job, Result] = Worker(self._work, self._receive, self._fail, self._advance)
         super().__init__(children=self._children())
@@ -99,6 +99,9 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
     def _apply(self, index: int) -> None:
         """A button of the verdict was clicked."""
+
+    def _take_back(self) -> None:
+        """The verdict's Undo was clicked."""
 
     def _undo(self) -> None:
         """Takes a refused choice back."""
