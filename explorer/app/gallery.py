@@ -13,6 +13,7 @@ import ipywidgets as widgets
 from explorer.app.chart import Chart
 from explorer.app.named import lowered
 from explorer.app.pick import Pick
+from explorer.app.pins import entry
 from explorer.app.saves import Saves
 from explorer.app.standings import Standings, judged
 from explorer.app.verdict import Verdict
@@ -34,12 +35,13 @@ class Gallery:
     Args:
         lock: keeps the lists below the heat maps from drawing meanwhile.
         race: the race that is saved, see `Saves`.
+        on_saved: called when all of it was.
     """
 
-    def __init__(self, lock: threading.RLock, race: Callable[[], Race]) -> None:
+    def __init__(self, lock: threading.RLock, race: Callable[[], Race], on_saved: Callable[[], None]) -> None:
         self._lock = lock
         self._course: Course | None = None
-        self.verdict, self.standings, self.saves = Verdict(), Standings(), Saves(race)
+        self.verdict, self.standings, self.saves = Verdict(), Standings(), Saves(race, on_saved)
         self.curves = {row.name: Chart(title=row.title, caption=row.caption) for row in CURVES}
         self.maps = [Chart(title="Layer by layer", caption=MAP_CAPTION) for _ in PICKS]
         self.picks = [
@@ -73,6 +75,7 @@ class Gallery:
         self.verdict.findings = [judged(outcomes, race.levels)] if final else []
         for row in CURVES:
             self.curves[row.name].show(row.draw(self._course))
+            self.curves[row.name].designs = self._legend()
         for number, pick in enumerate(self.picks):
             pick.among([design.label for design in designs])
             self._map(self._course, number)
@@ -89,4 +92,9 @@ class Gallery:
         chart, pick = self.maps[number], self.picks[number]
         row = MAPS[pick.statistic]
         chart.title = f"Layer by layer: {lowered(row.title)}"
+        chart.designs = self._legend()[pick.place : pick.place + 1]
         chart.show(layer_map(course, pick.place, row))
+
+    def _legend(self) -> list[dict[str, str]]:
+        """The contenders, for a picture that is saved."""
+        return [entry(track.design.label, track.design) for track in self._course.tracks] if self._course else []

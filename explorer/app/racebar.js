@@ -22,8 +22,17 @@ export default {
       if (focused >= 0 && buttons[focused].disabled) buttons.find((node) => !node.disabled)?.focus();
       note.textContent = model.get("note");
     };
+    const ask = (event) => {
+      if (!model.get("losing")) return;
+      event.preventDefault();
+      event.stopImmediatePropagation(); // whoever ends the kernel with the page: it may stay
+    };
+    window.addEventListener("beforeunload", ask, { capture: true });
     model.on("change:buttons change:note", paint);
     paint();
-    return () => model.off("change:buttons change:note", paint);
+    return () => {
+      window.removeEventListener("beforeunload", ask, { capture: true });
+      model.off("change:buttons change:note", paint);
+    };
   },
 };
