@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ class Gallery:
     def __init__(self, lock: threading.RLock, race: Callable[[], Race], on_saved: Callable[[], None]) -> None:
         self._lock = lock
         self._course: Course | None = None
+        self._legend: list[dict[str, str]] = []
         self.verdict, self.standings, self.saves = Verdict(), Standings(), Saves(race, on_saved)
         self.curves = {row.name: Chart(title=row.title, caption=row.caption) for row in CURVES}
         self.maps = [Chart(title="Layer by layer", caption=MAP_CAPTION) for _ in PICKS]
@@ -71,11 +73,15 @@ class Gallery:
                   outcome.final_loss if outcome.steps == runner.step else math.nan)
             for design, runner, outcome in zip(designs, race.runners, outcomes, strict=True)
         ), race.steps, race.levels)
+        self._legend = [  # of the sizes that they race with
+            entry(design.label, replace(design, config=runner.config))
+            for design, runner in zip(designs, race.runners, strict=True)
+        ]
         self.standings.tell(outcomes, designs, race.levels, final=final)
         self.verdict.findings = [judged(outcomes, race.levels)] if final else []
         for row in CURVES:
             self.curves[row.name].show(row.draw(self._course))
-            self.curves[row.name].designs = self._legend()
+            self.curves[row.name].designs = self._legend
         for number, pick in enumerate(self.picks):
             pick.among([design.label for design in designs])
             self._map(self._course, number)
@@ -92,9 +98,5 @@ class Gallery:
         chart, pick = self.maps[number], self.picks[number]
         row = MAPS[pick.statistic]
         chart.title = f"Layer by layer: {lowered(row.title)}"
-        chart.designs = self._legend()[pick.place : pick.place + 1]
+        chart.designs = self._legend[pick.place : pick.place + 1]
         chart.show(layer_map(course, pick.place, row))
-
-    def _legend(self) -> list[dict[str, str]]:
-        """The contenders, for a picture that is saved."""
-        return [entry(track.design.label, track.design) for track in self._course.tracks] if self._course else []

@@ -22,16 +22,12 @@ export default {
       if (focused >= 0 && buttons[focused].disabled) buttons.find((node) => !node.disabled)?.focus();
       note.textContent = model.get("note");
     };
-    const ask = (event) => {
-      if (!model.get("losing")) return;
-      event.preventDefault();
-      event.stopImmediatePropagation(); // whoever ends the kernel with the page: it may stay
-    };
-    window.addEventListener("beforeunload", ask, { capture: true });
+    const ask = (event) => model.get("losing") && event.preventDefault(); // the browser's own question
+    window.addEventListener("beforeunload", ask);
     model.on("change:buttons change:note", paint);
     paint();
     return () => {
-      window.removeEventListener("beforeunload", ask, { capture: true });
+      window.removeEventListener("beforeunload", ask);
       model.off("change:buttons change:note", paint);
     };
   },
