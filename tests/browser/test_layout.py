@@ -27,9 +27,10 @@ IN_SIGHT = """(field) => {
     const { left, top, width, height } = node.getBoundingClientRect();
     return document.elementFromPoint(left + width / 2, top + height / 2);
   };
-  const [verdict, plot] = ['.ex-verdict strong', '.ex-chart-plot'].map((name) => document.querySelector(name));
+  const [finding, plot] = ['.ex-finding', '.ex-chart-plot'].map((name) => document.querySelector(name));
+  const verdict = top(finding)?.closest('.ex-finding') === finding;
   const chart = top(plot)?.closest('.ex-chart-plot') === plot && plot.getBoundingClientRect().top >= 0;
-  return { verdict: top(verdict) === verdict, chart, slider: top(slider) === slider };
+  return { verdict, chart, slider: top(slider) === slider };
 }"""
 """What lies on top in the middle of each: a thing that is covered, or out of the window, is not in sight."""
 OVERLAPS = """() => [...document.querySelectorAll('.ex-chart')].filter((card) => {
