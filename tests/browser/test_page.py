@@ -125,10 +125,11 @@ def test_a_narrow_screen_stacks_and_does_not_scroll_sideways(dashboard: Dashboar
         dashboard.page.set_viewport_size({"width": 390, "height": 844})
     else:
         dashboard.page.set_viewport_size({"width": 900, "height": 900})
+    root = dashboard.page.locator(".ex-root").first
+    root.evaluate("(root) => root.scrollIntoView()")
     dashboard.page.wait_for_timeout(500)
     controls = dashboard.page.locator(".ex-controls").first.bounding_box()
     first, second = (dashboard.page.locator("figure.ex-chart").nth(index).bounding_box() for index in (0, 1))
-    root = dashboard.page.locator(".ex-root").first
     assert controls is not None
     assert first is not None
     assert second is not None
