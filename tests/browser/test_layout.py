@@ -130,6 +130,17 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
     dashboard.page.get_by_role("button", name="Remove Pre-LN").click()
 
 
+def test_without_a_verdict_no_chart_takes_its_place(visit: Dashboard) -> None:
+    bench = Bench(visit, LABS["02_second_moment"])
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    bench.panel.locator(".ex-verdict").evaluate("(verdict) => { verdict.hidden = true; }")
+    visit.page.wait_for_timeout(300)
+    tops = bench.panel.locator(".ex-chart").evaluate_all("(all) => all.map((card) => card.getBoundingClientRect().top)")
+    controls = bench.panel.locator(".ex-controls").bounding_box()
+    assert controls is not None
+    assert tops[0] < controls["y"] < min(tops[1:])
+
+
 @pytest.mark.parametrize(("width", "height"), [(2560, 1440), (1920, 1080)])
 def test_a_large_window_is_filled(dashboard: Dashboard, width: int, height: int) -> None:
     if dashboard.host == "lab":
