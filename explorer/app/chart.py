@@ -62,6 +62,8 @@ class Chart(anywidget.AnyWidget):
         badge_tone: color of the badge: one of `TONES`.
         description: what the picture shows, in words, for those who cannot see it.
         stale: the figure belongs to an older choice; it is dimmed, and the card says so.
+        designs: what is drawn, `[{name, about, hue, symbol, dash}]`: the legend of a picture that is saved.
+        marks: what dots and lines are, or of which settings they are, as that picture says it.
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
     """
 
@@ -74,6 +76,8 @@ class Chart(anywidget.AnyWidget):
     badge_tone = traitlets.Enum(TONES, default_value="").tag(sync=True)
     description = traitlets.Unicode().tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
+    designs = traitlets.List(traitlets.Dict()).tag(sync=True)
+    marks = traitlets.Unicode().tag(sync=True)
     figure = traitlets.Dict().tag(sync=True)
 
     @traitlets.default("runtime")

@@ -36,6 +36,11 @@ export default {
     el.setAttribute("role", "region");
     el.setAttribute("aria-label", "Verdict");
     let open = false;
+    // Where the page is narrow, the chart that stays in sight stands below the verdict, however long that is.
+    const sized = new ResizeObserver(() => {
+      el.closest(".ex-explore")?.style.setProperty("--ex-verdict-height", `${el.offsetHeight}px`);
+    });
+    sized.observe(el);
     const fade = () => el.classList.toggle("ex-stale", model.get("stale"));
     const paint = () => {
       const nodes = model.get("findings").map((item, index) => finding(model, item, index));
@@ -60,6 +65,7 @@ export default {
     paint();
     fade();
     return () => {
+      sized.disconnect();
       model.off("change:findings change:undo", paint);
       model.off("change:stale", fade);
     };

@@ -8,6 +8,7 @@ import pytest
 from raced import LONG, SMALL, Open, lineup, opened
 
 from explorer.app.contenders import HEADING, WHILE
+from explorer.app.words import model_words
 from explorer.figures.palette import HUES
 from explorer.presets import preset
 from explorer.training.recipe import Recipe
@@ -39,6 +40,10 @@ def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
     assert [row["name"] for row in rows] == sorted(losses, key=lambda name: losses[name]), "the best first"
     assert [row["cells"][0]["text"] for row in rows] == [f"{losses[row['name']]:.3f}" for row in rows]
     assert {row["name"]: row["hue"] for row in rows} == {"Post-LN": HUES[0], "Pre-LN": HUES[1]}
+    for chart in page.panel.gallery.curves.values():
+        assert {one["name"]: one["hue"] for one in chart.designs} == {"Post-LN": HUES[0], "Pre-LN": HUES[1]}
+        assert all(one["about"].startswith(model_words(race.runners[0].config)) for one in chart.designs)
+    assert [[one["name"] for one in chart.designs] for chart in page.panel.gallery.maps] == [["Post-LN"], ["Pre-LN"]]
     (finding,) = page.panel.gallery.verdict.findings
     assert finding["meaning"].startswith(f"“{rows[0]['name']}” is best at ")
     assert page.enabled == {"start"}

@@ -73,7 +73,8 @@ def server(arguments: list[str], log: Path, **environment: str) -> Iterator[str]
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "explorer", arguments[0], "--no-browser", "--port", str(port), *arguments[1:]]
     if SHAKEN:
-        environment["PYTHONPATH"] = str(Path(__file__).with_name("shaken"))
+        paths = [str(Path(__file__).with_name("shaken")), os.environ.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment)
     try:

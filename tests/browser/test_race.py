@@ -200,6 +200,29 @@ def test_the_page_answers_while_a_race_runs(track: Track) -> None:
     expect(track.said).to_have_text("Training 2 contenders")
 
 
+def test_closing_the_page_asks_while_steps_would_be_lost(track: Track) -> None:
+    asked: list[str] = []
+    track.page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+
+    def reload() -> list[str]:
+        asked.clear()
+        track.page.evaluate("() => location.reload()")
+        track.page.wait_for_timeout(500)
+        return asked
+
+    track.press("Start")
+    track.wait_until_grown(["Post-LN", "Pre-LN"])
+    assert reload() == ["beforeunload"]
+    track.wait_until_grown(["Post-LN", "Pre-LN"], track.curves())  # who stays has lost nothing
+    track.press("Pause")
+    expect(track.said).to_have_text("Paused")
+    assert reload() == ["beforeunload"]
+    track.press("Stop")
+    expect(track.said).to_contain_text("Stopped")
+    left = "() => window.dispatchEvent(new Event('beforeunload', { cancelable: true }))"
+    assert track.page.evaluate(left), "nothing is asked any more"
+
+
 def test_a_race_that_stands_still_can_be_saved(track: Track, tmp_path: Path) -> None:
     track.write("steps", "12")
     save = track.panel.get_by_role("group", name="Save", exact=True)

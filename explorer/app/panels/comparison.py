@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from explorer.app.board import NOW, Board, PinError
-from explorer.app.pins import PinBox
+from explorer.app.pins import PinBox, entry
 from explorer.app.words import marks
 from explorer.config import Config
 from explorer.figures import Design
@@ -97,3 +97,8 @@ class Comparison:
         profiles = [profile for _, profile in rows]
         self.box.explain(marks(profiles))
         return profiles, [design for design, _ in rows]
+
+    def legend(self, whose: Sequence[Design]) -> list[dict[str, str]]:
+        """The designs that are drawn, each once, for a picture that is saved."""
+        return [entry(design.label or self.board.name_for(design.config), design)
+                for design in dict.fromkeys(whose) if design.config]

@@ -297,9 +297,13 @@ class Explore(Live[Job, Profile]):
         self.which.several(there_are=several)
         draws: dict[str, Draw] = {name: row.draw for name, row in FIGURES.items()}
         draws["gradient_by_matrix"] = partial(gradient_by_matrix, matrix=self.which.matrix)
+        legend = self.comparison.legend(whose)
         for name, chart in self.charts.items():
             with chart.hold_sync():  # one message a chart; `_lock` keeps other threads out, as this needs
                 chart.show(draws[name](profiles, whose), stale=self._stale)
+                # Of one design: the last, which is that of the controls.
+                chart.designs = legend[-1:] if name == "attention_pattern" else legend
+                chart.marks = "" if name == "attention_pattern" else " · ".join(self.comparison.box.marks)
                 self._grade(chart, FIGURES[name], several)
 
     def _grade(self, chart: Chart, row: Row, several: bool) -> None:

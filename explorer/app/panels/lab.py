@@ -11,7 +11,7 @@ import ipywidgets as widgets
 import plotly.graph_objects as go
 
 from explorer.app.chart import Chart
-from explorer.app.controls import Controls
+from explorer.app.controls import Controls, shown
 from explorer.app.panels.live import Live, words
 from explorer.app.worker import Progress, Stop
 from explorer.choices import Choices
@@ -46,10 +46,11 @@ class Lab(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A lab's result, and how long it took in seconds."""
+    """A lab's result, how long it took in seconds, and what was asked."""
 
     result: Any
     seconds: float
+    settings: Choices
 
 
 class LabPanel(Live[Choices, Outcome]):
@@ -85,13 +86,19 @@ class LabPanel(Live[Choices, Outcome]):
 
     def _work(self, job: Choices, stop: Stop, progress: Progress) -> Outcome:
         begun = time.perf_counter()
-        return Outcome(self.lab.run(job, stop, progress), time.perf_counter() - begun)
+        return Outcome(self.lab.run(job, stop, progress), time.perf_counter() - begun, job)
 
     def _show(self, result: Outcome) -> None:
         for plot in self.lab.plots:
             self.charts[plot.name].show(plot.draw(result.result), stale=self._stale)
+            self.charts[plot.name].marks = settings_words(result.settings)
         severity, meaning, evidence = self.lab.verdict(result.result)
         self.verdict.findings = [{"severity": severity, "meaning": meaning, "evidence": evidence, "remedy": ""}]
 
     def _summary(self, result: Outcome) -> tuple[str, str]:
         return f"Computed: {self.lab.title}", f"in {result.seconds:.2f} s"
+
+
+def settings_words(settings: Choices) -> str:
+    """Every choice in one line: 'Depth 12 · Norm placement pre'."""
+    return " · ".join(f"{spec.about.label} {shown(getattr(settings, name))}" for name, spec in settings.specs().items())

@@ -83,7 +83,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         self._outcomes: Sequence[Outcome] = ()
         self._telling, self._judging, self._drawing = Turn(0.3), Turn(2.0, share=0.03), Turn(1.0, share=0.05, most=5.0)
         self.bar, self.status = RaceBar(self._press), Status(self._undo)
-        self.gallery = Gallery(self._lock, self._still)
+        self.gallery = Gallery(self._lock, self._still, self._kept)
         self.next = Preparation(lineup or usual(), plan or Plan(), self._lock, self._changed)
         self.controls = self.next.plan
         self.worker: Worker[int, Shown] = Worker(self._work, self._receive, self._fail, capacity=1)
@@ -162,6 +162,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         """Hands the race to the worker."""
         self._phase, self._wish, self._job = "running", "", self._job + 1
         self.bar.offer(running=True, paused=False)
+        self.bar.losing = True
         self.gallery.saves.offer(enabled=False)
         self.bar.note = RUNS_ON
         self.next.meanwhile(running=True)
@@ -174,6 +175,11 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
             if self.race is None or self._phase == "running":
                 raise ConfigError(f"race must stand still to be saved; got one that is {self._phase}")
             return self.race
+
+    def _kept(self) -> None:
+        """All of the race was saved: nothing of it is lost with the page until it goes on."""
+        with self._lock:
+            self.bar.losing = self._phase == "running"
 
     def _promise(self) -> str:
         count = len(self._start.lineup) if self._start else 0
@@ -258,7 +264,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         self._phase = "ready"
         self.bar.offer(running=False, paused=False)
         self.gallery.saves.offer(enabled=self.race is not None)
-        self.bar.note = ""
+        self.bar.note, self.bar.losing = "", False
         self.next.meanwhile(running=False)
         self.gallery.stale(False)
         self.status.say(state, words)

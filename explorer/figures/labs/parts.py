@@ -89,7 +89,7 @@ def upright(value: float, words: str, height: Axis, side: str = "right", share: 
     }
 
 
-LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "itemwidth": 30,
+LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yref": "container", "yanchor": "top", "itemwidth": 30,
           "font": {"size": 12}}
 
 
