@@ -218,7 +218,7 @@ def test_a_race_that_stands_still_can_be_saved(track: Track, tmp_path: Path) -> 
 
 def test_a_bad_value_is_refused_and_undone(track: Track) -> None:
     track.write("n_heads", "5")
-    expect(track.said).to_have_text("Refused: d_model must be divisible by n_heads; got 32 and 5.")
+    expect(track.said).to_have_text("Refused: Width must be divisible by Heads; got 32 and 5.")
     track.panel.locator(".ex-status").get_by_role("button", name="Undo").click()
     expect(track.said).to_have_text("Ready")
 

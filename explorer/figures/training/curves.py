@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from explorer.figures.axes import Range, label, position, sheet, value_axis
+from explorer.figures.axes import Range, label, position, sheet, value_axis, whole
 from explorer.figures.labs.parts import Axis, axis, level
 from explorer.figures.series import compact, masked
 from explorer.figures.traces import Trace
@@ -182,8 +182,8 @@ def _figure(course: Course, curves: Sequence[Trace], across: Axis, height: Axis,
 
 def step_axis(extent: Range) -> dict[str, object]:
     """The horizontal axis of everything that runs over steps."""
-    return {"title": label("step"), "range": extent, "zeroline": False, "tickformat": "~s" if extent[1] > 9999 else "d",
-            "nticks": 7, "tickangle": 0}
+    return {"title": label("step"), "range": extent, "zeroline": False, "tickangle": 0,
+            "tickformat": "~s" if extent[1] > 9999 else "~g", **whole(extent[1])}
 
 
 def _told(subject: str, last: Sequence[tuple[Track, float]], unit: str) -> str:
