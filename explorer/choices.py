@@ -116,7 +116,8 @@ class Choices(BaseModel):
             return cause if isinstance(cause, ConfigError) else ConfigError(str(cause))
         name, got = str(item["loc"][0]), _shown(item["input"])
         if name not in cls._specs:
-            return ConfigError(f"{_shown(name)[1:-1]} is not a field; the fields are {', '.join(cls._specs)}; got {got}")
+            fields = ", ".join(cls._specs)
+            return ConfigError(f"{_shown(name)[1:-1]} is not a field; the fields are {fields}; got {got}")
         return ConfigError(cls.named(name), f" must be {cls._specs[name].rule()}; got {got}")
 
 

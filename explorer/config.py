@@ -45,10 +45,10 @@ class Config(Choices):
         int, Field(ge=8, le=2048), About("Width", "Size", "d_model", "coordinates", log=True, pinned=True)
     ] = Field(256, description="Width of the residual stream.")
     n_heads: Annotated[int, Field(ge=1, le=64), About("Heads", "Size", "H", "heads", log=True)] = Field(
-        4, description="Attention heads; each is d_model / n_heads wide."
+        4, description="Attention heads; each is as wide as the width over their number."
     )
     mlp_ratio: Annotated[int, Field(ge=1, le=16), About("MLP ratio", "Size", "d_mlp / d_model", "×")] = Field(
-        4, description="Width of the MLP's hidden layer as a multiple of d_model."
+        4, description="Width of the MLP's hidden layer as a multiple of the stream's."
     )
     n_ctx: Annotated[int, Field(ge=2, le=1024), About("Sequence length", "Size", "n", "tokens", log=True)] = Field(
         64, description="Tokens in a sequence."

@@ -35,7 +35,7 @@ function nearest(steps, value) {
 
 function title(field) {
   const symbol = [field.symbol, field.unit].filter(Boolean).join(", ");
-  return [make("span", { class: "ex-label" }, field.label), make("span", { class: "ex-symbol" }, symbol)];
+  return [make("span", { class: "ex-label" }, field.label), make("span", { class: "ex-symbol" }, ...typeset(symbol))];
 }
 
 const spoken = (field) => [field.label, field.symbol, field.unit].filter(Boolean).join(", ");
@@ -144,7 +144,7 @@ function control(model, field) {
     const refused = model.get("refused").includes(field.name);
     const chosen = field.options.find((option) => option.value === value);
     parts.paint(value);
-    note.textContent = model.get("notes")[field.name] ?? (chosen ? about(chosen) : "");
+    write(note, model.get("notes")[field.name] ?? (chosen ? about(chosen) : ""));
     root.classList.toggle("ex-disabled", disabled);
     root.classList.toggle("ex-refused", refused);
     reset.classList.toggle("ex-hidden", value === field.initial);

@@ -41,7 +41,7 @@ class ControlBox(anywidget.AnyWidget):
         offers: field name to buttons below its control, `[{label, title}]`; a click is the message `[name, index]`.
     """
 
-    _esm = source("moves.js", "controls.js")
+    _esm = source("moves.js", "typeset.js", "controls.js")
     sections = traitlets.List(traitlets.Dict()).tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     notes = traitlets.Dict().tag(sync=True)

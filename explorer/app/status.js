@@ -27,8 +27,8 @@ export default {
     const paint = () => {
       const fraction = model.get("fraction");
       el.dataset.state = model.get("state");
-      if (text.textContent !== model.get("text")) text.textContent = model.get("text");
-      detail.textContent = model.get("detail");
+      write(text, model.get("text"));
+      write(detail, model.get("detail"));
       progress.hidden = fraction < 0;
       if (fraction > 1) progress.removeAttribute("value");
       else progress.value = Math.max(fraction, 0);

@@ -24,7 +24,7 @@ class Status(anywidget.AnyWidget):
         offer: label of a button before it, for another way out; empty for none.
     """
 
-    _esm = source("moves.js", "status.js")
+    _esm = source("moves.js", "typeset.js", "status.js")
     state = traitlets.Enum(STATES, default_value="idle").tag(sync=True)
     text = traitlets.Unicode().tag(sync=True)
     detail = traitlets.Unicode().tag(sync=True)

@@ -18,7 +18,7 @@ class Verdict(anywidget.AnyWidget):
         stale: the findings are of an earlier design.
     """
 
-    _esm = source("moves.js", "verdict.js")
+    _esm = source("moves.js", "typeset.js", "verdict.js")
     findings = traitlets.List(traitlets.Dict()).tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
 

@@ -8,7 +8,9 @@ from explorer.app.controls import ControlBox, choice
 from explorer.profile import MATRICES
 
 FIELD, ALL = "matrix", "all"
-CHOICES = (*MATRICES, "alpha")
+CHOICES = dict(zip((*MATRICES, "alpha"), (
+    "queries", "keys", "values", "attention output", "MLP input", "MLP output", "residual α"), strict=True))
+"""Words, for a list cannot show W_Q with its Q below the line."""
 
 
 class Which(ControlBox):
@@ -42,6 +44,6 @@ class Which(ControlBox):
 
 def _field() -> dict[str, object]:
     whole = {"value": ALL, "label": "all of a layer together"}
-    matrices = [{"value": name, "label": name} for name in CHOICES]
+    matrices = [{"value": name, "label": words, "formula": name} for name, words in CHOICES.items()]
     return choice(FIELD, "Matrix", "Whose gradient is drawn of each design; of all together: √Σ‖∂L/∂W‖².",
                   [whole, *matrices], ALL)

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures.series import Series, drawable
+from explorer.figures.words import typeset
 from explorer.profile import Array
 
 BARE = go.layout.Template()
@@ -84,7 +85,7 @@ def value_axis(title: str, extent: Range, log: bool) -> dict[str, Any]:
 
 def label(text: str) -> dict[str, Any]:
     """An axis title, with its unit in brackets."""
-    return {"text": text, "standoff": 6, "font": {"size": 12}}
+    return {"text": typeset(text), "standoff": 6, "font": {"size": 12}}
 
 
 def sheet(xaxis: dict[str, Any], yaxis: dict[str, Any], description: str, **more: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from pydoc_data.topics import topics
 
 import pandas as pd
 import pytest
@@ -228,7 +229,12 @@ def test_a_text_file_is_taken_or_refused(track: Track) -> None:
     file.set_input_files({"name": "short.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be."})
     said = track.panel.locator(".ex-textfile [role=status]")
     expect(said).to_contain_text("Refused: short.txt: text must have at least 2,000 characters; got 20")
-    file.set_input_files({"name": "long.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be. " * 500})
+    file.set_input_files({"name": "again.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be. " * 500})
+    expect(said).to_contain_text("Refused: again.txt: text must not repeat itself")
+    file.set_input_files({"name": "gbk.txt", "mimeType": "text/plain", "buffer": ("生存还是毁灭" * 500).encode("gbk")})
+    expect(said).to_contain_text("Refused: gbk.txt: text must be encoded in UTF-8")
+    prose = "".join(topics.values())[:10_500]
+    file.set_input_files({"name": "long.txt", "mimeType": "text/plain", "buffer": prose.encode()})
     expect(said).to_contain_text("The next race learns long.txt, 10,500 characters")
     track.press("Use Python's prose")
     expect(said).to_contain_text("The next race learns Python's own prose")

@@ -19,6 +19,7 @@ from explorer.app.controls import Controls
 from explorer.app.status import Status
 from explorer.app.verdict import Verdict
 from explorer.app.worker import Progress, Stop, Worker
+from explorer.figures.words import typeset
 
 Job = TypeVar("Job", bound=Hashable)
 Result = TypeVar("Result")
@@ -122,13 +123,13 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
     def _refuse(self, sentence: str) -> None:
         short = sentence if len(sentence) <= LONGEST_REFUSAL else sentence[:LONGEST_REFUSAL] + "…"
-        self._halt("refused", f"Refused: {short}.", action="Undo", offer=self.controls.remedy)
+        self._halt("refused", f"Refused: {short}.", "Undo", self.controls.remedy)
 
-    def _halt(self, state: str, sentence: str, **buttons: str) -> None:
+    def _halt(self, state: str, sentence: str, action: str, offer: str = "") -> None:
         """The charts stay what they last were, and the status line says why."""
         self._mark(stale=True)
         shown = f"The charts show the last {self._subject}." if self._result is not None else ""
-        self.status.say(state, sentence, shown, **buttons)
+        self.status.say(state, sentence, shown, action=action, offer=offer)
         self._rest()
 
     def _ask(self) -> None:
@@ -145,7 +146,7 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
                 return  # what was to be stopped has ended while the press was on its way
             if self.status.state == "computing":
                 self.worker.cancel()
-                self._halt("stale", "Stopped.", action=self._action)
+                self._halt("stale", "Stopped.", self._action)
             elif self._refusal():
                 self._undo()
             else:
@@ -174,7 +175,7 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
     def _fail(self, job: Job | None, message: str) -> None:
         with self._lock:
             if job == self._job:
-                self._halt("failed", message, action="Try again")
+                self._halt("failed", message, "Try again")
 
     def _mark(self, stale: bool) -> None:
         self._stale = stale
@@ -185,7 +186,7 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
 def words(markup: str, name: str) -> widgets.HTML:
     """A text that stands on a panel; `name` is its class in the style sheet."""
-    return widgets.HTML(markup).add_class("ex-words").add_class(name)
+    return widgets.HTML(typeset(markup)).add_class("ex-words").add_class(name)
 
 
 def tell_all(widget: widgets.Widget) -> None:

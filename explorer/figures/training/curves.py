@@ -22,6 +22,7 @@ from explorer.figures.training.course import (
     series,
     thinned,
 )
+from explorer.figures.words import typeset
 from explorer.profile import Array
 
 CEILING = 1.6
@@ -156,7 +157,7 @@ def ends(course: Course, across: Axis, height: Axis) -> list[Trace]:
     for number, track in enumerate(out):
         side = "right" if track.step < sum(across.extent) / 2 else "left"
         bottom, beside, top = (position(height.extent, at, height.log) for at in (0.0, 0.94 - 0.1 * number, 1.0))
-        words, reason = f"diverged at step {track.step:,}", html.escape(track.retired, quote=False)
+        words, reason = f"diverged at step {track.step:,}", typeset(html.escape(track.retired, quote=False))
         traces.append({
             "type": "scatter", "mode": "lines+text", "name": f"{track.name}, {words}", "showlegend": False,
             "x": [track.step] * 3, "y": [bottom, beside, top], "text": ["", words, ""],
