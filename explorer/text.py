@@ -61,8 +61,8 @@ def decode(raw: bytes) -> Text:
     try:
         characters = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        found = f"{raw[error.start:error.start + 1]!r} at byte {error.start:,}, as in GBK or Latin-1"
-        raise _not_utf8("UTF-16" if raw.startswith(UTF_16) else found) from None
+        cause = f"{raw[error.start:error.start + 1]!r} at byte {error.start:,}, as in GBK or Latin-1"
+        raise _not_utf8("UTF-16" if raw.startswith(UTF_16) else cause) from None
     if "\0" in characters:
         raise _not_utf8("NUL characters, as in UTF-16 or in what is no text")
     found = encode(characters.replace("\r\n", "\n").replace("\r", "\n"))
