@@ -35,7 +35,7 @@ class Which(ControlBox):
     def _read(self, _: object = None) -> None:
         """A choice of a person, which is only believed when there is such a matrix."""
         wanted = self.values.get(FIELD)
-        matrix = wanted if wanted in CHOICES else "" if wanted == ALL else self.matrix
+        matrix = wanted if isinstance(wanted, str) and wanted in CHOICES else "" if wanted == ALL else self.matrix
         if matrix != self.matrix:
             self.matrix = matrix
             self._on_read()

@@ -161,7 +161,7 @@ def test_texts_too_short_for_the_sequences() -> None:
     own = text.decode("".join(PROSE.vocabulary[code] for code in PROSE.codes[:2500]).encode())
     with pytest.raises(ConfigError, match=r"held-out part exceeds n_ctx; got 250 characters and n_ctx = 256"):
         Data(NEXT, own, 256, 4)
-    with pytest.raises(ConfigError, match=r"must not repeat itself: .*; got 0 of 6,750 characters and n_ctx = 16"):
+    with pytest.raises(ConfigError, match=r"must not repeat itself: .*; got 0 of 7,200 characters and n_ctx = 16"):
         Data(NEXT, text.decode(b"always the same " * 500), 16, 4)
     with pytest.raises(ConfigError, match=r"batch_size × n_ctx × distinct characters must be at most 67,108,864"):
         Data(NEXT, None, 1024, 1024)
