@@ -227,8 +227,8 @@ class Card {
   write() {
     const get = (name) => this.model.get(name);
     this.title.textContent = get("title");
-    this.caption.textContent = get("caption");
-    this.badge.textContent = get("badge");
+    write(this.caption, get("caption"));
+    write(this.badge, get("badge"));
     this.badge.hidden = !get("badge");
     this.badge.dataset.tone = get("badge_tone");
     this.stale.hidden = !get("stale");

@@ -18,6 +18,8 @@ import traitlets
 from ipywidgets import Widget, widget_serialization
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
+from explorer.app.source import source
+
 HERE = Path(__file__).parent
 TONES = ("", "good", "warn")
 _creating = threading.Lock()
@@ -67,7 +69,7 @@ class Chart(anywidget.AnyWidget):
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
     """
 
-    _esm = HERE / "chart.js"
+    _esm = source("typeset.js", "chart.js")
     _css = HERE / "chart.css"
     runtime = traitlets.Instance(Widget, read_only=True).tag(sync=True, **widget_serialization)
     title = traitlets.Unicode().tag(sync=True)

@@ -42,7 +42,7 @@ class ControlBox(anywidget.AnyWidget):
         offers: field name to buttons below its control, `[{label, title}]`; a click is the message `[name, index]`.
     """
 
-    _esm = source("moves.js", "controls.js")
+    _esm = source("moves.js", "typeset.js", "controls.js")
     sections = traitlets.List(traitlets.Dict()).tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     notes = traitlets.Dict().tag(sync=True)
@@ -58,7 +58,7 @@ class Controls(ControlBox, Generic[Chosen]):
 
     Args:
         config: where they start; its class decides what is accepted.
-        on_read: called after each change, with `config` and `refusal` up to date.
+        on_read: called after each change, with `config`, `refusal` and `remedy` (what `mend` would do) up to date.
         offers: what can be asked for beside a field: name to `[{label, title}]`.
         on_offer: called with a field's name and the index of the offer that was taken.
         label: what the controls are for, said to a screen reader.
@@ -75,10 +75,11 @@ class Controls(ControlBox, Generic[Chosen]):
         super().__init__(sections=sections(config.specs()), label=label, offers=dict(offers))
         self._offers = self.offers
         self._remarks: dict[str, tuple[object, str, list[dict[str, str]]]] = {}
+        self._mend: dict[str, object] = {}
         self._on_offer = on_offer
         self.on_msg(self._take)
         self.config = config
-        self.refusal = ""
+        self.refusal = self.remedy = ""
         self._on_read = on_read
         self.apply(config.model_dump())
         self._explain()
@@ -87,6 +88,10 @@ class Controls(ControlBox, Generic[Chosen]):
     def apply(self, changes: Mapping[str, object]) -> None:
         """Changes some choices of the last accepted config, as if a person had set them."""
         self.values = {**self.config.model_dump(), **changes}
+
+    def mend(self) -> None:
+        """Makes the one further change with which what was refused is accepted, where there is one."""
+        self.values = {**self.values, **self._mend}
 
     def remark(self, name: str, words: str, *offers: dict[str, str]) -> None:
         """A line below a control, and offers after its others, for as long as its value stays what it is now."""
@@ -103,11 +108,24 @@ class Controls(ControlBox, Generic[Chosen]):
         try:
             config = type(self.config)(**self.values)
         except ConfigError as error:
-            self.refusal = str(error)
+            self.refusal, self._mend = said(error), self._suggested(error)
         else:
-            self.config, self.refusal = config, ""
+            self.config, self.refusal, self._mend = config, "", {}
+            if self.values != config.model_dump():
+                self.values = config.model_dump()  # a number that was written as "1_000"; which is read in turn
+                return
+        specs = self.config.specs()
+        self.remedy = "".join(f"Set {specs[name].about.label} to {shown(value)}" for name, value in self._mend.items())
         self._explain()
         self._on_read()
+
+    def _suggested(self, error: ConfigError) -> dict[str, object]:
+        """The first change that mends a refusal and leaves alone what a person has just chosen."""
+        good = self.config.model_dump()
+        for name, value in error.mend.items():
+            if self.values.get(name) == good.get(name) and accepted(type(self.config), {**self.values, name: value}):
+                return {name: value}
+        return {}
 
     def _explain(self) -> None:
         good = self.config.model_dump()
@@ -188,6 +206,23 @@ def shown(value: object) -> str:
     if not isinstance(value, str):
         return f"{value:g}" if isinstance(value, float) else str(value)
     return value.replace("inverse_", "1/").replace("sqrt_", "√").replace("sqrt", "√").replace("_", " ")
+
+
+def said(error: ConfigError) -> str:
+    """A refusal in the words of the screen: fields by their labels, values as the controls show them."""
+    return "".join(
+        part if isinstance(part, str) else part.label if part.value is None else f"{part.label} = {shown(part.value)}"
+        for part in error.parts
+    )
+
+
+def accepted(kind: type[Choices], values: Mapping[str, Any]) -> bool:
+    """Whether choices of this kind can have such values."""
+    try:
+        kind(**values)
+    except ConfigError:
+        return False
+    return True
 
 
 def unused(spec: Spec, config: Choices) -> str:

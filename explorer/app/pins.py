@@ -28,7 +28,7 @@ class PinBox(ChipBox):
     `["load", 3]`, `["remove", 3]`.
     """
 
-    _esm = source("moves.js", "marks.js", "pins.js")
+    _esm = source("moves.js", "marks.js", "typeset.js", "pins.js")
     _css = HERE / "pins.css"
     now = traitlets.Dict().tag(sync=True)
     pins = traitlets.List(traitlets.Dict()).tag(sync=True)

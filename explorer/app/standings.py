@@ -37,7 +37,7 @@ class Standings(anywidget.AnyWidget):
         stale: it is of an earlier race.
     """
 
-    _esm = source("marks.js", "standings.js")
+    _esm = source("marks.js", "typeset.js", "standings.js")
     title = traitlets.Unicode().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
     columns = traitlets.List(traitlets.Dict()).tag(sync=True)

@@ -23,8 +23,8 @@ function finding(model, item, index) {
   sign.setAttribute("aria-label", WORDS[item.severity] ?? item.severity);
   const words = document.createElement("p");
   const meaning = document.createElement("strong");
-  meaning.textContent = item.meaning;
-  words.append(meaning, ` ${item.evidence}`);
+  write(meaning, item.meaning);
+  words.append(meaning, " ", ...typeset(item.evidence));
   node.append(sign, words);
   if (item.remedy) node.append(button(model, item.remedy, index, true));
   return node;

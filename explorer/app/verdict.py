@@ -19,7 +19,7 @@ class Verdict(anywidget.AnyWidget):
         undo: the remedy that can be taken back, as its button had it; empty where there is none.
     """
 
-    _esm = source("moves.js", "verdict.js")
+    _esm = source("moves.js", "typeset.js", "verdict.js")
     findings = traitlets.List(traitlets.Dict()).tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
     undo = traitlets.Unicode().tag(sync=True)

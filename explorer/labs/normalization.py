@@ -92,7 +92,9 @@ class Normalization(Choices):
     def _fits(self) -> Normalization:
         size = self.batch_size * self.n_tokens * self.n_features
         if size > LARGEST:
-            raise ValueError(f"batch_size × n_tokens × n_features must be at most {LARGEST:,}; got {size:,}")
+            raise self.refusal(
+                f"{{batch_size}} × {{n_tokens}} × {{n_features}} must be at most {LARGEST:,}; got {size:,}"
+            )
         return self
 
 

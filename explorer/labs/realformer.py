@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from explorer.choices import Choices
-from explorer.config import Config
+from explorer.config import Config, heads_of
 from explorer.fields import About
 from explorer.labs import Progress, Stop, Verdict, check, stages
 from explorer.labs.kept import kept
@@ -71,7 +71,8 @@ class RealFormer(Choices):
     @model_validator(mode="after")
     def _heads_divide(self) -> RealFormer:
         if self.width % self.n_heads:
-            raise ValueError(f"width must be divisible by n_heads; got {self.width} and {self.n_heads}")
+            raise self.refusal(f"{{width}} must be divisible by {{n_heads}}; got {self.width} and {self.n_heads}",
+                               n_heads=heads_of(self.width, self.n_heads), width=self.width - self.width % self.n_heads)
         return self
 
     def design(self, form: str, **changes: Any) -> Config:

@@ -60,9 +60,9 @@ class Sampling(Choices):
     @model_validator(mode="after")
     def _reachable(self) -> Sampling:
         if self.bounds == "absolute" and self.corrected and not self.std < 0.99 * self.cut / math.sqrt(3):
-            raise ValueError(
-                f"std must be below 0.57 × cut when the cut is absolute and corrected, for no distribution within ±cut "
-                f"spreads wider; got {self.std:g} and cut {self.cut:g}"
+            raise self.refusal(
+                "{std} must be below 0.57 × {cut} when the cut is absolute and corrected, for no distribution within "
+                f"±cut spreads wider; got {self.std:g} and cut {self.cut:g}", bounds="relative", corrected=False,
             )
         return self
 

@@ -77,7 +77,7 @@ def test_a_refused_value_leaves_the_charts_and_says_that_they_are_stale(open_pan
     page.until("idle")
     before = page.drawn()
     page.set(d_model=17)
-    page.until("refused", "Refused: d_model must be divisible by n_heads; got 17 and 2.")
+    page.until("refused", "Refused: Width must be divisible by Heads; got 17 and 2.")
     assert page.stale() == {True}
     np.testing.assert_array_equal(page.drawn(), before)
     page.set(d_model=18)
@@ -115,6 +115,105 @@ def test_a_measurement_that_ends_after_a_refusal_is_drawn_but_stays_stale(open_p
     page.until("refused")
     np.testing.assert_allclose(page.drawn(), expected(SMALL))
     assert page.stale() == {True}
+
+
+def lengths(page: Page) -> set[int]:
+    """How many points dots and lines of the second moment have: one number while one design is drawn."""
+    traces = page.panel.charts["second_moment"].figure["data"]
+    return {len(plain(trace["x"])) for trace in traces if trace["name"] in ("measured", "predicted")}
+
+
+@pytest.mark.parametrize("ahead", [True, False], ids=["line ahead of its dots", "refused before the line was drawn"])
+@pytest.mark.parametrize("end", ["refused", "stale", "failed"])
+def test_what_interrupts_a_measurement_leaves_one_design_on_the_charts(
+    open_panel: Open, ahead: bool, end: str
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(config: Config, *rest: Any) -> Profile:
+        if config.n_layers > 2:
+            begun.set()
+            assert may_end.wait(WAIT)
+        if end == "failed" and config.n_layers == 8:
+            raise MemoryError
+        return measure(config, *rest)
+
+    page = open_panel(measure=slow, predict=predict)
+    page.until("idle")
+    one = lengths(page)
+    page.set(n_layers=4)
+    if ahead:
+        page.set(n_layers=8)
+        assert len(lengths(page)) == 2, "the line goes ahead while a slider is dragged"
+    if end == "refused":
+        page.set(d_model=17)
+    elif end == "stale":
+        page.panel.status._handle_custom_msg("action", [])
+    elif not ahead:
+        page.set(n_layers=8)
+    assert begun.wait(WAIT)
+    if end == "failed":
+        may_end.set()
+    page.until(end)
+    assert lengths(page) == one
+    assert page.stale() == {True}
+    assert page.panel.status.detail == "The charts show the last measured design."
+    assert page.panel.charts["second_moment"].badge, "of the dots and the line that are drawn"
+    may_end.set()
+    page.set(n_layers=3, d_model=16)
+    page.until("idle", "Measured 3 layers")
+    assert lengths(page) == {7}
+    assert page.stale() == {False}
+
+
+def test_a_line_is_drawn_ahead_again_after_a_refusal_was_undone(open_panel: Open) -> None:
+    may_end = threading.Event()
+
+    def slow(config: Config, *rest: Any) -> Profile:
+        assert config.n_layers == 2 or may_end.wait(WAIT)
+        return measure(config, *rest)
+
+    page = open_panel(measure=slow, predict=predict)
+    page.until("idle")
+    page.set(n_layers=3)
+    page.set(n_layers=4)
+    page.set(d_model=17)
+    page.until("refused")
+    page.set(d_model=16, n_layers=4)
+    page.set(n_layers=5)
+    assert len(lengths(page)) == 2
+    may_end.set()
+    page.until("idle", "Measured 5 layers")
+    assert lengths(page) == {11}
+
+
+def test_one_press_mends_a_refusal(open_panel: Open) -> None:
+    page = open_panel()
+    page.until("idle")
+    page.set(loss="next_token")
+    page.until("refused")
+    assert page.panel.status.offer == "Set Input to text"
+    page.panel.status._handle_custom_msg("offer", [])
+    page.until("idle")
+    assert page.panel.controls.config == SMALL.replace(loss="next_token", input="text")
+    assert page.panel.status.offer == ""
+
+
+def test_a_design_without_attention_says_so_where_its_charts_would_be(open_panel: Open) -> None:
+    page = open_panel()
+    page.until("idle")
+    assert page.panel.place.layout.display is None
+    page.set(attention="none")
+    page.until("idle")
+    for name in ("attention_entropy", "attention_pattern"):
+        figure = page.panel.charts[name].figure
+        assert [note["text"] for note in figure["layout"]["annotations"]] == ["This design has no attention."]
+        assert not figure["layout"]["xaxis"]["visible"]
+    assert page.panel.place.layout.display == "none"
+    page.set(attention="softmax")
+    page.until("idle")
+    assert page.panel.place.layout.display is None
+    assert all(chart.figure["data"] for chart in page.panel.charts.values())
 
 
 def test_an_exception_shows_its_class_and_message_and_the_next_move_works(open_panel: Open) -> None:
@@ -285,7 +384,7 @@ def test_a_layer_that_there_is_not_is_refused_in_words(open_panel: Open, values:
     page = open_panel()
     page.until("idle")
     page.panel.place.set_state({"values": values})
-    page.until("refused", "layer must be a whole number between 1 and 2")
+    page.until("refused", "Layer must be a whole number between 1 and 2")
     page.panel.status._handle_custom_msg("action", [])
     page.until("idle")
     assert page.panel.place.values == {"layer": 1, "head": 0}

@@ -130,7 +130,7 @@ def test_a_refused_value_leaves_the_charts_stale_and_can_be_undone(open_lab: Ope
     page.set(holes=5)
     page.until("refused", "Refused: holes must be at most side²; got 5 and side 2.")
     assert page.panel.charts["area"].stale
-    assert page.panel.status.detail == "The charts show the last accepted setting."
+    assert page.panel.status.detail == "The charts show the last computed setting."
     assert page.area == 4
     page.panel.status._handle_custom_msg("action", [])
     page.until("idle")
@@ -176,7 +176,7 @@ def test_long_work_tells_its_progress_and_can_be_stopped(open_lab: Open) -> None
         assert page.changed.wait_for(lambda: page.panel.status.action == "Stop", WAIT)
     assert page.panel.status.detail == "25 %"
     page.panel.status._handle_custom_msg("action", [])
-    page.until("stale", "Stopped. The charts show an earlier setting.")
+    page.until("stale", "Stopped.")
     assert left.wait(WAIT)
 
 
@@ -195,7 +195,7 @@ def test_controls_take_any_choices() -> None:
     assert [field["name"] for field in top["fields"]] == ["side"]
     assert (top["title"], more["title"]) == ("", "More")
     controls.set_state({"values": {"side": 12, "holes": 0}})
-    assert controls.refusal == "side must be a whole number between 0 and 9; got 12"
+    assert controls.refusal == "Side must be a whole number between 0 and 9; got 12"
     assert controls.config == Toy()
     assert controls.notes == {"side": "refused; still 2"}
     assert controls.summary == ""

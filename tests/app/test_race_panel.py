@@ -166,7 +166,7 @@ def test_controls_are_for_the_next_race(open_race: Open) -> None:
     assert race is not None
     assert ([one.config.n_layers for one in race.contenders], race.steps) == ([2, 2], LONG)
     page.press("start")
-    page.until("refused", "Refused: d_model must be divisible by n_heads; got 32 and 5.")
+    page.until("refused", "Refused: Width must be divisible by Heads; got 32 and 5.")
     page.panel.status._handle_custom_msg("action", [])
     page.until("idle", "Ready")
     assert page.panel.controls.config.steps == 7
@@ -213,7 +213,7 @@ def test_what_the_engine_refuses_is_told_in_a_sentence(open_race: Open) -> None:
 def test_a_value_out_of_bounds_is_refused_at_once_and_can_be_undone(open_race: Open) -> None:
     page = open_race()
     page.set(steps=0)
-    page.until("refused", "Refused: steps must be a whole number between 1 and 100000; got 0.")
+    page.until("refused", "Refused: Steps must be a whole number between 1 and 100000; got 0.")
     page.press("start")
     page.until("refused")
     page.panel.status._handle_custom_msg("action", [])

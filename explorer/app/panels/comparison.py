@@ -92,7 +92,8 @@ class Comparison:
         config = now[0].config if now else None
         pinned = [(pin.design, profile) for pin in self.board if pin.visible and pin.config != config
                   for profile in pin.profiles]
-        name = f"{self.board.name_for(config)} (now)" if pinned and config else ""
+        when = "now" if config == self._current().config else "before"
+        name = f"{self.board.name_for(config)} ({when})" if pinned and config else ""
         rows = [*pinned, *((Design(NOW, config, name), profile) for profile in now)]
         profiles = [profile for _, profile in rows]
         self.box.explain(marks(profiles))

@@ -84,7 +84,8 @@ class Explore(Live[Job, Profile]):
         solve: Solve | None = None,
     ) -> None:
         self._measure, self._predict, self._diagnose, self._solve = measure, predict, diagnose, solve
-        self._predicted: Profile | None = None
+        self._predicted: Profile | None = None  # of the newest job
+        self._expected: Profile | None = None  # of what was measured last
         self._better: dict[str, Config | None] = {}
         self._findings: Sequence[Finding] = ()
         self._mends: list[Mend] = []  # the latest last
@@ -98,7 +99,7 @@ class Explore(Live[Job, Profile]):
         self.which = Which(self._choose)
         charts = {row.name: Chart(title=row.title, caption=row.caption) for row in FIGURES.values()}
         self.comparison = Comparison(PinBox(self._click), self._current, controls.apply, self._changed)
-        super().__init__(controls, charts, subject="design", action="Measure")
+        super().__init__(controls, charts, subject="measured design", action="Measure")
 
     @property
     def _measured(self) -> Profile | None:
@@ -138,15 +139,18 @@ class Explore(Live[Job, Profile]):
         A single move of a usual model is measured before an eye would have followed the line, and drawing takes
         processors from measuring. A theory that breaks does not keep the measurement from the page.
         """
-        if self._predict is None or (self._predicted and self._predicted.config == job.config):
-            return
-        try:
-            self._predicted, self._trouble = self._predict(job.config), ""
-        except Exception as error:  # noqa: BLE001 - told beside the measurement
-            self._predicted, self._trouble = None, f"no prediction: {type(error).__name__}: {error}"
-        self._owed = True
-        if self._dragging or self._measured is None:
+        if self._predict and not (self._predicted and self._predicted.config == job.config):
+            try:
+                self._predicted, self._trouble = self._predict(job.config), ""
+            except Exception as error:  # noqa: BLE001 - told beside the measurement
+                self._predicted, self._trouble = None, f"no prediction: {type(error).__name__}: {error}"
+        self._owed = self._predicted is not self._expected
+        if self._owed and (self._dragging or self._measured is None):
             self._draw()
+
+    def _rest(self) -> None:
+        if self._predicted is not self._expected:
+            self._draw()  # a line that went ahead of its dots goes back to those that are there
 
     def _undo(self) -> None:
         if self.controls.refusal:
@@ -171,7 +175,7 @@ class Explore(Live[Job, Profile]):
         def work() -> None:
             try:
                 solution = solve(self.controls.config, name, list(FLAT)[index])
-                self.controls.apply({name: getattr(solution.config, name)})
+                self.controls.apply({name: float(f"{getattr(solution.config, name):.6g}")})  # an entry holds no more
                 self._better[name] = solution.better
                 self.controls.remark(name, solution.message, *([BETTER] if solution.better else []))
             except Exception as error:  # noqa: BLE001 - told, and the page goes on
@@ -280,6 +284,7 @@ class Explore(Live[Job, Profile]):
         return progress_words(job.config, fraction)
 
     def _show(self, _: Profile) -> None:
+        self._expected = self._predicted
         self._draw()
         self._judge()
 
@@ -289,10 +294,16 @@ class Explore(Live[Job, Profile]):
 
     # --- drawing ----------------------------------------------------------------------------------------------
 
+    @property
+    def _line(self) -> Profile | None:
+        """The prediction to be drawn: it goes ahead of its dots only while those are on their way."""
+        ahead = self._measured is None or self.status.state == "computing"
+        return self._predicted if ahead else self._expected
+
     def _draw(self) -> None:
         """Every figure anew, and whole."""
         self._owed = False
-        profiles, whose = self.comparison.cast([profile for profile in (self._predicted, self._measured) if profile])
+        profiles, whose = self.comparison.cast([profile for profile in (self._line, self._measured) if profile])
         several = len({design.index for design in whose}) > 1
         self.which.several(there_are=several)
         draws: dict[str, Draw] = {name: row.draw for name, row in FIGURES.items()}
@@ -308,7 +319,7 @@ class Explore(Live[Job, Profile]):
 
     def _grade(self, chart: Chart, row: Row, several: bool) -> None:
         """The badge: how far the dots lie from the line, once both are of the same design. And the theory's excuses."""
-        measured, predicted = self._measured, self._predicted
+        measured, predicted = self._measured, self._line
         note = predicted.notes.get(row.statistic, "") if predicted else ""
         caption = (row.together if several else "") or row.caption
         chart.caption = f"{caption} Theory: {note}." if note else caption

@@ -65,7 +65,7 @@ class LabPanel(Live[Choices, Outcome]):
         self.lab = lab
         controls = Controls(settings or lab.settings(), self.refresh, label=f"Settings: {lab.title}")
         charts = {plot.name: Chart(title=plot.title, caption=plot.caption) for plot in lab.plots}
-        super().__init__(controls, charts, subject="setting", action="Compute")
+        super().__init__(controls, charts, subject="computed setting", action="Compute")
         self.add_class("ex-lab")
 
     def _children(self) -> list[widgets.Widget]:

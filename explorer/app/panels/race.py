@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import ipywidgets as widgets
 
+from explorer.app.controls import said
 from explorer.app.gallery import Gallery
 from explorer.app.lineup import Lineup, usual
 from explorer.app.panels.live import close_all, words
@@ -82,7 +83,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         self._resumed = (0, 0.0)  # at which step, and when
         self._outcomes: Sequence[Outcome] = ()
         self._telling, self._judging, self._drawing = Turn(0.3), Turn(2.0, share=0.03), Turn(1.0, share=0.05, most=5.0)
-        self.bar, self.status = RaceBar(self._press), Status(self._undo)
+        self.bar, self.status = RaceBar(self._press), Status(self._undo, self._mend)
         self.gallery = Gallery(self._lock, self._still, self._kept)
         self.next = Preparation(lineup or usual(), plan or Plan(), self._lock, self._changed)
         self.controls = self.next.plan
@@ -122,7 +123,13 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
 
     def _refuse(self, sentence: str) -> None:
         undo = "Undo" if self.next.recipe.refusal or self.next.plan.refusal else ""
-        self.status.say("refused", f"Refused: {sentence}.", action=undo)
+        self.status.say("refused", f"Refused: {sentence}.", action=undo,
+                        offer=self.next.recipe.remedy or self.next.plan.remedy)
+
+    def _mend(self) -> None:
+        """Makes the change that a refusal offers."""
+        controls = self.next.recipe if self.next.recipe.remedy else self.next.plan
+        controls.mend()
 
     def _undo(self) -> None:
         """Takes refused choices back."""
@@ -152,7 +159,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
                 raise ConfigError(refusal)
             self._start = self.next.start()
         except ConfigError as error:
-            self._refuse(str(error))
+            self._refuse(said(error))
             return
         self.race = None
         self.gallery.stale(True)
@@ -200,7 +207,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
             race.run(lambda: stop() or bool(self._wish), self._look)
             return Shown(() if stop() else race.verdict())
         except ConfigError as error:
-            return Shown(refusal=str(error))
+            return Shown(refusal=said(error))
 
     def _look(self, race: Race) -> None:
         """After each round, the race holding still: now and then how far it is, how it looks and who leads."""

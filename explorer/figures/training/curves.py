@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from explorer.figures.axes import Range, label, position, sheet, value_axis
+from explorer.figures.axes import Range, label, position, sheet, value_axis, whole
 from explorer.figures.labs.parts import Axis, axis, level
 from explorer.figures.series import compact, masked
 from explorer.figures.traces import Trace
@@ -22,6 +22,7 @@ from explorer.figures.training.course import (
     series,
     thinned,
 )
+from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
 
@@ -166,7 +167,7 @@ def ends(course: Course, across: Axis, height: Axis, losses: Sequence[tuple[Arra
         shares = (0.0, 0.94 - 0.1 * len(traces), 1.0)
         bottom, beside, top = (position(height.extent, share, height.log) for share in shares)
         if track.retired:
-            words, reason = f"diverged at step {at:,}", f":<br>{html.escape(track.retired, quote=False)}"
+            words, reason = f"diverged at step {at:,}", f":<br>{typeset(html.escape(track.retired, quote=False))}"
         else:
             words, reason = f"{number(values[-1])} nats at step {int(steps[-1]):,}", ", above the frame"
         traces.append({
@@ -197,8 +198,8 @@ def _figure(course: Course, curves: Sequence[Trace], across: Axis, height: Axis,
 
 def step_axis(extent: Range) -> dict[str, object]:
     """The horizontal axis of everything that runs over steps."""
-    return {"title": label("step"), "range": extent, "zeroline": False, "tickformat": "~s" if extent[1] > 9999 else "d",
-            "nticks": 7, "tickangle": 0}
+    return {"title": label("step"), "range": extent, "zeroline": False, "tickangle": 0,
+            "tickformat": "~s" if extent[1] > 9999 else "~g", **whole(extent[1])}
 
 
 def _told(subject: str, last: Sequence[tuple[Track, float]], unit: str) -> str:
