@@ -90,7 +90,7 @@ class WarmupResult:
     trained: Trained
 
     def final(self, design: str, length: str) -> float:
-        """Held-out loss behind the last step, nats a character; nan for a contender that fell out."""
+        """Held-out loss after the last step, nats a character; nan for a contender that fell out."""
         return self.trained.curves[Who(design, length).name].final
 
     def trains(self, design: str, length: str) -> bool:
@@ -121,7 +121,7 @@ def verdict(result: WarmupResult) -> Verdict:
         for design, words in DESIGNS.items()
     )
     evidence = (
-        f"Held-out loss behind {settings.steps} steps, with no, short and long warm-up: {told}. A unigram has "
+        f"Held-out loss after {settings.steps} steps, with no, short and long warm-up: {told}. A unigram has "
         f"{levels.unigram:.2f}, a bigram {levels.bigram:.2f}."
     )
     if settings.warmup > settings.steps:
