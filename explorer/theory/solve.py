@@ -128,9 +128,9 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
     if not share < TRIVIAL:
         return Solution(solved, achieved, wanted, exact, message)
     better = _better(config, TARGETS[target], wanted)
-    message += f". A trivial answer: there all branches together are {100 * share:.2g} % of the last stream"
+    message = f"a trivial answer, with all branches together {100 * share:.2g} % of the last stream: {message}"
     if better:
-        message += f". Branches of 1/√(2N) make it {TARGETS[target].quantity(better):.3g} and still count"
+        message += f". Branches of 1/√(2N) make it {TARGETS[target].quantity(better):.3g}"
     return Solution(solved, achieved, wanted, exact, message, trivial=True, better=better)
 
 

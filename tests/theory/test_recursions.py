@@ -185,7 +185,7 @@ def test_next_token_gradients_along_the_stream(on_text: Any) -> None:
 
 
 def test_next_token_gradients_by_the_weights_are_as_rough_as_the_note_says(on_text: Any) -> None:
-    """Predicted, not bounded: with one sequence and with many, the error stays within the share that the note states."""
+    """Predicted, not bounded: with one sequence and with many the error stays within the note's share."""
     measured, predicted = on_text
     assert f"{100 * TEXT:.0f} %" in predicted.notes["parameter_gradient"]
     for statistic, site in predicted.values:
