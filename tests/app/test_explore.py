@@ -142,6 +142,7 @@ def test_what_interrupts_a_measurement_leaves_one_design_on_the_charts(
     page.until("idle")
     one = lengths(page)
     page.set(n_layers=4)
+    assert begun.wait(WAIT)
     if ahead:
         page.set(n_layers=8)
         assert len(lengths(page)) == 2, "the line goes ahead while a slider is dragged"
@@ -151,7 +152,6 @@ def test_what_interrupts_a_measurement_leaves_one_design_on_the_charts(
         page.panel.status._handle_custom_msg("action", [])
     elif not ahead:
         page.set(n_layers=8)
-    assert begun.wait(WAIT)
     if end == "failed":
         may_end.set()
     page.until(end)
