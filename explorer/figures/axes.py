@@ -94,6 +94,13 @@ def sheet(xaxis: dict[str, Any], yaxis: dict[str, Any], description: str, **more
     } | more
 
 
+def alone(figure: go.Figure, title: str, caption: str) -> go.Figure:
+    """A figure outside the page, which would give it a card: on white, with a title and a legend."""
+    own = figure.layout.title.text
+    figure.layout.title = {"text": f"{title}, {own}" if own else title, "subtitle": {"text": caption}}
+    return figure.update_layout(margin={"t": 80}, showlegend=True, paper_bgcolor="white")
+
+
 def position(extent: Range, fraction: float, log: bool) -> float:
     """The value that stands at a fraction of the axis' height."""
     at = extent[0] + fraction * (extent[1] - extent[0])
