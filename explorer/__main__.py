@@ -38,7 +38,8 @@ class _Version(argparse.Action):
     """Looks the version up when it is asked for: a checkout that is not installed has none, and runs all the same."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        parser.exit(message=f"explorer {version('transformer-signal-explorer')}\n")
+        sys.stdout.write(f"explorer {version('transformer-signal-explorer')}\n")
+        parser.exit()
 
 
 def _parser() -> argparse.ArgumentParser:

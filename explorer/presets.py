@@ -92,7 +92,7 @@ PRESETS = Presets({
                     {**NO_NORM, "residual": "fixup"}, "Zhang et al. 2019"),
     "t_fixup": Preset("T-Fixup", "No norm; values, outputs and MLP drawn smaller the deeper the model.",
                       {**NO_NORM, "residual": "t_fixup", "scale_rule": "xavier"}, "Huang et al. 2020",
-                      "The paper scales the embeddings down with depth, too; here the input always has second moment 1."),
+                      "The paper scales the embeddings down with depth, too; here the input is never scaled."),
     "layer_scale": Preset("LayerScale", "Pre-LN; each branch times a small learned vector.",
                           {"residual": "layer_scale"}, "CaiT: Touvron et al. 2021"),
     "inverse_sqrt_depth": Preset("1/√(2N) branches", "Pre-LN; each branch divided by the root of their number.",
@@ -100,8 +100,8 @@ PRESETS = Presets({
     "gpt2": Preset("GPT-2", "Pre-LN; N(0, 0.02²), the last matrix of each branch by 1/√(2N); causal.",
                    {"scale_rule": "gpt2", "activation": "gelu", "activation_rescaled": False, "causal": True},
                    "Radford et al. 2019",
-                   "The model's embeddings start the stream at a second moment of 8e-4, which grows ×118 in 12 layers of width "
-                   "768 while the tokens' correlation reaches .595; here it starts at 1, grows ×1.07 and stays below .01."),
+                   "The model's embeddings start q, the second moment, at 8e-4, and 12 layers of width 768 raise it "
+                   "×118, with a token correlation of .595; here it goes from 1 to 1.07, with a correlation of .008."),
     "bert": Preset("BERT", "Post-LN; every matrix N(0, 0.02²).",
                    {**POST, "scale_rule": "bert", "activation": "gelu", "activation_rescaled": False},
                    "Devlin et al. 2018"),
@@ -114,7 +114,7 @@ PRESETS = Presets({
                      "The model draws its matrices N(0, 0.02²); here the scale rule is LeCun's."),
     "qk_norm": Preset("QK-norm", "Pre-LN; queries and keys normalized before their product.", {"qk_norm": True},
                       "Henry et al. 2020",
-                      "The paper scales the product by a learned g and does not center; here it is centered, and there is no g."),
+                      "The paper has a learned scale g and does not center; here there is no g, and the norm centers."),
     "plain_stack": Preset("Plain stack", "No residual and no norm: what came before.",
                           {**NO_NORM, "residual": "absent"}, "He et al. 2015 compare with it"),
 })

@@ -58,12 +58,12 @@ class Dashboard(Tabbed[Config]):
         self.header.on_shown(lambda: tell_all(self))
 
     def __repr__(self) -> str:
-        return f"Dashboard({', '.join(row.title for row in self._rows.values())}: {self._start!r})"
+        return f"Dashboard({self._start!r})"
 
     def _ipython_display_(self) -> None:
         """Two outputs, see `still`: a notebook calls this for the last line of a cell."""
-        display(self._repr_mimebundle_(), raw=True)
-        display({"text/html": self._still(self._start), "text/plain": ""}, raw=True)
+        for bundle in (self._repr_mimebundle_(), {"text/html": self._still(self._start), "text/plain": ""}):
+            display(bundle, raw=True)  # type: ignore[no-untyped-call]
 
     def show(self, name: str) -> widgets.Widget:
         """Shows a panel; a race is offered the designs that the Explore panel has at that moment."""

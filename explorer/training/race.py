@@ -141,7 +141,7 @@ class Race:
         return f"Race({who}; {self.task!r}, step {self.step} of {self.steps})"
 
     def _repr_html_(self) -> str:
-        """A row a contender: its design and training, the steps it made, its last losses, and why it is out if it is."""
+        """A row a contender: its design and training, the steps it made, its last losses, and why it is out."""
         header = ("Contender", "Design", "Training", "Steps", "Training loss", "Held-out loss", "")
         return table(f"Race: step {self.step} of {self.steps}, losses in nats a character", header, [
             (one.name, one.config, one.recipe, runner.step, *runner.history.last_losses(), runner.retired)
@@ -205,7 +205,7 @@ def outcome(runner: Runner, unigram: float) -> Outcome:
 def check(contenders: Sequence[Contender], task: Task, steps: int, every: int) -> None:
     """Raises TypeError or ConfigError if there is nothing to race, or not on equal terms, or not enough memory."""
     must_be(Task, "task", task)
-    for number, one in enumerate(must_be(Sequence, "contenders", contenders)):
+    for number, one in enumerate(contenders if isinstance(contenders, Sequence) else [contenders]):
         must_be(Contender, f"contenders[{number}]", one)
         must_be(Config, f"contenders[{number}].config", one.config)
         must_be(Recipe, f"contenders[{number}].recipe", one.recipe)
