@@ -42,7 +42,8 @@ class Picker(ControlBox):
 def _field() -> dict[str, object]:
     """The line below says what the chosen design does, how it differs from the paper's, and whose it is."""
     options = [
-        {"value": name, "label": row.title, "formula": f"{row.words} {row.differs}".rstrip(), "source": row.source}
+        {"value": name, "label": row.title, "formula": row.words,
+         "source": ". ".join(filter(None, (row.source, row.differs)))}
         for name, row in PRESETS.items()
     ]
     none = {"value": CUSTOM, "label": "custom", "formula": "None of the named designs."}
