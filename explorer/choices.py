@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from inspect import Parameter, Signature
 from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from explorer.display import shown, table
 from explorer.fields import Spec, spec
 
 
@@ -53,8 +55,13 @@ class Choices(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         cls._specs = {name: spec(name, info) for name, info in cls.model_fields.items()}
+        cls.__signature__ = Signature([  # pydantic's would print every bound and every word
+            Parameter(name, Parameter.KEYWORD_ONLY, default=info.default, annotation=info.annotation)
+            for name, info in cls.model_fields.items()
+        ])
 
     def __init__(self, /, **choices: Any) -> None:
+        """Validates the choices; those left out keep their defaults."""
         try:
             super().__init__(**choices)
         except ValidationError as error:
@@ -89,6 +96,21 @@ class Choices(BaseModel):
         """The same with some choices changed, validated as a whole."""
         return type(self)(**{**self.model_dump(), **changes})
 
+    def __repr_args__(self) -> Iterable[tuple[str, object]]:
+        """What differs from the defaults: the shortest call that makes the same record again."""
+        return [(name, value) for name, value in self if value != self._specs[name].default]
+
+    __str__ = BaseModel.__repr__
+
+    def _repr_html_(self) -> str:
+        """A row for every field that differs from the defaults, and one for all the others."""
+        changed, specs = dict(self.__repr_args__()), self._specs
+        rows = [
+            (specs[name].about.label, f"{name} = {value!r}", specs[name].about.unit) for name, value in changed.items()
+        ]
+        others = ", ".join(f"{name} = {value!r}" for name, value in self if name not in changed)
+        return table(type(self).__name__, (), [*rows, ("Defaults", others, "")])
+
     def to_json(self) -> str:
         """Every field, as one JSON object that `from_json` reads back."""
         return self.model_dump_json()
@@ -103,9 +125,9 @@ class Choices(BaseModel):
         try:
             choices = json.loads(text)
         except ValueError as error:  # JSONDecodeError and UnicodeDecodeError alike
-            raise ConfigError(f"config must be JSON; got {_shown(text)} ({error})") from None
+            raise ConfigError(f"config must be JSON; got {shown(text)} ({error})") from None
         if not isinstance(choices, dict):
-            raise ConfigError(f"config must be a JSON object of fields; got {_shown(choices)}")
+            raise ConfigError(f"config must be a JSON object of fields; got {shown(choices)}")
         return cls(**choices)
 
     @classmethod
@@ -114,14 +136,8 @@ class Choices(BaseModel):
         if not item["loc"]:
             cause = item["ctx"]["error"]
             return cause if isinstance(cause, ConfigError) else ConfigError(str(cause))
-        name, got = str(item["loc"][0]), _shown(item["input"])
+        name, got = str(item["loc"][0]), shown(item["input"])
         if name not in cls._specs:
             fields = ", ".join(cls._specs)
-            return ConfigError(f"{_shown(name)[1:-1]} is not a field; the fields are {fields}; got {got}")
+            return ConfigError(f"{shown(name)[1:-1]} is not a field; the fields are {fields}; got {got}")
         return ConfigError(cls.named(name), f" must be {cls._specs[name].rule()}; got {got}")
-
-
-def _shown(value: object) -> str:
-    """A value as it stands in a message: quoted, and cut when somebody sends a novel."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "…" + text[-1]

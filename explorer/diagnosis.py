@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from explorer.config import Config
+from explorer.display import must_be
 from explorer.numbers import compared, number, percent
 from explorer.profile import STATISTICS, Array, Profile
 from explorer.residuals import multipliers
@@ -92,7 +93,8 @@ class Finding:
 
 
 def diagnose(profile: Profile) -> list[Finding]:
-    """Everything worth saying about a profile, most serious first; never empty."""
+    """Everything worth saying about a profile, most serious first; never empty. TypeError for what is no profile."""
+    must_be(Profile, "profile", profile)
     with np.errstate(all="ignore"):  # ratios of what exploded or vanished are part of the evidence
         found = [finding for rule in RULES if (finding := rule(profile)) is not None]
     order = ("bad", "warning", "good")

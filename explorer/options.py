@@ -15,7 +15,8 @@ SCALE_RULES: Mapping[str, Option] = MappingProxyType({
     "bert": Option("0.02², whatever the shape", "BERT: Devlin et al. 2018"),
     "gpt2": Option("0.02²; W_O, W_out: 0.02² / (2N)", "GPT-2: Radford et al. 2019"),
     "t5": Option("1 / fan_in; W_Q: 1 / (d d_head), so no √d divisor", "T5: Raffel et al. 2020"),
-    "torch_default": Option("1 / (3 fan_in); Q, K, V: 1 / (2 d)", "torch.nn.TransformerEncoderLayer"),
+    "torch_default": Option("1 / (3 fan_in); Q, K, V: 1 / (2 d)",
+                            "torch.nn.TransformerEncoderLayer; nn.TransformerEncoder differs: it copies one layer"),
 })
 ACTIVATIONS: Mapping[str, Option] = MappingProxyType({
     "relu": Option("max(0, x)", "Nair & Hinton 2010"),

@@ -21,6 +21,7 @@ FLOORS = {
     "fields": 0,
     "limits": 0,
     "numbers": 0,
+    "display": 0,
     "options": 1,
     "choices": 1,
     "config": 2,
@@ -47,7 +48,9 @@ FLOORS = {
 }
 """Rooms by floor: a room is a module, or a package with all its modules."""
 
-THEORY_MAY_IMPORT = {"fields", "limits", "numbers", "choices", "config", "profile", "residuals", "initializers"}
+THEORY_MAY_IMPORT = {
+    "fields", "limits", "numbers", "display", "choices", "config", "profile", "residuals", "initializers",
+}
 GUESTS = {
     "ipywidgets": {"app"},
     "anywidget": {"app"},
@@ -156,6 +159,12 @@ def test_theory_is_independent_of_what_it_is_compared_with(module: str) -> None:
             assert room(name) in THEORY_MAY_IMPORT, f"{module} imports {name}; theory may only {THEORY_MAY_IMPORT}"
 
 
+def test_the_package_alone_costs_nothing() -> None:
+    """What draws a record is named when the package is imported, and loaded when something is drawn."""
+    code = "import sys, explorer; print(*sorted({'numpy', 'pandas', 'pydantic', 'plotly', 'torch'} & {*sys.modules}))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
+
+
 @pytest.mark.parametrize("module", ["explorer", "explorer.profile", "explorer.figures", "explorer.app.dashboard"])
 def test_torch_waits_until_something_is_measured(module: str) -> None:
     """Importing these must not import torch: it takes a second, and the page is shown meanwhile."""
@@ -167,8 +176,8 @@ def test_torch_waits_until_something_is_measured(module: str) -> None:
 def test_public_face() -> None:
     """What users may rely on: a name comes or goes here on purpose, with a line in the changelog."""
     documented = {
-        "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped", "Task",
-        "dashboard", "diagnose", "lab", "measure", "predict", "preset", "race", "solve",
+        "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
+        "Task", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "race", "solve",
     }
     assert set(explorer.__all__) == documented
     for name in explorer.__all__:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,8 +18,7 @@ from explorer.app.saves import Saves
 from explorer.app.standings import Standings, judged
 from explorer.app.verdict import Verdict
 from explorer.figures.palette import Design
-from explorer.figures.training import CURVES, MAPS, Course, Track, layer_map
-from explorer.figures.training.course import kept
+from explorer.figures.training import CURVES, MAPS, Course, layer_map
 
 if TYPE_CHECKING:
     from explorer.training.race import Outcome, Race
@@ -68,11 +66,7 @@ class Gallery:
 
     def draw(self, race: Race, designs: Sequence[Design], outcomes: Sequence[Outcome], *, final: bool) -> None:
         """Everything anew, of numbers that stay as they are from now on; the outcomes may be of some steps before."""
-        self._course = Course(tuple(
-            Track(design, kept(runner.history), runner.step, runner.retired,
-                  outcome.final_loss if outcome.steps == runner.step else math.nan)
-            for design, runner, outcome in zip(designs, race.runners, outcomes, strict=True)
-        ), race.steps, race.levels)
+        self._course = Course.of(race, designs, outcomes)
         self._legend = [  # of the sizes that they race with
             entry(design.label, replace(design, config=runner.config))
             for design, runner in zip(designs, race.runners, strict=True)

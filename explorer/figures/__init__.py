@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol
 
 import plotly.graph_objects as go
 
+from explorer.display import must_be
+from explorer.figures.axes import alone
 from explorer.figures.layers import attention_entropy, gradient_by_layer, second_moment, token_correlation
 from explorer.figures.matrices import gradient_by_matrix
 from explorer.figures.palette import Design, designs
@@ -21,7 +23,7 @@ from explorer.profile import Profile
 
 __all__ = [
     "CAPTIONS", "FIGURES", "Design", "Draw", "Row", "attention_entropy", "attention_pattern", "designs",
-    "gradient_by_layer", "gradient_by_matrix", "second_moment", "token_correlation",
+    "gradient_by_layer", "gradient_by_matrix", "plot", "second_moment", "token_correlation",
 ]
 
 
@@ -73,4 +75,17 @@ FIGURES: Mapping[str, Row] = MappingProxyType({
             together="A row is one token's attention, in the current design. 1/n is uniform."),
     )
 })
+
+
+def plot(profile: Profile, statistic: str = "second_moment", *others: Profile) -> go.Figure:
+    """One figure by itself, with a title and a legend: see `Profile.plot`."""
+    row = next((row for row in FIGURES.values() if statistic in (row.name, row.statistic)), None)
+    if row is None:
+        names = ", ".join(dict.fromkeys(name for row in FIGURES.values() for name in (row.statistic, row.name) if name))
+        raise ValueError(f"statistic must be one of {names}; got {statistic!r}")
+    for number, other in enumerate(others):
+        must_be(Profile, f"others[{number}]", other)
+    return alone(row.draw([profile, *others]), row.title, row.caption)
+
+
 CAPTIONS: Mapping[str, str] = MappingProxyType({name: row.caption for name, row in FIGURES.items()})

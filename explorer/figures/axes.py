@@ -111,6 +111,13 @@ def blank(sentence: str) -> go.Figure:
     return go.Figure({"data": [], "layout": sheet(hidden, hidden, sentence, annotations=[note])})
 
 
+def alone(figure: go.Figure, title: str, caption: str) -> go.Figure:
+    """A figure outside the page, which would give it a card: on white, with a title and a legend."""
+    own = figure.layout.title.text
+    figure.layout.title = {"text": f"{title}, {own}" if own else title, "subtitle": {"text": caption}}
+    return figure.update_layout(margin={"t": 80}, showlegend=True, paper_bgcolor="white")
+
+
 def position(extent: Range, fraction: float, log: bool) -> float:
     """The value that stands at a fraction of the axis' height."""
     at = extent[0] + fraction * (extent[1] - extent[0])

@@ -14,6 +14,7 @@ import torch
 
 from explorer import noise
 from explorer.config import Config
+from explorer.display import must_be
 from explorer.probe.observe import Pass, Progress, Stop
 from explorer.probe.threads import shares, torch_threads
 from explorer.profile import Array, Key, Profile
@@ -34,8 +35,10 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         pattern_of: layer (from 1) and head (from 0) whose attention pattern the profile keeps.
     Raises:
         Stopped: `stop()` said true.
+        TypeError: the config is none.
         ValueError: `pattern_of` names no layer or head of the model, or EXPLORER_DEVICE no device.
     """
+    must_be(Config, "config", config)
     layer, head = pattern_of
     if not (1 <= layer <= config.n_layers and 0 <= head < config.n_heads):
         raise ValueError(

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from explorer.config import Config
+from explorer.display import must_be
 from explorer.profile import Array
 from explorer.residuals import multipliers
 from explorer.theory.depth import branch_share, update_size
@@ -108,9 +109,11 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
     Returns:
         the solution, or where none exists in range the closest, which says so.
     Raises:
+        TypeError: the config is none.
         ValueError: unknown field or target, or no value for a target that needs one, or one that is not positive.
             Nothing else: where there is no answer, the message says why, and what was achieved is nan.
     """
+    must_be(Config, "config", config)
     wanted = _wanted(vary, target, value)
     changed = vary == "alpha" and config.residual != "constant"
     base = config.replace(residual="constant") if changed else config

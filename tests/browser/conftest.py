@@ -134,6 +134,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("lab")
     shutil.copytree(notebooks(), folder / "notebooks")
     forget_runs(folder / "notebooks" / "explorer.ipynb")
+    with jupyterlab(folder) as address:
+        yield address
+
+
+@contextmanager
+def jupyterlab(folder: Path) -> Iterator[str]:
+    """A JupyterLab on `folder/notebooks`, which keeps all that it remembers in the folder too."""
     options = [f"--ServerApp.root_dir={folder}/notebooks", "--allow-root", "--IdentityProvider.token="]
     homes = {
         "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTERLAB_SETTINGS_DIR": "settings",
