@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from benchmarks.fuzz import designs, factors, judged, off
 
+from benchmarks.fuzz import designs, factors, judged, off
 from explorer import Config, Profile
 from explorer.theory import predict
 
