@@ -18,7 +18,7 @@ RUNAWAY = 50.0
 an average over draws contains and a single draw of usual size does not."""
 ALIKE = 1e-5
 """1 − ρ below which what distinguishes tokens is no longer resolved: by the theory's scatter, and soon by float32."""
-FAR, TIES = 10.0, 50.0
+FAR, TIES = 20.0, 50.0
 """Standard deviation of the logits from which on a row's gradient passes where its two largest keys are nearly tied,
 and how many such rows a batch needs for a draw to be near the average."""
 ALMOST = 0.01
