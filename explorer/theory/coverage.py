@@ -9,7 +9,7 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.profile import STATISTICS, Array, Key
-from explorer.residuals import multipliers
+from explorer.residuals import multipliers, placements
 from explorer.theory.tables import highest
 from explorer.theory.values import Rows
 
@@ -23,6 +23,8 @@ FAR, TIES = 20.0, 50.0
 and how many such rows a batch needs for a draw to be near the average."""
 ALMOST = 0.01
 """1 − ρ below which the gradients of W_Q and W_K, which fall as its square, take over its scatter from draw to draw."""
+SCATTER = 0.25
+"""Variance of ln q over draws from which on a mean over few draws is no longer near the average over all."""
 NEAR_CAP, UNEVEN = 0.3, 1.0
 """Share of a soft cap from which on the spread of the logits is bent too far to be treated as normal, and the spread
 after the cap that makes a row's weights uneven: below it each is about 1/n, however the logits are bent."""
@@ -62,6 +64,8 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
         notes["parameter_gradient"] = "a lower bound: sequences share characters, which adds to the weights' gradients"
     if config.logit_cap:
         _capped(config, notes, rows)
+    if not any(any(place[:3]) for place in placements(config)):
+        _scattered(config, out, notes)
     if config.attention != "none":
         _one_hot(config, notes, rows)
     _collapse(out, notes, rows)
@@ -78,6 +82,18 @@ def _capped(config: Config, notes: dict[str, str], rows: Rows) -> None:
     if rows.total.max(initial=0.0) * FEW > cap * count:
         reason = f"rough: hardly a logit is below its cap of {cap:g} (spread {rows.total.max():.2g})"
         notes |= dict.fromkeys(GRADIENTS, reason)
+
+
+def _scattered(config: Config, values: Mapping[Key, Array], notes: dict[str, str]) -> None:
+    """Without norms each branch multiplies q by a draw of its own, of relative variance 4/d; tokens alike share it."""
+    variance = 0.0
+    for branch, site in (("attn_out", "resid_mid"), ("mlp_out", "resid_post")):
+        if ("second_moment", branch) in values:
+            added = multipliers(config).branch ** 2 * values["second_moment", branch] / values["second_moment", site]
+            variance += 4 / config.d_model * float((added * values["token_correlation", site]).sum())
+    if variance > SCATTER:
+        factor = math.exp(math.sqrt(variance))
+        notes["second_moment"] = f"rough: without norms draws scatter more with each branch, in the end ×{factor:.2g}"
 
 
 def _one_hot(config: Config, notes: dict[str, str], rows: Rows) -> None:

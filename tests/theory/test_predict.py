@@ -143,6 +143,16 @@ def test_gradients_of_almost_equal_tokens_are_rough() -> None:
     assert note["parameter_gradient"].startswith("W_Q and W_K rough from layer 1 on")
 
 
+def test_draws_that_multiply_without_norms_are_rough_where_the_stack_is_deep_and_narrow() -> None:
+    design = {"norm_placement": "none", "attention_scale": "d", "n_heads": 4}
+    deep, shallow, wide, calm = (predict(Config(**design, n_layers=layers, d_model=width, residual=rule)) for
+                                 layers, width, rule in ((12, 64, "constant"), (2, 64, "constant"),
+                                                         (12, 512, "constant"), (12, 64, "inverse_sqrt_depth")))
+    assert "draws scatter" in deep.notes["second_moment"]
+    for profile in (shallow, wide, calm):
+        assert "second_moment" not in profile.notes
+
+
 def test_exact_ends() -> None:
     """What needs no theory: ReZero's stream, peri's branches, post's pinned moment, uniform attention."""
     rezero = predict(Config(residual="rezero"))
