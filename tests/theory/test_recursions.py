@@ -109,8 +109,8 @@ BOUNDED: dict[str, dict[str, Any]] = {
     "small soft cap, causal": {"logit_cap": 0.1, "attention_scale": "none", "causal": True},
     "QK-norm, heads of 8, without √d": {"qk_norm": True, "attention_scale": "none", "n_heads": 32, "n_layers": 1},
 }
-"""Logits that are not normal, but bounded: normal ones of the same Σp² stand for them, whose largest weight and
-entropy are not quite the same."""
+"""Logits that are not normal, but bounded: normal ones of the same Σp² stand for them, whose largest weight and entropy
+are not quite the same."""
 LOOSE = {"attention_max": 0.01, "attention_entropy_normalized": 0.07, "activation_gradient": 0.1}
 
 
