@@ -175,8 +175,8 @@ def test_who_sends_too_much_is_turned_away(address: str, kernel: str, size: int,
 def test_client_without_the_protocol_is_refused_at_the_handshake(
     address: str, kernel: str, protocols: tuple[str, ...],
 ) -> None:
-    with pytest.raises(InvalidStatus) as refusal:
-        enter(address, kernel, protocols)
+    with pytest.raises(InvalidStatus) as refusal, enter(address, kernel, protocols):
+        pass
     assert refusal.value.response.status_code == 400
 
 
