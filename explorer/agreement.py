@@ -49,7 +49,8 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
     worst, stray = float(np.max(errors, initial=0.0)), float(np.max(strays, initial=0.0))
     if not errors or (not free and stray <= CLOSE[bounded]):
         nothing = "fixed by definition: theory has nothing to predict" if errors and not missing else ""
-        return Agreement(nothing or _uncovered(predicted.notes.get(statistic, "")), "", float("nan"))
+        note = predicted.notes.get(statistic, "")  # its reason stands in the caption where a part of it is drawn
+        return Agreement(nothing or _uncovered(note.partition(":")[0] if errors else note), "", float("nan"))
     inside = stray <= 2 * CLOSE[bounded]  # what lies outside the seeds is near all the same
     words = _words(worst, bounded, inside, depths[int(np.argmax(np.nan_to_num(errors, nan=np.inf)))])
     fine = stray <= CLOSE[bounded] or (inside and worst > 2 * CLOSE[bounded])

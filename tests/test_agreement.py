@@ -76,7 +76,7 @@ def test_what_is_fixed_by_definition_is_no_agreement() -> None:
     nan, good = math.nan, [0.3, 0.5, 1.0]
     lost = stream([nan, nan, 1.0], "activation_gradient", activation_gradient="not covered before layer 3: too far")
     found = agreement(stream(good, "activation_gradient"), lost, "activation_gradient")
-    assert (found.words, found.tone) == ("theory does not cover this before layer 3: too far", "")
+    assert (found.words, found.tone) == ("theory does not cover this before layer 3", "")
     half = stream([nan, 0.5, 1.0], "activation_gradient", activation_gradient="not covered before layer 2: too far")
     assert agreement(stream(good, "activation_gradient"), half, "activation_gradient").words == (
         "within 0.1 % of theory from layer 2 on"
