@@ -34,7 +34,8 @@ FEW = 10.0
 NARROW = 32
 """Width below which corrections of higher order in 1/width are no longer small."""
 TEXT = 0.25
-"""What the tokens' windows and pairs leave open in ‖∂L/∂W‖ under the next-token loss; tested over designs."""
+"""What is left open in ‖∂L/∂W‖ under the next-token loss: above the worst seen at up to 64 tokens, .79 of the measured
+in a first layer under a causal mask. Over 256 tokens W_Q and W_K of the first layer were .60 ± .14 of it."""
 
 MOMENTS = ("second_moment", "token_correlation")
 GRADIENTS = ("activation_gradient", "parameter_gradient")
@@ -64,7 +65,10 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
         reason = f"rough: the theory is first order in 1/width, and {config.d_model} coordinates are few"
         notes |= dict.fromkeys(GRADIENTS, reason)
     if config.loss == "next_token":
-        notes["parameter_gradient"] = f"rough, by up to {100 * TEXT:.0f} %: it depends on how often characters repeat"
+        notes["parameter_gradient"] = (
+            f"rough, by up to {100 * TEXT:.0f} %, W_Q and W_K in the first layers by more: it depends on how often "
+            "characters repeat"
+        )
     if config.logit_cap:
         _capped(config, notes, rows)
     if not any(any(place[:3]) for place in placements(config)):
