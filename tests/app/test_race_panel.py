@@ -198,7 +198,7 @@ def test_all_that_diverge_end_the_race(open_race: Open) -> None:
 def test_what_the_engine_refuses_is_told_in_a_sentence(open_race: Open) -> None:
     page = open_race(lineup("pre_ln", alpha_schedule="ramp"))
     page.press("start")
-    page.until("refused", "Refused: alpha_schedule must be learned where the residual has no α to learn")
+    page.until("refused", "Refused: α schedule must be learned where the residual has no α to learn")
     assert page.panel.status.text.endswith("(Pre-LN).")
     assert page.enabled == {"start"}
     page.panel.next.recipe.set_state({"values": Recipe().model_dump()})
