@@ -1,7 +1,7 @@
 /* Sub- and superscripts of what is written plainly: W_Q, A_(l−1), 2^(−l/2). `figures/words.py` does the same for plotly.
    `source` in source.py puts this before a widget's own script. */
 
-const NOTATION = /(?<![\p{L}\p{N}_])(\p{L})_(\([^()]+\)|[\p{L}\p{N}]+)|\^(\([^()]+\)|[-+−]?[\p{L}\p{N}]+)/gu;
+const NOTATION = /(?<![\p{L}\p{N}_])(\p{L}|fan)_(\([^()]+\)|[\p{L}\p{N}]+)|\^(\([^()]+\)|[-+−]?[\p{L}\p{N}]+)/gu;
 
 /** A text as nodes: whatever it holds, only text, `sub` and `sup` come out. */
 function typeset(text) {

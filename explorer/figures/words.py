@@ -10,7 +10,7 @@ import numpy as np
 from explorer.figures.series import Series
 from explorer.numbers import number
 
-NOTATION = re.compile(r"(?<!\w)([^\W\d_])_(\([^()]+\)|[^\W_]+)|\^(\([^()]+\)|[-+−]?[^\W_]+)")
+NOTATION = re.compile(r"(?<!\w)([^\W\d_]|fan)_(\([^()]+\)|[^\W_]+)|\^(\([^()]+\)|[-+−]?[^\W_]+)")
 
 
 def typeset(text: str) -> str:

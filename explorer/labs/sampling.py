@@ -44,7 +44,7 @@ class Sampling(Choices):
         Literal["relative", "absolute"],
         About("Cut measured in", "", options={
             "relative": Option("±c standard deviations"),
-            "absolute": Option("±c as a number, whatever σ is", "torch's trunc_normal_ does this"),
+            "absolute": Option("±c as a number, whatever σ is", "torch's truncated normal does this"),
         }),
     ] = Field("relative", description="Whether the bounds follow the standard deviation.")
     std: Annotated[float, Field(ge=0.005, le=1), About("Std asked for", "", "σ", log=True, needs={

@@ -13,6 +13,7 @@ from explorer.figures.words import typeset
     ("keeps 2^(−l/2) of it", "keeps 2<sup>−l/2</sup> of it"),
     ("(2N)^¼ x, × (8N)^−¼", "(2N)<sup>1/4</sup> x, × (8N)<sup>−1/4</sup>"),
     ("grows as 2^N, √d_head", "grows as 2<sup>N</sup>, √d<sub>head</sub>"),
+    ("2 / (fan_in + fan_out)", "2 / (fan<sub>in</sub> + fan<sub>out</sub>)"),
     ("γ / γ_N", "γ / γ<sub>N</sub>"),
     ("my_run_2, n = 3, _x_, a_", "my_run_2, n = 3, _x_, a_"),
 ])

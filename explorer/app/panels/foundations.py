@@ -18,8 +18,8 @@ ROWS = (
         "Normal, uniform and truncated normal weights can all be given the same variance, which is what a layer's "
         "output depends on.",
         "A cut at ±2σ leaves only 77 % of the variance, so a truncated normal must be asked for 1.137 σ. And the "
-        "bounds may be plain numbers: torch's trunc_normal_ cuts at ±2 unless told otherwise, which at a std of 0.02 "
-        "is a hundred standard deviations away and cuts nothing.",
+        "bounds may be plain numbers: torch's truncated normal cuts at ±2 unless told otherwise, which at a std of "
+        "0.02 is a hundred standard deviations away and cuts nothing.",
         sampling.Sampling, sampling.run, sampling.verdict,
         (
             Plot("densities", "Densities", "Filled: drawn. Lines: expected. All have mean 0.",
