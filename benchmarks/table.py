@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import multiprocessing
 import os
 import sys
@@ -22,11 +23,15 @@ import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from explorer.config import Config
 from explorer.presets import PRESETS, preset
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data, Task
+
+if TYPE_CHECKING:
+    from explorer.training.runner import Runner
 
 SIZES: dict[str, int] = {"d_model": 32, "n_heads": 2, "mlp_ratio": 2, "n_ctx": 32, "batch_size": 8}
 STEPS, WARMUP, RATE = 200, 100, 3e-3
@@ -71,26 +76,30 @@ def text(seed: int) -> Data:
     return Data(Task(seed=seed), None, SIZES["n_ctx"], SIZES["batch_size"])
 
 
-def row(case: Case) -> dict[str, Any]:
-    """Trains one, in a thread of its own."""
+def trained(config: Config, case: Case) -> tuple[Runner, float]:
+    """Trains one in a thread of its own: the contender, and its held-out loss behind the last step, inf if retired."""
     import torch
 
     from explorer.training.race import Contender
     from explorer.training.runner import Runner
 
     torch.set_num_threads(1)
-    data = text(case.seed)
-    config = data.task.fit(preset(case.design, n_layers=case.n_layers, seed=case.seed, **SIZES))
-    begun = time.process_time()
-    runner = Runner(
-        Contender(case.design, config, Recipe(learning_rate=RATE, warmup=case.warmup)), data, STEPS, torch.device("cpu")
-    )
+    data, recipe = text(case.seed), Recipe(learning_rate=RATE, warmup=case.warmup)
+    runner = Runner(Contender(case.design, data.task.fit(config), recipe), data, STEPS, torch.device("cpu"))
     while runner.step < STEPS and not runner.retired:
         runner.advance(STEPS + 1)  # no instruments, but for the first step
-    final = "" if runner.retired else f"{runner.held_out_loss():.4f}"
+    return runner, math.inf if runner.retired else runner.held_out_loss()
+
+
+def row(case: Case) -> dict[str, Any]:
+    """Trains one, as a row of the table."""
+    begun = time.process_time()
+    runner, loss = trained(preset(case.design, n_layers=case.n_layers, seed=case.seed, **SIZES), case)
+    levels = runner.data.levels
     return {
-        **case._asdict(), "final_loss": final, "retired_at": runner.step if runner.retired else "",
-        "reason": runner.retired, "unigram": f"{data.levels.unigram:.4f}", "bigram": f"{data.levels.bigram:.4f}",
+        **case._asdict(), "final_loss": "" if runner.retired else f"{loss:.4f}",
+        "retired_at": runner.step if runner.retired else "",
+        "reason": runner.retired, "unigram": f"{levels.unigram:.4f}", "bigram": f"{levels.bigram:.4f}",
         "steps": STEPS, "learning_rate": RATE, **SIZES, "seconds": f"{time.process_time() - begun:.1f}",
     }
 

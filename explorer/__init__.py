@@ -15,14 +15,22 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from explorer.display import DRAWERS
+
 # Spinning OpenMP threads stall each other as soon as anything else runs; read by torch when it is first imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# Records show themselves, but the figures stand above them: only here may one be told of the other.
+DRAWERS.update(
+    Profile=lambda: import_module("explorer.figures").plot,
+    Race=lambda: import_module("explorer.figures.training").plot,
+)
 
 if TYPE_CHECKING:
     from explorer.app.dashboard import dashboard, lab
     from explorer.config import Config, ConfigError
     from explorer.diagnosis import Finding, diagnose
-    from explorer.presets import preset
+    from explorer.presets import PRESETS, preset
     from explorer.probe.measure import measure
     from explorer.probe.observe import Stopped
     from explorer.profile import Profile
@@ -32,11 +40,12 @@ if TYPE_CHECKING:
     from explorer.training.tasks import Task
 
 __all__ = [
-    "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped", "Task",
-    "dashboard", "diagnose", "lab", "measure", "predict", "preset", "race", "solve",
+    "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
+    "Task", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "race", "solve",
 ]
 
 _HOMES = {
+    "PRESETS": "explorer.presets",
     "Config": "explorer.config",
     "ConfigError": "explorer.config",
     "Contender": "explorer.training.race",
@@ -59,7 +68,11 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Loads a public name from the module it lives in."""
+    """Loads a public name from the module it lives in; the version is the installed distribution's."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("transformer-signal-explorer")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from explorer.config import Config, ConfigError
@@ -33,12 +34,21 @@ def _complain(error: Exception, code: int) -> int:
     return code
 
 
+class _Version(argparse.Action):
+    """Looks the version up when it is asked for: a checkout that is not installed has none, and runs all the same."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        sys.stdout.write(f"explorer {version('transformer-signal-explorer')}\n")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="explorer",
         description="See what the signal inside a Transformer does, and what theory says it should.",
         epilog="explorer COMMAND --help tells more of each.",
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the installed version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_serve(commands.add_parser(
         "serve", help="show the page on this machine", description="Serves the page with Voilà until Ctrl-C."

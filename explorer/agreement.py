@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.profile import BRANCHES, Array, Profile
+from explorer.profile import BRANCHES, STATISTICS, Array, Key, Profile
+from explorer.schemes.placement import placements
 
 BOUNDED = ("token_correlation", "attention_entropy_normalized", "attention_max")
 """Statistics between 0 and 1, compared by their difference; the others are compared by their ratio."""
@@ -29,10 +30,10 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
 
     Good news is a prediction that is close, or lies among the seeds wherever it is not. The worst error is a difference
     for statistics between 0 and 1, a ratio less one for all others; nan where the theory covers nothing. Where it stops
-    half-way, the words say which layers were compared.
+    half-way, the words say which layers were compared. What is fixed by definition does not count as agreement.
     """
     bounded = statistic in BOUNDED
-    errors, depths, missing, strays = [], [], [], []
+    errors, depths, missing, strays, free = [], [], [], [], []
     for key, theory in predicted.values.items():
         # The branches' own moments are part of the record but not of the line that is drawn.
         if key[0] != statistic or key not in measured.values or key[1] in BRANCHES:
@@ -44,13 +45,28 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
         errors += error[covered].tolist()
         depths += depth[covered].tolist()
         missing += depth[~covered].tolist()
-    if not errors:
-        return Agreement(_uncovered(predicted.notes.get(statistic, "")), "", float("nan"))
-    worst, stray = float(np.max(errors)), float(np.max(strays, initial=0.0))
+        free += depth[covered & ~_fixed(predicted, key)].tolist()
+    worst, stray = float(np.max(errors, initial=0.0)), float(np.max(strays, initial=0.0))
+    if not errors or (not free and stray <= CLOSE[bounded]):
+        nothing = "fixed by definition: theory has nothing to predict" if errors and not missing else ""
+        note = predicted.notes.get(statistic, "")  # its reason stands in the caption where a part of it is drawn
+        return Agreement(nothing or _uncovered(note.partition(":")[0] if errors else note), "", float("nan"))
     inside = stray <= 2 * CLOSE[bounded]  # what lies outside the seeds is near all the same
     words = _words(worst, bounded, inside, depths[int(np.argmax(np.nan_to_num(errors, nan=np.inf)))])
     fine = stray <= CLOSE[bounded] or (inside and worst > 2 * CLOSE[bounded])
-    return Agreement(words + _where(depths, missing), "good" if fine else "warn", worst)
+    return Agreement(words + _where(free or depths, missing), "good" if fine else "warn", worst)
+
+
+def _fixed(profile: Profile, key: Key) -> NDArray[np.bool_]:
+    """Where a value is what it is by definition, `[layer]`: at its reference, or right after a norm that sets it."""
+    statistic, site = key
+    depth, reference = profile.depth(site), STATISTICS[statistic].reference
+    if reference == "last layer":
+        return np.asarray(depth > max(profile.depth("resid_post")) - 1)
+    fixed = np.full(len(depth), reference == "input" and site == "embed")
+    if statistic == "second_moment" and site in ("resid_mid", "resid_post") and profile.config:
+        fixed |= np.array([place.after for place in placements(profile.config)])
+    return fixed
 
 
 def _uncovered(note: str) -> str:

@@ -7,15 +7,39 @@ bounds, a permalink and a message from a browser are all only suggestions.
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar, Self
+import re
+from collections.abc import Iterable, Mapping
+from inspect import Parameter, Signature
+from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from explorer.display import shown, table
 from explorer.fields import Spec, spec
 
 
+class Named(NamedTuple):
+    """A field, or a field and a value, within a sentence: Python says its name, a page its label."""
+
+    name: str
+    label: str
+    value: object = None
+
+    def __str__(self) -> str:
+        return self.name if self.value is None else f"{self.name} = {self.value}"
+
+
 class ConfigError(ValueError):
-    """A choice was refused; the message is one sentence with the field, the rule and the value."""
+    """A choice was refused; the message is one sentence with the field, the rule and the value.
+
+    Args:
+        parts: the sentence, in which fields may stand as `Named`.
+        mend: field to value: changes, each of which alone would do. A suggestion: other fields may refuse it.
+    """
+
+    def __init__(self, *parts: str | Named, mend: Mapping[str, object] | None = None) -> None:
+        super().__init__("".join(map(str, parts)))
+        self.parts, self.mend = parts, dict(mend or {})
 
 
 class Choices(BaseModel):
@@ -31,21 +55,61 @@ class Choices(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         cls._specs = {name: spec(name, info) for name, info in cls.model_fields.items()}
+        cls.__signature__ = Signature([  # pydantic's would print every bound and every word
+            Parameter(name, Parameter.KEYWORD_ONLY, default=info.default, annotation=info.annotation)
+            for name, info in cls.model_fields.items()
+        ])
 
     def __init__(self, /, **choices: Any) -> None:
+        """Validates the choices; those left out keep their defaults."""
         try:
             super().__init__(**choices)
         except ValidationError as error:
-            raise ConfigError("; ".join(self._sentence(item) for item in error.errors())) from None
+            refusals = [self._refusal(item) for item in error.errors()]
+            parts = [part for refusal in refusals for part in ("; ", *refusal.parts)]
+            raise ConfigError(*parts[1:], mend=refusals[0].mend if len(refusals) == 1 else None) from None
 
     @classmethod
     def specs(cls) -> dict[str, Spec]:
         """Every field with its bounds, choices and words, in order."""
         return dict(cls._specs)
 
+    @classmethod
+    def named(cls, name: str, value: object = None) -> Named:
+        """A field, and a value of it where one is given, as it stands in a refusal."""
+        return Named(name, cls._specs[name].about.label, value)
+
+    def refusal(self, sentence: str, **mend: object) -> ConfigError:
+        """An error to be raised by a rule between fields.
+
+        Args:
+            sentence: `{loss}` in it is the field, `{loss=}` the field and its value, `{loss=linear}` and another one.
+            mend: see `ConfigError`.
+        """
+        words = re.split(r"\{(\w+)(=?)(\w*)\}", sentence)
+        parts: list[str | Named] = [words[0]]
+        for name, given, value, text in zip(*(words[start::4] for start in (1, 2, 3, 4)), strict=True):
+            parts += [self.named(name, (value or getattr(self, name)) if given else None), text]
+        return ConfigError(*parts, mend=mend)
+
     def replace(self, **changes: Any) -> Self:
         """The same with some choices changed, validated as a whole."""
         return type(self)(**{**self.model_dump(), **changes})
+
+    def __repr_args__(self) -> Iterable[tuple[str, object]]:
+        """What differs from the defaults: the shortest call that makes the same record again."""
+        return [(name, value) for name, value in self if value != self._specs[name].default]
+
+    __str__ = BaseModel.__repr__
+
+    def _repr_html_(self) -> str:
+        """A row for every field that differs from the defaults, and one for all the others."""
+        changed, specs = dict(self.__repr_args__()), self._specs
+        rows = [
+            (specs[name].about.label, f"{name} = {value!r}", specs[name].about.unit) for name, value in changed.items()
+        ]
+        others = ", ".join(f"{name} = {value!r}" for name, value in self if name not in changed)
+        return table(type(self).__name__, (), [*rows, ("Defaults", others, "")])
 
     def to_json(self) -> str:
         """Every field, as one JSON object that `from_json` reads back."""
@@ -61,23 +125,19 @@ class Choices(BaseModel):
         try:
             choices = json.loads(text)
         except ValueError as error:  # JSONDecodeError and UnicodeDecodeError alike
-            raise ConfigError(f"config must be JSON; got {_shown(text)} ({error})") from None
+            raise ConfigError(f"config must be JSON; got {shown(text)} ({error})") from None
         if not isinstance(choices, dict):
-            raise ConfigError(f"config must be a JSON object of fields; got {_shown(choices)}")
+            raise ConfigError(f"config must be a JSON object of fields; got {shown(choices)}")
         return cls(**choices)
 
     @classmethod
-    def _sentence(cls, item: Any) -> str:
+    def _refusal(cls, item: Any) -> ConfigError:
         """One pydantic error as 'field must be rule; got value'."""
         if not item["loc"]:
-            return str(item["msg"]).removeprefix("Value error, ")
-        name, got = str(item["loc"][0]), _shown(item["input"])
+            cause = item["ctx"]["error"]
+            return cause if isinstance(cause, ConfigError) else ConfigError(str(cause))
+        name, got = str(item["loc"][0]), shown(item["input"])
         if name not in cls._specs:
-            return f"{_shown(name)[1:-1]} is not a field; the fields are {', '.join(cls._specs)}; got {got}"
-        return f"{name} must be {cls._specs[name].rule()}; got {got}"
-
-
-def _shown(value: object) -> str:
-    """A value as it stands in a message: quoted, and cut when somebody sends a novel."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "…" + text[-1]
+            fields = ", ".join(cls._specs)
+            return ConfigError(f"{shown(name)[1:-1]} is not a field; the fields are {fields}; got {got}")
+        return ConfigError(cls.named(name), f" must be {cls._specs[name].rule()}; got {got}")

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from explorer.choices import Choices, ConfigError
 from explorer.fields import About, Option
-from explorer.limits import Sizes, check_size, sizes
+from explorer.limits import Sizes, excess, sizes
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.schemes.attention import DIVISORS, INHERITANCES, inherits
 from explorer.schemes.placement import NORMS, PLACEMENTS, placements
@@ -21,6 +21,11 @@ LEAST_CAP = 0.01
 """Below it every logit is the same."""
 OF_ATTENTION = ("attention_scale", "residual_attention", "qk_norm", "logit_cap", "causal")
 """Fields that matter only where there is attention."""
+
+
+def heads_of(width: int, most: int) -> int:
+    """The largest number of heads, up to `most`, that divides a width."""
+    return next(heads for heads in range(min(most, width), 0, -1) if width % heads == 0)
 
 
 class Config(Choices):
@@ -38,10 +43,10 @@ class Config(Choices):
         int, Field(ge=8, le=2048), About("Width", "Size", "d_model", "coordinates", log=True, pinned=True)
     ] = Field(256, description="Width of the residual stream.")
     n_heads: Annotated[int, Field(ge=1, le=64), About("Heads", "Size", "H", "heads", log=True)] = Field(
-        4, description="Attention heads; each is d_model / n_heads wide."
+        4, description="Attention heads; each is as wide as the width over their number."
     )
     mlp_ratio: Annotated[int, Field(ge=1, le=16), About("MLP ratio", "Size", "d_mlp / d_model", "×")] = Field(
-        4, description="Width of the MLP's hidden layer as a multiple of d_model."
+        4, description="Width of the MLP's hidden layer as a multiple of the stream's."
     )
     n_ctx: Annotated[int, Field(ge=2, le=1024), About("Sequence length", "Size", "n", "tokens", log=True)] = Field(
         64, description="Tokens in a sequence."
@@ -213,39 +218,45 @@ class Config(Choices):
     @model_validator(mode="after")
     def _fields_agree(self) -> Config:
         if self.d_model % self.n_heads:
-            raise ValueError(f"d_model must be divisible by n_heads; got {self.d_model} and {self.n_heads}")
+            raise self.refusal(
+                f"{{d_model}} must be divisible by {{n_heads}}; got {self.d_model} and {self.n_heads}",
+                n_heads=heads_of(self.d_model, self.n_heads),
+                d_model=max(self.n_heads, self.d_model - self.d_model % self.n_heads),
+            )
         if self.loss == "next_token" and self.input != "text":
-            raise ValueError(f"loss = next_token needs input = text; got input = {self.input}")
+            raise self.refusal("{loss=} needs {input=text}; got {input=}", input="text", loss="linear")
         if 0 < self.logit_cap < LEAST_CAP:
-            raise ValueError(f"logit_cap must be 0 or at least {LEAST_CAP}; got {self.logit_cap:g}")
+            raise self.refusal(f"{{logit_cap}} must be 0 or at least {LEAST_CAP}; got {self.logit_cap:g}")
         if self.attention == "none" and inherits(self):
-            raise ValueError(
-                f"residual_attention must be none where attention = none; got residual_attention = "
-                f"{self.residual_attention}"
-            )
+            raise self.refusal("{residual_attention} must be none where {attention=}; got {residual_attention=}",
+                               residual_attention="none", attention="softmax")
         if self.final_norm == "yes" and not PLACEMENTS[self.norm_placement].normalizes:
-            raise ValueError(
-                f"final_norm = yes needs a norm_placement other than {self.norm_placement}; "
-                f"got norm_placement = {self.norm_placement}"
+            raise self.refusal(
+                f"{{final_norm=}} needs a {{norm_placement}} other than {self.norm_placement}; got {{norm_placement=}}",
+                final_norm="design", norm_placement="pre",
             )
+        self._agree_with_residual()
+        if sentence := excess(self.model_dump()):
+            raise self.refusal(sentence)
+        return self
+
+    def _agree_with_residual(self) -> None:
         starts_as_zero = 0 in multipliers(self).drawn.values()
         if starts_as_zero and self.parametrization == "ntk":
-            raise ValueError(
-                f"residual = {self.residual} needs parametrization = standard or mup, for a weight that is multiplied "
-                "by 0 never learns; got parametrization = ntk"
+            raise self.refusal(
+                "{residual=} needs {parametrization=standard} or mup, for a weight that is multiplied by 0 never "
+                "learns; got {parametrization=}", parametrization="standard", residual="constant",
             )
         if starts_as_zero and any(place.behind for place in placements(self)):
-            raise ValueError(
-                f"residual = {self.residual} needs a norm_placement with no norm behind the branch, which starts as "
-                f"zero; got norm_placement = {self.norm_placement}"
+            raise self.refusal(
+                "{residual=} needs a {norm_placement} with no norm after the branch, which starts as zero; got "
+                "{norm_placement=}", norm_placement="pre", residual="constant",
             )
         if RESIDUALS[self.residual].shrinks_last and SCALE_RULES[self.scale_rule].shrinks_last:
-            raise ValueError(
-                f"residual = {self.residual} needs another scale_rule than {self.scale_rule}, which shrinks W_O and "
-                f"W_out already; got scale_rule = {self.scale_rule}"
+            raise self.refusal(
+                f"{{residual=}} needs another {{scale_rule}} than {self.scale_rule}, which shrinks W_O and W_out "
+                "already; got {scale_rule=}", scale_rule="lecun", residual="constant",
             )
-        check_size(self.model_dump())
-        return self
 
     @property
     def d_head(self) -> int:

@@ -59,16 +59,15 @@ def sizes(choices: Mapping[str, object]) -> Sizes:
     return Sizes(n_parameters, activation_bytes, block, int(memory))
 
 
-def check_size(choices: Mapping[str, object]) -> None:
-    """Raises ValueError if an experiment is too large, with the fields that make it so."""
+def excess(choices: Mapping[str, object]) -> str:
+    """Why an experiment is too large, as `Choices.refusal` takes it, with the fields that make it so; or empty."""
     memory, limit = sizes(choices).memory_bytes, memory_limit()
-    if memory > limit:
-        told = ", ".join(f"{name} = {choices[name]}" for name in (
-            "n_layers", "d_model", "mlp_ratio", "n_ctx", "batch_size"))
-        raise ValueError(
-            f"weights and activations must fit into {limit / 1e9:.3g} GB; got about {memory / 1e9:.3g} GB ({told}; "
-            "EXPLORER_MAX_MEMORY_MB raises the limit)"
-        )
+    if memory <= limit:
+        return ""
+    return (
+        f"weights and activations must fit into {limit / 1e9:.3g} GB; got about {memory / 1e9:.3g} GB ({{n_layers=}}, "
+        "{d_model=}, {mlp_ratio=}, {n_ctx=}, {batch_size=}; EXPLORER_MAX_MEMORY_MB raises the limit)"
+    )
 
 
 def memory_limit() -> float:

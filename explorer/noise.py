@@ -23,6 +23,8 @@ Key = tuple[int, str, tuple[int, ...], str]
 
 KEEP_MEGABYTES = 512
 """What the store may hold; EXPLORER_NOISE_MB changes it."""
+SPARE = 256e6
+"""Bytes up to which it holds what the last measurement had no use for: a slider may come back."""
 
 TRUNCATION = 2.0
 _WITHIN = math.erf(TRUNCATION / math.sqrt(2))
@@ -52,6 +54,8 @@ SHAPING: dict[str, Callable[[Tensor], Tensor]] = {
 """In-place maps of N(0, 1) noise to a distribution of the same mean 0 and variance 1."""
 
 _store: OrderedDict[Key, Tensor] = OrderedDict()
+_used: dict[Key, int] = {}
+"""How many layers of each noise were asked for since the store was last settled."""
 _lock = threading.Lock()
 
 
@@ -82,6 +86,7 @@ def _stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution
     """The noise, and whether the store has it too."""
     key = (seed, name, shape, distribution)
     with _lock:
+        _used[key] = max(size, _used.get(key, 0))
         kept = _store.get(key)
         if kept is not None and len(kept) >= size:
             _store.move_to_end(key)
@@ -103,6 +108,29 @@ def _keep(key: Key, noise: Tensor) -> bool:
     with _lock:
         _store[key] = noise
         _store.move_to_end(key)
-        while _store and sum(kept.nbytes for kept in _store.values()) > limit:
+        while _store and _held() > limit:
             _store.popitem(last=False)
     return True
+
+
+def _held() -> int:
+    return sum(kept.nbytes for kept in _store.values())
+
+
+def settle() -> bool:
+    """Forgets what was not asked for since the last call, oldest first, while the store holds more than `SPARE` bytes.
+
+    Returns:
+        Whether there was such a thing: a model, or the deeper layers of one, that has gone.
+    """
+    with _lock:
+        before = _held()
+        for key, kept in list(_store.items()):
+            if _held() <= SPARE:
+                break
+            if key not in _used:
+                del _store[key]
+            elif _used[key] < len(kept):
+                _store[key] = kept[: _used[key]].clone()
+        _used.clear()
+        return _held() < before

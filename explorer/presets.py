@@ -5,11 +5,14 @@ A preset says what makes the design, and nothing of size, input or seeds: `prese
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from explorer.config import Config
+from explorer.display import must_be, table
 
 
 class Preset(NamedTuple):
@@ -21,12 +24,46 @@ class Preset(NamedTuple):
     changes: Mapping[str, Any]
     """Fields of `Config` that differ from the defaults."""
     source: str
+    differs: str = ""
+    """What the model or the paper has otherwise; empty where nothing is known to differ."""
+
+
+class Presets(Mapping[str, Preset]):
+    """Named designs: a key is what `preset` takes, a value says what the design does, whose it is, how it differs."""
+
+    def __init__(self, rows: Mapping[str, Preset]) -> None:
+        self._rows = MappingProxyType(dict(rows))
+
+    def __getitem__(self, name: str) -> Preset:
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name:<18} {row.title}: {row.words} ({row.source}) {row.differs}".rstrip()
+                         for name, row in self.items())
+
+    def _repr_html_(self) -> str:
+        header = ("Name", "Design", "Words", "Differs", "Source")
+        rows = [(name, row.title, row.words, row.differs, row.source) for name, row in self.items()]
+        return table("Named designs", header, rows)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
+    def frame(self) -> pd.DataFrame:
+        """A row a design, by its name; columns title, words, changes, source, differs."""
+        return pd.DataFrame(self.values(), index=pd.Index(self, name="name"), columns=Preset._fields)
 
 
 POST = {"norm_placement": "post"}
 NO_NORM = {"norm_placement": "none"}
 
-PRESETS: Mapping[str, Preset] = MappingProxyType({
+PRESETS = Presets({
     "post_ln": Preset("Post-LN", "A norm on each sum.", POST, "Vaswani et al. 2017"),
     "pre_ln": Preset("Pre-LN", "A norm before each branch, and a last one.", {}, "Xiong et al. 2020"),
     "peri_ln": Preset("Peri-LN", "Norms before and behind each branch.", {"norm_placement": "peri"},
@@ -38,9 +75,11 @@ PRESETS: Mapping[str, Preset] = MappingProxyType({
     "layernorm_scaling": Preset("LayerNorm scaling", "Pre-LN whose norms are divided by √l in layer l.",
                                 {"norm_placement": "scaled_pre"}, "Sun et al. 2025"),
     "deepnorm": Preset("DeepNorm", "Post-LN with a stronger stream and smaller branches.",
-                       {**POST, "residual": "deepnorm"}, "Wang et al. 2022"),
+                       {**POST, "residual": "deepnorm"}, "Wang et al. 2022",
+                       "The paper draws the weights by Xavier's rule; here the scale rule is LeCun's."),
     "admin": Preset("Admin", "Post-LN with a stream weighted to keep the variance of the branches in check.",
-                    {**POST, "residual": "admin"}, "Liu et al. 2020"),
+                    {**POST, "residual": "admin"}, "Liu et al. 2020",
+                    "One ω for all branches, as in admin-torch; the authors profile an ω_i for each, from 1.0 to 4.2."),
     "realformer": Preset("RealFormer", "Post-LN whose attention logits add up over the layers.",
                          {**POST, "residual_attention": "scores"}, "He et al. 2020"),
     "realformer_qk": Preset("RealFormer, Q and K added up", "Queries and keys add up, instead of their products.",
@@ -52,14 +91,17 @@ PRESETS: Mapping[str, Preset] = MappingProxyType({
     "fixup": Preset("Fixup", "No norm; the last matrix of each branch starts at zero, the first small.",
                     {**NO_NORM, "residual": "fixup"}, "Zhang et al. 2019"),
     "t_fixup": Preset("T-Fixup", "No norm; values, outputs and MLP drawn smaller the deeper the model.",
-                      {**NO_NORM, "residual": "t_fixup", "scale_rule": "xavier"}, "Huang et al. 2020"),
+                      {**NO_NORM, "residual": "t_fixup", "scale_rule": "xavier"}, "Huang et al. 2020",
+                      "The paper scales the embeddings down with depth, too; here the input is never scaled."),
     "layer_scale": Preset("LayerScale", "Pre-LN; each branch times a small learned vector.",
                           {"residual": "layer_scale"}, "CaiT: Touvron et al. 2021"),
     "inverse_sqrt_depth": Preset("1/√(2N) branches", "Pre-LN; each branch divided by the root of their number.",
                                  {"residual": "inverse_sqrt_depth"}, "Taki 2017; Bordelon et al. 2023"),
     "gpt2": Preset("GPT-2", "Pre-LN; N(0, 0.02²), the last matrix of each branch by 1/√(2N); causal.",
                    {"scale_rule": "gpt2", "activation": "gelu", "activation_rescaled": False, "causal": True},
-                   "Radford et al. 2019"),
+                   "Radford et al. 2019",
+                   "The model's embeddings start q, the second moment, at 8e-4, and 12 layers of width 768 raise it "
+                   "×118, with a token correlation of .595; here it goes from 1 to 1.07, with a correlation of .008."),
     "bert": Preset("BERT", "Post-LN; every matrix N(0, 0.02²).",
                    {**POST, "scale_rule": "bert", "activation": "gelu", "activation_rescaled": False},
                    "Devlin et al. 2018"),
@@ -68,9 +110,11 @@ PRESETS: Mapping[str, Preset] = MappingProxyType({
                  "Raffel et al. 2020"),
     "gemma2": Preset("Gemma 2", "Norms before and behind each branch, and a soft cap on the logits; causal.",
                      {"norm_placement": "peri", "norm": "rms", "activation": "gelu", "logit_cap": 50.0, "causal": True},
-                     "Gemma Team 2024"),
+                     "Gemma Team 2024",
+                     "The model draws its matrices N(0, 0.02²); here the scale rule is LeCun's."),
     "qk_norm": Preset("QK-norm", "Pre-LN; queries and keys normalized before their product.", {"qk_norm": True},
-                      "Henry et al. 2020"),
+                      "Henry et al. 2020",
+                      "The paper has a learned scale g and does not center; here there is no g, and the norm centers."),
     "plain_stack": Preset("Plain stack", "No residual and no norm: what came before.",
                           {**NO_NORM, "residual": "absent"}, "He et al. 2015 compare with it"),
 })
@@ -83,9 +127,10 @@ def preset(name: str, **choices: Any) -> Config:
         name: a key of `PRESETS`.
         choices: any other fields, such as `n_layers`.
     Raises:
+        TypeError: the name is not a str.
         ValueError: there is no such preset.
         ConfigError: the choices are refused.
     """
-    if name not in PRESETS:
+    if must_be(str, "name", name) not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}; got {name!r}")
     return Config(**{**PRESETS[name].changes, **choices})

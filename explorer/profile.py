@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from explorer.config import Config
+from explorer.display import draw, shown, table
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 Array = NDArray[np.float64]
 Key = tuple[str, str]
@@ -45,15 +49,17 @@ class Statistic(NamedTuple):
     definition: str
     sites: tuple[str, ...]
     log: bool = False
+    reference: Literal["", "input", "last layer"] = ""
+    """What the values are put in with, or measured against: there they are what they are by definition."""
 
 
 STATISTICS: Mapping[str, Statistic] = MappingProxyType({
     row.name: row
     for row in (
         Statistic("second_moment", "Second moment", "q", "mean of x² over batch, token and coordinate",
-                  (*STREAM, *BRANCHES), log=True),
+                  (*STREAM, *BRANCHES), log=True, reference="input"),
         Statistic("token_correlation", "Token correlation", "ρ",
-                  "mean overlap of two different tokens, divided by the second moment", STREAM),
+                  "mean overlap of two different tokens, divided by the second moment", STREAM, reference="input"),
         Statistic("logit_std", "Logit spread", "s", "RMS over keys of the centered attention logits",
                   ("attn_scores",), log=True),
         Statistic("attention_entropy", "Attention entropy", "H", "Shannon entropy of an attention row, nats",
@@ -63,7 +69,8 @@ STATISTICS: Mapping[str, Statistic] = MappingProxyType({
         Statistic("attention_max", "Largest attention weight", "max p",
                   "mean over rows of the largest attention weight", ("pattern",)),
         Statistic("activation_gradient", "Activation gradient", "γ / γ_N",
-                  "mean of (∂L/∂x)² per coordinate, relative to the last layer", STREAM, log=True),
+                  "mean of (∂L/∂x)² per coordinate, relative to the last layer", STREAM, log=True,
+                  reference="last layer"),
         Statistic("parameter_gradient", "Parameter gradient", "‖∂L/∂W‖",
                   "Frobenius norm of the loss gradient by one matrix", (*MATRICES, "alpha"), log=True),
     )
@@ -130,12 +137,76 @@ class Profile:
         object.__setattr__(self, "values", MappingProxyType(values))
         object.__setattr__(self, "notes", MappingProxyType(dict(self.notes)))
 
-    def __getitem__(self, key: Key) -> Array:
-        """The array of one statistic at one site, `[seed, layer]` or `[seed, layer, head]`."""
-        if key not in self.values:
-            held = ", ".join(f"{statistic}@{site}" for statistic, site in self.values)
-            raise KeyError(f"this profile has no {key[0]} at {key[1]}; it has {held}")
-        return self.values[key]
+    def __getitem__(self, key: Key | str) -> Array:
+        """The array of a statistic at a site, `[seed, layer]` or `[seed, layer, head]`.
+
+        Args:
+            key: `(statistic, site)`; the statistic alone where it has one site.
+        Raises:
+            KeyError: there is none, or several; names what there is.
+        """
+        found = [held for held in self if key in (held, held[0])]
+        if len(found) == 1:
+            return self.values[found[0]]
+        if found:
+            sites = ", ".join(site for _, site in found)
+            raise KeyError(f'{key} has several sites: {sites}; say profile["{key}", "{found[-1][1]}"]')
+        held = ", ".join(f"{statistic}@{site}" for statistic, site in self)
+        wanted = " at ".join(map(str, key)) if isinstance(key, tuple) else shown(key)
+        raise KeyError(f"this profile has no {wanted}; it has {held}")
+
+    def __iter__(self) -> Iterator[Key]:
+        """Every `(statistic, site)`."""
+        return iter(self.values)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether there is such a `(statistic, site)`, or such a statistic at any site."""
+        return any(key in (held, held[0]) for held in self)
+
+    def keys(self) -> list[Key]:
+        """Every `(statistic, site)`, in the order of the vocabulary; a notebook completes them within brackets."""
+        return list(self)
+
+    _ipython_key_completions_ = keys
+
+    @property
+    def heading(self) -> str:
+        """Who says so, of what: 'measured: Config(n_layers=24), 4 seeds'."""
+        seeds = f", {len(self.seeds)} seed{'s' * (len(self.seeds) != 1)}" if self.seeds else ""
+        return f"{self.origin}: {self.config or 'a model without a config'}{seeds}"
+
+    def __repr__(self) -> str:
+        return f"Profile({self.heading}; {', '.join(dict.fromkeys(statistic for statistic, _ in self))})"
+
+    def _repr_html_(self) -> str:
+        """Each statistic in three numbers: the mean over seeds (and heads) where it begins, halfway, where it ends."""
+        return table(self.heading, ("Statistic", "", "Where", "First", "Middle", "Last", ""), [
+            (STATISTICS[name].label, STATISTICS[name].symbol, where, *_ends(value), self.notes.get(name, ""))
+            for name in dict.fromkeys(statistic for statistic, _ in self) for where, value in self._places(name)
+        ])
+
+    def _places(self, statistic: str) -> Iterator[tuple[str, Array]]:
+        """The residual stream as one, and every other site by itself."""
+        if any((statistic, site) in self for site in STREAM):
+            yield "residual stream", self.stream(statistic)[1]
+        yield from ((SITE_WORDS.get(site, site), self[name, site]) for name, site in self
+                    if name == statistic and site not in STREAM)
+
+    def plot(self, statistic: str = "second_moment", *others: Profile) -> go.Figure:
+        """A chart of the page, of this profile and others beside it.
+
+        Args:
+            statistic: a statistic, or the name of a chart.
+            others: such as what the theory expects of the same config.
+        Raises:
+            ValueError: there is no such chart; names those there are.
+        """
+        return draw(self, statistic, *others)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays."""
+        return sum(array.nbytes for array in (*self.values.values(), self.pattern) if array is not None)
 
     def stream(self, statistic: str) -> tuple[Array, Array]:
         """A statistic along the residual stream, in the order of the forward pass.
@@ -221,6 +292,13 @@ class Profile:
             notes=data["notes"],
             seconds=float(data["seconds"]),
         )
+
+
+def _ends(value: Array) -> list[float]:
+    """The first, middle and last of `[seed, layer]` or `[seed, layer, head]`, mean over seeds and heads."""
+    with np.errstate(all="ignore"):
+        layers = value.mean(axis=(0, *range(2, value.ndim)))
+    return [float(layers[place]) for place in (0, len(layers) // 2, -1)]
 
 
 def _plain(value: Any) -> Any:

@@ -19,8 +19,9 @@ SETTINGS = PACKAGE / "jupyter"
 
 - A visitor chooses nothing on the server: no template, no theme, no file beside the page, no traceback.
 - Of the installed JupyterLab extensions only those that draw widgets are sent.
-- One kernel a visitor. It goes two minutes after its page did; when it dies it is not replaced, for the new one
-  would know nothing of the page. The page says so (`page.js` of the template).
+- What a visitor may send and is sent, and how long a kernel lives without its page: `explorer.visits`, and SECURITY.md.
+- One kernel a visitor. When it dies it is not replaced, for the new one would know nothing of the page. The page says
+  so (`page.js` of the template).
 - JupyterLab asks its makers for news, updates and extensions, and a person for leave to do so; here it asks nobody.
 """
 
@@ -52,10 +53,11 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE) -> None:
     _must_be_free(host, port)
     _add_settings()
     from tornado.ioloop import IOLoop
-    from voila.app import Voila
+
+    from explorer.visits import Server
 
     logging.getLogger("tornado.general").setLevel(logging.ERROR)  # else it comments on Jupyter's own ping settings
-    app = Voila(config_file_paths=[str(SETTINGS)])
+    app = Server(config_file_paths=[str(SETTINGS)])
     app.initialize([str(page), f"--Voila.ip={host}", f"--port={port}", *([] if browser else ["--no-browser"])])
     address = f"http://{_reachable(host)}:{port}/"
     IOLoop.current().add_callback(print, f"Transformer Signal Explorer is at {address} (Ctrl-C stops it)", flush=True)

@@ -16,6 +16,8 @@ SHORTEST, LARGEST_BYTES = 2_000, 5_000_000
 """What a text of one's own may be: characters at least, bytes at most."""
 LARGEST_VOCABULARY = 8_192
 """Distinct characters at most: each is a row of the embedding and of the readout."""
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""What such a file begins with."""
 
 
 class Text(NamedTuple):
@@ -59,9 +61,10 @@ def decode(raw: bytes) -> Text:
     try:
         characters = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"text must be encoded in UTF-8; got {raw[error.start:error.start + 1]!r} at byte {error.start:,}"
-        ) from None
+        cause = f"{raw[error.start:error.start + 1]!r} at byte {error.start:,}, as in GBK or Latin-1"
+        raise _not_utf8("UTF-16" if raw.startswith(UTF_16) else cause) from None
+    if "\0" in characters:
+        raise _not_utf8("NUL characters, as in UTF-16 or in what is no text")
     found = encode(characters.replace("\r\n", "\n").replace("\r", "\n"))
     if len(found.codes) < SHORTEST:
         raise ConfigError(f"text must have at least {SHORTEST:,} characters; got {len(found.codes):,}")
@@ -70,6 +73,10 @@ def decode(raw: bytes) -> Text:
             f"text must have between 2 and {LARGEST_VOCABULARY:,} distinct characters; got {len(found.vocabulary):,}"
         )
     return found
+
+
+def _not_utf8(found: str) -> ConfigError:
+    return ConfigError(f"text must be encoded in UTF-8; got {found}: save it as UTF-8")
 
 
 def encode(characters: str) -> Text:

@@ -1,10 +1,13 @@
 """Agreement: the distance of two profiles, and the words for it."""
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from explorer import Config, measure, predict
 from explorer.agreement import agreement
 from explorer.profile import Profile
 
@@ -66,6 +69,30 @@ def test_where_the_theory_ends_is_said() -> None:
     none = agreement(stream([1.0, 9.0, 9.0]), lost, "second_moment")
     assert (none.words, none.tone) == ("theory does not cover this: logits run away", "")
     assert math.isnan(none.worst)
+
+
+def test_what_is_fixed_by_definition_is_no_agreement() -> None:
+    """The gradient is measured against the last layer, and a norm on the sum sets what stands after it."""
+    nan, good = math.nan, [0.3, 0.5, 1.0]
+    lost = stream([nan, nan, 1.0], "activation_gradient", activation_gradient="not covered before layer 3: too far")
+    found = agreement(stream(good, "activation_gradient"), lost, "activation_gradient")
+    assert (found.words, found.tone) == ("theory does not cover this before layer 3", "")
+    half = stream([nan, 0.5, 1.0], "activation_gradient", activation_gradient="not covered before layer 2: too far")
+    assert agreement(stream(good, "activation_gradient"), half, "activation_gradient").words == (
+        "within 0.1 % of theory from layer 2 on"
+    )
+    post = replace(stream([1.0, 1.0, 1.0]), config=Config(n_layers=3, norm_placement="post"))
+    fixed = agreement(post, post, "second_moment")
+    assert (fixed.words, fixed.tone) == ("fixed by definition: theory has nothing to predict", "")
+    away = agreement(stream([1.0, 1.0, 2.0]), post, "second_moment")
+    assert (away.words, away.tone) == ("a factor of 2 off theory at layer 3", "warn"), "a disagreement there is one"
+
+
+@pytest.mark.parametrize("choices", [{"init_variance": 1000.0}, {"attention_scale": "none", "init_variance": 300.0}])
+def test_no_green_badge_where_the_theory_has_but_the_last_layer(choices: dict[str, Any]) -> None:
+    config = Config(d_model=64, n_heads=1, n_layers=6, n_seeds=1, **choices)
+    found = agreement(measure(config), predict(config), "activation_gradient")
+    assert (found.tone, "does not cover" in found.words) == ("", True)
 
 
 def test_both_zero_is_agreement_and_the_mean_over_seeds_is_compared() -> None:

@@ -20,6 +20,8 @@ PACKAGE = Path(explorer.__file__).parent
 FLOORS = {
     "fields": 0,
     "limits": 0,
+    "numbers": 0,
+    "display": 0,
     "choices": 1,
     "schemes": 1,
     "config": 2,
@@ -37,17 +39,18 @@ FLOORS = {
     "labs": 10,
     "figures": 11,
     "app": 12,
-    "serve": 12,
-    "__main__": 13,
+    "visits": 12,
+    "serve": 13,
+    "__main__": 14,
 }
 """Rooms by floor: a room is a module, or a package with all its modules."""
 
-THEORY_MAY_IMPORT = {"fields", "limits", "choices", "config", "profile", "schemes"}
+THEORY_MAY_IMPORT = {"fields", "limits", "numbers", "display", "choices", "config", "profile", "schemes"}
 GUESTS = {
     "ipywidgets": {"app"},
     "anywidget": {"app"},
     "plotly": {"figures", "app"},
-    "voila": {"serve"},
+    "voila": {"visits"},
     "jupyterlab": {"serve"},
 }
 """Libraries that only some rooms may use."""
@@ -151,6 +154,12 @@ def test_theory_is_independent_of_what_it_is_compared_with(module: str) -> None:
             assert room(name) in THEORY_MAY_IMPORT, f"{module} imports {name}; theory may only {THEORY_MAY_IMPORT}"
 
 
+def test_the_package_alone_costs_nothing() -> None:
+    """What draws a record is named when the package is imported, and loaded when something is drawn."""
+    code = "import sys, explorer; print(*sorted({'numpy', 'pandas', 'pydantic', 'plotly', 'torch'} & {*sys.modules}))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
+
+
 @pytest.mark.parametrize("module", ["explorer", "explorer.profile", "explorer.figures", "explorer.app.dashboard"])
 def test_torch_waits_until_something_is_measured(module: str) -> None:
     """Importing these must not import torch: it takes a second, and the page is shown meanwhile."""
@@ -162,8 +171,8 @@ def test_torch_waits_until_something_is_measured(module: str) -> None:
 def test_public_face() -> None:
     """What users may rely on: a name comes or goes here on purpose, with a line in the changelog."""
     documented = {
-        "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped", "Task",
-        "dashboard", "diagnose", "lab", "measure", "predict", "preset", "race", "solve",
+        "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
+        "Task", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "race", "solve",
     }
     assert set(explorer.__all__) == documented
     for name in explorer.__all__:

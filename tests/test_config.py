@@ -149,6 +149,29 @@ def test_designs_that_exclude_each_other(choices: dict[str, Any], sentence: str)
         Config(**choices)
 
 
+@pytest.mark.parametrize("choices", [
+    {"d_model": 250}, {"d_model": 8, "n_heads": 64}, {"d_model": 2048, "n_heads": 5}, {"loss": "next_token"},
+    {"attention": "none", "residual_attention": "qk"}, {"norm_placement": "none", "final_norm": "yes"},
+    {"residual": "fixup", "parametrization": "ntk"}, {"residual": "fixup", "norm_placement": "peri"},
+    {"residual": "scaled_init", "scale_rule": "gpt2"},
+])
+def test_a_rule_between_fields_knows_a_change_that_mends_it(choices: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Config(**choices)
+    assert len(refusal.value.mend) == 2, "whichever field was moved last, the other can follow"
+    assert refusal.value.mend.keys() <= Config.specs().keys()
+    for name, value in refusal.value.mend.items():
+        Config(**{**choices, name: value})
+
+
+def test_a_refusal_is_a_sentence_whose_fields_can_be_called_otherwise() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Config(loss="next_token", n_layers=2)
+    names = [(part.name, part.label, part.value) for part in refusal.value.parts if not isinstance(part, str)]
+    assert names == [("loss", "Loss", "next_token"), ("input", "Input", "text"), ("input", "Input", "gaussian")]
+    assert str(refusal.value) == "loss = next_token needs input = text; got input = gaussian"
+
+
 def test_a_small_machine_refuses_what_it_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two gigabytes, as on Binder: a thousand layers of width 64 fit, of width 256 they do not; eight hold both."""
     monkeypatch.setattr(limits, "machine_memory", lambda: 2e9)

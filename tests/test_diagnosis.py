@@ -1,26 +1,35 @@
 """Diagnosis: the right verdict for designs whose fate is known, and a mend that mends."""
 
+import re
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
 from explorer import Config, Finding, diagnose, measure
+from explorer.diagnosis import STEPS, kept
+from explorer.schemes.placement import PLACEMENTS
+from explorer.schemes.residual import RESIDUALS
 
 BASE = Config(d_model=128, n_heads=2, n_seeds=1)
 
 SICK: list[tuple[dict[str, Any], str, str]] = [
     ({"attention_scale": "none"}, "bad", "Attention is close to one-hot"),
-    ({"norm_placement": "post", "n_layers": 24}, "warning", "The gradient is V-shaped"),
+    ({"norm_placement": "post", "n_layers": 24}, "bad", "The tokens become alike."),
+    ({"norm_placement": "post", "n_layers": 24, "alpha": 0.28}, "warning", "The tokens become more alike"),
+    ({"norm_placement": "post", "residual": "admin", "n_layers": 48}, "bad", "The tokens become alike."),
+    ({"alpha": 0.0}, "bad", "Nothing learns."),
     ({"norm_placement": "none", "init_variance": 4.0}, "bad", "The signal explodes"),
     ({"norm_placement": "none", "init_variance": 30.0, "n_layers": 48}, "bad", "The signal stops being a number"),
     ({"norm_placement": "none", "residual": "absent", "init_variance": 0.01}, "bad", "The signal dies out"),
     ({"norm_placement": "none", "residual": "inverse_depth", "residual_attention": "qk", "n_layers": 24}, "bad",
      "Attention is close to one-hot"),
-    ({"residual": "absent"}, "warning", "The gradient is V-shaped"),
-    ({"alpha": 4.0, "n_layers": 24}, "warning", "The gradient explodes"),
-    ({"norm_placement": "post", "residual": "absent", "n_layers": 48}, "warning", "The gradient is V-shaped"),
+    ({"residual": "absent"}, "bad", "The tokens become alike."),
+    ({"norm_placement": "post", "residual": "absent", "n_layers": 48}, "bad", "The tokens become alike."),
+    ({"residual": "scaled_skip", "alpha": 0.5}, "bad", "The tokens become alike."),
+    ({"residual": "scaled_skip", "alpha": 4.0}, "bad", "The signal explodes"),
 ]
 
 
@@ -40,7 +49,10 @@ def test_the_verdict_and_its_mend(choices: dict[str, Any], severity: str, meanin
 
 @pytest.mark.parametrize(
     "choices",
-    [{}, {"norm_placement": "peri"}, {"norm_placement": "post", "residual": "deepnorm", "n_layers": 24},
+    [{}, {"norm_placement": "peri"}, {"n_layers": 48, "input": "text", "causal": True}, {"alpha": 4.0, "n_layers": 24},
+     {"norm_placement": "peri", "n_layers": 48}, {"norm_placement": "branch_output", "n_layers": 48, "qk_norm": True},
+     {"norm_placement": "post", "init_variance": 0.01, "n_layers": 24},
+     {"norm_placement": "post", "residual": "deepnorm", "n_layers": 24},
      {"residual": "inverse_sqrt_depth", "norm_placement": "none", "n_layers": 48},
      *({"residual": rule, "norm_placement": "none"} for rule in ("rezero", "skipinit", "fixup", "t_fixup")),
      {"attention": "none", "norm_placement": "post"}, {"norm_placement": "scaled_pre"}],
@@ -81,3 +93,53 @@ def test_a_healthy_profile_with_one_sick_layer_is_found_out() -> None:
     first = diagnose(replace(profile, values=values))[0]
     assert first == Finding("bad", first.meaning, first.evidence, first.remedy, first.config_change)
     assert "MLP output, layer 1" in first.evidence
+
+
+def test_nothing_learns_where_the_matrices_are_zero() -> None:
+    """Exact zeros in every matrix, or in one layer's; ReZero's, beside an α that learns, are another matter."""
+    profile = measure(BASE)
+    gradients = [key for key in profile.values if key[0] == "parameter_gradient"]
+    every = diagnose(replace(profile, values={**profile.values, **{key: np.zeros((1, 12)) for key in gradients}}))
+    assert [(found.severity, found.meaning, found.remedy) for found in every] == [("bad", "Nothing learns.", "")]
+    one = {key: profile[key] * (np.arange(12) != 4) for key in gradients}
+    first = diagnose(replace(profile, values={**profile.values, **one}))[0]
+    assert (first.severity, first.meaning) == ("bad", "Some layers do not learn.")
+    assert "1 of 12 layers, the first of them 5" in first.evidence
+
+
+def test_what_is_kept_is_the_part_in_which_tokens_differ() -> None:
+    profile = measure(BASE.replace(norm_placement="post"))
+    share, q, rho = kept(profile), *(profile.stream(name)[1][0] for name in ("second_moment", "token_correlation"))
+    np.testing.assert_allclose(share, q * (1 - rho) / (q[0] * (1 - rho[0])))
+    assert not len(kept(measure(BASE.replace(input="correlated", input_correlation=1.0))))
+
+
+SMALL = Config(d_model=32, n_heads=2, n_ctx=16, batch_size=2, n_seeds=1)
+TRIED = [
+    SMALL.replace(norm_placement=placement, residual=residual, n_layers=depth, init_variance=variance, **more)
+    for (placement, residual, (depth, variance)), more in zip(
+        product(PLACEMENTS, RESIDUALS, ((4, 1.0), (24, 1.0), (24, 0.01), (12, 30.0))),
+        np.resize([{}, {"attention_scale": "none"}, {"alpha": 4.0}, {"residual_attention": "scores"}, {"alpha": 0.1},
+                   {"qk_norm": True}, {"residual_attention": "qk", "causal": True}], 1000),
+        strict=False,
+    )
+    if (placement, residual) not in (("peri", "fixup"), ("branch_output", "fixup"))
+]
+"""Designs of all kinds, sound and sick."""
+
+
+@pytest.mark.parametrize("config", TRIED[::5], ids=lambda one: f"{one.norm_placement}-{one.residual}-{one.n_layers}")
+def test_every_sentence_reads_well_and_every_remedy_mends_what_it_says(config: Config) -> None:
+    for finding in diagnose(measure(config)):
+        told = f"{finding.meaning} {finding.evidence} {finding.remedy}"
+        assert not re.search(r"\de[+-]\d", told), told
+        assert all(float(share.replace(",", "")) <= 100 for share in re.findall(r"(?<![\d⁻·])([\d.,]+) %", told)), told
+        assert finding.evidence.endswith(".")
+        if finding.severity == "good":
+            assert not finding.config_change
+            continue
+        assert finding.remedy
+        words = [STEPS[step] for step in finding.config_change.items()]
+        assert finding.remedy.lower() == " and ".join([", ".join(words[:-1]), words[-1]][len(words) < 2:]).lower()
+        after = diagnose(measure(config.replace(**finding.config_change)))
+        assert finding.meaning not in [other.meaning for other in after], (config, finding)

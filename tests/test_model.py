@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from explorer import Config, batch, text
+from explorer import Config, batch, noise, text
 from explorer.model import Transformer
 from explorer.probe import measure
 from explorer.profile import MATRICES
@@ -308,3 +308,18 @@ def saved_bytes(config: Config) -> int:
 def test_the_memory_estimate_holds(choices: dict[str, object]) -> None:
     config = Config(n_layers=4).replace(**choices)
     assert 1 / 1.6 < config.sizes.activation_bytes / saved_bytes(config) < 1.6
+
+
+def test_noise_that_nobody_asks_for_any_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "SPARE", 0)
+    deep = noise.stack(0, "of a deep model", 8, (4, 4))
+    noise.settle()
+    assert noise.stack(0, "of a deep model", 2, (4, 4)).data_ptr() == deep.data_ptr(), "what was just used is kept"
+    assert noise.settle(), "but not the layers that were not used since"
+    shallow = noise.stack(0, "of a deep model", 2, (4, 4))
+    assert shallow.untyped_storage().nbytes() == shallow.nbytes
+    assert torch.equal(shallow, deep[:2])
+    noise.settle()
+    assert noise.settle(), "nor what was not used at all"
+    assert not noise.settle()
+    assert torch.equal(noise.stack(0, "of a deep model", 8, (4, 4)), deep)

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+import explorer
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -31,6 +33,13 @@ def test_wheel_carries_every_file_of_the_package(unpacked: Path) -> None:
     source, packed = ROOT / "explorer", unpacked / "explorer"
     files = [path.relative_to(source) for path in source.rglob("*") if path.is_file()]
     assert [file for file in files if "__pycache__" not in file.parts and not (packed / file).is_file()] == []
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert explorer.__version__ == declared
+    told = subprocess.check_output([sys.executable, "-m", "explorer", "--version"], text=True)
+    assert told == f"explorer {declared}\n"
 
 
 def test_wheel_finds_its_own_notebook(unpacked: Path) -> None:

@@ -47,6 +47,26 @@ def test_a_missing_statistic_says_what_there_is() -> None:
         profile().stream("token_correlation")
 
 
+def test_a_statistic_of_one_site_needs_no_site() -> None:
+    np.testing.assert_array_equal(profile()["attention_entropy"], profile()["attention_entropy", "pattern"])
+    with pytest.raises(KeyError, match=r"second_moment has several sites: embed, resid_mid, resid_post; say"):
+        profile()["second_moment"]
+
+
+@pytest.mark.parametrize("key", ["mood", 3, None, ("second_moment",), ("second_moment", "moon"), ("a", "b", 3)])
+def test_what_cannot_be_a_key_is_refused_with_what_can(key: object) -> None:
+    assert key not in profile()
+    with pytest.raises(KeyError, match=r"this profile has no .*; it has second_moment@embed, .*activation_gradient@"):
+        profile()[key]  # type: ignore[index]
+
+
+def test_a_profile_holds_what_it_iterates_over() -> None:
+    whole = profile()
+    assert list(whole) == whole.keys() == list(whole.values)
+    assert all(key in whole and key[0] in whole for key in whole)
+    np.testing.assert_array_equal(dict(whole)["second_moment", "embed"], whole["second_moment", "embed"])
+
+
 def test_what_is_no_statistic_or_no_array_of_layers_is_refused() -> None:
     with pytest.raises(ValueError, match=r"statistic must be one of second_moment, .*; got 'mood'"):
         Profile("measured", {("mood", "embed"): np.ones((1, 1))})

@@ -34,36 +34,68 @@ async function unpack(bytes) {
   }
 }
 
-/** What plotly may do: nothing that leaves this page. */
-function settings(Plotly, card, title, reset) {
-  const save = (format, icon) => ({
-    name: `save-${format}`,
-    title: `Save as ${format.toUpperCase()}`,
-    icon,
-    click: (plot) => download(Plotly, plot, card, title(), format),
-  });
-  const home = { name: "reset", title: "Reset zoom", icon: Plotly.Icons.home, click: reset };
-  return {
-    responsive: true,
-    displaylogo: false,
-    displayModeBar: "hover",
-    doubleClick: false, // plotly would go back to the first figure it ever drew, not to this one
-    showSendToCloud: false,
-    plotlyServerURL: "",
-    typesetMath: false,
-    modeBarButtons: [["zoomIn2d", "zoomOut2d", home], [save("png", Plotly.Icons.camera), save("svg", Plotly.Icons.disk)]],
-  };
+/** What plotly may do: nothing that leaves this page, and no buttons or words of its own on the drawing. */
+const SETTINGS = {
+  displaylogo: false,
+  displayModeBar: false,
+  doubleClick: false, // plotly would go back to the first figure it ever drew, not to this one
+  showTips: false,
+  showSendToCloud: false,
+  plotlyServerURL: "",
+  typesetMath: false,
+};
+const NARROWEST_PICTURE = 640; // pixels; in less, a legend takes more room than the data
+
+const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;"); // plotly reads some tags
+
+/** Lines of at most so many letters, broken between words. */
+function wrapped(text, letters) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const longer = `${lines.at(-1)} ${word}`.trim();
+    if (longer.length <= letters) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines.filter(Boolean);
 }
 
-/** The plot as it stands, zoom included, on the card's own paper and under its title. */
-function download(Plotly, plot, card, title, format) {
-  const { surface, text } = palette(card);
-  const margin = { ...plot.layout.margin, t: (plot.layout.margin?.t ?? 10) + 28 };
-  const heading = { text: title, x: 0.01, xanchor: "left", y: 0.99, yanchor: "top", font: { size: 15, color: text } };
-  const layout = { ...plot.layout, margin, paper_bgcolor: surface, title: heading };
+/** Names of designs with their marks, as a legend of traces that have no data. */
+function legendTraces(designs, letters) {
+  return designs.map(({ name, about, hue, symbol, dash }) => {
+    const [first, ...more] = wrapped(`${name}: ${about}`, letters).map(plain);
+    const words = first.startsWith(plain(name)) ? `<b>${plain(name)}</b>${first.slice(plain(name).length)}` : first;
+    return {
+      type: "scatter", mode: "lines+markers", x: [null], y: [null], name: [words, ...more].join("<br>"),
+      legend: "legend2", showlegend: true, line: { color: hue, dash, width: 2 }, marker: { color: hue, symbol, size: 7 },
+    };
+  });
+}
+
+/** The plot as it stands, zoom included, on the card's own paper; above it, what the page says of it. */
+function download(Plotly, plot, card, { title, said, designs }, format) {
+  const { surface, text, muted } = palette(card);
+  const width = Math.max(plot.clientWidth, NARROWEST_PICTURE);
+  const lines = said.flatMap((one) => wrapped(one, width / 6.5)).map(plain);
+  lines.push(...[plot.layout.title?.text].filter(Boolean)); // which layer and head, or whose map
+  const traces = legendTraces(designs, (width - 160) / 6.5);
+  const rows = traces.reduce((sum, { name }) => sum + name.split("<br>").length, 0);
+  const above = 50 + 16 * lines.length + 19 * rows;
+  const height = plot.clientHeight + above;
+  const { showlegend, margin, legend } = plot.layout;
+  const over = legend?.yref === "container" ? plot.querySelector(".legend")?.getBBox().height ?? 0 : 0;
+  const data = showlegend ? plot.data : plot.data.map((trace) => ({ ...trace, showlegend: false }));
+  const layout = {
+    ...plot.layout, width, height, showlegend: true, paper_bgcolor: surface,
+    margin: { ...margin, t: Math.max(margin?.t ?? 10, over) + above },
+    legend: over ? { ...legend, yref: "paper", y: 1, yanchor: "bottom" } : legend,
+    title: {
+      text: plain(title), xref: "container", x: 0, xanchor: "left", yref: "container", y: 1, yanchor: "top", pad: { l: 12, t: 10 }, font: { size: 15, color: text },
+      subtitle: { text: lines.join("<br>"), font: { size: 12, color: muted } },
+    },
+    legend2: { x: 0, xanchor: "left", y: 1, yanchor: "bottom", font: { size: 12, color: text } },
+  };
   const filename = title.toLowerCase().replace(/[^a-z0-9]+/g, "-") || "chart";
-  const size = { width: plot.clientWidth, height: plot.clientHeight + 28, scale: 2 };
-  return Plotly.downloadImage({ data: plot.data, layout }, { format, filename, ...size });
+  return Plotly.downloadImage({ data: [...data, ...traces], layout }, { format, filename, width, height, scale: 2 });
 }
 
 function palette(card) {
@@ -93,7 +125,6 @@ function dress(layout, { surface, border, text, muted, grid, family }) {
   layout.uirevision = "kept"; // series hidden in a legend stay hidden
   layout.font = { family, size: 12, color: muted, ...layout.font };
   layout.hoverlabel = { bgcolor: surface, bordercolor: border, align: "left", font: { color: text, family, size: 12 } };
-  layout.modebar = { bgcolor: surface, color: muted, activecolor: text };
   for (const name of axes(layout)) {
     const uirevision = performance.now(); // ranges are ours, see keepZoom
     layout[name] = { gridcolor: grid, zerolinecolor: grid, linecolor: border, ...layout[name], uirevision };
@@ -129,7 +160,7 @@ class Card {
     this.wanted = true; // a figure, or new colors, not drawn yet
     this.busy = false;
     this.listening = false;
-    this.width = 0;
+    this.size = [0, 0];
     this.zoom = new Map(); // axis to the range that a person chose
     this.build();
     this.write = this.write.bind(this);
@@ -145,24 +176,63 @@ class Card {
 
   build() {
     this.title = element("h3", "ex-chart-title");
+    this.tools = element("div", "ex-chart-tools", ...this.buttons());
+    this.tools.setAttribute("role", "group");
     this.stale = element("span", "ex-chart-stale", "stale");
     this.badge = element("span", "ex-chart-badge");
     this.caption = element("p", "ex-chart-caption");
     this.plot = element("div", "ex-chart-plot");
     this.plot.dataset.drawn = "0";
     const header = element("div", "ex-chart-header", this.title, this.stale, this.badge);
-    const words = element("figcaption", "ex-chart-words", header, this.caption);
+    const words = element("figcaption", "ex-chart-words", header, this.caption, this.tools);
     this.el = element("figure", "ex-chart", words, this.plot);
+    // A finger scrolls the page and taps; it would zoom by accident. What follows a tap comes as a mouse's.
+    this.plot.addEventListener("touchstart", (event) => event.stopPropagation(), { capture: true });
+  }
+
+  buttons() {
+    const rows = [
+      ["+", "Zoom in", () => this.magnify(0.5)],
+      ["−", "Zoom out", () => this.magnify(2)],
+      ["Reset", "Reset zoom", () => this.reset()],
+      ["PNG", "Save as PNG", () => this.save("png")],
+      ["SVG", "Save as SVG", () => this.save("svg")],
+    ];
+    return rows.map(([words, title, click]) => {
+      const button = element("button", "ex-chart-tool", words);
+      Object.assign(button, { type: "button", title, ariaLabel: title });
+      button.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take the Enter
+      button.addEventListener("click", () => this.listening && click());
+      return button;
+    });
+  }
+
+  /** Zooms about the middle; less than 1 comes closer. */
+  magnify(factor) {
+    const changes = {};
+    for (const name of axes(this.plot.layout)) {
+      const [low, high] = this.plot.layout[name].range;
+      const [middle, half] = [(low + high) / 2, ((high - low) / 2) * factor];
+      changes[`${name}.range`] = [middle - half, middle + half];
+    }
+    this.Plotly.relayout(this.plot, changes);
+  }
+
+  save(format) {
+    const get = (name) => this.model.get(name);
+    const said = [get("caption"), get("marks")].filter(Boolean);
+    download(this.Plotly, this.plot, this.el, { title: get("title"), said, designs: get("designs") }, format);
   }
 
   write() {
     const get = (name) => this.model.get(name);
     this.title.textContent = get("title");
-    this.caption.textContent = get("caption");
-    this.badge.textContent = get("badge");
+    write(this.caption, get("caption"));
+    write(this.badge, get("badge"));
     this.badge.hidden = !get("badge");
     this.badge.dataset.tone = get("badge_tone");
     this.stale.hidden = !get("stale");
+    this.tools.setAttribute("aria-label", `Chart: ${get("title")}`);
     this.el.classList.toggle("ex-chart-is-stale", get("stale"));
     this.describe();
   }
@@ -173,6 +243,13 @@ class Card {
     drawing?.setAttribute("role", "img");
     drawing?.setAttribute("aria-label", this.model.get("description") || this.model.get("title"));
     for (const layer of layers) layer.setAttribute("aria-hidden", "true");
+  }
+
+  /** Paper is as wide as it is: with a view box, a drawing fits any width. */
+  scale() {
+    const { width, height } = this.plot._fullLayout;
+    for (const layer of this.plot.querySelectorAll(".main-svg")) layer.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    this.plot.style.setProperty("--chart-shape", `${width} / ${height}`);
   }
 
   redraw() {
@@ -204,12 +281,11 @@ class Card {
     if (!figure.data) return;
     const layout = dress(figure.layout ?? {}, palette(this.el));
     keepZoom(layout, this.zoom);
-    // Another config object would make plotly start afresh.
-    this.config ??= settings(this.Plotly, this.el, () => this.model.get("title"), this.reset);
     if (!this.listening) this.plot.textContent = ""; // what an earlier failure wrote
-    await this.Plotly.react(this.plot, figure.data, layout, this.config);
+    await this.Plotly.react(this.plot, figure.data, layout, SETTINGS);
     if (!this.listening) this.listen();
     this.describe();
+    this.scale();
     this.plot.dataset.drawn = String(Number(this.plot.dataset.drawn) + 1);
   }
 
@@ -230,10 +306,11 @@ class Card {
   }
 
   resize() {
-    const before = this.width;
-    this.width = this.plot.clientWidth;
-    if (this.wanted) this.draw();
-    else if (this.width >= NARROWEST && this.width !== before) this.Plotly.Plots.resize(this.plot)?.catch(this.redraw);
+    const [width, height] = this.size;
+    this.size = [this.plot.clientWidth, this.plot.clientHeight];
+    const changed = this.size[0] !== width || this.size[1] !== height;
+    // Anew, and whole: plotly's own resizing leaves a legend where the margin of the other size had it.
+    if (this.wanted || (changed && this.size[0] >= NARROWEST)) this.redraw();
   }
 
   remove() {

@@ -18,6 +18,8 @@ import traitlets
 from ipywidgets import Widget, widget_serialization
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
+from explorer.app.source import source
+
 HERE = Path(__file__).parent
 TONES = ("", "good", "warn")
 _creating = threading.Lock()
@@ -62,10 +64,12 @@ class Chart(anywidget.AnyWidget):
         badge_tone: color of the badge: one of `TONES`.
         description: what the picture shows, in words, for those who cannot see it.
         stale: the figure belongs to an older choice; it is dimmed, and the card says so.
+        designs: what is drawn, `[{name, about, hue, symbol, dash}]`: the legend of a picture that is saved.
+        marks: what dots and lines are, or of which settings they are, as that picture says it.
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
     """
 
-    _esm = HERE / "chart.js"
+    _esm = source("typeset.js", "chart.js")
     _css = HERE / "chart.css"
     runtime = traitlets.Instance(Widget, read_only=True).tag(sync=True, **widget_serialization)
     title = traitlets.Unicode().tag(sync=True)
@@ -74,6 +78,8 @@ class Chart(anywidget.AnyWidget):
     badge_tone = traitlets.Enum(TONES, default_value="").tag(sync=True)
     description = traitlets.Unicode().tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
+    designs = traitlets.List(traitlets.Dict()).tag(sync=True)
+    marks = traitlets.Unicode().tag(sync=True)
     figure = traitlets.Dict().tag(sync=True)
 
     @traitlets.default("runtime")

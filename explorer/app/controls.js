@@ -18,15 +18,12 @@ function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-const written = (value) => {
-  if (typeof value !== "number" || Number.isInteger(value)) return String(value);
-  const size = Math.abs(value);
-  return size >= 1e-3 && size < 1e6 ? String(Number(value.toPrecision(6))) : value.toExponential();
-};
-
+/** What is in an entry: a number, or the text it is. 12,5 is 12.5; 1,024 could be either, and is left to be refused. */
 const read = (text) => {
   const trimmed = text.trim().replace("−", "-");
-  return trimmed !== "" && Number.isFinite(Number(trimmed)) ? Number(trimmed) : trimmed;
+  const thousands = /^[-+]?[1-9]\d{0,2},\d{3}$/.test(trimmed);
+  const plain = thousands ? trimmed : trimmed.replace(/^([-+]?\d*),(\d+)$/, "$1.$2");
+  return plain !== "" && Number.isFinite(Number(plain)) ? Number(plain) : trimmed;
 };
 
 /** Index of the step nearest to a value; ladders rise, so nearness by ratio where all are positive. */
@@ -38,7 +35,7 @@ function nearest(steps, value) {
 
 function title(field) {
   const symbol = [field.symbol, field.unit].filter(Boolean).join(", ");
-  return [make("span", { class: "ex-label" }, field.label), make("span", { class: "ex-symbol" }, symbol)];
+  return [make("span", { class: "ex-label" }, field.label), make("span", { class: "ex-symbol" }, ...typeset(symbol))];
 }
 
 const spoken = (field) => [field.label, field.symbol, field.unit].filter(Boolean).join(", ");
@@ -57,8 +54,8 @@ function entry(field, id, send) {
       if (event.key === "Enter") done();
     },
   });
-  const paint = (value) => {
-    if (!writing && read(input.value) !== value) input.value = written(value);
+  const paint = (value) => { // to the last digit: what stands there is what is measured
+    if (!writing && input.value !== String(value)) input.value = String(value);
   };
   return { input, paint };
 }
@@ -74,7 +71,7 @@ function slider(field, id, send) {
     if (typeof value === "number" && field.steps[Number(range.value)] !== value) {
       range.value = nearest(field.steps, value);
     }
-    range.setAttribute("aria-valuetext", [written(value), field.unit].filter(Boolean).join(" "));
+    range.setAttribute("aria-valuetext", [value, field.unit].filter(Boolean).join(" "));
   };
   const row = make("div", { class: "ex-row" }, range, input);
   return { head: [make("label", { class: "ex-title", for: id }, ...title(field))], tail: [], body: [row], paint };
@@ -129,12 +126,10 @@ function control(model, field) {
     title: `Back to ${worded(field, field.initial)}`, onclick: () => send(field.initial),
   }, "reset");
   const note = make("p", { class: "ex-hint", id: `${id}-note` });
-  const offers = (model.get("offers")?.[field.name] ?? []).map((offer, index) => make("button", {
-    type: "button", class: "ex-offer", title: offer.title, onclick: () => press(model, [field.name, index]),
-  }, offer.label));
+  const offers = make("div", { class: "ex-offers" });
   const root = make("div", { class: "ex-control", "data-field": field.name, "data-look": field.look, title: field.description },
     make("div", { class: "ex-head" }, ...parts.head, reset, ...parts.tail), ...parts.body,
-    offers.length ? make("div", { class: "ex-offers" }, ...offers) : null, note);
+    offers, note);
   const inputs = root.querySelectorAll("input, select");
   inputs.forEach((input) => {
     input.setAttribute("aria-describedby", note.id);
@@ -147,11 +142,11 @@ function control(model, field) {
     const refused = model.get("refused").includes(field.name);
     const chosen = field.options.find((option) => option.value === value);
     parts.paint(value);
-    note.textContent = model.get("notes")[field.name] ?? (chosen ? about(chosen) : "");
+    write(note, model.get("notes")[field.name] ?? (chosen ? about(chosen) : ""));
     root.classList.toggle("ex-disabled", disabled);
     root.classList.toggle("ex-refused", refused);
     reset.classList.toggle("ex-hidden", value === field.initial);
-    offers.forEach((offer) => { offer.disabled = disabled; });
+    offer(model, field.name, offers, disabled);
     inputs.forEach((input) => {
       input.disabled = disabled;
       input.setAttribute("aria-invalid", String(refused));
@@ -161,10 +156,22 @@ function control(model, field) {
   return { root, paint };
 }
 
+/** The buttons below a control: what is there already stays, and with it the focus. */
+function offer(model, name, box, disabled) {
+  const offers = model.get("offers")?.[name] ?? [];
+  [...box.children].slice(offers.length).forEach((button) => button.remove());
+  const count = box.children.length;
+  offers.slice(count).forEach(({ label, title }, index) => box.append(make("button", {
+    type: "button", class: "ex-offer", title, "data-lm-suppress-shortcuts": "true",
+    onclick: () => press(model, [name, count + index]),
+  }, label)));
+  [...box.children].forEach((button) => { button.disabled = disabled; });
+}
+
 function worded(field, value) {
   const option = field.options.find((item) => item.value === value);
   if (option) return option.label;
-  return typeof value === "boolean" ? (value ? "on" : "off") : written(value);
+  return typeof value === "boolean" ? (value ? "on" : "off") : String(value);
 }
 
 /** All sections; those with a title fold. */
@@ -201,7 +208,7 @@ export default {
     let paints = draw(model, el);
     const paint = () => paints.forEach((one) => one());
     const redraw = () => { paints = draw(model, el); };
-    const events = "change:values change:notes change:disabled change:refused change:summary";
+    const events = "change:values change:notes change:offers change:disabled change:refused change:summary";
     model.on(events, paint);
     model.on("change:sections", redraw);
     return () => {

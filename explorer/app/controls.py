@@ -19,6 +19,7 @@ from explorer.app.source import source
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.fields import GROUPS, Option, Spec, users
+from explorer.numbers import percent
 
 PINNED = ("n_layers", "d_model", "init_variance", "norm_placement", "alpha", "attention_scale")
 """The order on top; a pinned field that is not named here follows."""
@@ -41,7 +42,7 @@ class ControlBox(anywidget.AnyWidget):
         offers: field name to buttons below its control, `[{label, title}]`; a click is the message `[name, index]`.
     """
 
-    _esm = source("moves.js", "controls.js")
+    _esm = source("moves.js", "typeset.js", "controls.js")
     sections = traitlets.List(traitlets.Dict()).tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     notes = traitlets.Dict().tag(sync=True)
@@ -57,7 +58,7 @@ class Controls(ControlBox, Generic[Chosen]):
 
     Args:
         config: where they start; its class decides what is accepted.
-        on_read: called after each change, with `config` and `refusal` up to date.
+        on_read: called after each change, with `config`, `refusal` and `remedy` (what `mend` would do) up to date.
         offers: what can be asked for beside a field: name to `[{label, title}]`.
         on_offer: called with a field's name and the index of the offer that was taken.
         label: what the controls are for, said to a screen reader.
@@ -72,11 +73,13 @@ class Controls(ControlBox, Generic[Chosen]):
         label: str = "Design of the Transformer",
     ) -> None:
         super().__init__(sections=sections(config.specs()), label=label, offers=dict(offers))
-        self._remarks: dict[str, tuple[object, str]] = {}
+        self._offers = self.offers
+        self._remarks: dict[str, tuple[object, str, list[dict[str, str]]]] = {}
+        self._mend: dict[str, object] = {}
         self._on_offer = on_offer
         self.on_msg(self._take)
         self.config = config
-        self.refusal = ""
+        self.refusal = self.remedy = ""
         self._on_read = on_read
         self.apply(config.model_dump())
         self._explain()
@@ -86,9 +89,13 @@ class Controls(ControlBox, Generic[Chosen]):
         """Changes some choices of the last accepted config, as if a person had set them."""
         self.values = {**self.config.model_dump(), **changes}
 
-    def remark(self, name: str, words: str) -> None:
-        """A line below a control, for as long as its value stays what it is now."""
-        self._remarks[name] = (self.values.get(name), words)
+    def mend(self) -> None:
+        """Makes the one further change with which what was refused is accepted, where there is one."""
+        self.values = {**self.values, **self._mend}
+
+    def remark(self, name: str, words: str, *offers: dict[str, str]) -> None:
+        """A line below a control, and offers after its others, for as long as its value stays what it is now."""
+        self._remarks[name] = (self.values.get(name), words, list(offers))
         self._explain()
 
     def _take(self, _: object, content: object, __: object) -> None:
@@ -101,23 +108,39 @@ class Controls(ControlBox, Generic[Chosen]):
         try:
             config = type(self.config)(**self.values)
         except ConfigError as error:
-            self.refusal = str(error)
+            self.refusal, self._mend = said(error), self._suggested(error)
         else:
-            self.config, self.refusal = config, ""
+            self.config, self.refusal, self._mend = config, "", {}
+            if self.values != config.model_dump():
+                self.values = config.model_dump()  # a number that was written as "1_000"; which is read in turn
+                return
+        specs = self.config.specs()
+        self.remedy = "".join(f"Set {specs[name].about.label} to {shown(value)}" for name, value in self._mend.items())
         self._explain()
         self._on_read()
+
+    def _suggested(self, error: ConfigError) -> dict[str, object]:
+        """The first change that mends a refusal and leaves alone what a person has just chosen."""
+        good = self.config.model_dump()
+        for name, value in error.mend.items():
+            if self.values.get(name) == good.get(name) and accepted(type(self.config), {**self.values, name: value}):
+                return {name: value}
+        return {}
 
     def _explain(self) -> None:
         good = self.config.model_dump()
         specs = self.config.specs()
         idle = {name: reason for name, item in specs.items() if (reason := unused(item, self.config))}
         refused = [name for name, value in self.values.items() if self.refusal and value != good.get(name)]
-        told = {name: words for name, (value, words) in self._remarks.items() if self.values.get(name) == value}
+        said = {name: rest for name, (value, *rest) in self._remarks.items() if self.values.get(name) == value}
+        told = {name: words for name, (words, _) in said.items()}
+        more = {name: [*self._offers.get(name, []), *offers] for name, (_, offers) in said.items() if offers}
         with self.hold_sync():
             self.disabled = [name for name in idle if name not in refused]
             self.refused = refused
             wrong = {name: f"refused; still {shown(good.get(name))}" for name in refused}
             self.notes = {**told, **idle, **wrong}
+            self.offers = {**self._offers, **more}
             self.summary = size(self.config) if isinstance(self.config, Config) else ""
 
 
@@ -185,6 +208,23 @@ def shown(value: object) -> str:
     return value.replace("inverse_", "1/").replace("sqrt_", "√").replace("sqrt", "√").replace("_", " ")
 
 
+def said(error: ConfigError) -> str:
+    """A refusal in the words of the screen: fields by their labels, values as the controls show them."""
+    return "".join(
+        part if isinstance(part, str) else part.label if part.value is None else f"{part.label} = {shown(part.value)}"
+        for part in error.parts
+    )
+
+
+def accepted(kind: type[Choices], values: Mapping[str, Any]) -> bool:
+    """Whether choices of this kind can have such values."""
+    try:
+        kind(**values)
+    except ConfigError:
+        return False
+    return True
+
+
 def unused(spec: Spec, config: Choices) -> str:
     """Why a field does not matter among these choices; empty when it does."""
     specs = config.specs()
@@ -211,8 +251,3 @@ def quantity(count: float) -> str:
         if count >= scale:
             return f"{count / scale:.{1 if count < 10 * scale else 0}f} {prefix}"
     return f"{count:.0f}"
-
-
-def percent(share: float) -> str:
-    """A share of one: 11 %; a small one keeps two digits."""
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import ipywidgets as widgets
+from IPython.display import display
 
+from explorer.app import still
 from explorer.app.header import Header
 from explorer.app.panels import depth, foundations, training
 from explorer.app.panels.explore import Explore
@@ -17,6 +19,7 @@ from explorer.app.tabbed import Panel, Tabbed
 from explorer.app.worker import Progress, Stop
 from explorer.config import Config
 from explorer.diagnosis import diagnose
+from explorer.display import must_be
 from explorer.profile import Profile
 from explorer.theory import predict
 from explorer.theory.solve import solve
@@ -44,12 +47,23 @@ class Dashboard(Tabbed[Config]):
     Args:
         config: the design that the page starts with.
         panels: rows of `PANELS`.
+        still: what stands for it in a saved notebook, as HTML; drawn when the page is displayed.
     """
 
-    def __init__(self, config: Config, panels: Mapping[str, Panel[Config]] = PANELS) -> None:
+    def __init__(self, config: Config, panels: Mapping[str, Panel[Config]] = PANELS,
+                 still: Callable[[Config], str] = still.page) -> None:
         super().__init__(Header(), config, panels)
+        self._still = still
         self.add_class("ex-root")
         self.header.on_shown(lambda: tell_all(self))
+
+    def __repr__(self) -> str:
+        return f"Dashboard({self._start!r})"
+
+    def _ipython_display_(self) -> None:
+        """Two outputs, see `still`: a notebook calls this for the last line of a cell."""
+        for bundle in (self._repr_mimebundle_(), {"text/html": self._still(self._start), "text/plain": ""}):
+            display(bundle, raw=True)  # type: ignore[no-untyped-call]
 
     def show(self, name: str) -> widgets.Widget:
         """Shows a panel; a race is offered the designs that the Explore panel has at that moment."""
@@ -71,8 +85,10 @@ def dashboard(config: Config | None = None) -> Dashboard:
 
     Args:
         config: the design to start with; the default `Config` when left out.
+    Raises:
+        TypeError: the config is none.
     """
-    return Dashboard(config or Config())
+    return Dashboard(Config() if config is None else must_be(Config, "config", config))
 
 
 def lab(name: str) -> Dashboard:
@@ -81,8 +97,9 @@ def lab(name: str) -> Dashboard:
     Args:
         name: such as "01_sampling".
     Raises:
+        TypeError: the name is not a str.
         ValueError: there is no such lab.
     """
-    if name not in LABS:
+    if must_be(str, "name", name) not in LABS:
         raise ValueError(f"lab must be one of {', '.join(LABS)}; got {name!r}")
-    return Dashboard(Config(), {name: tab(LABS[name])})
+    return Dashboard(Config(), {name: tab(LABS[name])}, lambda _: still.lab(LABS[name]))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,12 @@ import ipywidgets as widgets
 from explorer.app.chart import Chart
 from explorer.app.named import lowered
 from explorer.app.pick import Pick
+from explorer.app.pins import entry
 from explorer.app.saves import Saves
 from explorer.app.standings import Standings, judged
 from explorer.app.verdict import Verdict
 from explorer.figures.palette import Design
-from explorer.figures.training import CURVES, MAPS, Course, Track, layer_map
-from explorer.figures.training.course import kept
+from explorer.figures.training import CURVES, MAPS, Course, layer_map
 
 if TYPE_CHECKING:
     from explorer.training.race import Outcome, Race
@@ -34,12 +34,14 @@ class Gallery:
     Args:
         lock: keeps the lists below the heat maps from drawing meanwhile.
         race: the race that is saved, see `Saves`.
+        on_saved: called when all of it was.
     """
 
-    def __init__(self, lock: threading.RLock, race: Callable[[], Race]) -> None:
+    def __init__(self, lock: threading.RLock, race: Callable[[], Race], on_saved: Callable[[], None]) -> None:
         self._lock = lock
         self._course: Course | None = None
-        self.verdict, self.standings, self.saves = Verdict(), Standings(), Saves(race)
+        self._legend: list[dict[str, str]] = []
+        self.verdict, self.standings, self.saves = Verdict(), Standings(), Saves(race, on_saved)
         self.curves = {row.name: Chart(title=row.title, caption=row.caption) for row in CURVES}
         self.maps = [Chart(title="Layer by layer", caption=MAP_CAPTION) for _ in PICKS]
         self.picks = [
@@ -64,15 +66,16 @@ class Gallery:
 
     def draw(self, race: Race, designs: Sequence[Design], outcomes: Sequence[Outcome], *, final: bool) -> None:
         """Everything anew, of numbers that stay as they are from now on; the outcomes may be of some steps before."""
-        self._course = Course(tuple(
-            Track(design, kept(runner.history), runner.step, runner.retired,
-                  outcome.final_loss if outcome.steps == runner.step else math.nan)
-            for design, runner, outcome in zip(designs, race.runners, outcomes, strict=True)
-        ), race.steps, race.levels)
+        self._course = Course.of(race, designs, outcomes)
+        self._legend = [  # of the sizes that they race with
+            entry(design.label, replace(design, config=runner.config))
+            for design, runner in zip(designs, race.runners, strict=True)
+        ]
         self.standings.tell(outcomes, designs, race.levels, final=final)
         self.verdict.findings = [judged(outcomes, race.levels)] if final else []
         for row in CURVES:
             self.curves[row.name].show(row.draw(self._course))
+            self.curves[row.name].designs = self._legend
         for number, pick in enumerate(self.picks):
             pick.among([design.label for design in designs])
             self._map(self._course, number)
@@ -89,4 +92,5 @@ class Gallery:
         chart, pick = self.maps[number], self.picks[number]
         row = MAPS[pick.statistic]
         chart.title = f"Layer by layer: {lowered(row.title)}"
+        chart.designs = self._legend[pick.place : pick.place + 1]
         chart.show(layer_map(course, pick.place, row))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import anywidget
 import traitlets
 
-from explorer.app.source import HERE, source
+from explorer.app.source import source
 
 
 class Header(anywidget.AnyWidget):
@@ -24,7 +24,7 @@ class Header(anywidget.AnyWidget):
     """
 
     _esm = source("moves.js", "header.js")
-    _css = HERE / "style.css"
+    _css = source("style.css", "media.css")
     name = traitlets.Unicode("Transformer Signal Explorer").tag(sync=True)
     label = traitlets.Unicode("Panels").tag(sync=True)
     tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)

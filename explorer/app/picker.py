@@ -40,9 +40,11 @@ class Picker(ControlBox):
 
 
 def _field() -> dict[str, object]:
-    """The line below says what the chosen design does, and whose it is."""
+    """The line below says what the chosen design does, how it differs from the paper's, and whose it is."""
     options = [
-        {"value": name, "label": row.title, "formula": row.words, "source": row.source} for name, row in PRESETS.items()
+        {"value": name, "label": row.title, "formula": row.words,
+         "source": ". ".join(filter(None, (row.source, row.differs)))}
+        for name, row in PRESETS.items()
     ]
     none = {"value": CUSTOM, "label": "custom", "formula": "None of the named designs."}
     return choice(FIELD, "Design", "A named design: sets every choice but sizes, input, loss and seeds.",

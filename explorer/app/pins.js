@@ -21,7 +21,8 @@ function chip(model, number) {
     pin = now;
     mark.paint(pin);
     name.paint(pin.name, `Name of the pinned design ${pin.name}`, model.get("longest"));
-    about.textContent = about.title = pin.about; // one line; what does not fit is in the tooltip
+    write(about, pin.about); // one line; what does not fit is in the tooltip
+    about.title = pin.about;
     toggle.textContent = pin.visible ? "Hide" : "Show";
     toggle.setAttribute("aria-label", `${toggle.textContent} ${pin.name}`);
     load.setAttribute("aria-label", `Load ${pin.name} into the controls`);
@@ -53,7 +54,7 @@ export default {
       const current = model.get("now");
       mark.paint(current);
       name.textContent = current.name ?? "";
-      about.textContent = `${model.get("pins").length ? "now · " : ""}${current.about ?? ""}`;
+      write(about, `${model.get("pins").length ? "now · " : ""}${current.about ?? ""}`);
       marks.replaceChildren(...model.get("marks").map((words) => make("span", {}, words)));
       said.textContent = model.get("said");
       show(model.get("pins"));

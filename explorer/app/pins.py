@@ -11,7 +11,7 @@ from explorer.app.board import NOW, Board, Pin
 from explorer.app.chips import ChipBox
 from explorer.app.named import differences, told
 from explorer.app.source import HERE, source
-from explorer.app.words import residual_words
+from explorer.app.words import design_words, residual_words
 from explorer.config import Config
 from explorer.figures.palette import Design
 
@@ -28,7 +28,7 @@ class PinBox(ChipBox):
     `["load", 3]`, `["remove", 3]`.
     """
 
-    _esm = source("moves.js", "marks.js", "pins.js")
+    _esm = source("moves.js", "marks.js", "typeset.js", "pins.js")
     _css = HERE / "pins.css"
     now = traitlets.Dict().tag(sync=True)
     pins = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -52,6 +52,11 @@ def describe(pin: Pin, config: Config) -> dict[str, Any]:
     waits = pin.trouble or ("" if pin.measured else "not measured yet")
     about = " · ".join(filter(None, (told(pin.config, fields) or "same as now", waits)))
     return {"number": pin.number, "name": pin.name, "about": about, "visible": pin.visible, **swatch(pin.design)}
+
+
+def entry(name: str, design: Design) -> dict[str, str]:
+    """A design in the legend of a picture that is saved."""
+    return {"name": name, "about": design_words(design.config) if design.config else "", **swatch(design)}
 
 
 def swatch(design: Design) -> dict[str, str]:

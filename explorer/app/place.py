@@ -41,6 +41,7 @@ class Place(ControlBox):
             "head": Spec("head", "integer", 0, "Head whose attention is shown, counted from 0.",
                          About("Head", "Attention"), 0, config.n_heads - 1),
         }
+        self.layout.display = "none" if config.attention == "none" else None  # then there is nothing to choose
         self.layer, self.head = min(self.layer, config.n_layers), min(self.head, config.n_heads - 1)
         if specs != self._specs:
             self._specs = specs
@@ -50,7 +51,7 @@ class Place(ControlBox):
 
     def _read(self, _: object = None) -> None:
         self.refusal = "; ".join(
-            f"{name} must be {spec.rule()}; got {str(self.values.get(name))[:80]!r}"
+            f"{spec.about.label} must be {spec.rule()}; got {str(self.values.get(name))[:80]!r}"
             for name, spec in self._specs.items() if not _fits(self.values.get(name), spec)
         )
         self.refused = [name for name, spec in self._specs.items() if not _fits(self.values.get(name), spec)]

@@ -18,6 +18,7 @@ from explorer.config import Config
 from explorer.figures.palette import Design
 from explorer.text import Text
 from explorer.training.recipe import Recipe
+from explorer.training.tasks import Data
 
 
 class Start(NamedTuple):
@@ -51,7 +52,7 @@ class Preparation:
         self.recipe: Controls[Recipe] = Controls(next((entry.recipe for entry in lineup), Recipe()), self._tune,
                                                  label="Recipe")
         self.plan: Controls[Plan] = Controls(plan, on_change, label="Size and task")
-        self.text = TextFile()
+        self.text = TextFile(self._learn)
         self.contenders = Contenders(lineup, ContenderBox(self._click), self._follow)
         common = widgets.HTML("<h3>Size and task, of all</h3>").add_class("ex-side-heading")
         self.box = widgets.Box([
@@ -91,6 +92,11 @@ class Preparation:
         """Offers designs, by name, beside the named ones."""
         with self._lock:
             self.contenders.welcome(designs)
+
+    def _learn(self, text: Text) -> None:
+        """Raises ConfigError if a text cannot be learned as the controls have it: too repetitive, too short."""
+        plan = self.plan.config
+        Data(plan.task, text, plan.n_ctx, plan.batch_size)
 
     def _click(self, content: object) -> None:
         """Something was asked of the contenders."""

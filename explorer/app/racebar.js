@@ -22,8 +22,13 @@ export default {
       if (focused >= 0 && buttons[focused].disabled) buttons.find((node) => !node.disabled)?.focus();
       note.textContent = model.get("note");
     };
+    const ask = (event) => model.get("losing") && event.preventDefault(); // the browser's own question
+    window.addEventListener("beforeunload", ask);
     model.on("change:buttons change:note", paint);
     paint();
-    return () => model.off("change:buttons change:note", paint);
+    return () => {
+      window.removeEventListener("beforeunload", ask);
+      model.off("change:buttons change:note", paint);
+    };
   },
 };

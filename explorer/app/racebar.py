@@ -16,11 +16,13 @@ class RaceBar(anywidget.AnyWidget):
     Traits:
         buttons: `[{verb, label, enabled, primary}]`, three.
         note: what pressing them is about.
+        losing: steps would be lost with the page, so that a browser asks before it closes it.
     """
 
     _esm = source("moves.js", "marks.js", "racebar.js")
     buttons = traitlets.List(traitlets.Dict()).tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
+    losing = traitlets.Bool(False).tag(sync=True)
 
     def __init__(self, on_press: Callable[[str], None] = lambda verb: None) -> None:
         super().__init__()

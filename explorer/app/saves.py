@@ -63,6 +63,7 @@ class Saves(anywidget.AnyWidget):
 
     Args:
         race: the race, which stands still until this thread lets go; it may refuse by a `ConfigError`.
+        on_saved: called when all of the race was handed over.
     """
 
     _esm = source("marks.js", "saves.js")
@@ -71,10 +72,10 @@ class Saves(anywidget.AnyWidget):
     said = traitlets.Unicode().tag(sync=True)
     refused = traitlets.Bool(False).tag(sync=True)
 
-    def __init__(self, race: Callable[[], Race]) -> None:
+    def __init__(self, race: Callable[[], Race], on_saved: Callable[[], None] = lambda: None) -> None:
         kinds = [{"name": name, "label": kind.label, "title": kind.about} for name, kind in KINDS.items()]
         super().__init__(kinds=kinds)
-        self._race = race
+        self._race, self._on_saved = race, on_saved
         self.on_msg(self._take)
 
     def offer(self, *, enabled: bool) -> None:
@@ -98,6 +99,8 @@ class Saves(anywidget.AnyWidget):
             return
         self.send({"file": kind.file, "media": kind.media}, [content])
         self._tell(f"Saved {kind.file}, {size_words(len(content))}.")
+        if kind is KINDS["race"]:
+            self._on_saved()
 
     def _tell(self, words: str, *, refused: bool = False) -> None:
         with self.hold_sync():

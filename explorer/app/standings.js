@@ -13,7 +13,7 @@ export default {
     el.append(make("p", {}, title, " ", words), frame);
     const cell = (tag, { text, number, tone }, scope) => make(tag, {
       class: [number ? "ex-number" : "", tone ? `ex-${tone}` : ""].filter(Boolean).join(" "), ...(scope ? { scope } : {}),
-    }, text);
+    }, ...typeset(text));
     const paint = () => {
       el.classList.toggle("ex-stale", model.get("stale"));
       title.textContent = model.get("title");

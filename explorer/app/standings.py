@@ -12,6 +12,7 @@ import traitlets
 from explorer.app.pins import swatch
 from explorer.app.source import source
 from explorer.figures.palette import Design
+from explorer.numbers import number
 from explorer.training.tasks import Levels
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Standings(anywidget.AnyWidget):
         stale: it is of an earlier race.
     """
 
-    _esm = source("marks.js", "standings.js")
+    _esm = source("marks.js", "typeset.js", "standings.js")
     title = traitlets.Unicode().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
     columns = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -72,33 +73,43 @@ def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def row(outcome: Outcome, design: Design, *, final: bool) -> dict[str, Any]:
     """One contender, as the browser draws it."""
-    out = outcome.retired_at is not None
+    out = outcome.diverged
     ends = f"{ratio(outcome.ratio_first)} → {ratio(outcome.ratio_last)}"
     never = "never" if final or out else "not yet"
     return {
         "name": outcome.name, **swatch(design),
         "cells": [
-            _cell(f"{outcome.final_loss:.3f}" if math.isfinite(outcome.final_loss) else "none", number=True),
+            _cell(loss(outcome.final_loss), number=True),
             _cell(never if outcome.below_unigram is None else f"step {outcome.below_unigram:,}", number=True),
-            _cell(f"at step {outcome.retired_at:,}: {outcome.reason}" if out else "no", tone="out" if out else ""),
+            _cell(divergence(outcome) or "no", tone="out" if out else ""),
             _cell(ends),
         ],
     }
 
 
+def loss(nats: float) -> str:
+    """A loss to three decimals while such a thing as a loss can be; none of who fell out."""
+    return "none" if math.isnan(nats) else f"{nats:.3f}" if nats < 100 else number(nats)
+
+
+def divergence(outcome: Outcome) -> str:
+    """Where a contender diverged and why; empty if it did not."""
+    if outcome.retired_at is not None:
+        return f"at step {outcome.retired_at:,}: {outcome.reason}"
+    return "" if outcome.worse_from is None else f"from step {outcome.worse_from:,}: worse than a uniform guess"
+
+
 def ratio(value: float) -> str:
     """A ratio to two digits; none where no layer had a gradient."""
-    if math.isnan(value):
-        return "none"
-    return f"{value:.2g}" if value == 0 or 1e-3 <= abs(value) < 1e3 else f"{value:.0e}"
+    return "none" if math.isnan(value) else number(value, 2)
 
 
 def judged(outcomes: Sequence[Outcome], levels: Levels) -> dict[str, str]:
     """The verdict on a race in words: who is best, who fell out, and who learned nothing, or next to it."""
     best = ranked(outcomes)[0]
-    out = [one.name for one in outcomes if one.retired_at is not None]
+    out = [one.name for one in outcomes if one.diverged]
     near = A_TENTH * (levels.unigram - levels.bigram)
-    above = {one.name: one.final_loss - levels.unigram for one in outcomes if one.retired_at is None}
+    above = {one.name: one.final_loss - levels.unigram for one in outcomes if not one.diverged}
     stuck = [name for name, nats in above.items() if -near <= nats < near]
     lost = [name for name, nats in above.items() if not nats < near]
     told = [

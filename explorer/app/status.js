@@ -7,7 +7,13 @@ export default {
     const text = document.createElement("span");
     const detail = document.createElement("span");
     const progress = document.createElement("progress");
-    const action = document.createElement("button");
+    const [offer, action] = ["offer", "action"].map((name) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "ex-button";
+      button.addEventListener("click", () => press(model, name));
+      return button;
+    });
     mark.className = "ex-mark";
     mark.setAttribute("aria-hidden", "true");
     text.className = "ex-status-text";
@@ -15,23 +21,23 @@ export default {
     text.setAttribute("aria-live", "polite");
     detail.className = "ex-status-detail";
     progress.setAttribute("aria-label", "Progress");
-    action.type = "button";
-    action.className = "ex-button";
-    action.addEventListener("click", () => press(model, "action"));
-    el.append(mark, text, detail, progress, action);
+    offer.classList.add("ex-primary");
+    el.append(mark, text, detail, progress, offer, action);
 
     const paint = () => {
       const fraction = model.get("fraction");
       el.dataset.state = model.get("state");
-      if (text.textContent !== model.get("text")) text.textContent = model.get("text");
-      detail.textContent = model.get("detail");
+      write(text, model.get("text"));
+      write(detail, model.get("detail"));
       progress.hidden = fraction < 0;
       if (fraction > 1) progress.removeAttribute("value");
       else progress.value = Math.max(fraction, 0);
-      action.textContent = model.get("action");
-      action.hidden = !model.get("action");
+      for (const [button, label] of [[offer, model.get("offer")], [action, model.get("action")]]) {
+        button.textContent = label;
+        button.hidden = !label;
+      }
     };
-    const events = "change:state change:text change:detail change:fraction change:action";
+    const events = "change:state change:text change:detail change:fraction change:action change:offer";
     model.on(events, paint);
     paint();
     return () => model.off(events, paint);

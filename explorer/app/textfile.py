@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import anywidget
 import traitlets
 
+from explorer.app.controls import said
 from explorer.app.source import source
 from explorer.choices import ConfigError
 from explorer.text import LARGEST_BYTES, Text, decode
@@ -18,6 +19,9 @@ LONGEST = 60
 
 class TextFile(anywidget.AnyWidget):
     """A file entry, and `text`: what it held, or None for Python's prose.
+
+    Args:
+        check: raises ConfigError for a text that the next race could not learn.
 
     Traits:
         now: which text it is.
@@ -35,10 +39,10 @@ class TextFile(anywidget.AnyWidget):
     own = traitlets.Bool(False).tag(sync=True)
     most = traitlets.Int(LARGEST_BYTES).tag(sync=True)
 
-    def __init__(self, on_read: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, check: Callable[[Text], object] = lambda text: None) -> None:
         super().__init__()
         self.text: Text | None = None
-        self._on_read = on_read
+        self._check = check
         self.on_msg(self._take)
 
     def _take(self, _: object, content: object, buffers: Sequence[bytes] | None) -> None:
@@ -50,11 +54,13 @@ class TextFile(anywidget.AnyWidget):
                 self._use(None, PROSE)
 
     def _read(self, name: str, raw: bytes) -> None:
+        self.said = f"Reading {name} …"
         try:
             text = decode(raw)
+            self._check(text)
         except ConfigError as error:
             with self.hold_sync():
-                self.said, self.refused = f"Refused: {name}: {error}. It stays {self.now}.", True
+                self.said, self.refused = f"Refused: {name}: {said(error)}. It stays {self.now}.", True
         else:
             self._use(text, f"{name}, {len(text.codes):,} characters")
 
@@ -63,4 +69,3 @@ class TextFile(anywidget.AnyWidget):
         with self.hold_sync():
             self.now, self.own, self.refused = words, text is not None, False
             self.said = f"The next race learns {words}."
-        self._on_read()

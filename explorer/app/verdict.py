@@ -16,17 +16,23 @@ class Verdict(anywidget.AnyWidget):
     Traits:
         findings: `[{severity, meaning, evidence, remedy}]`, most serious first; a remedy is a button's label.
         stale: the findings are of an earlier design.
+        undo: the remedy that can be taken back, as its button had it; empty where there is none.
     """
 
-    _esm = source("moves.js", "verdict.js")
+    _esm = source("moves.js", "typeset.js", "verdict.js")
     findings = traitlets.List(traitlets.Dict()).tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
+    undo = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, on_apply: Callable[[int], None] = lambda index: None) -> None:
+    def __init__(
+        self, on_apply: Callable[[int], None] = lambda index: None, on_undo: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__()
-        self._on_apply = on_apply
+        self._on_apply, self._on_undo = on_apply, on_undo
         self.on_msg(self._receive)
 
     def _receive(self, _: object, content: object, __: object) -> None:
         if isinstance(content, int) and 0 <= content < len(self.findings):
             self._on_apply(content)
+        elif content == "undo" and self.undo:
+            self._on_undo()

@@ -8,7 +8,9 @@ from explorer.app.controls import ControlBox, choice
 from explorer.profile import MATRICES
 
 FIELD, ALL = "matrix", "all"
-CHOICES = (*MATRICES, "alpha")
+CHOICES = dict(zip((*MATRICES, "alpha"), (
+    "queries", "keys", "values", "attention output", "MLP input", "MLP output", "residual α"), strict=True))
+"""Words, for a list cannot show W_Q with its Q below the line."""
 
 
 class Which(ControlBox):
@@ -33,7 +35,7 @@ class Which(ControlBox):
     def _read(self, _: object = None) -> None:
         """A choice of a person, which is only believed when there is such a matrix."""
         wanted = self.values.get(FIELD)
-        matrix = wanted if wanted in CHOICES else "" if wanted == ALL else self.matrix
+        matrix = wanted if isinstance(wanted, str) and wanted in CHOICES else "" if wanted == ALL else self.matrix
         if matrix != self.matrix:
             self.matrix = matrix
             self._on_read()
@@ -42,6 +44,6 @@ class Which(ControlBox):
 
 def _field() -> dict[str, object]:
     whole = {"value": ALL, "label": "all of a layer together"}
-    matrices = [{"value": name, "label": name} for name in CHOICES]
+    matrices = [{"value": name, "label": words, "formula": name} for name, words in CHOICES.items()]
     return choice(FIELD, "Matrix", "Whose gradient is drawn of each design; of all together: √Σ‖∂L/∂W‖².",
                   [whole, *matrices], ALL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from explorer.app.controls import shown
+from explorer.app.named import differences, told
 from explorer.config import Config
 from explorer.profile import STATISTICS, Profile
 from explorer.schemes.residual import RESIDUALS
@@ -50,6 +51,13 @@ def marks(profiles: Sequence[Profile]) -> list[str]:
     if any(profile.origin == "predicted" for profile in profiles):
         words.append("— predicted")
     return words
+
+
+def design_words(config: Config) -> str:
+    """A design in one line: its size, how it adds its branches, and what else is not as in the default one."""
+    said = ("n_layers", "d_model", "residual", *RESIDUALS[config.residual].uses)
+    others = [name for name in differences(config, Config()) if name not in said]
+    return " · ".join(filter(None, (model_words(config), residual_words(config), told(config, others))))
 
 
 def residual_words(config: Config) -> str:

@@ -23,6 +23,9 @@ Result = TypeVar("Result")
 Stop = Callable[[], bool]
 Progress = Callable[[float], None]
 
+MOST_BYTES = 64e6
+"""Bytes of results that are kept: an attention pattern over 1024 tokens alone takes 8 MB."""
+
 
 class Worker(Generic[Job, Result]):
     """Computes the newest job on a daemon thread.
@@ -32,7 +35,7 @@ class Worker(Generic[Job, Result]):
         on_result: called with the job and its result, unless a newer job waits by then.
         on_failure: called with the job and `Class: message` when the work or `on_result` raised.
         on_progress: called with the job and the fraction, at most every `progress_every` seconds.
-        capacity: results kept.
+        capacity: results kept, and of those that say how many bytes they have (`nbytes`), `MOST_BYTES` in all.
     """
 
     def __init__(
@@ -119,10 +122,13 @@ class Worker(Generic[Job, Result]):
             self._computations += 1
             self._begun = time.monotonic()
             self._results[job] = self._work(job, self._stale, self._reporter(job))
-            if len(self._results) > self._capacity:
+            while len(self._results) > (1 if self._held() > MOST_BYTES else self._capacity):
                 self._results.popitem(last=False)
         self._results.move_to_end(job)
         return self._results[job]
+
+    def _held(self) -> int:
+        return sum(getattr(result, "nbytes", 0) for result in self._results.values())
 
     def _reporter(self, job: Job) -> Progress:
         """A `progress` that speaks seldom: every report crosses to the browser. Any thread of the work may call it."""

@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol
 
 import plotly.graph_objects as go
 
+from explorer.display import must_be
+from explorer.figures.axes import alone
 from explorer.figures.layers import attention_entropy, gradient_by_layer, second_moment, token_correlation
 from explorer.figures.matrices import gradient_by_matrix
 from explorer.figures.palette import Design, designs
@@ -21,7 +23,7 @@ from explorer.profile import Profile
 
 __all__ = [
     "CAPTIONS", "FIGURES", "Design", "Draw", "Row", "attention_entropy", "attention_pattern", "designs",
-    "gradient_by_layer", "gradient_by_matrix", "second_moment", "token_correlation",
+    "gradient_by_layer", "gradient_by_matrix", "plot", "second_moment", "token_correlation",
 ]
 
 
@@ -47,9 +49,9 @@ class Row(NamedTuple):
 def _pattern_of_first(
     profiles: Sequence[Profile], whose: Sequence[Design] = ()  # noqa: ARG001 - a heat map has no hue of a design
 ) -> go.Figure:
-    """A pattern belongs to one profile: the first that kept one."""
+    """A pattern belongs to one profile: the first that kept one, and the last where none did."""
     kept = [profile for profile in profiles if profile.pattern is not None]
-    return attention_pattern((kept or [Profile(origin="measured", values={})])[0])
+    return attention_pattern((kept or profiles[-1:] or [Profile(origin="measured", values={})])[0])
 
 
 FIGURES: Mapping[str, Row] = MappingProxyType({
@@ -73,4 +75,17 @@ FIGURES: Mapping[str, Row] = MappingProxyType({
             together="A row is one token's attention, in the current design. 1/n is uniform."),
     )
 })
+
+
+def plot(profile: Profile, statistic: str = "second_moment", *others: Profile) -> go.Figure:
+    """One figure by itself, with a title and a legend: see `Profile.plot`."""
+    row = next((row for row in FIGURES.values() if statistic in (row.name, row.statistic)), None)
+    if row is None:
+        names = ", ".join(dict.fromkeys(name for row in FIGURES.values() for name in (row.statistic, row.name) if name))
+        raise ValueError(f"statistic must be one of {names}; got {statistic!r}")
+    for number, other in enumerate(others):
+        must_be(Profile, f"others[{number}]", other)
+    return alone(row.draw([profile, *others]), row.title, row.caption)
+
+
 CAPTIONS: Mapping[str, str] = MappingProxyType({name: row.caption for name, row in FIGURES.items()})

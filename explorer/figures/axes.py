@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures.series import Series, drawable
+from explorer.figures.words import typeset
 from explorer.profile import Array
 
 BARE = go.layout.Template()
@@ -20,6 +21,9 @@ Range = tuple[float, float]
 MARGIN = {"l": 62, "r": 14, "t": 10, "b": 42}
 LEAST_DECADES = 1.0
 """A log axis never shows less: a flat line must look flat, not like a picture of rounding errors."""
+
+FEW = 7
+"""Ticks, at most, of an axis that counts."""
 
 
 def finite_parts(series: Sequence[Series], log: bool) -> Array:
@@ -61,6 +65,11 @@ def depth_axis(extent: Range) -> dict[str, Any]:
     return axis | ({"tick0": 0, "dtick": 1} if extent[1] <= 10.5 else {"nticks": 11 if extent[1] < 100 else 6})
 
 
+def whole(most: float) -> dict[str, Any]:
+    """Ticks of an axis that counts up to `most`: plotly would put fractions between few."""
+    return {"tick0": 0, "dtick": 1} if most <= FEW else {"nticks": FEW}
+
+
 def value_axis(title: str, extent: Range, log: bool) -> dict[str, Any]:
     """The vertical axis; `extent` in exponents when it is logarithmic."""
     axis: dict[str, Any] = {"title": label(title), "range": extent, "zeroline": False}
@@ -76,7 +85,7 @@ def value_axis(title: str, extent: Range, log: bool) -> dict[str, Any]:
 
 def label(text: str) -> dict[str, Any]:
     """An axis title, with its unit in brackets."""
-    return {"text": text, "standoff": 6, "font": {"size": 12}}
+    return {"text": typeset(text), "standoff": 6, "font": {"size": 12}}
 
 
 def sheet(xaxis: dict[str, Any], yaxis: dict[str, Any], description: str, **more: Any) -> dict[str, Any]:
@@ -92,6 +101,21 @@ def sheet(xaxis: dict[str, Any], yaxis: dict[str, Any], description: str, **more
         "yaxis": yaxis,
         "meta": {"description": description},
     } | more
+
+
+def blank(sentence: str) -> go.Figure:
+    """A sentence in place of a picture, where there is nothing to be drawn."""
+    hidden = {"visible": False, "fixedrange": True}
+    note = {"text": sentence, "x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False,
+            "font": {"size": 14}}
+    return go.Figure({"data": [], "layout": sheet(hidden, hidden, sentence, annotations=[note])})
+
+
+def alone(figure: go.Figure, title: str, caption: str) -> go.Figure:
+    """A figure outside the page, which would give it a card: on white, with a title and a legend."""
+    own = figure.layout.title.text
+    figure.layout.title = {"text": f"{title}, {own}" if own else title, "subtitle": {"text": caption}}
+    return figure.update_layout(margin={"t": 80}, showlegend=True, paper_bgcolor="white")
 
 
 def position(extent: Range, fraction: float, log: bool) -> float:

@@ -10,8 +10,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from explorer.figures.axes import Range, depth_axis, depth_range, linear_range, log_range, sheet, value_axis
+from explorer.figures.axes import Range, blank, depth_axis, depth_range, linear_range, log_range, sheet, value_axis
 from explorer.figures.palette import Design
+from explorer.figures.pattern import NO_ATTENTION
 from explorer.figures.series import Series, along_stream, at_site
 from explorer.figures.traces import broken, floor, reference, rows
 from explorer.figures.words import describe
@@ -46,6 +47,9 @@ def attention_entropy(profiles: Sequence[Profile], whose: Sequence[Design] = ())
 
     Dots: median over heads and seeds. Band: lowest to highest head of any seed.
     """
+    designs = {profile.config for profile in profiles}
+    if designs and all(config and config.attention == "none" for config in designs):
+        return blank(NO_ATTENTION if len(designs) == 1 else "None of these designs has attention.")
     series = at_site(profiles, "attention_entropy_normalized", "pattern", whose)
     return _over_depth(
         series, "H / ln n (ratio)", linear_range(series, 0.0, 1.0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,11 +11,11 @@ from explorer.figures.axes import MARGIN, depth_axis, depth_range, finite_parts,
 from explorer.figures.palette import MATRIX_MARKS, Design, designs
 from explorer.figures.series import Series, at_site, spread
 from explorer.figures.traces import Trace, band, broken, dots, floor, line, reference, rows
-from explorer.figures.words import describe
+from explorer.figures.words import describe, typeset
 from explorer.profile import Profile
 
 STATISTIC = "parameter_gradient"
-WRITTEN = {matrix: re.sub("_(.+)", r"<sub>\1</sub>", matrix) for matrix in MATRIX_MARKS} | {"alpha": "α"}
+WRITTEN = {matrix: typeset(matrix) for matrix in MATRIX_MARKS} | {"alpha": "α"}
 SENTENCE = "In layer %{{x}} the gradient<br>of {} has norm %{{y:.3g}}"
 LEGEND = {
     "showlegend": True,
@@ -38,7 +37,7 @@ def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = ()
     across, height = depth_range(series), log_range(series, *_level(series))
     traces = [reference(level, "flat", across, height, log=True) for level in _level(series)]
     subject = matrix or "all matrices together"
-    traces += _by_matrix(named) if alone else rows(series, True, SENTENCE.format(subject))
+    traces += _by_matrix(named) if alone else rows(series, True, SENTENCE.format(WRITTEN.get(matrix, subject)))
     traces += floor(named, height) + broken(series, across, height, log=True)
     title = f"norm of ∂L/∂{'W' if alone else WRITTEN.get(matrix, 'layer')} (loss/weight)"
     said = f"Gradient norm of {'each matrix' if alone else subject}"
@@ -78,7 +77,7 @@ def _by_matrix(named: Sequence[tuple[str, Series]]) -> list[Trace]:
     """Dots and lines of one design, each matrix with its symbol and dash and one entry of the legend."""
     traces = [trace for _, row in named for trace in band(row, log=True, opacity=0.1)]
     for matrix, row in named:
-        sentence = SENTENCE.format(matrix)
+        sentence = SENTENCE.format(WRITTEN[matrix])
         mark, twin = MATRIX_MARKS[matrix], {"legendgroup": matrix, "name": WRITTEN[matrix]}
         if row.measured:
             traces.append(dots(row, True, sentence, symbol=mark.symbol, **twin))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.axes import MARGIN, label, sheet
+from explorer.figures.axes import MARGIN, blank, label, sheet, whole
 from explorer.figures.palette import SEQUENTIAL
 from explorer.figures.series import compact
 from explorer.profile import Array, Profile
@@ -15,12 +15,16 @@ from explorer.profile import Array, Profile
 MOST_CELLS = 256
 """Tokens a side that are sent to a browser; a longer pattern is shown in blocks of tokens."""
 
+NO_ATTENTION = "This design has no attention."
+
 
 def attention_pattern(profile: Profile) -> go.Figure:
     """Attention weights `[query, key]` of the profile's chosen layer and head as a heat map; a row sums to 1.
 
     What a causal mask hides stays blank. The uniform weight 1/n is marked on the color scale.
     """
+    if profile.config and profile.config.attention == "none":
+        return blank(NO_ATTENTION)
     if profile.pattern is None or profile.pattern_of is None:
         return go.Figure({"data": [], "layout": _layout("No pattern was kept.", "no pattern was kept", 1)})
     tokens, (layer, head) = len(profile.pattern), profile.pattern_of
@@ -76,7 +80,7 @@ def _scale(tokens: int, top: float) -> dict[str, Any]:
 
 def _layout(description: str, heading: str, tokens: int) -> dict[str, Any]:
     """Two axes of tokens, the first query on top as one reads."""
-    axis = {"zeroline": False, "showgrid": False, "ticks": "", "tickformat": "d", "nticks": 7}
+    axis = {"zeroline": False, "showgrid": False, "ticks": "", "tickformat": "~g", **whole(tokens)}
     return sheet(
         axis | {"title": label("key position (tokens)"), "range": (-0.5, tokens - 0.5)},
         axis | {"title": label("query position (tokens)"), "range": (tokens - 0.5, -0.5)},

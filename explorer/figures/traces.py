@@ -10,6 +10,7 @@ import numpy as np
 from explorer.figures.axes import Range, above, position
 from explorer.figures.palette import NEUTRAL, Design
 from explorer.figures.series import Series, compact, drawable, masked, runs
+from explorer.figures.words import typeset
 from explorer.profile import Place, Profile
 
 Trace = dict[str, Any]
@@ -57,7 +58,7 @@ def dots(row: Series, log: bool, sentence: str, symbol: str = "", **more: Any) -
 
 def line(row: Series, log: bool, sentence: str, dash: str = "", **more: Any) -> Trace:
     """Predicted middles: dashed, and with the reason on hovering, where the theory does not vouch for them."""
-    said = f"<br>theory: {row.note}" if row.note else ""
+    said = f"<br>theory: {typeset(row.note)}" if row.note else ""
     return {
         "type": "scatter", "mode": "lines", "name": row.heading,
         "x": compact(row.depth), "y": compact(masked(row.middle, log)),
@@ -128,7 +129,7 @@ def _verdict(profile: Profile, place: Place) -> str:
     """'not finite from layer 5 on (attention output)', and who says so when nobody measured it."""
     backward = place.statistic in ("activation_gradient", "parameter_gradient")
     start = f"layer {place.layer}" if place.layer else "the input"
-    site = place.words
+    site = typeset(place.words)
     gradient = {"activation_gradient": "gradient at ", "parameter_gradient": "gradient of "}.get(place.statistic, "")
     said = "predicted " if profile.origin == "predicted" else ""
     return f"{said}not finite from {start} {'down' if backward else 'on'}<br>({gradient}{site})"
@@ -143,7 +144,7 @@ def floor(named: Sequence[tuple[str, Series]], height: Range) -> list[Trace]:
             continue
         depth = np.unique(np.concatenate([row.depth[row.middle <= 0] for row in zero.values()]))
         depth = depth[:: -(-len(depth) // MOST_DOTS)]
-        words = f"{', '.join(zero)}<br>= 0".removeprefix("<br>= ")
+        words = f"{typeset(', '.join(zero))}<br>= 0".removeprefix("<br>= ")
         level = position(height, 0.02 + 0.05 * len(traces), log=True)
         who = f"<b>{design.heading}</b><br>".removeprefix("<b></b><br>")
         traces.append({

@@ -35,6 +35,8 @@ BLOCK = 2**18
 NAMES = tuple(ACTIVATIONS)
 MAP = np.logspace(-3, 3, 61)
 """Second moments at which V is tabulated."""
+CLOSE = 2.0
+"""Factor up to which signal and gradient, over the whole depth, count as keeping their size."""
 
 
 class Activations(Choices):
@@ -118,6 +120,20 @@ class ActivationsResult:
     def weight_gain(self) -> float:
         """g = n·Var(W)."""
         return gain(self.settings)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether V(q) = q at every q, as for relu and the identity."""
+        return bool(np.allclose(self.length_map, MAP, rtol=0.01))
+
+    @property
+    def off(self) -> float:
+        """Largest factor between a draw and the recursion, of the signal at the output or the gradient at the input."""
+        with np.errstate(all="ignore"):
+            ratios = np.concatenate([
+                self.signal[:, -1] / self.expected_signal[-1], self.gradient[:, 0] / self.expected_gradient[0]
+            ])
+            return float(np.nan_to_num(np.exp(np.abs(np.log(ratios))), nan=np.inf, posinf=np.inf).max())
 
 
 def version(settings: Activations) -> tuple[float, float]:
@@ -269,27 +285,39 @@ def _mlp(settings: Activations, seed: int, stop: Stop) -> tuple[list[float], lis
 
 
 def verdict(result: ActivationsResult) -> Verdict:
-    """Whether signal and gradient of the MLP stay level."""
-    (q, chi, slope), ends = result.fixed, result.signal[:, -1]
-    matching = 1 / kept(result.settings, 1.0).square
-    measured = f"is {ends.min():.3g} and {ends.max():.3g}" if np.isfinite(ends).all() else "is not finite any more"
-    depth = result.settings.depth
-    first = result.gradient[:, 0].mean()
-    share = f"{first:.3g} of the output's" if np.isfinite(first) else "not finite"
-    evidence = (
-        f"After {depth} layers q {measured} in two draws (recursion {result.expected_signal[-1]:.3g}); the gradient at "
-        f"the input is {share} (recursion {result.expected_gradient[0]:.3g}), χ = {chi:.4g} a layer. The matching "
-        f"variance is {matching:.4g}\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}n."
-    )
+    """Whether signal and gradient keep their size, in expectation by the recursion, and in these draws, to `CLOSE`."""
+    (q, chi, slope), settings = result.fixed, result.settings
+    change = float(result.expected_gradient[0])
+    evidence = _evidence(result)
     if q in (0, math.inf):
-        return "bad", f"The signal {'vanishes' if q == 0 else 'grows without end'}: no second moment is kept.", evidence
-    if slope > 1.005:
-        return "warning", f"q* = {q:.3g} is kept but not held: a deviation grows by {slope:.3g} a layer.", evidence
-    where = f"Every second moment is kept, q* = {q:.3g} too" if slope > 0.995 else f"The signal settles at q* = {q:.3g}"
-    if abs(chi - 1) > 0.02:
-        way = "shrinks" if chi < 1 else "grows"
-        return "warning", f"{where}, but the gradient {way} by {chi:.3g} a layer.", evidence
-    return "good", f"{where}, and the gradient keeps its size.", evidence
+        return "bad", f"With depth the signal {'vanishes' if q == 0 else 'grows without end'}.", evidence
+    if slope > 1.005 or (slope > 0.995 and not result.keeps_all):
+        return "warning", (f"q* = {q:.3g} is a fixed point that does not hold: a deviation from it can grow from layer "
+                           "to layer."), evidence
+    where = f"The recursion settles at q* = {q:.3g}"
+    if result.keeps_all:
+        where = "In expectation every second moment is kept"
+    if not 1 / CLOSE <= change <= CLOSE:
+        return "warning", (f"{where}, but the gradient² is multiplied by {chi:.3g} a layer: × {change:.3g} over "
+                           f"{settings.depth}."), evidence
+    where = f"{where}, and the gradient keeps its size"
+    if result.off > CLOSE:
+        return "warning", (f"{where}, but on average only: a draw of this width and depth is off by a factor of "
+                           f"{result.off:.3g}."), evidence
+    return "good", f"{where}; these draws are within a factor of {CLOSE:g} of that.", evidence
+
+
+def _evidence(result: ActivationsResult) -> str:
+    settings, ends, first = result.settings, result.signal[:, -1], result.gradient[:, 0].mean()
+    measured = f"is {ends.min():.3g} and {ends.max():.3g}" if np.isfinite(ends).all() else "is not finite any more"
+    share = f"{first:.3g} × the output's" if np.isfinite(first) else "not finite"
+    return (
+        f"After {settings.depth} layer{'s' * (settings.depth > 1)} of width {settings.width} q {measured} in two draws "
+        f"(recursion, for infinite width: {result.expected_signal[-1]:.3g}); the gradient² at the input is {share} "
+        f"(recursion {result.expected_gradient[0]:.3g}); χ = {result.fixed.chi:.4g} a layer, slope of ln V over ln q "
+        f"{result.fixed.slope:.3g}. The matching variance is {1 / kept(settings, 1.0).square:.4g}"
+        "\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}n."
+    )
 
 
 def invariants() -> dict[str, float]:

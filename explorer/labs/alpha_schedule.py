@@ -6,6 +6,7 @@ others start as the identity, with the same weights, and see the same batches.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import About, Option
 from explorer.labs import Progress, Stop, Verdict
-from explorer.labs.trained import LEARNS, SHAPE, Trained, train
+from explorer.labs.trained import AS_WELL, LEARNS, SHAPE, Trained, train
 from explorer.training.recipe import Recipe
 
 USUAL = 3e-3
@@ -80,8 +81,23 @@ class AlphaScheduleResult:
     trained: Trained
 
     def final(self, schedule: str) -> float:
-        """Held-out loss behind the last step, nats a character; nan for a contender that fell out."""
+        """Held-out loss after the last step, nats a character; nan for a contender that fell out."""
         return self.trained.curves[NAMES[schedule]].final
+
+    def ended(self, schedule: str) -> float:
+        """The same, infinite for a contender that fell out."""
+        final = self.final(schedule)
+        return final if math.isfinite(final) else math.inf
+
+    @property
+    def better(self) -> list[str]:
+        """Schedules that ended more than `AS_WELL` below the ramp."""
+        return [schedule for schedule in NAMES if self.ended(schedule) < self.ended("ramp") - AS_WELL]
+
+    @property
+    def fixed(self) -> bool:
+        """Whether α = 1 from the start trains."""
+        return self.trained.trains(NAMES["fixed"])
 
 
 def run(
@@ -97,24 +113,27 @@ def run(
 
 
 def verdict(result: AlphaScheduleResult) -> Verdict:
-    """Who trains, and whether it matters where α begins."""
+    """The order in which the contenders end, and whether the ramp, the essay's best, is the best here."""
     settings, trained = result.settings, result.trained
-    whole = WHOLE[settings.norm_placement]
+    ended = sorted(NAMES, key=result.ended)
+    alpha = trained.curves["learned"].alpha[-1]
     evidence = (
-        f"Held-out loss behind {settings.steps} steps: {'; '.join(_told(result, name) for name in NAMES)}. A unigram "
-        f"has {trained.levels.unigram:.2f}, a bigram {trained.levels.bigram:.2f}. Learned, the layers' |α| end "
-        f"between {trained.curves['learned'].alpha[-1].min():.2g} and {trained.curves['learned'].alpha[-1].max():.2g}."
+        f"Held-out loss after {settings.steps} steps, best first: {'; '.join(_told(result, name) for name in ended)}; "
+        f"{AS_WELL:g} apart counts as equal, {LEARNS:g} below a unigram's {trained.levels.unigram:.2f} as trained. A "
+        f"bigram has {trained.levels.bigram:.2f}. Learned, the layers' |α| end between {alpha.min():.2g} and "
+        f"{alpha.max():.2g}."
     )
     if not trained.trains("learned"):
         return "warning", "Not even a learned α trains here: too few steps, or too large ones.", evidence
     if settings.ramp > settings.steps:
         return "warning", "The ramp does not come to 1 within these steps.", evidence
-    ramp, fixed = (trained.trains(NAMES[schedule]) for schedule in ("ramp", "fixed"))
-    if not ramp:
+    if not trained.trains(NAMES["ramp"]):
         return "warning", "A learned α trains; this ramp is too steep, and what it comes to is not trained.", evidence
-    if fixed:
-        return "good", f"All train: α = 1 from the start, {whole}, is no trouble here.", evidence
-    return "good", f"α = 1 from the start, {whole}, does not train; coming from α = 0 the same network does.", evidence
+    whole = f"α = 1 from the start, {WHOLE[settings.norm_placement]}, {'trains' if result.fixed else 'does not train'}"
+    if result.better:
+        place = ("second", "third", "last")[len(result.better) - 1]
+        return "warning", f"{whole}; the ramp to 1, best in the essay's experience, is {place} of four here.", evidence
+    return "good", f"{whole}; none does better than the ramp to 1, as in the essay's experience.", evidence
 
 
 def _told(result: AlphaScheduleResult, schedule: str) -> str:

@@ -20,8 +20,8 @@ from pydantic import Field
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import About
-from explorer.labs import Progress, Stop, Verdict, check, stages
-from explorer.profile import Profile
+from explorer.labs import Progress, Stop, Verdict, plus_minus, rounded, stages
+from explorer.labs.lines import Line, pairs, streams
 
 Array = NDArray[np.float64]
 
@@ -37,6 +37,10 @@ FINE = np.geomspace(1 / 8, 32, 97)
 GROWTHS = np.geomspace(1, 8, 7)
 """What W_Q and W_K are multiplied by, each."""
 FINE_GROWTHS = np.geomspace(1, 8, 49)
+ERRORS = 3
+"""Standard errors up to which the theory's gradient² counts as explained by the draws."""
+EXPLODES = 3.0
+"""A gradient² that is multiplied by more is said to grow."""
 
 
 class Cure(NamedTuple):
@@ -78,12 +82,17 @@ class AttentionScale(Choices):
         """σ_c = √(2 ln n), beyond which a row of n Gaussian logits freezes onto its largest few."""
         return math.sqrt(2 * math.log(self.n_keys))
 
+    @property
+    def n_seeds(self) -> int:
+        """Draws of each stack: eight, fewer where long rows make them slow."""
+        return max(2, min(8, 512 // self.n_keys))
+
     def design(self, cure: str) -> Config:
         """The stack that is measured with a cure: Pre-LN with RMS norm, one sequence, about 128 wide."""
         heads = max(1, 128 // self.d_head)
         return Config(
             n_layers=self.n_layers, d_model=heads * self.d_head, n_heads=heads, n_ctx=self.n_keys, batch_size=1,
-            norm="rms", n_seeds=2, seed=min(self.seed, 2**31 - 2), **CURES[cure].choices,
+            norm="rms", n_seeds=self.n_seeds, seed=min(self.seed, 2**31 - 64), **CURES[cure].choices,
         )
 
 
@@ -97,15 +106,6 @@ class Rows(NamedTuple):
     """Mean ‖J‖²_F of ∂p/∂logits."""
     typical: Array
     """Its median; nan where it was not sampled."""
-
-
-class Depth(NamedTuple):
-    """A stack, layer by layer."""
-
-    entropy: Array
-    """`[layer]`, over ln n."""
-    gradient: Array
-    """`[site]`, mean squared ∂L/∂x relative to the output, from the input on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +130,23 @@ class AttentionScaleResult:
     """The same over `FINE_GROWTHS`."""
     moved: float
     """Largest difference of the logits of T5's init from those divided by √d."""
-    measured: Mapping[str, Depth]
-    predicted: Mapping[str, Depth]
+    entropy: Mapping[str, Line]
+    """Cure to entropy over ln n, by layer of a stack."""
+    gradient: Mapping[str, Line]
+    """Cure to squared ∂L/∂x of the same stack, relative to the output."""
+
+    @property
+    def overshoot(self) -> float:
+        """The theory's gradient² at the input of the undivided stack, over the mean of the draws."""
+        line = self.gradient["none"]
+        return float(line.predicted[0] / line.measured[:, 0].mean())
+
+    @property
+    def explained(self) -> bool:
+        """Whether the theory's is within `ERRORS` standard errors of the mean of the draws."""
+        line = self.gradient["none"]
+        draws = line.measured[:, 0]
+        return bool(abs(line.predicted[0] - draws.mean()) <= ERRORS * draws.std(ddof=1) / math.sqrt(len(draws)))
 
 
 def products(d: int, count: int, rng: np.random.Generator) -> Array:
@@ -201,12 +216,13 @@ def run(settings: AttentionScale, stop: Stop = lambda: False, progress: Progress
     grown = {}
     for cure in stages(tuple(CURES), stop, lambda part: progress(0.3 + 0.2 * part)):
         grown[cure] = np.array([softmax_rows(logits(cure, g * q, g * k))[0] for g in GROWTHS])
-    measured, predicted = _stacks(settings, stop, lambda part: progress(0.5 + 0.5 * part))
+    found = pairs({cure: settings.design(cure) for cure in CURES}, stop, lambda part: progress(0.5 + 0.5 * part))
     return AttentionScaleResult(
         settings=settings, counts=counts, second_moment=second, kurtosis=fourth / second**2, moments=moments,
         sampled=Rows(*np.array(rows).T), expected=expected_rows(settings, FINE), grown=grown,
         grown_expected=_grown_expected(settings), moved=float(np.abs(logits("t5", q, k) - plain).max()),
-        measured=measured, predicted=predicted,
+        entropy={cure: one.attention("attention_entropy_normalized", "pattern") for cure, one in found.items()},
+        gradient=streams(found, "activation_gradient"),
     )
 
 
@@ -233,40 +249,25 @@ def _grown_expected(settings: AttentionScale) -> dict[str, Array]:
     }
 
 
-def _stacks(settings: AttentionScale, stop: Stop, progress: Progress) -> tuple[dict[str, Depth], dict[str, Depth]]:
-    """Every cure's stack, measured and predicted."""
-    from explorer.probe import measure
-    from explorer.theory import predict
-
-    measured, predicted = {}, {}
-    for done, cure in enumerate(CURES):
-        check(stop)
-        share = lambda part, done=done: progress((done + part) / len(CURES))  # noqa: E731
-        config = settings.design(cure)
-        measured[cure], predicted[cure] = (_depth(one) for one in (measure(config, stop, share), predict(config)))
-    return measured, predicted
-
-
-def _depth(profile: Profile) -> Depth:
-    entropy = profile["attention_entropy_normalized", "pattern"]
-    _, gradient = profile.stream("activation_gradient")
-    return Depth(entropy.mean((0, 2)), gradient.mean(0))
-
-
 def verdict(result: AttentionScaleResult) -> Verdict:
-    """What dropping the division does to entropy, and separately to gradients."""
-    settings, with_root, without = result.settings, result.measured["sqrt_d"], result.measured["none"]
+    """Entropy without the division, and separately gradients, with the theory's distance from them."""
+    settings = result.settings
+    entropy = {cure: line.measured[:, 0].mean() for cure, line in result.entropy.items()}
+    start = {cure: line.measured[:, 0] for cure, line in result.gradient.items()}
+    grows = start["none"].mean() / start["sqrt_d"].mean()
     told = (
-        f"At d = {settings.d_head} and n = {settings.n_keys}, first layer's entropy {with_root.entropy[0]:.2f} → "
-        f"{without.entropy[0]:.2f} of uniform; input gradient² over output {with_root.gradient[0]:,.0f} → "
-        f"{without.gradient[0]:,.0f}"
+        f"At d = {settings.d_head} and n = {settings.n_keys} σ is {math.sqrt(settings.d_head):.3g}, the freezing "
+        f"threshold {settings.freezing:.3g}; first layer's entropy {entropy['sqrt_d']:.2f} → {entropy['none']:.2f} of "
+        f"uniform. Input gradient² over output, mean of {settings.n_seeds} draws: {plus_minus(start['sqrt_d'])} → "
+        f"{plus_minus(start['none'])}; theory, for all draws, {rounded(result.gradient['sqrt_d'].predicted[0])} → "
+        f"{rounded(result.gradient['none'].predicted[0])}: undivided × {result.overshoot:.2g} these draws' mean, "
+        f"{'within' if result.explained else 'beyond'} {ERRORS} standard errors."
     )
-    grows = without.gradient[0] / with_root.gradient[0]
     if math.sqrt(settings.d_head) <= settings.freezing:
-        return "good", "Heads this narrow stay below the freezing threshold even without the division.", f"{told}."
-    if grows > 3:
-        return "warning", "Without the division attention freezes, and gradients explode, not vanish.", f"{told}."
-    return "warning", "Without the division attention freezes; its gradients hardly change at this size.", f"{told}."
+        return "good", "Heads this narrow stay below the freezing threshold even without the division.", told
+    if grows > EXPLODES:
+        return "warning", f"Without the division attention freezes; the gradient² grows × {rounded(grows)}.", told
+    return "warning", f"Without the division attention freezes; the gradient² hardly changes, × {grows:.3g}.", told
 
 
 def invariants(settings: AttentionScale = AttentionScale()) -> dict[str, float]:  # noqa: B008 - frozen

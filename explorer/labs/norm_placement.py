@@ -24,7 +24,7 @@ from pydantic import Field
 from explorer.choices import Choices
 from explorer.config import LEAST_CAP, Config
 from explorer.fields import About
-from explorer.labs import Progress, Stop, Verdict
+from explorer.labs import Progress, Stop, Verdict, plus_minus
 from explorer.labs.lines import Line, Pair, pairs, streams
 from explorer.presets import PRESETS, preset
 from explorer.profile import Array
@@ -37,6 +37,10 @@ DESIGNS: Mapping[str, str] = MappingProxyType({
 })
 BENDS: Mapping[str, str] = MappingProxyType({"none": "MLPs only", "uniform": "uniform", "softmax": "softmax"})
 """By attention: none, a plain mean, and as it is."""
+FLAT = 0.5
+"""Share of the output's gradient² from which on a gradient that is nowhere lower counts as flat."""
+SLOPE_ERROR = 0.2
+"""By which a measured slope may differ from the theory's."""
 PUBLISHED = (6, 8, 10, 12, 14)
 """Depths that the paper trains."""
 
@@ -211,28 +215,38 @@ def inside(result: NormPlacementResult) -> bool:
     return bool((found.max(0) >= low[1:]).all() and (found.min(0) <= high[1:]).all())
 
 
+def seen(result: NormPlacementResult) -> bool:
+    """Whether both slopes are within `SLOPE_ERROR` of the theory's, and that far from each other."""
+    (post, post_line), (pre, pre_line) = (result.slopes(place) for place in PLACEMENTS)
+    near = max(abs(post - post_line), abs(pre - pre_line)) <= SLOPE_ERROR
+    return near and post - pre > SLOPE_ERROR
+
+
 def verdict(result: NormPlacementResult) -> Verdict:
-    """The two slopes, the band, and where the V of Post-LN comes from."""
+    """The two slopes, the band, and where the V of Post-LN comes from, all at initialization."""
     settings = result.settings
     (post, post_line), (pre, pre_line) = (result.slopes(place) for place in PLACEMENTS)
     flat, bent = (float(result.bends[name].measured.mean(0).min()) for name in ("none", "softmax"))
     low, high = (float(edge[-1]) for edge in band(settings.n_layers))
-    moment = result.stream.measured[:, -1].mean()
     told = (
-        f"Last W_out: slope in L {_signed(post)} behind Post-LN, theory {_signed(post_line)}; {_signed(pre)} behind "
-        f"Pre-LN, theory {_signed(pre_line)}. Pre-LN's q = {moment:.3g}, in [{low:g}, {high:g}]; "
-        f"recursion {lemma(settings.n_layers, settings.n_ctx)[-1]:.3g}. Post-LN's gradient², at its lowest, is "
-        f"{bent:.2g} × the output's; without attention {flat:.2g}."
+        f"Last W_out: slope in L {_signed(post)} for Post-LN, theory {_signed(post_line)}; {_signed(pre)} for Pre-LN, "
+        f"theory {_signed(pre_line)}; {SLOPE_ERROR:g} apart counts as agreement. Pre-LN's q = "
+        f"{plus_minus(result.stream.measured[:, -1])}, Lemma 2's band {low:g} to {high:g}, recursion "
+        f"{lemma(settings.n_layers, settings.n_ctx)[-1]:.3g}. Post-LN's gradient², at its lowest, is {bent:.2g} × the "
+        f"output's; without attention {flat:.2g} (flat: {FLAT:g} or more)."
     )
     if not inside(result):
         return "warning", "These draws leave Lemma 2's band, which holds on average: take more seeds or width.", told
     if settings.n_layers < 4:
         return "warning", "Too shallow for a slope; 4 layers and more show it.", told
-    if not (abs(post) < 0.2 and -0.8 < pre < -0.3):
-        return "warning", "These draws scatter more than the theorem's slopes differ: take more seeds or width.", told
+    if not seen(result):
+        return "warning", "These draws' slopes are not the theory's: take more seeds or width.", told
+    slopes = "Depth shrinks Pre-LN's last initial gradient and not Post-LN's"
+    if not flat >= FLAT:
+        return "warning", f"{slopes}; with this activation Post-LN's is not flat even without attention.", told
     if bent < 0.6 * flat:
-        return "good", "Depth shrinks Pre-LN's last gradient and not Post-LN's; attention bends Post-LN's.", told
-    return "good", "Depth shrinks Pre-LN's last gradient and not Post-LN's, which here is hardly bent.", told
+        return "good", f"{slopes}; attention bends Post-LN's.", told
+    return "good", f"{slopes}, which here is hardly bent.", told
 
 
 def _signed(number: float) -> str:

@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 
 LARGEST, SHOWN = 2**20, 48
 """Entries of the tensor; tokens or features that are drawn one by one."""
+UNIT = 0.9
+"""Second moment from which on what a norm returns counts as one."""
 ROUNDS, FEWEST_ENTRIES = 30, 2**16
 """Calls of each norm that are timed, on a tensor of at least so many entries."""
 OFFSETS = np.linspace(-20, 20, 81)
@@ -90,7 +92,9 @@ class Normalization(Choices):
     def _fits(self) -> Normalization:
         size = self.batch_size * self.n_tokens * self.n_features
         if size > LARGEST:
-            raise ValueError(f"batch_size × n_tokens × n_features must be at most {LARGEST:,}; got {size:,}")
+            raise self.refusal(
+                f"{{batch_size}} × {{n_tokens}} × {{n_features}} must be at most {LARGEST:,}; got {size:,}"
+            )
         return self
 
 
@@ -271,15 +275,22 @@ def verdict(result: NormalizationResult) -> Verdict:
     if lost:
         return ("bad", f"{' and '.join(lost)} return{'s' * (len(lost) == 1)} nothing but zeros.",
                 "There is one value to average, and it is its own mean; torch refuses to train like this.")
-    small = [NORMS[name].label for name, output in result.after.items() if output.second_moment < 0.9]
+    zeros = _zero_share(result.settings)
+    small = [NORMS[name].label for name, output in result.after.items()
+             if output.second_moment < UNIT * (1 - zeros if NORMS[name].axes == (2,) else 1)]
     if small:
         return "warning", f"ε is no longer small beside the signal for {', '.join(small)}.", f"Mean y²: {moments}."
     share = result.after["rms"].constant_share
     if share > 0.5:
         return ("warning", "RMSNorm keeps the constant offset; the norms that center remove it.",
                 f"{100 * share:.0f} % of what it returns is one constant added everywhere. Mean y²: {moments}.")
-    zero = "; the zero vector stays zero behind LayerNorm and RMSNorm" if result.settings.zero_vector else ""
-    return "good", f"Every norm returns a unit second moment{zero}.", f"Mean y²: {moments}."
+    zero = ", but for the zero vector, which stays zero in LayerNorm and RMSNorm" if zeros else ""
+    return "good", f"Every norm returns a unit second moment{zero}.", f"Mean y²: {moments}; {UNIT:g} counts as one."
+
+
+def _zero_share(settings: Normalization) -> float:
+    """Share of the tokens that is zero: norms over features leave them so, whatever ε is."""
+    return settings.zero_vector / (settings.batch_size * settings.n_tokens)
 
 
 def invariants(settings: Normalization = Normalization()) -> dict[str, float]:  # noqa: B008 - frozen

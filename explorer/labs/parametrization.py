@@ -218,11 +218,12 @@ def verdict(result: ParametrizationResult) -> Verdict:
     widths = result.settings.widths
     told = ", ".join(f"{row.label} {_power_of_two(moved[scheme])}" for scheme, row in SCHEMES.items())
     where = f"Best learning rate at m = {widths[-1]} over that at m = {widths[0]}: {told}."
-    if abs(moved["standard"]) > abs(moved["mup"]):
-        return "good", "A narrow network's best learning rate stays good under μP and drifts under standard.", where
+    if abs(moved["standard"]) > abs(moved["mup"]) <= 1:
+        stays = "stays" if moved["mup"] == 0 else "moves by one step of the sweep"
+        return "good", f"A narrow network's best learning rate {stays} under μP; under standard it drifts.", where
     if abs(moved["standard"]) < 1:
         return "warning", "No drift is to be seen here: more steps or wider networks show it.", where
-    return "warning", "Here even μP's best learning rate moves: one seed and few steps leave it uncertain.", where
+    return "warning", "Here μP's best learning rate moves, too: one seed and few steps leave it uncertain.", where
 
 
 def _power_of_two(exponent: float) -> str:

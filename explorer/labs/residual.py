@@ -18,7 +18,7 @@ from pydantic import Field
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import About
-from explorer.labs import Progress, Stop, Verdict, check, stages
+from explorer.labs import Progress, Stop, Verdict, check, plus_minus, stages
 from explorer.presets import PRESETS, preset
 from explorer.profile import MATRICES, Profile
 from explorer.theory.depth import identity_path
@@ -31,6 +31,10 @@ Array = NDArray[np.float64]
 CORRELATIONS = np.linspace(-1, 1, 9)
 """Of a branch with its stream."""
 TOKENS = 32
+ERRORS = 3
+"""Standard errors by which a draw's coefficient of x_0 may differ from the theory's."""
+FLAT = 0.5
+"""Share of the output's gradient² from which on a gradient that is nowhere lower counts as flat."""
 PARAMETERS = (*MATRICES, "alpha")
 STARTS = ("post_ln", "pre_ln", "layer_scale", "rezero", "skipinit", "fixup")
 """Presets whose first gradients are compared; the last three start as the identity."""
@@ -123,8 +127,21 @@ class ResidualResult:
 
     @property
     def noise(self) -> float:
-        """Standard error of a coefficient of x_0: 1/√(coordinates · tokens · seeds)."""
-        return float((self.settings.width * TOKENS * self.settings.n_seeds) ** -0.5)
+        """Standard error of what is left of x_0 in the end, at most, for the mean of the seeds.
+
+        Drawing n tokens costs 1/(d n), the matrices' own diagonals at most 1/d²; and the second moment of each sum
+        varies by at most α²(2 + α²)·2/d, as much as it does where all tokens are alike.
+        """
+        d, square = self.settings.width, self.settings.alpha**2
+        moments = self.settings.n_layers * square * (2 + square) / (2 * d * (1 + square) ** 2)
+        left = float(identity_path(self.settings.n_layers, 1.0, self.settings.alpha)[-1])
+        return float(((1 / (d * TOKENS) + 1 / d**2 + left**2 * moments) / self.settings.n_seeds) ** 0.5)
+
+    @property
+    def fades_as_expected(self) -> bool:
+        """Whether what is left of x_0 in the end is within `ERRORS` standard errors of (1 + α²)^(−N/2)."""
+        expected = identity_path(self.settings.n_layers, 1.0, self.settings.alpha)[-1]
+        return bool(abs(self.path[:, -1].mean() - expected) <= ERRORS * self.noise)
 
 
 def run(settings: Residual, stop: Stop = lambda: False, progress: Progress = lambda _: None) -> ResidualResult:
@@ -224,25 +241,29 @@ def _start(config: Config, stop: Stop) -> Start:
 
 
 def verdict(result: ResidualResult) -> Verdict:
-    """What is left of the input, what becomes of the gradient, and whether the identities are exact."""
+    """Whether the identities are exact, the input fades as theory has it, and the gradient does not fade with it."""
     settings = result.settings
     n, left = settings.n_layers, float(result.path[:, -1].mean())
     expected = float(identity_path(n, 1.0, settings.alpha)[-1])
     flat, bent = (float(result.gradient[name].measured.mean(0).min()) for name in GRADIENTS)
-    peri = float(result.growth["peri"].measured[:, -1].mean())
     told = (
-        f"Of the input {left:.2g} ± {result.noise:.1g} is left behind {n} post-norm MLPs, theory {expected:.2g}. Their "
-        f"gradient², at its lowest, is {flat:.2g} × the output's; with attention {bent:.2g}. Peri-LN's stream ends at "
-        f"q = {peri:.3g}, theory {1 + 2 * n * settings.alpha**2:.3g}."
+        f"Of the input {left:.2g} is left after {n} post-norm MLPs, theory {expected:.2g}; up to "
+        f"±{ERRORS * result.noise:.2g} is due to the draw ({ERRORS} standard errors). Their gradient², at its lowest, "
+        f"is {flat:.2g} × the output's (flat: {FLAT:g} or more); with attention {bent:.2g}. Peri-LN's stream ends at "
+        f"q = {plus_minus(result.growth['peri'].measured[:, -1])}, theory {1 + 2 * n * settings.alpha**2:.3g}."
     )
     broken = [name for name, start in result.starts.items() if exact(settings, name, start)]
     if broken:
         return "bad", f"Not as designed: {', '.join(LABELS[name] for name in broken)}.", told
     if settings.alpha == 0:
         return "warning", "α = 0 makes every stack the identity, and leaves its matrices without a gradient.", told
-    if expected > 0.5:
-        return "good", "Branches this small leave most of the input in the stream.", told
-    return "good", "The input fades behind post-norm, and the gradient does not fade with it.", told
+    if not result.fades_as_expected:
+        return "warning", "What is left of the input is not what theory has, beyond the error of the draws.", told
+    if left > 0.5:
+        return "good", "Branches this small or few leave most of the input in the stream.", told
+    if not flat >= FLAT:
+        return "warning", "The input fades as expected after post-norm, but the gradient of its MLPs is not flat.", told
+    return "good", "The input fades as expected after post-norm; the gradient of its MLPs does not fade with it.", told
 
 
 def exact(settings: Residual, name: str, start: Start) -> str:

@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 KINDS = ("normal", "uniform", "truncated")
 BLOCK = 2**18
 """Draws at a time: 1 MB, which stays in a processor's cache."""
+ERRORS = 4
+"""Standard errors that a sample variance may be off."""
 REACH, BINS = 6.0, 240
 """Histograms run over ±`REACH` σ; beyond lie 2 of 1e9 normal draws."""
 
@@ -42,7 +44,7 @@ class Sampling(Choices):
         Literal["relative", "absolute"],
         About("Cut measured in", "", options={
             "relative": Option("±c standard deviations"),
-            "absolute": Option("±c as a number, whatever σ is", "torch's trunc_normal_ does this", uses=("std",)),
+            "absolute": Option("±c as a number, whatever σ is", "torch's truncated normal does this", uses=("std",)),
         }),
     ] = Field("relative", description="Whether the bounds follow the standard deviation.")
     std: Annotated[float, Field(ge=0.005, le=1), About("Std asked for", "", "σ", log=True)] = Field(
@@ -59,9 +61,9 @@ class Sampling(Choices):
     @model_validator(mode="after")
     def _reachable(self) -> Sampling:
         if self.bounds == "absolute" and self.corrected and not self.std < 0.99 * self.cut / math.sqrt(3):
-            raise ValueError(
-                f"std must be below 0.57 × cut when the cut is absolute and corrected, for no distribution within ±cut "
-                f"spreads wider; got {self.std:g} and cut {self.cut:g}"
+            raise self.refusal(
+                "{std} must be below 0.57 × {cut} when the cut is absolute and corrected, for no distribution within "
+                f"±cut spreads wider; got {self.std:g} and cut {self.cut:g}", bounds="relative", corrected=False,
             )
         return self
 
@@ -207,15 +209,18 @@ def verdict(result: SamplingResult) -> Verdict:
         for kind, value, error in zip(KINDS, result.variance, result.errors[:, -1], strict=True)
     )
     if settings.bounds == "absolute" and cut > 4:
-        meaning = f"Bounds of ±{settings.cut:g} cut nothing off a std of {settings.std:g}."
+        meaning = f"Bounds of ±{settings.cut:g} cut next to nothing off a std of {settings.std:g}."
         return "warning", meaning, (
             f"They stand at {cut:.3g} standard deviations: {100 * beyond(result, 2):.2f} % of the weights lie beyond "
             f"±2σ, where a normal cut at 2σ has none. {numbers}."
         )
     if settings.corrected:
-        return "good", "All three have the variance that was asked for.", (
-            f"{numbers}. The normal was widened to {result.scale:.4g} σ before it was cut."
-        )
+        off = np.abs(result.variance - 1) > ERRORS * result.errors[:, -1]
+        widened_to = f"{numbers}. The normal was widened to {result.scale:.4g} σ before it was cut."
+        if off.any():
+            names = " and ".join(kind for kind, one in zip(KINDS, off, strict=True) if one)
+            return "warning", f"More than {ERRORS} standard errors from the variance asked for: {names}.", widened_to
+        return "good", f"All three have the variance asked for, within {ERRORS} standard errors.", widened_to
     return "good" if expected > 0.99 else "warning", f"The cut leaves {100 * expected:.3g} % of the variance.", (
         f"γ({cut:.3g}) = {expected:.4g}, measured {result.variance[2]:.4g} ± {result.errors[2, -1]:.1g}: ask for "
         f"{expected ** -0.5:.4g} σ to get σ."

@@ -190,15 +190,16 @@ def verdict(result: SecondMomentResult) -> Verdict:
         forward, backward = result.factors(rule).mean(axis=0)
         parts.append(f"{rule.name}: × {forward:.3g} and × {backward:.3g}")
     end = result.signal(RULES[2])[:, -1].mean()
-    evidence = f"What one layer makes of signal and gradient, measured: {'; '.join(parts)}."
+    evidence = f"Factors of one layer on signal and gradient, mean of {settings.draws} draws: {'; '.join(parts)}."
     if settings.n == settings.m:
         if settings.variance == 1:
-            return "good", "n = m: one variance keeps signal and gradient alike.", evidence
-        return "warning", f"Every layer multiplies signal and gradient by {settings.variance:.3g}.", evidence
+            return "good", "n = m: one variance keeps signal and gradient alike, in expectation.", evidence
+        return "warning", (f"n = m: every layer multiplies signal and gradient by {settings.variance:.3g}, in "
+                           "expectation."), evidence
     ratio = settings.m / settings.n
     meaning = f"No variance keeps both: forward asks for 1/n, backward for 1/m, and m/n = {ratio:.3g}."
-    layers = f"{settings.depth} layer{'s' * (settings.depth > 1)}"
-    return "warning", meaning, f"{evidence} The compromise leaves {end:.3g} of the signal after {layers}."
+    layers = f"{settings.depth} layers" if settings.depth > 1 else "one layer would"
+    return "warning", meaning, f"{evidence} With the compromise {layers} multiply the signal by {end:.3g}."
 
 
 def invariants(settings: SecondMoment | None = None) -> dict[str, float]:

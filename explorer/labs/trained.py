@@ -25,6 +25,8 @@ READINGS = 30
 """About as many times the instruments are read."""
 LEARNS = 0.1
 """Nats below the unigram's loss from which on a model counts as one that trains."""
+AS_WELL = 0.1
+"""Nats by which the losses of two contenders that did equally well may differ."""
 
 
 class Curve(NamedTuple):

@@ -18,7 +18,7 @@ from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import About, Option
 from explorer.labs import Progress, Stop, Verdict
-from explorer.labs.trained import SHAPE, Trained, train
+from explorer.labs.trained import AS_WELL, SHAPE, Trained, train
 from explorer.training.recipe import Recipe
 
 USUAL: Mapping[str, float] = MappingProxyType({"adam": 3e-3, "radam": 3e-3, "sgd": 0.3})
@@ -26,8 +26,6 @@ USUAL: Mapping[str, float] = MappingProxyType({"adam": 3e-3, "radam": 3e-3, "sgd
 DESIGNS: Mapping[str, str] = MappingProxyType({"post": "Post-LN", "pre": "Pre-LN"})
 LENGTHS = ("none", "short", "long")
 """Of the warm-up."""
-AS_WELL = 0.1
-"""Nats by which the losses of two contenders that did equally well may differ."""
 
 
 class Warmup(Choices):
@@ -92,7 +90,7 @@ class WarmupResult:
     trained: Trained
 
     def final(self, design: str, length: str) -> float:
-        """Held-out loss behind the last step, nats a character; nan for a contender that fell out."""
+        """Held-out loss after the last step, nats a character; nan for a contender that fell out."""
         return self.trained.curves[Who(design, length).name].final
 
     def trains(self, design: str, length: str) -> bool:
@@ -123,7 +121,7 @@ def verdict(result: WarmupResult) -> Verdict:
         for design, words in DESIGNS.items()
     )
     evidence = (
-        f"Held-out loss behind {settings.steps} steps, with no, short and long warm-up: {told}. A unigram has "
+        f"Held-out loss after {settings.steps} steps, with no, short and long warm-up: {told}. A unigram has "
         f"{levels.unigram:.2f}, a bigram {levels.bigram:.2f}."
     )
     if settings.warmup > settings.steps:

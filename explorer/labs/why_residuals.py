@@ -39,6 +39,8 @@ MOST_KNOWN = 256
 """Steps that are kept, a few numbers each."""
 TOO_MUCH = 10.0
 """A signal that has grown more is said to explode."""
+KEPT = 0.5
+"""Relative error of one step's change of the loss up to which it is the promised one."""
 
 
 _known: dict[tuple[Config, tuple[float, ...]], list[Update]] = {}
@@ -257,20 +259,22 @@ def verdict(result: WhyResidualsResult) -> Verdict:
     settings, rule, sweep = result.settings, result.rule, result.sweeps[result.settings.chosen]
     n, signal = settings.n_layers, float(np.median(result.forward[-1]))
     promised, change = float(np.median(sweep.first_order[-1])), float(np.median(sweep.change[-1]))
+    falls = f"lowers the loss by {-change:.3g}" if change <= 0 else f"raises the loss by {change:.3g}"
     told = (
         f"N = {n}, ε = {rule.epsilon(n):.3g}: signal × {signal:.3g}, theory {rule.growth(n):.3g}; gradient² of all "
         f"weights × {np.median(sweep.gradient[-1]):.3g}, theory {rule.gradient(n):.3g}. One step at η = "
-        f"{settings.learning_rate:.1g} lowers the loss by {-change:.3g}; to first order {-promised:.3g}."
+        f"{settings.learning_rate:.1g} {falls}; to first order it falls by {-promised:.3g}. Growth by more than "
+        f"{TOO_MUCH:g} counts as an explosion, a change within {KEPT:.0%} of first order as promised."
     )
     if not (np.isfinite(signal) and signal <= TOO_MUCH):
         return "bad", "Branches this large multiply: signal and gradients explode with depth.", told
-    if not abs(change / promised - 1) < 0.5:
+    if not abs(change / promised - 1) < KEPT:
         return "warning", "The step is too long for its gradient: the loss does not change as promised.", told
     if settings.exponent < 0.5:
         return "warning", "Signal and gradient still grow with depth: from a = ½ on they would not.", told
     if settings.exponent > 0.75:
         return "warning", "Smaller than needed: the deeper the stack, the less one step changes the loss.", told
-    return "good", "Small enough: signal, gradient and one step's effect stay bounded at any depth.", told
+    return "good", "Small enough: signal, gradient and one step's effect stay bounded at any depth, on average.", told
 
 
 def invariants() -> dict[str, float]:

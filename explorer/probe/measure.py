@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import torch
 
+from explorer import noise
 from explorer.config import Config
+from explorer.display import must_be
 from explorer.probe.observe import Pass, Progress, Stop
 from explorer.probe.threads import shares, torch_threads
 from explorer.profile import Array, Key, Profile
+
+LARGE = 750e6
+"""Bytes of a measurement after which memory is given back; to do so costs the next one some time."""
 
 
 def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lambda _: None,
@@ -28,8 +35,10 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         pattern_of: layer (from 1) and head (from 0) whose attention pattern the profile keeps.
     Raises:
         Stopped: `stop()` said true.
+        TypeError: the config is none.
         ValueError: `pattern_of` names no layer or head of the model, or EXPLORER_DEVICE no device.
     """
+    must_be(Config, "config", config)
     layer, head = pattern_of
     if not (1 <= layer <= config.n_layers and 0 <= head < config.n_heads):
         raise ValueError(
@@ -44,7 +53,10 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         Pass(config, seed, pattern_of, lambda: abandoned.is_set() or stop(), part)
         for seed, part in zip(seeds, progresses, strict=True)
     ]
-    values = _run(passes, config, abandoned)
+    try:
+        values = _run(passes, config, abandoned)
+    finally:
+        _give_back(config)
     return Profile(
         origin="measured",
         values={key: np.stack([value[key] for value in values]) for key in values[0]},
@@ -68,6 +80,13 @@ def _run(passes: list[Pass], config: Config, abandoned: threading.Event) -> list
             abandoned.set()
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def _give_back(config: Config) -> None:
+    """Returns to the system what a large model took: on Linux, the C library would keep most of what is freed."""
+    if noise.settle() or config.sizes.memory_bytes > LARGE:
+        with suppress(AttributeError, OSError, TypeError):  # another C library keeps less, or has no such function
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _shared(progress: Progress, count: int) -> list[Progress]:

@@ -60,7 +60,8 @@ SCALE_RULES: dict[str, ScaleRule] = {
         variance=lambda config, matrix, fan_in, fan_out: 1 / (fan_in * (config.d_head if matrix == "W_Q" else 1)),
     ),
     "torch_default": ScaleRule(
-        "1 / (3 fan_in); Q, K, V: 1 / (2 d)", "torch.nn.TransformerEncoderLayer",
+        "1 / (3 fan_in); Q, K, V: 1 / (2 d)",
+        "torch.nn.TransformerEncoderLayer; nn.TransformerEncoder differs: it copies one layer",
         # xavier_uniform_ on the packed projection, kaiming_uniform_(a=√5) elsewhere
         variance=lambda config, matrix, fan_in, fan_out: (
             2 / (fan_in + 3 * fan_out) if matrix in PACKED else 1 / (3 * fan_in)

@@ -4,6 +4,9 @@ Three paths, whose weights are independent and whose contributions therefore add
 the keys. With u_ts = g_t·v_s the logits' gradient is A_ts(u_ts − Σ_r A_tr u_tr); what all keys share drops out of it,
 which leaves Δ = q̂ − p̂ of the values, and once more Δ of the keys in the gradient by the query.
 
+Behind a soft cap a row's gradients by its logits no longer add up to 0, for each has a slope of its own: of what all
+keys share the part 1 − κ passes, κ the mean product of two slopes over the mean square of one (`Capped.keys`).
+
 Where logits inherit those of the layers below (RealFormer), a layer's own queries and keys also get the gradients of
 all logits above. Each layer draws its values anew, so the gradients by two layers' logits are uncorrelated given the
 stream, and their energies add: `Inherited` is their sum, gathered on the way down.
@@ -47,20 +50,20 @@ class Inherited(NamedTuple):
 
 def paths(gains: Gains, softmax: Softmax, steps: list[Step]) -> Paths:
     """The paths of the attention sublayers among the steps."""
-    n, laws = softmax.n, [step.logits for step in steps]
-    s, own, v = (np.array(column) for column in zip(
-        *((step.capped.s, step.inside.own, step.inside.v) for step in steps), strict=True))
+    n = softmax.n
+    own, v, share = np.array([(step.inside.own, step.inside.v, step.logits.own) for step in steps]).T
+    _, s, slope, rho, _, across_rows, across_keys = np.array([step.capped for step in steps]).T
     rows = softmax.rows(s)
-    y11, j11 = softmax.pairs(s, np.array([law.rho for law in laws]))
+    y11, j11 = softmax.pairs(s, rho)
     others = max(n - 1, 1)
     gain = gains.v * gains.o
     value = gain * matrix(rows.square, others * y11, (1 - rows.square) / others, 1 - y11)
-    slope = np.array([step.capped.slope for step in steps])
     energy = gain * own * slope
     # overlaps scatter by v, so keys of a row point in fewer than all directions; along the query logits order them
-    along = np.array([law.own for law in laws]) / gains.d_head
+    along = share / gains.d_head
     jacobian = rows.jacobian * (1 - along) + (0.0 if gains.qk_norm else 1.0) * rows.tilted * along
-    parts = jacobian, j11, v * rows.spread, rows.jacobian_by_query, j11
+    j11 = j11 * across_rows
+    parts = jacobian, j11, v * rows.spread * across_keys, rows.jacobian_by_query, j11
     return Paths(value, np.stack([energy * part for part in parts], -1))
 
 
@@ -78,7 +81,8 @@ def inherit(gains: Gains, step: Step, logits: list[float], behind: Pair, above: 
     if not gains.residual_attention:
         return Inherited(row * q, rows * p, alike * q, alike * p, key * q, keys * p)
     if gains.residual_attention == "qk":  # the other factor of the product, summed over the layers
-        by_key, by_query, by_query_p = (gains.scale * factor for factor in (law.key, law.query, law.query_p))
+        seen = law.key + (1 - step.capped.keys) * law.key_p
+        by_key, by_query, by_query_p = (gains.scale * factor for factor in (seen, law.query, law.query_p))
     else:
         by_key = by_query = by_query_p = 1.0
     return Inherited(
@@ -90,17 +94,17 @@ def inherit(gains: Gains, step: Step, logits: list[float], behind: Pair, above: 
 
 def collect(gains: Gains, step: Step, passed: Inherited, others: int) -> tuple[Pair, Pair]:
     """(γ_q, γ_p) before the branch through the queries, and through the keys."""
-    x = step.inside
+    x, alone = step.inside, step.capped.keys
     by_query, by_key = factors(gains, x.q)
     if gains.residual_attention == "qk":
         query, same, cross = by_query, by_key, by_key
     else:
         both = gains.scale * by_query * by_key
-        query, same, cross = both * x.own, both * x.q, both * x.p
+        query, same, cross = both * (x.own + (1 - alone) * x.p), both * x.q, both * x.p
     key, keys = same * passed.key, cross * passed.keys
     return (
         (query * (passed.row + passed.alike), query * (passed.rows + passed.alike_2)),
-        (key + others * keys, -key / others - keys),
+        (key + others * keys, -alone * (key / others + keys)),
     )
 
 

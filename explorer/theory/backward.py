@@ -32,6 +32,8 @@ class Backward(NamedTuple):
     """`[N, 2]`: what comes down to what each attention reads through its queries."""
     key: Array
     """The same through its keys."""
+    alike: Array
+    """`[N]`: of γ_q in `query`, over γ_q behind the branch, the part of keys that are alike."""
     hidden: Array
     """`[N, 2, 2]`: from behind the MLP to its hidden units' inputs."""
 
@@ -67,6 +69,7 @@ class Descent:
         self.branches: list[Pair] = []
         self.queries: list[Pair] = []
         self.keys: list[Pair] = []
+        self.alike: list[float] = []
         self.inherited = Inherited()
         self.kept = 1.0
         """How far deviations of overlaps survive from the layer at hand to the one above."""
@@ -86,7 +89,7 @@ class Descent:
             self.sites.append(gradient)
         found = (self.sites, self.totals, self.branches, self.queries, self.keys)
         site, total, branch, query, key = (np.array(pairs[::-1]) for pairs in found)
-        return Backward(site, total, branch, query, key, hidden)
+        return Backward(site, total, branch, query, key, np.array(self.alike[::-1]), hidden)
 
     def sublayer(self, index: int, gradient: Pair, along: Along, entry: list[float], logits: list[float] | None
                  ) -> tuple[Pair, Along]:
@@ -95,6 +98,7 @@ class Descent:
         if step.branch is NOTHING:  # a sublayer that is not there
             self.totals.append(gradient)
             self.branches.append((0.0, 0.0))
+            self.alike.append(0.0)
             return gradient, along
         tokens = self.steps[index - 1].site if index else self.first
         if step.place.after:
@@ -120,6 +124,8 @@ class Descent:
         self.inherited = inherit(self.gains, step, logits, behind, self.inherited, self.kept)
         self.kept = 1.0
         query, key = collect(self.gains, step, self.inherited, self.others)
+        energy, square = self.inherited.row + self.inherited.alike, behind[0]
+        self.alike.append(query[0] * self.inherited.alike / (energy * square) if energy * square > 0 else 0.0)
         self.queries.append(query)
         self.keys.append(key)
         return value[0] + query[0] + key[0], value[1] + query[1] + key[1]

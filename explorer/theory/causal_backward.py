@@ -30,6 +30,8 @@ class Backward(NamedTuple):
     """What comes down to what each attention reads through its queries."""
     key: list[State]
     """The same through its keys."""
+    alike: list[Array]
+    """Of γ_q in `query`, over γ_q behind the branch, the part of keys that are alike."""
     hidden: list[State]
     """At the inputs of each MLP's hidden units."""
     unit: float
@@ -44,7 +46,7 @@ def run(gains: Gains, place: Positions, table: Stacked, steps: list[Step], overl
         gradient = _across(gradient, Norm(steps[-1].site.q + EPSILON, 0.0), along, gains)
         unit = float(place.mean @ gradient.q)
         gradient = gradient.scaled(1 / unit)
-    out = Backward([gradient], [], [], [], [], [], unit)
+    out = Backward([gradient], [], [], [], [], [], [], unit)
     inherited, kept = None, 1.0
     for index in range(len(steps) - 1, -1, -1):
         step, mlp = steps[index], index % 2 == 1
@@ -114,14 +116,14 @@ def _attention(gains: Gains, place: Positions, table: Stacked, law: Logits, grad
     t, ratio = place.t, place.ratio
     rows = table.rows(law.s)
     square, jacobian, spread, by_query = rows[:, 2], rows[:, 3], rows[:, 4], rows[:, 8]
-    overlap, overlap_j = np.moveaxis(table.pairs(outer(law.s**2), law.rho(), place.smaller), -1, 0)
+    overlap, overlap_j = np.moveaxis(table.pairs(outer(law.s**2), law.rho, place.smaller), -1, 0)
     gain = gains.v * gains.o
     longer = t[place.larger]
     apart = np.where(longer > 1, (1 - overlap * ratio) / (1 - 1 / np.maximum(longer, 1.5)), 0.0)
     value = _gather(place, t * square * gradient.q, t[place.smaller] * overlap * gradient.p,
                     _others(t, (1 - square) * gradient.q), apart * gradient.p).scaled(gain)
     energy = gain * law.apart * law.slope
-    scattered = law.scatter * spread
+    scattered, overlap_j = law.scatter * spread * law.keys, overlap_j * law.rows
     return value, Inherited(
         State(energy * jacobian * gradient.q, outer(energy) * overlap_j * ratio * gradient.p),
         State(energy * scattered * gradient.q, outer(energy * scattered) * gradient.p),
@@ -134,7 +136,7 @@ def inherit(gains: Gains, law: Logits, own: Inherited, above: Inherited | None, 
     if not gains.residual_attention:
         return own
     if gains.residual_attention == "qk":
-        key, query = gains.scale * law.key, gains.scale * law.query
+        key, query = gains.scale * (law.key + (1 - law.keys) * law.key_p), gains.scale * law.query
         own = Inherited(
             State(key * own.row.q, outer(key) * own.row.p), State(key * own.alike.q, outer(key) * own.alike.p),
             State(query * own.key.q, gains.scale * law.query_p * own.key.p),
@@ -157,10 +159,14 @@ def collect(gains: Gains, place: Positions, x: State, law: Logits, passed: Inher
         query, same, cross = by_query, by_key, outer(by_key)
     else:
         both = gains.scale * by_query * by_key
-        query, same, cross = both * law.apart, both * x.q, outer(both) * x.p
+        seen = law.key + (1 - law.keys) * law.key_p
+        query, same, cross = gains.scale * by_query * seen, both * x.q, outer(both) * x.p
     by_row = State(query * (passed.row.q + passed.alike.q), outer(query) * (passed.row.p + passed.alike.p))
     one, two = same * passed.key.q, cross * passed.key.p
-    by_keys = _gather(place, t * one, t[place.smaller] * two, -_others(t, one), -two * place.ratio)
+    by_keys = _gather(place, t * one, t[place.smaller] * two, -law.keys * _others(t, one),
+                      -outer(law.keys) * two * place.ratio)
+    behind = out.branch[-1].q
+    out.alike.append(np.divide(query * passed.alike.q, behind, out=np.zeros_like(behind), where=behind > 0))
     out.query.append(by_row)
     out.key.append(by_keys)
     return _sum(value, _sum(by_row, by_keys))

@@ -99,10 +99,11 @@ def attention(gains: Gains, place: Positions, table: Stacked, x: State, law: Log
     common = shared.diagonal()
     own = np.maximum(place.prefix @ x.q - common, 0.0)
     rows = table.rows(law.s)
-    pair = table.pairs(outer(law.s**2), law.rho(), place.smaller)[..., 0]
-    alike = law.alike / (1 + law.alike)
+    pair = table.pairs(outer(law.s**2), law.rho, place.smaller)[..., 0]
+    alike = law.alike * law.s**2 / np.maximum(law.variance, 1e-300)
+    alike = alike / (1 + alike)
     q = common + own * (rows[:, 2] + alike * rows[:, 6])
-    crowd = outer(alike * rows[:, 4]) * law.rho()
+    crowd = outer(alike * rows[:, 4]) * law.rho
     p = shared + own[place.smaller] * (pair * place.ratio + crowd)
     uneven = float(place.mean @ (rows[:, 7] * (own * rows[:, 2] / q) ** 2)) / gains.n_heads
     v = x.v + 2 / gains.d_model + float(place.mean @ pair.diagonal()) / gains.n_heads

@@ -39,10 +39,12 @@ class Logits(NamedTuple):
     """`[position]`: standard deviation behind the cap."""
     slope: Array
     """`[position]`: mean squared slope of the cap, where the gradient passes."""
-
-    def rho(self) -> Array:
-        """Correlation of two rows' logits."""
-        return np.clip(self.covariance / np.maximum(outer(self.variance), 1e-300), 0.0, 1.0)
+    rho: Array
+    """`[position, position]`: correlation of two rows' logits behind the cap."""
+    rows: Array
+    """`[position, position]`: mean product of the slopes in two rows, over the mean square."""
+    keys: Array
+    """`[position]`: the same of two keys."""
 
 
 def factors(gains: Gains, place: Positions, q: Array) -> tuple[Array, Array]:
@@ -71,15 +73,18 @@ def logits(gains: Gains, place: Positions, x: State, below: Logits | None, kept:
     if below and gains.residual_attention == "scores":
         variance, covariance = variance + below.variance, covariance + below.covariance
         mean, alike = mean + below.common, alike + kept * below.alike
-    bent = _cap(gains, place, np.sqrt(variance), np.sqrt(mean))
+    rho = np.clip(covariance / np.maximum(outer(variance), 1e-300), 0.0, 1.0)
+    bent = _cap(gains, place, np.sqrt(variance), np.sqrt(mean), rho)
     return Logits(query, query_p, key, key_p, variance, covariance, mean, alike, crowd, own, scattered, *bent)
 
 
-def _cap(gains: Gains, place: Positions, s: Array, mean: Array) -> tuple[Array, Array, Array]:
-    """The last three fields of `Logits`."""
+def _cap(gains: Gains, place: Positions, s: Array, mean: Array, rho: Array) -> tuple[Array, ...]:
+    """The last six fields of `Logits`."""
     if gains.cap == 0:
-        return s, s, np.ones_like(s)
+        return s, s, np.ones_like(s), rho, np.ones_like(rho), np.ones_like(s)
     rows = zip(s, mean, place.t, strict=True)
     bent = [unmasked.cap(float(one), float(two), gains.cap, max(int(t), 2)) for one, two, t in rows]
-    std, inside, slope = np.array(bent).T
-    return inside, std, slope
+    std, inside, slope = np.array([one[:3] for one in bent]).T
+    two, slopes = unmasked.pairs(outer(s), outer(mean), rho, gains.cap)
+    _, keys = unmasked.pairs(s, mean, np.zeros_like(s), gains.cap)
+    return inside, std, slope, two, slopes, keys

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.profile import MATRICES, Array, Profile
+from explorer.schemes.residual import multipliers
 
 
 def aligned_growth(epsilon: float, n: int) -> float:
@@ -49,6 +50,21 @@ def deepnorm(n: int, other: int | None = None, decoder: bool = False) -> DeepNor
         return DeepNorm((3 * n) ** 0.25, (12 * n) ** -0.25)
     product = (n**4 * other) ** (1 / 16)
     return DeepNorm(0.81 * product, 0.87 / product)
+
+
+def branch_share(profile: Profile) -> float:
+    """Part of the last stream's second moment that its branches put there, mean over seeds; the rest is the input's.
+
+    At each sum the stream keeps skip² q / (skip² q + branch² q_F) of what it was; 1 where nothing of it is finite.
+    """
+    if profile.config is None:
+        raise ValueError("branch_share needs a profile of a Config; this one has none")
+    joined, q = multipliers(profile.config), {site: value.mean(axis=0) for (name, site), value in profile.values.items()
+                                              if name == "second_moment"}
+    streams = np.concatenate([q["embed"], np.stack([q["resid_mid"], q["resid_post"]], axis=1).ravel()])
+    added = np.stack([q.get("attn_out", 0 * q["mlp_out"]), q["mlp_out"]], axis=1).ravel()
+    skip, branch = joined.skip**2 * streams[:-1], joined.branch**2 * added
+    return float(1 - np.prod(np.divide(skip, skip + branch, out=np.zeros_like(skip), where=skip + branch > 0)))
 
 
 def update_size(profile: Profile) -> float:

@@ -22,7 +22,7 @@ import numpy as np
 from explorer.schemes.placement import Placement
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
-from explorer.theory.logits import Capped, Logits, cap, logits
+from explorer.theory.logits import Capped, Logits, capped, logits
 from explorer.theory.tables import Softmax
 
 LARGEST = 1e60
@@ -73,7 +73,7 @@ class Step(NamedTuple):
     logits: Logits
     """Nothing, at an MLP."""
     capped: Capped
-    """Spread of the logits behind their cap; nan at an MLP."""
+    """The logits after their cap; nan at an MLP."""
     before: Norm
     """The norm before the branch."""
     inside: Tokens
@@ -133,13 +133,13 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, b
     if place.before:
         inside, before = normalize(tokens)
         inside = _rescaled(inside, place.scale**2) if place.scale != 1 else inside
-    law, capped = Logits(), NO_LOGITS
+    law, seen = Logits(), NO_LOGITS
     if below is None:
         read, branch = mlp(gains, inside)
     else:
         law = logits(gains, inside.q, inside.p, inside.v, *below)
-        capped = cap(math.sqrt(law.variance), math.sqrt(law.common), gains.cap, softmax.n)
-        read, branch = attention(gains, softmax, inside, law, capped.s)
+        seen = capped(gains, law, softmax.n)
+        read, branch = attention(gains, softmax, inside, seen)
     behind, after, added = Norm(), Norm(), branch
     if place.behind:
         added, behind = normalize(branch)
@@ -151,14 +151,14 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, b
     if place.after:
         site, after = normalize_sum(skip, scaled, gains.d_model, total.v)
     kept = skip.q / total.q if total.q > 0 else 0.0
-    return Step(place, gains.skip, law, capped, before, inside, read, branch, added, behind, after, total.q, kept,
+    return Step(place, gains.skip, law, seen, before, inside, read, branch, added, behind, after, total.q, kept,
                 followed, site)
 
 
-def attention(gains: Gains, softmax: Softmax, x: Tokens, law: Logits, s: float) -> tuple[Tokens, Tokens]:
-    """What W_O reads, and what the branch computes, for logits of standard deviation s."""
+def attention(gains: Gains, softmax: Softmax, x: Tokens, law: Capped) -> tuple[Tokens, Tokens]:
+    """What W_O reads, and what the branch computes."""
     own, rho = x.own, law.rho
-    y = softmax.forward(s, rho)
+    y = softmax.forward(law.s, rho)
     alike = law.alike / (1 + law.alike)
     crowd, crowd_2 = alike * y.crowding, alike * rho * (y.spread + (y.crowding - y.spread) * rho)
     q, p = x.p + own * (y.square + crowd), x.p + own * (y.overlap + crowd_2)

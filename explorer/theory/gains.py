@@ -42,6 +42,8 @@ class Gains(NamedTuple):
     attends: bool
     residual_attention: str
     qk_norm: bool
+    sphere: int
+    """Dimensions in which a head's normalized keys lie; 0 where they are not normalized, or summed over the layers."""
     cap: float
     """Soft cap on the logits; 0 is none."""
     kernel: Kernel
@@ -60,8 +62,10 @@ def gains(config: Config) -> Gains:
     scale = config.d_head / divisor(config) ** 2
     if config.qk_norm and centers(config):  # centered heads live in one dimension less; a single one is nothing
         scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
+    sphere = config.d_head - (config.norm == "layer") if config.qk_norm and config.residual_attention == "none" else 0
     places, joined = placements(config), multipliers(config)
-    unit = all((place.before or place.after) and place.scale == 1 for place in places)
+    # a stream that shrinks may come near a norm's ε, and is then no longer of unit second moment after it
+    unit = joined.skip >= 1 and all((place.before or place.after) and place.scale == 1 for place in places)
     return Gains(
         gain["W_Q"], gain["W_K"], gain["W_V"], gain["W_O"], gain["W_in"], gain["W_out"],
         scale=scale,
@@ -73,6 +77,7 @@ def gains(config: Config) -> Gains:
         attends=config.attention != "none",
         residual_attention=inherits(config),
         qk_norm=config.qk_norm,
+        sphere=sphere,
         cap=config.logit_cap,
         d_model=config.d_model,
         d_mlp=config.d_mlp,

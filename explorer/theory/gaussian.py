@@ -100,7 +100,7 @@ def _by_common_part(form: Activation, scale: float, rho: float) -> Overlaps:
 def _smoothed(form: Activation, at: Array, width: float) -> tuple[Array, Array]:
     """E f(a + width·e) and E f′(a + width·e) over e ~ N(0, 1), at each a; panels meet at the kink, a + width·e = 0."""
     kink = np.clip(-at / max(width, 1e-300), -REACH, REACH)[:, None]
-    u, weight_u = _panels(width)
+    u, weight_u = panels(width)
     e = np.concatenate([kink - (kink + REACH) * u, kink + (REACH - kink) * u], axis=1)  # [at, node]
     weight = np.concatenate([(kink + REACH) * weight_u, (REACH - kink) * weight_u], axis=1) * _normal_pdf(e)
     x = at[:, None] + width * e
@@ -108,7 +108,7 @@ def _smoothed(form: Activation, at: Array, width: float) -> tuple[Array, Array]:
 
 
 @lru_cache(maxsize=64)
-def _panels(resolve: float) -> tuple[Array, Array]:
+def panels(resolve: float) -> tuple[Array, Array]:
     """Nodes and weights on [0, 1]: Gauss-Legendre on panels that halve towards 0 until they resolve 1/`resolve`."""
     count = 4 + max(0, math.ceil(math.log2(max(resolve, 1.0))))
     edges = np.concatenate([[0.0], 2.0 ** -np.arange(count, -1.0, -1.0)])
@@ -119,7 +119,7 @@ def _panels(resolve: float) -> tuple[Array, Array]:
 
 def _line(resolve: float) -> tuple[Array, Array]:
     """Nodes and weights for averages over z ~ N(0, 1) of functions that vary on the scale 1/`resolve` around 0."""
-    u, weight = _panels(resolve)
+    u, weight = panels(resolve)
     z = REACH * np.concatenate([-u[::-1], u])
     return z, REACH * np.concatenate([weight[::-1], weight]) * _normal_pdf(z)
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from explorer.config import Config
+from explorer.schemes.placement import has_final_norm
 from explorer.schemes.scale import readout_variance
 from explorer.theory.forward import Tokens
 from explorer.theory.tables import softmax
@@ -15,14 +16,29 @@ VOCABULARY = 103
 """Characters of the prose that text inputs are drawn from."""
 FREQUENT = 0.0656
 """Σ f² over its characters: how often two far apart are the same."""
+BIGRAM = 0.00833
+"""The same of two characters in a row."""
 _DISTANCE = (2, 4, 8, 16, 32, 64, 128, 256, 1024)
 _ALIKE = (0.115, 0.112, 0.109, 0.108, 0.104, 0.0976, 0.0901, 0.0836, 0.0789)
 """How often two different characters of a window of so many are the same, measured over 4000 windows of the prose."""
+_VARIED = (0.0604, 0.0568, 0.0458, 0.0354, 0.0243, 0.0148, 0.006, 0.0035, 0.0022)
+"""Covariance over such windows of how often two of their characters are the same, and two of those that follow."""
+_FOLLOWED = (0.0, 0.0, 0.0037, 0.0084, 0.0127, 0.0158, 0.0173, 0.0162, 0.013)
+"""The rest of what two characters of a window and the two that follow are the same together beyond chance."""
 
 
 def coincidence(n: int) -> float:
     """Probability that two characters of a window of n are the same."""
-    return float(np.interp(math.log(n), np.log(_DISTANCE), _ALIKE))
+    return _at(n, _ALIKE)
+
+
+def followings(n: int) -> tuple[float, float]:
+    """Covariance, in a window of n, of two characters' being the same and the two next ones': by pairs, by windows."""
+    return _at(n, _FOLLOWED), _at(n, _VARIED)
+
+
+def _at(n: int, table: tuple[float, ...]) -> float:
+    return float(np.interp(math.log(n), np.log(_DISTANCE), table))
 
 
 def embedding(config: Config) -> Tokens:
@@ -37,21 +53,24 @@ def embedding(config: Config) -> Tokens:
     return Tokens(1.0, p, 1 / d, 2 / d)
 
 
-def loss_gradient(config: Config, output: Tokens) -> tuple[float, float]:
-    """Mean square of ∂L/∂output a coordinate, and the overlap of two tokens' gradients over it.
+def loss_gradient(config: Config, output: Tokens, alike: float) -> tuple[float, float, float]:
+    """Mean square of ∂L/∂output a coordinate, and over it the overlap of two tokens' gradients, and its excess where
+    they have one target; `alike` is how often they do.
 
     Linear loss: independent Gaussian directions. Cross-entropy of the next character: Uᵀ(p − y)/(B n) with p the
-    softmax of logits of the output's second moment times the readout's gain, 1 but under μP.
+    softmax of logits z of the output's second moment times the readout's gain, 1 but under μP. As p leans to where z
+    is large, E Uᵀp = gain · output · (1 − Σp²) / d: what points along the output, unless a norm stands there, is more
+    than one direction's part.
     """
     tokens = config.batch_size * config.n_ctx
     if config.loss == "linear":
-        return 1 / (tokens * config.d_model), 0.0
-    final = config.norm_placement in ("pre", "peri")
+        return 1 / (tokens * config.d_model), 0.0, 0.0
+    final = has_final_norm(config)
     gain = config.d_model * readout_variance(config)
     s = math.sqrt(gain * (1.0 if final else output.q))
     rows = softmax(VOCABULARY, config.d_model, False)
     rho = max(output.rho, 0.0)
     y = rows.forward(s, rho)
-    even = 2 / VOCABULARY
-    same, cross = y.square - even + 1, y.overlap - even + coincidence(config.n_ctx)
-    return gain * same / (config.d_model * tokens**2), cross / same
+    even, along = 2 / VOCABULARY, 0.0 if final else (s * (1 - y.square)) ** 2 / config.d_model
+    same, cross = y.square - even + 1 + along, y.overlap - even + alike + along * rho
+    return gain * same / (config.d_model * tokens**2), cross / same, 1 / same

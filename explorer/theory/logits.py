@@ -4,8 +4,7 @@ Plain logits are q·k of the layer. In RealFormer (He et al. 2020) they are the 
 weights are independent: variances add, s² = Σ s_k², and so do two rows' covariances. Where queries and keys are added
 up instead, s² = (Σ query's second moment) · (Σ what the keys do not share), which grows as the square of the depth.
 
-A soft cap c·tanh(logit / c) leaves logits that are not normal. `capped` finds normal ones that come close: good while
-few logits come near the cap.
+A soft cap c·tanh(logit / c) leaves logits that are not normal. `cap` finds normal ones that softmax treats alike.
 """
 
 from __future__ import annotations
@@ -14,13 +13,19 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
 
 from explorer.theory.gains import EPSILON, Gains
+from explorer.theory.gaussian import REACH, panels
+from explorer.theory.grids import Array
+from explorer.theory.tables import contrast, highest
 
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
-WEIGHTS = WEIGHTS / WEIGHTS.sum()
-MEANS, MEAN_WEIGHTS = (-math.sqrt(3), 0.0, math.sqrt(3)), (1 / 6, 2 / 3, 1 / 6)
-"""Three-point rule for averages over N(0, 1)."""
+NODES = np.linspace(-4, 4, 17)
+WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
+"""Trapezoid rule for averages over N(0, 1)."""
+STEEPEST = 1e9
+"""Logits of more than so many caps are treated as if they were at so many."""
+LARGEST_SPREAD = 1e3
 
 
 class Logits(NamedTuple):
@@ -91,10 +96,33 @@ class Capped(NamedTuple):
     """Of the normal logits that softmax would treat alike."""
     slope: float
     """Mean squared slope of the cap, where the gradient passes."""
+    rho: float = 0.0
+    """Correlation of two rows' logits."""
+    alike: float = 0.0
+    """Covariance of two keys' logits; see `Logits.alike`."""
+    rows: float = 1.0
+    """Mean product of the slopes in two rows, over the mean square."""
+    keys: float = 1.0
+    """The same of two keys."""
+
+
+def capped(gains: Gains, law: Logits, n: int) -> Capped:
+    """The logits as softmax sees them, n to a row."""
+    s, mean = math.sqrt(law.variance), math.sqrt(law.common)
+    if gains.cap == 0 or s == 0:
+        return Capped(s, s, 1.0, law.rho, law.alike)
+    one = cap(s, mean, gains.cap, n)
+    rho, slopes = pairs(np.array(s), np.array(mean), np.array((law.rho, 0.0)), gains.cap)
+    return one._replace(rho=float(rho[0]), alike=law.alike * (one.s / s) ** 2, rows=float(slopes[0]),
+                        keys=float(slopes[1]))
 
 
 def cap(s: float, mean: float, height: float, n: int) -> Capped:
-    """Logits behind a soft cap of some height, n to a row; without one (0) as they are.
+    """Logits after a soft cap of some height, n to a row; without one (0) as they are.
+
+    A row whose weights are many has Y2 = R/n, R = E e^2ℓ / (E e^ℓ)² over its logits ℓ below their expected largest,
+    √(2 ln n) standard deviations up; one with few, R / (n − 1 + R). Normal logits of the same mean Y2 are what softmax
+    is told of. The gradient by a logit before the cap passes where p (1 − p) is large, p = e^ℓ / (e^ℓ + (n − 1) E e^ℓ).
 
     Args:
         s: standard deviation over a row's keys.
@@ -102,24 +130,49 @@ def cap(s: float, mean: float, height: float, n: int) -> Capped:
     """
     if height == 0 or s == 0:
         return Capped(s, s, 1.0)
-    parts = [_bent(s, node * mean, height, n) for node in MEANS]
-    std, inside, slope = np.average(np.array(parts) ** (2, 2, 1), axis=0, weights=MEAN_WEIGHTS)
-    return Capped(math.sqrt(std), math.sqrt(inside), float(slope))
+    top, at = highest(n), NODES * (mean / height)
+    bent, weight = _bent(s / height, at, REACH)
+    variance = float(WEIGHTS @ ((weight * bent**2).sum(1) - (weight * bent).sum(1) ** 2))
+    bent, weight = _bent(s / height, at, top)
+    power = np.exp(height * (bent - bent.max(1, keepdims=True)))
+    one, two = (weight * power).sum(1, keepdims=True), (weight * power**2).sum(1, keepdims=True)
+    y2 = (ratio := two / one**2) / (n - 1 + ratio)
+    share = power / (power + (n - 1) * one)
+    passing = weight * (share * (1 - share)) ** 2
+    slope = (WEIGHTS @ (passing * (1 - bent**2) ** 2).sum(1)) / (WEIGHTS @ passing.sum(1))
+    square = float(WEIGHTS @ y2[:, 0])
+    inside = _normal(square * (n - 1) / (1 - square), s, top)
+    return Capped(height * math.sqrt(max(variance, 0.0)), inside, float(slope))
 
 
-def _bent(s: float, mean: float, height: float, n: int) -> Capped:
-    """A row of logits of some mean behind the cap.
+def _bent(s: float, at: Array, top: float) -> tuple[Array, Array]:
+    """tanh of normal variables of means `at` and deviation s, cut at `top`, and their weights, `[mean, node]`.
 
-    Softmax looks at a row's largest logits, which the cap bends most: seen from there, the spread is s times the slope
-    where the weight lies, at most √(2 ln n) standard deviations up. The truth lies between that and the standard
-    deviation of them all; their geometric mean is taken.
+    Nodes are dense around the kink, where tanh changes its sign: logits may be a thousand times their cap.
     """
-    bent = np.tanh((mean + s * NODES) / height)
-    std = height * math.sqrt(float(WEIGHTS @ (bent - WEIGHTS @ bent) ** 2))
-    highest = math.sqrt(2 * math.log(n))
-    top = steep = min(s, highest)
-    for _ in range(20):
-        steep = float(WEIGHTS @ (1 - np.tanh((mean + s * (NODES + top)) / height) ** 2))
-        top = (top + min(s * steep, highest)) / 2
-    everywhere = float(WEIGHTS @ (1 - bent**2) ** 2)
-    return Capped(std, math.sqrt(std * s * steep), steep * math.sqrt(everywhere))
+    u, weight = panels(min(s, STEEPEST))
+    kink = np.clip(-at / s, -REACH, top)
+    below, above = (kink + REACH)[:, None], (top - kink)[:, None]
+    z = kink[:, None] + np.concatenate([-below * u, above * u], axis=1)
+    weights = np.concatenate([below * weight, above * weight], axis=1) * np.exp(-z * z / 2)
+    return np.tanh(at[:, None] + s * z), weights / weights.sum(1, keepdims=True)
+
+
+def _normal(target: float, s: float, top: float) -> float:
+    """Standard deviation, at most s, of normal logits cut at `top` deviations with E e^2ℓ / (E e^ℓ)² = `target`."""
+    def excess(s: float) -> float:
+        return float(contrast(np.array(s), top)) - math.log(target)
+
+    most = min(s, LARGEST_SPREAD)
+    return most if excess(most) <= 0 else float(brentq(excess, 0.0, most)) if excess(0.0) < 0 else 0.0
+
+
+def pairs(s: Array, mean: Array, rho: Array, height: float) -> tuple[Array, Array]:
+    """Two logits after the cap: their correlation, and the mean product of their slopes over the mean square of one.
+
+    Both in closed form for an error function of tanh's slope at 0, ρ the correlation before the cap.
+    """
+    steep = math.pi / 2 * np.minimum((s * s + mean * mean) / height**2, STEEPEST)
+    share = steep / (1 + steep)
+    slopes = np.sqrt((1 + 2 * steep) / ((1 + steep) ** 2 - (steep * rho) ** 2))
+    return np.where(steep > 0, np.arcsin(share * rho) / np.arcsin(np.maximum(share, 1e-300)), rho), slopes

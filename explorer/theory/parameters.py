@@ -18,26 +18,46 @@ from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
 
 
-def norms(config: Config, gains: Gains, steps: list[Step], backward: Backward, unit: float) -> dict[str, Array]:
-    """Matrix to `[layer]` for the layers that `steps` covers; `unit` is the gradient's mean square at the last site."""
+def norms(config: Config, gains: Gains, own: dict[str, Array], across: dict[str, Array], unit: float
+          ) -> dict[str, Array]:
+    """Matrix to `[layer]`, and "alpha" where it is learned.
+
+    Args:
+        own: Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate within a sequence, `[layer]`; "alpha" stands for both branches'
+            outputs and is `[sublayer]`. W_V sees what W_O sees, transposed: Σ_ss' A_ts A_ts' (x_s·x_s') g_t·g_t.
+        across: the same over the pairs with other sequences' tokens, by sequence.
+        unit: the gradient's mean square at the last site.
+    """
+    total = {name: unit * (part + across.get(_LIKE.get(name, name), 0.0)) for name, part in own.items()}
+    alpha = total.pop("alpha")
+    if gains.attends:
+        total["W_V"] = total["W_O"] * gains.o / gains.v
+        total["W_Q"], total["W_K"] = total["W_Q"] / gains.q, total["W_K"] / gains.k
+    out = frobenius(config, total)
+    if learned(config):  # it multiplies what both branches compute, as one number or by coordinate
+        out["alpha"] = np.sqrt(config.batch_size * config.d_model * alpha.reshape(-1, 2).sum(1))
+    return out
+
+
+_LIKE = {"W_K": "W_Q"}
+"""By W_Q and W_K of one product the gradients are alike; where queries and keys add up, the products differ."""
+
+
+def within(config: Config, gains: Gains, steps: list[Step], backward: Backward) -> dict[str, Array]:
+    """`own` of `norms`, of tokens that are all alike in law."""
     inside = np.stack(columns(steps, "inside"), -1)  # [sublayer, (q, p)]
     last = np.stack(columns(steps, "read"), -1)  # what W_O and W_out read
-    behind, behind_mlp = backward.branch[::2] * unit, backward.branch[1::2] * unit
-    square = {
-        "W_in": _pairs(config, inside[1::2], np.einsum("lij,lj->li", backward.hidden, behind_mlp)),
-        "W_out": _pairs(config, last[1::2], behind_mlp),
+    total = {
+        "W_in": _pairs(config, inside[1::2], np.einsum("lij,lj->li", backward.hidden, backward.branch[1::2])),
+        "W_out": _pairs(config, last[1::2], backward.branch[1::2]),
+        "alpha": _pairs(config, np.stack(columns(steps, "added"), -1), backward.total),
     }
     if gains.attends:
-        logits = _pairs(config, inside[::2], backward.query * unit)
-        # by W_Q and W_K of one product the gradients are alike; where queries and keys add up, the products differ
-        by_key = _pairs(config, inside[::2], backward.key * unit) if gains.residual_attention == "qk" else logits
-        square |= {"W_Q": logits / gains.q, "W_K": by_key / gains.k, "W_O": _pairs(config, last[::2], behind)}
-        # W_V sees what W_O sees, transposed: Σ_ss' A_ts A_ts' (x_s·x_s') g_t·g_t either way
-        square["W_V"] = square["W_O"] * gains.o / gains.v
-    out = frobenius(config, square)
-    if learned(config):
-        out["alpha"] = by_alpha(config, steps, backward, unit)
-    return out
+        total["W_Q"] = total["W_K"] = _pairs(config, inside[::2], backward.query)
+        total["W_O"] = _pairs(config, last[::2], backward.branch[::2])
+    if gains.residual_attention == "qk":
+        total["W_K"] = _pairs(config, inside[::2], backward.key)
+    return total
 
 
 def _pairs(config: Config, x: Array, delta: Array) -> Array:
@@ -55,11 +75,3 @@ def frobenius(config: Config, square: dict[str, Array]) -> dict[str, Array]:
         name: np.sqrt(config.batch_size * fan_in * fan_out * spread[name] * np.maximum(square[name], 0.0))
         for name, (fan_in, fan_out) in shapes(config).items()
     }
-
-
-def by_alpha(config: Config, steps: list[Step], backward: Backward, unit: float) -> Array:
-    """‖∂L/∂α‖ by layer, both branches together: α multiplies what they compute, as one number or by coordinate."""
-    added = np.stack(columns(steps, "added"), -1)
-    square = config.batch_size * config.d_model * _pairs(config, added, backward.total * unit)
-    total: Array = np.sqrt(square.reshape(-1, 2).sum(1))
-    return total

@@ -59,12 +59,12 @@ def positions(n: int) -> Positions:
 class Stacked:
     """Softmax statistics for the row lengths of all positions, as piecewise linear tables read with arrays."""
 
-    def __init__(self, n: int, d_head: int, fixed_length: bool) -> None:
+    def __init__(self, n: int, d_head: int, fixed_length: bool, sphere: int = 0) -> None:
         self.t = positions(n).t
         line = s_of(np.linspace(0, float(X[-1]), FINE_X))
         s = line[:, None] + np.zeros(FINE_V)
         rho = np.clip(rho_of(np.linspace(0, 1, FINE_V) + np.zeros_like(s), s), 0.0, 1.0)
-        tables = [None if size == 1 else softmax(int(size), d_head, fixed_length) for size in self.t]
+        tables = [None if size == 1 else softmax(int(size), d_head, fixed_length, sphere) for size in self.t]
         alone = (np.ones_like(s), np.zeros_like(s))
         pairs = [alone if table is None else table.pairs(s, rho) for table in tables]
         self._pairs = np.moveaxis(np.array(pairs), 1, -1)  # [position, x, v, (Y11, J11)]
@@ -108,9 +108,9 @@ def _cell(s: Array, power: float = 1.0) -> tuple[Array, Array]:
 
 
 @lru_cache(maxsize=32)
-def stacked(n: int, d_head: int, fixed_length: bool) -> Stacked:
+def stacked(n: int, d_head: int, fixed_length: bool, sphere: int = 0) -> Stacked:
     """The tables of one sequence length and head width, kept."""
-    return Stacked(n, d_head, fixed_length)
+    return Stacked(n, d_head, fixed_length, sphere)
 
 
 def entropy_ceiling(t: Array) -> Array:

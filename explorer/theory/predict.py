@@ -13,6 +13,7 @@ import time
 import numpy as np
 
 from explorer.config import Config
+from explorer.display import must_be
 from explorer.profile import Array, Key, Profile
 from explorer.schemes.residual import learned
 from explorer.schemes.scale import shapes
@@ -28,11 +29,14 @@ ATTENTION = ("attn_scores", "pattern", "attn_out")
 
 
 def predict(config: Config) -> Profile:
-    """What theory expects to be measured of a config. Never raises: what it does not cover is nan, with a note.
+    """What theory expects to be measured of a config. Refuses no config: what it does not cover is nan, with a note.
 
     Returns:
         A profile of origin "predicted", values `[1, layer]` and `[1, layer, 1]`.
+    Raises:
+        TypeError: the config is none.
     """
+    must_be(Config, "config", config)
     start = time.perf_counter()
     with np.errstate(all="ignore"):
         values, notes = _values(config)

@@ -12,8 +12,10 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from explorer.config import Config
+from explorer.display import must_be
 from explorer.profile import Array
-from explorer.theory.depth import update_size
+from explorer.schemes.residual import multipliers
+from explorer.theory.depth import branch_share, update_size
 from explorer.theory.predict import predict
 
 VARY = ("init_variance", "alpha")
@@ -21,6 +23,8 @@ CLOSE = 1e-3
 """Relative distance from the target that counts as reaching it."""
 SCAN = 33
 """Values tried over a field's range before a root is narrowed down."""
+TRIVIAL = 0.01
+"""Share of the last stream's second moment below which its branches are all but switched off."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +33,12 @@ class Solution:
 
     Args:
         config: the config with the field set.
-        achieved: the target's quantity there, as predicted.
+        achieved: the target's quantity there, as predicted; nan where there is no prediction.
         target: what was asked of it.
         exact: whether it is reached, to 1 in 1000.
         message: the same in words.
+        trivial: whether all branches together add less than `TRIVIAL` of the last stream's second moment there.
+        better: in place of a trivial answer the design with branches of 1/√(2N), if that comes nearer the target.
     """
 
     config: Config
@@ -40,6 +46,8 @@ class Solution:
     target: float
     exact: bool
     message: str
+    trivial: bool = False
+    better: Config | None = None
 
 
 class Target(NamedTuple):
@@ -48,6 +56,8 @@ class Target(NamedTuple):
     words: str
     quantity: Callable[[Config], float]
     default: float | None
+    without: Callable[[Config], str] = lambda config: ""
+    """Why a design has no such quantity; empty where it has."""
 
 
 def _flat_signal(config: Config) -> float:
@@ -60,19 +70,29 @@ def _flat_gradient(config: Config) -> float:
 
 
 def _logit_std(config: Config) -> float:
-    return float(np.mean(predict(config)["logit_std", "attn_scores"]))
+    found = predict(config).values.get(("logit_std", "attn_scores"))
+    return math.nan if found is None else float(np.mean(found))
 
 
 def _bounded_update(config: Config) -> float:
     one = config.replace(n_layers=1, **({"alpha": 1.0} if config.residual == "constant" else {}))
-    return update_size(predict(config)) / update_size(predict(one))
+    single = update_size(predict(one))
+    return update_size(predict(config)) / single if single > 0 else math.nan
+
+
+def _without_logits(config: Config) -> str:
+    return "a design without attention has no attention logits" if config.attention == "none" else ""
+
+
+def _without_update(config: Config) -> str:
+    return "the branches are multiplied by 0, so no matrix has a gradient" if multipliers(config).branch == 0 else ""
 
 
 TARGETS: Mapping[str, Target] = MappingProxyType({
     "flat_signal": Target("the last second moment over the first", _flat_signal, 1.0),
     "flat_gradient": Target("the first activation gradient (squared) over the last", _flat_gradient, 1.0),
-    "logit_std": Target("the logits' standard deviation, mean over layers,", _logit_std, None),
-    "bounded_update": Target("Σ‖∂L/∂W‖² over that of a single layer", _bounded_update, 1.0),
+    "logit_std": Target("the logits' standard deviation, mean over layers,", _logit_std, None, _without_logits),
+    "bounded_update": Target("Σ‖∂L/∂W‖² over that of a single layer", _bounded_update, 1.0, _without_update),
 })
 """`bounded_update`: one SGD step changes the loss by −η Σ‖∂L/∂W‖². It stays O(1) in depth when the sum over N layers is
 that of a one-layer model of the same config (with α = 1 when the residual is constant)."""
@@ -89,21 +109,44 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
     Returns:
         the solution, or where none exists in range the closest, which says so.
     Raises:
+        TypeError: the config is none.
         ValueError: unknown field or target, or no value for a target that needs one, or one that is not positive.
+            Nothing else: where there is no answer, the message says why, and what was achieved is nan.
     """
+    must_be(Config, "config", config)
     wanted = _wanted(vary, target, value)
     changed = vary == "alpha" and config.residual != "constant"
     base = config.replace(residual="constant") if changed else config
     error = _error(base, vary, TARGETS[target], wanted)
     found = _search(error, vary, getattr(base, vary))
     if found is None:
+        why = TARGETS[target].without(base.replace(**{vary: 1.0}))
         nothing = f"theory does not cover {target} at any {_label(vary)} for this design"
-        return Solution(config, math.nan, wanted, False, nothing)
+        return Solution(config, math.nan, wanted, False, why or nothing)
     solved = base.replace(**{vary: found})
-    achieved = wanted * math.exp(error(found))
-    exact = abs(math.log(achieved / wanted)) <= CLOSE
+    achieved, exact = TARGETS[target].quantity(solved), abs(error(found)) <= CLOSE
     message = _message(vary, found, TARGETS[target].words, achieved, wanted, exact)
-    return Solution(solved, achieved, wanted, exact, message + (" (residual set to constant)" if changed else ""))
+    message += " (residual set to constant)" if changed else ""
+    share = branch_share(predict(solved))
+    if not share < TRIVIAL:
+        return Solution(solved, achieved, wanted, exact, message)
+    better = _better(config, TARGETS[target], wanted)
+    message = f"a trivial answer, with all branches together {100 * share:.2g} % of the last stream: {message}"
+    if better:
+        message += f". Branches of 1/√(2N) make it {TARGETS[target].quantity(better):.3g}"
+    return Solution(solved, achieved, wanted, exact, message, trivial=True, better=better)
+
+
+def _better(config: Config, target: Target, wanted: float) -> Config | None:
+    """The design with branches of 1/√(2N), if they count there and it is nearer the target than the design is."""
+    other = config.replace(residual="inverse_sqrt_depth")
+    now, then = (abs(_distance(target.quantity(one), wanted)) for one in (config, other))
+    return other if branch_share(predict(other)) >= TRIVIAL and (then < now or math.isnan(now)) else None
+
+
+def _distance(quantity: float, wanted: float) -> float:
+    """ln(quantity / wanted); nan where there is no such number."""
+    return math.log(quantity / wanted) if quantity > 0 and math.isfinite(quantity) else math.nan
 
 
 def _wanted(vary: str, target: str, value: float | None) -> float:
@@ -121,11 +164,7 @@ def _wanted(vary: str, target: str, value: float | None) -> float:
 def _error(config: Config, vary: str, target: Target, wanted: float) -> Callable[[float], float]:
     """ln(quantity / wanted) as a function of the field; nan where the theory covers nothing."""
 
-    def error(x: float) -> float:
-        quantity = target.quantity(config.replace(**{vary: x}))
-        return math.log(quantity / wanted) if quantity > 0 and math.isfinite(quantity) else math.nan
-
-    return error
+    return lambda x: _distance(target.quantity(config.replace(**{vary: x})), wanted)
 
 
 def _search(error: Callable[[float], float], vary: str, now: float) -> float | None:
@@ -136,10 +175,8 @@ def _search(error: Callable[[float], float], vary: str, now: float) -> float | N
     low = max(spec.low, 1e-3)
     tried = np.unique(np.append(np.geomspace(low, spec.high, SCAN), np.clip(now, low, spec.high)))
     errors = np.array([error(float(x)) for x in tried])
-    roots = [
-        float(brentq(error, tried[i], tried[i + 1], rtol=1e-6))
-        for i in range(len(tried) - 1) if errors[i] * errors[i + 1] < 0
-    ]
+    crossed = [_root(error, tried[i], tried[i + 1]) for i in range(len(tried) - 1) if errors[i] * errors[i + 1] < 0]
+    roots = [root for root in crossed if root is not None]
     if roots:
         return min(roots, key=lambda x: abs(math.log(x / max(now, low))))
     if not np.isfinite(errors).any():
@@ -153,6 +190,14 @@ def _search(error: Callable[[float], float], vary: str, now: float) -> float | N
     return float(closer.x) if closer.fun < abs(errors[best]) * (1 - CLOSE) else float(tried[best])
 
 
+def _root(error: Callable[[float], float], low: float, high: float) -> float | None:
+    """Where the error changes its sign between two values; None if it is by a gap in what the theory covers."""
+    try:
+        return float(brentq(error, low, high, rtol=1e-6))
+    except ValueError:  # scipy's, of a nan on the way
+        return None
+
+
 def _edge(error: Callable[[float], float], tried: Array, inside: int, now: float) -> float:
     """The last value, from `tried[inside]` towards the present one, whose error is still close to nothing."""
     outside = inside + (1 if tried[inside] < now else -1)
@@ -160,7 +205,8 @@ def _edge(error: Callable[[float], float], tried: Array, inside: int, now: float
     if not (margin[0] < 0 < margin[1]):
         return float(tried[inside])
     low, high = sorted((float(tried[inside]), float(tried[outside])))
-    return float(brentq(lambda x: abs(error(x)) - 0.9 * CLOSE, low, high, rtol=1e-6))
+    found = _root(lambda x: abs(error(x)) - 0.9 * CLOSE, low, high)
+    return float(tried[inside]) if found is None else found
 
 
 def _message(vary: str, found: float, words: str, achieved: float, wanted: float, exact: bool) -> str:

@@ -1,7 +1,8 @@
 """Softmax statistics for rows of one length, read from `tables.npz` and averaged over the fluctuations of finite heads.
 
 With d_head coordinates a row's logit variance is s²·χ, χ the query's squared length over its mean (relative variance
-2/d_head), and two rows' logits correlate by the sample correlation of d_head coordinates, not by ρ itself.
+2/d_head), and two rows' logits correlate by the sample correlation of d_head coordinates, not by ρ itself. Where keys
+lie on a sphere (QK-norm) a logit is s √d cos θ, which has less of a tail than a normal one: `_on_sphere`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.interpolate import CubicSpline, RectBivariateSpline
+from scipy.special import log_ndtr, ndtr
 
 from explorer.theory.grids import PATH, ROOT, SIZES, Array, V, X, rho_of, s_of, v_of, x_of
 
@@ -48,10 +50,16 @@ class Step(NamedTuple):
 
 
 class Softmax:
-    """Rows of `n` keys; `d_head` coordinates to a query, or None where queries have a fixed length (QK-norm)."""
+    """Rows of `n` keys, `d_head` coordinates to a query.
 
-    def __init__(self, n: int, d_head: int, fixed_length: bool = False) -> None:
+    Args:
+        fixed_length: of the queries.
+        sphere: dimensions in which the keys' directions are even; 0 where their lengths vary too.
+    """
+
+    def __init__(self, n: int, d_head: int, fixed_length: bool = False, sphere: int = 0) -> None:
         self.n = n
+        self._sphere = _on_sphere(n, sphere) if sphere else None
         self._rows, self._share, self._j_share = _splines(n)
         self._chi = [(1.0, 1.0)] if fixed_length else _chi(d_head)
         noise = 1 / math.sqrt(d_head)
@@ -60,6 +68,7 @@ class Softmax:
 
     def rows(self, s: Array) -> RowValues:
         """Single rows, averaged over the queries' lengths."""
+        s = self._normal(s)
         parts = [(weight, chi, self._raw(s * math.sqrt(chi))) for chi, weight in self._chi]
         mean = np.sum([weight * raw for weight, _, raw in parts], axis=0)
         by_query = np.sum([weight * chi * raw[..., 3] for weight, chi, raw in parts], axis=0)
@@ -67,6 +76,7 @@ class Softmax:
 
     def pairs(self, s: Array, rho: Array) -> tuple[Array, Array]:
         """Y11 and J11 of two rows, averaged over their queries' lengths and sample correlation."""
+        s = self._normal(s)
         y11, j11 = np.zeros_like(s), np.zeros_like(s)
         for chi, weight in self._chi:
             raw = self._raw(s * math.sqrt(chi))
@@ -94,6 +104,10 @@ class Softmax:
             rest = [value * tail for value in rest]
         return Step(y2, y11, *rest)
 
+    def _normal(self, s: Array) -> Array:
+        """Of normal logits that softmax would treat alike."""
+        return s if self._sphere is None else s * np.interp(np.minimum(s, S_MAX), *self._sphere)
+
     def _raw(self, s: Array) -> Array:
         """`[..., 8]`: the rows' averages at infinite head width, as in `softmax.Row`."""
         inside = np.minimum(s, S_MAX)
@@ -120,14 +134,38 @@ class Softmax:
         s = line[:, None] + np.zeros(FINE_V)
         rho = np.clip(rho_of(np.linspace(0, 1, FINE_V) + np.zeros_like(s), s), 0.0, 1.0)
         rows = self.rows(line)
-        extra = np.stack([rows.crowding, rows.spread, rows.unevenness], -1)
+        bent = (self._normal(line) / np.maximum(line, 1e-3)) ** 2 if self._sphere else 1.0  # of what two keys share
+        extra = np.stack([bent * rows.crowding, bent * rows.spread, rows.unevenness], -1)
         return np.log(self.pairs(s, rho)[0]).tolist(), extra.tolist()
 
 
 @lru_cache(maxsize=256)
-def softmax(n: int, d_head: int, fixed_length: bool = False) -> Softmax:
+def softmax(n: int, d_head: int, fixed_length: bool = False, sphere: int = 0) -> Softmax:
     """The statistics for one row length and head width, kept."""
-    return Softmax(n, d_head, fixed_length)
+    return Softmax(n, d_head, fixed_length, sphere)
+
+
+def highest(n: int) -> float:
+    """About where the largest of n normal variables stands, in standard deviations."""
+    return math.sqrt(2 * math.log(n))
+
+
+def contrast(s: Array, top: float) -> Array:
+    """ln of R = E e^2ℓ / (E e^ℓ)² over normal logits of deviation s, cut at `top`: Y2 is R/n where many keys share."""
+    value: Array = s * s + log_ndtr(top) + log_ndtr(top - 2 * s) - 2 * log_ndtr(top - s)
+    return value
+
+
+def _on_sphere(n: int, dimensions: int) -> tuple[Array, Array]:
+    """Standard deviation s of logits s √d cos θ, and over it that of normal logits of the same R, both cut."""
+    top, d = highest(n), max(dimensions, 3)
+    line, cosine = s_of(np.linspace(0.01, float(X[-1]), FINE_X)), np.linspace(-1, 1, 2001)
+    weight = (1 - cosine**2) ** ((d - 3) / 2)
+    weight[np.cumsum(weight[::-1])[::-1] < ndtr(-top) * weight.sum()] = 0.0
+    weight /= weight.sum()
+    power = np.exp(line[:, None] * math.sqrt(d) * (cosine - 1))
+    found = np.log(power**2 @ weight) - 2 * np.log(power @ weight)
+    return line, np.interp(found, contrast(line, top), line) / line
 
 
 def _chi(d_head: int) -> list[tuple[float, float]]:

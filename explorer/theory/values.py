@@ -20,7 +20,11 @@ class Rows(NamedTuple):
     """Over layers."""
 
     s: Array
-    """Largest standard deviation of the logits of a row."""
+    """Largest standard deviation of the logits of a row, as softmax sees them."""
+    uncapped: Array
+    """The same before a soft cap."""
+    total: Array
+    """The same with the variance that a row's logits share."""
     own: Array
     """1 − ρ of the tokens that the attention reads: what distinguishes them."""
     spread: Array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -94,6 +95,11 @@ class History:
         steps, norms = self.layer_gradient()
         with np.errstate(all="ignore"):  # an identity at initialization has no gradients at all
             return steps, norms[:, 0] / norms[:, -1] if norms.size else np.zeros(0)
+
+    def last_losses(self) -> tuple[float, float]:
+        """The latest training loss and the latest held-out loss that was read; nan where there is none."""
+        held_out = self.values.get(("held_out_loss", NO_SITE), [])
+        return (self.losses or [math.nan])[-1], float(held_out[-1]) if held_out else math.nan
 
     def keys(self) -> Iterable[Key]:
         """Every statistic and site that `series` has."""

@@ -31,8 +31,9 @@ OPTIMIZERS: Mapping[str, Callable[[Groups, Recipe], Optimizer]] = MappingProxyTy
 def optimizer(model: nn.Module, config: Config, recipe: Recipe) -> Optimizer:
     """The recipe's optimizer over everything that learns, parameters of one rate in one group.
 
-    Under μP each kind of matrix has its own multiple of the learning rate; α has its own where the recipe says so, and
-    never decays: a decaying branch would be another design.
+    Under μP each kind of matrix has its own multiple of the learning rate, and of the weight decay the inverse, so that
+    a step's ηλ is the same at every width, as in microsoft/mup. α has its own rate where the recipe says so, and never
+    decays: a decaying branch would be another design.
     """
     rates = learning_rates(config, "sgd" if recipe.optimizer in ("sgd", "momentum") else "adam")
     groups: defaultdict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
@@ -40,8 +41,13 @@ def optimizer(model: nn.Module, config: Config, recipe: Recipe) -> Optimizer:
         name = path.split(".")[-1]
         if not parameter.requires_grad:
             continue
-        own = recipe.alpha_rate if name == "alpha" and recipe.alpha_schedule == "own_rate" else rates.get(name, 1.0)
-        groups[own, 0.0 if name == "alpha" else recipe.weight_decay].append(parameter)
+        if name == "alpha":
+            groups[recipe.alpha_rate if recipe.alpha_schedule == "own_rate" else 1.0, 0.0].append(parameter)
+            continue
+        rate = rates.get(name, 1.0)
+        # Adam divides gradient and λW by the size of their sum; mup's W_U, before its multiplier, is 1/rate of ours
+        twice = name == "W_U" and recipe.optimizer in ("adam", "radam")
+        groups[rate, recipe.weight_decay / (rate * rate if twice else rate)].append(parameter)
     return OPTIMIZERS[recipe.optimizer](
         [
             {"params": parameters, "lr": recipe.learning_rate * rate, "weight_decay": decay}

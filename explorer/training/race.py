@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from explorer.choices import ConfigError
+from explorer.config import Config
+from explorer.display import draw, must_be, table
 from explorer.limits import NOISE, RESIDENT, memory_limit
 from explorer.probe.measure import device
 from explorer.probe.threads import shares, torch_threads
+from explorer.profile import Array
 from explorer.text import Text
 from explorer.training.history import History
+from explorer.training.recipe import Recipe
 from explorer.training.runner import Contender, Runner
 from explorer.training.tasks import Data, Levels, Task
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 __all__ = ["Contender", "Outcome", "Race", "race"]
 
@@ -26,6 +34,9 @@ MOST = 64
 """Contenders, at most."""
 MARGIN = 0.05
 """Nats: a model that has learned how often a character comes, and nothing else, wanders about the level by less."""
+
+WORSE = 1.0
+"""Nats above a uniform guess's loss: an untrained model whose output is normalized lies half a nat above it."""
 
 
 class Outcome(NamedTuple):
@@ -47,6 +58,14 @@ class Outcome(NamedTuple):
     zero, as where α is."""
     ratio_last: float
     """The same at the last step at which the instruments were on."""
+    worse_from: int | None = None
+    """The step from which on the held-out loss stayed above a uniform guess's by more than `WORSE`; None if it did not,
+    or the contender is retired."""
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it could not go on, or ended far worse than a guess."""
+        return self.retired_at is not None or self.worse_from is not None
 
 
 class Race:
@@ -59,6 +78,7 @@ class Race:
         every: how often the instruments are on.
         text: what is learned from; None is Python's prose.
     Raises:
+        TypeError: an argument is of another kind; names which, and what it must be.
         ConfigError: no contenders or too many, two of one name, shapes that differ, a config that cannot learn the
             task, a text that is too short, or more than memory holds.
     """
@@ -66,6 +86,8 @@ class Race:
     def __init__(self, contenders: Sequence[Contender], task: Task, steps: int, every: int = 10,
                  text: Text | None = None) -> None:
         check(contenders, task, steps, every)
+        if text is not None:
+            must_be(Text, "text", text)
         self.contenders, self.task, self.steps, self.every = tuple(contenders), task, steps, every
         first = contenders[0].config
         self.data = Data(task, text, first.n_ctx, first.batch_size)
@@ -117,6 +139,28 @@ class Race:
         """Each contender's numbers, by its name."""
         return {runner.name: runner.history for runner in self.runners}
 
+    def plot(self, curve: str = "held_out_loss") -> go.Figure:
+        """A chart of the Race panel; measures the held-out loss where the contenders stand.
+
+        Args:
+            curve: held_out_loss, training_loss, gradient_ratio or learning_rate.
+        Raises:
+            ValueError: there is no such chart; names those there are.
+        """
+        return draw(self, curve)
+
+    def __repr__(self) -> str:
+        who = ", ".join(runner.name for runner in self.runners)
+        return f"Race({who}; {self.task!r}, step {self.step} of {self.steps})"
+
+    def _repr_html_(self) -> str:
+        """A row a contender: its design and training, the steps it made, its last losses, and why it is out."""
+        header = ("Contender", "Design", "Training", "Steps", "Training loss", "Held-out loss", "")
+        return table(f"Race: step {self.step} of {self.steps}, losses in nats a character", header, [
+            (one.name, one.config, one.recipe, runner.step, *runner.history.last_losses(), runner.retired)
+            for one, runner in zip(self.contenders, self.runners, strict=True)
+        ])
+
     def frame(self) -> pd.DataFrame:
         """Tidy: one number a row; columns contender, step, statistic, site, layer, head, value."""
         parts = [history.frame().assign(contender=name) for name, history in self.histories.items() if history.losses]
@@ -146,9 +190,9 @@ def race(contenders: Sequence[Contender], task: Task | None = None, steps: int =
         every: the instruments are on at every step that is a multiple of this.
         text: what is learned from; None is Python's prose.
     Raises:
-        ConfigError: see `Race`.
+        TypeError, ConfigError: see `Race`.
     """
-    return Race(contenders, task or Task(), steps, every, text).run(stop, on_step)
+    return Race(contenders, Task() if task is None else task, steps, every, text).run(stop, on_step)
 
 
 def outcome(runner: Runner, unigram: float) -> Outcome:
@@ -156,23 +200,35 @@ def outcome(runner: Runner, unigram: float) -> Outcome:
     history = runner.history
     steps, losses = history.series("held_out_loss") if history.steps else (np.zeros(0), np.zeros(0))
     final = math.nan if runner.retired else runner.held_out_loss()
-    clearly = np.append(losses, final) < unigram - MARGIN
-    stays = np.append(steps, runner.step)[np.logical_and.accumulate(clearly[::-1])[::-1]]
+    steps, losses = np.append(steps, runner.step), np.append(losses, final)
+    uniform = math.log(runner.data.vocabulary)
     _, ratio = history.gradient_ratio()
     return Outcome(
         name=runner.name,
         steps=runner.step,
         final_loss=final,
-        below_unigram=int(stays[0]) if len(stays) else None,
+        below_unigram=_stays(steps, losses < unigram - MARGIN),
         retired_at=runner.step if runner.retired else None,
         reason=runner.retired,
         ratio_first=float(ratio[0]) if len(ratio) else math.nan,
         ratio_last=float(ratio[-1]) if len(ratio) else math.nan,
+        worse_from=_stays(steps, losses > uniform + WORSE),
     )
 
 
+def _stays(steps: Array, holds: NDArray[np.bool_]) -> int | None:
+    """The first step from which on something holds to the end."""
+    stays = steps[np.logical_and.accumulate(holds[::-1])[::-1]]
+    return int(stays[0]) if len(stays) else None
+
+
 def check(contenders: Sequence[Contender], task: Task, steps: int, every: int) -> None:
-    """Raises ConfigError if there is nothing to race, or not on equal terms, or not enough memory."""
+    """Raises TypeError or ConfigError if there is nothing to race, or not on equal terms, or not enough memory."""
+    must_be(Task, "task", task)
+    for number, one in enumerate(contenders if isinstance(contenders, Sequence) else [contenders]):
+        must_be(Contender, f"contenders[{number}]", one)
+        must_be(Config, f"contenders[{number}].config", one.config)
+        must_be(Recipe, f"contenders[{number}].recipe", one.recipe)
     counts = (("contenders", len(contenders), MOST), ("steps", steps, LONGEST), ("every", every, LONGEST))
     for name, value, most in counts:
         if not 1 <= value <= most:

@@ -84,7 +84,7 @@ class Recipe(Choices):
                 "fixed": Option("not learned: at its end from the first step", uses=("alpha_end",)),
             },
         ),
-    ] = Field("learned", description="What becomes of the α of rezero, skipinit and layer_scale.")
+    ] = Field("learned", description="What becomes of the α of ReZero, SkipInit and LayerScale.")
     alpha_rate: Annotated[
         float,
         Field(ge=1e-4, le=1e4),

@@ -49,9 +49,10 @@ class Runner:
         self.held = [] if self.recipe.alpha_schedule in ("learned", "own_rate") else alphas(self.model)
         if self.recipe.alpha_schedule != "learned" and not alphas(self.model):
             raise ConfigError(
-                f"alpha_schedule must be learned where the residual has no α to learn (rezero, skipinit and "
-                f"layer_scale have one); got {self.recipe.alpha_schedule} with residual = {self.config.residual} "
-                f"({self.name})"
+                Recipe.named("alpha_schedule"), " must be learned where the residual has no α to learn (ReZero, "
+                "SkipInit and LayerScale have one); got ",
+                Recipe.named("alpha_schedule", self.recipe.alpha_schedule), " with ",
+                Config.named("residual", self.config.residual), f" ({self.name})"
             )
         for parameter in self.held:
             parameter.requires_grad_(False)

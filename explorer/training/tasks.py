@@ -125,16 +125,22 @@ class Data:
         self.vocabulary = len(self.text.vocabulary)
         if batch_size * n_ctx * self.vocabulary > LARGEST_LOGITS:
             raise ConfigError(
-                f"batch_size × n_ctx × distinct characters must be at most {LARGEST_LOGITS:,}; "
-                f"got {batch_size} × {n_ctx} × {self.vocabulary}"
+                Config.named("batch_size"), " × ", Config.named("n_ctx"), " × distinct characters must be at most "
+                f"{LARGEST_LOGITS:,}; got {batch_size} × {n_ctx} × {self.vocabulary}"
             )
         self.train, self.held = split(self.text.codes, task.held_out)
-        for words, part in (("held-out part", self.held), ("part to train on, without repetitions,", self.train)):
-            if len(part) <= n_ctx:
-                raise ConfigError(
-                    f"text must be long enough that its {words} exceeds n_ctx; got {len(part):,} characters "
-                    f"and n_ctx = {n_ctx}"
-                )
+        before = len(self.text.codes) - len(self.held)
+        field, value = Config.named("n_ctx"), Config.named("n_ctx", n_ctx)
+        for words, length in (("held-out part", len(self.held)), ("part to train on", before)):
+            if length <= n_ctx:
+                raise ConfigError(f"text must be long enough that its {words} exceeds ", field,
+                                  f"; got {length:,} characters and ", value)
+        if len(self.train) <= n_ctx:
+            raise ConfigError(
+                f"text must not repeat itself: passages of {PASSAGE} characters that come again in the held-out part "
+                "are not trained on, and what remains must exceed ", field,
+                f"; got {len(self.train):,} of {before:,} characters and ", value,
+            )
 
     @property
     def symbols(self) -> int:

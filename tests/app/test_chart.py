@@ -61,7 +61,7 @@ def test_show_replaces_the_whole_figure_and_takes_its_description():
 
 
 def test_every_front_end_trait_is_synced():
-    names = {"runtime", "title", "caption", "badge", "badge_tone", "description", "stale", "figure"}
+    names = {"runtime", "title", "caption", "badge", "badge_tone", "description", "stale", "designs", "marks", "figure"}
     assert names <= set(Chart(title="a").get_state())
 
 
@@ -126,8 +126,9 @@ def test_a_browser_cannot_point_a_chart_at_another_runtime():
 
 
 @pytest.mark.parametrize("setting", [
-    "showSendToCloud: false", 'plotlyServerURL: ""', "displaylogo: false", "responsive: true", "typesetMath: false",
-    "modeBarButtons: [", "DecompressionStream", "Plotly?.purge(this.plot)", "plot.dataset.drawn",
+    "showSendToCloud: false", 'plotlyServerURL: ""', "displaylogo: false", "displayModeBar: false",
+    "showTips: false", "typesetMath: false",
+    "DecompressionStream", "Plotly?.purge(this.plot)", "plot.dataset.drawn",
 ])
 def test_the_view_keeps_its_settings(setting):
     assert setting in (SOURCE / "chart.js").read_text(encoding="utf-8")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -126,12 +128,12 @@ def test_every_control_moves_the_config(spec) -> None:  # type: ignore[no-untype
 
 
 @pytest.mark.parametrize(("values", "sentence"), [
-    ({"n_layers": 4096}, "n_layers must be a whole number between 1 and 1024; got 4096"),
-    ({"n_layers": 2.5}, "n_layers must be a whole number between 1 and 1024; got 2.5"),
-    ({"n_layers": "twelve"}, "n_layers must be a whole number between 1 and 1024; got 'twelve'"),
-    ({"n_layers": None}, "n_layers must be a whole number between 1 and 1024; got None"),
-    ({"d_model": 257}, "d_model must be divisible by n_heads; got 257 and 4"),
-    ({"norm": "batch"}, "norm must be one of layer, rms; got 'batch'"),
+    ({"n_layers": 4096}, "Depth must be a whole number between 1 and 1024; got 4096"),
+    ({"n_layers": 2.5}, "Depth must be a whole number between 1 and 1024; got 2.5"),
+    ({"n_layers": "twelve"}, "Depth must be a whole number between 1 and 1024; got 'twelve'"),
+    ({"n_layers": None}, "Depth must be a whole number between 1 and 1024; got None"),
+    ({"d_model": 257}, "Width must be divisible by Heads; got 257 and 4"),
+    ({"norm": "batch"}, "Norm must be one of layer, rms; got 'batch'"),
     ({"temperature": 2}, "temperature is not a field"),
     ({"self": 2}, "self is not a field"),
     ({"n_layers": 1000, "d_model": 2048}, "weights and activations must fit into"),
@@ -146,6 +148,52 @@ def test_what_a_browser_sends_is_refused_in_words_and_the_last_config_stays(
     assert config == Config()
     assert page.controls.values == {**Config().model_dump(), **values}  # not clamped, not taken back
     assert page.controls.refused == list(values)
+
+
+@pytest.mark.parametrize("values", [
+    {"n_layers": 4096}, {"d_model": 257}, {"loss": "next_token"}, {"init_variance": "12,x"}, {"norm": "batch"},
+    {"n_layers": 1000, "d_model": 2048}, {"attention": "none", "residual_attention": "scores"},
+    {"norm_placement": "none", "final_norm": "yes"}, {"residual": "fixup", "parametrization": "ntk"},
+    {"residual": "scaled_init", "scale_rule": "gpt2"}, {"residual": "fixup", "norm_placement": "peri"},
+])
+def test_a_refusal_calls_fields_what_the_screen_calls_them(values: dict[str, object]) -> None:
+    page = Page()
+    page.set(**values)
+    (_, refusal), = page.told
+    assert not set(SPECS) & set(re.findall(r"\w+_\w+", refusal))
+    assert SPECS[next(iter(values))].about.label in refusal
+
+
+@pytest.mark.parametrize(("start", "chosen", "remedy", "changed"), [
+    ({}, {"loss": "next_token"}, "Set Input to text", {"input": "text"}),
+    ({"input": "text", "loss": "next_token"}, {"input": "gaussian"}, "Set Loss to linear", {"loss": "linear"}),
+    ({}, {"d_model": 250}, "Set Heads to 2", {"n_heads": 2}),
+    ({}, {"n_heads": 5}, "Set Width to 255", {"d_model": 255}),
+    ({"residual_attention": "scores"}, {"attention": "none"}, "Set Residual attention to none",
+     {"residual_attention": "none"}),
+    ({"residual": "fixup"}, {"parametrization": "ntk"}, "Set Residual to constant", {"residual": "constant"}),
+    ({"scale_rule": "gpt2"}, {"residual": "scaled_init"}, "Set Scale rule to lecun", {"scale_rule": "lecun"}),
+    ({}, {"n_layers": 4096}, "", {}),
+    ({}, {"d_model": 250, "n_heads": 3}, "", {}),
+])
+def test_a_refusal_offers_the_one_change_that_mends_it(
+    start: dict[str, Any], chosen: dict[str, Any], remedy: str, changed: dict[str, Any]
+) -> None:
+    page = Page(Config(**start))
+    page.set(**chosen)
+    assert page.controls.refusal
+    assert page.controls.remedy == remedy
+    if remedy:
+        page.controls.mend()
+        assert page.told[-1] == (Config(**{**start, **chosen, **changed}), "")
+        assert page.controls.remedy == ""
+
+
+def test_what_stands_in_an_entry_is_what_was_accepted() -> None:
+    page = Page()
+    page.set(n_ctx="1_00", init_variance=" 2.50 ")
+    assert (page.controls.values["n_ctx"], page.controls.values["init_variance"]) == (100, 2.5)
+    assert page.told[-1] == (Config(n_ctx=100, init_variance=2.5), "")
 
 
 def test_a_refused_value_can_be_mended_or_taken_back() -> None:

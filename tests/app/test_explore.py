@@ -77,7 +77,7 @@ def test_a_refused_value_leaves_the_charts_and_says_that_they_are_stale(open_pan
     page.until("idle")
     before = page.drawn()
     page.set(d_model=17)
-    page.until("refused", "Refused: d_model must be divisible by n_heads; got 17 and 2.")
+    page.until("refused", "Refused: Width must be divisible by Heads; got 17 and 2.")
     assert page.stale() == {True}
     np.testing.assert_array_equal(page.drawn(), before)
     page.set(d_model=18)
@@ -115,6 +115,105 @@ def test_a_measurement_that_ends_after_a_refusal_is_drawn_but_stays_stale(open_p
     page.until("refused")
     np.testing.assert_allclose(page.drawn(), expected(SMALL))
     assert page.stale() == {True}
+
+
+def lengths(page: Page) -> set[int]:
+    """How many points dots and lines of the second moment have: one number while one design is drawn."""
+    traces = page.panel.charts["second_moment"].figure["data"]
+    return {len(plain(trace["x"])) for trace in traces if trace["name"] in ("measured", "predicted")}
+
+
+@pytest.mark.parametrize("ahead", [True, False], ids=["line ahead of its dots", "refused before the line was drawn"])
+@pytest.mark.parametrize("end", ["refused", "stale", "failed"])
+def test_what_interrupts_a_measurement_leaves_one_design_on_the_charts(
+    open_panel: Open, ahead: bool, end: str
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(config: Config, *rest: Any) -> Profile:
+        if config.n_layers > 2:
+            begun.set()
+            assert may_end.wait(WAIT)
+        if end == "failed" and config.n_layers == 8:
+            raise MemoryError
+        return measure(config, *rest)
+
+    page = open_panel(measure=slow, predict=predict)
+    page.until("idle")
+    one = lengths(page)
+    page.set(n_layers=4)
+    assert begun.wait(WAIT)
+    if ahead:
+        page.set(n_layers=8)
+        assert len(lengths(page)) == 2, "the line goes ahead while a slider is dragged"
+    if end == "refused":
+        page.set(d_model=17)
+    elif end == "stale":
+        page.panel.status._handle_custom_msg("action", [])
+    elif not ahead:
+        page.set(n_layers=8)
+    if end == "failed":
+        may_end.set()
+    page.until(end)
+    assert lengths(page) == one
+    assert page.stale() == {True}
+    assert page.panel.status.detail == "The charts show the last measured design."
+    assert page.panel.charts["second_moment"].badge, "of the dots and the line that are drawn"
+    may_end.set()
+    page.set(n_layers=3, d_model=16)
+    page.until("idle", "Measured 3 layers")
+    assert lengths(page) == {7}
+    assert page.stale() == {False}
+
+
+def test_a_line_is_drawn_ahead_again_after_a_refusal_was_undone(open_panel: Open) -> None:
+    may_end = threading.Event()
+
+    def slow(config: Config, *rest: Any) -> Profile:
+        assert config.n_layers == 2 or may_end.wait(WAIT)
+        return measure(config, *rest)
+
+    page = open_panel(measure=slow, predict=predict)
+    page.until("idle")
+    page.set(n_layers=3)
+    page.set(n_layers=4)
+    page.set(d_model=17)
+    page.until("refused")
+    page.set(d_model=16, n_layers=4)
+    page.set(n_layers=5)
+    assert len(lengths(page)) == 2
+    may_end.set()
+    page.until("idle", "Measured 5 layers")
+    assert lengths(page) == {11}
+
+
+def test_one_press_mends_a_refusal(open_panel: Open) -> None:
+    page = open_panel()
+    page.until("idle")
+    page.set(loss="next_token")
+    page.until("refused")
+    assert page.panel.status.offer == "Set Input to text"
+    page.panel.status._handle_custom_msg("offer", [])
+    page.until("idle")
+    assert page.panel.controls.config == SMALL.replace(loss="next_token", input="text")
+    assert page.panel.status.offer == ""
+
+
+def test_a_design_without_attention_says_so_where_its_charts_would_be(open_panel: Open) -> None:
+    page = open_panel()
+    page.until("idle")
+    assert page.panel.place.layout.display is None
+    page.set(attention="none")
+    page.until("idle")
+    for name in ("attention_entropy", "attention_pattern"):
+        figure = page.panel.charts[name].figure
+        assert [note["text"] for note in figure["layout"]["annotations"]] == ["This design has no attention."]
+        assert not figure["layout"]["xaxis"]["visible"]
+    assert page.panel.place.layout.display == "none"
+    page.set(attention="softmax")
+    page.until("idle")
+    assert page.panel.place.layout.display is None
+    assert all(chart.figure["data"] for chart in page.panel.charts.values())
 
 
 def test_an_exception_shows_its_class_and_message_and_the_next_move_works(open_panel: Open) -> None:
@@ -231,7 +330,30 @@ def test_findings_stand_in_the_verdict_and_their_button_applies_the_change(open_
     assert page.panel.verdict.findings[0]["meaning"] == "All is well."
 
 
-@pytest.mark.parametrize("nonsense", [-1, 7, "0", None, {"index": 0}, True])
+def test_a_remedy_can_be_taken_back_as_long_as_what_it_set_stands(open_panel: Open) -> None:
+    page = open_panel(diagnose=depth_rule)
+    page.until("idle")
+    verdict = page.panel.verdict
+    assert verdict.undo == ""
+    verdict._handle_custom_msg(0, [])
+    page.until("idle")
+    assert verdict.undo == "Use post"
+    page.set(n_layers=3)  # another move stays when the remedy goes
+    page.until("idle")
+    verdict._handle_custom_msg("undo", [])
+    page.until("idle")
+    assert page.panel.controls.config == SMALL.replace(n_layers=3)
+    assert verdict.undo == ""
+    verdict._handle_custom_msg(0, [])
+    page.until("idle")
+    page.set(norm_placement="peri")
+    page.until("idle")
+    assert verdict.undo == "", "what it set stands no more"
+    verdict._handle_custom_msg("undo", [])
+    assert page.panel.controls.config.norm_placement == "peri"
+
+
+@pytest.mark.parametrize("nonsense", [-1, 7, "0", "undo", None, {"index": 0}, True])
 def test_verdict_ignores_what_is_not_one_of_its_buttons(open_panel: Open, nonsense: object) -> None:
     page = open_panel(diagnose=lambda profile: [])
     page.until("idle")
@@ -262,7 +384,7 @@ def test_a_layer_that_there_is_not_is_refused_in_words(open_panel: Open, values:
     page = open_panel()
     page.until("idle")
     page.panel.place.set_state({"values": values})
-    page.until("refused", "layer must be a whole number between 1 and 2")
+    page.until("refused", "Layer must be a whole number between 1 and 2")
     page.panel.status._handle_custom_msg("action", [])
     page.until("idle")
     assert page.panel.place.values == {"layer": 1, "head": 0}
@@ -369,6 +491,25 @@ def test_the_theory_makes_a_signal_flat_and_the_measurement_agrees(open_panel: O
     page.set(init_variance=1.25)
     page.until("idle")
     assert "init_variance" not in page.panel.controls.notes  # the remark was on the value that is gone
+
+
+def test_a_trivial_answer_is_called_one_and_a_better_one_can_be_taken(open_panel: Open) -> None:
+    page = open_panel(SMALL.replace(n_layers=6, init_variance=2.0), predict=predict, solve=solve)
+    page.until("idle")
+    controls = page.panel.controls
+    before = len(controls.offers["alpha"])
+    click(page, "alpha", 0)
+    assert wait_for_value(page, "alpha", 1.0) < 0.05
+    page.until("idle")
+    assert "trivial" in controls.notes["alpha"]
+    assert len(controls.offers["alpha"]) == before + 1
+    assert len(controls.offers["init_variance"]) == before
+    click(page, "alpha", before)
+    page.until("idle")
+    assert controls.config == SMALL.replace(n_layers=6, init_variance=2.0, residual="inverse_sqrt_depth")
+    assert len(controls.offers["alpha"]) == before  # the answer is gone, and what was offered with it
+    click(page, "alpha", before)  # a late click on what is no longer offered
+    assert page.panel.status.state == "idle"
 
 
 def test_an_unknown_offer_is_ignored_and_a_failing_theory_is_told(open_panel: Open) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -63,7 +64,7 @@ def draw(result: Square) -> go.Figure:
 def toy(run: Callable[..., Square] = measure) -> Lab:
     return Lab(
         "toy", "Squares", "An area is a side < squared.", "Not of a circle & such.", Toy, run, judge,
-        (Plot("area", "Area", "In m².", draw),),
+        (Plot("area", "Area", "In m².", draw),), "Euclid & others, arXiv 0000.00000",
     )
 
 
@@ -109,7 +110,7 @@ def test_a_lab_computes_draws_and_judges(open_lab: Open) -> None:
 
 def test_claim_and_caveat_stand_on_the_panel_as_text(open_lab: Open) -> None:
     said = words(open_lab(toy()).panel)
-    assert "<h2>Squares</h2><p>An area is a side &lt; squared.</p>" in said
+    assert "<h2>Squares</h2><p>An area is a side &lt; squared. <small>Euclid &amp; others, arXiv" in said
     assert "<b>Beware.</b> Not of a circle &amp; such." in said
 
 
@@ -129,7 +130,7 @@ def test_a_refused_value_leaves_the_charts_stale_and_can_be_undone(open_lab: Ope
     page.set(holes=5)
     page.until("refused", "Refused: holes must be at most side²; got 5 and side 2.")
     assert page.panel.charts["area"].stale
-    assert page.panel.status.detail == "The charts show the last accepted setting."
+    assert page.panel.status.detail == "The charts show the last computed setting."
     assert page.area == 4
     page.panel.status._handle_custom_msg("action", [])
     page.until("idle")
@@ -175,7 +176,7 @@ def test_long_work_tells_its_progress_and_can_be_stopped(open_lab: Open) -> None
         assert page.changed.wait_for(lambda: page.panel.status.action == "Stop", WAIT)
     assert page.panel.status.detail == "25 %"
     page.panel.status._handle_custom_msg("action", [])
-    page.until("stale", "Stopped. The charts show an earlier setting.")
+    page.until("stale", "Stopped.")
     assert left.wait(WAIT)
 
 
@@ -194,7 +195,7 @@ def test_controls_take_any_choices() -> None:
     assert [field["name"] for field in top["fields"]] == ["side"]
     assert (top["title"], more["title"]) == ("", "More")
     controls.set_state({"values": {"side": 12, "holes": 0}})
-    assert controls.refusal == "side must be a whole number between 0 and 9; got 12"
+    assert controls.refusal == "Side must be a whole number between 0 and 9; got 12"
     assert controls.config == Toy()
     assert controls.notes == {"side": "refused; still 2"}
     assert controls.summary == ""
@@ -227,6 +228,7 @@ def test_a_lab_of_depth_opens_from_its_tab() -> None:
 def test_every_row_is_worded(row: Lab) -> None:
     assert row.claim.endswith(".")
     assert row.caveat.endswith(".")
+    assert re.search(r"\b20\d\d, (arXiv \d{4}\.\d{5}|kexue \d{4})", row.source)
     for plot in row.plots:
         assert plot.caption.endswith("."), plot.name
         assert len(plot.caption) <= 90, plot.name

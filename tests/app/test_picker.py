@@ -14,9 +14,8 @@ def test_the_list_has_every_preset_with_its_words_and_source() -> None:
     options = {option["value"]: option for option in field["options"]}
     assert set(options) == {"custom", *PRESETS}
     for name, row in PRESETS.items():
-        assert (options[name]["label"], options[name]["formula"], options[name]["source"]) == (
-            row.title, row.words, row.source,
-        )
+        assert (options[name]["label"], options[name]["formula"]) == (row.title, row.words)
+        assert options[name]["source"] == (f"{row.source}. {row.differs}" if row.differs else row.source)
 
 
 def test_it_follows_the_controls() -> None:

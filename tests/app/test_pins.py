@@ -11,6 +11,7 @@ import pytest
 from explored import SMALL, Open, Page, expected, opened, plain
 from watched import WAIT
 
+from explorer.app.words import design_words
 from explorer.config import Config
 from explorer.figures.palette import HUES
 from explorer.probe import measure
@@ -65,6 +66,11 @@ def test_a_pinned_design_stays_on_every_chart_while_the_controls_move_on(open_pa
     assert names == ["Pre-LN, measured", "Post-LN (now), measured"]
     assert page.panel.comparison.box.now["name"] == "Post-LN"
     assert pins(page)[1]["about"] == "norm placement pre"
+    legend = page.panel.charts["second_moment"].designs
+    assert [(one["name"], one["hue"]) for one in legend] == [("Pre-LN", HUES[1]), ("Post-LN (now)", HUES[0])]
+    assert [one["about"] for one in legend] == [design_words(SMALL), design_words(POST)]
+    assert page.panel.charts["attention_pattern"].designs == legend[-1:]
+    assert "measured" in page.panel.charts["second_moment"].marks
 
 
 def test_the_pattern_is_the_current_designs_and_says_so(open_panel: Open) -> None:

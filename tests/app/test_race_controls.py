@@ -38,7 +38,12 @@ def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
 
 @pytest.mark.parametrize(("raw", "words"), [
     (b"short", "text must have at least 2,000 characters; got 5"),
-    (b"\xff" * 3000, "text must be encoded in UTF-8; got b'\\xff' at byte 0"),
+    (b"\xff\xfe" * 3000, "text must be encoded in UTF-8; got UTF-16: save it as UTF-8"),
+    ("生存还是毁灭，这是一个问题。".encode("gbk") * 200,
+     "text must be encoded in UTF-8; got b'\\xc9' at byte 0, as in GBK or Latin-1: save it as UTF-8"),
+    (b"To be, or not to be. " * 200, ("text must not repeat itself: passages of 64 characters that come again in the "
+     "held-out part are not trained on, and what remains must exceed Sequence length; got 0 of 3,780 characters and "
+     "Sequence length = 16")),
     (b"a" * 5_000_001, "text must have at most 5,000,000 bytes; got more"),
 ])
 def test_a_bad_text_is_refused_in_a_sentence(open_race: Open, raw: bytes, words: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from raced import LONG, SMALL, Open, lineup, opened
 
 from explorer.app.contenders import HEADING, WHILE
+from explorer.app.words import model_words
 from explorer.figures.palette import HUES
 from explorer.presets import preset
 from explorer.training.recipe import Recipe
@@ -39,6 +40,10 @@ def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
     assert [row["name"] for row in rows] == sorted(losses, key=lambda name: losses[name]), "the best first"
     assert [row["cells"][0]["text"] for row in rows] == [f"{losses[row['name']]:.3f}" for row in rows]
     assert {row["name"]: row["hue"] for row in rows} == {"Post-LN": HUES[0], "Pre-LN": HUES[1]}
+    for chart in page.panel.gallery.curves.values():
+        assert {one["name"]: one["hue"] for one in chart.designs} == {"Post-LN": HUES[0], "Pre-LN": HUES[1]}
+        assert all(one["about"].startswith(model_words(race.runners[0].config)) for one in chart.designs)
+    assert [[one["name"] for one in chart.designs] for chart in page.panel.gallery.maps] == [["Post-LN"], ["Pre-LN"]]
     (finding,) = page.panel.gallery.verdict.findings
     assert finding["meaning"].startswith(f"“{rows[0]['name']}” is best at ")
     assert page.enabled == {"start"}
@@ -161,7 +166,7 @@ def test_controls_are_for_the_next_race(open_race: Open) -> None:
     assert race is not None
     assert ([one.config.n_layers for one in race.contenders], race.steps) == ([2, 2], LONG)
     page.press("start")
-    page.until("refused", "Refused: d_model must be divisible by n_heads; got 32 and 5.")
+    page.until("refused", "Refused: Width must be divisible by Heads; got 32 and 5.")
     page.panel.status._handle_custom_msg("action", [])
     page.until("idle", "Ready")
     assert page.panel.controls.config.steps == 7
@@ -198,7 +203,7 @@ def test_all_that_diverge_end_the_race(open_race: Open) -> None:
 def test_what_the_engine_refuses_is_told_in_a_sentence(open_race: Open) -> None:
     page = open_race(lineup("pre_ln", alpha_schedule="ramp"))
     page.press("start")
-    page.until("refused", "Refused: alpha_schedule must be learned where the residual has no α to learn")
+    page.until("refused", "Refused: α schedule must be learned where the residual has no α to learn")
     assert page.panel.status.text.endswith("(Pre-LN).")
     assert page.enabled == {"start"}
     page.panel.next.recipe.set_state({"values": Recipe().model_dump()})
@@ -208,7 +213,7 @@ def test_what_the_engine_refuses_is_told_in_a_sentence(open_race: Open) -> None:
 def test_a_value_out_of_bounds_is_refused_at_once_and_can_be_undone(open_race: Open) -> None:
     page = open_race()
     page.set(steps=0)
-    page.until("refused", "Refused: steps must be a whole number between 1 and 100000; got 0.")
+    page.until("refused", "Refused: Steps must be a whole number between 1 and 100000; got 0.")
     page.press("start")
     page.until("refused")
     page.panel.status._handle_custom_msg("action", [])

@@ -47,11 +47,16 @@ def test_a_paused_race_is_saved_and_goes_on_from_its_file(
     page.press("start")
     page.press("pause")
     page.until("idle", "Paused")
+    asked(page, "numbers", monkeypatch)
+    assert page.panel.bar.losing, "the table alone cannot be run on"
     [(about, content)] = asked(page, "race", monkeypatch)
+    assert not page.panel.bar.losing
     file = tmp_path / about["file"]
     file.write_bytes(content)
     page.press("resume")
+    assert page.panel.bar.losing
     page.until("idle", "Finished")
+    assert not page.panel.bar.losing
     assert page.panel.race is not None
     pd.testing.assert_frame_equal(load(file).run().frame(), page.panel.race.frame())
 

@@ -32,8 +32,8 @@ def test_the_best_comes_first_and_who_fell_out_last() -> None:
     assert ranked([EARLY, SLOW, LATE, FAST]) == [FAST, SLOW, LATE, EARLY]
 
 
-@pytest.mark.parametrize(("value", "words"), [(math.nan, "none"), (1.234, "1.2"), (0.0, "0"), (1e-5, "1e-05"),
-                                              (2.5e7, "2e+07"), (0.0123, "0.012")])
+@pytest.mark.parametrize(("value", "words"), [(math.nan, "none"), (1.234, "1.2"), (0.0, "0"), (1e-5, "10⁻⁵"),
+                                              (2.5e7, "2.5·10⁷"), (0.0123, "0.012")])
 def test_ratios_are_short(value: float, words: str) -> None:
     assert ratio(value) == words
 
@@ -62,6 +62,15 @@ def test_the_verdict(outcomes: list[Outcome], severity: str, meaning: str, evide
     assert judged(outcomes, LEVELS) == {
         "severity": severity, "meaning": meaning, "evidence": evidence, "remedy": ""
     }
+
+
+def test_who_ends_worse_than_a_guess_has_diverged() -> None:
+    lost = outcome("lost", 1344.0)._replace(worse_from=20)
+    found = row(lost, Design(3, None, "lost"), final=True)["cells"]
+    assert [cell["text"] for cell in found[:3]] == ["1,340", "never", "from step 20: worse than a uniform guess"]
+    assert found[2]["tone"] == "out"
+    assert judged([FAST, lost], LEVELS)["evidence"] == "Diverged: “lost”."
+    assert judged([lost], LEVELS)["severity"] == "bad"
 
 
 def test_recipes_in_words() -> None:

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
+import numpy as np
 import pytest
 
-from explorer.app.worker import Worker
+from explorer.app.worker import MOST_BYTES, Worker
 
 WAIT = 20.0
 """Seconds after which a test gives up; nothing is asserted about how long anything takes."""
@@ -216,3 +217,18 @@ def test_everything_is_told_in_the_context_of_whoever_made_the_worker() -> None:
     assert done.wait(WAIT)
     worker.close()
     assert found == ["the maker's"] * 3
+
+
+def test_large_results_are_kept_up_to_a_number_of_bytes() -> None:
+    """Whole measurements with an attention pattern over a thousand tokens, not numbers by layer only."""
+    shown = threading.Semaphore(0)
+    worker: Worker[int, np.ndarray] = Worker(
+        lambda job, stop, progress: np.zeros(int(MOST_BYTES / 8 * 0.4)),
+        lambda job, result: shown.release(),
+        lambda job, message: None,
+    )
+    for job in (1, 2, 2, 3, 1, 3):
+        worker.submit(job)
+        assert shown.acquire(timeout=WAIT)
+    worker.close()
+    assert worker.computations == 4, "1 was forgotten for 3, then 2 for 1; 2 and 3 were still there when asked again"

@@ -73,7 +73,8 @@ def server(arguments: list[str], log: Path, **environment: str) -> Iterator[str]
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "explorer", arguments[0], "--no-browser", "--port", str(port), *arguments[1:]]
     if SHAKEN:
-        environment["PYTHONPATH"] = str(Path(__file__).with_name("shaken"))
+        paths = [str(Path(__file__).with_name("shaken")), os.environ.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment)
     try:
@@ -133,6 +134,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("lab")
     shutil.copytree(notebooks(), folder / "notebooks")
     forget_runs(folder / "notebooks" / "explorer.ipynb")
+    with jupyterlab(folder) as address:
+        yield address
+
+
+@contextmanager
+def jupyterlab(folder: Path) -> Iterator[str]:
+    """A JupyterLab on `folder/notebooks`, which keeps all that it remembers in the folder too."""
     options = [f"--ServerApp.root_dir={folder}/notebooks", "--allow-root", "--IdentityProvider.token="]
     homes = {
         "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTERLAB_SETTINGS_DIR": "settings",

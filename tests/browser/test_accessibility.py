@@ -75,3 +75,26 @@ def test_there_is_enough_contrast_in_the_dark(page: Page, path: tuple[str, ...])
 
 def test_no_id_and_no_group_of_radio_buttons_is_there_twice(page: Page) -> None:
     assert page.evaluate(SHARED) == []
+
+
+RAW = """() => {
+  const found = [];
+  const walker = document.createTreeWalker(document.querySelector('.ex-root'), NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const { data, parentElement } = walker.currentNode;
+    if (/[\\p{L}]_[\\p{L}(]|\\^/u.test(data) && !parentElement.closest('code, style')) found.push(data);
+  }
+  return found;
+}"""
+"""Text, in legends and lists too, in which a formula stands as it was typed: W_Q, 2^(−l/2)."""
+
+
+def test_formulas_are_typeset(page: Page) -> None:
+    for residual in ("t_fixup", "deepnorm", "scaled_init"):  # whose lines have powers and matrices
+        page.get_by_role("tab", name=PANELS["explore"].title, exact=True).click()
+        page.locator("[data-field=residual] select").first.select_option(residual)
+        expect(page.locator("[data-field=residual] .ex-hint").first.locator("sub, sup")).not_to_have_count(0)
+    for path in tabs():
+        for title in path:
+            page.get_by_role("tab", name=title, exact=True).click()
+        assert page.evaluate(RAW) == [], path

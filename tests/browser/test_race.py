@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from pydoc_data.topics import topics
 
 import pandas as pd
 import pytest
@@ -200,6 +201,29 @@ def test_the_page_answers_while_a_race_runs(track: Track) -> None:
     expect(track.said).to_have_text("Training 2 contenders")
 
 
+def test_closing_the_page_asks_while_steps_would_be_lost(track: Track) -> None:
+    asked: list[str] = []
+    track.page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+
+    def reload() -> list[str]:
+        asked.clear()
+        track.page.evaluate("() => location.reload()")
+        track.page.wait_for_timeout(500)
+        return asked
+
+    track.press("Start")
+    track.wait_until_grown(["Post-LN", "Pre-LN"])
+    assert reload() == ["beforeunload"]
+    track.wait_until_grown(["Post-LN", "Pre-LN"], track.curves())  # who stays has lost nothing
+    track.press("Pause")
+    expect(track.said).to_have_text("Paused")
+    assert reload() == ["beforeunload"]
+    track.press("Stop")
+    expect(track.said).to_contain_text("Stopped")
+    left = "() => window.dispatchEvent(new Event('beforeunload', { cancelable: true }))"
+    assert track.page.evaluate(left), "nothing is asked any more"
+
+
 def test_a_race_that_stands_still_can_be_saved(track: Track, tmp_path: Path) -> None:
     track.write("steps", "12")
     save = track.panel.get_by_role("group", name="Save", exact=True)
@@ -218,7 +242,7 @@ def test_a_race_that_stands_still_can_be_saved(track: Track, tmp_path: Path) -> 
 
 def test_a_bad_value_is_refused_and_undone(track: Track) -> None:
     track.write("n_heads", "5")
-    expect(track.said).to_have_text("Refused: d_model must be divisible by n_heads; got 32 and 5.")
+    expect(track.said).to_have_text("Refused: Width must be divisible by Heads; got 32 and 5.")
     track.panel.locator(".ex-status").get_by_role("button", name="Undo").click()
     expect(track.said).to_have_text("Ready")
 
@@ -228,7 +252,12 @@ def test_a_text_file_is_taken_or_refused(track: Track) -> None:
     file.set_input_files({"name": "short.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be."})
     said = track.panel.locator(".ex-textfile [role=status]")
     expect(said).to_contain_text("Refused: short.txt: text must have at least 2,000 characters; got 20")
-    file.set_input_files({"name": "long.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be. " * 500})
+    file.set_input_files({"name": "again.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be. " * 500})
+    expect(said).to_contain_text("Refused: again.txt: text must not repeat itself")
+    file.set_input_files({"name": "gbk.txt", "mimeType": "text/plain", "buffer": ("生存还是毁灭" * 500).encode("gbk")})
+    expect(said).to_contain_text("Refused: gbk.txt: text must be encoded in UTF-8")
+    prose = "".join(topics.values())[:10_500]
+    file.set_input_files({"name": "long.txt", "mimeType": "text/plain", "buffer": prose.encode()})
     expect(said).to_contain_text("The next race learns long.txt, 10,500 characters")
     track.press("Use Python's prose")
     expect(said).to_contain_text("The next race learns Python's own prose")

@@ -34,7 +34,7 @@ def test_it_can_be_stopped_and_then_answers_to_every_control(visit: Dashboard, r
     bench = Training(visit, row)
     bench.panel.get_by_role("button", name="Stop", exact=True).click()
     bench.panel.locator(".ex-status[data-state=stale]").wait_for()
-    assert bench.said == "Stopped. The charts show an earlier setting."
+    assert bench.said == "Stopped."
     assert not any(visit.page.evaluate(DRAWN))
     for name in SMALL:
         bench.set(bench.specs[name], bench.specs[name].low)

@@ -78,13 +78,13 @@ def test_matrices_without_a_gradient_are_named_on_the_floor():
     still = {("parameter_gradient", matrix): np.zeros((SEEDS, 4)) for matrix in ("W_Q", "W_K")}
     floor = traces_without_repeats(gradient_by_matrix([measured(values=still)]))["zero"]
     assert floor.x.tolist() == [1, 2, 3, 4]
-    assert floor.text[0].startswith("W_Q, W_K<br>= 0")
+    assert floor.text[0].startswith("W<sub>Q</sub>, W<sub>K</sub><br>= 0")
 
 
 def test_a_gradient_that_is_not_finite_is_marked():
     lost = {("parameter_gradient", "W_V"): np.full((SEEDS, 4), math.inf)}
     mark = traces_without_repeats(gradient_by_matrix([measured(values=lost)]))["not finite"]
-    assert "not finite from layer 4 down<br>(gradient of W_V)" in mark.text
+    assert "not finite from layer 4 down<br>(gradient of W<sub>V</sub>)" in mark.text
 
 
 def test_nothing_gives_empty_axes():

@@ -33,6 +33,13 @@ def test_rows_are_queries_and_columns_are_keys():
     assert figure.layout.yaxis.range == (3.5, -0.5)  # the first query on top
 
 
+@pytest.mark.parametrize("tokens", [2, 3, 5, 7])
+def test_few_tokens_have_a_tick_each(tokens: int) -> None:
+    figure = draw(uniform(tokens))
+    for axis in (figure.layout.xaxis, figure.layout.yaxis):
+        assert (axis.tick0, axis.dtick) == (0, 1)
+
+
 def test_the_title_says_which_layer_and_head():
     assert draw(uniform(8)).layout.title.text == "layer 3, head 2"
 

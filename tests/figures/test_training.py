@@ -112,6 +112,21 @@ def test_who_fell_out_is_marked_and_named(name):
     assert "diverged at step 12" in figure.layout.meta["description"]
 
 
+@pytest.mark.parametrize("name", ["training_loss", "held_out_loss"])
+def test_a_curve_that_leaves_the_frame_is_marked_with_where_it_went(name):
+    away = recorded()
+    away.losses[11:] = [1006.4] * 10
+    away.values["held_out_loss", ""][2] = np.array(1006.4)
+    figure = DRAW[name](course(track(), track(1, "two", away, 21)))
+    (mark,) = [trace for trace in figure.data if trace.text and "nats" in str(trace.text)]
+    low, high = figure.layout.yaxis.range
+    assert (mark.marker.color, mark.marker.symbol) == (HUES[1], "arrow-up")
+    assert mark.text[0].startswith("1,010 nats at step 20")
+    assert low < mark.y[0] < high
+    assert mark.x[0] == (11 if name == "training_loss" else 20)
+    assert "two 1,010" in figure.layout.meta["description"]
+
+
 def test_the_held_out_curve_ends_where_the_weights_stand():
     (curve,) = named(DRAW["held_out_loss"](course(track(final_loss=2.25))), "one")
     np.testing.assert_allclose(curve.x, [0, 10, 20, 21])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -134,7 +135,8 @@ def test_the_fixed_point_is_where_the_recursion_ends() -> None:
 def test_gelu_and_silu_do_not_hold_their_fixed_point(name: str) -> None:
     result = run(Activations(activation=name, width=1024, depth=16))
     assert result.fixed.slope > 1.05
-    assert verdict(result)[1].startswith("q* = 1 is kept but not held")
+    assert verdict(result)[0] == "warning"
+    assert verdict(result)[1].startswith("q* = 1 is a fixed point that does not hold")
     g = gain(Activations(activation=name))
     off = [1.1]
     for _ in range(16):
@@ -169,13 +171,42 @@ def test_an_exploding_mlp_is_reported_and_not_finite() -> None:
 
 @pytest.mark.parametrize(("settings", "severity", "words"), [
     (Activations(), "good", "the gradient keeps its size"),
-    (Activations(activation="sigmoid"), "warning", "the gradient shrinks by 0.153"),
+    (Activations(activation="sigmoid"), "warning", "multiplied by 0.153 a layer: × 0.000546 over 4"),
     (Activations(activation="identity", gain=0.5), "bad", "vanishes"),
+    (Activations(version="centered"), "warning", "does not hold"),
+    (Activations(activation="elu"), "good", "settles at q* = 1, and the gradient keeps its size"),
 ])
 def test_verdicts(settings: Activations, severity: str, words: str) -> None:
     said = verdict(run(settings.replace(depth=4, width=64)))
     assert said[0] == severity
     assert words in said[1]
+
+
+def test_what_is_kept_is_kept_in_expectation_and_the_draws_decide_the_tone(million: ActivationsResult) -> None:
+    """Draws within a factor of two of the recursion are good news; one that is not, or its gradient, warns."""
+    severity, meaning, evidence = verdict(million)
+    assert severity == "good"
+    assert meaning.startswith("In expectation every second moment is kept")
+    assert "After 1 layer of width 16" in evidence
+    signal, gradient = million.signal.copy(), million.gradient.copy()
+    signal[1, -1], gradient[0, 0] = 0.4, 3.0
+    for stray, off in ((replace(million, signal=signal), 2.5), (replace(million, gradient=gradient), 3.0)):
+        severity, meaning, _ = verdict(stray)
+        assert severity == "warning"
+        assert meaning.endswith(f"on average only: a draw of this width and depth is off by a factor of {off:g}.")
+    assert math.isinf(replace(million, signal=signal * math.nan).off)
+
+
+def test_only_relu_and_the_identity_keep_every_second_moment() -> None:
+    kept_by = {name: run(Activations(activation=name, depth=1, width=16, samples=1024)).keeps_all for name in NAMES}
+    assert {name for name, all_kept in kept_by.items() if all_kept} == {"relu", "identity"}
+
+
+def test_a_narrow_deep_mlp_is_not_called_good() -> None:
+    """Its draws end at .05 and .16 where the recursion has 1."""
+    result = run(Activations(width=16))
+    assert result.off == pytest.approx(1 / result.signal[:, -1].min())
+    assert verdict(result)[0] == "warning"
 
 
 @pytest.mark.parametrize(("choices", "sentence"), [

@@ -79,9 +79,15 @@ def test_a_stack_that_starts_at_one_stalls_behind_norms_and_a_learned_alpha_does
 @pytest.mark.parametrize(
     ("finals", "severity", "words"),
     [
-        ({"fixed": 3.4}, "good", "α = 1 from the start, Post-LN, does not train; coming from α = 0"),
-        ({"fixed": math.nan}, "good", "does not train; coming from α = 0"),
-        ({}, "good", "All train"),
+        ({"fixed": 3.4}, "good", "α = 1 from the start, Post-LN, does not train; none does better than the ramp"),
+        ({"fixed": math.nan}, "good", "does not train; none does better"),
+        ({}, "good", "α = 1 from the start, Post-LN, trains; none does better"),
+        ({"learned": 2.61}, "good", "none does better"),
+        ({"learned": 2.59}, "warning", "is second of four here"),
+        ({"learned": 2.5, "own_rate": 2.4, "fixed": 3.4}, "warning", "does not train; the ramp to 1, best"),
+        ({"learned": 2.5, "own_rate": 2.4, "fixed": 3.4}, "warning", "is third of four here"),
+        ({"learned": 2.5, "own_rate": 2.4, "fixed": 2.3}, "warning", "trains; the ramp to 1, best in the essay"),
+        ({"learned": 2.5, "own_rate": 2.4, "fixed": 2.3}, "warning", "is last of four here"),
         ({"ramp": 3.4, "fixed": 3.4}, "warning", "this ramp is too steep"),
         ({"learned": 3.4}, "warning", "Not even a learned α trains"),
     ],
@@ -91,6 +97,14 @@ def test_verdicts(finals: dict[str, float], severity: str, words: str) -> None:
     assert found[0] == severity
     assert words in found[1]
     assert "end between 0.1 and 0.1." in found[2]
+
+
+def test_the_evidence_is_in_the_order_of_the_losses() -> None:
+    """Who fell out comes last."""
+    said = verdict(invented(learned=2.6, own_rate=math.nan, ramp=2.8, fixed=2.5))[2]
+    places = [said.index(f"{NAMES[name]}: {loss}") for name, loss in (
+        ("fixed", 2.5), ("learned", 2.6), ("ramp", 2.8), ("own_rate", "nan"))]
+    assert places == sorted(places)
 
 
 def test_a_ramp_that_does_not_end_is_told() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from explorer.labs.norm_placement import (
     invariants,
     lemma,
     run,
+    seen,
     slope,
     verdict,
 )
@@ -179,13 +181,33 @@ def test_verdicts(choices: dict[str, int], severity: str, words: str) -> None:
     assert "theory 0.00" in found[2]
 
 
+@pytest.mark.parametrize("off", [-0.3, -0.1, 0.1, 0.3])
+def test_slopes_are_seen_within_two_tenths_of_the_theorys(result, off: float) -> None:
+    depths = np.array(result.settings.depths, float)
+    found = {place: Theorem((one.predicted * depths**off)[:, None], one.predicted)
+             for place, one in result.theorem.items()}
+    assert seen(replace(result, theorem=found)) is (abs(off) < 0.2)
+
+
+def test_a_moment_outside_the_band_is_not_said_to_lie_in_it(result) -> None:
+    far = replace(result, stream=result.stream._replace(measured=result.stream.measured * 9))
+    assert "band 9 to 25" in verdict(far)[2]
+    assert ", in [" not in verdict(far)[2]
+
+
 def test_what_leaves_the_band_or_the_slopes_is_noticed(result) -> None:
     broken = {**vars(result), "stream": result.stream._replace(measured=result.stream.measured * 2)}
     assert "leave Lemma 2's band" in verdict(type(result)(**broken))[1]
     tilted = dict.fromkeys(PLACEMENTS, result.theorem["pre"])
-    assert "scatter" in verdict(type(result)(**{**vars(result), "theorem": tilted}))[1]
+    assert verdict(replace(result, theorem=tilted))[:2] == (
+        "warning", "These draws' slopes are not the theory's: take more seeds or width.")
     unbent = {**result.bends, "softmax": result.bends["none"]}
     assert "hardly bent" in verdict(type(result)(**{**vars(result), "bends": unbent}))[1]
+    faded = {**result.bends, "none": result.bends["none"]._replace(measured=0.4 * result.bends["none"].measured)}
+    severity, meaning, evidence = verdict(replace(result, bends=faded))
+    assert severity == "warning"
+    assert "not flat even without attention" in meaning
+    assert "0.5 or more" in evidence
     assert Theorem(np.array([[3.0, 4.0]]), np.ones(1)).typical == pytest.approx([math.sqrt(12.5)])
 
 

@@ -91,7 +91,16 @@ def test_a_zero_vector_stays_zero_behind_the_token_norms() -> None:
     assert {name: output.zero_token == 0 for name, output in found.after.items()} == {
         "layer": True, "rms": True, "batch": False, "instance": False,
     }
-    assert "the zero vector stays zero" in verdict(found)[1]
+    assert "the zero vector, which stays zero" in verdict(found)[1]
+
+
+def test_a_zero_vector_among_few_tokens_is_not_laid_on_epsilon() -> None:
+    """Half of what LayerNorm returns is then zero, however small ε is."""
+    found = run(SMALL.replace(zero_vector=True, offset=0.0, batch_size=1, n_tokens=2, epsilon=1e-12))
+    assert found.after["layer"].second_moment == pytest.approx(0.5)
+    assert verdict(found)[0] == "good"
+    large = run(found.settings.replace(epsilon=1.0))
+    assert "ε is no longer small beside the signal for LayerNorm" in verdict(large)[1]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,6 +94,21 @@ def test_the_learning_rate_transfers_under_mup_and_drifts_under_the_others(resul
     assert octaves["standard"] <= -2
     assert octaves["ntk"] <= -1
     assert verdict(result)[0] == "good"
+
+
+@pytest.mark.parametrize(("mup", "standard", "severity"), [
+    (0, 3, "good"), (1, 3, "good"), (2, 3, "warning"), (1, 1, "warning"), (0, 0, "warning"), (2, 1, "warning"),
+])
+def test_the_tone_follows_how_far_the_best_rates_moved(result, mup: int, standard: int, severity: str) -> None:
+    """By octaves: one is the sweep's step."""
+    losses = {}
+    for scheme, moved in (("mup", mup), ("standard", standard), ("ntk", 0)):
+        losses[scheme] = np.ones_like(result.losses[scheme])
+        losses[scheme][0, 5] = losses[scheme][-1, 5 - moved] = 0.5
+    severity_found, meaning, evidence = verdict(replace(result, losses=losses))
+    assert severity_found == severity
+    assert f"μP {'1' if not mup else f'1/{2**mup}'}" in evidence
+    assert ("stays under μP" in meaning) is (mup == 0 and severity == "good")
 
 
 def test_what_was_tuned_narrow_serves_wide_only_under_mup(result) -> None:

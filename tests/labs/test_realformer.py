@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from explorer.choices import ConfigError
 from explorer.labs.kept import kept
+from explorer.labs.lines import Line
 from explorer.labs.realformer import (
     FORMS,
     LENGTHS,
@@ -127,6 +129,24 @@ def test_verdicts(result) -> None:
     line = result.gradients["none"]
     lost = {**result.gradients, "none": line._replace(measured=line.measured * np.inf)}
     assert verdict(type(result)(**{**vars(result), "gradients": lost}))[0] == "bad"
+
+
+def test_what_is_said_of_the_logits_follows_the_numbers(result) -> None:
+    line = result.spread["scores"]
+    steep = {**result.spread, "scores": line._replace(measured=line.measured[:, :1] * line.depth**0.6)}
+    assert verdict(replace(result, spread=steep))[1].startswith("Logits grow at least as √l")
+
+
+@pytest.mark.parametrize(("rest", "closer"), [(1.1, True), (9.0, False)])
+def test_closer_means_in_most_seeds_and_by_the_median(result, rest: float, closer: bool) -> None:
+    """In five seeds of eight by a hair; how far the other three are apart decides the median."""
+    ends = np.array([3.0, 3.0, 3.0, 5.0, 5.0, 1.0, 1.0, 1.0])
+    other = np.array([2.9, 2.9, 2.9, 4.9, 4.9, rest, rest, rest])
+    lines = {form: Line(np.arange(2.0), np.stack([np.ones(8), part], axis=1), np.ones(2))
+             for form, part in (("none", ends), ("scores", other))}
+    found = replace(result, gradients=lines)
+    assert found.closer_in_most(lines) is closer
+    assert (verdict(found)[0] == "good") is closer
 
 
 @pytest.mark.parametrize("choices", [{}, {"width": 64, "n_heads": 8}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -119,13 +120,41 @@ def test_what_is_not_as_designed_is_noticed(result) -> None:
     assert exact(result.settings, "rezero", start._replace(moved=1e-7)) == "moved by 1e-07"
     assert exact(result.settings, "fixup", start) == "zero gradients of W_O, W_out"
     broken = dict(result.starts) | {"fixup": start}
-    severity, meaning, _ = verdict(type(result)(**{**vars(result), "starts": broken}))
+    severity, meaning, _ = verdict(replace(result, starts=broken))
     assert (severity, meaning) == ("bad", "Not as designed: Fixup.")
+
+
+def test_what_is_left_of_the_input_is_right_within_three_standard_errors(result) -> None:
+    """0.032 beside 0.016 is a draw's error at three seeds and a width of 128; four times as far it would not be."""
+    expected, noise = identity_path(12)[-1], result.noise
+    for off, severity in ((0.0, "good"), (2.9, "good"), (-2.9, "good"), (3.1, "warning"), (-3.1, "warning")):
+        path = np.full_like(result.path, expected + off * noise)
+        found = verdict(replace(result, path=path))
+        assert found[0] == severity
+        assert f"±{3 * noise:.2g} is due to the draw (3 standard errors)" in found[2]
+
+
+@pytest.mark.parametrize(("width", "n_layers"), [(16, 12), (64, 2), (128, 4)])
+def test_the_standard_error_is_that_of_draws(width: int, n_layers: int) -> None:
+    """The coefficients' spread over 64 seeds is known to 9 %: never above the bound, and no less than a third of it."""
+    settings = Residual(width=width, n_layers=n_layers, n_seeds=1)
+    ends = [path(settings.design("post", "none"), seed)[-1] for seed in range(64)]
+    error = run(settings).noise
+    assert error / 3 < np.std(ends, ddof=1) < 1.2 * error
+
+
+def test_a_gradient_that_is_not_flat_is_not_called_flat(result) -> None:
+    flat = result.gradient["none"]
+    faded = {**result.gradient, "none": flat._replace(measured=0.4 * flat.measured / flat.measured.mean(0).min())}
+    severity, meaning, evidence = verdict(replace(result, gradient=faded))
+    assert severity == "warning"
+    assert "is not flat" in meaning
+    assert "0.5 or more" in evidence
 
 
 @pytest.mark.parametrize(
     ("alpha", "severity", "words"),
-    [(1.0, "good", "the gradient does not fade"), (0.0, "warning", "without a gradient"), (0.1, "good", "leave most")],
+    [(1.0, "good", "does not fade with it"), (0.0, "warning", "without a gradient"), (0.1, "good", "leave most")],
 )
 def test_verdicts(alpha: float, severity: str, words: str) -> None:
     found = verdict(run(QUICK.replace(alpha=alpha)))

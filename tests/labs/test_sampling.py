@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ def test_torchs_absolute_bounds_cut_nothing_off_a_small_std() -> None:
     assert result.relative_cut == pytest.approx(100)
     assert beyond(result, 2) == pytest.approx(2 * stats.norm.sf(2), abs=1e-3)  # as if there were no cut
     severity, meaning, evidence = verdict(result)
-    assert (severity, meaning) == ("warning", "Bounds of ±2 cut nothing off a std of 0.02.")
+    assert (severity, meaning) == ("warning", "Bounds of ±2 cut next to nothing off a std of 0.02.")
     assert "100 standard deviations" in evidence
     assert beyond(run(MILLION.replace(corrected=False)), 2) == 0
 
@@ -164,11 +165,21 @@ def test_progress_ends_at_one() -> None:
 
 def test_truncation_and_verdicts_in_words() -> None:
     assert truncation(Sampling()) == pytest.approx((1.1368472343, 2.2736944686))
-    assert verdict(run(Sampling()))[:2] == ("good", "All three have the variance that was asked for.")
+    assert verdict(run(Sampling()))[:2] == ("good", "All three have the variance asked for, within 4 standard errors.")
     severity, meaning, evidence = verdict(run(Sampling(corrected=False)))
     assert (severity, meaning) == ("warning", "The cut leaves 77.4 % of the variance.")
     assert "ask for 1.137 σ to get σ" in evidence
     assert verdict(run(Sampling(corrected=False, cut=6)))[0] == "good"
+
+
+def test_a_sample_variance_that_is_off_is_not_called_good() -> None:
+    result = run(Sampling())
+    for off, severity in ((3.9, "good"), (4.1, "warning")):
+        running = result.running.copy()
+        running[1] += off * result.errors[1, -1] + 1 - result.variance[1]
+        found = replace(result, running=running, fourth=result.fourth + running[:, -1] ** 2 - result.variance**2)
+        assert verdict(found)[0] == severity
+    assert verdict(found)[1] == "More than 4 standard errors from the variance asked for: uniform."
 
 
 def test_invariants() -> None:

@@ -86,9 +86,9 @@ def test_one_layer_is_the_first_of_the_stack(wide: SecondMomentResult) -> None:
 
 def test_square_layers_keep_both_and_the_variance_scales_both() -> None:
     square = SecondMoment(n=256, m=256, depth=4)
-    assert verdict(run(square))[:2] == ("good", "n = m: one variance keeps signal and gradient alike.")
+    assert verdict(run(square))[:2] == ("good", "n = m: one variance keeps signal and gradient alike, in expectation.")
     severity, meaning, _ = verdict(run(square.replace(variance=2.0)))
-    assert (severity, meaning) == ("warning", "Every layer multiplies signal and gradient by 2.")
+    assert (severity, meaning) == ("warning", "n = m: every layer multiplies signal and gradient by 2, in expectation.")
 
 
 def test_deeper_stacks_begin_with_the_shallower_ones() -> None:

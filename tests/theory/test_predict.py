@@ -112,6 +112,47 @@ def test_narrow_models_are_called_rough_and_still_predicted() -> None:
     assert np.isfinite(profile["activation_gradient", "resid_post"]).all()
 
 
+@pytest.mark.parametrize(("design", "rough"), [
+    ({"logit_cap": 50.0}, set()),  # Gemma 2's: no logit reaches it
+    ({"logit_cap": 10.0, "attention_scale": "none"}, {"second_moment", "token_correlation", "activation_gradient",
+                                                      "parameter_gradient", "attention_max"}),
+    ({"logit_cap": 0.1, "attention_scale": "none"}, set()),  # every weight is 1/n, and the slopes are averaged over
+    ({"logit_cap": 0.1, "init_variance": 1000.0, "n_heads": 1, "n_ctx": 4}, {"activation_gradient",
+                                                                            "parameter_gradient"}),
+])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_cap_is_rough_where_it_bends_uneven_rows_or_leaves_hardly_a_slope(
+        design: dict[str, Any], rough: set[str], causal: bool) -> None:
+    notes = predict(Config(**{"n_layers": 2, **design}, causal=causal)).notes
+    assert {name for name, note in notes.items() if note.startswith("rough")} >= rough
+    assert notes == {} or rough
+
+
+def test_a_few_near_ties_are_rough_and_many_are_not() -> None:
+    far = {"n_layers": 2, "init_variance": 40.0, "n_heads": 1, "d_model": 64}
+    few, many = (predict(Config(**far, n_ctx=n, batch_size=batch)).notes for n, batch in ((8, 1), (128, 8)))
+    assert "near ties" in few["activation_gradient"]
+    assert "near ties" in few["parameter_gradient"]
+    assert many == {}
+    assert predict(Config(**far, n_ctx=8, batch_size=1, residual="rezero")).notes == {}  # no gradient passes a branch
+
+
+def test_gradients_of_almost_equal_tokens_are_rough() -> None:
+    note = predict(Config(n_layers=2, input="correlated", input_correlation=0.995)).notes
+    assert note.keys() == {"parameter_gradient"}
+    assert note["parameter_gradient"].startswith("W_Q and W_K rough from layer 1 on")
+
+
+def test_draws_that_multiply_without_norms_are_rough_where_the_stack_is_deep_and_narrow() -> None:
+    design = {"norm_placement": "none", "attention_scale": "d", "n_heads": 4}
+    deep, shallow, wide, calm = (predict(Config(**design, n_layers=layers, d_model=width, residual=rule)) for
+                                 layers, width, rule in ((12, 64, "constant"), (2, 64, "constant"),
+                                                         (12, 512, "constant"), (12, 64, "inverse_sqrt_depth")))
+    assert "draws scatter" in deep.notes["second_moment"]
+    for profile in (shallow, wide, calm):
+        assert "second_moment" not in profile.notes
+
+
 def test_exact_ends() -> None:
     """What needs no theory: ReZero's stream, peri's branches, post's pinned moment, uniform attention."""
     rezero = predict(Config(residual="rezero"))

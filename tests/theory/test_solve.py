@@ -1,14 +1,17 @@
 """solve(): roots that are roots, honest answers where there is none, refusals that name the choices."""
 
 import math
+import random
 from typing import Any
 
 import numpy as np
 import pytest
 
-from explorer import Config, measure
+from explorer import Config, ConfigError, measure, preset
+from explorer.presets import PRESETS
 from explorer.theory import predict, solve
-from explorer.theory.depth import update_size
+from explorer.theory.depth import branch_share, update_size
+from explorer.theory.solve import TARGETS, VARY
 
 
 def test_logit_std_is_reached() -> None:
@@ -85,6 +88,106 @@ def test_where_theory_covers_nothing_nothing_is_claimed() -> None:
     assert math.isnan(found.achieved)
     assert found.config == config
     assert found.message == "theory does not cover logit_std at any residual α for this design"
+
+
+def some_config(draw: random.Random) -> Config:
+    """Any choice of any field, at sizes that are fast; what `Config` refuses is drawn anew."""
+    while True:
+        choices: dict[str, Any] = {"n_seeds": 1}
+        for name, spec in Config.specs().items():
+            if draw.random() < 0.5 or name in ("n_seeds", "seed"):
+                continue
+            if spec.choices:
+                choices[name] = draw.choice(spec.choices)
+            elif spec.kind == "number":
+                choices[name] = draw.choice([spec.low, spec.high, draw.uniform(spec.low, spec.high)])
+            elif spec.kind == "switch":
+                choices[name] = draw.random() < 0.5
+        sizes = {"n_layers": (1, 2, 3, 5), "d_model": (8, 32, 64), "n_heads": (1, 8), "n_ctx": (2, 16, 33)}
+        try:
+            return Config(**choices | {name: draw.choice(some) for name, some in sizes.items()})
+        except ConfigError:
+            continue
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_every_design_is_answered(part: int) -> None:
+    """240 questions: a number that is finite and stands in the message, or nan and the reason; never an exception."""
+    draw = random.Random(part)  # noqa: S311 - a seed, no secret
+    for _ in range(30):
+        config = preset(draw.choice(sorted(PRESETS)), n_layers=2) if draw.random() < 0.2 else some_config(draw)
+        target = draw.choice(sorted(TARGETS))
+        found = solve(config, draw.choice(VARY), target, draw.choice([0.01, 1.0, 50.0]))
+        assert found.message, (config, target)
+        if math.isnan(found.achieved):
+            assert (found.exact, found.config) == (False, config)
+        else:
+            assert f"{found.achieved:.4g}" in found.message
+            assert found.exact == (abs(math.log(found.achieved / found.target)) <= 1.0001e-3)
+
+
+@pytest.mark.parametrize(("config", "question", "reason"), [
+    (preset("rezero"), {"target": "bounded_update"}, "the branches are multiplied by 0, so no matrix has a gradient"),
+    (Config(alpha=0), {"target": "bounded_update"}, "the branches are multiplied by 0, so no matrix has a gradient"),
+    (Config(attention="none"), {"target": "logit_std", "value": 1.0}, "a design without attention has no attention lo"),
+])
+def test_what_a_design_does_not_have_is_said(config: Config, question: dict[str, Any], reason: str) -> None:
+    found = solve(config, vary="init_variance", **question)
+    assert math.isnan(found.achieved)
+    assert (found.exact, found.trivial, found.better, found.config) == (False, False, None, config)
+    assert found.message.startswith(reason)
+
+
+def test_an_alpha_of_zero_can_still_be_asked_for_another() -> None:
+    found = solve(Config(n_layers=24, alpha=0), vary="alpha", target="bounded_update")
+    assert found.exact
+    assert found.config.alpha > 0
+
+
+@pytest.mark.parametrize("vary", ["alpha", "init_variance"])
+@pytest.mark.parametrize("choices", [{}, {"norm_placement": "peri"}, {"n_layers": 48, "norm": "rms"}])
+def test_branches_all_but_switched_off_are_a_trivial_answer_with_a_better_one(vary: str, choices: dict[str, Any]
+                                                                              ) -> None:
+    config = Config(**choices)
+    found = solve(config, vary=vary, target="flat_signal")
+    if vary == "init_variance" and config.norm_placement == "peri":  # its branches have the size that the norm gives
+        assert not found.trivial
+        return
+    assert found.exact
+    assert found.trivial
+    assert branch_share(predict(found.config)) < 0.01
+    assert found.better == config.replace(residual="inverse_sqrt_depth")
+    growth = (predict(found.better)["second_moment", "resid_post"][0, -1], predict(config)["second_moment",
+              "resid_post"][0, -1])
+    assert growth[0] < 2.1 < growth[1]
+    assert "trivial" in found.message
+    assert f"{growth[0]:.3g}" in found.message
+
+
+def test_an_answer_with_branches_that_count_is_not_trivial() -> None:
+    for config, vary, target in (
+        (Config(norm_placement="post"), "alpha", "flat_gradient"),
+        (Config(n_layers=48), "alpha", "bounded_update"),
+        (Config(norm_placement="none", residual="absent", n_layers=4, attention_scale="d"), "init_variance",
+         "flat_signal"),
+    ):
+        found = solve(config, vary, target)
+        assert found.exact
+        assert (found.trivial, found.better) == (False, None)
+        assert branch_share(predict(found.config)) > 0.01
+
+
+def test_branch_share_in_closed_form() -> None:
+    """Peri's 24 branches add 1 each to a stream of 1; without a skip nothing else is there; ReZero's add nothing."""
+    assert branch_share(predict(Config(norm_placement="peri"))) == pytest.approx(24 / 25, rel=1e-3)
+    assert branch_share(predict(Config(norm_placement="peri", alpha=0.1))) == pytest.approx(0.24 / 1.24, rel=1e-3)
+    assert branch_share(predict(Config(residual="absent", n_layers=2))) == 1
+    assert branch_share(predict(preset("rezero"))) == 0
+    alone = predict(Config(norm_placement="post", attention="none", activation="identity", scale_rule="lecun"))
+    assert 1 - branch_share(alone) == pytest.approx(2**-12, rel=1e-2)
+    measured = measure(Config(n_layers=3, d_model=128, n_ctx=16, n_seeds=4))
+    assert branch_share(measured) == pytest.approx(branch_share(predict(Config(n_layers=3, d_model=128, n_ctx=16))),
+                                                   rel=0.05)
 
 
 @pytest.mark.parametrize(

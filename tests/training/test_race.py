@@ -12,7 +12,7 @@ from explorer.batch import Batch
 from explorer.model import Transformer
 from explorer.presets import preset
 from explorer.probe import measure
-from explorer.training.race import Contender, Race, race
+from explorer.training.race import WORSE, Contender, Race, race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data, Task
 
@@ -101,6 +101,19 @@ def test_a_huge_learning_rate_retires_and_the_others_go_on() -> None:
     assert len(run.histories["plain_stack"].losses) == fallen.retired_at + 1
     assert (steady.retired_at, steady.reason, steady.steps) == (None, "", 20)
     assert race([POST], TASK, 20, every=5).histories["post_ln"].losses == run.histories["post_ln"].losses
+
+
+def test_a_loss_far_above_a_uniform_guess_has_diverged() -> None:
+    """Finite to the end, and no use: said, with the step from which on it was so. A usual beginning is not it."""
+    high = contender("pre_ln", Recipe(learning_rate=3.0))
+    run = race([high, POST], TASK, 20, every=5)
+    lost, steady = run.verdict()
+    steps, losses = run.histories["pre_ln"].series("held_out_loss")
+    assert lost.retired_at is None
+    assert lost.final_loss > math.log(103) + WORSE
+    assert lost.worse_from == steps[np.flatnonzero(losses <= math.log(103) + WORSE)[-1] + 1]
+    assert (lost.diverged, steady.diverged, steady.worse_from) == (True, False, None)
+    assert not Race([POST], TASK, 20).verdict()[0].diverged
 
 
 def test_where_a_gradient_is_not_finite() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch.optim import lr_scheduler as torchs
 
 from explorer import Config, ConfigError
-from explorer.schemes.scale import learning_rates
+from explorer.schemes.scale import BASE_WIDTH, learning_rates
 from explorer.training.optimize import OPTIMIZERS, alphas, optimizer, schedule, total_norm
 from explorer.training.recipe import Recipe
 from explorer.training.runner import build
@@ -111,6 +111,32 @@ def test_mup_multiplies_each_matrix_learning_rate(name: str) -> None:
     assert len(set(expected.values())) > 1
     for path, parameter in model.named_parameters():
         assert by_parameter[id(parameter)] == pytest.approx(0.01 * expected[path.split(".")[-1]]), path
+
+
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adamw"])
+@pytest.mark.parametrize("width", [32, 64, 128])
+def test_mup_decays_all_matrices_by_one_factor_at_every_width(name: str, width: int) -> None:
+    """Without a gradient a step leaves 1 − ηλ of each matrix, whatever the width: microsoft/mup's rule."""
+    config = SMALL.replace(parametrization="mup", d_model=width)
+    model = build(config, Data(TASK, None, 8, 2)).double()
+    before = {path: parameter.detach().clone() for path, parameter in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer(model, config, Recipe(optimizer=name, learning_rate=0.01, weight_decay=5)).step()
+    for path, parameter in model.named_parameters():
+        assert torch.allclose(parameter, before[path] * (1 - 0.01 * 5), rtol=1e-12), path
+
+
+@pytest.mark.parametrize("width", [32, 128])
+def test_mup_under_adam_adds_a_decay_of_the_gradients_own_power_of_the_width(width: int) -> None:
+    """Adam's λW joins the gradient: entries of W_U are mup's over m and their gradients mup's times m, hence λm²."""
+    config = SMALL.replace(parametrization="mup", d_model=width)
+    model, ratio = build(config, Data(TASK, None, 8, 2)), width / BASE_WIDTH
+    names = {id(parameter): path.split(".")[-1] for path, parameter in model.named_parameters()}
+    powers = {"E": 0, "P": 0, "W_U": 2}
+    for group in optimizer(model, config, Recipe(optimizer="adam", weight_decay=0.1)).param_groups:
+        for one in group["params"]:
+            assert group["weight_decay"] == pytest.approx(0.1 * ratio ** powers.get(names[id(one)], 1)), names[id(one)]
 
 
 def test_alpha_has_a_rate_of_its_own_and_never_decays() -> None:

@@ -132,6 +132,9 @@ def test_texts_of_ones_own(tmp_path) -> None:
 @pytest.mark.parametrize(("content", "sentence"), [
     (b"a" * 1999, "text must have at least 2,000 characters; got 1,999"),
     (b"a" * 5000, "text must have between 2 and 8,192 distinct characters; got 1"),
+    (("To be or not to be. " * 200).encode("utf-16"), "text must be encoded in UTF-8; got UTF-16: save it as UTF-8"),
+    (("To be or not to be. " * 200).encode("utf-16-le"), "text must be encoded in UTF-8; got NUL characters"),
+    (("生存还是毁灭" * 500).encode("gbk"), r"text must be encoded in UTF-8; got b'\\xc9' at byte 0, as in GBK"),
     (b"fine " * 1000 + b"\xff\xfe", r"text must be encoded in UTF-8; got b'\\xff' at byte 5,000"),
     ("".join(map(chr, range(0x4E00, 0x4E00 + 9000))).encode(), "distinct characters; got 9,000"),
 ])
@@ -158,7 +161,7 @@ def test_texts_too_short_for_the_sequences() -> None:
     own = text.decode("".join(PROSE.vocabulary[code] for code in PROSE.codes[:2500]).encode())
     with pytest.raises(ConfigError, match=r"held-out part exceeds n_ctx; got 250 characters and n_ctx = 256"):
         Data(NEXT, own, 256, 4)
-    with pytest.raises(ConfigError, match="without repetitions, exceeds n_ctx; got 0 characters"):
+    with pytest.raises(ConfigError, match=r"must not repeat itself: .*; got 0 of 7,200 characters and n_ctx = 16"):
         Data(NEXT, text.decode(b"always the same " * 500), 16, 4)
     with pytest.raises(ConfigError, match=r"batch_size × n_ctx × distinct characters must be at most 67,108,864"):
         Data(NEXT, None, 1024, 1024)

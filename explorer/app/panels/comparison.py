@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from explorer.app.board import NOW, Board, PinError
-from explorer.app.pins import PinBox
+from explorer.app.pins import PinBox, entry
 from explorer.app.words import marks
 from explorer.config import Config
 from explorer.figures import Design
@@ -92,8 +92,14 @@ class Comparison:
         config = now[0].config if now else None
         pinned = [(pin.design, profile) for pin in self.board if pin.visible and pin.config != config
                   for profile in pin.profiles]
-        name = f"{self.board.name_for(config)} (now)" if pinned and config else ""
+        when = "now" if config == self._current().config else "before"
+        name = f"{self.board.name_for(config)} ({when})" if pinned and config else ""
         rows = [*pinned, *((Design(NOW, config, name), profile) for profile in now)]
         profiles = [profile for _, profile in rows]
         self.box.explain(marks(profiles))
         return profiles, [design for design, _ in rows]
+
+    def legend(self, whose: Sequence[Design]) -> list[dict[str, str]]:
+        """The designs that are drawn, each once, for a picture that is saved."""
+        return [entry(design.label or self.board.name_for(design.config), design)
+                for design in dict.fromkeys(whose) if design.config]

@@ -14,7 +14,7 @@ ROWS: tuple[Lab, ...] = (
         "07_residual",
         "Residual",
         "In x + F(x) the second moments of independent parts add up. Post-norm therefore keeps 2^(−l/2) of its input "
-        "behind l branches, pre-norm lets the stream grow by one unit a branch, and branches that start at zero make "
+        "after l branches, pre-norm lets the stream grow by one unit a branch, and branches that start at zero make "
         "the whole stack the identity.",
         "2^(−l/2) is the weight of the identity path, not of the gradient: Post-LN without attention has a flat one, "
         "and it is attention that bends it into a V. Pre-LN grows by one unit only where branches have unit moment. "
@@ -24,7 +24,7 @@ ROWS: tuple[Lab, ...] = (
         (
             Plot("sums", "Moments of a sum", "What branches add. On the dotted level: as if independent.",
                  residual_figures.sums),
-            Plot("path", "The identity path", "How much of the input is left in a post-norm stream. Bars: seeds.",
+            Plot("path", "The identity path", "What is left of the input. Dotted: standard error, bars: seeds.",
                  residual_figures.path),
             Plot("gradient", "Post-LN's gradient", "Mean squared ∂L/∂x. Dashed: if it went as the path. It does not.",
                  residual_figures.gradient),
@@ -35,6 +35,7 @@ ROWS: tuple[Lab, ...] = (
             Plot("identities", "Starting as the identity", "Mean squared ∂L/∂x, same designs. Exactly 1: identity.",
                  residual_figures.identities),
         ),
+        "Essay: Su Jianlin 2021, kexue 8620; Bachlechner et al. 2020, arXiv 2003.04887; Zhang 2019, arXiv 1901.09321",
     ),
     Lab(
         "08_why_residuals",
@@ -61,16 +62,19 @@ ROWS: tuple[Lab, ...] = (
             Plot("small_enough", "How small is small enough", "All growths in N layers, against a. From ½ on: bounded.",
                  why_residuals_figures.small_enough),
         ),
+        "Essay: Su Jianlin 2022, kexue 8994, after Wang et al. 2022, arXiv 2203.00555",
     ),
     Lab(
         "09_norm_placement",
         "Norm placement",
-        "Behind Post-LN the last MLP's gradient does not depend on depth. Behind Pre-LN the stream's second moment "
-        "stays between 1 + l/2 and 1 + 3l/2, and the last gradient shrinks as 1/√L; no warm-up is needed.",
-        "The theorem bounds from above, without constants, for one head with W_Q = W_K = 0: what can be tested is its "
-        "slope, a little steeper than −½ while tokens still become more alike. And 2^(−l/2), the weight of the "
-        "identity path, is not how the gradient decays: Post-LN without attention has a flat one. Attention bends it "
-        "into a V: averaging shrinks gradients that differ from token to token, and passes on what they share.",
+        "In Post-LN the last MLP's initial gradient does not depend on depth. In Pre-LN the stream's second moment "
+        "stays between 1 + l/2 and 1 + 3l/2, and the last gradient shrinks as 1/√L.",
+        "All of this is initialization. That Pre-LN therefore needs no warm-up is the paper's conclusion, which is "
+        "tried in the lab Warm-up, not here. The theorem bounds from above, without constants, for one head with W_Q "
+        "= W_K = 0: what can be tested is its slope, a little steeper than −½ while tokens still become more alike. "
+        "And 2^(−l/2), the weight of the identity path, is not how the gradient decays: Post-LN without attention has "
+        "a flat one. Attention bends it into a V: averaging shrinks gradients that differ from token to token, and "
+        "passes on what they share.",
         norm_placement.NormPlacement, norm_placement.run, norm_placement.verdict,
         (
             Plot("theorem", "The last MLP's gradient", "Theorem 1's setting, stacks of growing depth. Dotted: 1/√L.",
@@ -90,13 +94,14 @@ ROWS: tuple[Lab, ...] = (
             Plot("correlations", "How alike tokens become", "Mean overlap of two tokens, over q.",
                  norm_placement_figures.correlations),
         ),
+        "Xiong et al. 2020, arXiv 2002.04745",
     ),
     Lab(
         "10_realformer",
         "RealFormer",
-        "Moving the residual onto the attention logits, A_l = q·k/√d + A_(l−1), lets them grow as √l: attention gets "
-        "sharper with depth, successive layers look at the same keys, and the layers' gradients are closer to each "
-        "other than Post-LN's. One score tensor a layer must be kept.",
+        "Moving the residual onto the attention logits, A_l = q·k/√d + A_(l−1), lets those of independent layers grow "
+        "as √l: attention gets sharper with depth, successive layers look at the same keys, and the layers' gradients "
+        "are closer to each other than Post-LN's. One score tensor a layer must be kept.",
         "√l holds for independent layers. In a Post-LN stack tokens become alike and late layers add next to nothing: "
         "the sum levels off. Adding up queries and keys instead grows as l. Closer gradients are found in 12 layers "
         "along the stream in all of 8 seeds, of the weights in 6; in 48 layers in 5 and 3, in 2 layers in 1 and 3. And "
@@ -121,5 +126,6 @@ ROWS: tuple[Lab, ...] = (
             Plot("memory", "What a layer keeps", "For the way back, with attention written out or fused.",
                  realformer_figures.memory),
         ),
+        "Essay: Su Jianlin 2020, kexue 8027; He et al. 2020, arXiv 2012.11747",
     ),
 )

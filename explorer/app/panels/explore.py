@@ -8,7 +8,7 @@ the worker has nothing else to do.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -43,6 +43,8 @@ FLAT = {
     "flat_gradient": ("Flat gradient", "The value at which theory expects one gradient at both ends"),
 }
 """What can be asked of the theory beside a slider: the target, the button's label and its tooltip."""
+BETTER = {"label": "Branches of 1/√(2N)", "title": "Instead: all 2N branches together add about what the input has"}
+"""The label and tooltip of what is offered in place of a trivial answer."""
 SOLVED = ("init_variance", "alpha")
 """The fields that it can be asked for."""
 
@@ -52,6 +54,14 @@ class Job(NamedTuple):
 
     config: Config
     pattern_of: tuple[int, int]
+
+
+class Mend(NamedTuple):
+    """A remedy that was applied: its words, what it set, and what stood there before."""
+
+    words: str
+    change: Mapping[str, object]
+    before: Mapping[str, object]
 
 
 class Explore(Live[Job, Profile]):
@@ -74,8 +84,11 @@ class Explore(Live[Job, Profile]):
         solve: Solve | None = None,
     ) -> None:
         self._measure, self._predict, self._diagnose, self._solve = measure, predict, diagnose, solve
-        self._predicted: Profile | None = None
+        self._predicted: Profile | None = None  # of the newest job
+        self._expected: Profile | None = None  # of what was measured last
+        self._better: dict[str, Config | None] = {}
         self._findings: Sequence[Finding] = ()
+        self._mends: list[Mend] = []  # the latest last
         self._trouble = ""
         self._done: Job | None = None  # the last job of the controls that was measured
         self._behind: Job | None = None  # a pin's, that the worker was given since
@@ -86,7 +99,7 @@ class Explore(Live[Job, Profile]):
         self.which = Which(self._choose)
         charts = {row.name: Chart(title=row.title, caption=row.caption) for row in FIGURES.values()}
         self.comparison = Comparison(PinBox(self._click), self._current, controls.apply, self._changed)
-        super().__init__(controls, charts, subject="design", action="Measure")
+        super().__init__(controls, charts, subject="measured design", action="Measure")
 
     @property
     def _measured(self) -> Profile | None:
@@ -114,6 +127,7 @@ class Explore(Live[Job, Profile]):
         self.place.fit(self.controls.config)
         self.picker.follow(self.controls.config)
         self.comparison.move()
+        self._follow_mends()
         return Job(self.controls.config, self.place.pattern_of)
 
     def _promise(self, job: Job) -> str:
@@ -125,15 +139,18 @@ class Explore(Live[Job, Profile]):
         A single move of a usual model is measured before an eye would have followed the line, and drawing takes
         processors from measuring. A theory that breaks does not keep the measurement from the page.
         """
-        if self._predict is None or (self._predicted and self._predicted.config == job.config):
-            return
-        try:
-            self._predicted, self._trouble = self._predict(job.config), ""
-        except Exception as error:  # noqa: BLE001 - told beside the measurement
-            self._predicted, self._trouble = None, f"no prediction: {type(error).__name__}: {error}"
-        self._owed = True
-        if self._dragging or self._measured is None:
+        if self._predict and not (self._predicted and self._predicted.config == job.config):
+            try:
+                self._predicted, self._trouble = self._predict(job.config), ""
+            except Exception as error:  # noqa: BLE001 - told beside the measurement
+                self._predicted, self._trouble = None, f"no prediction: {type(error).__name__}: {error}"
+        self._owed = self._predicted is not self._expected
+        if self._owed and (self._dragging or self._measured is None):
             self._draw()
+
+    def _rest(self) -> None:
+        if self._predicted is not self._expected:
+            self._draw()  # a line that went ahead of its dots goes back to those that are there
 
     def _undo(self) -> None:
         if self.controls.refusal:
@@ -143,17 +160,24 @@ class Explore(Live[Job, Profile]):
             self.refresh()
 
     def _flatten(self, name: str, index: int) -> None:
-        """Runs the theory backwards, on a thread of its own: a deep model takes it a second."""
+        """Runs the theory backwards, on a thread of its own: a deep model takes it a second.
 
+        Where the answer was trivial there is one more offer, the better design, which is known already.
+        """
         solve = self._solve
         if solve is None:
+            return
+        if index == len(FLAT):
+            better = self._better[name]
+            self.controls.apply({field: getattr(better, field) for field in ("residual", *SOLVED)})
             return
 
         def work() -> None:
             try:
                 solution = solve(self.controls.config, name, list(FLAT)[index])
-                self.controls.apply({name: getattr(solution.config, name)})
-                self.controls.remark(name, solution.message)
+                self.controls.apply({name: float(f"{getattr(solution.config, name):.6g}")})  # an entry holds no more
+                self._better[name] = solution.better
+                self.controls.remark(name, solution.message, *([BETTER] if solution.better else []))
             except Exception as error:  # noqa: BLE001 - told, and the page goes on
                 self._fail(self._job, f"{type(error).__name__}: {error}")
 
@@ -198,8 +222,24 @@ class Explore(Live[Job, Profile]):
 
     def _apply(self, index: int) -> None:
         with self._lock:
-            change = self._findings[index].config_change
-        self.controls.apply(change)
+            finding, config = self._findings[index], self.controls.config
+            if not finding.config_change:
+                return
+            before = {name: getattr(config, name) for name in finding.config_change}
+            self._mends.append(Mend(finding.remedy, finding.config_change, before))
+        self.controls.apply(finding.config_change)
+
+    def _take_back(self) -> None:
+        with self._lock:
+            before = self._mends.pop().before if self._mends else {}
+        self.controls.apply(before)
+
+    def _follow_mends(self) -> None:
+        """Offers to take back the last remedy, for as long as all that it set stands."""
+        config = self.controls.config
+        while self._mends and any(getattr(config, name) != value for name, value in self._mends[-1].change.items()):
+            self._mends.pop()
+        self.verdict.undo = self._mends[-1].words if self._mends else ""
 
     # --- on the worker's thread -------------------------------------------------------------------------------
 
@@ -244,6 +284,7 @@ class Explore(Live[Job, Profile]):
         return progress_words(job.config, fraction)
 
     def _show(self, _: Profile) -> None:
+        self._expected = self._predicted
         self._draw()
         self._judge()
 
@@ -253,22 +294,32 @@ class Explore(Live[Job, Profile]):
 
     # --- drawing ----------------------------------------------------------------------------------------------
 
+    @property
+    def _line(self) -> Profile | None:
+        """The prediction to be drawn: it goes ahead of its dots only while those are on their way."""
+        ahead = self._measured is None or self.status.state == "computing"
+        return self._predicted if ahead else self._expected
+
     def _draw(self) -> None:
         """Every figure anew, and whole."""
         self._owed = False
-        profiles, whose = self.comparison.cast([profile for profile in (self._predicted, self._measured) if profile])
+        profiles, whose = self.comparison.cast([profile for profile in (self._line, self._measured) if profile])
         several = len({design.index for design in whose}) > 1
         self.which.several(there_are=several)
         draws: dict[str, Draw] = {name: row.draw for name, row in FIGURES.items()}
         draws["gradient_by_matrix"] = partial(gradient_by_matrix, matrix=self.which.matrix)
+        legend = self.comparison.legend(whose)
         for name, chart in self.charts.items():
             with chart.hold_sync():  # one message a chart; `_lock` keeps other threads out, as this needs
                 chart.show(draws[name](profiles, whose), stale=self._stale)
+                # Of one design: the last, which is that of the controls.
+                chart.designs = legend[-1:] if name == "attention_pattern" else legend
+                chart.marks = "" if name == "attention_pattern" else " · ".join(self.comparison.box.marks)
                 self._grade(chart, FIGURES[name], several)
 
     def _grade(self, chart: Chart, row: Row, several: bool) -> None:
         """The badge: how far the dots lie from the line, once both are of the same design. And the theory's excuses."""
-        measured, predicted = self._measured, self._predicted
+        measured, predicted = self._measured, self._line
         note = predicted.notes.get(row.statistic, "") if predicted else ""
         caption = (row.together if several else "") or row.caption
         chart.caption = f"{caption} Theory: {note}." if note else caption

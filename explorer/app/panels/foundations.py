@@ -15,10 +15,11 @@ ROWS = (
     Lab(
         "01_sampling",
         "Sampling",
-        "Normal, uniform and truncated normal weights serve equally well, as long as they have the same variance.",
+        "Normal, uniform and truncated normal weights can all be given the same variance, which is what a layer's "
+        "output depends on.",
         "A cut at ±2σ leaves only 77 % of the variance, so a truncated normal must be asked for 1.137 σ. And the "
-        "bounds may be plain numbers: torch's trunc_normal_ cuts at ±2 unless told otherwise, which at a std of 0.02 "
-        "is a hundred standard deviations away and cuts nothing.",
+        "bounds may be plain numbers: torch's truncated normal cuts at ±2 unless told otherwise, which at a std of "
+        "0.02 is a hundred standard deviations away and cuts nothing.",
         sampling.Sampling, sampling.run, sampling.verdict,
         (
             Plot("densities", "Densities", "Filled: drawn. Lines: expected. All have mean 0.",
@@ -30,6 +31,7 @@ ROWS = (
             Plot("truncation", "What a cut leaves", "γ: variance left of a normal that is cut. 1 is all of it.",
                  sampling_figures.truncation),
         ),
+        "Essay: Su Jianlin 2021, kexue 8620",
     ),
     Lab(
         "02_second_moment",
@@ -51,15 +53,17 @@ ROWS = (
                  "Mean squared ∂L/∂x, relative to the output: it runs from right to left.",
                  second_moment_figures.gradient),
         ),
+        "Essay: Su Jianlin 2021, kexue 8620; LeCun et al. 1998; He et al. 2015, arXiv 1502.01852; Glorot & Bengio 2010",
     ),
     Lab(
         "03_activations",
         "Activations",
         "An activation changes the second moment by a known factor: divide by it, in the init variance or in the "
-        "activation itself, and the signal keeps its size at any depth.",
-        "Keeping q = 1 is not holding it: for gelu and silu the fixed point is unstable, and a small deviation grows "
-        "from layer to layer. Nor does it keep the gradient: that is multiplied by χ = n · Var W · E φ′², which is 1 "
-        "for relu, above 1 for most others, and far below 1 for a sigmoid unless its mean is removed.",
+        "activation itself, and the signal keeps its size at any depth, in expectation.",
+        "A draw of finite width scatters around that, the more the deeper and the narrower. And keeping q = 1 is not "
+        "holding it: for gelu and silu the fixed point is unstable, and a small deviation grows from layer to layer. "
+        "Nor does it keep the gradient: that is multiplied by χ = n · Var W · E φ′², which is 1 for relu, above 1 for "
+        "most others, and far below 1 for a sigmoid unless its mean is removed.",
         activations.Activations, activations.run, activations.verdict,
         (
             Plot("shape", "The activation", "As it is applied, its slope, and the inputs that it meets.",
@@ -76,6 +80,7 @@ ROWS = (
             Plot("selu", "SELU, solved", "λ and α must keep mean 0 and a variance: two conditions, one crossing.",
                  activations_figures.selu),
         ),
+        "Essay: Su Jianlin 2021, kexue 8620; He et al. 2015, arXiv 1502.01852; Klambauer et al. 2017, arXiv 1706.02515",
     ),
     Lab(
         "04_normalization",
@@ -101,12 +106,13 @@ ROWS = (
             Plot("cost", "What a call costs", "Measured here and now. Dotted: x + x. Whiskers: quartiles.",
                  normalization_figures.cost),
         ),
+        "Essay: Su Jianlin 2021, kexue 8620; Ba et al. 2016, arXiv 1607.06450; Zhang & Sennrich 2019, arXiv 1910.07467",
     ),
     Lab(
         "05_parametrization",
         "Parametrization",
         "Standard, NTK and μP can start as the same function; what differs is how far one learning rate moves them. "
-        "Under μP the best learning rate is the same at every width.",
+        "Under μP the best learning rate is meant to be the same at every width.",
         "The same function is not the same training: NTK moves each weight by η under Adam where standard moves it by "
         "η √m of its size. Under SGD NTK's learning rate transfers too, but its features hardly move. And μP's readout "
         "shrinks with the width, so that it equals standard only at the base width, 32 here.",
@@ -130,6 +136,7 @@ ROWS = (
             Plot("first_output", "First step: what they do", "Relative change of its output. Flat: safe at any width.",
                  parametrization_figures.first_output),
         ),
+        "Essay: Su Jianlin 2021, kexue 8620; Jacot et al. 2018, arXiv 1806.07572; Yang et al. 2022, arXiv 2203.03466",
     ),
     Lab(
         "06_attention_scale",
@@ -138,7 +145,9 @@ ROWS = (
         "keys. Dividing by √d, or drawing W_Q that much smaller, are one and the same cure.",
         "It is said that frozen attention makes gradients vanish. A single row's softmax typically passes little, but "
         "on average more than before, and the path through the logits is d times stronger: the gradients of the stack "
-        "explode. And the first two cures hold at initialization only; QK-norm holds when W_Q and W_K grow.",
+        "explode. The theory's line is the mean over all draws; undivided, few draws carry it, so that a handful of "
+        "them can stand at half of it or at twice. And the first two cures hold at initialization only; QK-norm holds "
+        "when W_Q and W_K grow.",
         attention_scale.AttentionScale, attention_scale.run, attention_scale.verdict,
         (
             Plot("histogram", "Products q·k", "Drawn, against a normal of variance d.",
@@ -155,8 +164,9 @@ ROWS = (
             Plot("depth_entropy", "In a stack: entropy", "Each layer of a Pre-LN Transformer. Lines: theory.",
                  attention_scale_figures.depth_entropy),
             Plot("depth_gradient", "In a stack: gradient",
-                 "Mean squared ∂L/∂x relative to the output, same stacks. Lines: theory.",
+                 "Mean squared ∂L/∂x over the output's. Bars: the draws, wide apart if undivided.",
                  attention_scale_figures.depth_gradient),
         ),
+        "Essay: Su Jianlin 2021, kexue 8620; Vaswani et al. 2017, arXiv 1706.03762; Raffel 2019, arXiv 1910.10683",
     ),
 )

@@ -11,7 +11,7 @@ import ipywidgets as widgets
 import plotly.graph_objects as go
 
 from explorer.app.chart import Chart
-from explorer.app.controls import Controls
+from explorer.app.controls import Controls, shown
 from explorer.app.panels.live import Live, words
 from explorer.app.worker import Progress, Stop
 from explorer.choices import Choices
@@ -33,7 +33,7 @@ class Lab(NamedTuple):
     name: str
     title: str
     claim: str
-    """What the essays say, in a sentence."""
+    """What `source` says, in a sentence."""
     caveat: str
     """Where the popular version is wrong, or what to beware of."""
     settings: type[Choices]
@@ -41,13 +41,16 @@ class Lab(NamedTuple):
     verdict: Callable[[Any], tuple[str, str, str]]
     """From the result to severity, what is seen, and its evidence."""
     plots: tuple[Plot, ...]
+    source: str
+    """Of the claim: author, year, and its number at arXiv or kexue.fm."""
 
 
 class Outcome(NamedTuple):
-    """A lab's result, and how long it took in seconds."""
+    """A lab's result, how long it took in seconds, and what was asked."""
 
     result: Any
     seconds: float
+    settings: Choices
 
 
 class LabPanel(Live[Choices, Outcome]):
@@ -62,12 +65,13 @@ class LabPanel(Live[Choices, Outcome]):
         self.lab = lab
         controls = Controls(settings or lab.settings(), self.refresh, label=f"Settings: {lab.title}")
         charts = {plot.name: Chart(title=plot.title, caption=plot.caption) for plot in lab.plots}
-        super().__init__(controls, charts, subject="setting", action="Compute")
+        super().__init__(controls, charts, subject="computed setting", action="Compute")
         self.add_class("ex-lab")
 
     def _children(self) -> list[widgets.Widget]:
         lab = self.lab
-        lead = words(f"<h2>{html.escape(lab.title)}</h2><p>{html.escape(lab.claim)}</p>", "ex-lead")
+        claim, source = html.escape(lab.claim), html.escape(lab.source)
+        lead = words(f"<h2>{html.escape(lab.title)}</h2><p>{claim} <small>{source}.</small></p>", "ex-lead")
         beware = words(f"<p><b>Beware.</b> {html.escape(lab.caveat)}</p>", "ex-beware")
         cells = [widgets.Box([chart]).add_class("ex-cell") for chart in self.charts.values()]
         main = widgets.Box([self.verdict, widgets.Box(cells).add_class("ex-charts"), beware]).add_class("ex-main")
@@ -82,13 +86,19 @@ class LabPanel(Live[Choices, Outcome]):
 
     def _work(self, job: Choices, stop: Stop, progress: Progress) -> Outcome:
         begun = time.perf_counter()
-        return Outcome(self.lab.run(job, stop, progress), time.perf_counter() - begun)
+        return Outcome(self.lab.run(job, stop, progress), time.perf_counter() - begun, job)
 
     def _show(self, result: Outcome) -> None:
         for plot in self.lab.plots:
             self.charts[plot.name].show(plot.draw(result.result), stale=self._stale)
+            self.charts[plot.name].marks = settings_words(result.settings)
         severity, meaning, evidence = self.lab.verdict(result.result)
         self.verdict.findings = [{"severity": severity, "meaning": meaning, "evidence": evidence, "remedy": ""}]
 
     def _summary(self, result: Outcome) -> tuple[str, str]:
         return f"Computed: {self.lab.title}", f"in {result.seconds:.2f} s"
+
+
+def settings_words(settings: Choices) -> str:
+    """Every choice in one line: 'Depth 12 · Norm placement pre'."""
+    return " · ".join(f"{spec.about.label} {shown(getattr(settings, name))}" for name, spec in settings.specs().items())

@@ -19,6 +19,7 @@ from explorer.app.controls import Controls
 from explorer.app.status import Status
 from explorer.app.verdict import Verdict
 from explorer.app.worker import Progress, Stop, Worker
+from explorer.figures.words import typeset
 
 Job = TypeVar("Job", bound=Hashable)
 Result = TypeVar("Result")
@@ -35,7 +36,7 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
     Args:
         controls: made with `on_read=self.refresh`.
         charts: by name.
-        subject: what the charts show, as it stands in 'The charts show an earlier …'.
+        subject: what the charts show, as it stands in 'The charts show the last …'.
         action: label of the button that computes again after a stop.
     """
 
@@ -46,8 +47,8 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
         self._stale = False
         self._subject, self._action = subject, action
         self.controls, self.charts = controls, dict(charts)
-        self.verdict = Verdict(self._apply)
-        self.status = Status(self._act)
+        self.verdict = Verdict(self._apply, self._take_back)
+        self.status = Status(self._act, self.controls.mend)
         self.worker: Worker[Job, Result] = Worker(self._work, self._receive, self._fail, self._advance)
         super().__init__(children=self._children())
         self.add_class("ex-panel")
@@ -100,6 +101,12 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
     def _apply(self, index: int) -> None:
         """A button of the verdict was clicked."""
 
+    def _take_back(self) -> None:
+        """The verdict's Undo was clicked."""
+
+    def _rest(self) -> None:
+        """Called when what was begun is not what the charts will show next: nothing of it may stay on them."""
+
     def _undo(self) -> None:
         """Takes a refused choice back."""
         self.controls.apply({})
@@ -118,10 +125,15 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
                 self._fail(self._job, f"{type(error).__name__}: {error}")
 
     def _refuse(self, sentence: str) -> None:
-        self._mark(stale=True)
         short = sentence if len(sentence) <= LONGEST_REFUSAL else sentence[:LONGEST_REFUSAL] + "…"
-        self.status.say("refused", f"Refused: {short}.", f"The charts show the last accepted {self._subject}.",
-                        action="Undo")
+        self._halt("refused", f"Refused: {short}.", "Undo", self.controls.remedy)
+
+    def _halt(self, state: str, sentence: str, action: str, offer: str = "") -> None:
+        """The charts stay what they last were, and the status line says why."""
+        self._mark(stale=True)
+        shown = f"The charts show the last {self._subject}." if self._result is not None else ""
+        self.status.say(state, sentence, shown, action=action, offer=offer)
+        self._rest()
 
     def _ask(self) -> None:
         self._job = job = self._next()
@@ -137,7 +149,7 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
                 return  # what was to be stopped has ended while the press was on its way
             if self.status.state == "computing":
                 self.worker.cancel()
-                self.status.say("stale", f"Stopped. The charts show an earlier {self._subject}.", action=self._action)
+                self._halt("stale", "Stopped.", self._action)
             elif self._refusal():
                 self._undo()
             else:
@@ -166,8 +178,7 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
     def _fail(self, job: Job | None, message: str) -> None:
         with self._lock:
             if job == self._job:
-                self._mark(stale=True)
-                self.status.say("failed", message, f"The charts show an earlier {self._subject}.", action="Try again")
+                self._halt("failed", message, "Try again")
 
     def _mark(self, stale: bool) -> None:
         self._stale = stale
@@ -178,7 +189,7 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
 def words(markup: str, name: str) -> widgets.HTML:
     """A text that stands on a panel; `name` is its class in the style sheet."""
-    return widgets.HTML(markup).add_class("ex-words").add_class(name)
+    return widgets.HTML(typeset(markup)).add_class("ex-words").add_class(name)
 
 
 def tell_all(widget: widgets.Widget) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import ipywidgets as widgets
 
+from explorer.app.controls import said
 from explorer.app.gallery import Gallery
 from explorer.app.lineup import Lineup, usual
 from explorer.app.panels.live import close_all, words
@@ -82,8 +83,8 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         self._resumed = (0, 0.0)  # at which step, and when
         self._outcomes: Sequence[Outcome] = ()
         self._telling, self._judging, self._drawing = Turn(0.3), Turn(2.0, share=0.03), Turn(1.0, share=0.05, most=5.0)
-        self.bar, self.status = RaceBar(self._press), Status(self._undo)
-        self.gallery = Gallery(self._lock, self._still)
+        self.bar, self.status = RaceBar(self._press), Status(self._undo, self._mend)
+        self.gallery = Gallery(self._lock, self._still, self._kept)
         self.next = Preparation(lineup or usual(), plan or Plan(), self._lock, self._changed)
         self.controls = self.next.plan
         self.worker: Worker[int, Shown] = Worker(self._work, self._receive, self._fail, capacity=1)
@@ -122,7 +123,13 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
 
     def _refuse(self, sentence: str) -> None:
         undo = "Undo" if self.next.recipe.refusal or self.next.plan.refusal else ""
-        self.status.say("refused", f"Refused: {sentence}.", action=undo)
+        self.status.say("refused", f"Refused: {sentence}.", action=undo,
+                        offer=self.next.recipe.remedy or self.next.plan.remedy)
+
+    def _mend(self) -> None:
+        """Makes the change that a refusal offers."""
+        controls = self.next.recipe if self.next.recipe.remedy else self.next.plan
+        controls.mend()
 
     def _undo(self) -> None:
         """Takes refused choices back."""
@@ -152,7 +159,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
                 raise ConfigError(refusal)
             self._start = self.next.start()
         except ConfigError as error:
-            self._refuse(str(error))
+            self._refuse(said(error))
             return
         self.race = None
         self.gallery.stale(True)
@@ -162,6 +169,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         """Hands the race to the worker."""
         self._phase, self._wish, self._job = "running", "", self._job + 1
         self.bar.offer(running=True, paused=False)
+        self.bar.losing = True
         self.gallery.saves.offer(enabled=False)
         self.bar.note = RUNS_ON
         self.next.meanwhile(running=True)
@@ -174,6 +182,11 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
             if self.race is None or self._phase == "running":
                 raise ConfigError(f"race must stand still to be saved; got one that is {self._phase}")
             return self.race
+
+    def _kept(self) -> None:
+        """All of the race was saved: nothing of it is lost with the page until it goes on."""
+        with self._lock:
+            self.bar.losing = self._phase == "running"
 
     def _promise(self) -> str:
         count = len(self._start.lineup) if self._start else 0
@@ -194,7 +207,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
             race.run(lambda: stop() or bool(self._wish), self._look)
             return Shown(() if stop() else race.verdict())
         except ConfigError as error:
-            return Shown(refusal=str(error))
+            return Shown(refusal=said(error))
 
     def _look(self, race: Race) -> None:
         """After each round, the race holding still: now and then how far it is, how it looks and who leads."""
@@ -258,7 +271,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         self._phase = "ready"
         self.bar.offer(running=False, paused=False)
         self.gallery.saves.offer(enabled=self.race is not None)
-        self.bar.note = ""
+        self.bar.note, self.bar.losing = "", False
         self.next.meanwhile(running=False)
         self.gallery.stale(False)
         self.status.say(state, words)

@@ -12,7 +12,7 @@ ROWS: tuple[Lab, ...] = (
         "11_warmup",
         "Warm-up",
         "Post-LN needs a learning rate that rises slowly: without warm-up it stalls, with Adam as with SGD, and Pre-LN "
-        "trains without. Before the first step Post-LN's gradients are large; behind the warm-up they are small.",
+        "trains without. Before the first step Post-LN's gradients are large; after the warm-up they are small.",
         "Warm-up treats the symptom. What stalls is not a step that was too long, but what it leads to: all tokens "
         "become alike, and then no gradient passes the layers. In these small models RAdam, which holds itself back at "
         "first, needs no warm-up either (8 of 8 seeds), though the paper calls it no substitute. This lab trains six "
@@ -25,23 +25,24 @@ ROWS: tuple[Lab, ...] = (
                  warmup_figures.before),
             Plot("warm", "Gradients when warm-up ends", "The same, at step T of the long one. Low on the left: lost.",
                  warmup_figures.warm),
-            Plot("ends", "Gradients at the end", "The same, behind the last steps. Even layers train together.",
+            Plot("ends", "Gradients at the end", "The same, after the last step. Even layers train together.",
                  warmup_figures.ends),
             Plot("ratio", "First layer over last", "Gradient of the first layer's matrices. Far below 1: it is lost.",
                  warmup_figures.ratio),
-            Plot("correlation", "What a stall is", "Overlap of the tokens behind the last layer. 1: all are alike.",
+            Plot("correlation", "What a stall is", "Overlap of the tokens after the last layer. 1: all are alike.",
                  warmup_figures.correlation),
         ),
+        "Xiong et al. 2020, arXiv 2002.04745",
     ),
     Lab(
         "12_alpha_schedule",
         "α schedule",
         "In x + αF(x), α may be learned from 0, or be raised by a small constant step up to 1 and then left there, "
-        "which trained best in the essay's experience. Either way layers come in gently, and no warm-up is needed.",
-        "A ramp comes to the whole network, α = 1, and must be slow. Without norms, and twelve layers deep, it learns "
-        "until α nears 1 and then blows up (3 of 3 seeds). In runs as short as these a learned α wins, and "
-        "it stays far below 1; its sign is of no account, so |α| is shown. This lab trains four models, which takes "
-        "some fifteen seconds.",
+        "which trained best in the essay's experience. Either way layers come in gently; nothing here is warmed up.",
+        "These short runs do not confirm the essay's order: after norms a learned α wins in 8 of 8 seeds, and the "
+        "ramp is third of four. A ramp comes to the whole network, α = 1, and must be slow. Without norms, and twelve "
+        "layers deep, it learns until α nears 1 and then blows up (3 of 3 seeds). A learned α stays far below 1; the "
+        "sign does not matter, so |α| is shown. This lab trains four models, which takes some fifteen seconds.",
         alpha_schedule.AlphaSchedule, alpha_schedule.run, alpha_schedule.verdict,
         (
             Plot("losses", "Held-out loss", "Nats a character. What stalls stays at the unigram's level.",
@@ -50,11 +51,12 @@ ROWS: tuple[Lab, ...] = (
                  alpha_schedule_figures.alphas),
             Plot("learned", "Learned α by layer", "|α|, learned with the rest, from 0: bright layers do the most.",
                  alpha_schedule_figures.learned),
-            Plot("before", "Gradient before the first step", "Norm of ∂L/∂x. At α = 0 flat behind the first norm.",
+            Plot("before", "Gradient before the first step", "Norm of ∂L/∂x. At α = 0 flat after the first norm.",
                  alpha_schedule_figures.before),
-            Plot("ends", "Gradient at the end", "The same, behind the last steps.", alpha_schedule_figures.ends),
+            Plot("ends", "Gradient at the end", "The same, after the last step.", alpha_schedule_figures.ends),
             Plot("weights", "Weights' gradients at the end", "All matrices of a layer. Lower by far: not trained.",
                  alpha_schedule_figures.weights),
         ),
+        "Essay: Su Jianlin 2021, kexue 8620; Bachlechner et al. 2020, arXiv 2003.04887",
     ),
 )

@@ -45,7 +45,7 @@ def learned(result: AlphaScheduleResult) -> go.Figure:
             "title": {"text": "|α|", "side": "right", "font": {"size": 12}}, "thickness": 10, "xpad": 6,
             "outlinewidth": 0, "nticks": 6, "tickformat": "~g", "tickfont": {"size": 11},
         },
-        "hovertemplate": "layer %{y}, behind step %{x:.0f}<br>|α| = %{z:.3g}<extra></extra>",
+        "hovertemplate": "layer %{y}, after step %{x:.0f}<br>|α| = %{z:.3g}<extra></extra>",
     }
     bare = {"zeroline": False, "showgrid": False, "ticks": ""}
     xaxis = bare | {"title": label("step (steps made)"), "tickformat": "~g", "nticks": 8, "tickangle": 0}

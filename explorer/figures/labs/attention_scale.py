@@ -7,6 +7,7 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
+from explorer.figures.labs.lines import depth_axis, measured, values
 from explorer.figures.labs.parts import Array, Axis, Trace, axis, dots, level, line, picture, upright
 from explorer.figures.palette import HUES
 from explorer.labs.attention_scale import (
@@ -19,8 +20,10 @@ from explorer.labs.attention_scale import (
     SIGMAS,
     AttentionScaleResult,
 )
+from explorer.labs.lines import Line
 
 HUE = {"sqrt_d": 0, "t5": 1, "qk_norm": 2, "none": 4}
+RING = {"symbol": "circle-open", "size": 12, "line": {"width": 2}}
 SIGMA = "σ of the logits"
 LEAST = 1e-6
 """A median of ‖J‖² below this is drawn no more."""
@@ -140,7 +143,7 @@ def _cure_dots(x: Array, y: Array, cure: str, sentence: str, log: bool = False) 
     """T5's rings stand around the dots that it equals."""
     trace = dots(x, y, CURES[cure].label, HUE[cure], sentence, log=log)
     if cure == "t5":
-        trace["marker"] = {"color": HUES[HUE[cure]], "symbol": "circle-open", "size": 12, "line": {"width": 2}}
+        trace["marker"] = RING | {"color": HUES[HUE[cure]]}
     return trace
 
 
@@ -150,27 +153,34 @@ def _cure_line(x: Array, y: Array, cure: str, sentence: str, log: bool = False) 
 
 def depth_entropy(result: AttentionScaleResult) -> go.Figure:
     """Entropy by layer of a Pre-LN stack with each cure."""
-    layer = np.arange(1, result.settings.n_layers + 1, dtype=float)
-    height, across = axis("H / ln n (ratio)", [[0.0, 1.0]], air=0.08), axis("layer", [layer], least=1.0)
+    across = axis("layer", [result.entropy["none"].depth], least=1.0)
+    height = axis("H / ln n (ratio)", [[0.0, 1.0]], air=0.08)
     sentence = "layer %{x:.0f}<br>entropy is %{y:.3g} of uniform"
     traces = [level(1.0, "uniform", across), level(0.0, "one-hot", across, "left")]
-    for cure in CURES:
-        traces += [_cure_line(layer, result.predicted[cure].entropy, cure, sentence),
-                   _cure_dots(layer, result.measured[cure].entropy, cure, sentence)]
-    told = ", ".join(f"{row.label} {result.measured[cure].entropy.min():.2f}" for cure, row in CURES.items())
+    for cure, found in result.entropy.items():
+        traces += _stack(found, cure, sentence)
+    lowest = {CURES[cure].label: found.measured.mean(0).min() for cure, found in result.entropy.items()}
+    told = ", ".join(f"{label} {value:.2f}" for label, value in lowest.items())
     return picture(traces, across, height, f"Lowest entropy over ln n of any layer: {told}.")
 
 
 def depth_gradient(result: AttentionScaleResult) -> go.Figure:
     """Squared gradient by the stream, relative to the output, of the same stacks."""
-    place = np.arange(2 * result.settings.n_layers + 1) / 2
-    parts = [one.gradient for both in (result.measured, result.predicted) for one in both.values()]
-    height = axis("γ / γ<sub>N</sub> (ratio)", [*parts, [1.0]], log=True, least=1.0)
-    across = axis("depth (layers)", [place], air=0.03)
+    height = axis("γ / γ<sub>N</sub> (ratio)", [*values(result.gradient), [1.0]], log=True, least=1.0)
+    across = depth_axis(result.gradient)
     sentence = "after %{x:~g} layers<br>gradient² is %{y:.3g} × the output's"
     traces = [level(1.0, "flat", across, "left")]
-    for cure in CURES:
-        traces += [_cure_line(place, result.predicted[cure].gradient, cure, sentence, log=True),
-                   _cure_dots(place, result.measured[cure].gradient, cure, sentence, log=True)]
-    told = ", ".join(f"{row.label} {result.measured[cure].gradient[0]:.3g}" for cure, row in CURES.items())
-    return picture(traces, across, height, f"Squared gradient at the input over the output's: {told}.")
+    for cure, found in result.gradient.items():
+        traces += _stack(found, cure, sentence, log=True)
+    start = {CURES[cure].label: found.measured[:, 0].mean() for cure, found in result.gradient.items()}
+    told = ", ".join(f"{label} {value:.3g}" for label, value in start.items())
+    return picture(traces, across, height, f"Squared gradient at the input over the output's, mean of "
+                                           f"{result.settings.n_seeds} draws: {told}. Undivided, theory is "
+                                           f"{result.overshoot:.2g} times that.")
+
+
+def _stack(found: Line, cure: str, sentence: str, log: bool = False) -> list[Trace]:
+    """A cure's line, and the mean of its draws with their range."""
+    seen = measured(found, CURES[cure].label, HUE[cure], sentence, log=log)
+    ring = {"marker": RING | {"color": HUES[HUE[cure]]}} if cure == "t5" else {}
+    return [_cure_line(found.depth, found.predicted, cure, sentence, log), seen | ring]

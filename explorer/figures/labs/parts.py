@@ -13,6 +13,7 @@ from explorer.figures.axes import MARGIN, Range, label, sheet
 from explorer.figures.axes import value_axis as _vertical
 from explorer.figures.palette import HUES, NEUTRAL, SYMBOLS
 from explorer.figures.series import compact, masked
+from explorer.figures.words import typeset
 
 Array = NDArray[Any]
 Trace = dict[str, Any]
@@ -44,24 +45,24 @@ def axis(title: str, values: Sequence[Any], log: bool = False, least: float = 0.
 
 def dots(x: Array, y: Array, name: str, index: int, sentence: str, *, log: bool = False, **more: Any) -> Trace:
     """Measured values in the hue and symbol of `index`; `sentence` is the hover text with %{x} and %{y}."""
-    values = np.asarray(y, dtype=float)
+    values, name = np.asarray(y, dtype=float), typeset(name)
     return {
         "type": "scatter", "mode": "markers", "name": name,
         "x": compact(np.asarray(x, dtype=float)), "y": compact(masked(values, log)),
         "marker": {"color": HUES[index], "symbol": SYMBOLS[index], "size": 7},
-        "hovertemplate": f"<b>{name}</b><br>{sentence}<extra></extra>",
+        "hovertemplate": f"<b>{name}</b><br>{typeset(sentence)}<extra></extra>",
     } | more
 
 
 def line(x: Array, y: Array, name: str, index: int, sentence: str, *, log: bool = False, dash: str = "solid",
          **more: Any) -> Trace:
     """Predicted values in the hue of `index`; it has no place in the legend beside its dots."""
-    values = np.asarray(y, dtype=float)
+    values, name = np.asarray(y, dtype=float), typeset(name)
     return {
         "type": "scatter", "mode": "lines", "name": f"{name}, predicted", "showlegend": False,
         "x": compact(np.asarray(x, dtype=float)), "y": compact(masked(values, log)),
         "line": {"color": HUES[index], "width": 2, "dash": dash},
-        "hovertemplate": f"<b>{name}, predicted</b><br>{sentence}<extra></extra>",
+        "hovertemplate": f"<b>{name}, predicted</b><br>{typeset(sentence)}<extra></extra>",
     } | more
 
 
@@ -89,7 +90,7 @@ def upright(value: float, words: str, height: Axis, side: str = "right", share: 
     }
 
 
-LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "itemwidth": 30,
+LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yref": "container", "yanchor": "top", "itemwidth": 30,
           "font": {"size": 12}}
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,9 @@ from explorer.figures.palette import Design
 from explorer.profile import Array
 from explorer.training.history import History
 from explorer.training.tasks import Levels
+
+if TYPE_CHECKING:
+    from explorer.training.race import Outcome, Race
 
 MOST_POINTS = 400
 """Points of one curve that are sent to a browser."""
@@ -62,6 +67,15 @@ class Course:
     steps: int
     """How many each contender makes."""
     levels: Levels
+
+    @classmethod
+    def of(cls, race: Race, designs: Sequence[Design], outcomes: Sequence[Outcome]) -> Course:
+        """The race as it stands; the outcomes may be of some steps before."""
+        return cls(tuple(
+            Track(design, kept(runner.history), runner.step, runner.retired,
+                  outcome.final_loss if outcome.steps == runner.step else np.nan)
+            for design, runner, outcome in zip(designs, race.runners, outcomes, strict=True)
+        ), race.steps, race.levels)
 
 
 def kept(history: History) -> History:

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from explorer.figures.axes import Range, label, position, sheet, value_axis
+from explorer.figures.axes import Range, label, position, sheet, value_axis, whole
 from explorer.figures.labs.parts import Axis, axis, level
 from explorer.figures.series import compact, masked
 from explorer.figures.traces import Trace
@@ -22,6 +22,8 @@ from explorer.figures.training.course import (
     series,
     thinned,
 )
+from explorer.figures.words import typeset
+from explorer.numbers import number
 from explorer.profile import Array
 
 CEILING = 1.6
@@ -53,7 +55,8 @@ def training_loss(course: Course) -> go.Figure:
         smooth.append(_line(track, middle, medians(losses, middle), "step %{x}: %{y:.3f} nats"))
     last = [(track, median(track.losses)) for track in course.tracks if len(track.losses)]
     told = _told("Training loss", last, "nats a character")
-    return _figure(course, [*raw, *smooth], across, height, told)
+    found = [(np.arange(0.0, len(track.losses)), track.losses) for track in course.tracks]
+    return _figure(course, [*raw, *smooth], across, height, told, found)
 
 
 def held_out_loss(course: Course) -> go.Figure:
@@ -63,7 +66,7 @@ def held_out_loss(course: Course) -> go.Figure:
     curves = [_dotted(track, steps, values, "step %{x}: %{y:.3f} nats", log=False)
               for track, (steps, values) in zip(course.tracks, found, strict=True)]
     last = [(track, values[-1]) for track, (_, values) in zip(course.tracks, found, strict=True) if len(values)]
-    return _figure(course, curves, across, height, _told("Held-out loss", last, "nats a character"))
+    return _figure(course, curves, across, height, _told("Held-out loss", last, "nats a character"), found)
 
 
 def learning_rate(course: Course) -> go.Figure:
@@ -75,7 +78,7 @@ def learning_rate(course: Course) -> go.Figure:
     curves = [_readings(track, steps, values, "step %{x}: η = %{y:.3g}", log=log)
               for track, (steps, values) in zip(course.tracks, found, strict=True)]
     last = [(track, values[-1]) for track, (_, values) in zip(course.tracks, found, strict=True) if len(values)]
-    return _figure(course, curves, _across(course), height, _told("Learning rate", last, ""), losses=False)
+    return _figure(course, curves, _across(course), height, _told("Learning rate", last, ""))
 
 
 def gradient_ratio(course: Course) -> go.Figure:
@@ -87,7 +90,7 @@ def gradient_ratio(course: Course) -> go.Figure:
               for track, (steps, values) in zip(course.tracks, found, strict=True)]
     last = [(track, values[-1]) for track, (_, values) in zip(course.tracks, found, strict=True) if len(values)]
     curves.append(level(1.0, "even", across))
-    return _figure(course, curves, across, height, _told("Gradient, first layer over last", last, ""), losses=False)
+    return _figure(course, curves, across, height, _told("Gradient, first layer over last", last, ""))
 
 
 def median(losses: Array) -> float:
@@ -149,41 +152,54 @@ def _dots(track: Track) -> Trace:
     return {"mode": "lines+markers", "marker": marker}
 
 
-def ends(course: Course, across: Axis, height: Axis) -> list[Trace]:
-    """Where contenders fell out: an upright in their hue, and a word, those of several below each other."""
-    out = [track for track in course.tracks if track.retired]
-    traces = []
-    for number, track in enumerate(out):
-        side = "right" if track.step < sum(across.extent) / 2 else "left"
-        bottom, beside, top = (position(height.extent, at, height.log) for at in (0.0, 0.94 - 0.1 * number, 1.0))
-        words, reason = f"diverged at step {track.step:,}", html.escape(track.retired, quote=False)
+def ends(course: Course, across: Axis, height: Axis, losses: Sequence[tuple[Array, Array]]) -> list[Trace]:
+    """Who is not in the picture to its end, those of several below each other, in their hues.
+
+    An upright and a word where a contender fell out; an arrow and its loss where a curve leaves through the top.
+    """
+    traces: list[Trace] = []
+    for track, (steps, values) in zip(course.tracks, losses, strict=True):
+        high = np.logical_and.accumulate((values > height.extent[1])[::-1])[::-1]
+        if not track.retired and not high.any():
+            continue
+        at = track.step if track.retired else int(steps[np.argmax(high)])
+        side = "right" if at < sum(across.extent) / 2 else "left"
+        shares = (0.0, 0.94 - 0.1 * len(traces), 1.0)
+        bottom, beside, top = (position(height.extent, share, height.log) for share in shares)
+        if track.retired:
+            words, reason = f"diverged at step {at:,}", f":<br>{typeset(html.escape(track.retired, quote=False))}"
+        else:
+            words, reason = f"{number(values[-1])} nats at step {int(steps[-1]):,}", ", above the frame"
         traces.append({
             "type": "scatter", "mode": "lines+text", "name": f"{track.name}, {words}", "showlegend": False,
-            "x": [track.step] * 3, "y": [bottom, beside, top], "text": ["", words, ""],
+            "x": [at] * 3, "y": [bottom, beside, top], "text": ["", words, ""],
             "textposition": f"middle {side}", "textfont": {"size": 12}, "cliponaxis": False,
             "line": {"color": track.design.hue, "width": 2, "dash": "longdash"},
-            "hovertemplate": f"<b>{track.name}</b><br>{words}:<br>{reason}<extra></extra>",
-        })
+            "hovertemplate": f"<b>{track.name}</b><br>{words}{reason}<extra></extra>",
+        } | ({} if track.retired else {
+            "mode": "markers+text", "x": [at], "y": [beside], "text": [words],
+            "marker": {"color": track.design.hue, "symbol": "arrow-up", "size": 13},
+        }))
     return traces
 
 
-def _figure(course: Course, curves: Sequence[Trace], across: Axis, height: Axis, told: str, *, losses: bool = True,
-            ) -> go.Figure:
-    """The curves, and on a chart of losses the two levels and who fell out."""
+def _figure(course: Course, curves: Sequence[Trace], across: Axis, height: Axis, told: str,
+            losses: Sequence[tuple[Array, Array]] = ()) -> go.Figure:
+    """The curves, and on a chart of losses, given with their steps, the two levels and who is not in it to the end."""
     levels = [
         level(value, words, across)
         for value, words in ((course.levels.unigram, "unigram"), (course.levels.bigram, "bigram")) if losses
     ]
     return go.Figure({
-        "data": [*levels, *curves, *(ends(course, across, height) if losses else ())],
+        "data": [*levels, *curves, *(ends(course, across, height, losses) if losses else ())],
         "layout": sheet(step_axis(across.extent), value_axis(height.title, height.extent, height.log), told),
     })
 
 
 def step_axis(extent: Range) -> dict[str, object]:
     """The horizontal axis of everything that runs over steps."""
-    return {"title": label("step"), "range": extent, "zeroline": False, "tickformat": "~s" if extent[1] > 9999 else "d",
-            "nticks": 7, "tickangle": 0}
+    return {"title": label("step"), "range": extent, "zeroline": False, "tickangle": 0,
+            "tickformat": "~s" if extent[1] > 9999 else "~g", **whole(extent[1])}
 
 
 def _told(subject: str, last: Sequence[tuple[Track, float]], unit: str) -> str:
@@ -191,7 +207,7 @@ def _told(subject: str, last: Sequence[tuple[Track, float]], unit: str) -> str:
     if not last:
         return f"{subject}: nothing yet."
     parts = [
-        f"{track.design.label} {value:.3g}" + (f", diverged at step {track.step}" if track.retired else "")
+        f"{track.design.label} {number(value)}" + (f", diverged at step {track.step}" if track.retired else "")
         for track, value in last
     ]
     return f"{subject}{f', {unit}' if unit else ''}, at the latest step. {'; '.join(parts)}."

@@ -14,6 +14,7 @@ from explorer.figures.palette import SEQUENTIAL
 from explorer.figures.series import compact, masked
 from explorer.figures.training.course import Course, Track, series, stride
 from explorer.figures.training.curves import step_axis
+from explorer.numbers import number
 from explorer.profile import STREAM, Array
 from explorer.training.history import History
 
@@ -93,7 +94,7 @@ def extent(grids: list[Grid], log: bool) -> tuple[float, float]:
 def scale(low: float, high: float, row: Map) -> dict[str, Any]:
     """The color bar, labeled with the values themselves."""
     at = np.linspace(low, high, TICKS)
-    words = [f"{10.0**value if row.log else value:.2g}" for value in at]
+    words = [number(10.0**value if row.log else value, 2) for value in at]
     return {
         "title": {"text": row.unit, "side": "right", "font": {"size": 12}}, "thickness": 10, "xpad": 6,
         "outlinewidth": 0, "tickvals": at.tolist(), "ticktext": words, "tickfont": {"size": 11},
@@ -106,7 +107,8 @@ def _words(track: Track, row: Map, grid: Grid) -> tuple[str, str]:
     if not grid.values.size:
         return f"{track.name}: has none", f"{row.title} of {track.design.label}: there is none."
     first, last = (
-        f"{line[0]:.3g} in the first and {line[-1]:.3g} in the last layer" for line in (grid.values[0], grid.values[-1])
+        f"{number(line[0])} in the first and {number(line[-1])} in the last layer"
+        for line in (grid.values[0], grid.values[-1])
     )
     return f"{track.name}{end}", (
         f"{row.title} of {track.design.label}{end}. At step {grid.steps[0]:.0f}: {first}; "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from pictures import must_be_whole, named
@@ -49,7 +47,7 @@ def test_the_path_is_drawn_with_its_closed_form_and_its_noise() -> None:
     figure = residual_figures.path(SUM)
     np.testing.assert_allclose(named(figure, "(1 + α²)<sup>−l/2</sup>, predicted").y, 2.0 ** (-np.arange(5) / 2))
     np.testing.assert_allclose(named(figure, "x<sub>l</sub> regressed on x<sub>0</sub>").y, SUM.path.mean(0), rtol=1e-6)
-    assert named(figure, "noise").y[0] == pytest.approx(1 / math.sqrt(64 * 32 * 2))
+    assert named(figure, "noise").y[0] == pytest.approx(SUM.noise)
 
 
 def test_what_the_path_would_make_of_the_gradient_is_not_where_the_dots_are() -> None:

@@ -7,6 +7,16 @@
   dark.addEventListener("change", follow);
   follow();
 
+  // Voilà says goodbye, and lets go of the kernel, before the page is left: while a person may still decide to stay.
+  const add = window.addEventListener.bind(window);
+  window.addEventListener = (type, listener, ...options) => {
+    const early = type === "beforeunload" && String(listener).includes("api/shutdown");
+    add(early ? "pagehide" : type, listener, ...options);
+  };
+  add("pageshow", (event) => {
+    if (event.persisted) location.reload(); // brought back from the browser's memory, without its kernel
+  });
+
   const loading = document.getElementById("loading");
   window.voila_process = () => {
     loading.textContent = "Loading the page…";

@@ -1,0 +1,152 @@
+"""Random designs, measured and predicted: where the theory is far off and does not say so.
+
+    python -m benchmarks.fuzz                  # 500 designs of seed 0; exits with 1 if any is far off without a note
+    python -m benchmarks.fuzz --seed 1 --designs 100
+
+Each field keeps its default or is drawn at random, with even chances. A statistic is off by the factor between the
+prediction and the mean over seeds, at its worst site and layer. Means are moved two standard errors towards the
+prediction first; a design that is still beyond a bound is measured again with eight times the seeds, for the standard
+error of a heavy tail is itself uncertain, and counts only if it is beyond the bound then. Norms of gradients by
+weights are squared. What is nan in the prediction is withdrawn, and a statistic with a note is not judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.accuracy import Array, measured
+from explorer.config import Config, ConfigError
+from explorer.profile import Profile
+from explorer.theory import predict
+
+SEEDS, MORE_SEEDS = 8, 64
+BOUNDS = {"second_moment": 1.5, "activation_gradient": 3.0, "parameter_gradient": 3.0}
+"""Largest factor, of squares."""
+RANGES = {"n_layers": (1, 12), "n_ctx": (4, 64), "batch_size": (1, 4), "mlp_ratio": (1, 6), "alpha": (0.1, 4.0),
+          "init_variance": (1e-3, 1e3), "logit_cap": (0.01, 100.0)}
+"""Numbers that are drawn log-uniform."""
+SIZES = {"d_model": (64, 128, 192, 256), "n_heads": (1, 2, 4, 8), "n_layers": (), "n_ctx": (), "batch_size": ()}
+"""Fields that are always drawn, and what from where it is not a range."""
+FIXED = ("seed", "n_seeds")
+LEAST = 1e-30
+"""Squares below it, relative to the largest of their kind, are rounding in float32."""
+
+
+class Off(NamedTuple):
+    """One statistic of one design, further from its prediction than it should be."""
+
+    statistic: str
+    site: str
+    layer: int
+    measured: float
+    predicted: float
+    factor: float
+
+
+def designs(seed: int, count: int) -> Iterator[Config]:
+    """Random configs, the same for the same seed."""
+    rng = np.random.default_rng(seed)
+    while count:
+        try:
+            config = Config(**_drawn(rng), n_seeds=SEEDS)
+        except ConfigError:  # designs that exclude each other
+            continue
+        count -= 1
+        yield config
+
+
+def _drawn(rng: np.random.Generator) -> dict[str, Any]:
+    choices = {name: _value(rng, name) for name in SIZES}
+    for name in Config.specs():
+        if name not in (*SIZES, *FIXED) and rng.random() < 0.5:
+            choices[name] = _value(rng, name)
+    return choices
+
+
+def _value(rng: np.random.Generator, name: str) -> Any:
+    if name in RANGES:
+        low, high = RANGES[name]
+        value = math.exp(rng.uniform(math.log(low), math.log(high)))
+        return round(value) if isinstance(low, int) else float(f"{value:.3g}")
+    if name == "input_correlation":
+        return round(rng.uniform(), 3)
+    spec = Config.specs()[name]
+    options = SIZES.get(name) or (spec.choices if spec.kind == "choice" else (False, True))
+    return options[rng.integers(len(options))]
+
+
+def off(predicted: Profile, found: Profile) -> list[Off]:
+    """The statistics without a note that are beyond their bound, each at its worst."""
+    worst: dict[str, Off] = {}
+    for (statistic, site), theory in predicted.values.items():
+        if statistic not in BOUNDS or statistic in predicted.notes:
+            continue
+        power = 2 if statistic == "parameter_gradient" else 1
+        draws, expected = found[statistic, site] ** power, theory[0] ** power
+        factor = factors(draws, expected)
+        index = int(np.argmax(factor))
+        one = Off(statistic, site, index + 1, float(draws.mean(0)[index]), float(expected[index]), float(factor[index]))
+        if one.factor > max(BOUNDS[statistic], worst[statistic].factor if statistic in worst else 0.0):
+            worst[statistic] = one
+    return list(worst.values())
+
+
+def factors(draws: Array, expected: Array) -> Array:
+    """By how much `[seed, layer]` is off by layer, at least 1, after two standard errors in the prediction's favor."""
+    with np.errstate(all="ignore"):
+        mean, margin = draws.mean(0), 2 * draws.std(0, ddof=1) / math.sqrt(len(draws))
+        near = np.clip(expected, mean - margin, mean + margin)
+        factor = np.maximum(expected / near, near / expected)
+    factor = np.where(np.isfinite(mean), np.nan_to_num(factor, nan=1.0, posinf=math.inf), math.inf)
+    return np.where(np.isnan(expected), 1.0, factor)
+
+
+def judged(config: Config) -> tuple[Profile, list[Off]]:
+    """The prediction, and what is beyond its bound even with more seeds."""
+    predicted = predict(config)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        found = off(predicted, measured(config, SEEDS))
+        if found:
+            found = off(predicted, measured(config, MORE_SEEDS))
+    return predicted, found
+
+
+def changes(config: Config) -> str:
+    """What rebuilds a config: the fields that are not at their default."""
+    return ", ".join(f"{name}={value!r}" for name, value in config if value != getattr(Config(), name))
+
+
+def main() -> int:
+    """Prints what is off, and one line on all; 0 when nothing is."""
+    parser = argparse.ArgumentParser(description="random designs where the theory is off and does not say so")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--designs", type=int, default=500)
+    options = parser.parse_args()
+    bad, noted = 0, {True: [0.0, 0.0], False: [0.0, 0.0]}
+    for config in designs(options.seed, options.designs):
+        predicted, found = judged(config)
+        count = noted[config.logit_cap > 0]
+        count[0] += bool(predicted.notes.keys() & BOUNDS.keys())
+        count[1] += 1
+        bad += bool(found)
+        if found:
+            print(f"Config({changes(config)})", flush=True)
+        for one in found:
+            print(f"    {one.statistic}@{one.site} layer {one.layer}: measured {one.measured:.3g}, "
+                  f"predicted {one.predicted:.3g}, ×{one.factor:.3g}", flush=True)
+    shares = {capped: part / max(total, 1) for capped, (part, total) in noted.items()}
+    print(f"seed {options.seed}: {options.designs} designs, {bad} off without a note; with a note: "
+          f"{shares[False]:.1%} of those without a cap, {shares[True]:.1%} of those with one")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

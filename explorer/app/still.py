@@ -1,0 +1,47 @@
+"""Stills: what a saved notebook shows in place of the live page, to readers without a kernel.
+
+A notebook keeps no more of a widget than its number. Reopened, JupyterLab has nothing of that number and writes an
+error; GitHub and nbviewer show the widget's plain text. So the page is displayed twice: live, and as a table below it.
+Where style survives, as in JupyterLab, it hides the table under a live page, and the error above the table; where it
+does not, the live page is not tried at all.
+"""
+
+from __future__ import annotations
+
+import html
+
+from explorer.app.named import name_of
+from explorer.app.panels.lab import Lab
+from explorer.app.words import model_words, residual_words
+from explorer.config import Config
+from explorer.diagnosis import diagnose
+from explorer.display import table
+from explorer.theory import predict
+
+STYLE = """<style>
+.jp-OutputArea:not(:has(.ex-root)) > .jp-OutputArea-child:has(+ .jp-OutputArea-child .ex-still),
+.jp-OutputArea:has(.ex-root) > .jp-OutputArea-child:has(.ex-still) { display: none; }
+.ex-still { animation: ex-still 0s 1s backwards; }
+@keyframes ex-still { from { visibility: hidden; } }
+</style>"""
+"""The delay is for a page that is about to come."""
+
+
+def page(config: Config) -> str:
+    """The page, from what the theory expects of its first design."""
+    profile = predict(config)
+    design = f"{name_of(config)}: {model_words(config)}, {residual_words(config)}"
+    findings = [f"{finding.meaning} {finding.evidence}" for finding in diagnose(profile)]
+    return _still("Transformer Signal Explorer", [design, *findings], profile._repr_html_())
+
+
+def lab(row: Lab) -> str:
+    """A lab: its claim, what to beware of, and what its charts show."""
+    charts = table("Charts", ("Chart", "How to read it"), [(plot.title, plot.caption) for plot in row.plots])
+    return _still(row.title, [row.claim, f"Beware. {row.caveat}"], charts)
+
+
+def _still(title: str, sentences: list[str], body: str) -> str:
+    words = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
+    note = "<p><em>A still. The live page comes when this cell is run.</em></p>"
+    return f'{STYLE}<div class="ex-still"><h3>{html.escape(title)}</h3>{words}{body}{note}</div>'

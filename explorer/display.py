@@ -1,0 +1,53 @@
+"""How records show themselves in a notebook: as a small static table, or as a figure that a floor above draws.
+
+Imports go strictly down, so a record cannot name the figures. The public face, which stands above both and is always
+imported first, says who draws what; nothing is loaded before it is asked for.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+DRAWERS: dict[str, Callable[[], Callable[..., Any]]] = {}
+"""A record's class name to what loads the function that draws it; filled by `explorer/__init__.py`."""
+Kind = TypeVar("Kind")
+
+
+def draw(record: object, *arguments: Any, **options: Any) -> Any:
+    """The figure of a record, by whoever `DRAWERS` names."""
+    return DRAWERS[type(record).__name__]()(record, *arguments, **options)
+
+
+def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """An HTML table without style or script, which survives wherever a notebook is shown; every cell is escaped."""
+    def line(tag: str, cells: Sequence[object]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell(value))}</{tag}>" for value in cells) + "</tr>"
+
+    body = "".join(line("td", row) for row in rows)
+    head = f"<thead>{line('th', header)}</thead>" if header else ""
+    return f"<table><caption>{html.escape(caption)}</caption>{head}<tbody>{body}</tbody></table>"
+
+
+def cell(value: object) -> str:
+    """A value as a table shows it: numbers with four digits, whatever is not finite as such."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def must_be(kind: type[Kind], name: str, value: object) -> Kind:
+    """The value, if it is of that kind.
+
+    Raises:
+        TypeError: it is not; names the argument, what it must be, and what it is.
+    """
+    if isinstance(value, kind):
+        return value
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    raise TypeError(f"{name} must be {article} {kind.__name__}; got {shown(value)} of type {type(value).__name__}")
+
+
+def shown(value: object) -> str:
+    """A value as it stands in a message: quoted, and cut when somebody sends a novel."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "…" + text[-1]

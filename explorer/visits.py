@@ -1,0 +1,187 @@
+"""The server's side of a visit: which frames a visitor may send, which messages come back, how long the kernel lives.
+
+jupyter_server trusts whoever may open a kernel's websocket, for in a notebook they may run code. Whoever opens a served
+page may only move its controls, so here each frame is checked before Jupyter reads it, in constant time; messages that
+no page needs (output, errors, tracebacks) stay on the server; and a kernel ends soon after its page did. SECURITY.md
+says what this is for. `jupyter/voila.json` names these classes; JupyterLab and Binder do not use them.
+"""
+
+# mypy: disallow-untyped-calls = False
+# Much of jupyter_server has no types.
+
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+from jupyter_server.utils import url_path_join
+from tornado.ioloop import IOLoop
+from tornado.iostream import StreamBufferFullError
+from tornado.web import HTTPError
+from tornado.websocket import WebSocketClosedError
+from voila.app import Voila
+from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
+
+PROTOCOL = "v1.kernel.websocket.jupyter.org"
+"""The only format of messages that is spoken: its frames are checked here, and Voilà reads every answer as one."""
+CHANNELS = (b"shell", b"control")
+FEWEST, MOST = 6, 64
+"""Offsets of a frame: where the channel begins and ends, and where each of four parts and of any buffers ends."""
+ANSWERS = {
+    "status", "comm_open", "comm_msg", "comm_close", "comm_info_reply", "kernel_info_reply", "shutdown_reply",
+}
+"""Types of messages that a page needs from its kernel; all others stay here."""
+FRAME_COST, RATE, BURST = 1_000, 1e6, 16e6
+"""What a visitor may send: bytes a second in the long run, and at once; each frame counts for some bytes more."""
+UNREAD = 64_000_000
+"""Bytes that may wait for a visitor who does not read them."""
+GRACE = 50.0
+"""Seconds that a kernel waits for its page: a network that fails for a moment must not end a visit."""
+
+
+class Connection(ZMQChannelsWebsocketConnection):
+    """A visitor's websocket to the kernel. What does not fit closes this connection, and disturbs no other."""
+
+    refused = False
+    spent, spent_at = 0.0, 0.0
+
+    async def prepare(self) -> None:
+        """Lets a client in, or refuses the handshake.
+
+        Raises:
+            HTTPError: 400, the client does not offer the one protocol that is spoken.
+        """
+        offered = self.websocket_handler.request.headers.get("Sec-WebSocket-Protocol", "")
+        if PROTOCOL not in (name.strip() for name in offered.split(",")):
+            raise HTTPError(400, f"the websocket's subprotocol must be {PROTOCOL}")
+        await super().prepare()
+
+    def connect(self) -> Any:
+        """Connects to the kernel's channels; a visitor who does not read is not waited for without end."""
+        socket: Any = self.websocket_handler.ws_connection
+        socket.stream.max_write_buffer_size = UNREAD
+        return super().connect()
+
+    def handle_incoming_message(self, incoming_msg: Any) -> None:
+        """Hands a frame on to the kernel if it is one; else ends the connection."""
+        if self.refused:
+            return
+        if not self._reads(incoming_msg):
+            self._refuse(1003, "not a message of the protocol")
+        elif self._hurries(len(incoming_msg)):
+            self._refuse(1008, "too many messages")
+        else:
+            super().handle_incoming_message(incoming_msg)
+
+    def handle_outgoing_message(self, stream: Any, outgoing_msg: list[Any]) -> None:
+        """Hands a kernel's message on to the page if pages need its kind."""
+        _, parts = self.session.feed_identities(outgoing_msg)
+        if self.refused or self.session.unpack(parts[1])["msg_type"] not in ANSWERS:
+            return
+        try:
+            super().handle_outgoing_message(stream, outgoing_msg)
+        except StreamBufferFullError:
+            self._refuse(1008, "too much is unread")
+        except WebSocketClosedError:
+            self.refused = True  # the page has gone; its kernel does not know yet
+
+    def _reads(self, frame: object) -> bool:
+        """Whether a frame is a message to a channel, with a header that names its type."""
+        offsets = frame_offsets(frame) if isinstance(frame, bytes) else ()
+        if not isinstance(frame, bytes) or not offsets or frame[offsets[0] : offsets[1]] not in CHANNELS:
+            return False
+        try:
+            header = self.session.unpack(frame[offsets[1] : offsets[2]])
+        except Exception:  # noqa: BLE001 - bytes from anybody, and whichever JSON reader is installed
+            return False
+        return isinstance(header, dict) and isinstance(header.get("msg_type"), str)
+
+    def _hurries(self, size: int) -> bool:
+        """Whether a visitor has sent more than a page does."""
+        now = IOLoop.current().time()
+        self.spent = max(0.0, self.spent - (now - self.spent_at) * RATE) + size + FRAME_COST
+        self.spent_at = now
+        return self.spent > BURST
+
+    def _refuse(self, code: int, reason: str) -> None:
+        self.refused = True
+        self.websocket_handler.close(code, reason)
+
+
+def frame_offsets(frame: bytes) -> tuple[int, ...]:
+    """Offsets of a frame's parts, read in constant time; empty if they do not fit its length.
+
+    A frame is the number of offsets, the offsets, and what they divide: eight bytes each, little-endian.
+    """
+    count = int.from_bytes(frame[:8], "little")
+    if not FEWEST <= count <= MOST or len(frame) < (begin := 8 * (1 + count)):
+        return ()
+    offsets = struct.unpack_from(f"<{count}Q", frame, 8)
+    ordered = all(one <= next_one for one, next_one in pairwise(offsets))
+    return offsets if ordered and offsets[0] == begin and offsets[-1] == len(frame) else ()
+
+
+class Kernels(AsyncMappingKernelManager):
+    """The visitors' kernels. One without a page ends, at once when the page says so, else after `grace` seconds."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.grace = float(os.environ.get("EXPLORER_GRACE_SECONDS", GRACE))
+        self._visited: set[str] = set()
+        self._alone: dict[str, float] = {}
+        """Since when a kernel has had no page, in the event loop's seconds."""
+
+    def notify_connect(self, kernel_id: str) -> None:
+        """Notes that a page has come, or come back."""
+        super().notify_connect(kernel_id)
+        self._visited.add(kernel_id)
+        self._alone.pop(kernel_id, None)
+
+    def notify_disconnect(self, kernel_id: str) -> None:
+        """Notes that a page has gone, or is out of reach."""
+        super().notify_disconnect(kernel_id)
+        self._alone[kernel_id] = IOLoop.current().time()
+
+    async def cull_kernel_if_idle(self, kernel_id: str) -> None:
+        """Ends a kernel that has been without a page for too long, idle or not. Asked often."""
+        model = self.kernel_model(kernel_id)
+        waited_for = kernel_id not in self._visited and model["execution_state"] in ("starting", "busy")
+        if model["connections"] or waited_for:  # its page is open, or still being made
+            self._alone.pop(kernel_id, None)
+        else:
+            now = IOLoop.current().time()
+            if now - self._alone.setdefault(kernel_id, now) >= self.grace:
+                await self.end(kernel_id)
+
+    async def end(self, kernel_id: str) -> None:
+        """Ends a kernel with whatever it computes; nothing happens to one that has ended."""
+        with suppress(HTTPError, KeyError):
+            await self.shutdown_kernel(kernel_id, now=True)
+        self._visited.discard(kernel_id)
+        self._alone.pop(kernel_id, None)
+
+
+class Farewell(VoilaShutdownKernelHandler):  # type: ignore[misc]
+    """Where a page says that it is leaving. A browser's beacon carries no token; to know the kernel's id is enough."""
+
+    def check_xsrf_cookie(self) -> None:
+        """Asks for no token."""
+
+    async def post(self, kernel_id: str) -> None:
+        """Ends the kernel; an unknown one is answered likewise."""
+        await self.kernel_manager.end(kernel_id)
+        self.set_status(204)
+        self.finish()
+
+
+class Server(Voila):  # type: ignore[misc]
+    """Voilà, with `Farewell` in the place of its own handler."""
+
+    def init_handlers(self) -> list[Any]:
+        """The handlers, ours before Voilà's."""
+        return [(url_path_join(self.server_url, r"/voila/api/shutdown/([\w-]+)"), Farewell), *super().init_handlers()]

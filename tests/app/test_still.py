@@ -1,0 +1,55 @@
+"""Stills: what is kept of a live page in a notebook's file, for those who only read it."""
+
+from __future__ import annotations
+
+import html
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+import explorer as ex
+from explorer.app import still
+from explorer.app.panels.labs import LABS
+
+SOURCES = (
+    "import explorer as ex\nex.dashboard(ex.preset('deepnorm', n_layers=3))", "ex.lab('06_attention_scale')",
+    "ex.predict(ex.Config())", "ex.Config()", "ex.PRESETS",
+)
+
+
+@pytest.fixture(scope="module")
+def executed() -> list[list[nbformat.NotebookNode]]:
+    """The outputs of each cell, as they are saved."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in SOURCES])
+    NotebookClient(notebook, timeout=120).execute()
+    return [cell.outputs for cell in notebook.cells]
+
+
+def test_every_record_is_saved_as_something_that_reads_without_a_kernel(executed) -> None:
+    for outputs in executed:
+        assert [output for output in outputs if "<table>" in output.data.get("text/html", "")]
+
+
+def test_a_live_page_is_saved_with_the_words_of_its_design(executed) -> None:
+    live, static = executed[0]
+    assert "application/vnd.jupyter.widget-view+json" in live.data
+    assert live.data["text/plain"] == "Dashboard(Config(n_layers=3, norm_placement='post', residual='deepnorm'))"
+    assert "application/vnd.jupyter.widget-view+json" not in static.data
+    told = static.data["text/html"]
+    assert "DeepNorm: 3 layers of width 256" in told
+    profile = ex.predict(ex.preset("deepnorm", n_layers=3))
+    assert profile._repr_html_() in told
+    assert ex.diagnose(profile)[0].meaning in html.unescape(told)
+
+
+def test_a_lab_is_saved_with_its_claim_and_its_charts(executed) -> None:
+    told, row = html.unescape(executed[1][1].data["text/html"]), LABS["06_attention_scale"]
+    assert all(words in told for words in (row.title, row.claim, row.caveat, *(plot.title for plot in row.plots)))
+
+
+@pytest.mark.parametrize("name", [*ex.PRESETS, "gone"])
+def test_a_still_of_every_design_is_small_and_the_same_each_time(name: str) -> None:
+    config = ex.preset(name) if name in ex.PRESETS else ex.Config(norm_placement="none", init_variance=1000.0)
+    assert still.page(config) == still.page(config)
+    assert len(still.page(config)) < 6000

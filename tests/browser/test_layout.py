@@ -1,0 +1,175 @@
+"""The page at every size, under a finger, in a picture that is saved and on paper."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from playwright.sync_api import Page
+
+from explorer.app.panels.labs import LABS
+from explorer.figures.palette import HUES
+
+from .dashboard import CHARTS, Dashboard
+from .test_labs import Bench
+
+SCROLLED = """() => {
+  let sum = window.scrollY;
+  for (let node = document.querySelector('.ex-root'); node; node = node.parentElement) sum += node.scrollTop;
+  return sum;
+}"""
+RANGES = "() => [...document.querySelectorAll('.ex-chart-plot')].map((plot) => String(plot.layout.xaxis.range))"
+IN_SIGHT = """(field) => {
+  const slider = document.querySelector(`[data-field=${field}] input[type=range]`);
+  const top = (node) => {
+    const { left, top, width, height } = node.getBoundingClientRect();
+    return document.elementFromPoint(left + width / 2, top + height / 2);
+  };
+  const [finding, plot] = ['.ex-finding', '.ex-chart-plot'].map((name) => document.querySelector(name));
+  const verdict = top(finding)?.closest('.ex-finding') === finding;
+  const chart = top(plot)?.closest('.ex-chart-plot') === plot && plot.getBoundingClientRect().top >= 0;
+  return { verdict, chart, slider: top(slider) === slider };
+}"""
+"""What lies on top in the middle of each: a thing that is covered, or out of the window, is not in sight."""
+OVERLAPS = """() => [...document.querySelectorAll('.ex-chart')].filter((card) => {
+  const tools = card.querySelector('.ex-chart-tools').getBoundingClientRect();
+  return tools.width === 0 || tools.bottom > card.querySelector('.ex-chart-plot').getBoundingClientRect().top;
+}).length + document.querySelectorAll('.modebar-btn').length"""
+BELOW = """() => [...document.querySelectorAll('.ex-labs .ex-chart-plot')].filter((it) => it.clientWidth).map((plot) =>
+  plot.querySelector('.legend').getBoundingClientRect().bottom
+  - plot.querySelector('.nsewdrag').getBoundingClientRect().top)"""
+"""By how many pixels a legend above the data reaches into them."""
+PLOTS = """() => [...document.querySelectorAll('.ex-chart-plot')].map((plot) => {
+  const { bottom, width, height } = plot.getBoundingClientRect();
+  return { bottom, shape: width / height };
+})"""
+CUT = """() => [...document.querySelectorAll('.ex-cell')].filter((cell) => {
+  const outer = cell.getBoundingClientRect();
+  return [...cell.querySelectorAll('.main-svg')].some((drawing) => {
+    const inner = drawing.getBoundingClientRect();
+    return inner.width < 100 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1;
+  });
+}).length"""
+
+
+def narrow(dashboard: Dashboard) -> None:
+    """A telephone's width, or what makes a notebook's output as narrow."""
+    width = 390 if dashboard.host == "voila" else 900
+    dashboard.page.set_viewport_size({"width": width, "height": 844})
+    dashboard.page.wait_for_timeout(500)
+
+
+def swipe(page: Page, x: float, y: float, by: float) -> None:
+    """A finger that goes up or down."""
+    touch = page.context.new_cdp_session(page)
+    touch.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+    for step in range(1, 11):
+        points = [{"x": x, "y": y + by * step / 10}]
+        touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": points})
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    page.wait_for_timeout(500)
+    touch.send("Emulation.setTouchEmulationEnabled", {"enabled": False})
+
+
+def test_a_finger_on_a_chart_scrolls_the_page(dashboard: Dashboard) -> None:
+    narrow(dashboard)
+    before, ranges = dashboard.page.evaluate(SCROLLED), dashboard.page.evaluate(RANGES)
+    box = dashboard.page.locator(".ex-chart-plot").first.bounding_box()
+    assert box is not None
+    swipe(dashboard.page, box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, -120)
+    assert dashboard.page.evaluate(SCROLLED) > before + 60
+    assert dashboard.page.evaluate(RANGES) == ranges
+
+
+def test_verdict_and_a_chart_stay_in_sight_while_a_slider_is_moved(dashboard: Dashboard) -> None:
+    narrow(dashboard)
+    for field in ("n_layers", "init_variance", "alpha"):
+        dashboard.slider(field).focus()
+        dashboard.page.wait_for_timeout(200)
+        assert dashboard.page.evaluate(IN_SIGHT, field) == {"verdict": True, "chart": True, "slider": True}, field
+    dashboard.page.locator(".ex-chart").last.scroll_into_view_if_needed()
+    seen = dashboard.page.locator(".ex-chart").last.evaluate(
+        "(card) => document.elementFromPoint(...(({ x, y, width }) => [x + width / 2, y + 20])"
+        "(card.getBoundingClientRect())).closest('.ex-chart') === card"
+    )
+    assert seen, "what stays in sight gives way to the other charts"
+
+
+def test_the_buttons_of_a_chart_lie_beside_the_drawing(dashboard: Dashboard) -> None:
+    dashboard.page.locator(".ex-chart-plot").first.hover()
+    assert dashboard.page.evaluate(OVERLAPS) == 0
+    card = dashboard.page.locator(".ex-chart").first
+    before = dashboard.page.evaluate(RANGES)[0]
+    card.get_by_role("button", name="Zoom in").click()
+    dashboard.page.wait_for_function(f"(before) => ({RANGES})()[0] !== before", arg=before)
+    assert dashboard.page.locator(".plotly-notifier .notifier-note").count() == 0
+    card.get_by_role("button", name="Reset zoom").click()
+    dashboard.page.wait_for_function(f"(before) => ({RANGES})()[0] === before", arg=before)
+
+
+def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path) -> None:
+    dashboard.page.get_by_role("button", name="Pin the current design").click()
+    with dashboard.redrawn():
+        dashboard.choose("norm_placement", "post")
+    for title in (CHARTS[0], CHARTS[4]):
+        card = dashboard.page.locator(".ex-chart").filter(has=dashboard.page.get_by_role("heading", name=title))
+        with dashboard.page.expect_download() as told:
+            card.get_by_role("button", name="Save as SVG").click()
+        told.value.save_as(tmp_path / "saved.svg")
+        drawing = (tmp_path / "saved.svg").read_text(encoding="utf-8")
+        words = " ".join("".join(ElementTree.fromstring(drawing).itertext()).split())  # noqa: S314 - our own
+        for part in (title, "measured", "predicted", "Pre-LN", "Post-LN (now)", "12 layers of width 256"):
+            assert part in words, part
+        legend = drawing[drawing.index('class="legend2"') :]
+        for hue in HUES[:2]:
+            rgb = f"rgb({', '.join(str(int(hue[at : at + 2], 16)) for at in (1, 3, 5))})"
+            assert rgb in legend, hue
+    dashboard.page.get_by_role("button", name="Remove Pre-LN").click()
+
+
+def test_without_a_verdict_no_chart_takes_its_place(visit: Dashboard) -> None:
+    bench = Bench(visit, LABS["02_second_moment"])
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    bench.panel.locator(".ex-verdict").evaluate("(verdict) => { verdict.hidden = true; }")
+    visit.page.wait_for_timeout(300)
+    tops = bench.panel.locator(".ex-chart").evaluate_all("(all) => all.map((card) => card.getBoundingClientRect().top)")
+    controls = bench.panel.locator(".ex-controls").bounding_box()
+    assert controls is not None
+    assert tops[0] < controls["y"] < min(tops[1:])
+
+
+@pytest.mark.parametrize(("width", "height"), [(2560, 1440), (1920, 1080)])
+def test_a_large_window_is_filled(dashboard: Dashboard, width: int, height: int) -> None:
+    if dashboard.host == "lab":
+        pytest.skip("JupyterLab's own frame decides how high an output is")
+    dashboard.page.set_viewport_size({"width": width, "height": height})
+    dashboard.page.wait_for_timeout(500)
+    plots = dashboard.page.evaluate(PLOTS)
+    assert 0.75 * height < max(plot["bottom"] for plot in plots) < height
+    assert all(1 < plot["shape"] < 2.5 for plot in plots)
+
+
+def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:
+    dashboard.page.emulate_media(media="print", color_scheme="dark")
+    dashboard.page.set_viewport_size({"width": 718, "height": 1000})
+    assert dashboard.page.evaluate(CUT) == 0
+    for part in (".ex-root", ".ex-label", ".ex-finding p"):
+        ink = dashboard.page.locator(part).first.evaluate("(node) => getComputedStyle(node).color")
+        assert ink == "rgb(27, 31, 36)", part
+    assert dashboard.entry("n_layers").is_visible()
+    assert dashboard.page.locator(".ex-verdict").is_visible()
+    pages = len(re.findall(rb"/Type /Page\b", dashboard.page.pdf(format="A4")))
+    dashboard.page.emulate_media(media="null", color_scheme="null")
+    assert 2 <= pages <= 3
+
+
+def test_a_legend_keeps_off_the_data_whatever_the_window_was_before(visit: Dashboard) -> None:
+    Bench(visit, LABS["02_second_moment"])
+    for width in (1440, 1300, 1100, 1440):
+        visit.page.set_viewport_size({"width": width, "height": 1000})
+        visit.page.wait_for_timeout(600)
+        assert max(visit.page.evaluate(BELOW)) <= 1, width
+    visit.must_be_clean()

@@ -1,0 +1,308 @@
+"""Rude visitors of a real server, over real websockets: each is turned away, and nobody else notices.
+
+A kernel's websocket speaks `v1.kernel.websocket.jupyter.org`: the number of offsets, the offsets, the channel, four
+parts in JSON, and buffers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from http.client import HTTPConnection
+from itertools import accumulate
+from pathlib import Path
+
+import psutil
+import pytest
+from playwright.sync_api import Browser, Dialog
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
+
+import explorer
+
+from .conftest import open_in_voila, server
+from .dashboard import Dashboard
+from .test_race import CURVE, Track
+
+PROTOCOL = "v1.kernel.websocket.jupyter.org"
+GRACE = 4
+"""Seconds that kernels of these tests wait for their pages."""
+SOON = 60.0
+"""Seconds after which a kernel must have gone with its page."""
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("visits") / "log"
+
+
+@pytest.fixture(scope="module")
+def address(log: Path) -> Iterator[str]:
+    """A server of this file's own, since some of it might go down."""
+    with server(["serve"], log, EXPLORER_GRACE_SECONDS=str(GRACE)) as running:
+        yield running
+
+
+def arrive(address: str) -> str:
+    """Asks for the page; its kernel's id."""
+    page = get(address)
+    found = re.search(r'"kernelId": "([\w-]+)"', page)
+    assert found, "the page names no kernel"
+    return found[1]
+
+
+def get(address: str, path: str = "/") -> str:
+    """Whatever is answered, as it was sent."""
+    with closing(HTTPConnection(address.removeprefix("http://"), timeout=60)) as line:
+        line.request("GET", path)
+        return line.getresponse().read().decode(errors="replace")
+
+
+def enter(address: str, kernel: str, protocols: tuple[str, ...] = (PROTOCOL,)) -> ClientConnection:
+    """A websocket to a kernel."""
+    where = f"{address.replace('http', 'ws')}/api/kernels/{kernel}/channels?session_id={uuid.uuid4()}"
+    names = [Subprotocol(name) for name in protocols] or None
+    return connect(where, subprotocols=names, max_size=None, close_timeout=1)
+
+
+def frame(*parts: bytes, channel: bytes = b"shell") -> bytes:
+    """Parts, and where they lie."""
+    begin = 8 * (len(parts) + 3)
+    offsets = list(accumulate((len(part) for part in (channel, *parts)), initial=begin))
+    return struct.pack(f"<{len(offsets) + 1}Q", len(offsets), *offsets) + channel + b"".join(parts)
+
+
+def message(kind: str, content: object, channel: bytes = b"shell") -> bytes:
+    header = {"msg_id": str(uuid.uuid4()), "msg_type": kind, "session": "s", "username": "", "version": "5.3"}
+    return frame(*(json.dumps(part).encode() for part in (header, {}, {}, content)), channel=channel)
+
+
+def received(visit: ClientConnection, until: str) -> list[str]:
+    """All that comes, up to what was waited for."""
+    told = [""]
+    while until not in told[-1]:
+        told.append(str(visit.recv(timeout=60, decode=False), errors="replace"))
+    return told
+
+
+def turned_away(visit: ClientConnection) -> int:
+    """The code with which the server closes a connection."""
+    try:
+        while True:
+            visit.recv(timeout=20)
+    except ConnectionClosed as closed:
+        assert closed.rcvd, "the connection broke without a word"
+        return closed.rcvd.code
+
+
+def answers(visit: ClientConnection) -> bool:
+    """Whether the kernel behind a connection still does."""
+    visit.send(message("kernel_info_request", {}))
+    return bool(received(visit, "kernel_info_reply"))
+
+
+def processes(kernel: str) -> list[psutil.Process]:
+    return [
+        process for process in psutil.process_iter(["cmdline"])
+        if any(f"kernel-{kernel}" in part for part in process.info["cmdline"] or ())
+    ]
+
+
+def seconds_until_gone(kernel: str) -> float:
+    begun = time.monotonic()
+    while processes(kernel) and time.monotonic() - begun < SOON:
+        time.sleep(0.2)
+    return time.monotonic() - begun
+
+
+@pytest.fixture(scope="module")
+def kernel(address: str) -> Iterator[str]:
+    """The kernel of a visit that lasts through all of this file's attacks, of somebody polite."""
+    kernel = arrive(address)
+    with enter(address, kernel) as visit:
+        yield kernel
+        assert answers(visit), "somebody polite was disturbed"
+
+
+WHOLE = message("kernel_info_request", {})
+RUDE: dict[str, bytes | str] = {
+    "a number of parts without end": b"\xff" * 64,
+    "two million parts": struct.pack("<Q", 2_000_000) + bytes(64),
+    "no parts": bytes(64),
+    "nothing": b"",
+    "an offset beyond the end": struct.pack("<7Q", 6, 56, 61, 63, 65, 67, 2**40) + b"shell{}{}{}{}",
+    "offsets that go back": struct.pack("<7Q", 6, 56, 61, 60, 65, 67, 69) + b"shell{}{}{}{}",
+    "cut off": WHOLE[:-1],
+    "more than it says": WHOLE + b"{}",
+    "a header that is no JSON": frame(b"{", b"{}", b"{}", b"{}"),
+    "a header that is no object": frame(b"[]", b"{}", b"{}", b"{}"),
+    "a header without a type": frame(b"{}", b"{}", b"{}", b"{}"),
+    "a header of many brackets": frame(b"[" * 200_000, b"{}", b"{}", b"{}"),
+    "a channel that nobody knows": message("comm_msg", {}, channel=b"iopub"),
+    "text": "\xff" * 64,
+    "JSON of the older protocol": json.dumps({"header": {"msg_type": "comm_msg"}, "channel": "shell"}),
+}
+
+
+@pytest.mark.parametrize("rude", RUDE.values(), ids=RUDE)
+def test_frame_that_is_no_message_ends_its_connection_only(address: str, kernel: str, rude: bytes | str) -> None:
+    with enter(address, kernel) as visit:
+        visit.send(rude)
+        assert turned_away(visit) == 1003
+    with enter(address, kernel) as next_visit:
+        assert answers(next_visit)
+
+
+@pytest.mark.parametrize(("size", "count", "code"), [(8_000_000, 1, 1009), (4_000_000, 8, 1008), (100, 40_000, 1008)])
+def test_who_sends_too_much_is_turned_away(address: str, kernel: str, size: int, count: int, code: int) -> None:
+    with enter(address, kernel) as visit:
+        with suppress(ConnectionClosed):  # it may be closed while we still send
+            for _ in range(count):
+                visit.send(message("comm_msg", {"comm_id": "x" * size, "data": {}}))
+        assert turned_away(visit) == code
+    with enter(address, kernel) as next_visit:
+        assert answers(next_visit)
+
+
+@pytest.mark.parametrize("protocols", [(), ("another",)])
+def test_client_without_the_protocol_is_refused_at_the_handshake(
+    address: str, kernel: str, protocols: tuple[str, ...],
+) -> None:
+    with pytest.raises(InvalidStatus) as refusal, enter(address, kernel, protocols):
+        pass
+    assert refusal.value.response.status_code == 400
+
+
+def test_next_visitor_still_gets_a_page(browser: Browser, address: str, kernel: str) -> None:
+    with enter(address, kernel) as visit:
+        visit.send(b"\xff" * 64)
+        assert turned_away(visit) == 1003
+    page = browser.new_page()
+    visit_after = Dashboard(page, "voila")
+    open_in_voila(page, address)
+    visit_after.wait_until_drawn()
+    visit_after.must_be_clean()
+    page.close()
+
+
+TROUBLE = {
+    "an unknown target": ("comm_open", {"comm_id": "a", "target_name": "nothing", "data": {}}),
+    "an unknown widget": ("comm_open", {
+        "comm_id": "b", "target_name": "jupyter.widget", "data": {"state": {"_model_name": "Nothing"}},
+    }),
+    "an unknown comm": ("comm_msg", {"comm_id": "c", "data": {}}),
+    "a comm without an id": ("comm_msg", {"data": {}}),
+    "no content": ("comm_info_request", []),
+}
+
+
+@pytest.mark.parametrize(("kind", "content"), TROUBLE.values(), ids=TROUBLE)
+def test_no_traceback_leaves_the_server(address: str, kernel: str, kind: str, content: object) -> None:
+    with enter(address, kernel) as visit:
+        visit.send(message(kind, content))
+        visit.send(message("kernel_info_request", {}))
+        must_be_silent_of_the_server(received(visit, "kernel_info_reply"))
+
+
+def test_no_traceback_of_a_widget_leaves_the_server(address: str, kernel: str) -> None:
+    """A new slider, and then values that raise in the kernel: in its validation, and in what follows a message."""
+    with enter(address, kernel) as visit:
+        comm = str(uuid.uuid4())
+        state = {"_model_module": "@jupyter-widgets/controls", "_model_module_version": "2.0.0",
+                 "_model_name": "IntSliderModel", "_view_module": "@jupyter-widgets/controls",
+                 "_view_module_version": "2.0.0", "_view_name": "IntSliderView"}
+        visit.send(message("comm_open", {
+            "comm_id": comm, "target_name": "jupyter.widget", "data": {"state": state}}))
+        for data in (
+            {"method": "update", "state": {"value": "no number"}},
+            {"method": "update", "state": {"layout": "IPY_MODEL_nothing"}},
+            {"method": "update", "buffer_paths": [["a", "b"]], "state": {}},
+            {"method": "update"},
+            [],
+        ):
+            visit.send(message("comm_msg", {"comm_id": comm, "data": data}))
+        visit.send(message("kernel_info_request", {}))
+        must_be_silent_of_the_server(received(visit, "kernel_info_reply"))
+
+
+PLACES = ("Traceback", "site-packages", str(Path(explorer.__file__).parent), f"{Path.home()}/", sys.prefix)
+"""What tells of the machine."""
+
+
+def must_be_silent_of_the_server(told: list[str]) -> None:
+    assert [text for text in told for place in PLACES if place in text] == []
+
+
+@pytest.mark.parametrize("path", ["/", "/voila/files/explorer.ipynb", "/voila/templates/..%2f..", "/api/kernels/a"])
+def test_pages_of_the_server_name_no_place_on_it(address: str, path: str) -> None:
+    must_be_silent_of_the_server([get(address, path)])
+
+
+def test_kernel_that_computes_ends_with_its_page(browser: Browser, address: str) -> None:
+    page = browser.new_page()
+    visit = Dashboard(page, "voila")
+    open_in_voila(page, address)
+    visit.wait_until_drawn()
+    kernel = page.evaluate("async () => (await window.jupyterapp.widgetManagerPromise.promise).kernel.id")
+    track = Track(visit)
+    page.get_by_role("tab", name="Race").click()
+    track.write("steps", "100000")
+    track.press("Start")
+    page.wait_for_function("(curves) => Object.keys(eval(curves)('Training loss')).length > 0", arg=CURVE)
+    page.close()
+    assert seconds_until_gone(kernel) < SOON
+
+
+def test_kernel_waits_for_a_page_whose_network_failed(address: str) -> None:
+    kernel = arrive(address)
+    for _ in range(2):
+        with enter(address, kernel):
+            pass
+    with enter(address, kernel) as visit:
+        assert answers(visit)
+        time.sleep(GRACE + 6)
+        assert answers(visit), "the kernel of an open page has ended"
+    assert seconds_until_gone(kernel) < SOON
+
+
+def test_kernel_whose_page_never_came_ends(address: str) -> None:
+    assert seconds_until_gone(arrive(address)) < SOON
+
+
+def test_reload_ends_the_old_kernel_and_staying_does_not(browser: Browser, address: str, log: Path) -> None:
+    """A page may ask before it is left. Voilà lets go of the kernel before the answer is known."""
+    kernel_of = "async () => (await window.jupyterapp.widgetManagerPromise.promise).kernel.id"
+    page = browser.new_page()
+    visit = Dashboard(page, "voila")
+    open_in_voila(page, address)
+    visit.wait_until_drawn()
+    kernel = page.evaluate(kernel_of)
+    page.evaluate("() => window.addEventListener('beforeunload', event => event.preventDefault())")
+    page.locator("h1").click()  # a page that nobody has touched may not ask
+    asked: list[str] = []
+
+    def stay(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.dismiss()
+
+    page.once("dialog", stay)
+    page.close(run_before_unload=True)
+    page.wait_for_timeout(1000 * (GRACE + 6))
+    assert asked == ["beforeunload"]
+    assert len(processes(kernel)) == 1
+    visit.reset()
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.reload()
+    visit.wait_until_drawn()
+    assert page.evaluate(kernel_of) != kernel
+    assert seconds_until_gone(kernel) < GRACE
+    visit.must_be_clean()
+    page.close()
+    assert log.read_text().count("\n") == 1, log.read_text()
