@@ -35,8 +35,6 @@ RANGES = {"n_layers": (1, 12), "n_ctx": (4, 64), "batch_size": (1, 4), "mlp_rati
 SIZES = {"d_model": (64, 128, 192, 256), "n_heads": (1, 2, 4, 8), "n_layers": (), "n_ctx": (), "batch_size": ()}
 """Fields that are always drawn, and what from where it is not a range."""
 FIXED = ("seed", "n_seeds")
-LEAST = 1e-30
-"""Squares below it, relative to the largest of their kind, are rounding in float32."""
 
 
 class Off(NamedTuple):

@@ -22,7 +22,7 @@ from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelMana
 from jupyter_server.utils import url_path_join
 from tornado.ioloop import IOLoop
 from tornado.iostream import StreamBufferFullError
-from tornado.web import HTTPError
+from tornado.web import Finish, HTTPError
 from tornado.websocket import WebSocketClosedError
 from voila.app import Voila
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
@@ -51,14 +51,15 @@ class Connection(ZMQChannelsWebsocketConnection):
     spent, spent_at = 0.0, 0.0
 
     async def prepare(self) -> None:
-        """Lets a client in, or refuses the handshake.
+        """Lets a client in, or refuses the handshake of one that does not offer the one protocol that is spoken: 400.
 
         Raises:
-            HTTPError: 400, the client does not offer the one protocol that is spoken.
+            Finish: it was refused; Jupyter's own page for an error cannot be drawn where Voilà stands alone.
         """
         offered = self.websocket_handler.request.headers.get("Sec-WebSocket-Protocol", "")
         if PROTOCOL not in (name.strip() for name in offered.split(",")):
-            raise HTTPError(400, f"the websocket's subprotocol must be {PROTOCOL}")
+            self.websocket_handler.set_status(400)
+            raise Finish(f"the websocket's subprotocol must be {PROTOCOL}")
         await super().prepare()
 
     def connect(self) -> Any:

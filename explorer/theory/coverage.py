@@ -12,6 +12,7 @@ from explorer.numbers import number
 from explorer.profile import STATISTICS, Array, Key
 from explorer.schemes.placement import placements
 from explorer.schemes.residual import multipliers
+from explorer.theory.forward import LARGEST
 from explorer.theory.tables import highest
 from explorer.theory.values import Rows
 
@@ -23,7 +24,7 @@ ALIKE = 1e-5
 FAR, TIES = 20.0, 50.0
 """Standard deviation of the logits from which on a row's gradient passes where its two largest keys are nearly tied,
 and how many such rows a batch needs for a draw to be near the average."""
-ALMOST = 0.01
+ALMOST = 0.003
 """1 − ρ below which the gradients of W_Q and W_K, which fall as its square, take over its scatter from draw to draw."""
 SCATTER = 0.25
 """Variance of ln q over draws from which on a mean over few draws is no longer near the average over all."""
@@ -78,6 +79,11 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
         _one_hot(config, notes, rows)
     _collapse(out, notes, rows)
     _runaway(config, out, notes, rows)
+    for key, value in out.items():
+        lost = (value < 1 / LARGEST) & (value > 0) | (value > LARGEST)
+        if key[0] == "activation_gradient" and lost.any():
+            value[lost] = math.nan
+            notes[key[0]] = "not covered where it leaves float32's range"
     return out, notes
 
 
@@ -111,7 +117,8 @@ def _one_hot(config: Config, notes: dict[str, str], rows: Rows) -> None:
         reason = f"rough: logits far apart (spread {rows.s.max():.2g}): a few near ties between keys carry the gradient"
         notes |= dict.fromkeys(GRADIENTS, reason)
     if len(almost := np.flatnonzero(rows.own < ALMOST)):
-        notes.setdefault("parameter_gradient", f"W_Q and W_K rough from layer {almost[0] + 1} on: tokens alike to 1 %")
+        reason = f"W_Q and W_K rough from layer {almost[0] + 1} on: tokens alike to {ALMOST:.1%}"
+        notes.setdefault("parameter_gradient", reason)
 
 
 def _collapse(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:

@@ -120,9 +120,9 @@ def capped(gains: Gains, law: Logits, n: int) -> Capped:
 def cap(s: float, mean: float, height: float, n: int) -> Capped:
     """Logits after a soft cap of some height, n to a row; without one (0) as they are.
 
-    A row whose weights are many has Y2 = R/n, R = E e^2ℓ / (E e^ℓ)² over its logits ℓ below their expected largest,
-    √(2 ln n) standard deviations up; one with few, R / (n − 1 + R). Normal logits of the same mean Y2 are what softmax
-    is told of. The gradient by a logit before the cap passes where p (1 − p) is large, p = e^ℓ / (e^ℓ + (n − 1) E e^ℓ).
+    A row whose weights are many has Y2 = R/n, R = E e^2ℓ / (E e^ℓ)² over its logits ℓ as high as n of them reach
+    (`tables.highest`); one with few, R / (n − 1 + R). Normal logits of the same mean Y2 are what softmax is told of.
+    The gradient by a logit before the cap passes where p (1 − p) is large, p = e^ℓ / (e^ℓ + (n − 1) E e^ℓ).
 
     Args:
         s: standard deviation over a row's keys.

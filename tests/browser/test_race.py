@@ -202,22 +202,20 @@ def test_the_page_answers_while_a_race_runs(track: Track) -> None:
 
 
 def test_closing_the_page_asks_while_steps_would_be_lost(track: Track) -> None:
-    asked: list[str] = []
-    track.page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
-
-    def reload() -> list[str]:
-        asked.clear()
-        track.page.evaluate("() => location.reload()")
-        track.page.wait_for_timeout(500)
-        return asked
+    def must_ask() -> None:
+        """A reload is asked about, and the person stays."""
+        track.page.once("dialog", lambda dialog: dialog.dismiss())
+        with track.page.expect_event("dialog", lambda dialog: dialog.type == "beforeunload"):
+            track.page.evaluate("() => location.reload()")
 
     track.press("Start")
+    expect(track.said).to_have_text("Training 2 contenders")
+    must_ask()
     track.wait_until_grown(["Post-LN", "Pre-LN"])
-    assert reload() == ["beforeunload"]
     track.wait_until_grown(["Post-LN", "Pre-LN"], track.curves())  # who stays has lost nothing
     track.press("Pause")
     expect(track.said).to_have_text("Paused")
-    assert reload() == ["beforeunload"]
+    must_ask()
     track.press("Stop")
     expect(track.said).to_contain_text("Stopped")
     left = "() => window.dispatchEvent(new Event('beforeunload', { cancelable: true }))"

@@ -20,7 +20,7 @@ def resident(config):
     thread.join()
     return psutil.Process().memory_info().rss
 
-large = Config(n_layers=256, d_model=64, n_ctx=256, residual_attention="scores")
+large = Config(n_layers=512, n_ctx=16, batch_size=2, n_seeds=1)
 told = [resident(Config()), resident(large), resident(Config(n_layers=11))]
 print(json.dumps([*told, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
 """

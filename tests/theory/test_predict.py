@@ -138,7 +138,7 @@ def test_a_few_near_ties_are_rough_and_many_are_not() -> None:
 
 
 def test_gradients_of_almost_equal_tokens_are_rough() -> None:
-    note = predict(Config(n_layers=2, input="correlated", input_correlation=0.995)).notes
+    note = predict(Config(n_layers=2, input="correlated", input_correlation=0.999)).notes
     assert note.keys() == {"parameter_gradient"}
     assert note["parameter_gradient"].startswith("W_Q and W_K rough from layer 1 on")
 
@@ -151,6 +151,15 @@ def test_draws_that_multiply_without_norms_are_rough_where_the_stack_is_deep_and
     assert "draws scatter" in deep.notes["second_moment"]
     for profile in (shallow, wide, calm):
         assert "second_moment" not in profile.notes
+
+
+def test_gradients_beyond_float32_are_withdrawn() -> None:
+    profile = predict(Config(n_layers=20, norm_placement="none", residual="absent", init_variance=0.005,
+                             attention="none", activation="sigmoid"))
+    gradient = profile["activation_gradient", "resid_post"][0]
+    assert np.isnan(gradient[0])
+    assert gradient[-1] == 1
+    assert profile.notes["activation_gradient"] == "not covered where it leaves float32's range"
 
 
 def test_exact_ends() -> None:

@@ -12,6 +12,7 @@ from pictures import must_be_whole
 from explorer.figures.labs import activations as activations_figures
 from explorer.figures.labs import sampling as sampling_figures
 from explorer.figures.labs import second_moment as second_moment_figures
+from explorer.figures.words import typeset
 from explorer.labs import activations, sampling, second_moment
 
 SAMPLING = sampling.run(sampling.Sampling(draws=10**5))
@@ -94,7 +95,7 @@ def test_the_cut_that_is_set_lies_on_gamma() -> None:
 def test_every_rule_lies_on_the_line_and_none_at_the_goal() -> None:
     figure = second_moment_figures.both_ways(SECOND)
     for rule, (forward, backward) in zip(second_moment.RULES, [(1, 4), (0.25, 1), (0.4, 1.6)], strict=True):
-        dot = one(figure, rule.name)
+        dot = one(figure, typeset(rule.name))
         assert dot.x[0] == pytest.approx(forward, rel=0.15)
         assert dot.y[0] == pytest.approx(backward, rel=0.15)
     line = one(figure, "any variance", "lines")
@@ -117,8 +118,8 @@ def test_stacks_show_dots_on_the_lines_of_the_factors() -> None:
         figure = draw(SECOND)
         for rule in second_moment.RULES:
             expected = SECOND.expected(rule)[way]
-            np.testing.assert_allclose(one(figure, f"{rule.name}, predicted", "lines").y, expected, rtol=1e-6)
-            assert len(one(figure, rule.name).y) == 4
+            np.testing.assert_allclose(one(figure, f"{typeset(rule.name)}, predicted", "lines").y, expected, rtol=1e-6)
+            assert len(one(figure, typeset(rule.name)).y) == 4
 
 
 def test_the_version_that_is_applied_is_drawn() -> None:
