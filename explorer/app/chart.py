@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import threading
 from functools import cache
-from pathlib import Path
 
 import anywidget
 import plotly.graph_objects as go
@@ -18,9 +17,8 @@ import traitlets
 from ipywidgets import Widget, widget_serialization
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
-from explorer.app.source import source
+from explorer.app.source import HERE, source
 
-HERE = Path(__file__).parent
 TONES = ("", "good", "warn")
 _creating = threading.Lock()
 
@@ -69,7 +67,7 @@ class Chart(anywidget.AnyWidget):
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
     """
 
-    _esm = source("typeset.js", "chart.js")
+    _esm = source("typeset.js", "picture.js", "chart.js")
     _css = HERE / "chart.css"
     runtime = traitlets.Instance(Widget, read_only=True).tag(sync=True, **widget_serialization)
     title = traitlets.Unicode().tag(sync=True)

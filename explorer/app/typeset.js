@@ -3,13 +3,23 @@
 
 const NOTATION = /(?<![\p{L}\p{N}_])(\p{L}|fan)_(\([^()]+\)|[\p{L}\p{N}]+)|\^(\([^()]+\)|[-+−]?[\p{L}\p{N}]+)/gu;
 
+/** What stands low or high, without its parentheses, and legible at that size. */
+const small = (words) => words.replace(/^\((.*)\)$/, "$1").replace("¼", "1/4").replace("½", "1/2");
+
+/** A text with tags that plotly reads; what it holds of markup itself is shown as such. */
+function tagged(text) {
+  return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(NOTATION, (_, base, below, above) => (
+    below ? `${base}<sub>${small(below)}</sub>` : `<sup>${small(above)}</sup>`
+  ));
+}
+
 /** A text as nodes: whatever it holds, only text, `sub` and `sup` come out. */
 function typeset(text) {
   const nodes = [];
   let end = 0;
   for (const { 0: whole, 1: base = "", 2: below, 3: above, index } of text.matchAll(NOTATION)) {
     const script = document.createElement(below ? "sub" : "sup");
-    script.textContent = (below ?? above).replace(/^\((.*)\)$/, "$1").replace("¼", "1/4").replace("½", "1/2"); // legible
+    script.textContent = small(below ?? above);
     nodes.push(text.slice(end, index) + base, script);
     end = index + whole.length;
   }
