@@ -23,7 +23,7 @@ Key = tuple[int, str, tuple[int, ...], str]
 
 KEEP_MEGABYTES = 512
 """What the store may hold; EXPLORER_NOISE_MB changes it."""
-SPARE = 256e6
+SPARE = 192e6
 """Bytes up to which it holds what the last measurement had no use for: a slider may come back."""
 
 TRUNCATION = 2.0
