@@ -20,8 +20,8 @@ def resident(config):
     thread.join()
     return psutil.Process().memory_info().rss
 
-common = {"mlp_ratio": 1, "n_ctx": 16, "batch_size": 2}
-told = [resident(Config(n_layers=layers, **common)) for layers in (12, 240, 11)]
+large = Config(n_layers=160, d_model=64, n_ctx=512, n_seeds=2, residual_attention="scores")
+told = [resident(Config()), resident(large), resident(Config(n_layers=11))]
 print(json.dumps([*told, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
 """
 
