@@ -115,7 +115,7 @@ def test_every_control_goes_to_both_ends_and_every_chart_shows_data(visit: Dashb
     bench = Bench(visit, row)
     assert bench.page.evaluate(EMPTY) == []
     for spec in bench.specs.values():
-        needed = [(name, values[0]) for name, values in spec.about.needs.items()
+        needed = [(name, values[0]) for name, values in users(bench.specs, spec.name).items()
                   if bench.specs[name].default not in values]
         for name, value in needed:  # a control may only matter beside a certain choice
             with bench.redrawn():
