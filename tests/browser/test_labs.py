@@ -14,7 +14,7 @@ from explorer.app.ladder import ladder
 from explorer.app.panels import depth, foundations, training
 from explorer.app.panels.lab import Lab
 from explorer.app.panels.labs import LABS
-from explorer.fields import Spec
+from explorer.fields import Spec, users
 
 from .conftest import server
 from .dashboard import Dashboard

@@ -104,7 +104,7 @@ def test_a_refusal_is_said_and_the_last_good_charts_stay(dashboard: Dashboard) -
     before = dashboard.dots("Second moment")
     dashboard.write("n_layers", "5000")
     dashboard.wait_for_state("refused")
-    assert "n_layers must be a whole number between 1 and 1024; got 5000" in dashboard.said
+    assert "Depth must be a whole number between 1 and 1024; got 5000" in dashboard.said
     assert dashboard.page.locator(".ex-chart-is-stale").count() == len(CHARTS)
     assert dashboard.dots("Second moment") == before
     with dashboard.redrawn():
