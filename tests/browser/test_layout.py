@@ -112,6 +112,7 @@ def test_the_buttons_of_a_chart_lie_beside_the_drawing(dashboard: Dashboard) -> 
 
 def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path) -> None:
     dashboard.page.get_by_role("button", name="Pin the current design").click()
+    dashboard.page.get_by_role("button", name="Remove Pre-LN").wait_for()
     with dashboard.redrawn():
         dashboard.choose("norm_placement", "post")
     for title in (CHARTS[0], CHARTS[4]):
