@@ -1,4 +1,4 @@
-"""Tokens under a causal mask: second moments by position, overlaps by pair of positions."""
+"""Tokens under a causal mask: second moments by position, overlaps by pair of positions, in one vector."""
 
 from __future__ import annotations
 
@@ -12,41 +12,42 @@ from explorer.theory.positions import Positions
 
 
 class State(NamedTuple):
-    """Tokens, or gradients, at one site."""
+    """Tokens at one site."""
 
+    y: Array
+    """`[pair]`, see `Positions`: second moments, then overlaps of two different tokens."""
     q: Array
-    """`[position]`"""
-    p: Array
-    """`[position, position]`: of two different tokens; its diagonal is the limit of close positions."""
+    """`[position]`: the second moments among them."""
     v: float = 0.0
     w: float = 0.0
     """As in `forward.Tokens`."""
 
-    def scaled(self, factor: float) -> State:
-        return self._replace(q=self.q * factor, p=self.p * factor)
 
-    def rho(self) -> Array:
-        """Correlation of two tokens, in [0, 1]."""
-        return np.clip(self.p / outer(self.q), 0.0, 1.0)
+def state(place: Positions, y: Array, v: float, w: float) -> State:
+    """The tokens of these second moments and overlaps."""
+    return State(y, y[:len(place.t)], v, w)
 
 
 def average(place: Positions, x: State) -> Tokens:
     """The tokens' law, averaged over positions."""
-    return Tokens(float(place.mean @ x.q), float(place.mean @ x.p @ place.mean), x.v, x.w)
+    q, p = (place.averages @ x.y).tolist()
+    return Tokens(q, p, x.v, x.w)
 
 
-def scatter(place: Positions, x: State, own: Array) -> Array:
-    """Variance of centered overlaps over own², for the keys of each row: by chance, and because positions differ."""
-    ahead, squares = place.prefix, x.p * x.p
-    rows = ahead @ x.p
-    mean = (rows * ahead).sum(1)
-    varied = ((ahead @ squares) * ahead).sum(1) - 2 * (ahead * rows * rows).sum(1) + mean * mean
+def correlation(place: Positions, y: Array, square: Array) -> Array:
+    """`[..., pair]`: an overlap over the geometric mean of the squares, in [0, 1]; of a token with itself exactly 1."""
+    rho: Array = np.minimum(np.maximum(y / square, 0.0), 1.0)
+    rho[..., :len(place.t)] = 1.0
+    return rho
+
+
+def scatter(place: Positions, x: State, own: Array, common: Array) -> Array:
+    """Variance of centered overlaps over own², for the keys of each row: by chance, and because positions differ.
+
+    Over the keys of a row, of p_ij less the means over i and over j: E p² − 2 E_i (E_j p)² + (E p)².
+    """
+    count = len(place.t)
+    rows = place.prefix @ x.y.take(place.square)
+    varied = place.attend[count:2 * count] @ (x.y * x.y) - 2 * (place.prefix * rows * rows).sum(1) + common * common
     total: Array = np.minimum(x.v + np.maximum(varied, 0.0) / np.maximum(own * own, 1e-300), 1.0)
     return total
-
-
-def outer(x: Array) -> Array:
-    """`[position, position]`: the geometric mean of a quantity at two positions."""
-    root = np.sqrt(x)
-    product: Array = root[:, None] * root
-    return product

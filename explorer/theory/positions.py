@@ -17,7 +17,11 @@ from explorer.theory.tables import FINE_V, FINE_X, S_MAX, softmax
 
 
 class Positions(NamedTuple):
-    """The positions of one sequence length, and what sums over tokens become on them."""
+    """The positions of one sequence length, and what sums over tokens become on them.
+
+    Statistics of two tokens are vectors `[pair]`: first a token with itself, by position (the second moments), then two
+    different tokens at one position (the limit of close ones), then at two. So one operation serves them all.
+    """
 
     t: Array
     """`[position]`, from 1 to n."""
@@ -29,11 +33,31 @@ class Positions(NamedTuple):
     """`[position, position]`: Σ over the tokens t from one on of f(t)/t."""
     suffix_2: Array
     """The same of f(t)/t²."""
-    larger: Array
-    """`[position, position]`: index of the larger of two."""
     smaller: Array
+    """`[pair]`: index of the smaller position of two."""
+    larger: Array
     ratio: Array
-    """`[position, position]`: the smaller position over the larger."""
+    """`[pair]`: the smaller position over the larger."""
+    square: Array
+    """`[position, position]`: index of the pair of different tokens there."""
+    averages: Array
+    """`[2, pair]`: average over tokens of the second moments, and over pairs of positions of the overlaps."""
+    total: Array
+    """`[pair]`: Σ over the ordered pairs of tokens, each with itself among them."""
+    attend: Array
+    """`[pair, pair]`: average over the keys of one row (a token with itself), and over those of two rows."""
+    collect: Array
+    """`[position, pair]`: to each key with itself, from what the rows give one key (itself, and two rows to a common one)."""
+    collect_2: Array
+    """`[different pair, pair]`: to each two keys, from what the rows give a pair of different keys."""
+    between: Array
+    """`[different pair, different pair]`: the same, from what two rows give."""
+
+    def lift(self, x: Array) -> Array:
+        """`[…, position]` to `[…, pair]`: the geometric mean of a quantity at two positions."""
+        root = np.sqrt(x)
+        product: Array = root.take(self.smaller, -1) * root.take(self.larger, -1)
+        return product
 
 
 @lru_cache(maxsize=64)
@@ -47,13 +71,46 @@ def positions(n: int) -> Positions:
     share[np.arange(n), low] = 1 - (at - low)
     share[np.arange(n), low + 1] += at - low
     index = t.astype(int) - 1
-    ahead = np.cumsum(share, 0)[index] / t[:, None]
-    behind, behind_2 = (
+    prefix = np.cumsum(share, 0)[index] / t[:, None]
+    suffix, suffix_2 = (
         np.cumsum((share / every[:, None] ** power)[::-1], 0)[::-1][index] for power in (1, 2)
     )
-    i = np.arange(len(t))
-    larger, smaller = np.maximum(i[:, None], i), np.minimum(i[:, None], i)
-    return Positions(t, share.mean(0), ahead, behind, behind_2, larger, smaller, t[smaller] / t[larger])
+    return _paired(t, share.mean(0), prefix, suffix, suffix_2)
+
+
+def _paired(t: Array, mean: Array, prefix: Array, suffix: Array, suffix_2: Array) -> Positions:
+    """Sums over pairs of positions from those over positions."""
+    n, count = t[-1], len(t)
+    i, (one, two) = np.arange(count), np.triu_indices(count, 1)
+    smaller, larger = np.concatenate([i, i, one]), np.concatenate([i, i, two])
+    square = np.empty((count, count), dtype=int)
+    square[smaller[count:], larger[count:]] = square[larger[count:], smaller[count:]] = np.arange(count, len(smaller))
+
+    def product(x: Array, y: Array) -> Array:
+        """Σ x_i y_j p_ij as a sum over pairs of different tokens, for each row of x and y."""
+        both = x[:, :, None] * y[:, None, :]
+        return np.concatenate([both[:, i, i], both[:, one, two] + both[:, two, one]], 1)
+
+    def of(x: Array, y: Array, same: Array) -> Array:
+        """`product`, and the excess of a token with itself over two different ones there."""
+        pairs = product(x, y)
+        pairs[:, :count] -= same
+        return np.concatenate([same, pairs], 1)
+
+    different = smaller[count:], larger[count:]
+    everywhere, none = mean[None], np.zeros((1, count))
+    attend = np.zeros((len(smaller),) * 2)
+    attend[:count, :count] = prefix
+    attend[count:, count:] = product(*(prefix[at] for at in different))
+    averages = np.zeros((2, len(smaller)))
+    averages[0, :count], averages[1] = mean, of(everywhere, everywhere, none)[0]
+    return Positions(
+        t, mean, prefix, suffix, suffix_2, smaller, larger, t[smaller] / t[larger], square, averages,
+        total=of(n * everywhere, n * everywhere, n * everywhere)[0], attend=attend,
+        collect=of(suffix, suffix, suffix_2),
+        collect_2=of(*(suffix[at] for at in different), suffix_2[different[1]]),
+        between=product(*(suffix[at] for at in different)),
+    )
 
 
 class Stacked:
@@ -67,52 +124,83 @@ class Stacked:
         tables = [None if size == 1 else softmax(int(size), d_head, fixed_length, sphere) for size in self.t]
         alone = (np.ones_like(s), np.zeros_like(s))
         pairs = [alone if table is None else table.pairs(s, rho) for table in tables]
-        self._pairs = np.moveaxis(np.array(pairs), 1, -1)  # [position, x, v, (Y11, J11)]
-        only = np.array([0, 1, 1, 0, 0, 0, 0, 0, 0.0]) + np.zeros((FINE_X, 1))
+        self._pairs = np.array(pairs).swapaxes(0, 1).reshape(2, -1)  # [(Y11, J11), position · x · v]
+        only = ONE_HOT + np.zeros((FINE_X, 1))
         # the largest weight rises with s itself, not with s²: nodes even in √x are dense enough where s is small
         even = s_of(np.linspace(0, math.sqrt(float(X[-1])), FINE_X) ** 2)
         rows = [only if table is None else np.stack(table.rows(even), -1) for table in tables]
-        self._rows = np.array(rows)  # [position, √x, RowValues]
+        self._rows = np.array(rows).reshape(-1, len(ONE_HOT))  # [position · √x, RowValues]
+        self._forward = np.ascontiguousarray(self._rows[:, FORWARD])
+        self._row = np.arange(len(self.t)) * FINE_X
 
     def rows(self, s: Array) -> Array:
         """`[..., position]` of s to `[..., position, RowValues]`."""
-        i, x = _cell(s, 0.5)
-        where = np.arange(len(self.t))
-        low = self._rows[where, i]
-        out = low + x[..., None] * (self._rows[where, i + 1] - low)
-        tail = np.where(s > S_MAX, S_MAX / np.maximum(s, S_MAX), 1.0)[..., None]
-        one_hot = np.array([0, 1, 1, 0, 0, 0, 0, 0, 0.0])
-        result: Array = one_hot + (out - one_hot) * tail
-        return result
+        return self._read(self._rows, s, ONE_HOT)
 
-    def pairs(self, s: Array, rho: Array, which: Array) -> Array:
-        """Arrays of s, ρ and position index to `[..., (Y11, J11)]`."""
-        i, x = _cell(s)
-        inside = np.clip(s, 1e-3, S_MAX)
-        v = np.arcsinh(inside * np.sqrt(1 - rho)) / np.arcsinh(inside) * (FINE_V - 1)
-        k = np.minimum(v.astype(int), FINE_V - 2)
-        v, x = (v - k)[..., None], x[..., None]
-        table = self._pairs
-        low = (1 - v) * table[which, i, k] + v * table[which, i, k + 1]
-        high = (1 - v) * table[which, i + 1, k] + v * table[which, i + 1, k + 1]
-        result: Array = low + x * (high - low)
-        return result
+    def forward(self, s: Array) -> Array:
+        """`[position]` of s to `[position, 4]`, the statistics of rows that the forward recursion reads (`FORWARD`)."""
+        return self._read(self._forward, s, ONE_HOT[FORWARD])
+
+    def _read(self, table: Array, s: Array, one_hot: Array) -> Array:
+        i, x = _cell(_inside(s), 0.5)
+        at = self._row + i
+        low = table.take(at, 0)
+        out: Array = low + x[..., None] * (table.take(at + 1, 0) - low)
+        if max(s.ravel().tolist()) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
+            out = one_hot + (out - one_hot) * (S_MAX / np.maximum(s, S_MAX))[..., None]
+        return out
+
+    def overlap(self, s: Array, rho: Array, where: Array) -> Array:
+        """Arrays of s, ρ and position index to Y11."""
+        at, x, v = _square(s, rho, where)
+        return _between(self._pairs[0].take(at), x, v)
+
+    def pairs(self, s: Array, rho: Array, where: Array) -> Array:
+        """Arrays of s, ρ and position index to `[(Y11, J11), ...]`."""
+        at, x, v = _square(s, rho, where)
+        return np.array([_between(table.take(at), x, v) for table in self._pairs])
 
 
-def _cell(s: Array, power: float = 1.0) -> tuple[Array, Array]:
+ONE_HOT = np.array([0, 1, 1, 0, 0, 0, 0, 0, 0.0])
+"""`RowValues` of a row with all its weight on one key."""
+FORWARD = [2, 4, 6, 7]
+"""Y2, spread, crowding and unevenness among `RowValues`."""
+_CORNERS = np.array([[0, 1], [FINE_V, FINE_V + 1]])
+"""Of a cell of the tables of pairs, `[x, v]`."""
+
+
+def _inside(s: Array) -> Array:
+    """Where the tables end; the least for what is not a number."""
+    inside: Array = np.fmin(np.fmax(s, 1e-3), S_MAX)
+    return inside
+
+
+def _cell(inside: Array, power: float = 1.0) -> tuple[Array, Array]:
     """Index of the table's cell in a power of x = ln(1 + s²), and the place in it."""
-    inside = np.clip(np.nan_to_num(s, nan=0.0), 1e-3, S_MAX)
-    x = np.log1p(inside * inside) ** power * ((FINE_X - 1) / float(X[-1]) ** power)
+    x = np.log1p(inside * inside)
+    x = (x if power == 1 else np.sqrt(x)) * ((FINE_X - 1) / float(X[-1]) ** power)
     i = np.minimum(x.astype(int), FINE_X - 2)
     return i, x - i
+
+
+def _square(s: Array, rho: Array, where: Array) -> tuple[Array, Array, Array]:
+    """Indices of a cell's `[x, v, ...]` corners in a table of pairs, and the place between them."""
+    inside = _inside(s)
+    i, x = _cell(inside)
+    v = np.arcsinh(inside * np.sqrt(1 - rho)) / np.arcsinh(inside) * (FINE_V - 1)
+    k = np.fmin(v, FINE_V - 2).astype(int)
+    corners = _CORNERS.reshape(2, 2, *(1,) * np.ndim(k))
+    return (where * FINE_X + i) * FINE_V + k + corners, x, v - k
+
+
+def _between(corners: Array, x: Array, v: Array) -> Array:
+    """`[x, v, ...]` to what is linear between them."""
+    edge = corners[:, 0] + v * (corners[:, 1] - corners[:, 0])
+    between: Array = edge[0] + x * (edge[1] - edge[0])
+    return between
 
 
 @lru_cache(maxsize=32)
 def stacked(n: int, d_head: int, fixed_length: bool, sphere: int = 0) -> Stacked:
     """The tables of one sequence length and head width, kept."""
     return Stacked(n, d_head, fixed_length, sphere)
-
-
-def entropy_ceiling(t: Array) -> Array:
-    """ln t, and nan for the row that sees one key."""
-    return np.where(t > 1, np.log(np.maximum(t, 1.0)), math.nan)
