@@ -7,7 +7,6 @@ import numpy as np
 from explorer.config import Config
 from explorer.theory import across, causal_backward, causal_forward, parameters
 from explorer.theory.causal_backward import Backward
-from explorer.theory.causal_state import average
 from explorer.theory.forward import Tokens
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
@@ -35,11 +34,11 @@ class Causal:
         place, count = self.place, len(self.place.t)
         laws = [step.logits for step in self.steps if step.logits]
         s, std, law, common = (
-            np.array(column).reshape(-1, count)
+            np.concatenate(column).reshape(-1, count)
             for column in zip(*((one.s, one.std, one.covariance[:count], one.common) for one in laws), strict=True)
         ) if laws else np.empty((4, 0, count))
         rows = self.table.rows(s)
-        own = np.array([1 - average(place, step.inside).rho for step in self.steps[::2]])
+        own = np.array([1 - step.inside.mean.rho for step in self.steps[::2]])
         seen = place.mean * self.config.n_ctx
         seen = np.where(place.t > 1, seen, 0.0) / (self.config.n_ctx - 1)
         ceiling = np.log(np.maximum(place.t, 2.0))
@@ -60,7 +59,7 @@ class Causal:
 
     def _stack(self, name: str) -> Array:
         """`[sublayer, pair]`: second moments and overlaps of one of the steps' states."""
-        return np.array([getattr(step, name).y for step in self.steps]).reshape(-1, len(self.place.ratio))
+        return np.concatenate([getattr(step, name).y for step in self.steps] or [[]]).reshape(-1, len(self.place.ratio))
 
     def _within(self, back: Backward) -> dict[str, Array]:
         """See `parameters.within`; Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate, over the tokens of a sequence."""

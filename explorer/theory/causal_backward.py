@@ -14,7 +14,6 @@ import numpy as np
 from explorer.theory.backward import ISOTROPIC, Along
 from explorer.theory.causal_forward import Norm, Step
 from explorer.theory.causal_logits import Logits, factors
-from explorer.theory.causal_state import correlation
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.positions import Positions, Stacked
@@ -60,16 +59,15 @@ def run(gains: Gains, place: Positions, table: Stacked, steps: list[Step], overl
     gradient[:count] = 1.0
     if gains.final:  # tokens are divided by their own length
         along = Along(0.0, 0.0)
-        gradient = gradient * place.lift(_across(Norm(steps[-1].site.q + EPSILON, 0.0), along, gains))
+        gradient = gradient * place.lift(_across(steps[-1].site.q + EPSILON, 0.0, along, gains))
         unit = float(place.mean @ gradient[:count])
         gradient = gradient / unit
-    loop = Descent(gains, place, paths(gains, place, table, steps[::2]), through(gains, place, steps[1::2]))
+    loop = Descent(gains, place, paths(gains, place, table, steps[::2]), through(gains, steps[1::2]), steps)
     sites = [gradient]
     for index in range(len(steps) - 1, -1, -1):
         gradient, along = loop.sublayer(steps[index], index, gradient, along)
         sites.append(gradient)
-    site, total, branch = (np.array(part[::-1]) for part in (sites, loop.totals, loop.branches))
-    energy = np.array(loop.energies[::-1])
+    site, total, branch, energy = (np.stack(part[::-1]) for part in (sites, loop.totals, loop.branches, loop.energies))
     query = loop.paths.query * (energy[:, 0] + energy[:, 1])
     behind, alike = branch[::2, :count], (loop.paths.query * energy[:, 1])[:, :count]
     alike = np.divide(alike, behind, out=np.zeros_like(behind), where=behind > 0)
@@ -81,8 +79,10 @@ def run(gains: Gains, place: Positions, table: Stacked, steps: list[Step], overl
 class Descent:
     """The loop, from the last step to the first."""
 
-    def __init__(self, gains: Gains, place: Positions, paths: Paths, through: Array) -> None:
+    def __init__(self, gains: Gains, place: Positions, paths: Paths, through: Array, steps: list[Step]) -> None:
         self.gains, self.place, self.paths, self.through = gains, place, paths, through
+        self.before = _isotropic(gains, place, [(step.before, step.place.scale) for step in steps])
+        self.behind = _isotropic(gains, place, [(step.behind, 1.0) for step in steps])
         self.totals: list[Array] = []
         self.branches: list[Array] = []
         self.energies: list[Array] = []
@@ -93,15 +93,15 @@ class Descent:
         """From behind a sublayer to before it."""
         gains, place, layer = self.gains, self.place, index // 2
         if step.after:
-            gradient = gradient * place.lift(_across(step.after, along, gains, 1 - step.kept))
+            gradient = gradient * place.lift(_across(*step.after, along, gains, 1 - step.kept))
         self.totals.append(gradient)
         inner = gains.branch**2 * gradient
         if step.behind:
-            inner = inner * place.lift(_across(step.behind, ISOTROPIC, gains))
+            inner = inner * self.behind[index]
         self.branches.append(inner)
         inner = self.attention(layer, inner) if step.logits else self.through[layer] * inner
         if step.before:
-            inner = inner * (step.place.scale**2 * place.lift(_across(step.before, ISOTROPIC, gains)))
+            inner = inner * self.before[index]
         self.kept *= step.followed
         along, lost = _along(gains, place, step, gradient, inner)
         gradient = (gains.skip**2 - lost) * gradient + inner
@@ -120,11 +120,20 @@ class Descent:
         return _gather(self.place, given) + self.paths.query[layer] * (energy[0] + energy[1])
 
 
-def _across(norm: Norm, along: Along, gains: Gains, mean: float = 1.0) -> Array:
-    """`[position]`: factor through a norm, from its output to its input; see `backward.across`."""
+def _isotropic(gains: Gains, place: Positions, norms: list[tuple[Norm | None, float]]) -> dict[int, Array]:
+    """Sublayer to the factor through its norm, which multiplies by a scale, where gradients have no direction."""
+    found = {index: (norm, scale) for index, (norm, scale) in enumerate(norms) if norm}
+    if not found:
+        return {}
+    q = np.stack([norm.q / scale**2 for norm, scale in found.values()])
+    same = np.array([[norm.same] for norm, _ in found.values()])
+    return dict(zip(found, place.lift(_across(q, same, ISOTROPIC, gains)), strict=True))
+
+
+def _across(q: Array, same: float | Array, along: Along, gains: Gains, mean: float = 1.0) -> Array:
+    """`[..., position]`: factor through a norm of squares q, from its output to its input; see `backward.across`."""
     ones, mean = (along.ones, mean) if gains.centers else (0.0, 0.0)
-    factor: Array = (1 + norm.same) * (1 - (along.token + ones) / gains.d_model) / (
-        norm.q * (1 - mean / gains.d_model))
+    factor: Array = (1 + same) * (1 - (along.token + ones) / gains.d_model) / (q * (1 - mean / gains.d_model))
     return factor
 
 
@@ -139,10 +148,9 @@ def _along(gains: Gains, place: Positions, step: Step, gradient: Array, inner: A
     return Along((skip * (1 - step.kept) + branch) / (skip + branch), branch / (skip + branch)), 0.0
 
 
-def through(gains: Gains, place: Positions, steps: list[Step]) -> Array:
+def through(gains: Gains, steps: list[Step]) -> Array:
     """`[layer, pair]`: factor on a gradient through each MLP."""
-    square = place.lift(np.array([step.inside.q for step in steps]))
-    rho = correlation(place, np.array([step.inside.y for step in steps]), square)
+    square, rho = (np.stack([getattr(step.inside, name) for step in steps]) for name in ("square", "rho"))
     slopes: Array = gains.kernel.slopes(gains.hidden * square, rho)[1]
     return gains.out * gains.hidden * slopes
 
@@ -150,7 +158,7 @@ def through(gains: Gains, place: Positions, steps: list[Step]) -> Array:
 def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> Paths:
     """The factors of all layers' attention."""
     laws = [step.logits for step in steps if step.logits]
-    law = Logits(*(np.array(column) for column in zip(*laws, strict=True)))
+    law = Logits(*(np.stack(column) for column in zip(*laws, strict=True)))
     t, count, ratio = place.t, len(place.t), place.ratio
     different = slice(count, None)
     longer, shorter = t[place.larger][different], t[place.smaller][different]
@@ -169,7 +177,7 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
         both * _join(by_query, overlap_j),
     ], 1)
     seen = gains.scale * (law.key + (1 - law.keys) * law.key_p)
-    x = np.array([step.inside.y for step in steps])
+    x = np.stack([step.inside.y for step in steps])
     query, key = factors(gains, place, x[:, :count])
     query, key = place.lift(query), place.lift(key)
     if gains.residual_attention == "qk":  # the other factor of the product, summed over the layers

@@ -13,7 +13,7 @@ import numpy as np
 
 from explorer.schemes.placement import Placement
 from explorer.theory.causal_logits import Logits, logits
-from explorer.theory.causal_state import State, average, correlation, state
+from explorer.theory.causal_state import State
 from explorer.theory.forward import LARGEST, LARGEST_LOGIT, Tokens, add, passed
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
@@ -48,27 +48,25 @@ class Step(NamedTuple):
     followed: float
     """How far deviations of overlaps survived the sublayer."""
     site: State
-    mean: Tokens
-    """The same, averaged over positions."""
 
 
 def run(gains: Gains, place: Positions, table: Stacked, n_layers: int, first: Tokens) -> list[Step]:
     """The recursion over 2N sublayers; shorter where a second moment leaves the range of `LARGEST`."""
     y = np.full(len(place.ratio), first.p)
     y[:len(place.t)] = first.q
-    x, mean = state(place, y, first.v, first.w), first
+    x = State(place, y, first.v, first.w)
     steps: list[Step] = []
     below: Logits | None = None
     kept = 1.0
     for index in range(2 * n_layers):
         inherited = (below, kept) if index % 2 == 0 else None
-        step = sublayer(gains, place, table, x, mean, gains.places[index // 2], inherited)
+        step = sublayer(gains, table, x, gains.places[index // 2], inherited)
         if step.logits:
             below, kept = step.logits, 1.0
         kept *= step.followed
         steps.append(step)
-        x, mean = step.site, step.mean
-        if not 1 / FINITE < mean.q < FINITE:
+        x = step.site
+        if not 1 / FINITE < x.mean.q < FINITE:
             break
     return steps[:_covered(steps)]
 
@@ -82,64 +80,66 @@ def _covered(steps: list[Step]) -> int:
     return len(steps) if fine.all() else int(fine.argmin())
 
 
-def sublayer(gains: Gains, place: Positions, table: Stacked, x: State, mean: Tokens, design: Placement,
-             below: tuple[Logits | None, float] | None) -> Step:
+def sublayer(gains: Gains, table: Stacked, x: State, design: Placement, below: tuple[Logits | None, float] | None
+             ) -> Step:
     """One branch and its way back into the stream; an attention is told of the logits below it and what is kept."""
-    inside, before = normalize(place, x, design.scale**2) if design.before else (x, None)
+    inside, before = normalize(x, design.scale**2) if design.before else (x, None)
     law, follows, gain = None, 0.0, gains.out
     if below:
-        seen = place.attend @ inside.y
-        law, gain = logits(gains, place, inside, seen, *below), gains.o
-        read = attention(gains, place, table, inside, seen, law)
+        seen = x.place.attend @ inside.y
+        law, gain = logits(gains, inside, seen, *below), gains.o
+        read = attention(gains, table, inside, seen, law)
     else:
-        follows = passed(average(place, inside))
-        read = mlp(gains, place, inside, follows)
-    added = state(place, gain * read.y, read.v, read.w)
-    added, behind = normalize(place, added) if design.behind else (added, None)
+        follows = passed(inside.mean)
+        read = mlp(gains, inside, follows)
+    added, behind = State(x.place, gain * read.y, read.v, read.w), None
+    if design.behind:
+        added, behind = normalize(added)
     skip, scale = gains.skip**2, gains.branch**2
-    one = Tokens(skip * mean.q, skip * mean.p, x.v, x.w)
-    two = average(place, added)
-    both, followed = add(one, two._replace(q=scale * two.q, p=scale * two.p), gains.d_model, follows)
-    site, after = state(place, skip * x.y + scale * added.y, both.v, both.w), None
-    kept = one.q / both.q
+    both, followed = add(_scaled(x.mean, skip), _scaled(added.mean, scale), gains.d_model, follows)
+    site, after = State(x.place, skip * x.y + scale * added.y, both.v, both.w), None
+    site.mean = both
     if design.after:
-        site, after = normalize(place, site)
-        both = average(place, site)
-    return Step(design, law, before, inside, read, added, behind, after, kept, followed, site, both)
+        site, after = normalize(site)
+    return Step(design, law, before, inside, read, added, behind, after, skip * x.mean.q / both.q, followed, site)
 
 
-def attention(gains: Gains, place: Positions, table: Stacked, x: State, seen: Array, law: Logits) -> State:
-    """What W_O reads."""
-    count, own = len(place.t), law.apart
+def _scaled(x: Tokens, factor: float) -> Tokens:
+    return Tokens(factor * x.q, factor * x.p, x.v, x.w)
+
+
+def attention(gains: Gains, table: Stacked, x: State, seen: Array, law: Logits) -> State:
+    """What W_O reads; `seen` is the tokens' average over keys."""
+    place, count, own = x.place, len(x.q), law.apart
     square, spread, crowding, unevenness = table.forward(law.s).T
-    smaller, rho = place.smaller[count:], law.rho[count:]
+    smaller, larger, rho = place.smaller[count:], place.larger[count:], law.rho[count:]
     alike = law.alike
     if gains.cap:
         alike = alike * law.s**2 / np.maximum(law.covariance[:count], 1e-300)
     alike = alike / (1 + alike)
-    pair = table.overlap(place.lift(law.s**2)[count:], rho, smaller)
+    pair = table.overlap(law.s.take(smaller) * law.s.take(larger), rho, smaller)
+    crowd = np.sqrt(alike * spread)
     y = np.empty_like(x.y)
     y[:count] = seen[count:2 * count] + own * (square + alike * crowding)
     y[count:] = seen[count:] + own.take(smaller) * (
-        pair * place.ratio[count:] + place.lift(alike * spread)[count:] * rho)
+        pair * place.ratio[count:] + crowd.take(smaller) * crowd.take(larger) * rho)
     uneven = float(place.mean @ (unevenness * (own * square / y[:count]) ** 2)) / gains.n_heads
     v = x.v + 2 / gains.d_model + float(place.mean @ pair[:count]) / gains.n_heads
-    return state(place, gains.v * y, min(v, 1.0), gains.noise[0] + uneven)
+    return State(place, gains.v * y, min(v, 1.0), gains.noise[0] + uneven)
 
 
-def mlp(gains: Gains, place: Positions, x: State, follows: float) -> State:
+def mlp(gains: Gains, x: State, follows: float) -> State:
     """What W_out reads: kernels at the geometric mean of two positions' second moments."""
-    square = place.lift(x.q)
-    _, overlap = gains.kernel.overlaps(gains.hidden * square, correlation(place, x.y, square))
+    _, overlap = gains.kernel.overlaps(gains.hidden * x.square, x.rho)
     v = x.v * follows**2 + 1 / gains.d_model + 1.6 / gains.d_mlp
-    return state(place, overlap, v, gains.noise[1] + x.w)
+    return State(x.place, overlap, v, gains.noise[1] + x.w)
 
 
-def normalize(place: Positions, x: State, scale: float = 1.0) -> tuple[State, Norm]:
+def normalize(x: State, scale: float = 1.0) -> tuple[State, Norm]:
     """A norm; the scatter of the lengths lowers overlaps a little (delta method, see `forward.normalize`)."""
     q = x.q + EPSILON
-    y = x.y / place.lift(q)
-    if x.w:
-        rho = correlation(place, x.y, place.lift(x.q))
-        y = y * (1 - x.w / 4 * (1 - rho * rho))
-    return state(place, y if scale == 1 else scale * y, x.v, 0.0), Norm(q, x.w)
+    factor = 1 / x.place.lift(q) if scale == 1 else scale / x.place.lift(q)
+    lower = 1 - x.w / 4 * (1 - x.rho * x.rho)
+    out = State(x.place, x.y * factor * lower, x.v, 0.0)
+    out.square, out.rho = x.square * factor, x.rho * lower
+    return out, Norm(q, x.w)

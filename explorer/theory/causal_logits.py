@@ -55,17 +55,16 @@ def factors(gains: Gains, place: Positions, q: Array) -> tuple[Array, Array]:
     return by_row, by_row
 
 
-def logits(gains: Gains, place: Positions, x: State, seen: Array, below: Logits | None, kept: float) -> Logits:
+def logits(gains: Gains, x: State, seen: Array, below: Logits | None, kept: float) -> Logits:
     """The logits of a layer's tokens; `seen` is their average over keys, `kept` as in `logits.logits`."""
-    count = len(place.t)
+    place, count = x.place, len(x.q)
     mean, common = seen[:count], seen[count:2 * count]
     own = np.maximum(mean - common, 0.0)
-    square = place.lift(x.q)
-    rho = correlation(place, x.y, square)
+    rho = x.rho
     by_key = 1 / (mean + EPSILON) if gains.qk_norm else gains.k
-    query = rho if gains.qk_norm else gains.q * square * rho
+    query = rho if gains.qk_norm else gains.q * x.square * rho
     key, key_p = by_key * own, by_key * np.maximum(common, 0.0)
-    scattered = scatter(place, x, own, common)
+    scattered = scatter(x, own, common)
     crowd = key * scattered
     if below and gains.residual_attention == "qk":
         query, key, key_p = query + below.query, key + below.key, key_p + below.key_p
@@ -85,7 +84,7 @@ def logits(gains: Gains, place: Positions, x: State, seen: Array, below: Logits 
 def _cap(gains: Gains, place: Positions, s: Array, mean: Array, rho: Array) -> tuple[Array, ...]:
     """The last six fields of `Logits`."""
     if gains.cap == 0:
-        return s, s, np.ones_like(s), rho, np.ones_like(rho), np.ones_like(s)
+        return s, s, place.ones[:len(s)], rho, place.ones, place.ones[:len(s)]
     rows = zip(s.tolist(), mean.tolist(), place.t.tolist(), strict=True)
     bent = [unmasked.cap(one, two, gains.cap, max(int(t), 2)) for one, two, t in rows]
     std, inside, slope = np.array([one[:3] for one in bent]).T

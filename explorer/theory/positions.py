@@ -38,6 +38,8 @@ class Positions(NamedTuple):
     larger: Array
     ratio: Array
     """`[pair]`: the smaller position over the larger."""
+    ones: Array
+    """`[pair]`"""
     square: Array
     """`[position, position]`: index of the pair of different tokens there."""
     averages: Array
@@ -105,7 +107,8 @@ def _paired(t: Array, mean: Array, prefix: Array, suffix: Array, suffix_2: Array
     averages = np.zeros((2, len(smaller)))
     averages[0, :count], averages[1] = mean, of(everywhere, everywhere, none)[0]
     return Positions(
-        t, mean, prefix, suffix, suffix_2, smaller, larger, t[smaller] / t[larger], square, averages,
+        t, mean, prefix, suffix, suffix_2, smaller, larger, t[smaller] / t[larger], np.ones(len(smaller)), square,
+        averages,
         total=of(n * everywhere, n * everywhere, n * everywhere)[0], attend=attend,
         collect=of(suffix, suffix, suffix_2),
         collect_2=of(*(suffix[at] for at in different), suffix_2[different[1]]),
