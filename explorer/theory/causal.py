@@ -27,7 +27,7 @@ class Causal:
     def stream(self) -> Stream:
         """Second moments and overlaps of the sublayers that are covered."""
         q, p = self._means(self._stack("site")).T
-        return Stream(q, p, self._stack("added") @ self.place.averages[0])
+        return Stream(q, p, self._mean(self._stack("added")))
 
     def rows(self) -> Rows:
         """Softmax statistics of the layers that are covered, averaged over the rows."""
@@ -53,25 +53,23 @@ class Causal:
         last = Tokens(*self._means(self.steps[-1].site.y).tolist(), 0.0, 0.0)
         square, overlap, _ = loss_gradient(self.config, last, coincidence(self.config.n_ctx))
         back = causal_backward.run(self.gains, self.place, self.table, self.steps, overlap)
-        site = back.site @ self.place.averages[0]
         own, others = self._within(back), self._across(last, back)
-        return Gradients(site, parameters.norms(self.config, self.gains, own, others, square * back.unit))
+        return Gradients(self._mean(back.site), parameters.norms(self.config, self.gains, own, others, square * back.unit))
 
     def _stack(self, name: str) -> Array:
         """`[sublayer, pair]`: second moments and overlaps of one of the steps' states."""
         return np.concatenate([getattr(step, name).y for step in self.steps] or [[]]).reshape(-1, len(self.place.ratio))
 
     def _within(self, back: Backward) -> dict[str, Array]:
-        """See `parameters.within`; Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate, over the tokens of a sequence."""
-        inside, read, total = self._stack("inside"), self._stack("read"), self.place.total
-        query = (inside[::2] * back.query) @ total
+        """See `parameters.within`."""
+        inside, read = self._stack("inside"), self._stack("read")
         return {
-            "W_Q": query,
-            "W_K": (inside[::2] * back.key) @ total if self.gains.residual_attention == "qk" else query,
-            "W_O": (read[::2] * back.branch[::2]) @ total,
-            "W_in": (inside[1::2] * back.hidden) @ total,
-            "W_out": (read[1::2] * back.branch[1::2]) @ total,
-            "alpha": (self._stack("added") * back.total) @ total,
+            "W_Q": self._total(inside[::2], back.query),
+            "W_K": self._total(inside[::2], back.key),
+            "W_O": self._total(read[::2], back.branch[::2]),
+            "W_in": self._total(inside[1::2], back.hidden),
+            "W_out": self._total(read[1::2], back.branch[1::2]),
+            "alpha": self._total(self._stack("added"), back.total),
         }
 
     def _across(self, last: Tokens, back: Backward) -> dict[str, Array]:
@@ -110,6 +108,12 @@ class Causal:
 
     def _means(self, y: Array) -> Array:
         """`[..., (q, p)]`: second moment and off-diagonal overlap, averaged over the tokens."""
-        n = self.config.n_ctx
-        q = y @ self.place.averages[0]
-        return np.stack([q, (y @ self.place.total / n - q) / (n - 1)], -1)
+        return np.stack([self._mean(y), np.einsum("...p,p->...", y, self.place.others)], -1)
+
+    def _mean(self, y: Array) -> Array:
+        """Mean second moment of `[..., pair]`; einsum, for BLAS starts threads where arrays are a little larger."""
+        return np.einsum("...p,p->...", y, self.place.averages[0])
+
+    def _total(self, x: Array, y: Array) -> Array:
+        """Σ over the pairs of tokens of a sequence of the product of `[..., pair]`."""
+        return np.einsum("...p,...p,p->...", x, y, self.place.total)

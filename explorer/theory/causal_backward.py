@@ -7,6 +7,7 @@ in the one after it: its factors are made of all layers' tokens at once, and the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ class Backward(NamedTuple):
     query: Array
     """What comes down to what each attention reads through its queries."""
     key: Array
-    """The same through its keys."""
+    """The same through its keys, where it is not the same as by the queries."""
     alike: Array
     """`[layer, position]`: of γ_q in `query`, over γ_q behind the branch, the part of keys that are alike."""
     hidden: Array
@@ -67,12 +68,12 @@ def run(gains: Gains, place: Positions, table: Stacked, steps: list[Step], overl
     for index in range(len(steps) - 1, -1, -1):
         gradient, along = loop.sublayer(steps[index], index, gradient, along)
         sites.append(gradient)
-    site, total, branch, energy = (np.stack(part[::-1]) for part in (sites, loop.totals, loop.branches, loop.energies))
+    site, total, branch, energy = (_stack(part[::-1]) for part in (sites, loop.totals, loop.branches, loop.energies))
     query = loop.paths.query * (energy[:, 0] + energy[:, 1])
     behind, alike = branch[::2, :count], (loop.paths.query * energy[:, 1])[:, :count]
     alike = np.divide(alike, behind, out=np.zeros_like(behind), where=behind > 0)
     hidden = loop.through * branch[1::2] / (gains.hidden * gains.d_mlp / gains.d_model)
-    key = _gather(place, loop.paths.key * energy[:, 2:])
+    key = _gather(place, loop.paths.key * energy[:, 2:]) if gains.residual_attention == "qk" else query
     return Backward(site, total, branch, query, key, alike, hidden, unit)
 
 
@@ -125,7 +126,7 @@ def _isotropic(gains: Gains, place: Positions, norms: list[tuple[Norm | None, fl
     found = {index: (norm, scale) for index, (norm, scale) in enumerate(norms) if norm}
     if not found:
         return {}
-    q = np.stack([norm.q / scale**2 for norm, scale in found.values()])
+    q = _stack([norm.q / scale**2 for norm, scale in found.values()])
     same = np.array([[norm.same] for norm, _ in found.values()])
     return dict(zip(found, place.lift(_across(q, same, ISOTROPIC, gains)), strict=True))
 
@@ -150,7 +151,7 @@ def _along(gains: Gains, place: Positions, step: Step, gradient: Array, inner: A
 
 def through(gains: Gains, steps: list[Step]) -> Array:
     """`[layer, pair]`: factor on a gradient through each MLP."""
-    square, rho = (np.stack([getattr(step.inside, name) for step in steps]) for name in ("square", "rho"))
+    square, rho = (_stack([getattr(step.inside, name) for step in steps]) for name in ("square", "rho"))
     slopes: Array = gains.kernel.slopes(gains.hidden * square, rho)[1]
     return gains.out * gains.hidden * slopes
 
@@ -158,14 +159,13 @@ def through(gains: Gains, steps: list[Step]) -> Array:
 def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> Paths:
     """The factors of all layers' attention."""
     laws = [step.logits for step in steps if step.logits]
-    law = Logits(*(np.stack(column) for column in zip(*laws, strict=True)))
+    law = Logits(*(_stack(column) for column in zip(*laws, strict=True)))
     t, count, ratio = place.t, len(place.t), place.ratio
     different = slice(count, None)
     longer, shorter = t[place.larger][different], t[place.smaller][different]
     rows = table.rows(law.s)
     square, jacobian, spread, by_query = (rows[..., i] for i in (2, 3, 4, 8))
-    overlap, overlap_j = table.pairs(place.lift(law.s**2)[:, different], law.rho[:, different],
-                                     place.smaller[different])
+    overlap, overlap_j = table.pairs(place.lift(law.s**2)[:, different], law.rho[:, different])
     apart = np.where(longer > 1, (1 - overlap * ratio[different]) / (1 - 1 / np.maximum(longer, 1.5)), 0.0)
     gain = gains.v * gains.o
     value = gain * np.stack([_join(t * square, shorter * overlap), _join(_others(t, 1 - square), apart)], 1)
@@ -177,7 +177,7 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
         both * _join(by_query, overlap_j),
     ], 1)
     seen = gains.scale * (law.key + (1 - law.keys) * law.key_p)
-    x = np.stack([step.inside.y for step in steps])
+    x = _stack([step.inside.y for step in steps])
     query, key = factors(gains, place, x[:, :count])
     query, key = place.lift(query), place.lift(key)
     if gains.residual_attention == "qk":  # the other factor of the product, summed over the layers
@@ -190,6 +190,11 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
     lost = place.lift(law.keys)[:, different] * ratio[different]
     by_keys = np.stack([_join(t * one, shorter * two), -_join(law.keys * _others(t, one), lost * two)], 1)
     return Paths(value, own, query, by_keys)
+
+
+def _stack(rows: Sequence[Array]) -> Array:
+    """`np.stack`, sooner."""
+    return np.concatenate(rows).reshape(len(rows), *np.shape(rows[0]))
 
 
 def _join(same: Array, different: Array) -> Array:

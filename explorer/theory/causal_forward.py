@@ -117,7 +117,7 @@ def attention(gains: Gains, table: Stacked, x: State, seen: Array, law: Logits) 
     if gains.cap:
         alike = alike * law.s**2 / np.maximum(law.covariance[:count], 1e-300)
     alike = alike / (1 + alike)
-    pair = table.overlap(law.s.take(smaller) * law.s.take(larger), rho, smaller)
+    pair = table.overlap(law.s.take(smaller) * law.s.take(larger), rho)
     crowd = np.sqrt(alike * spread)
     y = np.empty_like(x.y)
     y[:count] = seen[count:2 * count] + own * (square + alike * crowding)
@@ -139,7 +139,7 @@ def normalize(x: State, scale: float = 1.0) -> tuple[State, Norm]:
     """A norm; the scatter of the lengths lowers overlaps a little (delta method, see `forward.normalize`)."""
     q = x.q + EPSILON
     factor = 1 / x.place.lift(q) if scale == 1 else scale / x.place.lift(q)
-    lower = 1 - x.w / 4 * (1 - x.rho * x.rho)
+    lower = (1 - x.w / 4) + x.w / 4 * (x.rho * x.rho)
     out = State(x.place, x.y * factor * lower, x.v, 0.0)
     out.square, out.rho = x.square * factor, x.rho * lower
     return out, Norm(q, x.w)

@@ -17,12 +17,12 @@ class Logits(NamedTuple):
     """Logits of a layer, in law; what the layer above inherits are the same numbers. As in `logits.Logits`."""
 
     query: Array
-    """`[pair]`"""
+    """`[pair]`; only `[position]` where the layer above inherits nothing."""
     key: Array
     """`[position]`: of the keys that a row sees."""
     key_p: Array
     covariance: Array
-    """`[pair]`: of two rows' logits; of a row with itself their variance."""
+    """The same, of two rows' logits; of a row with itself their variance."""
     common: Array
     """`[position]`, as all that follow if nothing else is said."""
     alike: Array
@@ -60,23 +60,25 @@ def logits(gains: Gains, x: State, seen: Array, below: Logits | None, kept: floa
     place, count = x.place, len(x.q)
     mean, common = seen[:count], seen[count:2 * count]
     own = np.maximum(mean - common, 0.0)
-    rho = x.rho
+    rho, inherits = x.rho, gains.residual_attention
     by_key = 1 / (mean + EPSILON) if gains.qk_norm else gains.k
-    query = rho if gains.qk_norm else gains.q * x.square * rho
+    query = rho if inherits else rho[:count]
+    if not gains.qk_norm:
+        query = gains.q * (x.square * rho if inherits else x.q)
     key, key_p = by_key * own, by_key * np.maximum(common, 0.0)
     scattered = scatter(x, own, common)
     crowd = key * scattered
-    if below and gains.residual_attention == "qk":
+    if below and inherits == "qk":
         query, key, key_p = query + below.query, key + below.key, key_p + below.key_p
         crowd = crowd + kept * below.crowd
     scaled = gains.scale * query[:count]
-    mean, alike = scaled * key_p, scaled * crowd
-    covariance = gains.scale * place.lift(key) * query
-    if below and gains.residual_attention == "scores":
-        covariance, mean, alike = covariance + below.covariance, mean + below.common, alike + kept * below.alike
+    mean, alike, covariance = scaled * key_p, scaled * crowd, scaled * key
+    if inherits:
+        covariance = gains.scale * place.lift(key) * query
+        if below and inherits == "scores":
+            covariance, mean, alike = covariance + below.covariance, mean + below.common, alike + kept * below.alike
+        rho = correlation(place, covariance, np.maximum(place.lift(covariance[:count]), 1e-300))
     variance = covariance[:count]
-    if gains.residual_attention:
-        rho = correlation(place, covariance, np.maximum(place.lift(variance), 1e-300))
     bent = _cap(gains, place, np.sqrt(variance), np.sqrt(mean), rho)
     return Logits(query, key, key_p, covariance, mean, alike, crowd, own, scattered, *bent)
 

@@ -44,6 +44,8 @@ class Positions(NamedTuple):
     """`[position, position]`: index of the pair of different tokens there."""
     averages: Array
     """`[2, pair]`: average over tokens of the second moments, and over pairs of positions of the overlaps."""
+    others: Array
+    """`[pair]`: average over the ordered pairs of two different tokens."""
     total: Array
     """`[pair]`: Σ over the ordered pairs of tokens, each with itself among them."""
     attend: Array
@@ -106,10 +108,12 @@ def _paired(t: Array, mean: Array, prefix: Array, suffix: Array, suffix_2: Array
     attend[count:, count:] = product(*(prefix[at] for at in different))
     averages = np.zeros((2, len(smaller)))
     averages[0, :count], averages[1] = mean, of(everywhere, everywhere, none)[0]
+    others = of(n / (n - 1) * everywhere, everywhere, everywhere / (n - 1))[0]
+    others[:count] = 0.0
     return Positions(
         t, mean, prefix, suffix, suffix_2, smaller, larger, t[smaller] / t[larger], np.ones(len(smaller)), square,
         averages,
-        total=of(n * everywhere, n * everywhere, n * everywhere)[0], attend=attend,
+        others=others, total=n * averages[0] + n * (n - 1) * others, attend=attend,
         collect=of(suffix, suffix, suffix_2),
         collect_2=of(*(suffix[at] for at in different), suffix_2[different[1]]),
         between=product(*(suffix[at] for at in different)),
@@ -120,7 +124,8 @@ class Stacked:
     """Softmax statistics for the row lengths of all positions, as piecewise linear tables read with arrays."""
 
     def __init__(self, n: int, d_head: int, fixed_length: bool, sphere: int = 0) -> None:
-        self.t = positions(n).t
+        place = positions(n)
+        self.t = place.t
         line = s_of(np.linspace(0, float(X[-1]), FINE_X))
         s = line[:, None] + np.zeros(FINE_V)
         rho = np.clip(rho_of(np.linspace(0, 1, FINE_V) + np.zeros_like(s), s), 0.0, 1.0)
@@ -132,9 +137,13 @@ class Stacked:
         # the largest weight rises with s itself, not with s²: nodes even in √x are dense enough where s is small
         even = s_of(np.linspace(0, math.sqrt(float(X[-1])), FINE_X) ** 2)
         rows = [only if table is None else np.stack(table.rows(even), -1) for table in tables]
-        self._rows = np.array(rows).reshape(-1, len(ONE_HOT))  # [position · √x, RowValues]
-        self._forward = np.ascontiguousarray(self._rows[:, FORWARD])
+        steps = np.diff(rows, axis=1, append=0.0)
+        self._rows = np.stack([rows, steps], 2).reshape(-1, 2, len(ONE_HOT))  # [position · √x, (value, step), RowValues]
+        self._forward = np.ascontiguousarray(self._rows[..., FORWARD])
         self._row = np.arange(len(self.t)) * FINE_X
+        corners = np.array([[0, 1], [FINE_V, FINE_V + 1]])
+        # two rows share the shorter one's keys; [x, v, pair of different tokens], the corners of its table's first cell
+        self._corners = corners[..., None] + place.smaller[len(self.t):] * (FINE_X * FINE_V)
 
     def rows(self, s: Array) -> Array:
         """`[..., position]` of s to `[..., position, RowValues]`."""
@@ -146,30 +155,36 @@ class Stacked:
 
     def _read(self, table: Array, s: Array, one_hot: Array) -> Array:
         i, x = _cell(_inside(s), 0.5)
-        at = self._row + i
-        low = table.take(at, 0)
-        out: Array = low + x[..., None] * (table.take(at + 1, 0) - low)
+        cell = table.take(self._row + i, 0)
+        out: Array = cell[..., 0, :] + x[..., None] * cell[..., 1, :]
         if max(s.ravel().tolist()) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
             out = one_hot + (out - one_hot) * (S_MAX / np.maximum(s, S_MAX))[..., None]
         return out
 
-    def overlap(self, s: Array, rho: Array, where: Array) -> Array:
-        """Arrays of s, ρ and position index to Y11."""
-        at, x, v = _square(s, rho, where)
+    def overlap(self, s: Array, rho: Array) -> Array:
+        """`[different pair]` of s and ρ to Y11."""
+        at, x, v = self._square(s, rho)
         return _between(self._pairs[0].take(at), x, v)
 
-    def pairs(self, s: Array, rho: Array, where: Array) -> Array:
-        """Arrays of s, ρ and position index to `[(Y11, J11), ...]`."""
-        at, x, v = _square(s, rho, where)
+    def pairs(self, s: Array, rho: Array) -> Array:
+        """`[..., different pair]` of s and ρ to `[(Y11, J11), ..., different pair]`."""
+        at, x, v = self._square(s, rho)
         return np.array([_between(table.take(at), x, v) for table in self._pairs])
+
+    def _square(self, s: Array, rho: Array) -> tuple[Array, Array, Array]:
+        """Indices of a cell's corners in a table of pairs, `[x, v, ..., different pair]`, and the place in it."""
+        inside = _inside(s)
+        i, x = _cell(inside)
+        v = np.arcsinh(inside * np.sqrt(1 - rho)) / np.arcsinh(inside) * (FINE_V - 1)
+        k = np.fmin(v, FINE_V - 2).astype(int)
+        corners = self._corners if s.ndim == 1 else self._corners[:, :, None]
+        return corners + (i * FINE_V + k), x, v - k
 
 
 ONE_HOT = np.array([0, 1, 1, 0, 0, 0, 0, 0, 0.0])
 """`RowValues` of a row with all its weight on one key."""
 FORWARD = [2, 4, 6, 7]
 """Y2, spread, crowding and unevenness among `RowValues`."""
-_CORNERS = np.array([[0, 1], [FINE_V, FINE_V + 1]])
-"""Of a cell of the tables of pairs, `[x, v]`."""
 
 
 def _inside(s: Array) -> Array:
@@ -184,16 +199,6 @@ def _cell(inside: Array, power: float = 1.0) -> tuple[Array, Array]:
     x = (x if power == 1 else np.sqrt(x)) * ((FINE_X - 1) / float(X[-1]) ** power)
     i = np.minimum(x.astype(int), FINE_X - 2)
     return i, x - i
-
-
-def _square(s: Array, rho: Array, where: Array) -> tuple[Array, Array, Array]:
-    """Indices of a cell's `[x, v, ...]` corners in a table of pairs, and the place between them."""
-    inside = _inside(s)
-    i, x = _cell(inside)
-    v = np.arcsinh(inside * np.sqrt(1 - rho)) / np.arcsinh(inside) * (FINE_V - 1)
-    k = np.fmin(v, FINE_V - 2).astype(int)
-    corners = _CORNERS.reshape(2, 2, *(1,) * np.ndim(k))
-    return (where * FINE_X + i) * FINE_V + k + corners, x, v - k
 
 
 def _between(corners: Array, x: Array, v: Array) -> Array:
