@@ -50,11 +50,13 @@ class Causal:
 
     def gradients(self) -> Gradients:
         """Along the stream and by the weights."""
-        last = Tokens(*self._means(self.steps[-1].site.y).tolist(), 0.0, 0.0)
+        q, p = self._means(self.steps[-1].site.y).tolist()
+        last = Tokens(q, p, 0.0, 0.0)
         square, overlap, _ = loss_gradient(self.config, last, coincidence(self.config.n_ctx))
         back = causal_backward.run(self.gains, self.place, self.table, self.steps, overlap)
         own, others = self._within(back), self._across(last, back)
-        return Gradients(self._mean(back.site), parameters.norms(self.config, self.gains, own, others, square * back.unit))
+        weights = parameters.norms(self.config, self.gains, own, others, square * back.unit)
+        return Gradients(self._mean(back.site), weights)
 
     def _stack(self, name: str) -> Array:
         """`[sublayer, pair]`: second moments and overlaps of one of the steps' states."""
@@ -83,7 +85,8 @@ class Causal:
         # behind a final norm a gradient is larger where the token is shorter
         length = self._lift(self.steps[-1].site.q + EPSILON) * back.unit
         shape = 1 / length if self.gains.final else np.ones_like(length)
-        return across.totals(self.config, self.gains, tokens, self._lift(back.alike), (every * shape, own * shape), ways)
+        query = self._lift(back.alike)
+        return across.totals(self.config, self.gains, tokens, query, (every * shape, own * shape), ways)
 
     @property
     def _pairs(self) -> Array:
@@ -112,8 +115,10 @@ class Causal:
 
     def _mean(self, y: Array) -> Array:
         """Mean second moment of `[..., pair]`; einsum, for BLAS starts threads where arrays are a little larger."""
-        return np.einsum("...p,p->...", y, self.place.averages[0])
+        mean: Array = np.einsum("...p,p->...", y, self.place.averages[0])
+        return mean
 
     def _total(self, x: Array, y: Array) -> Array:
         """Σ over the pairs of tokens of a sequence of the product of `[..., pair]`."""
-        return np.einsum("...p,...p,p->...", x, y, self.place.total)
+        total: Array = np.einsum("...p,...p,p->...", x, y, self.place.total)
+        return total

@@ -118,7 +118,8 @@ class Descent:
         self.energies.append(energy)
         self.kept = 1.0
         given = self.paths.value[layer] * gradient + self.paths.key[layer] * energy[2]
-        return _gather(self.place, given) + self.paths.query[layer] * (energy[0] + energy[1])
+        by_query: Array = self.paths.query[layer] * (energy[0] + energy[1])
+        return _gather(self.place, given) + by_query
 
 
 def _isotropic(gains: Gains, place: Positions, norms: list[tuple[Norm | None, float]]) -> dict[int, Array]:

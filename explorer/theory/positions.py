@@ -11,9 +11,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from explorer.theory.grids import SIZES, Array, X, rho_of, s_of
 from explorer.theory.tables import FINE_V, FINE_X, S_MAX, softmax
+
+Indices = NDArray[np.intp]
 
 
 class Positions(NamedTuple):
@@ -33,14 +36,14 @@ class Positions(NamedTuple):
     """`[position, position]`: Σ over the tokens t from one on of f(t)/t."""
     suffix_2: Array
     """The same of f(t)/t²."""
-    smaller: Array
+    smaller: Indices
     """`[pair]`: index of the smaller position of two."""
-    larger: Array
+    larger: Indices
     ratio: Array
     """`[pair]`: the smaller position over the larger."""
     ones: Array
     """`[pair]`"""
-    square: Array
+    square: Indices
     """`[position, position]`: index of the pair of different tokens there."""
     averages: Array
     """`[2, pair]`: average over tokens of the second moments, and over pairs of positions of the overlaps."""
@@ -51,7 +54,7 @@ class Positions(NamedTuple):
     attend: Array
     """`[pair, pair]`: average over the keys of one row (a token with itself), and over those of two rows."""
     collect: Array
-    """`[position, pair]`: to each key with itself, from what the rows give one key (itself, and two rows to a common one)."""
+    """`[position, pair]`: to each key with itself, from what a row gives one key, and two rows a common one."""
     collect_2: Array
     """`[different pair, pair]`: to each two keys, from what the rows give a pair of different keys."""
     between: Array
@@ -95,28 +98,28 @@ def _paired(t: Array, mean: Array, prefix: Array, suffix: Array, suffix_2: Array
         both = x[:, :, None] * y[:, None, :]
         return np.concatenate([both[:, i, i], both[:, one, two] + both[:, two, one]], 1)
 
-    def of(x: Array, y: Array, same: Array) -> Array:
-        """`product`, and the excess of a token with itself over two different ones there."""
+    def excess(x: Array, y: Array, same: Array) -> Array:
+        """`product`, and what a token with itself has above two different ones there."""
         pairs = product(x, y)
         pairs[:, :count] -= same
         return np.concatenate([same, pairs], 1)
 
-    different = smaller[count:], larger[count:]
-    everywhere, none = mean[None], np.zeros((1, count))
+    first, second = smaller[count:], larger[count:]
     attend = np.zeros((len(smaller),) * 2)
     attend[:count, :count] = prefix
-    attend[count:, count:] = product(*(prefix[at] for at in different))
+    attend[count:, count:] = product(prefix[first], prefix[second])
     averages = np.zeros((2, len(smaller)))
-    averages[0, :count], averages[1] = mean, of(everywhere, everywhere, none)[0]
-    others = of(n / (n - 1) * everywhere, everywhere, everywhere / (n - 1))[0]
+    averages[0, :count], averages[1, count:] = mean, product(mean[None], mean[None])[0]
+    others = excess(n / (n - 1) * mean[None], mean[None], mean[None] / (n - 1))[0]
     others[:count] = 0.0
     return Positions(
         t, mean, prefix, suffix, suffix_2, smaller, larger, t[smaller] / t[larger], np.ones(len(smaller)), square,
-        averages,
-        others=others, total=n * averages[0] + n * (n - 1) * others, attend=attend,
-        collect=of(suffix, suffix, suffix_2),
-        collect_2=of(*(suffix[at] for at in different), suffix_2[different[1]]),
-        between=product(*(suffix[at] for at in different)),
+        averages, others,
+        total=n * averages[0] + n * (n - 1) * others,
+        attend=attend,
+        collect=excess(suffix, suffix, suffix_2),
+        collect_2=excess(suffix[first], suffix[second], suffix_2[second]),
+        between=product(suffix[first], suffix[second]),
     )
 
 
@@ -138,7 +141,8 @@ class Stacked:
         even = s_of(np.linspace(0, math.sqrt(float(X[-1])), FINE_X) ** 2)
         rows = [only if table is None else np.stack(table.rows(even), -1) for table in tables]
         steps = np.diff(rows, axis=1, append=0.0)
-        self._rows = np.stack([rows, steps], 2).reshape(-1, 2, len(ONE_HOT))  # [position · √x, (value, step), RowValues]
+        # [position · √x, (value, step), RowValues]
+        self._rows = np.stack([rows, steps], 2).reshape(-1, 2, len(ONE_HOT))
         self._forward = np.ascontiguousarray(self._rows[..., FORWARD])
         self._row = np.arange(len(self.t)) * FINE_X
         corners = np.array([[0, 1], [FINE_V, FINE_V + 1]])
@@ -157,7 +161,7 @@ class Stacked:
         i, x = _cell(_inside(s), 0.5)
         cell = table.take(self._row + i, 0)
         out: Array = cell[..., 0, :] + x[..., None] * cell[..., 1, :]
-        if max(s.ravel().tolist()) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
+        if max(s.ravel().tolist(), default=0.0) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
             out = one_hot + (out - one_hot) * (S_MAX / np.maximum(s, S_MAX))[..., None]
         return out
 
@@ -171,7 +175,7 @@ class Stacked:
         at, x, v = self._square(s, rho)
         return np.array([_between(table.take(at), x, v) for table in self._pairs])
 
-    def _square(self, s: Array, rho: Array) -> tuple[Array, Array, Array]:
+    def _square(self, s: Array, rho: Array) -> tuple[Indices, Array, Array]:
         """Indices of a cell's corners in a table of pairs, `[x, v, ..., different pair]`, and the place in it."""
         inside = _inside(s)
         i, x = _cell(inside)
@@ -193,7 +197,7 @@ def _inside(s: Array) -> Array:
     return inside
 
 
-def _cell(inside: Array, power: float = 1.0) -> tuple[Array, Array]:
+def _cell(inside: Array, power: float = 1.0) -> tuple[Indices, Array]:
     """Index of the table's cell in a power of x = ln(1 + s²), and the place in it."""
     x = np.log1p(inside * inside)
     x = (x if power == 1 else np.sqrt(x)) * ((FINE_X - 1) / float(X[-1]) ** power)
