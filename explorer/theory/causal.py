@@ -82,7 +82,7 @@ class Causal:
         tokens = across.forward(self.config, self.gains, self.steps, ways)
         overlap = float(self._pairs @ tokens.last)
         _, every, own = loss_gradient(self.config, last._replace(p=overlap), FREQUENT)
-        # behind a final norm a gradient is larger where the token is shorter
+        # after a final norm a gradient is larger where the token is shorter
         length = self._lift(self.steps[-1].site.q + EPSILON) * back.unit
         shape = 1 / length if self.gains.final else np.ones_like(length)
         query = self._lift(back.alike)

@@ -32,15 +32,15 @@ class Backward(NamedTuple):
     key: Array
     """The same through its keys, where it is not the same as by the queries."""
     alike: Array
-    """`[layer, position]`: of γ_q in `query`, over γ_q behind the branch, the part of keys that are alike."""
+    """`[layer, position]`: of γ_q in `query`, over γ_q after the branch, the part of keys that are alike."""
     hidden: Array
     """At the inputs of each MLP's hidden units."""
     unit: float
-    """Mean square at the last layer's output, over that behind the final norm."""
+    """Mean square at the last layer's output, over that after the final norm."""
 
 
 class Paths(NamedTuple):
-    """Factors on a gradient behind each attention, `[layer, ..., pair]`."""
+    """Factors on a gradient after each attention, `[layer, ..., pair]`."""
 
     value: Array
     """`[layer, 2, pair]`: what the rows give, through the values, to one key and to a pair of different keys."""
@@ -54,7 +54,7 @@ class Paths(NamedTuple):
 
 
 def run(gains: Gains, place: Positions, table: Stacked, steps: list[Step], overlap: float) -> Backward:
-    """The recursion from (1, `overlap`) behind the last of the steps and its final norm, if the design has one."""
+    """The recursion from (1, `overlap`) after the last of the steps and its final norm, if the design has one."""
     count = len(place.t)
     gradient, unit, along = np.full(len(place.ratio), overlap), 1.0, ISOTROPIC
     gradient[:count] = 1.0
@@ -91,7 +91,7 @@ class Descent:
         """How far deviations of overlaps survive from the layer at hand to the one above."""
 
     def sublayer(self, step: Step, index: int, gradient: Array, along: Along) -> tuple[Array, Along]:
-        """From behind a sublayer to before it."""
+        """From after a sublayer to before it."""
         gains, place, layer = self.gains, self.place, index // 2
         if step.after:
             gradient = gradient * place.lift(_across(*step.after, along, gains, 1 - step.kept))
@@ -161,36 +161,51 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
     """The factors of all layers' attention."""
     laws = [step.logits for step in steps if step.logits]
     law = Logits(*(_stack(column) for column in zip(*laws, strict=True)))
-    t, count, ratio = place.t, len(place.t), place.ratio
-    different = slice(count, None)
+    t, different = place.t, slice(len(place.t), None)
     longer, shorter = t[place.larger][different], t[place.smaller][different]
     rows = table.rows(law.s)
-    square, jacobian, spread, by_query = (rows[..., i] for i in (2, 3, 4, 8))
+    square = rows[..., 2]
     overlap, overlap_j = table.pairs(place.lift(law.s**2)[:, different], law.rho[:, different])
-    apart = np.where(longer > 1, (1 - overlap * ratio[different]) / (1 - 1 / np.maximum(longer, 1.5)), 0.0)
-    gain = gains.v * gains.o
-    value = gain * np.stack([_join(t * square, shorter * overlap), _join(_others(t, 1 - square), apart)], 1)
-    energy = gain * law.apart * law.slope
-    scattered, overlap_j = law.scatter * spread * law.keys, overlap_j * law.rows[:, different]
-    both = place.lift(energy)
+    apart = (1 - overlap * place.ratio[different]) / (1 - 1 / np.maximum(longer, 1.5))
+    apart = np.where(longer > 1, apart, 0.0)
+    value = np.stack([_join(t * square, shorter * overlap), _join(_others(t, 1 - square), apart)], 1)
+    energy = _energy(gains, place, law, rows, overlap_j * law.rows[:, different])
+    x = _stack([step.inside.y for step in steps])
+    return Paths(gains.v * gains.o * value, energy, *_by_logits(gains, place, law, x))
+
+
+def _energy(gains: Gains, place: Positions, law: Logits, rows: Array, overlap_j: Array) -> Array:
+    """`Paths.energy`, from the statistics of rows and of pairs of rows."""
+    jacobian, spread, by_query = (rows[..., i] for i in (3, 4, 8))
+    energy = gains.v * gains.o * law.apart * law.slope
+    both, ratio = place.lift(energy), place.ratio[len(place.t):]
     own = np.stack([
-        both * _join(jacobian, overlap_j * ratio[different]), place.lift(energy * scattered),
+        both * _join(jacobian, overlap_j * ratio), place.lift(energy * law.scatter * spread * law.keys),
         both * _join(by_query, overlap_j),
     ], 1)
-    seen = gains.scale * (law.key + (1 - law.keys) * law.key_p)
-    x = _stack([step.inside.y for step in steps])
-    query, key = factors(gains, place, x[:, :count])
-    query, key = place.lift(query), place.lift(key)
     if gains.residual_attention == "qk":  # the other factor of the product, summed over the layers
-        own[:, :2] *= place.lift(seen)[:, None]
+        own[:, :2] *= gains.scale * place.lift(_seen(law))[:, None]
         own[:, 2] *= gains.scale * law.query
-    else:
+    return own
+
+
+def _by_logits(gains: Gains, place: Positions, law: Logits, x: Array) -> tuple[Array, Array]:
+    """`Paths.query` and `Paths.key`, of an attention that reads x."""
+    t, count = place.t, len(place.t)
+    query, key = (place.lift(factor) for factor in factors(gains, place, x[:, :count]))
+    if gains.residual_attention != "qk":
         key = gains.scale * query * key * x
-        query = gains.scale * query * place.lift(law.key + (1 - law.keys) * law.key_p)
-    one, two = key[:, :count], key[:, different]
-    lost = place.lift(law.keys)[:, different] * ratio[different]
-    by_keys = np.stack([_join(t * one, shorter * two), -_join(law.keys * _others(t, one), lost * two)], 1)
-    return Paths(value, own, query, by_keys)
+        query = gains.scale * query * place.lift(_seen(law))
+    one, two = key[:, :count], key[:, count:]
+    lost = (place.lift(law.keys) * place.ratio)[:, count:]
+    given = _join(t * one, t[place.smaller][count:] * two), -_join(law.keys * _others(t, one), lost * two)
+    return query, np.stack(given, 1)
+
+
+def _seen(law: Logits) -> Array:
+    """Of the keys, what a row's gradients by its logits do not cancel: see `attention` on caps."""
+    seen: Array = law.key + (1 - law.keys) * law.key_p
+    return seen
 
 
 def _stack(rows: Sequence[Array]) -> Array:

@@ -82,7 +82,7 @@ def _covered(steps: list[Step]) -> int:
 
 def sublayer(gains: Gains, table: Stacked, x: State, design: Placement, below: tuple[Logits | None, float] | None
              ) -> Step:
-    """One branch and its way back into the stream; an attention is told of the logits below it and what is kept."""
+    """One branch and its way back into the stream; an attention reads the logits below it and what is kept."""
     inside, before = normalize(x, design.scale**2) if design.before else (x, None)
     law, follows, gain = None, 0.0, gains.out
     if below:

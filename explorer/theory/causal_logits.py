@@ -33,13 +33,13 @@ class Logits(NamedTuple):
     scatter: Array
     """Variance of their centered overlaps over `apart`²."""
     s: Array
-    """Standard deviation behind the cap, as softmax sees it."""
+    """Standard deviation after the cap, as softmax sees it."""
     std: Array
-    """Standard deviation behind the cap."""
+    """Standard deviation after the cap."""
     slope: Array
     """Mean squared slope of the cap, where the gradient passes."""
     rho: Array
-    """`[pair]`: correlation of two rows' logits behind the cap."""
+    """`[pair]`: correlation of two rows' logits after the cap."""
     rows: Array
     """`[pair]`: mean product of the slopes in two rows, over the mean square."""
     keys: Array
