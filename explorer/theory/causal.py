@@ -7,7 +7,6 @@ import numpy as np
 from explorer.config import Config
 from explorer.theory import across, causal_backward, causal_forward, parameters
 from explorer.theory.causal_backward import Backward
-from explorer.theory.causal_state import State, average, outer
 from explorer.theory.forward import Tokens
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
@@ -27,19 +26,19 @@ class Causal:
 
     def stream(self) -> Stream:
         """Second moments and overlaps of the sublayers that are covered."""
-        sites = [self._means(step.site) for step in self.steps]
-        added = [float(self.place.mean @ step.added.q) for step in self.steps]
-        return Stream(np.array([q for q, _ in sites]), np.array([p for _, p in sites]), np.array(added))
+        q, p = self._means(self._stack("site")).T
+        return Stream(q, p, self._mean(self._stack("added")))
 
     def rows(self) -> Rows:
         """Softmax statistics of the layers that are covered, averaged over the rows."""
-        place, steps = self.place, self.steps[::2]
-        s = np.array([step.s for step in steps]).reshape(-1, len(place.t))
-        laws = [step.logits for step in steps if step.logits]
-        std, law, common = (
-            np.array([getattr(one, name) for one in laws]).reshape(s.shape) for name in ("std", "variance", "common"))
+        place, count = self.place, len(self.place.t)
+        laws = [step.logits for step in self.steps if step.logits]
+        s, std, law, common = (
+            np.concatenate(column).reshape(-1, count)
+            for column in zip(*((one.s, one.std, one.covariance[:count], one.common) for one in laws), strict=True)
+        ) if laws else np.empty((4, 0, count))
         rows = self.table.rows(s)
-        own = np.array([1 - average(place, step.inside).rho for step in steps])
+        own = np.array([1 - step.inside.mean.rho for step in self.steps[::2]])
         seen = place.mean * self.config.n_ctx
         seen = np.where(place.t > 1, seen, 0.0) / (self.config.n_ctx - 1)
         ceiling = np.log(np.maximum(place.t, 2.0))
@@ -51,26 +50,28 @@ class Causal:
 
     def gradients(self) -> Gradients:
         """Along the stream and by the weights."""
-        last = Tokens(*self._means(self.steps[-1].site), 0.0, 0.0)
+        q, p = self._means(self.steps[-1].site.y).tolist()
+        last = Tokens(q, p, 0.0, 0.0)
         square, overlap, _ = loss_gradient(self.config, last, coincidence(self.config.n_ctx))
         back = causal_backward.run(self.gains, self.place, self.table, self.steps, overlap)
-        site = np.array([float(self.place.mean @ state.q) for state in back.site])
         own, others = self._within(back), self._across(last, back)
-        return Gradients(site, parameters.norms(self.config, self.gains, own, others, square * back.unit))
+        weights = parameters.norms(self.config, self.gains, own, others, square * back.unit)
+        return Gradients(self._mean(back.site), weights)
+
+    def _stack(self, name: str) -> Array:
+        """`[sublayer, pair]`: second moments and overlaps of one of the steps' states."""
+        return np.concatenate([getattr(step, name).y for step in self.steps] or [[]]).reshape(-1, len(self.place.ratio))
 
     def _within(self, back: Backward) -> dict[str, Array]:
         """See `parameters.within`."""
-        steps = self.steps
-        attended, read = ([step.inside for step in steps[start::2]] for start in (0, 1))
-        mixed, hidden = ([step.read for step in steps[start::2]] for start in (0, 1))
-        query = self._totals(attended, back.query)
+        inside, read = self._stack("inside"), self._stack("read")
         return {
-            "W_Q": query,
-            "W_K": self._totals(attended, back.key) if self.gains.residual_attention == "qk" else query,
-            "W_O": self._totals(mixed, back.branch[::2]),
-            "W_in": self._totals(read, back.hidden),
-            "W_out": self._totals(hidden, back.branch[1::2]),
-            "alpha": self._totals([step.added for step in steps], back.total),
+            "W_Q": self._total(inside[::2], back.query),
+            "W_K": self._total(inside[::2], back.key),
+            "W_O": self._total(read[::2], back.branch[::2]),
+            "W_in": self._total(inside[1::2], back.hidden),
+            "W_out": self._total(read[1::2], back.branch[1::2]),
+            "alpha": self._total(self._stack("added"), back.total),
         }
 
     def _across(self, last: Tokens, back: Backward) -> dict[str, Array]:
@@ -79,36 +80,45 @@ class Causal:
             return {}
         ways = self._ways()
         tokens = across.forward(self.config, self.gains, self.steps, ways)
-        overlap = float(self.place.mean @ tokens.last @ self.place.mean)
+        overlap = float(self._pairs @ tokens.last)
         _, every, own = loss_gradient(self.config, last._replace(p=overlap), FREQUENT)
-        query = np.array([outer(part) for part in back.alike])
-        # behind a final norm a gradient is larger where the token is shorter
-        length = outer(self.steps[-1].site.q + EPSILON) * back.unit
+        # after a final norm a gradient is larger where the token is shorter
+        length = self._lift(self.steps[-1].site.q + EPSILON) * back.unit
         shape = 1 / length if self.gains.final else np.ones_like(length)
+        query = self._lift(back.alike)
         return across.totals(self.config, self.gains, tokens, query, (every * shape, own * shape), ways)
 
+    @property
+    def _pairs(self) -> Array:
+        """Average over pairs of positions; tokens of two sequences are always different."""
+        return self.place.averages[1, len(self.place.t):]
+
+    def _lift(self, x: Array) -> Array:
+        return self.place.lift(x)[..., len(self.place.t):]
+
     def _ways(self) -> across.Ways:
-        prefix, suffix, mean = self.place.prefix, self.place.suffix, self.place.mean
+        place, count = self.place, len(self.place.t)
+        attend, collect = place.attend[count:, count:].T, self.place.between.T
         return across.Ways(
-            square=lambda norm: outer(norm.q),
-            pair=outer,
+            square=lambda norm: self._lift(norm.q),
+            pair=self._lift,
             kernel=lambda kernel, square, overlap: kernel.overlaps(square, np.clip(overlap / square, 0.0, 1.0))[1],
-            attend=lambda x: prefix @ x @ prefix.T,
-            collect=lambda x: suffix @ x @ suffix.T,
-            mean=lambda x: x @ mean @ mean,
+            attend=lambda x: x @ attend,
+            collect=lambda x: x @ collect,
+            mean=lambda x: x @ self._pairs,
             each=list,
         )
 
-    def _totals(self, xs: list[State], deltas: list[State]) -> Array:
-        """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate, over the tokens of a sequence, for each pair of states."""
-        return np.array([self._total(State(x.q * y.q, x.p * y.p)) for x, y in zip(xs, deltas, strict=True)])
+    def _means(self, y: Array) -> Array:
+        """`[..., (q, p)]`: second moment and off-diagonal overlap, averaged over the tokens."""
+        return np.stack([self._mean(y), np.einsum("...p,p->...", y, self.place.others)], -1)
 
-    def _total(self, state: State) -> float:
-        n, mean = self.config.n_ctx, self.place.mean
-        return float(n * (mean @ state.q) + n * n * (mean @ state.p @ mean) - n * (mean @ state.p.diagonal()))
+    def _mean(self, y: Array) -> Array:
+        """Mean second moment of `[..., pair]`; einsum, for BLAS starts threads where arrays are a little larger."""
+        mean: Array = np.einsum("...p,p->...", y, self.place.averages[0])
+        return mean
 
-    def _means(self, state: State) -> tuple[float, float]:
-        """Second moment and off-diagonal overlap, averaged over the tokens."""
-        n, mean = self.config.n_ctx, self.place.mean
-        q = float(mean @ state.q)
-        return q, (self._total(state) / n - q) / (n - 1)
+    def _total(self, x: Array, y: Array) -> Array:
+        """Σ over the pairs of tokens of a sequence of the product of `[..., pair]`."""
+        total: Array = np.einsum("...p,...p,p->...", x, y, self.place.total)
+        return total

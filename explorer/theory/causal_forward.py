@@ -7,18 +7,20 @@ corrections of order 1/width (scatter v of the overlaps, w of the lengths) are t
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from explorer.schemes.placement import Placement
 from explorer.theory.causal_logits import Logits, logits
-from explorer.theory.causal_state import State, average, outer
+from explorer.theory.causal_state import State
 from explorer.theory.forward import LARGEST, LARGEST_LOGIT, Tokens, add, passed
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.positions import Positions, Stacked
+
+FINITE = 1e70
+"""The loop ends when a mean second moment leaves this range; which sublayers are covered is seen afterwards."""
 
 
 class Norm(NamedTuple):
@@ -38,7 +40,6 @@ class Step(NamedTuple):
     inside: State
     read: State
     """What the branch's last matrix reads."""
-    branch: State
     added: State
     behind: Norm | None
     after: Norm | None
@@ -48,78 +49,97 @@ class Step(NamedTuple):
     """How far deviations of overlaps survived the sublayer."""
     site: State
 
-    @property
-    def s(self) -> Array:
-        """`[position]`: standard deviation of the logits, as softmax sees them."""
-        return np.full_like(self.site.q, math.nan) if self.logits is None else self.logits.s
-
 
 def run(gains: Gains, place: Positions, table: Stacked, n_layers: int, first: Tokens) -> list[Step]:
     """The recursion over 2N sublayers; shorter where a second moment leaves the range of `LARGEST`."""
-    count = len(place.t)
-    state = State(np.full(count, first.q), np.full((count, count), first.p), first.v, first.w)
+    y = np.full(len(place.ratio), first.p)
+    y[:len(place.t)] = first.q
+    x = State(place, y, first.v, first.w)
     steps: list[Step] = []
     below: Logits | None = None
     kept = 1.0
     for index in range(2 * n_layers):
         inherited = (below, kept) if index % 2 == 0 else None
-        step = sublayer(gains, place, table, state, gains.places[index // 2], inherited)
+        step = sublayer(gains, table, x, gains.places[index // 2], inherited)
         if step.logits:
             below, kept = step.logits, 1.0
         kept *= step.followed
-        sums = step.after.q if step.after else step.site.q
-        if not (sums.min() > 1 / LARGEST and sums.max() < LARGEST) or step.s.max() > LARGEST_LOGIT:
-            break
         steps.append(step)
-        state = step.site
-    return steps
+        x = step.site
+        if not 1 / FINITE < x.mean.q < FINITE:
+            break
+    return steps[:_covered(steps)]
 
 
-def sublayer(gains: Gains, place: Positions, table: Stacked, x: State, design: Placement,
-             below: tuple[Logits | None, float] | None) -> Step:
-    """One branch and its way back into the stream; an attention is told of the logits below it and what is kept."""
-    inside, before = normalize(x) if design.before else (x, None)
-    inside = inside.scaled(design.scale**2)
-    law = logits(gains, place, inside, *below) if below else None
-    read = attention(gains, place, table, inside, law) if law else mlp(gains, place, inside)
-    branch = read.scaled(gains.o if law else gains.out)
-    added, behind = normalize(branch) if design.behind else (branch, None)
-    skip, scaled = x.scaled(gains.skip**2), added.scaled(gains.branch**2)
-    one, two = average(place, skip), average(place, scaled)
-    follows = 0.0 if law else passed(average(place, inside))
-    both, followed = add(one, two, gains.d_model, follows)
-    total = State(skip.q + scaled.q, skip.p + scaled.p, both.v, both.w)
-    site, after = normalize(total) if design.after else (total, None)
-    return Step(design, law, before, inside, read, branch, added, behind, after, one.q / both.q, followed, site)
+def _covered(steps: list[Step]) -> int:
+    """Number of sublayers up to which second moments and logits are within their ranges."""
+    sums = np.array([step.after.q if step.after else step.site.q for step in steps])
+    fine = (sums.min(1) > 1 / LARGEST) & (sums.max(1) < LARGEST)
+    s = np.array([step.logits.s for step in steps if step.logits])
+    fine[::2] &= ~(s.max(1) > LARGEST_LOGIT)
+    return len(steps) if fine.all() else int(fine.argmin())
 
 
-def attention(gains: Gains, place: Positions, table: Stacked, x: State, law: Logits) -> State:
-    """What W_O reads."""
-    shared = place.prefix @ x.p @ place.prefix.T
-    common = shared.diagonal()
-    own = np.maximum(place.prefix @ x.q - common, 0.0)
-    rows = table.rows(law.s)
-    pair = table.pairs(outer(law.s**2), law.rho, place.smaller)[..., 0]
-    alike = law.alike * law.s**2 / np.maximum(law.variance, 1e-300)
+def sublayer(gains: Gains, table: Stacked, x: State, design: Placement, below: tuple[Logits | None, float] | None
+             ) -> Step:
+    """One branch and its way back into the stream; an attention reads the logits below it and what is kept."""
+    inside, before = normalize(x, design.scale**2) if design.before else (x, None)
+    law, follows, gain = None, 0.0, gains.out
+    if below:
+        seen = x.place.attend @ inside.y
+        law, gain = logits(gains, inside, seen, *below), gains.o
+        read = attention(gains, table, inside, seen, law)
+    else:
+        follows = passed(inside.mean)
+        read = mlp(gains, inside, follows)
+    added, behind = State(x.place, gain * read.y, read.v, read.w), None
+    if design.behind:
+        added, behind = normalize(added)
+    skip, scale = gains.skip**2, gains.branch**2
+    both, followed = add(_scaled(x.mean, skip), _scaled(added.mean, scale), gains.d_model, follows)
+    site, after = State(x.place, skip * x.y + scale * added.y, both.v, both.w), None
+    site.mean = both
+    if design.after:
+        site, after = normalize(site)
+    return Step(design, law, before, inside, read, added, behind, after, skip * x.mean.q / both.q, followed, site)
+
+
+def _scaled(x: Tokens, factor: float) -> Tokens:
+    return Tokens(factor * x.q, factor * x.p, x.v, x.w)
+
+
+def attention(gains: Gains, table: Stacked, x: State, seen: Array, law: Logits) -> State:
+    """What W_O reads; `seen` is the tokens' average over keys."""
+    place, count, own = x.place, len(x.q), law.apart
+    square, spread, crowding, unevenness = table.forward(law.s).T
+    smaller, larger, rho = place.smaller[count:], place.larger[count:], law.rho[count:]
+    alike = law.alike
+    if gains.cap:
+        alike = alike * law.s**2 / np.maximum(law.covariance[:count], 1e-300)
     alike = alike / (1 + alike)
-    q = common + own * (rows[:, 2] + alike * rows[:, 6])
-    crowd = outer(alike * rows[:, 4]) * law.rho
-    p = shared + own[place.smaller] * (pair * place.ratio + crowd)
-    uneven = float(place.mean @ (rows[:, 7] * (own * rows[:, 2] / q) ** 2)) / gains.n_heads
-    v = x.v + 2 / gains.d_model + float(place.mean @ pair.diagonal()) / gains.n_heads
-    return State(q, p, min(v, 1.0), gains.noise[0] + uneven).scaled(gains.v)
+    pair = table.overlap(law.s.take(smaller) * law.s.take(larger), rho)
+    crowd = np.sqrt(alike * spread)
+    y = np.empty_like(x.y)
+    y[:count] = seen[count:2 * count] + own * (square + alike * crowding)
+    y[count:] = seen[count:] + own.take(smaller) * (
+        pair * place.ratio[count:] + crowd.take(smaller) * crowd.take(larger) * rho)
+    uneven = float(place.mean @ (unevenness * (own * square / y[:count]) ** 2)) / gains.n_heads
+    v = x.v + 2 / gains.d_model + float(place.mean @ pair[:count]) / gains.n_heads
+    return State(place, gains.v * y, min(v, 1.0), gains.noise[0] + uneven)
 
 
-def mlp(gains: Gains, place: Positions, x: State) -> State:
+def mlp(gains: Gains, x: State, follows: float) -> State:
     """What W_out reads: kernels at the geometric mean of two positions' second moments."""
-    square, _ = gains.kernel.overlaps(gains.hidden * x.q, np.ones_like(x.q))
-    _, overlap = gains.kernel.overlaps(gains.hidden * outer(x.q), x.rho())
-    v = x.v * passed(average(place, x)) ** 2 + 1 / gains.d_model + 1.6 / gains.d_mlp
-    return State(square, overlap, v, gains.noise[1] + x.w)
+    _, overlap = gains.kernel.overlaps(gains.hidden * x.square, x.rho)
+    v = x.v * follows**2 + 1 / gains.d_model + 1.6 / gains.d_mlp
+    return State(x.place, overlap, v, gains.noise[1] + x.w)
 
 
-def normalize(x: State) -> tuple[State, Norm]:
+def normalize(x: State, scale: float = 1.0) -> tuple[State, Norm]:
     """A norm; the scatter of the lengths lowers overlaps a little (delta method, see `forward.normalize`)."""
-    q, rho = x.q + EPSILON, x.rho()
-    p = x.p / outer(q) * (1 - x.w * (1 - rho * rho) / 4)
-    return State(x.q / q, p, x.v, 0.0), Norm(q, x.w)
+    q = x.q + EPSILON
+    factor = 1 / x.place.lift(q) if scale == 1 else scale / x.place.lift(q)
+    lower = (1 - x.w / 4) + x.w / 4 * (x.rho * x.rho)
+    out = State(x.place, x.y * factor * lower, x.v, 0.0)
+    out.square, out.rho = x.square * factor, x.rho * lower
+    return out, Norm(q, x.w)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.theory import logits as unmasked
-from explorer.theory.causal_state import State, outer, scatter
+from explorer.theory.causal_state import State, correlation, scatter
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.positions import Positions
@@ -17,74 +17,79 @@ class Logits(NamedTuple):
     """Logits of a layer, in law; what the layer above inherits are the same numbers. As in `logits.Logits`."""
 
     query: Array
-    """`[position]`"""
-    query_p: Array
-    """`[position, position]`"""
+    """`[pair]`; only `[position]` where the layer above inherits nothing."""
     key: Array
     """`[position]`: of the keys that a row sees."""
     key_p: Array
-    variance: Array
     covariance: Array
-    """`[position, position]`"""
+    """The same, of two rows' logits; of a row with itself their variance."""
     common: Array
+    """`[position]`, as all that follow if nothing else is said."""
     alike: Array
+    """As softmax sees it, after the cap."""
     crowd: Array
     apart: Array
-    """`[position]`: what the keys that a row sees do not share, before any matrix."""
+    """Part of the keys that a row sees which they do not share, before any matrix."""
     scatter: Array
-    """`[position]`: variance of their centered overlaps over `apart`²."""
+    """Variance of their centered overlaps over `apart`²."""
     s: Array
-    """`[position]`: standard deviation behind the cap, as softmax sees it."""
+    """Standard deviation after the cap, as softmax sees it."""
     std: Array
-    """`[position]`: standard deviation behind the cap."""
+    """Standard deviation after the cap."""
     slope: Array
-    """`[position]`: mean squared slope of the cap, where the gradient passes."""
+    """Mean squared slope of the cap, where the gradient passes."""
     rho: Array
-    """`[position, position]`: correlation of two rows' logits behind the cap."""
+    """`[pair]`: correlation of two rows' logits after the cap."""
     rows: Array
-    """`[position, position]`: mean product of the slopes in two rows, over the mean square."""
+    """`[pair]`: mean product of the slopes in two rows, over the mean square."""
     keys: Array
-    """`[position]`: the same of two keys."""
+    """The same of two keys."""
 
 
 def factors(gains: Gains, place: Positions, q: Array) -> tuple[Array, Array]:
-    """What a token's second moment is multiplied by to be a query's, and on a row's average a key's."""
+    """`[..., position]`: what a token's second moment is multiplied by to be a query's, and on a row's average a key's.
+    """
     if not gains.qk_norm:
         return np.full_like(q, gains.q), np.full_like(q, gains.k)
-    by_row = 1 / (place.prefix @ q + EPSILON)
+    by_row = 1 / (q @ place.prefix.T + EPSILON)
     return by_row, by_row
 
 
-def logits(gains: Gains, place: Positions, x: State, below: Logits | None, kept: float) -> Logits:
-    """The logits of a layer's tokens; `kept` as in `logits.logits`."""
-    by_query, by_key = factors(gains, place, x.q)
-    seen = place.prefix @ x.q
-    common = (place.prefix @ x.p @ place.prefix.T).diagonal()
-    own = np.maximum(seen - common, 0.0)
-    query = np.ones_like(x.q) if gains.qk_norm else by_query * x.q
-    query_p, key, key_p = outer(query) * x.rho(), by_key * own, by_key * np.maximum(common, 0.0)
-    scattered = scatter(place, x, own)
+def logits(gains: Gains, x: State, seen: Array, below: Logits | None, kept: float) -> Logits:
+    """The logits of a layer's tokens; `seen` is their average over keys, `kept` as in `logits.logits`."""
+    place, count = x.place, len(x.q)
+    mean, common = seen[:count], seen[count:2 * count]
+    own = np.maximum(mean - common, 0.0)
+    rho, inherits = x.rho, gains.residual_attention
+    by_key = 1 / (mean + EPSILON) if gains.qk_norm else gains.k
+    query = rho if inherits else rho[:count]
+    if not gains.qk_norm:
+        query = gains.q * (x.square * rho if inherits else x.q)
+    key, key_p = by_key * own, by_key * np.maximum(common, 0.0)
+    scattered = scatter(x, own, common)
     crowd = key * scattered
-    if below and gains.residual_attention == "qk":
-        query, query_p, key = query + below.query, query_p + below.query_p, key + below.key
-        crowd, key_p = crowd + kept * below.crowd, key_p + below.key_p
-    variance, mean, alike = (gains.scale * query * part for part in (key, key_p, crowd))
-    covariance = outer(gains.scale * key) * query_p
-    if below and gains.residual_attention == "scores":
-        variance, covariance = variance + below.variance, covariance + below.covariance
-        mean, alike = mean + below.common, alike + kept * below.alike
-    rho = np.clip(covariance / np.maximum(outer(variance), 1e-300), 0.0, 1.0)
+    if below and inherits == "qk":
+        query, key, key_p = query + below.query, key + below.key, key_p + below.key_p
+        crowd = crowd + kept * below.crowd
+    scaled = gains.scale * query[:count]
+    mean, alike, covariance = scaled * key_p, scaled * crowd, scaled * key
+    if inherits:
+        covariance = gains.scale * place.lift(key) * query
+        if below and inherits == "scores":
+            covariance, mean, alike = covariance + below.covariance, mean + below.common, alike + kept * below.alike
+        rho = correlation(place, covariance, np.maximum(place.lift(covariance[:count]), 1e-300))
+    variance = covariance[:count]
     bent = _cap(gains, place, np.sqrt(variance), np.sqrt(mean), rho)
-    return Logits(query, query_p, key, key_p, variance, covariance, mean, alike, crowd, own, scattered, *bent)
+    return Logits(query, key, key_p, covariance, mean, alike, crowd, own, scattered, *bent)
 
 
 def _cap(gains: Gains, place: Positions, s: Array, mean: Array, rho: Array) -> tuple[Array, ...]:
     """The last six fields of `Logits`."""
     if gains.cap == 0:
-        return s, s, np.ones_like(s), rho, np.ones_like(rho), np.ones_like(s)
-    rows = zip(s, mean, place.t, strict=True)
-    bent = [unmasked.cap(float(one), float(two), gains.cap, max(int(t), 2)) for one, two, t in rows]
+        return s, s, place.ones[:len(s)], rho, place.ones, place.ones[:len(s)]
+    rows = zip(s.tolist(), mean.tolist(), place.t.tolist(), strict=True)
+    bent = [unmasked.cap(one, two, gains.cap, max(int(t), 2)) for one, two, t in rows]
     std, inside, slope = np.array([one[:3] for one in bent]).T
-    two, slopes = unmasked.pairs(outer(s), outer(mean), rho, gains.cap)
+    two, slopes = unmasked.pairs(place.lift(s), place.lift(mean), rho, gains.cap)
     _, keys = unmasked.pairs(s, mean, np.zeros_like(s), gains.cap)
     return inside, std, slope, two, slopes, keys

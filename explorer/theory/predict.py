@@ -22,7 +22,7 @@ from explorer.theory.causal import Causal
 from explorer.theory.gains import gains
 from explorer.theory.inputs import embedding
 from explorer.theory.unmasked import Unmasked
-from explorer.theory.values import Recursions, Rows
+from explorer.theory.values import Recursions, Rows, Stream
 
 ATTENTION = ("attn_scores", "pattern", "attn_out")
 """Sites that only attention has."""
@@ -46,15 +46,15 @@ def predict(config: Config) -> Profile:
 def _values(config: Config) -> tuple[dict[Key, Array], dict[str, str]]:
     masked = config.causal and config.attention != "none"
     recursions: Recursions = (Causal if masked else Unmasked)(config, gains(config))
-    rows = recursions.rows()
-    values = {**_stream(config, recursions), **_rows(config, rows), **_gradients(config, recursions)}
+    stream, rows = recursions.stream(), recursions.rows()
+    values = {**_stream(config, stream), **_rows(config, rows), **_gradients(config, recursions, len(stream.q))}
     if config.attention == "none":
         values = {key: value for key, value in values.items() if key[1] not in ATTENTION}
-    return coverage.apply(config, values, rows, len(recursions.stream().q))
+    return coverage.apply(config, values, rows, len(stream.q))
 
 
-def _stream(config: Config, recursions: Recursions) -> dict[Key, Array]:
-    first, stream = embedding(config), recursions.stream()
+def _stream(config: Config, stream: Stream) -> dict[Key, Array]:
+    first = embedding(config)
     q, p, added = (_full(column, 2 * config.n_layers) for column in stream)
     return {
         ("second_moment", "embed"): np.array([[first.q]]),
@@ -78,9 +78,9 @@ def _rows(config: Config, rows: Rows) -> dict[Key, Array]:
     return {key: _full(column, config.n_layers)[..., None] for key, column in columns.items()}
 
 
-def _gradients(config: Config, recursions: Recursions) -> dict[Key, Array]:
+def _gradients(config: Config, recursions: Recursions, covered: int) -> dict[Key, Array]:
     names = [*shapes(config), *(["alpha"] if learned(config) else [])]
-    if len(recursions.stream().q) < 2 * config.n_layers:
+    if covered < 2 * config.n_layers:
         site, weights = np.empty(0), {name: np.empty(0) for name in names}
     else:
         site, weights = recursions.gradients()
