@@ -125,12 +125,12 @@ class Config(Choices):
             "Final norm",
             "Normalization",
             options={
-                "design": Option("as the placement has it: not behind none and post"),
+                "design": Option("as usual for the placement: yes, but not with none and post"),
                 "yes": Option("once more after the last layer"),
                 "no": Option("the last layer's stream is the output"),
             },
         ),
-    ] = Field("design", description="Whether the stream is normalized once more behind the last layer.")
+    ] = Field("design", description="Whether the stream is normalized once more after the last layer.")
     norm: Annotated[
         str,
         About("Norm", "Normalization", options=NORMS),

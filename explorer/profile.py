@@ -132,7 +132,7 @@ class Profile:
             if value.ndim not in (2, 3):
                 raise ValueError(f"{statistic} at {site} must be [seed, layer(, head)]; got {value.shape}")
             value.setflags(write=False)
-        if self.pattern is not None:  # a copy, so that no tensor stays behind it
+        if self.pattern is not None:  # a copy, so that it keeps no tensor alive
             object.__setattr__(self, "pattern", np.array(self.pattern, dtype=np.float64))
         object.__setattr__(self, "values", MappingProxyType(values))
         object.__setattr__(self, "notes", MappingProxyType(dict(self.notes)))

@@ -73,7 +73,7 @@ def _over_depth(
     series: Sequence[Series], title: str, height: Range, marks: Mapping[float, str], *, log: bool, sentence: str,
     subject: str,
 ) -> go.Figure:
-    """The common picture: reference levels behind, bands, lines, dots, and what could not be drawn on top."""
+    """The common picture: reference levels, bands, lines, dots, and what could not be drawn on top."""
     across, named = depth_range(series), [("", row) for row in series]
     traces: list[dict[str, Any]] = [
         reference(value, words, across, height, log) for value, words in marks.items()

@@ -69,7 +69,7 @@ class Activations(Choices):
         256, description="Units of each layer."
     )
     samples: Annotated[int, Field(ge=1024, le=10**7), About("Samples", "", log=True)] = Field(
-        2**16, description="Draws from N(0, 1) behind each sampled moment."
+        2**16, description="Draws from N(0, 1) for each sampled moment."
     )
     fixed_point: Annotated[float, Field(ge=0.25, le=4), About("SELU's variance", "", "ν", log=True)] = Field(
         1.0, description="λ and α are solved so that mean 0 and this variance are kept; SELU's own are for 1."

@@ -37,7 +37,7 @@ class AlphaSchedule(Choices):
     norm_placement: Annotated[
         Literal["post", "none", "pre"],
         About("Norm", "", options={
-            "post": Option("behind each sum: norm(x + αF(x))"),
+            "post": Option("after each sum: norm(x + αF(x))"),
             "none": Option("none, as published: x + αF(x)", "ReZero: Bachlechner et al. 2020"),
             "pre": Option("before each branch: x + αF(norm(x))"),
         }),
@@ -142,7 +142,7 @@ def _told(result: AlphaScheduleResult, schedule: str) -> str:
 
 
 def orders(seed: int = 0) -> dict[str, bool]:
-    """What the notebook states of one seed, of norms behind the sums."""
+    """What the notebook states of one seed, of norms after the sums."""
     result = run(AlphaSchedule(seed=seed))
     trains = {schedule: result.trained.trains(name) for schedule, name in NAMES.items()}
     unigram = result.trained.levels.unigram

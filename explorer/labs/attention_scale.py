@@ -240,7 +240,7 @@ def _histogram(settings: AttentionScale, stop: Stop, progress: Progress) -> tupl
 
 
 def _grown_expected(settings: AttentionScale) -> dict[str, Array]:
-    """Entropy when the weights grow: σ = growth², √d more without a division, and 1 behind a QK-norm."""
+    """Entropy when the weights grow: σ = growth², √d more without a division, and 1 after a QK-norm."""
     root = math.sqrt(settings.d_head)
     sigma = {cure: FINE_GROWTHS**2 * {"none": root}.get(cure, 1.0) for cure in CURES}
     sigma["qk_norm"] = np.ones_like(FINE_GROWTHS)

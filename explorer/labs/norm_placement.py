@@ -7,7 +7,7 @@ Pre-LN does to the stream's second moment
 
     q ← q + ρ + (1 − ρ)/n    (attention: a mean of n tokens),    q ← q + ½    (MLP: relu halves).
 
-So q_L lies between 1 + L/2 and 1 + 3L/2. The last norm divides the gradient by √q_L; behind a Post-LN it is √(3/2).
+So q_L lies between 1 + L/2 and 1 + 3L/2. The last norm divides the gradient by √q_L; after a Post-LN it is √(3/2).
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def slope(depths: list[int], values: Array, least: int = 4) -> float:
 
 
 def lemma(n_layers: int, n_ctx: int) -> Array:
-    """Second moment of the Pre-LN stream in their setting, at infinite width, behind 0 … N layers."""
+    """Second moment of the Pre-LN stream in their setting, at infinite width, after 0 … N layers."""
     q, p, found = 1.0, 0.0, [1.0]
     for _ in range(n_layers):
         mean = p / q + (1 - p / q) / n_ctx  # every token receives the same: overlap and second moment are one
@@ -209,7 +209,7 @@ def _theorem(found: list[Pair]) -> Theorem:
 
 
 def inside(result: NormPlacementResult) -> bool:
-    """Whether Pre-LN's stream keeps to Lemma 2's band behind every layer, in some seed: it holds on average."""
+    """Whether Pre-LN's stream keeps to Lemma 2's band after every layer, in some seed: it holds on average."""
     low, high = band(result.settings.n_layers)
     found = result.stream.measured[:, 2::2]
     return bool((found.max(0) >= low[1:]).all() and (found.min(0) <= high[1:]).all())

@@ -294,7 +294,7 @@ def _zero_share(settings: Normalization) -> float:
 
 
 def invariants(settings: Normalization = Normalization()) -> dict[str, float]:  # noqa: B008 - frozen
-    """Second moment behind each norm, the constant's share behind LayerNorm and RMSNorm, a batch of one, ε alone."""
+    """Second moment after each norm, the constant's share after LayerNorm and RMSNorm, a batch of one, ε alone."""
     import torch
 
     x = torch.from_numpy(tensor(settings))

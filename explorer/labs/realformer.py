@@ -177,7 +177,7 @@ def run(settings: RealFormer, stop: Stop = lambda: False, progress: Progress = l
 
 
 def independent(n_layers: int, seed: int, stop: Stop = lambda: False, draws: int = 8) -> dict[str, Line]:
-    """RMS logit behind 1 … N layers whose queries and keys are fresh unit Gaussians, by form."""
+    """RMS logit after 1 … N layers whose queries and keys are fresh unit Gaussians, by form."""
     import torch
 
     from explorer.noise import stack

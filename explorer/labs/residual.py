@@ -1,4 +1,4 @@
-"""x + α F(x): second moments add, a norm behind the sum fades the input, one before the branch lets the stream grow.
+"""x + α F(x): second moments add, a norm after the sum fades the input, one before the branch lets the stream grow.
 
 And designs whose branches start at zero: the stack is the identity, exactly, and so are most of its gradients zero.
 All stacks are the Transformer of the Explore page; tokens are independent and normal.
@@ -177,7 +177,7 @@ def _sums(settings: Residual) -> Array:
 
 
 def path(config: Config, seed: int, stop: Stop = lambda: False) -> Array:
-    """Coefficient of x_0 in the regression of the stream on it, behind 0 … N layers, `[layer + 1]`."""
+    """Coefficient of x_0 in the regression of the stream on it, after 0 … N layers, `[layer + 1]`."""
     seen = _tapped(config, seed, stop)
     start = seen["embed"][0]
     return np.array([float((x * start).mean() / start.square().mean()) for x in (start, *seen["resid_post"])])
@@ -190,9 +190,9 @@ def _branches(settings: Residual, stop: Stop) -> Array:
     """
     seen = _tapped(settings.design("peri"), settings.seed, stop)
     before = [seen["embed"][0], *(x for pair in zip(seen["resid_mid"], seen["resid_post"], strict=True) for x in pair)]
-    behind = [out for pair in zip(seen["attn_out"], seen["mlp_out"], strict=True) for out in pair]
+    branches = [out for pair in zip(seen["attn_out"], seen["mlp_out"], strict=True) for out in pair]
     rows = []
-    for stream, branch in zip(before, behind, strict=False):  # the last stream is no branch's
+    for stream, branch in zip(before, branches, strict=False):  # the last stream is no branch's
         x, out = (part / part.square().mean().sqrt() for part in (stream, branch))
         rows.append([float((x * out).mean()), float((x + settings.alpha * out).square().mean())])
     return np.array(rows)
@@ -275,7 +275,7 @@ def exact(settings: Residual, name: str, start: Start) -> str:
 
 
 def invariants() -> dict[str, float]:
-    """Coefficients behind post-norm branches, gradients, Peri-LN's growth, and three identities with their zeros."""
+    """Coefficients after post-norm branches, gradients, Peri-LN's growth, and three identities with their zeros."""
     settings = Residual(n_layers=8, width=256, n_seeds=8)
     stop = lambda: False  # noqa: E731
     left = np.mean([path(settings.design("post", "none"), seed) for seed in range(8)], axis=0)

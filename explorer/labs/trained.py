@@ -35,13 +35,13 @@ class Curve(NamedTuple):
     steps: Array
     """`[reading]`"""
     loss: Array
-    """`[reading + 1]` held-out loss, nats a character; the last is behind the last step."""
+    """`[reading + 1]` held-out loss, nats a character; the last is after the last step."""
     weights: Array
     """`[reading, layer]` ‖∂L/∂W‖ of all matrices of a layer."""
     stream: Array
-    """`[reading, layer + 1]` ‖∂L/∂x‖, at the input and behind each layer."""
+    """`[reading, layer + 1]` ‖∂L/∂x‖, at the input and after each layer."""
     correlation: Array
-    """`[reading, layer]` token correlation behind each layer."""
+    """`[reading, layer]` token correlation after each layer."""
     alpha: Array
     """`[reading, layer]` |α|, mean of the layer's two branches; no layers where a design has none."""
     made: int
@@ -51,7 +51,7 @@ class Curve(NamedTuple):
 
     @property
     def final(self) -> float:
-        """Held-out loss behind the last step; nan if it could not be made."""
+        """Held-out loss after the last step; nan if it could not be made."""
         return float(self.loss[-1])
 
     @property
@@ -61,7 +61,7 @@ class Curve(NamedTuple):
             return np.asarray(self.weights[:, 0] / self.weights[:, -1])
 
     def reading(self, step: int) -> int:
-        """The first reading at a step or behind it; the last one if there is none."""
+        """The first reading at a step or after it; the last one if there is none."""
         return min(int(np.searchsorted(self.steps, step)), len(self.steps) - 1)
 
 

@@ -34,7 +34,7 @@ class Ways(NamedTuple):
     pair: Callable[[Any], Overlap]
     """The geometric mean of a quantity at two tokens."""
     kernel: Callable[[Kernel, Overlap, Overlap], Overlap]
-    """Overlap behind the MLP's activation, of inputs of a second moment and an overlap."""
+    """Overlap after the MLP's activation, of inputs of a second moment and an overlap."""
     attend: Callable[[Overlap], Overlap]
     """Average over the keys of two rows."""
     collect: Callable[[Overlap], Overlap]
@@ -151,13 +151,13 @@ def _sums(gains: Gains, tokens: Forward, forward: tuple[Array, Array], gradient:
         after.append(gradient)
         gradient = kept * gradient + gain * enter * collect(join * gradient)
     total = np.array(after[::-1]) * pairs
-    behind = tokens.join * total
+    joined = tokens.join * total
     computed = tokens.added * read * total
     computed[::2], computed[1::2] = gains.o * computed[::2], gains.out * computed[1::2]
     return {
-        "W_Q": x[::2] * query * behind[::2],
-        "W_O": read[::2] * behind[::2],
-        "W_in": gains.out * gains.d_model / gains.d_mlp * tokens.slopes * x[1::2] * behind[1::2],
-        "W_out": read[1::2] * behind[1::2],
+        "W_Q": x[::2] * query * joined[::2],
+        "W_O": read[::2] * joined[::2],
+        "W_in": gains.out * gains.d_model / gains.d_mlp * tokens.slopes * x[1::2] * joined[1::2],
+        "W_out": read[1::2] * joined[1::2],
         "alpha": computed,
     }

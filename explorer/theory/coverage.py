@@ -143,9 +143,9 @@ def _runaway(config: Config, out: dict[Key, Array], notes: dict[str, str], rows:
     last = int(wild[-1])
     for (statistic, site), value in out.items():
         if statistic in GRADIENTS:
-            # of layer `last` itself, what is behind its softmax holds
-            behind = site in ("resid_mid", "resid_post", "W_V", "W_O", "W_in", "W_out", "alpha")
-            value[:, : last if behind else last + 1] = math.nan
+            # of layer `last` itself, what comes after its softmax holds
+            after_softmax = site in ("resid_mid", "resid_post", "W_V", "W_O", "W_in", "W_out", "alpha")
+            value[:, : last if after_softmax else last + 1] = math.nan
     reason = (
         f"not covered before layer {last + 1}: attention logits run away (spread {number(rows.s[last], 2)}), "
         "and rare ties between keys carry the gradient"

@@ -3,7 +3,7 @@
 For a softmax over Gaussian logits of variance s², rows that average the keys, and independent weights in each layer:
     attention  q_F = g_v g_o [p̂ + Δ Y2],  p_F = g_v g_o [p̂ + Δ Y11],  Δ = q̂ − p̂
     MLP        q_F = g₂ E φ²,              p_F = g₂ E φφ′(ρ)            at input second moment g₁ q̂
-with (q̂, p̂) the branch's input: (1, ρ) behind a norm. Two corrections of order 1/width are kept:
+with (q̂, p̂) the branch's input: (1, ρ) after a norm. Two corrections of order 1/width are kept:
 
 - Overlaps of single pairs scatter around p: by 1/d for Gaussian tokens, by more for text. Keys that happen to be alike
   get alike logits, are weighted together, and add s²·v·Δ·D to Y2 Δ (v: variance of the centered overlaps over Δ²;
@@ -39,7 +39,7 @@ class Tokens(NamedTuple):
     v: float
     """Variance of centered overlaps over (q − p)²."""
     w: float
-    """Relative variance of a token's squared length; 0 behind a norm."""
+    """Relative variance of a token's squared length; 0 after a norm."""
     u: float = 0.0
     """The same from rows of attention that differ: scatter that two tokens do not share."""
 
@@ -77,15 +77,15 @@ class Step(NamedTuple):
     before: Norm
     """The norm before the branch."""
     inside: Tokens
-    """What the branch reads: behind its norm where there is one."""
+    """The branch's input, after its norm where there is one."""
     read: Tokens
     """What the branch's last matrix reads."""
     branch: Tokens
-    """What the branch computes, before a norm behind it."""
+    """What the branch computes, before any norm on its output."""
     added: Tokens
-    """What the branch hands to the sum: behind the norm where there is one."""
+    """The branch's term of the sum, after the norm where there is one."""
     behind: Norm
-    """The norm behind the branch."""
+    """The norm on the branch's output."""
     after: Norm
     """The norm on the sum."""
     total: float

@@ -30,7 +30,7 @@ class Gains(NamedTuple):
     out: float
     """Of W_out."""
     scale: float
-    """Factor on the logits' variance: 1 behind √d_head, d_head without a divisor."""
+    """Factor on the logits' variance: 1 with the divisor √d_head, d_head without one."""
     skip: float
     branch: float
     places: tuple[Placement, ...]
@@ -52,7 +52,7 @@ class Gains(NamedTuple):
     d_head: int
     n_heads: int
     noise: tuple[float, float]
-    """Relative variance of a token's squared length behind attention and behind the MLP, from finite widths."""
+    """Relative variance of a token's squared length after attention and after the MLP, from finite widths."""
 
 
 def gains(config: Config) -> Gains:

@@ -94,5 +94,5 @@ def _gradients(config: Config, recursions: Recursions) -> dict[Key, Array]:
 
 
 def _full(values: Array, length: int) -> Array:
-    """`[1, length]`: the values, and nan behind where they end."""
+    """`[1, length]`: the values, followed by nan."""
     return np.concatenate([values, np.full(length - len(values), math.nan)])[None]

@@ -68,7 +68,7 @@ class Recipe(Choices):
                 "inverse_sqrt": Option("η √(T / t)", "Vaswani et al. 2017"),
             },
         ),
-    ] = Field("constant", description="The learning rate behind the warm-up, until the last step of the race.")
+    ] = Field("constant", description="The learning rate after the warm-up, until the last step of the race.")
 
     alpha_schedule: Annotated[
         Literal["learned", "own_rate", "ramp", "fixed"],
@@ -114,7 +114,7 @@ class Recipe(Choices):
 
 
 class Place(NamedTuple):
-    """Where a race stands behind the warm-up: step t, from 1, of `steps`, `warmup` ≤ t of them warming up."""
+    """Where a race stands after the warm-up: step t, from 1, of `steps`, `warmup` ≤ t of them warming up."""
 
     t: int
     warmup: int
@@ -122,7 +122,7 @@ class Place(NamedTuple):
 
     @property
     def part(self) -> float:
-        """Of the steps behind the warm-up: 0 at the first full one, and 1 would be one step behind the last."""
+        """Share of the decay that is done: 0 at the first full step, 1 would be one step after the last."""
         return (self.t - self.warmup) / (self.steps - self.warmup + 1)
 
 

@@ -180,9 +180,9 @@ class Data:
 
 
 def probabilities(train: Codes, size: int, before: Codes, after: Codes) -> tuple[Array, Array]:
-    """What a unigram and a bigram, counted on `train`, give to each character `after` behind `before`; none is 0.
+    """Probabilities of each character `after` given `before`, of a unigram and a bigram counted on `train`; none is 0.
 
-    Unigram: one is added to every count (Laplace). Bigram: behind a character that came n times with t different
+    Unigram: one is added to every count (Laplace). Bigram: after a character that came n times with t different
     followers, (count of the pair + t · unigram) / (n + t) (Witten & Bell 1991). Neither has anything to tune.
     """
     unigram = ((np.bincount(train, minlength=size) + 1) / (len(train) + size))[after]

@@ -86,7 +86,7 @@ def test_logits_kept_small_are_their_setting() -> None:
 
 
 def test_the_theorem_s_slopes(result) -> None:
-    """Flat behind Post-LN, about −½ behind Pre-LN; each within four standard errors of the theory's."""
+    """Flat with Post-LN, about −½ with Pre-LN; each within four standard errors of the theory's."""
     depths = result.settings.depths
     for place, expected in (("post", 0.0), ("pre", -0.5)):
         found = result.theorem[place]

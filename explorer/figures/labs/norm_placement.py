@@ -63,7 +63,7 @@ def stream(result: NormPlacementResult) -> go.Figure:
     layer, (low, high) = np.arange(n + 1, dtype=float), band(n)
     one = Line(layer, result.stream.measured[:, ::2], lemma(n, n_ctx))
     height = axis("q (ratio to 1)", [low, high, one.measured, [0.0]], least=1.0)
-    sentence = "behind %{x:.0f} layers<br>second moment %{y:.3g}"
+    sentence = "after %{x:.0f} layers<br>second moment %{y:.3g}"
     traces: list[Trace] = [
         {"type": "scatter", "mode": "lines", "name": "Lemma 2", "fill": "toself", "hoverinfo": "skip",
          "x": compact(np.concatenate([layer, layer[::-1]])), "y": compact(np.concatenate([low, high[::-1]])),
@@ -71,7 +71,7 @@ def stream(result: NormPlacementResult) -> go.Figure:
         line(layer, one.predicted, "recursion", 1, sentence, showlegend=True) | {"name": "recursion"},
         measured(one, "Pre-LN", 1, sentence),
     ]
-    told = (f"Behind {n} layers the Pre-LN stream's second moment is {one.measured[:, -1].mean():.3g}; recursion "
+    told = (f"After {n} layers the Pre-LN stream's second moment is {one.measured[:, -1].mean():.3g}; recursion "
             f"{one.predicted[-1]:.3g}, band from {low[-1]:g} to {high[-1]:g}.")
     return picture(traces, depth_axis({"pre": one}), height, told)
 
@@ -90,7 +90,7 @@ def _gradient(lines: Mapping[str, Line], names: Mapping[str, str], hues: Mapping
               ) -> go.Figure:
     height = axis(GRADIENT, [*values(lines), [1.0]], log=True, least=1.0)
     across = depth_axis(lines)
-    sentence = "behind %{x:~g} layers<br>gradient² is %{y:.3g} × the output's"
+    sentence = "after %{x:~g} layers<br>gradient² is %{y:.3g} × the output's"
     traces = [mark(1.0, "flat", across, height), *curves(lines, names, sentence, log=True, hues=hues)]
     told = "; ".join(f"{names[key]} {one.measured.mean(0)[0]:.2g} at the input, {one.measured.mean(0).min():.2g} at "
                      "the lowest" for key, one in lines.items())
@@ -113,8 +113,8 @@ def moments(result: NormPlacementResult) -> go.Figure:
     lines = result.moments
     height = axis("q (ratio to 1)", [*values(lines), [0.0]], least=1.0)
     told = ", ".join(f"{DESIGNS[key]} {one.measured[:, -1].mean():.3g}" for key, one in lines.items())
-    return picture(curves(lines, DESIGNS, "behind %{x:~g} layers<br>second moment %{y:.3g}"), depth_axis(lines), height,
-                   f"Second moment behind the last layer: {told}.")
+    return picture(curves(lines, DESIGNS, "after %{x:~g} layers<br>second moment %{y:.3g}"), depth_axis(lines), height,
+                   f"Second moment after the last layer: {told}.")
 
 
 def correlations(result: NormPlacementResult) -> go.Figure:
@@ -123,6 +123,6 @@ def correlations(result: NormPlacementResult) -> go.Figure:
     height = axis("ρ = p / q (ratio)", [*values(lines), [0.0, 1.06]])
     across = depth_axis(lines)
     traces = [level(1.0, "all tokens alike", across, "left"),
-              *curves(lines, DESIGNS, "behind %{x:~g} layers<br>token correlation %{y:.3g}")]
+              *curves(lines, DESIGNS, "after %{x:~g} layers<br>token correlation %{y:.3g}")]
     told = ", ".join(f"{DESIGNS[key]} {one.measured[:, -1].mean():.2g}" for key, one in lines.items())
-    return picture(traces, across, height, f"Token correlation behind the last layer: {told}.")
+    return picture(traces, across, height, f"Token correlation after the last layer: {told}.")

@@ -89,7 +89,7 @@ def gradients(result: RealFormerResult) -> go.Figure:
     lines = result.gradients
     height = axis("γ / γ<sub>N</sub> (ratio)", [*values(lines), [1.0]], log=True, least=1.0)
     across = depth_axis(lines)
-    sentence = "behind %{x:~g} layers<br>gradient² is %{y:.3g} × the output's"
+    sentence = "after %{x:~g} layers<br>gradient² is %{y:.3g} × the output's"
     traces = [mark(1.0, "flat", across, height), *curves(lines, FORMS, sentence, log=True, hues=HUE)]
     return picture(traces, across, height, f"Squared gradient relative to the output's, largest over smallest: "
                                            f"{_apart(lines)}.")

@@ -63,7 +63,7 @@ def path(result: ResidualResult) -> go.Figure:
     ends = np.array([1.0, min(noise, max(float(expected[-1]), FLOOR * noise))])
     height = axis("coefficient of x<sub>0</sub>", [ends], log=True, least=0.5)
     across = axis("branches l (post-norm MLPs)", [branch], air=0.03)
-    sentence = "behind %{x:.0f} branches<br>the input's coefficient is %{y:.3g}"
+    sentence = "after %{x:.0f} branches<br>the input's coefficient is %{y:.3g}"
     traces = [
         level(noise, "noise", across, "left"),
         line(branch, expected, "(1 + α²)<sup>−l/2</sup>", 0, sentence, log=True, showlegend=True)
@@ -71,7 +71,7 @@ def path(result: ResidualResult) -> go.Figure:
         dots(branch, mean, "x<sub>l</sub> regressed on x<sub>0</sub>", 0, sentence, log=True,
              error_y=_spread(result.path)),
     ]
-    told = (f"Behind {n} branches {mean[-1]:.2g} of the input is left, plus or minus {noise:.1g}; theory "
+    told = (f"After {n} branches {mean[-1]:.2g} of the input is left, plus or minus {noise:.1g}; theory "
             f"{expected[-1]:.2g}.")
     return picture(traces, across, height, told)
 
@@ -87,7 +87,7 @@ def gradient(result: ResidualResult) -> go.Figure:
     across = axis("depth (layers)", [depth], air=0.03)
     traces = [
         mark(1.0, "flat", across, height),
-        line(depth, weight, "the path's weight²", 0, "behind %{x:.0f} layers: %{y:.3g}", log=True, dash="dot",
+        line(depth, weight, "the path's weight²", 0, "after %{x:.0f} layers: %{y:.3g}", log=True, dash="dot",
              showlegend=True, line={"color": NEUTRAL, "width": 2, "dash": "dash"}) | {"name": "the path's weight²"},
     ]
     for index, (name, words) in enumerate(GRADIENTS.items()):
@@ -109,7 +109,7 @@ def growth(result: ResidualResult) -> go.Figure:
         traces += _stack(result.growth[name], words, index, "second moment %{y:.3g}")
     told = ", ".join(f"{words} {result.growth[name].measured[:, -1].mean():.3g}" for name, words in GROWTHS.items())
     unit = 2 * result.settings.n_layers * result.settings.alpha**2
-    return picture(traces, across, height, f"Second moment behind {result.settings.n_layers} layers: {told}. Branches "
+    return picture(traces, across, height, f"Second moment after {result.settings.n_layers} layers: {told}. Branches "
                                            f"of unit second moment would add {unit:.3g}.")
 
 
@@ -156,7 +156,7 @@ def identities(result: ResidualResult) -> go.Figure:
     parts = [start.gradient for start in result.starts.values()]
     height = axis("γ / γ<sub>N</sub> (ratio)", [*parts, [2.0]], log=True, least=1.0)
     across = axis("depth (layers)", [result.starts["pre_ln"].depth], air=0.03)
-    sentence = "behind %{x:~g} layers<br>gradient² is %{y:.4g} × the output's"
+    sentence = "after %{x:~g} layers<br>gradient² is %{y:.4g} × the output's"
     traces = [mark(1.0, "flat", across, height)]
     for index, name in enumerate(STARTS):
         start = result.starts[name]
@@ -174,7 +174,7 @@ def identities(result: ResidualResult) -> go.Figure:
 
 
 def _stack(stack: Stack, name: str, index: int, says: str, log: bool = False) -> list[Trace]:
-    sentence = f"behind %{{x:~g}} layers<br>{says}"
+    sentence = f"after %{{x:~g}} layers<br>{says}"
     bars = _spread(stack.measured, index)
     return [
         line(stack.depth, stack.predicted, name, index, sentence, log=log),

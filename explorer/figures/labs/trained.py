@@ -102,7 +102,7 @@ def over_steps(steps: Array, values: Array, name: str, look: Look, says: str, *,
     joined = {"color": hue, "width": 2, "dash": look.dash}
     found = dots(steps, values, look.name, look.place, "", log=log, mode="lines+markers", line=joined)
     found["marker"] = found["marker"] | {"size": 4}
-    return found | {"hovertemplate": f"<b>{name}</b><br>behind step %{{x:.0f}}<br>{says}<extra></extra>"}
+    return found | {"hovertemplate": f"<b>{name}</b><br>after step %{{x:.0f}}<br>{says}<extra></extra>"}
 
 
 def steps_axis(trained: Trained) -> Axis:

@@ -1,4 +1,4 @@
-"""The warm-up lab: losses, gradients by layer before training, behind the warm-up and at the end, what a stall is."""
+"""The warm-up lab: losses, gradients by layer before training, after the warm-up and at the end, what a stall is."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def ratio(result: WarmupResult) -> go.Figure:
 
 
 def correlation(result: WarmupResult) -> go.Figure:
-    """Token correlation behind the last layer, over the steps."""
+    """Token correlation after the last layer, over the steps."""
     return course(result.trained, SIX, lambda curve: curve.correlation[:, -1], "ρ, last layer (ratio)",
                   "tokens overlap by %{y:.3g}", flat=(1.0, "all tokens alike"), least=0.5, **TWO_ROWS)

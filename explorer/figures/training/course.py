@@ -52,7 +52,7 @@ class Track:
 
     @property
     def held_out(self) -> tuple[Array, Array]:
-        """Steps and held-out losses, `[reading]`, that of the weights as they stand behind them."""
+        """Steps and held-out losses, `[reading]`; the last one is of the current weights."""
         steps, values = series(self.history, "held_out_loss")
         if not np.isfinite(self.final_loss) or (len(steps) and steps[-1] >= self.step):
             return steps, values

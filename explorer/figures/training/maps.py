@@ -138,12 +138,12 @@ def along_stream(statistic: str) -> Callable[[History], Grid]:
 
     def read(history: History) -> Grid:
         parts = [series(history, statistic, site) for site in STREAM]
-        steps, (embed, middle, behind) = parts[0][0], (values for _, values in parts)
-        if not len(steps) or not behind.size:
+        steps, (embed, middle, after) = parts[0][0], (values for _, values in parts)
+        if not len(steps) or not after.size:
             return NOTHING
         if not middle.size:  # a design without attention
-            return Grid(steps, np.arange(behind.shape[1] + 1.0), np.concatenate([embed, behind], axis=1))
-        layers = np.stack([middle, behind], axis=2).reshape(len(steps), -1)
+            return Grid(steps, np.arange(after.shape[1] + 1.0), np.concatenate([embed, after], axis=1))
+        layers = np.stack([middle, after], axis=2).reshape(len(steps), -1)
         return Grid(steps, np.arange(layers.shape[1] + 1) / 2, np.concatenate([embed, layers], axis=1))
 
     return read
