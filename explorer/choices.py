@@ -97,7 +97,7 @@ class Choices(BaseModel):
         return type(self)(**{**self.model_dump(), **changes})
 
     def __repr_args__(self) -> Iterable[tuple[str, object]]:
-        """What differs from the defaults: the shortest call that makes the same record again."""
+        """Fields that differ from the defaults: the shortest call that makes the same record again."""
         return [(name, value) for name, value in self if value != self._specs[name].default]
 
     __str__ = BaseModel.__repr__

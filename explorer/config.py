@@ -270,5 +270,5 @@ class Config(Choices):
 
     @property
     def sizes(self) -> Sizes:
-        """How many weights, how much memory."""
+        """Numbers of weights and bytes."""
         return sizes(self.model_dump())

@@ -22,7 +22,7 @@ Check = Callable[[], None]
 Key = tuple[int, str, tuple[int, ...], str]
 
 KEEP_MEGABYTES = 512
-"""What the store may hold; EXPLORER_NOISE_MB changes it."""
+"""Bytes that the store may hold; EXPLORER_NOISE_MB changes it."""
 SPARE = 256e6
 """Bytes up to which it holds what the last measurement had no use for: a slider may come back."""
 
@@ -55,7 +55,7 @@ SHAPING: dict[str, Callable[[Tensor], Tensor]] = {
 
 _store: OrderedDict[Key, Tensor] = OrderedDict()
 _used: dict[Key, int] = {}
-"""How many layers of each noise were asked for since the store was last settled."""
+"""Layers of each noise that were requested since the store was last cleaned."""
 _lock = threading.Lock()
 
 

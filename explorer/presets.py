@@ -20,12 +20,12 @@ class Preset(NamedTuple):
 
     title: str
     words: str
-    """What it does, in a sentence."""
+    """The design in a sentence."""
     changes: Mapping[str, Any]
     """Fields of `Config` that differ from the defaults."""
     source: str
     differs: str = ""
-    """What the model or the paper has otherwise; empty where nothing is known to differ."""
+    """Differences of the model or the paper; empty where none is known."""
 
 
 class Presets(Mapping[str, Preset]):

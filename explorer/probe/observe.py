@@ -33,7 +33,7 @@ class Pass:
         seed: which draw.
         pattern_of: layer (from 1) and head (from 0) whose attention pattern is kept.
         stop: asked before each layer, forward and backward.
-        progress: told the fraction that is done.
+        progress: called with the fraction that is done.
     """
 
     def __init__(self, config: Config, seed: int, pattern_of: tuple[int, int] = (1, 0),

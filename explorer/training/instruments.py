@@ -1,4 +1,4 @@
-"""What is read of one training step, beside it and without altering it: the step's own passes carry the taps."""
+"""Readings of one training step, taken from its own passes by taps that do not alter it."""
 
 from __future__ import annotations
 
@@ -86,5 +86,5 @@ def loss_of(model: Transformer, batch: Batch) -> float:
 
 
 def device_of(model: Transformer) -> torch.device:
-    """Where a model's weights are."""
+    """Device of a model's weights."""
     return next(model.parameters()).device

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 
 from explorer.app.panels import training
 from explorer.app.panels.lab import Lab

@@ -104,7 +104,7 @@ def test_probabilities_sum_to_one() -> None:
 
 
 @pytest.mark.parametrize(("task", "changes", "sentence"), [
-    (NEXT, {"causal": False}, "causal must be true to learn the next character, for the model would see the answer"),
+    (NEXT, {"causal": False}, "causal must be true to learn the next character"),
     (MASKED, {"causal": True}, "causal must be false to learn a masked character"),
     (NEXT, {"loss": "linear"}, "loss must be next_token"),
     (NEXT, {"input": "gaussian", "loss": "linear"}, "input must be text"),

@@ -33,9 +33,9 @@ class Lab(NamedTuple):
     name: str
     title: str
     claim: str
-    """What `source` says, in a sentence."""
+    """The claim of `source`, in a sentence."""
     caveat: str
-    """Where the popular version is wrong, or what to beware of."""
+    """Limits of the claim, or an error in its popular version."""
     settings: type[Choices]
     run: Callable[[Any, Stop, Progress], Any]
     verdict: Callable[[Any], tuple[str, str, str]]

@@ -102,7 +102,7 @@ def scale(low: float, high: float, row: Map) -> dict[str, Any]:
 
 
 def _words(track: Track, row: Map, grid: Grid) -> tuple[str, str]:
-    """What stands above the picture, and the picture in words."""
+    """The title of the picture, and the picture in words."""
     end = f", diverged at step {track.step:,}" if track.retired else ""
     if not grid.values.size:
         return f"{track.name}: has none", f"{row.title} of {track.design.label}: there is none."
@@ -165,7 +165,7 @@ def weight_gradient(history: History) -> Grid:
 
 
 def update_ratio(history: History) -> Grid:
-    """How far a step moves a matrix, for its size: the median over a layer's matrices."""
+    """Change of a matrix in a step, relative to its size: the median over a layer's matrices."""
     steps, values = history.matrices("update_ratio")
     return _layers(steps, np.median(values, axis=0) if len(steps) else np.zeros((0, 0)))
 
