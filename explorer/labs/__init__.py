@@ -35,7 +35,7 @@ def check(stop: Stop) -> None:
 
 
 def stages(items: Sequence[Item], stop: Stop, progress: Progress) -> Iterator[Item]:
-    """Gives the items one by one; asks `stop` before each, and tells `progress` the fraction done after it.
+    """Gives the items one by one; asks `stop` before each, and reports the fraction done to `progress` after it.
 
     Raises:
         explorer.probe.Stopped: `stop()` is true.

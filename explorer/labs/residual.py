@@ -48,13 +48,13 @@ class Residual(Choices):
     """The branch's multiplier, and the sizes of the stacks."""
 
     alpha: Annotated[float, Field(ge=0, le=2), About("Residual α", "", "α")] = Field(
-        1.0, description="Multiplies each branch: x + α F(x)."
+        1.0, description="Factor on each branch: x + α F(x)."
     )
     n_layers: Annotated[int, Field(ge=2, le=48), About("Depth", "", "N", "layers", log=True)] = Field(
         12, description="Layers. With attention a layer has two branches, else one."
     )
     width: Annotated[int, Field(ge=16, le=256), About("Width", "", "d", "coordinates", log=True)] = Field(
-        128, description="Of the stream and of the MLPs' hidden layer."
+        128, description="Width of the stream and of the MLPs' hidden layer."
     )
     n_seeds: Annotated[int, Field(ge=1, le=8), About("Seeds", "", unit="draws", log=True)] = Field(
         3, description="Independent draws of weights and inputs; dots are their mean, bars their range."
@@ -241,14 +241,14 @@ def _start(config: Config, stop: Stop) -> Start:
 
 
 def verdict(result: ResidualResult) -> Verdict:
-    """Whether the identities are exact, the input fades as theory has it, and the gradient does not fade with it."""
+    """Verdict: are identities exact, does the input fade as predicted, does the gradient stay flat."""
     settings = result.settings
     n, left = settings.n_layers, float(result.path[:, -1].mean())
     expected = float(identity_path(n, 1.0, settings.alpha)[-1])
     flat, bent = (float(result.gradient[name].measured.mean(0).min()) for name in GRADIENTS)
     told = (
-        f"Of the input {left:.2g} is left after {n} post-norm MLPs, theory {expected:.2g}; up to "
-        f"±{ERRORS * result.noise:.2g} is due to the draw ({ERRORS} standard errors). Their gradient², at its lowest, "
+        f"The input's coefficient after {n} post-norm MLPs is {left:.2g}, theory {expected:.2g}; draws scatter by "
+        f"±{ERRORS * result.noise:.2g} ({ERRORS} standard errors). Their gradient², at its lowest, "
         f"is {flat:.2g} × the output's (flat: {FLAT:g} or more); with attention {bent:.2g}. Peri-LN's stream ends at "
         f"q = {plus_minus(result.growth['peri'].measured[:, -1])}, theory {1 + 2 * n * settings.alpha**2:.3g}."
     )
@@ -256,9 +256,9 @@ def verdict(result: ResidualResult) -> Verdict:
     if broken:
         return "bad", f"Not as designed: {', '.join(LABELS[name] for name in broken)}.", told
     if settings.alpha == 0:
-        return "warning", "α = 0 makes every stack the identity, and leaves its matrices without a gradient.", told
+        return "warning", "At α = 0 every stack is the identity, and its matrices have no gradient.", told
     if not result.fades_as_expected:
-        return "warning", "What is left of the input is not what theory has, beyond the error of the draws.", told
+        return "warning", "The input's share differs from theory's by more than the error of the draws.", told
     if left > 0.5:
         return "good", "Branches this small or few leave most of the input in the stream.", told
     if not flat >= FLAT:
@@ -267,7 +267,7 @@ def verdict(result: ResidualResult) -> Verdict:
 
 
 def exact(settings: Residual, name: str, start: Start) -> str:
-    """What of a start is not as its design has it; empty when all is: zeros are zero, and nothing else is."""
+    """Errors of a start: gradients that should be zero and are not, or the reverse; empty when there are none."""
     zeros = {parameter for parameter, norm in start.norms.items() if norm == 0}
     if zeros != settings.zeros(name):
         return f"zero gradients of {', '.join(sorted(zeros ^ settings.zeros(name)))}"

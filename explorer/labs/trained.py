@@ -1,4 +1,4 @@
-"""Small Transformers trained side by side on real text: what the labs on training run, and what they read of it.
+"""Small Transformers trained side by side on real text: the models of the labs on training, and their readings.
 
 All learn the next character of Python's prose from the same batches, in turns of one step. They are small, so that a
 few hundred steps take seconds; what small ones show in seconds, large ones show in hours.
@@ -30,7 +30,7 @@ AS_WELL = 0.1
 
 
 class Curve(NamedTuple):
-    """What one contender became, reading by reading; the number of a step counts the steps before it."""
+    """Readings of one contender; the number of a step counts the steps before it."""
 
     steps: Array
     """`[reading]`"""
@@ -47,7 +47,7 @@ class Curve(NamedTuple):
     made: int
     """Steps that it made."""
     retired: str
-    """Why it made no more; empty if nothing went wrong."""
+    """The reason why it made no more; empty if nothing went wrong."""
 
     @property
     def final(self) -> float:
@@ -67,13 +67,13 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """All of them, and what a model reaches that looks at no or at one character."""
+    """All contenders, and the losses of a unigram and a bigram."""
 
     curves: Mapping[str, Curve]
     levels: Levels
 
     def trains(self, name: str) -> bool:
-        """Whether one has learned more than how often a character comes."""
+        """Whether a contender's loss is below the unigram's."""
         return self.curves[name].final < self.levels.unigram - LEARNS
 
 
@@ -100,7 +100,7 @@ def train(contenders: Mapping[str, tuple[Config, Recipe]], steps: int, seed: int
 
 
 def tally(orders: Callable[[int], Mapping[str, bool]], seeds: Iterable[int]) -> dict[str, int]:
-    """How often each statement about a lab's outcome, `orders(seed)`, holds; some fifteen seconds a seed."""
+    """Number of seeds for which each statement of `orders(seed)` holds; some fifteen seconds a seed."""
     counts: Counter[str] = Counter()
     for seed in seeds:
         counts.update({name: int(held) for name, held in orders(seed).items()})

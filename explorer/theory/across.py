@@ -1,4 +1,4 @@
-"""What tokens of different sequences have in common, forward and back, when the loss is on real text.
+"""Overlaps of tokens in different sequences, forward and back, for the loss on real text.
 
 Two tokens of different sequences may be the same character, may stand at the same position, and may be followed by the
 same character. So neither they nor their gradients are independent, and ∂L/∂W sums over the pairs of the whole batch.
@@ -27,7 +27,7 @@ Overlap = Any
 
 
 class Ways(NamedTuple):
-    """What a mask changes."""
+    """Operations that differ with and without a mask."""
 
     square: Callable[[Any], Overlap]
     """A norm's square, for two tokens."""
@@ -100,7 +100,7 @@ def _link(gains: Gains, step: Any, index: int, unit: Overlap, ways: Ways) -> tup
 
 def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: tuple[Overlap, Overlap], ways: Ways
            ) -> dict[str, Array]:
-    """What is added to the totals of `parameters.norms`: by other sequences' tokens, and by what goes together.
+    """Terms added to the totals of `parameters.norms`: by other sequences' tokens, and by correlated factors.
 
     Args:
         tokens: the forward pass.

@@ -1,4 +1,4 @@
-"""How gradients pass through attention: γ_q, the mean square of ∂L/∂x a coordinate, and γ_p, two tokens' mean overlap.
+"""Gradients through attention: γ_q, the mean square of ∂L/∂x a coordinate, and γ_p, two tokens' mean overlap.
 
 Three paths, whose weights are independent and whose contributions therefore add: through the values, the queries and
 the keys. With u_ts = g_t·v_s the logits' gradient is A_ts(u_ts − Σ_r A_tr u_tr); what all keys share drops out of it,
@@ -68,7 +68,7 @@ def paths(gains: Gains, softmax: Softmax, steps: list[Step]) -> Paths:
 
 
 def inherit(gains: Gains, step: Step, logits: list[float], after: Pair, above: Inherited, kept: float) -> Inherited:
-    """What a layer's logits pass on to its own queries and keys and to those below.
+    """Gradients that a layer's logits pass to its own queries and keys and to those below.
 
     Args:
         logits: the layer's entry of `Paths.logits`.

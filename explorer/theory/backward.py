@@ -72,7 +72,7 @@ class Descent:
         self.alike: list[float] = []
         self.inherited = Inherited()
         self.kept = 1.0
-        """How far deviations of overlaps survive from the layer at hand to the one above."""
+        """Factor on deviations of overlaps from this layer to the next."""
 
     def run(self, through: Array, logits: list[list[float]], overlap: float, hidden: Array) -> Backward:
         """`through` is what each sublayer's values or hidden units make of a gradient, `logits` as in `Paths`."""

@@ -1,4 +1,4 @@
-"""What the theory needs to know of a config: gains, multipliers, norms, and the statistics of its softmax."""
+"""Constants of a config for the theory: gains, multipliers, norms, and the statistics of its softmax."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Gains(NamedTuple):
     skip: float
     branch: float
     places: tuple[Placement, ...]
-    """Where the norms stand, by layer."""
+    """Placement of the norms, by layer."""
     final: bool
     """The stream is normalized once more at the end."""
     centers: bool

@@ -101,7 +101,7 @@ def _temperature(result: AttentionScaleResult, field: str, title: str, marks: di
 
 
 def _uprights(result: AttentionScaleResult, height: Axis, share: float, without: float = 0.5) -> list[Trace]:
-    """Where the logits stand with and without the division, and where a row freezes, named at those shares."""
+    """Marks at the logits' spread with and without the division, and at the freezing threshold."""
     root = math.sqrt(result.settings.d_head)
     return [
         upright(1.0, "with √d", height, "left", 0.5), upright(root, "without", height, "right", without),

@@ -1,4 +1,4 @@
-"""The normalization lab: who shares a mean, what comes out, and what each norm costs."""
+"""Pictures of the normalization lab: groups of values, outputs, and the time of each norm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from explorer.figures.palette import HUES, NEUTRAL
 from explorer.labs.normalization import NORMS, OFFSETS, SCALES, NormalizationResult
 
 TOY = (2, 4, 6)
-"""Sequences, tokens and features of the small tensor that shows who shares a mean."""
+"""Sequences, tokens and features of the small tensor that shows the groups."""
 MARKED = (0, 1, 2)
 INDEX = {name: index for index, name in enumerate(NORMS)}
 RING, DOT = {"size": 9, "line": {"width": 2}}, {"size": 6}
@@ -22,7 +22,7 @@ MARKS = {  # pairs often coincide: a ring shows around a dot
 
 
 def sharing(_: NormalizationResult) -> go.Figure:
-    """For each norm a small tensor, its tokens as rows and its features as columns: shaded is averaged together."""
+    """A small tensor for each norm, tokens as rows and features as columns: shaded values are averaged together."""
     traces: list[Trace] = []
     axes: dict[str, object] = {}
     width = 1 / len(NORMS)
@@ -107,7 +107,7 @@ def offset(result: NormalizationResult) -> go.Figure:
 
 
 def epsilon(result: NormalizationResult) -> go.Figure:
-    """What comes out against the size of what goes in: 1 until the variance meets ε."""
+    """Output second moment against the input's size: 1 unless the variance is near ε."""
     moments = result.moment_by_scale
     height = axis("mean y² (ratio to 1)", [*moments.values(), [1.0, 1e-3]], log=True)
     across = axis("input scale s (×)", [SCALES], log=True, air=0.02)

@@ -16,7 +16,7 @@ from explorer.labs.parametrization import STEP_WIDTHS, ParametrizationResult
 INDEX = {name: index for index, name in enumerate(SCHEMES)}
 WIDTH = "width m (units)"
 BEYOND = 8.0
-"""Losses above this multiple of the untrained network's are drawn at it: training has left."""
+"""Losses above this multiple of the untrained network's are drawn at it: training has diverged."""
 
 
 def functions(result: ParametrizationResult) -> go.Figure:
@@ -46,7 +46,7 @@ def first_weights(result: ParametrizationResult) -> go.Figure:
 
 
 def first_output(result: ParametrizationResult) -> go.Figure:
-    """What the first step does to the hidden matrix's output, relative to the output, against the width."""
+    """Change of the hidden matrix's output in the first step, relative to the output, against the width."""
     return _first(result, "output", "‖ΔW h‖ / ‖W h‖ (ratio)", False, "its output changes by %{y:.3g} of its size")
 
 

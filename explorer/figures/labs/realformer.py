@@ -1,4 +1,4 @@
-"""The RealFormer lab: growth of logits, what attention makes of them, gradients beside Post-LN's, memory."""
+"""The RealFormer lab: growth of logits, attention patterns, gradients beside Post-LN's, memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def independent(result: RealFormerResult) -> go.Figure:
 
 
 def spread(result: RealFormerResult) -> go.Figure:
-    """The same of a Post-LN stack, with its theory, and where independent layers would be."""
+    """The same of a Post-LN stack, with its theory, and the values of independent layers."""
     lines = result.spread
     shown = [part for form in ("scores", "qk") for part in (lines[form].measured, lines[form].predicted)]
     least = float(lines["none"].measured[:, 0].min()) / 30  # Post-LN's own may fall without end

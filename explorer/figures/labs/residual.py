@@ -1,4 +1,4 @@
-"""The residual lab: how moments add, what is left of the input, how streams and gradients go, what starts at zero."""
+"""Pictures of the residual lab: sums of moments, the input's coefficient, streams, gradients, first gradients."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def path(result: ResidualResult) -> go.Figure:
 
 
 def gradient(result: ResidualResult) -> go.Figure:
-    """Gradient² of Post-LN by layer, without and with attention, and where the identity path's weight would have it."""
+    """Gradient² of Post-LN by layer, without and with attention, and the square of the identity path's weight."""
     n = result.settings.n_layers
     depth = np.arange(n + 1, dtype=float)
     weight = identity_path(n, 1.0, result.settings.alpha)[::-1] ** 2
@@ -114,7 +114,7 @@ def growth(result: ResidualResult) -> go.Figure:
 
 
 def first_gradients(result: ResidualResult) -> go.Figure:
-    """Which matrices have a gradient before the first step: a table of norms, zero where it is exactly so."""
+    """Matrices with a gradient before the first step: a table of norms, zero where it is exactly so."""
     names, rows = [LABELS[name] for name in STARTS], [WRITTEN[name] for name in PARAMETERS]
     norms = [[result.starts[name].norms.get(parameter) for name in STARTS] for parameter in PARAMETERS]
     colors = [[np.nan if norm is None else float(norm > 0) for norm in row] for row in norms]

@@ -15,9 +15,9 @@ from explorer.figures.palette import HUES
 from explorer.labs.trained import Curve, Trained
 
 ABOVE = 0.7
-"""Nats above the unigram's loss up to which losses are drawn: all models come from further up."""
+"""Nats above the unigram's loss up to which losses are drawn: all models begin higher."""
 WORDS, BELOW = 0.08, -0.09
-"""Where the words of a mark stand, in heights of the sheet: clear of the lines that lie on it."""
+"""Position of a mark's words, in heights of the sheet: clear of the lines."""
 LOWEST = 1e-6
 """Ratios of gradients are drawn down to this."""
 WIDE: dict[str, Any] = {"legend": LEGEND | {"x": -0.2}}
@@ -30,10 +30,10 @@ TWO_ROWS: dict[str, Any] = {
 
 
 class Look(NamedTuple):
-    """How one contender is drawn."""
+    """Look of one contender."""
 
     name: str
-    """In the legend."""
+    """Name in the legend."""
     place: int
     """Of its hue and its symbol."""
     dash: str = "solid"
@@ -111,7 +111,7 @@ def steps_axis(trained: Trained) -> Axis:
 
 
 def _out(curve: Curve, look: Look, height: float) -> Trace:
-    """Where a contender fell out of the race."""
+    """Mark where a contender went out of the race."""
     return {
         "type": "scatter", "mode": "markers+text", "name": f"{look.name}, out", "showlegend": False,
         "x": [curve.made], "y": [height], "text": [f"out at step {curve.made}"], "textposition": "middle right",

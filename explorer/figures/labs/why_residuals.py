@@ -15,7 +15,7 @@ from explorer.theory.depth import aligned_growth, random_growth
 HUE = {"none": 4, "root": 0, "inverse": 2, "own": 1}
 DEPTH = "depth N (layers)"
 STEEPEST = 2.0
-"""A step's ratio is drawn up to this; what lies beyond stands on the edge."""
+"""A step's ratio is drawn up to this; larger ones are drawn on the edge."""
 ASTRAY = 1e3
 """A change of the loss is drawn up to so many times the largest that is expected."""
 
@@ -56,7 +56,7 @@ def gradients(result: WhyResidualsResult) -> go.Figure:
 
 
 def step(result: WhyResidualsResult) -> go.Figure:
-    """How far one step takes the loss down, against depth; lines are the first order with the expected gradient."""
+    """Fall of the loss in one step, against depth; lines are the first order with the expected gradient."""
     settings = result.settings
     scale = settings.learning_rate * 2 * settings.width
     lines = {key: scale * np.array([rule.gradient(n) for n in _fine(result)]) for key, rule in _rules(result)}
