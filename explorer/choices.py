@@ -76,7 +76,7 @@ class Choices(BaseModel):
 
     @classmethod
     def named(cls, name: str, value: object = None) -> Named:
-        """A field, and a value of it where one is given, as it stands in a refusal."""
+        """A field, and a value of it where one is given, for a refusal."""
         return Named(name, cls._specs[name].about.label, value)
 
     def refusal(self, sentence: str, **mend: object) -> ConfigError:

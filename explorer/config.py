@@ -18,7 +18,7 @@ from explorer.schemes.scale import SCALE_RULES
 __all__ = ["Config", "ConfigError"]
 
 LEAST_CAP = 0.01
-"""Below it every logit is the same."""
+"""The least soft cap: below it all logits are the same."""
 OF_ATTENTION = ("attention_scale", "residual_attention", "qk_norm", "logit_cap", "causal")
 """Fields that matter only where there is attention."""
 

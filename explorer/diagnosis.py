@@ -28,7 +28,7 @@ text. Bad: did not leave the unigram level by 0.3 nats, with 100 steps of warm-u
 
 
 class Bounds(NamedTuple):
-    """The least share of what tells tokens apart that must be left at every depth, to train in `TRIAL`."""
+    """The least share of the difference between tokens at any depth with which models trained in `TRIAL`."""
 
     without: float
     """Without warm-up."""
@@ -53,7 +53,7 @@ GROWN = 10.0
 LARGE = 2.0
 """An init variance above which the weights themselves widen the logits too far."""
 RESOLVED = 1e-5
-"""1 − ρ at the input below which nothing tells the tokens apart to begin with."""
+"""1 − ρ at the input below which the tokens are already alike."""
 UNTOUCHED = 1e-6
 """Relative change of the second moment up to which a stream is as it came in."""
 

@@ -48,6 +48,6 @@ def must_be(kind: type[Kind], name: str, value: object) -> Kind:
 
 
 def shown(value: object) -> str:
-    """A value as it stands in a message: quoted, and cut when it is long."""
+    """A value for a message: quoted, and cut when it is long."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "…" + text[-1]

@@ -21,7 +21,7 @@ GROUPS = ("Size", "Initialization", "Normalization", "Residual", "Attention", "I
 
 @dataclass(frozen=True)
 class Option:
-    """One value that a choice can take; the rows of `schemes` add what it does."""
+    """One value of a choice; the rows of `schemes` add its formulas."""
 
     formula: str
     """Its formula or effect, short enough to stand beside a control."""

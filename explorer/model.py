@@ -205,7 +205,7 @@ class Transformer(nn.Module):
 
     def through(self, layers: Iterable[nn.Module], x: Tensor, tap: Tap = ignore, carried: Carried = ()
                 ) -> tuple[Tensor, Carried]:
-        """Some of the layers, one after the other: the stream and what attention hands on."""
+        """Some of the layers, one after the other: the stream and the values that attention passes on."""
         for layer in layers:
             x, carried = layer(x, tap, carried)
         return x, carried

@@ -41,7 +41,7 @@ BACKWARD = ("activation_gradient", "parameter_gradient")
 
 
 class Statistic(NamedTuple):
-    """One quantity of the vocabulary: its name, its symbol, its sites and how its axis wants to be drawn."""
+    """One quantity of the vocabulary: its name, its symbol, its sites and its axis."""
 
     name: str
     label: str

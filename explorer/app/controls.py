@@ -94,7 +94,7 @@ class Controls(ControlBox, Generic[Chosen]):
         self.values = {**self.values, **self._mend}
 
     def remark(self, name: str, words: str, *offers: dict[str, str]) -> None:
-        """A line below a control, and offers after its others, for as long as its value stays what it is now."""
+        """A line below a control, and offers after its others, until its value changes."""
         self._remarks[name] = (self.values.get(name), words, list(offers))
         self._explain()
 
@@ -209,7 +209,7 @@ def shown(value: object) -> str:
 
 
 def said(error: ConfigError) -> str:
-    """A refusal in the words of the screen: fields by their labels, values as the controls show them."""
+    """A refusal in the page's words: fields by their labels, values as the controls show them."""
     return "".join(
         part if isinstance(part, str) else part.label if part.value is None else f"{part.label} = {shown(part.value)}"
         for part in error.parts

@@ -156,7 +156,7 @@ def field_words(name: str, recipe: Recipe) -> str:
 
 
 def recipe_words(recipe: Recipe) -> str:
-    """A recipe in a line: 'adam 0.0005, T 300'; what is as usual is left out."""
+    """A recipe in a line: 'adam 0.0005, T 300'; usual values are left out."""
     more = [
         field_words(name, recipe) for name in Recipe.specs()
         if name not in ("optimizer", "learning_rate", "warmup") and getattr(recipe, name) != getattr(USUAL, name)

@@ -25,7 +25,7 @@ class Start(NamedTuple):
     """Everything that a race starts with: nothing that moves later changes it."""
 
     lineup: tuple[tuple[Design, Config, Recipe], ...]
-    """The marks and the name of each contender, what it is, and how it is trained."""
+    """The marks and the name of each contender, its design, and its recipe."""
     plan: Plan
     text: Text | None
 

@@ -49,7 +49,7 @@ class Standings(anywidget.AnyWidget):
 
     def tell(self, outcomes: Sequence[Outcome], designs: Sequence[Design], levels: Levels, *, final: bool) -> None:
         """Fills the table; the best first once the race is over."""
-        told = f"Nats a character; unigram {levels.unigram:.2f}, bigram {levels.bigram:.2f}."
+        scale = f"Nats a character; unigram {levels.unigram:.2f}, bigram {levels.bigram:.2f}."
         step = max(one.steps for one in outcomes)
         marks = {design.label: design for design in designs}
         rows = [
@@ -57,7 +57,7 @@ class Standings(anywidget.AnyWidget):
         ]
         with self.hold_sync():
             self.title, self.words = (
-                ("Verdict", f"Best first. {told}") if final else (f"At step {step:,}", told)
+                ("Verdict", f"Best first. {scale}") if final else (f"At step {step:,}", scale)
             )
             self.rows = rows
 
@@ -112,18 +112,18 @@ def judged(outcomes: Sequence[Outcome], levels: Levels) -> dict[str, str]:
     above = {one.name: one.final_loss - levels.unigram for one in outcomes if not one.diverged}
     stuck = [name for name, nats in above.items() if -near <= nats < near]
     lost = [name for name, nats in above.items() if not nats < near]
-    told = [
+    notes = [
         *([f"Diverged: {listed(out)}."] if out else []),
         *([f"Still above the unigram loss, nothing learned yet: {listed(lost)}."] if lost else []),
         *([f"Near the unigram loss, little learned: {listed(stuck)}."] if stuck else []),
     ]
     if len(out) == len(outcomes):
-        meaning, told = "Every contender diverged.", ["Lower the learning rate, warm up, or cut the gradient."]
+        meaning, notes = "Every contender diverged.", ["Lower the learning rate, warm up, or cut the gradient."]
     else:
         verb = "is best" if len(outcomes) > 1 else "stands"
         meaning = f"“{best.name}” {verb} at {best.final_loss:.2f} nats a character after {best.steps:,} steps."
-    severity = "bad" if len(out) == len(outcomes) else "warning" if told else "good"
-    evidence = " ".join(told) or f"All are well below the unigram level of {levels.unigram:.2f}."
+    severity = "bad" if len(out) == len(outcomes) else "warning" if notes else "good"
+    evidence = " ".join(notes) or f"All are well below the unigram level of {levels.unigram:.2f}."
     return {"severity": severity, "meaning": meaning, "evidence": evidence, "remedy": ""}
 
 

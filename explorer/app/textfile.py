@@ -18,7 +18,7 @@ LONGEST = 60
 
 
 class TextFile(anywidget.AnyWidget):
-    """A file entry, and `text`: what it held, or None for Python's prose.
+    """A file entry, and `text`: its content, or None for Python's prose.
 
     Args:
         check: raises ConfigError for a text that the next race could not learn.

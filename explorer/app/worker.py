@@ -83,7 +83,7 @@ class Worker(Generic[Job, Result]):
             self._changed.notify()
 
     def cancel(self) -> None:
-        """Abandons what is being computed and what waits, without a report."""
+        """Abandons the current and the waiting job, without a report."""
         with self._changed:
             self._waiting, self._cancelled = [], True
 

@@ -1,4 +1,4 @@
-"""From a profile's arrays to what is drawn: one middle and one band over depth."""
+"""Series to be drawn, from a profile's arrays: one middle and one band over depth."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def at_site(
 
 
 def spread(design: Design, profile: Profile, depth: Array, values: Array, note: str = "") -> Series:
-    """Reduces `[seed, site]` by the mean, `[seed, site, head]` by the median; what is not finite stays so."""
+    """Reduces `[seed, site]` by the mean, `[seed, site, head]` by the median; values that are not finite stay so."""
     heads = values.ndim == 3
     draws = np.moveaxis(values, 1, -1).reshape(-1, values.shape[1])
     with np.errstate(invalid="ignore", over="ignore"):

@@ -136,7 +136,7 @@ def _verdict(profile: Profile, place: Place) -> str:
 
 
 def floor(named: Sequence[tuple[str, Series]], height: Range) -> list[Trace]:
-    """Zeros on a log axis: hollow arrows along the bottom, a row a design, and a word on what is zero there."""
+    """Zeros on a log axis: hollow arrows along the bottom, a row a design, with a word on the zeros."""
     traces: list[Trace] = []
     for design in dict.fromkeys(row.design for _, row in named):
         zero = {name: row for name, row in named if row.design == design and (row.middle <= 0).any()}

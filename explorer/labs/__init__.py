@@ -19,11 +19,11 @@ Item = TypeVar("Item")
 Stop = Callable[[], bool]
 Progress = Callable[[float], None]
 Verdict = tuple[str, str, str]
-"""Severity (good, warning or bad), what is seen, and its evidence in numbers."""
+"""Severity (good, warning or bad), finding, and its evidence in numbers."""
 
 
 def check(stop: Stop) -> None:
-    """Leaves a computation that nobody waits for.
+    """Raises if the computation is no longer needed.
 
     Raises:
         explorer.probe.Stopped: `stop()` is true.

@@ -255,7 +255,7 @@ def verdict(result: AttentionScaleResult) -> Verdict:
     entropy = {cure: line.measured[:, 0].mean() for cure, line in result.entropy.items()}
     start = {cure: line.measured[:, 0] for cure, line in result.gradient.items()}
     grows = start["none"].mean() / start["sqrt_d"].mean()
-    told = (
+    evidence = (
         f"At d = {settings.d_head} and n = {settings.n_keys} σ is {math.sqrt(settings.d_head):.3g}, the freezing "
         f"threshold {settings.freezing:.3g}; first layer's entropy {entropy['sqrt_d']:.2f} → {entropy['none']:.2f} of "
         f"uniform. Input gradient² over output, mean of {settings.n_seeds} draws: {plus_minus(start['sqrt_d'])} → "
@@ -264,10 +264,10 @@ def verdict(result: AttentionScaleResult) -> Verdict:
         f"draws' mean, {'within' if result.explained else 'beyond'} {ERRORS} standard errors."
     )
     if math.sqrt(settings.d_head) <= settings.freezing:
-        return "good", "Heads this narrow stay below the freezing threshold even without the division.", told
+        return "good", "Heads this narrow stay below the freezing threshold even without the division.", evidence
     if grows > EXPLODES:
-        return "warning", f"Without the division attention freezes; the gradient² grows × {rounded(grows)}.", told
-    return "warning", f"Without the division attention freezes; the gradient² hardly changes, × {grows:.3g}.", told
+        return "warning", f"Without the division attention freezes; the gradient² grows × {rounded(grows)}.", evidence
+    return "warning", f"Without the division attention freezes; the gradient² hardly changes, × {grows:.3g}.", evidence
 
 
 def invariants(settings: AttentionScale = AttentionScale()) -> dict[str, float]:  # noqa: B008 - frozen

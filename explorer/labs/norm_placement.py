@@ -228,7 +228,7 @@ def verdict(result: NormPlacementResult) -> Verdict:
     (post, post_line), (pre, pre_line) = (result.slopes(place) for place in PLACEMENTS)
     flat, bent = (float(result.bends[name].measured.mean(0).min()) for name in ("none", "softmax"))
     low, high = (float(edge[-1]) for edge in band(settings.n_layers))
-    told = (
+    evidence = (
         f"Last W_out: slope in L {_signed(post)} for Post-LN, theory {_signed(post_line)}; {_signed(pre)} for Pre-LN, "
         f"theory {_signed(pre_line)}; {SLOPE_ERROR:g} apart counts as agreement. Pre-LN's q = "
         f"{plus_minus(result.stream.measured[:, -1])}, Lemma 2's band {low:g} to {high:g}, recursion "
@@ -236,17 +236,17 @@ def verdict(result: NormPlacementResult) -> Verdict:
         f"output's; without attention {flat:.2g} (flat: {FLAT:g} or more)."
     )
     if not inside(result):
-        return "warning", "These draws leave Lemma 2's band, which holds on average: increase seeds or width.", told
+        return "warning", "These draws leave Lemma 2's band, which holds on average: increase seeds or width.", evidence
     if settings.n_layers < 4:
-        return "warning", "Too shallow for a slope, which needs at least 4 layers.", told
+        return "warning", "Too shallow for a slope, which needs at least 4 layers.", evidence
     if not seen(result):
-        return "warning", "These draws' slopes are not the theory's: increase seeds or width.", told
+        return "warning", "These draws' slopes are not the theory's: increase seeds or width.", evidence
     slopes = "Depth shrinks Pre-LN's last initial gradient and not Post-LN's"
     if not flat >= FLAT:
-        return "warning", f"{slopes}; with this activation Post-LN's is not flat even without attention.", told
+        return "warning", f"{slopes}; with this activation Post-LN's is not flat even without attention.", evidence
     if bent < 0.6 * flat:
-        return "good", f"{slopes}; attention makes Post-LN's gradient uneven.", told
-    return "good", f"{slopes}; Post-LN's gradient is nearly flat here.", told
+        return "good", f"{slopes}; attention makes Post-LN's gradient uneven.", evidence
+    return "good", f"{slopes}; Post-LN's gradient is nearly flat here.", evidence
 
 
 def _signed(number: float) -> str:

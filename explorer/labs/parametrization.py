@@ -188,7 +188,7 @@ def run(settings: Parametrization, stop: Stop = lambda: False, progress: Progres
 
 
 def _trained(scheme: str, settings: Parametrization, width: int, rates: Array, step: Callable[[], None]) -> Array:
-    """`train`, or what it gave before: the first step's learning rate and the widest width do not matter to it."""
+    """Result of `train`, cached: the first step's learning rate and the widest width do not matter to it."""
     key = scheme, settings.replace(learning_rate=0.01, widest="512"), width
     if key not in _sweeps:
         _sweeps[key] = train(scheme, settings, width, rates, step)

@@ -251,7 +251,7 @@ def verdict(result: RealFormerResult) -> Verdict:
     apart = [float(np.median(lines[form].apart)) for lines in (stream, weight) for form in ("none", "scores")]
     ideal = {form: float(result.ideal(form)[-1]) for form in FORMS}
     closer = [result.closer(lines) for lines in (stream, weight)]
-    told = (
+    evidence = (
         f"Logits of layer {n}: {ends['scores']:.3g} in RealFormer, {ends['qk']:.3g} with Q and K added up, "
         f"{ends['none']:.2g} in Post-LN; independent layers would have {ideal['scores']:.3g}, {ideal['qk']:.3g} and "
         f"{ideal['none']:.2g}. Largest over smallest gradient² of the stream, median: Post-LN {apart[0]:.3g}, "
@@ -259,13 +259,13 @@ def verdict(result: RealFormerResult) -> Verdict:
         f"{apart[2]:.3g} and {apart[3]:.3g}, closer in {closer[1]} of {seeds}."
     )
     if not np.isfinite([*ends.values(), *apart]).all():
-        return "bad", "Logits or gradients have left float32's range.", told
+        return "bad", "Logits or gradients have left float32's range.", evidence
     if not result.closer_in_most(stream):
-        return "warning", "Here RealFormer's gradients are no closer to each other than Post-LN's.", told
+        return "warning", "Here RealFormer's gradients are no closer to each other than Post-LN's.", evidence
     if not result.closer_in_most(weight):
-        return "warning", "The stream's gradients are closer than Post-LN's; those of the weights are not.", told
+        return "warning", "The stream's gradients are closer than Post-LN's; those of the weights are not.", evidence
     grow = "more slowly than" if ends["scores"] < ideal["scores"] else "at least as"
-    return "good", f"Logits grow {grow} √l, and the layers' gradients are closer than Post-LN's.", told
+    return "good", f"Logits grow {grow} √l, and the layers' gradients are closer than Post-LN's.", evidence
 
 
 def invariants() -> dict[str, float]:

@@ -127,7 +127,7 @@ class ResidualResult:
 
     @property
     def noise(self) -> float:
-        """Standard error of what is left of x_0 in the end, at most, for the mean of the seeds.
+        """Largest standard error of the final coefficient of x_0, for the mean of the seeds.
 
         Drawing n tokens costs 1/(d n), the matrices' own diagonals at most 1/d²; and the second moment of each sum
         varies by at most α²(2 + α²)·2/d, as much as it does where all tokens are alike.
@@ -139,7 +139,7 @@ class ResidualResult:
 
     @property
     def fades_as_expected(self) -> bool:
-        """Whether what is left of x_0 in the end is within `ERRORS` standard errors of (1 + α²)^(−N/2)."""
+        """Whether the final coefficient of x_0 is within `ERRORS` standard errors of (1 + α²)^(−N/2)."""
         expected = identity_path(self.settings.n_layers, 1.0, self.settings.alpha)[-1]
         return bool(abs(self.path[:, -1].mean() - expected) <= ERRORS * self.noise)
 
@@ -246,7 +246,7 @@ def verdict(result: ResidualResult) -> Verdict:
     n, left = settings.n_layers, float(result.path[:, -1].mean())
     expected = float(identity_path(n, 1.0, settings.alpha)[-1])
     flat, bent = (float(result.gradient[name].measured.mean(0).min()) for name in GRADIENTS)
-    told = (
+    evidence = (
         f"The input's coefficient after {n} post-norm MLPs is {left:.2g}, theory {expected:.2g}; draws scatter by "
         f"±{ERRORS * result.noise:.2g} ({ERRORS} standard errors). Their gradient², at its lowest, "
         f"is {flat:.2g} × the output's (flat: {FLAT:g} or more); with attention {bent:.2g}. Peri-LN's stream ends at "
@@ -254,16 +254,16 @@ def verdict(result: ResidualResult) -> Verdict:
     )
     broken = [name for name, start in result.starts.items() if exact(settings, name, start)]
     if broken:
-        return "bad", f"Not as designed: {', '.join(LABELS[name] for name in broken)}.", told
+        return "bad", f"Not as designed: {', '.join(LABELS[name] for name in broken)}.", evidence
     if settings.alpha == 0:
-        return "warning", "At α = 0 every stack is the identity, and its matrices have no gradient.", told
+        return "warning", "At α = 0 every stack is the identity, and its matrices have no gradient.", evidence
     if not result.fades_as_expected:
-        return "warning", "The input's share differs from theory's by more than the error of the draws.", told
+        return "warning", "The input's share differs from theory's by more than the error of the draws.", evidence
     if left > 0.5:
-        return "good", "Branches this small or few leave most of the input in the stream.", told
+        return "good", "Branches this small or few leave most of the input in the stream.", evidence
     if not flat >= FLAT:
-        return "warning", "The input fades as expected after post-norm, but the gradient of its MLPs is not flat.", told
-    return "good", "The input fades as expected after post-norm; the gradient of its MLPs does not fade with it.", told
+        return "warning", "The input fades as expected after post-norm, but its MLPs' gradient is not flat.", evidence
+    return "good", "The input fades as expected after post-norm; its MLPs' gradient does not fade with it.", evidence
 
 
 def exact(settings: Residual, name: str, start: Start) -> str:

@@ -202,7 +202,7 @@ def _drawers(scale: float, bound: float) -> list[Callable[[Tensor, Generator], T
 
 
 def verdict(result: SamplingResult) -> Verdict:
-    """Whether the truncated normal is what was asked for."""
+    """Verdict on the variance of the truncated normal."""
     settings, cut, expected = result.settings, result.relative_cut, float(result.expected[2])
     numbers = "In σ², ± standard error: " + ", ".join(
         f"{kind} {value:.4g} ± {error:.1g}"

@@ -93,9 +93,9 @@ def train(contenders: Mapping[str, tuple[Config, Recipe]], steps: int, seed: int
     race = Race(field, task, steps, every=max(1, steps // READINGS))
     race.run(stop, lambda now: progress(now.step / steps))
     check(stop)
-    told = race.verdict()
+    ends = race.verdict()
     return Trained(
-        {one.name: curve(race.histories[one.name], one.final_loss, one.steps, one.reason) for one in told}, race.levels
+        {one.name: curve(race.histories[one.name], one.final_loss, one.steps, one.reason) for one in ends}, race.levels
     )
 
 

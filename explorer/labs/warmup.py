@@ -116,12 +116,12 @@ def _train(settings: Warmup, field: Iterable[Who], stop: Stop = lambda: False,
 def verdict(result: WarmupResult) -> Verdict:
     """Verdict: which contenders train, and whether that is due to warm-up."""
     settings, levels = result.settings, result.trained.levels
-    told = "; ".join(
+    losses = "; ".join(
         f"{words} " + ", ".join(_told(result, design, length) for length in LENGTHS)
         for design, words in DESIGNS.items()
     )
     evidence = (
-        f"Held-out loss after {settings.steps} steps, with no, short and long warm-up: {told}. A unigram has "
+        f"Held-out loss after {settings.steps} steps, with no, short and long warm-up: {losses}. A unigram has "
         f"{levels.unigram:.2f}, a bigram {levels.bigram:.2f}."
     )
     if settings.warmup > settings.steps:

@@ -260,21 +260,21 @@ def verdict(result: WhyResidualsResult) -> Verdict:
     n, signal = settings.n_layers, float(np.median(result.forward[-1]))
     promised, change = float(np.median(sweep.first_order[-1])), float(np.median(sweep.change[-1]))
     falls = f"lowers the loss by {-change:.3g}" if change <= 0 else f"raises the loss by {change:.3g}"
-    told = (
+    evidence = (
         f"N = {n}, ε = {rule.epsilon(n):.3g}: signal × {signal:.3g}, theory {rule.growth(n):.3g}; gradient² of all "
         f"weights × {np.median(sweep.gradient[-1]):.3g}, theory {rule.gradient(n):.3g}. One step at η = "
         f"{settings.learning_rate:.1g} {falls}; to first order it falls by {-promised:.3g}. Growth by more than "
         f"{TOO_MUCH:g} counts as an explosion, a change within {KEPT:.0%} of first order as equal to it."
     )
     if not (np.isfinite(signal) and signal <= TOO_MUCH):
-        return "bad", "Branches this large multiply: signal and gradients explode with depth.", told
+        return "bad", "Branches this large multiply: signal and gradients explode with depth.", evidence
     if not abs(change / promised - 1) < KEPT:
-        return "warning", "The step is too long: the change of the loss is not its first order.", told
+        return "warning", "The step is too long: the change of the loss is not its first order.", evidence
     if settings.exponent < 0.5:
-        return "warning", "Signal and gradient still grow with depth; with a ≥ ½ they do not.", told
+        return "warning", "Signal and gradient still grow with depth; with a ≥ ½ they do not.", evidence
     if settings.exponent > 0.75:
-        return "warning", "Smaller than needed: the deeper the stack, the less one step changes the loss.", told
-    return "good", "Small enough: signal, gradient and one step's effect stay bounded at any depth, on average.", told
+        return "warning", "Smaller than needed: the deeper the stack, the less one step changes the loss.", evidence
+    return "good", "Small enough: signal, gradient and a step's effect stay bounded at any depth, on average.", evidence
 
 
 def invariants() -> dict[str, float]:

@@ -83,7 +83,7 @@ def _run(passes: list[Pass], config: Config, abandoned: threading.Event) -> list
 
 
 def _give_back(config: Config) -> None:
-    """Returns to the system what a large model took: on Linux, the C library would keep most of what is freed."""
+    """Returns to the system what a large model took: on Linux, the C library would keep most of the freed memory."""
     if noise.settle() or config.sizes.memory_bytes > LARGE:
         with suppress(AttributeError, OSError, TypeError):  # another C library keeps less, or has no such function
             ctypes.CDLL(None).malloc_trim(0)

@@ -22,7 +22,7 @@ FORWARD_SHARE = 0.35
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: somebody asked for it
-    """The measurement was abandoned because `stop()` said so."""
+    """The measurement was abandoned because `stop()` was true."""
 
 
 class Pass:

@@ -99,7 +99,7 @@ that of a one-layer model of the same config (with α = 1 when the residual is c
 
 
 def solve(config: Config, vary: str, target: str, value: float | None = None) -> Solution:
-    """The value of one field at which theory predicts what is wanted, nearest to the present one.
+    """The value of one field at which theory predicts the wanted quantity, nearest to the present one.
 
     Args:
         config: everything else. With `vary="alpha"` its residual becomes "constant", and the message says so.

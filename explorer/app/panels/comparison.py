@@ -17,7 +17,7 @@ LONGEST_MESSAGE = 1000
 
 
 class Current(NamedTuple):
-    """The design of the controls, and what is known of it so far."""
+    """The design of the controls, and its profiles so far."""
 
     config: Config
     predicted: Profile | None

@@ -188,12 +188,12 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
 
 def words(markup: str, name: str) -> widgets.HTML:
-    """A text that stands on a panel; `name` is its class in the style sheet."""
+    """A text on a panel; `name` is its class in the style sheet."""
     return widgets.HTML(typeset(markup)).add_class("ex-words").add_class(name)
 
 
 def tell_all(widget: widgets.Widget) -> None:
-    """Sends a widget and what it holds once more, to a browser that has just put them together.
+    """Sends a widget and its children again, to a browser that has just created them.
 
     It did so from a copy of their state. What a worker sent while that copy was on its way was for widgets that the
     browser did not know yet, and is lost: without this, a page could say "Measuring" for ever.
@@ -207,7 +207,7 @@ def tell_all(widget: widgets.Widget) -> None:
 
 
 def close_all(widget: widgets.Widget) -> None:
-    """Closes a widget and what it holds: a closed box leaves its children in the browser's memory."""
+    """Closes a widget and its children: a closed box leaves its children in the browser's memory."""
     for child in getattr(widget, "children", ()):
         close_all(child)
     widget.close()

@@ -166,7 +166,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         self._go()
 
     def _go(self) -> None:
-        """Hands the race to the worker."""
+        """Gives the race to the worker."""
         self._phase, self._wish, self._job = "running", "", self._job + 1
         self.bar.offer(running=True, paused=False)
         self.bar.losing = True

@@ -46,8 +46,8 @@ def sharing(_: NormalizationResult) -> go.Figure:
             "range": [-0.5, TOY[2] - 0.5], "showticklabels": False, "ticks": "", **bare,
         }
     yaxis = {**bare, "range": [len(rows) - 0.5, -0.5], "tickfont": {"size": 11}, "title": label("token of a sequence")}
-    told = "; ".join(f"{norm.label} averages {norm.shares}" for norm in NORMS.values())
-    layout = sheet({}, yaxis, f"{told}.") | axes
+    text = "; ".join(f"{norm.label} averages {norm.shares}" for norm in NORMS.values())
+    layout = sheet({}, yaxis, f"{text}.") | axes
     layout["margin"] = {"l": 100, "r": 8, "t": 10, "b": 34}
     layout["template"] = BARE
     return go.Figure({"data": traces, "layout": layout})
@@ -102,8 +102,8 @@ def offset(result: NormalizationResult) -> go.Figure:
         here = np.array([result.after[name].constant_share])
         traces.append(_dots(np.array([result.settings.offset]), here, name, sentence))
     shares = ", ".join(f"{norm.label} {result.after[name].constant_share:.2g}" for name, norm in NORMS.items())
-    told = f"Share of the output that is one constant, at an offset of {result.settings.offset:g}: {shares}."
-    return picture(traces, across, height, told)
+    text = f"Share of the output that is one constant, at an offset of {result.settings.offset:g}: {shares}."
+    return picture(traces, across, height, text)
 
 
 def epsilon(result: NormalizationResult) -> go.Figure:
@@ -135,9 +135,9 @@ def cost(result: NormalizationResult) -> go.Figure:
     }
     height = axis("time of a call (× x + x)", [[0.0], high], air=0.04)
     height = height._replace(extent=(0.0, height.extent[1]))
-    told = ", ".join(f"{name} {value:.2g}" for name, value in zip(names, middle, strict=True))
+    text = ", ".join(f"{name} {value:.2g}" for name, value in zip(names, middle, strict=True))
     mark = {"type": "scatter", "mode": "lines", "name": "x + x", "x": names, "y": [1.0] * len(names),
             "hoverinfo": "skip", "line": {"color": NEUTRAL, "width": 1.5, "dash": "dot"}}
-    figure = picture([bars, mark], axis("", [[0.0, 1.0]]), height, f"Time of a call over x + x: {told}.", legend=False)
+    figure = picture([bars, mark], axis("", [[0.0, 1.0]]), height, f"Time of a call over x + x: {text}.", legend=False)
     figure.layout.xaxis = {"type": "category", "title": label("norm (torch, forward, float32)"), "showgrid": False}
     return figure

@@ -20,7 +20,7 @@ Trace = dict[str, Any]
 
 
 class Axis(NamedTuple):
-    """One axis: its title with the unit, what stands on it, and whether it is logarithmic."""
+    """One axis: its title with the unit, its extent, and whether it is logarithmic."""
 
     title: str
     extent: Range

@@ -48,10 +48,10 @@ def sums(result: ResidualResult) -> go.Figure:
         dots(result.branches[:, 0], result.branches[:, 1], "branches of a stack", 1, sentence,
              marker={"color": faint(HUES[1], 0.75), "symbol": "square", "size": 6}),
     ]
-    told = (f"x + {alpha:g} F has second moment {1 + alpha**2:.3g} where F is independent of x. {len(result.branches)} "
+    text = (f"x + {alpha:g} F has second moment {1 + alpha**2:.3g} where F is independent of x. {len(result.branches)} "
             f"branches of a stack have correlations from {result.branches[:, 0].min():.2g} to "
             f"{result.branches[:, 0].max():.2g}.")
-    return picture(traces, across, height, told)
+    return picture(traces, across, height, text)
 
 
 def path(result: ResidualResult) -> go.Figure:
@@ -71,9 +71,9 @@ def path(result: ResidualResult) -> go.Figure:
         dots(branch, mean, "x<sub>l</sub> regressed on x<sub>0</sub>", 0, sentence, log=True,
              error_y=_spread(result.path)),
     ]
-    told = (f"After {n} branches {mean[-1]:.2g} of the input is left, plus or minus {noise:.1g}; theory "
+    text = (f"After {n} branches {mean[-1]:.2g} of the input is left, plus or minus {noise:.1g}; theory "
             f"{expected[-1]:.2g}.")
-    return picture(traces, across, height, told)
+    return picture(traces, across, height, text)
 
 
 def gradient(result: ResidualResult) -> go.Figure:
@@ -92,11 +92,11 @@ def gradient(result: ResidualResult) -> go.Figure:
     ]
     for index, (name, words) in enumerate(GRADIENTS.items()):
         traces += _stack(result.gradient[name], words, index, "gradient² is %{y:.3g} × the output's", log=True)
-    told = "; ".join(
+    text = "; ".join(
         f"{words} {stack.measured.mean(0)[0]:.2g} at the input, {stack.measured.mean(0).min():.2g} at the lowest"
         for words, stack in zip(GRADIENTS.values(), stacks, strict=True)
     )
-    return picture(traces, across, height, f"Squared gradient of Post-LN over the output's: {told}.")
+    return picture(traces, across, height, f"Squared gradient of Post-LN over the output's: {text}.")
 
 
 def growth(result: ResidualResult) -> go.Figure:
@@ -107,9 +107,9 @@ def growth(result: ResidualResult) -> go.Figure:
     traces: list[Trace] = []
     for index, (name, words) in enumerate(GROWTHS.items()):
         traces += _stack(result.growth[name], words, index, "second moment %{y:.3g}")
-    told = ", ".join(f"{words} {result.growth[name].measured[:, -1].mean():.3g}" for name, words in GROWTHS.items())
+    text = ", ".join(f"{words} {result.growth[name].measured[:, -1].mean():.3g}" for name, words in GROWTHS.items())
     unit = 2 * result.settings.n_layers * result.settings.alpha**2
-    return picture(traces, across, height, f"Second moment after {result.settings.n_layers} layers: {told}. Branches "
+    return picture(traces, across, height, f"Second moment after {result.settings.n_layers} layers: {text}. Branches "
                                            f"of unit second moment would add {unit:.3g}.")
 
 
@@ -136,11 +136,11 @@ def first_gradients(result: ResidualResult) -> go.Figure:
              "tickfont": {"size": 11}, "tickvals": list(range(len(STARTS))),
              "ticktext": [LABELS[name].replace("rS", "r<br>S") for name in STARTS]}
     yaxis = {**bare, "type": "category", "autorange": "reversed", "title": label("‖∂L/∂W‖, all layers")}
-    told = "; ".join(
+    text = "; ".join(
         f"{LABELS[name]}: {sum(norm == 0 for norm in result.starts[name].norms.values())} of "
         f"{len(result.starts[name].norms)} kinds of parameters without a gradient" for name in STARTS
     )
-    layout = sheet(xaxis, yaxis, f"{told}.") | {"template": BARE}
+    layout = sheet(xaxis, yaxis, f"{text}.") | {"template": BARE}
     layout["margin"] = {"l": 62, "r": 14, "t": 10, "b": 56}
     return go.Figure({"data": [grid, words], "layout": layout})
 
@@ -168,9 +168,9 @@ def identities(result: ResidualResult) -> go.Figure:
         where, gradient = start.depth[places], start.gradient[places]
         traces.append(dots(where, gradient, LABELS[name], index, sentence, log=True, **more))
     moved = ", ".join(f"{LABELS[name]} {result.starts[name].moved:.2g}" for name in IDENTITY)
-    told = ", ".join(f"{LABELS[name]} {result.starts[name].gradient[0]:.3g}" for name in STARTS)
-    told = f"Squared gradient at the input over the output's: {told}. Largest change of the stream: {moved}."
-    return picture(traces, across, height, told)
+    text = ", ".join(f"{LABELS[name]} {result.starts[name].gradient[0]:.3g}" for name in STARTS)
+    text = f"Squared gradient at the input over the output's: {text}. Largest change of the stream: {moved}."
+    return picture(traces, across, height, text)
 
 
 def _stack(stack: Stack, name: str, index: int, says: str, log: bool = False) -> list[Trace]:

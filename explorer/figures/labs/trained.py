@@ -56,8 +56,8 @@ def losses(trained: Trained, looks: Looks, **more: Any) -> go.Figure:
         traces.append(over_steps(steps, curve.loss, name, looks[name], "%{y:.3g} nats a character"))
         if curve.retired and len(curve.steps):
             traces.append(_out(curve, looks[name], unigram + 0.8 * ABOVE))
-    told = "; ".join(f"{name}: {_said(curve)}" for name, curve in trained.curves.items())
-    words = f"Held-out loss at the end: {told}. A unigram has {unigram:.3g}, a bigram {bigram:.3g}."
+    text = "; ".join(f"{name}: {_said(curve)}" for name, curve in trained.curves.items())
+    words = f"Held-out loss at the end: {text}. A unigram has {unigram:.3g}, a bigram {bigram:.3g}."
     return picture(traces, across, height, words).update_layout(**more)
 
 
@@ -73,8 +73,8 @@ def course(trained: Trained, looks: Looks, values: Callable[[Curve], Array], tit
     traces += [
         over_steps(trained.curves[name].steps, part, name, looks[name], says, log=log) for name, part in found.items()
     ]
-    told = "; ".join(f"{name}: {_last(part):.3g}" for name, part in found.items())
-    return picture(traces, across, height, f"{title}, at the end: {told}.").update_layout(**more)
+    text = "; ".join(f"{name}: {_last(part):.3g}" for name, part in found.items())
+    return picture(traces, across, height, f"{title}, at the end: {text}.").update_layout(**more)
 
 
 def by_layer(trained: Trained, looks: Looks, values: Callable[[Curve], Array], title: str, says: str, *,
@@ -91,8 +91,8 @@ def by_layer(trained: Trained, looks: Looks, values: Callable[[Curve], Array], t
         joined = {"color": HUES[look.place], "width": 1.5, "dash": look.dash}
         traces.append(dots(layers[: len(part)], part, look.name, look.place, f"layer %{{x}}<br>{says}", log=log,
                            mode="lines+markers", line=joined))
-    told = "; ".join(f"{name}: {part[0]:.3g} to {part[-1]:.3g}" for name, part in found.items())
-    words = f"{title}, from layer {first} to the last: {told}."
+    text = "; ".join(f"{name}: {part[0]:.3g} to {part[-1]:.3g}" for name, part in found.items())
+    words = f"{title}, from layer {first} to the last: {text}."
     return picture(traces, across, height, words).update_layout(**more)
 
 

@@ -54,9 +54,9 @@ def training_loss(course: Course) -> go.Figure:
                          hovertemplate=None, name=f"{track.name}, each batch"))
         smooth.append(_line(track, middle, medians(losses, middle), "step %{x}: %{y:.3f} nats"))
     last = [(track, median(track.losses)) for track in course.tracks if len(track.losses)]
-    told = _told("Training loss", last, "nats a character")
+    text = _told("Training loss", last, "nats a character")
     found = [(np.arange(0.0, len(track.losses)), track.losses) for track in course.tracks]
-    return _figure(course, [*raw, *smooth], across, height, told, found)
+    return _figure(course, [*raw, *smooth], across, height, text, found)
 
 
 def held_out_loss(course: Course) -> go.Figure:
@@ -183,7 +183,7 @@ def ends(course: Course, across: Axis, height: Axis, losses: Sequence[tuple[Arra
     return traces
 
 
-def _figure(course: Course, curves: Sequence[Trace], across: Axis, height: Axis, told: str,
+def _figure(course: Course, curves: Sequence[Trace], across: Axis, height: Axis, text: str,
             losses: Sequence[tuple[Array, Array]] = ()) -> go.Figure:
     """The curves, and on a chart of losses, given with their steps, the two levels and contenders that leave it."""
     levels = [
@@ -192,7 +192,7 @@ def _figure(course: Course, curves: Sequence[Trace], across: Axis, height: Axis,
     ]
     return go.Figure({
         "data": [*levels, *curves, *(ends(course, across, height, losses) if losses else ())],
-        "layout": sheet(step_axis(across.extent), value_axis(height.title, height.extent, height.log), told),
+        "layout": sheet(step_axis(across.extent), value_axis(height.title, height.extent, height.log), text),
     })
 
 
