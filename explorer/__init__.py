@@ -20,7 +20,7 @@ from explorer.display import DRAWERS
 # Spinning OpenMP threads stall each other as soon as anything else runs; read by torch when it is first imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-# Records show themselves, but the figures stand above them: only here may one be told of the other.
+# Records show themselves, but the figures stand above them: only here are they connected.
 DRAWERS.update(
     Profile=lambda: import_module("explorer.figures").plot,
     Race=lambda: import_module("explorer.figures.training").plot,

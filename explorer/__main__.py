@@ -12,7 +12,7 @@ from explorer.config import Config, ConfigError
 from explorer.serve import PAGE, ServeError, lab, serve
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
-"""Exit codes: it could not be done; it was asked for wrongly (also argparse's); Ctrl-C."""
+"""Exit codes: the command failed; wrong arguments (also argparse's); Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +35,7 @@ def _complain(error: Exception, code: int) -> int:
 
 
 class _Version(argparse.Action):
-    """Looks the version up when it is asked for: a checkout that is not installed has none, and runs all the same."""
+    """Looks the version up when it is asked for: a checkout that is not installed has none, and still runs."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         sys.stdout.write(f"explorer {version('transformer-signal-explorer')}\n")
@@ -45,8 +45,8 @@ class _Version(argparse.Action):
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="explorer",
-        description="See what the signal inside a Transformer does, and what theory says it should.",
-        epilog="explorer COMMAND --help tells more of each.",
+        description="Shows the signal inside a Transformer, measured and predicted.",
+        epilog="explorer COMMAND --help describes each command.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the installed version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         "lab",
         help="open the notebooks in JupyterLab",
         description="Opens the notebooks in JupyterLab until Ctrl-C.",
-        epilog="What follows -- goes to JupyterLab as it is: explorer lab -- --allow-root",
+        epilog="Arguments after -- are passed to JupyterLab: explorer lab -- --allow-root",
     ))
     _add_measure(commands.add_parser(
         "measure",

@@ -1,4 +1,4 @@
-"""How far a measurement lies from its prediction, in numbers and in words."""
+"""Distance of a measurement from its prediction, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
 
 
 def _fixed(profile: Profile, key: Key) -> NDArray[np.bool_]:
-    """Where a value is what it is by definition, `[layer]`: at its reference, or right after a norm that sets it."""
+    """Mask of the values that hold by definition, `[layer]`: the reference, and those right after a norm."""
     statistic, site = key
     depth, reference = profile.depth(site), STATISTICS[statistic].reference
     if reference == "last layer":
@@ -75,7 +75,7 @@ def _uncovered(note: str) -> str:
 
 
 def _where(covered: list[float], missing: list[float]) -> str:
-    """Which layers were compared, where theory does not cover them all."""
+    """The layers that were compared, where theory does not cover them all."""
     if not missing:
         return ""
     if max(covered) < max(missing):
@@ -115,7 +115,7 @@ def _error(found: Array, expected: Array, bounded: bool) -> Array:
 
 
 def _spread(seeds: Array, expected: Array) -> NDArray[np.bool_]:
-    """Where the prediction lies between the lowest and the highest seed; never, with a single one."""
+    """Mask of the predictions between the lowest and the highest seed; all False with a single seed."""
     among: NDArray[np.bool_] = (seeds.min(axis=0) <= expected) & (expected <= seeds.max(axis=0))
     return among
 

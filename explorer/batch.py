@@ -1,4 +1,4 @@
-"""What enters the model and what its output is compared with: drawn from a config and a seed."""
+"""The input of the model and the target of its output, drawn from a config and a seed."""
 
 from __future__ import annotations
 

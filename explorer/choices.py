@@ -76,7 +76,7 @@ class Choices(BaseModel):
 
     @classmethod
     def named(cls, name: str, value: object = None) -> Named:
-        """A field, and a value of it where one is given, as it stands in a refusal."""
+        """A field, and a value of it where one is given, for a refusal."""
         return Named(name, cls._specs[name].about.label, value)
 
     def refusal(self, sentence: str, **mend: object) -> ConfigError:
@@ -97,7 +97,7 @@ class Choices(BaseModel):
         return type(self)(**{**self.model_dump(), **changes})
 
     def __repr_args__(self) -> Iterable[tuple[str, object]]:
-        """What differs from the defaults: the shortest call that makes the same record again."""
+        """Fields that differ from the defaults: the shortest call that makes the same record again."""
         return [(name, value) for name, value in self if value != self._specs[name].default]
 
     __str__ = BaseModel.__repr__

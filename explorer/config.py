@@ -18,7 +18,7 @@ from explorer.schemes.scale import SCALE_RULES
 __all__ = ["Config", "ConfigError"]
 
 LEAST_CAP = 0.01
-"""Below it every logit is the same."""
+"""The least soft cap: below it all logits are the same."""
 OF_ATTENTION = ("attention_scale", "residual_attention", "qk_norm", "logit_cap", "causal")
 """Fields that matter only where there is attention."""
 
@@ -43,7 +43,7 @@ class Config(Choices):
         int, Field(ge=8, le=2048), About("Width", "Size", "d_model", "coordinates", log=True, pinned=True)
     ] = Field(256, description="Width of the residual stream.")
     n_heads: Annotated[int, Field(ge=1, le=64), About("Heads", "Size", "H", "heads", log=True)] = Field(
-        4, description="Attention heads; each is as wide as the width over their number."
+        4, description="Attention heads; each has the width divided by their number."
     )
     mlp_ratio: Annotated[int, Field(ge=1, le=16), About("MLP ratio", "Size", "d_mlp / d_model", "×")] = Field(
         4, description="Width of the MLP's hidden layer as a multiple of the stream's."
@@ -58,7 +58,7 @@ class Config(Choices):
     # --- initialization -------------------------------------------------------------------------------------
     init_variance: Annotated[
         float, Field(ge=1e-3, le=1e3), About("Init variance", "Initialization", "σ²", "× rule", log=True, pinned=True)
-    ] = Field(1.0, description="Multiplies the variance that the scale rule gives to every matrix of the layers.")
+    ] = Field(1.0, description="Factor on the scale rule's variance, for every matrix of the layers.")
     scale_rule: Annotated[
         str,
         About(
@@ -118,23 +118,23 @@ class Config(Choices):
             pinned=True,
             options=PLACEMENTS,
         ),
-    ] = Field("pre", description="Where the norm stands: nowhere, before each branch, after each sum, or around it.")
+    ] = Field("pre", description="Position of the norms: none, before or after each branch, both, or after each sum.")
     final_norm: Annotated[
         Literal["design", "yes", "no"],
         About(
             "Final norm",
             "Normalization",
             options={
-                "design": Option("as the placement has it: not behind none and post"),
+                "design": Option("as the placement requires: yes, except for none and post"),
                 "yes": Option("once more after the last layer"),
                 "no": Option("the last layer's stream is the output"),
             },
         ),
-    ] = Field("design", description="Whether the stream is normalized once more behind the last layer.")
+    ] = Field("design", description="Whether the stream is normalized once more after the last layer.")
     norm: Annotated[
         str,
         About("Norm", "Normalization", options=NORMS),
-    ] = Field("layer", description="What the norm divides by, and whether it centers.")
+    ] = Field("layer", description="Divisor of the norm, and whether it subtracts the mean.")
 
     # --- residual -------------------------------------------------------------------------------------------
     alpha: Annotated[
@@ -162,23 +162,23 @@ class Config(Choices):
                 "none": Option("MLPs only"),
             },
         ),
-    ] = Field("softmax", description="Whether a layer's attention sublayer is there.")
+    ] = Field("softmax", description="Whether layers have an attention sublayer.")
     attention_scale: Annotated[
         str,
         About("Divide by √d", "Attention", "√d_head", pinned=True, options=DIVISORS),
-    ] = Field("sqrt_d", description="What the attention logits are divided by.")
+    ] = Field("sqrt_d", description="Divisor of the attention logits.")
     residual_attention: Annotated[
         str,
         About("Residual attention", "Attention", options=INHERITANCES),
-    ] = Field("none", description="What attention logits inherit from the layers below.")
+    ] = Field("none", description="Logits, or queries and keys, added up over the layers.")
     qk_norm: Annotated[bool, About("QK-norm", "Attention")] = Field(
         False, description="Normalizes each head's queries and keys before their product (Henry et al. 2020)."
     )
     logit_cap: Annotated[
         float, Field(ge=0, le=100), About("Logit soft-cap", "Attention", "c")
-    ] = Field(0.0, description="Logits pass through c·tanh(logit / c), and stay within ±c (Gemma 2: 50); 0 is no cap.")
+    ] = Field(0.0, description="Logits pass through c·tanh(logit / c) and stay within ±c (Gemma 2: 50); 0: no cap.")
     causal: Annotated[bool, About("Causal mask", "Attention")] = Field(
-        False, description="A token sees itself and what came before, nothing later."
+        False, description="A token attends to itself and to earlier tokens only."
     )
 
     # --- input and loss -------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class Config(Choices):
                 "text": Option("English prose, embedded"),
             },
         ),
-    ] = Field("gaussian", description="What enters the first layer; always with unit second moment.")
+    ] = Field("gaussian", description="Input of the first layer; always of unit second moment.")
     input_correlation: Annotated[
         float, Field(ge=0, le=1), About("Input correlation", "Input and loss", "ρ₀")
     ] = Field(0.5, description="Overlap of two different input tokens.")
@@ -207,7 +207,7 @@ class Config(Choices):
                 "next_token": Option("cross-entropy of the next character"),
             },
         ),
-    ] = Field("linear", description="What is differentiated; the theory's loss is linear.")
+    ] = Field("linear", description="Scalar that is differentiated; the theory is made for the linear one.")
     n_seeds: Annotated[int, Field(ge=1, le=64), About("Seeds", "Input and loss", unit="draws", log=True)] = Field(
         4, description="Independent draws of weights, input and loss; their spread is the band."
     )
@@ -244,8 +244,8 @@ class Config(Choices):
         starts_as_zero = 0 in multipliers(self).drawn.values()
         if starts_as_zero and self.parametrization == "ntk":
             raise self.refusal(
-                "{residual=} needs {parametrization=standard} or mup, for a weight that is multiplied by 0 never "
-                "learns; got {parametrization=}", parametrization="standard", residual="constant",
+                "{residual=} needs {parametrization=standard} or mup, because a weight that is multiplied by 0 "
+                "never learns; got {parametrization=}", parametrization="standard", residual="constant",
             )
         if starts_as_zero and any(place.behind for place in placements(self)):
             raise self.refusal(
@@ -270,5 +270,5 @@ class Config(Choices):
 
     @property
     def sizes(self) -> Sizes:
-        """How many weights, how much memory."""
+        """Numbers of weights and bytes."""
         return sizes(self.model_dump())

@@ -1,4 +1,4 @@
-"""What is wrong, in words: each rule looks at a profile and, if it bites, names the evidence and the mend.
+"""Findings in words: each rule reads a profile and, if it applies, names the evidence and the remedy.
 
 A rule is a function of a profile. What it calls bad is what training showed (see `TRIAL`); `python -m
 benchmarks.verdicts` scores the rules and chooses the bounds of `LEAST_KEPT`. The change is offered only for a model of
@@ -28,7 +28,7 @@ text. Bad: did not leave the unigram level by 0.3 nats, with 100 steps of warm-u
 
 
 class Bounds(NamedTuple):
-    """The least share of what tells tokens apart that must be left at every depth, to train in `TRIAL`."""
+    """The least share of the difference between tokens at any depth with which models trained in `TRIAL`."""
 
     without: float
     """Without warm-up."""
@@ -53,7 +53,7 @@ GROWN = 10.0
 LARGE = 2.0
 """An init variance above which the weights themselves widen the logits too far."""
 RESOLVED = 1e-5
-"""1 − ρ at the input below which nothing tells the tokens apart to begin with."""
+"""1 − ρ at the input below which the tokens are already alike."""
 UNTOUCHED = 1e-6
 """Relative change of the second moment up to which a stream is as it came in."""
 
@@ -68,9 +68,9 @@ STEPS: Mapping[tuple[str, object], str] = MappingProxyType({
     ("init_variance", 1.0): "set the init variance to 1",
     ("attention_scale", "sqrt_d"): "divide the logits by √d",
     ("qk_norm", True): "normalize queries and keys",
-    ("residual_attention", "none"): "let each layer's logits stand alone",
+    ("residual_attention", "none"): "stop adding logits over the layers",
 })
-"""What a remedy can set, and what its button says of it: a remedy's words are those of its changes, and no others."""
+"""The changes a remedy can make, each with its words: a button's text is put together from them."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ class Finding:
     """One thing to know about a profile.
 
     Args:
-        severity: good, warning (trains with warm-up only), bad (does not train as it stands); see `TRIAL`.
-        meaning: one sentence, what it is.
-        evidence: the numbers that say so.
+        severity: good, warning (trains with warm-up only), bad (does not train); see `TRIAL`.
+        meaning: one sentence on the finding.
+        evidence: the numbers that show it.
         remedy: the change in words, short enough for a button; empty where there is none to offer.
         config_change: the same change as fields of `Config`.
     """
@@ -93,7 +93,7 @@ class Finding:
 
 
 def diagnose(profile: Profile) -> list[Finding]:
-    """Everything worth saying about a profile, most serious first; never empty. TypeError for what is no profile."""
+    """Findings about a profile, most serious first; never empty. TypeError for anything but a profile."""
     must_be(Profile, "profile", profile)
     with np.errstate(all="ignore"):  # ratios of what exploded or vanished are part of the evidence
         found = [finding for rule in RULES if (finding := rule(profile)) is not None]
@@ -102,14 +102,14 @@ def diagnose(profile: Profile) -> list[Finding]:
 
 
 def not_finite(profile: Profile) -> Finding | None:
-    """Somewhere the numbers left what the arithmetic can hold."""
+    """A value that is not finite: it is too large for the arithmetic."""
     place = profile.first_nonfinite
     if place is None:
         return None
     return Finding(
         "bad",
-        "The signal stops being a number.",
-        f"First to leave the finite numbers: the {STATISTICS[place.statistic].label.lower()} at the {place.words}, "
+        "The signal stops being finite.",
+        f"The first value that is not finite: the {STATISTICS[place.statistic].label.lower()} at the {place.words}, "
         f"layer {place.layer}.",
         *_calm(profile.config),
     )
@@ -149,7 +149,7 @@ def runs_away(profile: Profile) -> Finding | None:
 
 
 def one_hot(profile: Profile) -> Finding | None:
-    """Attention picks a single token: softmax was given logits far wider than it can grade."""
+    """Attention picks a single token: the logits are too wide for softmax."""
     if ("attention_max", "pattern") not in profile.values:
         return None
     entropy = _mean(profile, "attention_entropy_normalized", "pattern")
@@ -159,7 +159,7 @@ def one_hot(profile: Profile) -> Finding | None:
     largest = _mean(profile, "attention_max", "pattern")
     return Finding(
         "bad",
-        "Attention is close to one-hot before anything was learned.",
+        "Attention is close to one-hot at initialization.",
         f"In layer {worst + 1} its entropy is {compared(entropy[worst], 'the uniform one')}; the largest weight "
         f"averages {largest[worst]:.2f}. {_fate('below', percent(ONE_HOT))}",
         *_softer(profile.config, entropy[0] < ONE_HOT, _mean(profile, "second_moment")),
@@ -183,7 +183,7 @@ def gradient_steep(profile: Profile) -> Finding | None:
 
 
 def alike(profile: Profile) -> Finding | None:
-    """Attention averages the tokens, and norms on the sum wash out what told them apart."""
+    """Attention averages the tokens, and norms on the sum remove the differences between them."""
     share = kept(profile)
     least = LEAST_KEPT if ("attention_max", "pattern") in profile.values else LEAST_KEPT_BY_MLPS
     if not len(share) or not share.min() < least.without:
@@ -195,14 +195,14 @@ def alike(profile: Profile) -> Finding | None:
     return Finding(
         "bad" if bad else "warning",
         "The tokens become alike." if bad else "The tokens become more alike: train it with warm-up.",
-        f"What tells them apart falls to {compared(max(0.0, share[at]), INPUT)} by layer {depth:g} (correlation "
+        f"Their difference falls to {compared(max(0.0, share[at]), INPUT)} by layer {depth:g} (correlation "
         f"at the end {_mean(profile, 'token_correlation')[-1]:.3f}). {_fate('below', percent(limit), warmed=bad)}",
         *_mend(profile.config, _plain(profile.config)),
     )
 
 
 def silent(profile: Profile) -> Finding | None:
-    """Branches that add nothing yet: what they end with is zero, and learns first."""
+    """Branches that add nothing yet: their last factor is zero, and learns first."""
     q = _mean(profile, "second_moment")
     sizes = {site: _mean(profile, "parameter_gradient", site)[0] for statistic, site in profile.values
              if statistic == "parameter_gradient"}
@@ -213,20 +213,20 @@ def silent(profile: Profile) -> Finding | None:
     first = loud[-1]  # α, or the last matrix of the MLP
     return Finding(
         "good",
-        "The model starts as the identity and learns how much of each branch to let in.",
+        "The model starts as the identity and learns how much of each branch to add.",
         f"At initialization {', '.join(quiet)} get no gradient at all; {'α' if first == 'alpha' else first} does: "
         f"{number(sizes[first])} in layer 1.",
     )
 
 
-# A signal that died out ends in 0 / 0; the reason stands before the symptom.
+# A signal that died out ends in 0 / 0: the cause comes before the symptom.
 RULES: tuple[Callable[[Profile], Finding | None], ...] = (
     runs_away, not_finite, nothing_learns, one_hot, gradient_steep, alike, silent,
 )
 
 
 def kept(profile: Profile) -> Array:
-    """What tells tokens apart, q (1 − ρ), by depth `[site]` as a share of the input's.
+    """Difference between tokens, q (1 − ρ), by depth `[site]` as a share of the input's.
 
     Empty where tokens are alike to begin with, and where a value is not finite.
     """
@@ -247,7 +247,7 @@ def _healthy(profile: Profile) -> Finding:
 
 
 def _fate(side: str, limit: str, *, warmed: bool = True) -> str:
-    """What became of small models beyond a bound."""
+    """A sentence on how small models beyond a bound trained."""
     warmup = "with 100 of warm-up or without" if warmed else "no warm-up; 100 steps of it helped"
     return f"Small models {side} {limit} did not train: {TRIAL}, {warmup}."
 
@@ -260,7 +260,7 @@ def _mean(profile: Profile, statistic: str, site: str | None = None) -> Array:
 
 
 def _mend(config: Config | None, *wishes: Mapping[str, object]) -> Remedy:
-    """The first wish that changes anything, as what it changes and in those words."""
+    """The first of some changes that has an effect, in words and as fields."""
     for wish in wishes if config else ():
         change = {name: value for name, value in wish.items() if getattr(config, name) != value}
         if change:
@@ -271,18 +271,18 @@ def _mend(config: Config | None, *wishes: Mapping[str, object]) -> Remedy:
 
 
 def _plain(config: Config | None) -> dict[str, object]:
-    """Pre-LN, whose stream hands on what came in: a multiplier of the stream itself would not."""
+    """Pre-LN with an unscaled stream; a multiplier on the stream would change what it carries."""
     resets = config is not None and multipliers(config).skip != 1
     return {**({"residual": "constant", "alpha": 1.0} if resets else {}), "norm_placement": "pre"}
 
 
 def _calm(config: Config | None) -> Remedy:
-    """What keeps a signal from running away: a norm before each branch, and the size it was made for."""
+    """Changes that keep a signal from running away: a norm before each branch, and the size it was made for."""
     return _mend(config, {**_plain(config), "init_variance": 1.0}, {"residual": "inverse_sqrt_depth"})
 
 
 def _softer(config: Config | None, at_once: bool, q: Array) -> Remedy:
-    """What keeps the logits within softmax's reach: the √d divisor, or norms where the weights are too large for it.
+    """Changes that make the logits smaller: the √d divisor, or norms where the weights are too large for it.
 
     Where the first layer is within it and a later one is not, a stream that grows and reaches the logits without a norm
     is to blame, or logits that add up over the layers.
@@ -301,7 +301,7 @@ def _softer(config: Config | None, at_once: bool, q: Array) -> Remedy:
 
 
 def _even(config: Config | None) -> Remedy:
-    """What evens the gradient out, by what this design has not tried yet."""
+    """Changes that even the gradient out, without those that this design already has."""
     if config is None:
         return "", {}
     if config.norm_placement == "none" or multipliers(config).skip != 1:

@@ -1,4 +1,4 @@
-"""How records show themselves in a notebook: as a small static table, or as a figure that a floor above draws.
+"""Records as a notebook shows them: a small static table, or a figure that a higher layer of the package draws.
 
 Imports go strictly down, so a record cannot name the figures. The public face, which stands above both and is always
 imported first, says who draws what; nothing is loaded before it is asked for.
@@ -16,7 +16,7 @@ Kind = TypeVar("Kind")
 
 
 def draw(record: object, *arguments: Any, **options: Any) -> Any:
-    """The figure of a record, by whoever `DRAWERS` names."""
+    """The figure of a record, drawn by the function in `DRAWERS`."""
     return DRAWERS[type(record).__name__]()(record, *arguments, **options)
 
 
@@ -48,6 +48,6 @@ def must_be(kind: type[Kind], name: str, value: object) -> Kind:
 
 
 def shown(value: object) -> str:
-    """A value as it stands in a message: quoted, and cut when somebody sends a novel."""
+    """A value for a message: quoted, and cut when it is long."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "…" + text[-1]

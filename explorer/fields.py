@@ -1,4 +1,4 @@
-"""What is told about a field of `Config` beside its type and bounds: the words a person reads.
+"""Words of a field, beside its type and bounds: label, group, symbol, unit and options.
 
 A field's `About` and its pydantic bounds are the single source for controls, tooltips, permalinks and error
 messages: `Spec` is the two put together, and `rule()` is the one sentence that says what is accepted.
@@ -21,10 +21,10 @@ GROUPS = ("Size", "Initialization", "Normalization", "Residual", "Attention", "I
 
 @dataclass(frozen=True)
 class Option:
-    """One value that a choice can take; the rows of `schemes` add what it does."""
+    """One value of a choice; the rows of `schemes` add its formulas."""
 
     formula: str
-    """What it does, short enough to stand beside a control."""
+    """Its formula or effect, short enough to stand beside a control."""
     source: str = ""
     """The paper it comes from; empty where there is none to credit."""
     uses: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class About:
     pinned: bool = False
     """Always visible, above the groups."""
     options: Mapping[str, Option] = field(default_factory=lambda: MappingProxyType({}))
-    """What a choice may be; of a `str` field it decides what is accepted."""
+    """The values of a choice; for a `str` field only these are accepted."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         inner = handler(source)
@@ -72,11 +72,11 @@ class Spec:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """What a choice may be: the values of its type, or the rows of its table as they are now."""
+        """Accepted values of a choice: those of its type, or the current rows of its table."""
         return self.literal or tuple(self.about.options)
 
     def rule(self) -> str:
-        """What the field accepts, as it stands after 'must be' in an error."""
+        """The accepted values, in the words that follow 'must be' in an error."""
         if self.kind == "choice":
             return "one of " + ", ".join(self.choices)
         if self.kind == "switch":

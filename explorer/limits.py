@@ -1,4 +1,4 @@
-"""How large an experiment may be: what the machine's memory holds, unless the environment says otherwise."""
+"""Limits on the size of an experiment: the machine's memory, or a limit set in the environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MAX_MEMORY_MEGABYTES = 8_000
-"""What one experiment may take, on a machine that has it; EXPLORER_MAX_MEMORY_MB overrides."""
+"""Bytes that one experiment may take, on a machine that has them; EXPLORER_MAX_MEMORY_MB overrides."""
 SHARE = 0.9
 """Of the machine's memory, the most that is taken."""
 MAX_KEPT_MEGABYTES = 400
@@ -20,11 +20,11 @@ RESIDENT = 450e6
 NOISE = 512e6
 """Bytes of noise that are kept beside the weights made of it."""
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Where a container's limit stands; absent outside one."""
+"""The file with a container's memory limit; absent outside a container."""
 
 
 class Sizes(NamedTuple):
-    """What an experiment takes, from its choices alone."""
+    """Memory that an experiment needs, from its choices alone."""
 
     n_parameters: int
     """Weights in the layers: four d×d matrices of attention and two d×d_mlp of the MLP in each."""
@@ -60,7 +60,7 @@ def sizes(choices: Mapping[str, object]) -> Sizes:
 
 
 def excess(choices: Mapping[str, object]) -> str:
-    """Why an experiment is too large, as `Choices.refusal` takes it, with the fields that make it so; or empty."""
+    """The refusal of a too large experiment, for `Choices.refusal`, with the fields that cause it; else empty."""
     memory, limit = sizes(choices).memory_bytes, memory_limit()
     if memory <= limit:
         return ""

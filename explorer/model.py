@@ -26,7 +26,7 @@ from explorer.schemes.scale import readout_variance, shapes, variances
 
 Tap = Callable[[str, int, Tensor], None]
 Carried = tuple[Tensor, ...]
-"""What attention hands on to the layer above: nothing; the scores so far; or the queries and keys so far."""
+"""Values that attention passes to the next layer: nothing; the scores so far; or the queries and keys so far."""
 EPSILON = 1e-5
 """Added to the variance by every norm, as torch does by default."""
 
@@ -142,7 +142,7 @@ class Layer(nn.Module):
         return x, carried
 
     def before(self, x: Tensor) -> Tensor:
-        """What a branch reads."""
+        """Input of a branch."""
         if not self.placement.before:
             return x
         return self.norm(x) if self.placement.scale == 1 else self.norm(x) * self.placement.scale
@@ -205,7 +205,7 @@ class Transformer(nn.Module):
 
     def through(self, layers: Iterable[nn.Module], x: Tensor, tap: Tap = ignore, carried: Carried = ()
                 ) -> tuple[Tensor, Carried]:
-        """Some of the layers, one after the other: the stream and what attention hands on."""
+        """Some of the layers, one after the other: the stream and the values that attention passes on."""
         for layer in layers:
             x, carried = layer(x, tap, carried)
         return x, carried
@@ -235,7 +235,7 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
 
 @lru_cache(maxsize=32)
 def forward_multipliers(config: Config) -> Mapping[str, float]:
-    """What each matrix product is multiplied by in the forward pass: 1, or σ under the NTK parametrization."""
+    """Factor on each matrix product in the forward pass: 1, or σ under the NTK parametrization."""
     return {name: math.sqrt(v) if config.parametrization == "ntk" else 1.0 for name, v in variances(config).items()}
 
 

@@ -22,7 +22,7 @@ Check = Callable[[], None]
 Key = tuple[int, str, tuple[int, ...], str]
 
 KEEP_MEGABYTES = 512
-"""What the store may hold; EXPLORER_NOISE_MB changes it."""
+"""Megabytes that the store may hold; EXPLORER_NOISE_MB changes it."""
 SPARE = 192e6
 """Bytes up to which it holds what the last measurement had no use for: a slider may come back."""
 
@@ -55,7 +55,7 @@ SHAPING: dict[str, Callable[[Tensor], Tensor]] = {
 
 _store: OrderedDict[Key, Tensor] = OrderedDict()
 _used: dict[Key, int] = {}
-"""How many layers of each noise were asked for since the store was last settled."""
+"""Layers of each noise that were requested since the store was last cleaned."""
 _lock = threading.Lock()
 
 
@@ -76,7 +76,7 @@ def stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution:
 
 def scaled(factor: float, seed: int, name: str, size: int, shape: tuple[int, ...], distribution: str = "normal",
            check: Check = lambda: None) -> Tensor:
-    """A copy of the noise times a factor; what is too large to be kept is scaled where it lies. See `stack`."""
+    """A copy of the noise times a factor; noise too large for the store is scaled in place. See `stack`."""
     noise, kept = _stack(seed, name, size, shape, distribution, check)
     return noise * factor if kept else noise.mul_(factor)
 
@@ -118,7 +118,7 @@ def _held() -> int:
 
 
 def settle() -> bool:
-    """Forgets what was not asked for since the last call, oldest first, while the store holds more than `SPARE` bytes.
+    """Drops noise not requested since the last call, oldest first, while the store holds more than `SPARE` bytes.
 
     Returns:
         Whether there was such a thing: a model, or the deeper layers of one, that has gone.

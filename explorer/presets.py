@@ -1,4 +1,4 @@
-"""Named designs: what a paper or a model calls its own, as changes to `Config`. One row each, with its source.
+"""Named designs of papers and models, as changes to `Config`. One row each, with its source.
 
 A preset says what makes the design, and nothing of size, input or seeds: `preset("deepnorm", n_layers=100)`.
 """
@@ -20,16 +20,16 @@ class Preset(NamedTuple):
 
     title: str
     words: str
-    """What it does, in a sentence."""
+    """The design in a sentence."""
     changes: Mapping[str, Any]
     """Fields of `Config` that differ from the defaults."""
     source: str
     differs: str = ""
-    """What the model or the paper has otherwise; empty where nothing is known to differ."""
+    """Differences of the model or the paper; empty where none is known."""
 
 
 class Presets(Mapping[str, Preset]):
-    """Named designs: a key is what `preset` takes, a value says what the design does, whose it is, how it differs."""
+    """Named designs: a key is an argument of `preset`, a value has words, source and differences."""
 
     def __init__(self, rows: Mapping[str, Preset]) -> None:
         self._rows = MappingProxyType(dict(rows))
@@ -66,24 +66,24 @@ NO_NORM = {"norm_placement": "none"}
 PRESETS = Presets({
     "post_ln": Preset("Post-LN", "A norm on each sum.", POST, "Vaswani et al. 2017"),
     "pre_ln": Preset("Pre-LN", "A norm before each branch, and a last one.", {}, "Xiong et al. 2020"),
-    "peri_ln": Preset("Peri-LN", "Norms before and behind each branch.", {"norm_placement": "peri"},
+    "peri_ln": Preset("Peri-LN", "Norms before and after each branch.", {"norm_placement": "peri"},
                       "Sandwich-LN: Ding et al. 2021; Kim et al. 2025"),
-    "branch_output": Preset("Branch-output norm", "A norm behind each branch, none before it; QK-norm.",
+    "branch_output": Preset("Branch-output norm", "A norm after each branch, none before it; QK-norm.",
                             {"norm_placement": "branch_output", "norm": "rms", "qk_norm": True}, "OLMo 2 2025"),
-    "mix_ln": Preset("Mix-LN", "Post-LN in the first quarter of the layers, Pre-LN behind.",
+    "mix_ln": Preset("Mix-LN", "Post-LN in the first quarter of the layers, Pre-LN after them.",
                      {"norm_placement": "mix"}, "Li et al. 2025"),
     "layernorm_scaling": Preset("LayerNorm scaling", "Pre-LN whose norms are divided by √l in layer l.",
                                 {"norm_placement": "scaled_pre"}, "Sun et al. 2025"),
     "deepnorm": Preset("DeepNorm", "Post-LN with a stronger stream and smaller branches.",
                        {**POST, "residual": "deepnorm"}, "Wang et al. 2022",
                        "The paper draws the weights by Xavier's rule; here the scale rule is LeCun's."),
-    "admin": Preset("Admin", "Post-LN with a stream weighted to keep the variance of the branches in check.",
+    "admin": Preset("Admin", "Post-LN with a weighted stream, so that the branches' variance stays small beside it.",
                     {**POST, "residual": "admin"}, "Liu et al. 2020",
                     "One ω for all branches, as in admin-torch; the authors profile an ω_i for each, from 1.0 to 4.2."),
     "realformer": Preset("RealFormer", "Post-LN whose attention logits add up over the layers.",
                          {**POST, "residual_attention": "scores"}, "He et al. 2020"),
     "realformer_qk": Preset("RealFormer, Q and K added up", "Queries and keys add up, instead of their products.",
-                            {**POST, "residual_attention": "qk"}, "a variant that is not equivalent"),
+                            {**POST, "residual_attention": "qk"}, "a variant, not equivalent to RealFormer"),
     "rezero": Preset("ReZero", "No norm; each layer's branches times an α that is learned from 0.",
                      {**NO_NORM, "residual": "rezero"}, "Bachlechner et al. 2020"),
     "skipinit": Preset("SkipInit", "No norm; each branch times an α of its own, learned from 0.",
@@ -97,7 +97,7 @@ PRESETS = Presets({
                           {"residual": "layer_scale"}, "CaiT: Touvron et al. 2021"),
     "inverse_sqrt_depth": Preset("1/√(2N) branches", "Pre-LN; each branch divided by the root of their number.",
                                  {"residual": "inverse_sqrt_depth"}, "Taki 2017; Bordelon et al. 2023"),
-    "gpt2": Preset("GPT-2", "Pre-LN; N(0, 0.02²), the last matrix of each branch by 1/√(2N); causal.",
+    "gpt2": Preset("GPT-2", "Pre-LN; N(0, 0.02²), the last matrix of each branch times 1/√(2N); causal.",
                    {"scale_rule": "gpt2", "activation": "gelu", "activation_rescaled": False, "causal": True},
                    "Radford et al. 2019",
                    "The model's embeddings start q, the second moment, at 8e-4, and 12 layers of width 768 raise it "
@@ -108,14 +108,14 @@ PRESETS = Presets({
     "t5": Preset("T5", "Pre-RMSNorm; no √d divisor, W_Q drawn smaller instead.",
                  {"norm": "rms", "scale_rule": "t5", "attention_scale": "none", "activation_rescaled": False},
                  "Raffel et al. 2020"),
-    "gemma2": Preset("Gemma 2", "Norms before and behind each branch, and a soft cap on the logits; causal.",
+    "gemma2": Preset("Gemma 2", "Norms before and after each branch, and a soft cap on the logits; causal.",
                      {"norm_placement": "peri", "norm": "rms", "activation": "gelu", "logit_cap": 50.0, "causal": True},
                      "Gemma Team 2024",
                      "The model draws its matrices N(0, 0.02²); here the scale rule is LeCun's."),
     "qk_norm": Preset("QK-norm", "Pre-LN; queries and keys normalized before their product.", {"qk_norm": True},
                       "Henry et al. 2020",
                       "The paper has a learned scale g and does not center; here there is no g, and the norm centers."),
-    "plain_stack": Preset("Plain stack", "No residual and no norm: what came before.",
+    "plain_stack": Preset("Plain stack", "No residual and no norm.",
                           {**NO_NORM, "residual": "absent"}, "He et al. 2015 compare with it"),
 })
 

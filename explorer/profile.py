@@ -30,7 +30,7 @@ Key = tuple[str, str]
 STREAM = ("embed", "resid_mid", "resid_post")
 """The residual stream: at the input, after each attention sublayer, after each MLP sublayer (norms included)."""
 BRANCHES = ("attn_out", "mlp_out")
-"""What each branch hands to the sum, before any multiplier of the residual rule, after the norm of peri."""
+"""Each branch's term of the sum: before any multiplier of the residual rule, after a norm on the branch's output."""
 MATRICES = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
 """The weight matrices of a layer, in the order of the forward pass."""
 
@@ -41,7 +41,7 @@ BACKWARD = ("activation_gradient", "parameter_gradient")
 
 
 class Statistic(NamedTuple):
-    """One quantity of the vocabulary: its name, its symbol, its sites and how its axis wants to be drawn."""
+    """One quantity of the vocabulary: its name, its symbol, its sites and its axis."""
 
     name: str
     label: str
@@ -50,7 +50,7 @@ class Statistic(NamedTuple):
     sites: tuple[str, ...]
     log: bool = False
     reference: Literal["", "input", "last layer"] = ""
-    """What the values are put in with, or measured against: there they are what they are by definition."""
+    """The site that fixes the values by definition: they are set there, or relative to it."""
 
 
 STATISTICS: Mapping[str, Statistic] = MappingProxyType({
@@ -82,11 +82,11 @@ SITE_WORDS = MappingProxyType({
     "attn_out": "attention output", "mlp_out": "MLP output", "attn_scores": "attention logits",
     "pattern": "attention pattern",
 })
-"""What a person calls the sites; a weight matrix keeps its name."""
+"""Words for the sites; a weight matrix keeps its name."""
 
 
 class Place(NamedTuple):
-    """Where a value that is not finite was first met, in the order of computation."""
+    """Place of the first value that is not finite, in the order of computation."""
 
     statistic: str
     site: str
@@ -101,7 +101,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """What was measured or predicted of one model, over independent seeds.
+    """Statistics of one model, measured or predicted, over independent seeds.
 
     Args:
         origin: who says so.
@@ -132,7 +132,7 @@ class Profile:
             if value.ndim not in (2, 3):
                 raise ValueError(f"{statistic} at {site} must be [seed, layer(, head)]; got {value.shape}")
             value.setflags(write=False)
-        if self.pattern is not None:  # a copy, so that no tensor stays behind it
+        if self.pattern is not None:  # a copy, so that it keeps no tensor alive
             object.__setattr__(self, "pattern", np.array(self.pattern, dtype=np.float64))
         object.__setattr__(self, "values", MappingProxyType(values))
         object.__setattr__(self, "notes", MappingProxyType(dict(self.notes)))
@@ -171,7 +171,7 @@ class Profile:
 
     @property
     def heading(self) -> str:
-        """Who says so, of what: 'measured: Config(n_layers=24), 4 seeds'."""
+        """Origin and subject: 'measured: Config(n_layers=24), 4 seeds'."""
         seeds = f", {len(self.seeds)} seed{'s' * (len(self.seeds) != 1)}" if self.seeds else ""
         return f"{self.origin}: {self.config or 'a model without a config'}{seeds}"
 
@@ -224,7 +224,7 @@ class Profile:
         return depth[order], np.concatenate([part[1] for part in parts], axis=1)[:, order]
 
     def depth(self, site: str) -> Array:
-        """Where the layers of a site stand on the depth axis, `[layer]`, in layers."""
+        """Positions of a site's layers on the depth axis, `[layer]`, in layers."""
         length = next(value.shape[1] for (_, name), value in self.values.items() if name == site)
         if site == "embed":
             return np.zeros(length)

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from explorer.choices import ConfigError
 
 SHORTEST, LARGEST_BYTES = 2_000, 5_000_000
-"""What a text of one's own may be: characters at least, bytes at most."""
+"""Bounds on the text that a person brings: characters at least, bytes at most."""
 LARGEST_VOCABULARY = 8_192
 """Distinct characters at most: each is a row of the embedding and of the readout."""
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""What such a file begins with."""
+"""First bytes of such a file."""
 
 
 class Text(NamedTuple):

@@ -1,6 +1,6 @@
 """The server's side of a visit: which frames a visitor may send, which messages come back, how long the kernel lives.
 
-jupyter_server trusts whoever may open a kernel's websocket, for in a notebook they may run code. Whoever opens a served
+jupyter_server trusts everyone who can open a kernel's websocket: in a notebook they may run code. A visitor of a served
 page may only move its controls, so here each frame is checked before Jupyter reads it, in constant time; messages that
 no page needs (output, errors, tracebacks) stay on the server; and a kernel ends soon after its page did. SECURITY.md
 says what this is for. `jupyter/voila.json` names these classes; JupyterLab and Binder do not use them.
@@ -37,7 +37,7 @@ ANSWERS = {
 }
 """Types of messages that a page needs from its kernel; all others stay here."""
 FRAME_COST, RATE, BURST = 1_000, 1e6, 16e6
-"""What a visitor may send: bytes a second in the long run, and at once; each frame counts for some bytes more."""
+"""Limits on what a visitor sends: bytes a second in the long run, and at once; each frame adds a fixed number."""
 UNREAD = 64_000_000
 """Bytes that may wait for a visitor who does not read them."""
 GRACE = 50.0
@@ -168,7 +168,7 @@ class Kernels(AsyncMappingKernelManager):
 
 
 class Farewell(VoilaShutdownKernelHandler):  # type: ignore[misc]
-    """Where a page says that it is leaving. A browser's beacon carries no token; to know the kernel's id is enough."""
+    """Handler for a page that says it is leaving. A browser's beacon carries no token; the kernel's id is enough."""
 
     def check_xsrf_cookie(self) -> None:
         """Asks for no token."""

@@ -13,7 +13,7 @@ from explorer.profile import Profile
 
 
 def stream(q: list[float], statistic: str = "second_moment", **notes: str) -> Profile:
-    """A profile of three layers with one statistic behind each."""
+    """A profile of three layers with one statistic after each."""
     values = {(statistic, "resid_post"): np.array([q]), ("second_moment", "mlp_out"): np.full((1, 3), 7.0)}
     return Profile("predicted", values, notes=notes)
 

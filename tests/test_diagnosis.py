@@ -22,7 +22,7 @@ SICK: list[tuple[dict[str, Any], str, str]] = [
     ({"norm_placement": "post", "residual": "admin", "n_layers": 48}, "bad", "The tokens become alike."),
     ({"alpha": 0.0}, "bad", "Nothing learns."),
     ({"norm_placement": "none", "init_variance": 4.0}, "bad", "The signal explodes"),
-    ({"norm_placement": "none", "init_variance": 30.0, "n_layers": 48}, "bad", "The signal stops being a number"),
+    ({"norm_placement": "none", "init_variance": 30.0, "n_layers": 48}, "bad", "The signal stops being finite"),
     ({"norm_placement": "none", "residual": "absent", "init_variance": 0.01}, "bad", "The signal dies out"),
     ({"norm_placement": "none", "residual": "inverse_depth", "residual_attention": "qk", "n_layers": 24}, "bad",
      "Attention is close to one-hot"),

@@ -29,7 +29,7 @@ class Pin:
     """One pinned design."""
 
     number: int
-    """Counts up and is never used twice: what a browser names it by."""
+    """Identifier for the browser; counts up, never used twice."""
     index: int
     """Its hue, symbol and dash."""
     name: str
@@ -37,7 +37,7 @@ class Pin:
     predicted: Profile | None = None
     measured: Profile | None = None
     trouble: str = ""
-    """Why there is no measurement and will be none."""
+    """The reason why it cannot be measured; empty while it may be."""
     visible: bool = True
 
     @property
@@ -47,7 +47,7 @@ class Pin:
 
     @property
     def profiles(self) -> list[Profile]:
-        """What there is to draw: the theory's line, the dots."""
+        """Profiles to draw: the theory's line, the dots."""
         return [profile for profile in (self.predicted, self.measured) if profile is not None]
 
 
@@ -71,7 +71,7 @@ class Board:
         return self._pins[number]
 
     def name_for(self, config: Config) -> str:
-        """What a design would be called beside the pins; a pinned one by its pin's name."""
+        """Name of a design beside the pins; the pin's name if it is pinned."""
         held = self.holder(config)
         return held.name if held else name_of(config, [(pin.name, pin.config) for pin in self])
 
@@ -118,15 +118,15 @@ class Board:
         self._pins[number] = replace(self._pins[number], visible=visible)
 
     def remove(self, number: int) -> Pin:
-        """Forgets a pin; its hue is free again."""
+        """Removes a pin; its hue is free again."""
         return self._pins.pop(number)
 
     def waiting(self) -> Config | None:
-        """The first pinned config that has neither a measurement nor a reason why."""
+        """The first pinned config with neither a measurement nor a reason why it has none."""
         return next((pin.config for pin in self if pin.measured is None and not pin.trouble), None)
 
     def fill(self, config: Config, measured: Profile | None, trouble: str = "") -> bool:
-        """Hands a measurement, or why there is none, to the pin that waits for it; False when none does."""
+        """Gives a measurement, or the reason for its absence, to the pin that waits for it; False when none does."""
         pin = self.holder(config)
         if pin is None or pin.measured is not None:
             return False

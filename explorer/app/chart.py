@@ -1,6 +1,6 @@
 """`Chart`: one card of the page, a title, a sentence and a plotly figure that is replaced whole.
 
-A whole figure is one trait, so whoever looks late sees the latest and no update can be lost. plotly.js, 1.5 MB packed,
+A whole figure is one trait, so a view that opens late shows the latest and no update is lost. plotly.js, 1.5 MB packed,
 is the trait of one `Runtime` per kernel that all charts refer to, and so travels once; `chart.js` unpacks it for the
 page. Arrays travel as typed arrays. Nothing here reads what a browser says: traits only go out.
 """

@@ -1,4 +1,4 @@
-"""What boxes of chips have in common: names that can be written, clicks, and an answer to each."""
+"""Base of the boxes of chips: names that can be edited, clicks, and an answer to each."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from explorer.training.recipe import Recipe
 
 HEADING, WHILE = "Contenders", "Contenders of the next race"
 LONGEST_MESSAGE = 1000
-"""Letters of a name that are looked at: a browser can send any number."""
+"""Letters of a name that are read: a browser can send any number."""
 
 
 class ContenderBox(ChipBox):
@@ -25,7 +25,7 @@ class ContenderBox(ChipBox):
     Traits:
         entries: `[{number, name, about, selected, hue, symbol, dash}]`.
         choices: what can be added, `[{group, value, label}]`.
-        heading: what the list is of.
+        heading: the list's title.
 
     A click is a message, `["add", "preset:rezero"]`, `["edit", 3]`, `["remove", 3]` or `["name", 3, "Slow"]`.
     """
@@ -38,7 +38,7 @@ class ContenderBox(ChipBox):
 
 
 class Contenders:
-    """What can be done with the lineup of a panel. Whoever calls keeps other threads out.
+    """Operations on the lineup of a panel. Callers must hold the panel's lock.
 
     Args:
         lineup: who runs.
@@ -55,7 +55,7 @@ class Contenders:
     def welcome(self, designs: Sequence[tuple[str, Config]]) -> None:
         """Offers designs, by name, beside the named ones."""
         self.pinned = {f"pin:{number}": design for number, design in enumerate(designs)}
-        ours = [{"group": "Of the Explore page", "value": key, "label": name} for key, (name, _) in self.pinned.items()]
+        ours = [{"group": "Explore page", "value": key, "label": name} for key, (name, _) in self.pinned.items()]
         named = [
             {"group": "Named designs", "value": f"preset:{name}", "label": row.title} for name, row in PRESETS.items()
         ]
@@ -63,7 +63,7 @@ class Contenders:
         self.follow()
 
     def obey(self, content: object) -> None:
-        """A click in a browser: what it says is only believed when it makes sense."""
+        """Handles a click in a browser; messages that make no sense are ignored."""
         try:
             said = self._change(content)
         except LineupError as error:
@@ -109,7 +109,7 @@ class Contenders:
             self.follow()
 
     def follow(self) -> None:
-        """Says everything anew."""
+        """Updates the list in the browser."""
         names = self.lineup.names()
         self.box.entries = [
             {

@@ -90,16 +90,16 @@ class Controls(ControlBox, Generic[Chosen]):
         self.values = {**self.config.model_dump(), **changes}
 
     def mend(self) -> None:
-        """Makes the one further change with which what was refused is accepted, where there is one."""
+        """Makes the one change after which the refused choices are accepted, where there is one."""
         self.values = {**self.values, **self._mend}
 
     def remark(self, name: str, words: str, *offers: dict[str, str]) -> None:
-        """A line below a control, and offers after its others, for as long as its value stays what it is now."""
+        """A line below a control, and offers after its others, until its value changes."""
         self._remarks[name] = (self.values.get(name), words, list(offers))
         self._explain()
 
     def _take(self, _: object, content: object, __: object) -> None:
-        """A click on an offer: from a browser, and so only believed when it names one."""
+        """Handles a click on an offer; a message that names no offer is ignored."""
         match content:
             case [str() as name, int() as index] if 0 <= index < len(self.offers.get(name, ())):
                 self._on_offer(name, index)
@@ -120,7 +120,7 @@ class Controls(ControlBox, Generic[Chosen]):
         self._on_read()
 
     def _suggested(self, error: ConfigError) -> dict[str, object]:
-        """The first change that mends a refusal and leaves alone what a person has just chosen."""
+        """The first change that ends a refusal without touching the latest choice."""
         good = self.config.model_dump()
         for name, value in error.mend.items():
             if self.values.get(name) == good.get(name) and accepted(type(self.config), {**self.values, name: value}):
@@ -133,13 +133,13 @@ class Controls(ControlBox, Generic[Chosen]):
         idle = {name: reason for name, item in specs.items() if (reason := unused(item, self.config))}
         refused = [name for name, value in self.values.items() if self.refusal and value != good.get(name)]
         said = {name: rest for name, (value, *rest) in self._remarks.items() if self.values.get(name) == value}
-        told = {name: words for name, (words, _) in said.items()}
+        remarks = {name: words for name, (words, _) in said.items()}
         more = {name: [*self._offers.get(name, []), *offers] for name, (_, offers) in said.items() if offers}
         with self.hold_sync():
             self.disabled = [name for name in idle if name not in refused]
             self.refused = refused
             wrong = {name: f"refused; still {shown(good.get(name))}" for name in refused}
-            self.notes = {**told, **idle, **wrong}
+            self.notes = {**remarks, **idle, **wrong}
             self.offers = {**self._offers, **more}
             self.summary = size(self.config) if isinstance(self.config, Config) else ""
 
@@ -158,7 +158,7 @@ def sections(specs: Mapping[str, Spec]) -> list[dict[str, Any]]:
 
 
 def describe(spec: Spec) -> dict[str, Any]:
-    """What the browser needs to draw one control."""
+    """One control as the browser draws it."""
     steps = ladder(spec)
     return {
         "name": spec.name,
@@ -190,7 +190,7 @@ def choice(name: str, label: str, description: str, options: Sequence[Mapping[st
 
 
 def look(spec: Spec, steps: Iterable[float]) -> str:
-    """Which native control serves a field: slider, entry, switch, segments or list."""
+    """Native control of a field: slider, entry, switch, segments or list."""
     if spec.kind in ("integer", "number"):
         return "slider" if steps else "entry"
     if spec.kind == "switch":
@@ -209,7 +209,7 @@ def shown(value: object) -> str:
 
 
 def said(error: ConfigError) -> str:
-    """A refusal in the words of the screen: fields by their labels, values as the controls show them."""
+    """A refusal in the page's words: fields by their labels, values as the controls show them."""
     return "".join(
         part if isinstance(part, str) else part.label if part.value is None else f"{part.label} = {shown(part.value)}"
         for part in error.parts
@@ -226,7 +226,7 @@ def accepted(kind: type[Choices], values: Mapping[str, Any]) -> bool:
 
 
 def unused(spec: Spec, config: Choices) -> str:
-    """Why a field does not matter among these choices; empty when it does."""
+    """The reason why a field does not matter with these choices; empty when it does."""
     specs = config.specs()
     for other, values in users(specs, spec.name).items():
         if getattr(config, other) not in values:

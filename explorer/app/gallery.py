@@ -1,4 +1,4 @@
-"""What is seen of a race: a verdict, a table and the charts."""
+"""Pictures of a race: a verdict, a table and the charts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from explorer.training.race import Outcome, Race
 
 PICKS = (("weight_gradient", 0), ("weight_gradient", 1))
-"""What the heat maps show at first: the statistic, and the contender's place."""
+"""First choice of the heat maps: the statistic, and the contender's place."""
 MAP_CAPTION = "Across: steps. Up: layers. A statistic has one color scale for all contenders."
 
 
 class Gallery:
-    """The pictures of one race, replaced whole. Whoever calls keeps other threads out.
+    """The pictures of one race, replaced whole. Callers must hold the panel's lock.
 
     Args:
         lock: keeps the lists below the heat maps from drawing meanwhile.
@@ -65,7 +65,7 @@ class Gallery:
         self.standings.stale = stale
 
     def draw(self, race: Race, designs: Sequence[Design], outcomes: Sequence[Outcome], *, final: bool) -> None:
-        """Everything anew, of numbers that stay as they are from now on; the outcomes may be of some steps before."""
+        """Draws everything from numbers that no longer change; the outcomes may be some steps older."""
         self._course = Course.of(race, designs, outcomes)
         self._legend = [  # of the sizes that they race with
             entry(design.label, replace(design, config=runner.config))
@@ -83,7 +83,7 @@ class Gallery:
         self.box.layout.display = None
 
     def _chosen(self, number: int) -> None:
-        """Something else is to be seen on a heat map: of the numbers that are drawn, whether or not more have come."""
+        """Redraws a heat map after a choice, from the numbers already drawn."""
         with self._lock:
             if self._course is not None:
                 self._map(self._course, number)

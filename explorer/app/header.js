@@ -4,7 +4,7 @@ export default {
   render({ model, el }) {
     el.classList.add(model.get("name") ? "ex-header" : "ex-subheader");
     if (model.get("name")) {
-      model.send("shown"); // by now every widget of the page is there to be told what it missed
+      model.send("shown"); // by now every widget of the page is there and can receive what it missed
       const name = document.createElement("h1");
       name.textContent = model.get("name");
       el.append(name);

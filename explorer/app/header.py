@@ -31,5 +31,5 @@ class Header(anywidget.AnyWidget):
     selected = traitlets.Int(0).tag(sync=True)
 
     def on_shown(self, call: Callable[[], None]) -> None:
-        """Registers what is called each time a browser has put the page together."""
+        """Registers a function to call each time a browser has created the page."""
         self.on_msg(lambda _, content, __: call() if content == "shown" else None)

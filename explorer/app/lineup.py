@@ -1,4 +1,4 @@
-"""`Lineup`: who runs in the next race, each with a name, marks and a recipe of their own. No widgets, no torch.
+"""`Lineup`: the contenders of the next race, each with a name, marks and a recipe. No widgets, no torch.
 
 A contender keeps its hue for as long as it is in the lineup, whatever becomes of the others; a hue that is free again
 may be given to the next one.
@@ -20,7 +20,7 @@ from explorer.training.recipe import Recipe
 MOST = len(HUES)
 """Contenders, at most."""
 USUAL = Recipe(learning_rate=5e-4)
-"""How a contender is trained that nobody has said anything about. At 1e-3 warm-up rescues Post-LN in fewer draws."""
+"""Recipe of a new contender. At 1e-3 warm-up rescues Post-LN in fewer draws."""
 WARMUP = 300
 """Steps of warm-up that rescue it: at 12 layers of width 64, after 500 steps, seeds 0, 1 and 2 stand at 3.15, 2.77 and
 2.65 nats held out, and without warm-up at 3.25, 3.24 and 3.18; the unigram's level is 3.26."""
@@ -35,18 +35,18 @@ class Entry:
     """One contender."""
 
     number: int
-    """Counts up and is never used twice: what a browser names it by."""
+    """Identifier for the browser; counts up, never used twice."""
     index: int
     """Its hue, symbol and dash."""
     base: str
-    """What its design is called."""
+    """Name of its design."""
     config: Config
     """Its design; the race may decide about its size."""
     recipe: Recipe
     sized: bool = False
     """Whether its size is its own: a pinned design has one, a named one has not."""
     given: str = ""
-    """The name that a person gave it; empty where it is named by what it is."""
+    """Name given by a person; empty where the name is automatic."""
 
 
 class Lineup:
@@ -83,7 +83,7 @@ class Lineup:
         return entry
 
     def remove(self, number: int) -> Entry:
-        """Forgets a contender; its hue is free again."""
+        """Removes a contender; its hue is free again."""
         return self._entries.pop(number)
 
     def train(self, number: int, recipe: Recipe) -> None:
@@ -91,10 +91,10 @@ class Lineup:
         self._entries[number] = replace(self._entries[number], recipe=recipe)
 
     def rename(self, number: int, text: str) -> str:
-        """Gives a contender a name; an empty one names it by what it is.
+        """Gives a contender a name; an empty one restores the automatic name.
 
         Returns:
-            What there is to say about it; empty when the name is taken as it was given.
+            A message for the page; empty when the name is taken as it was given.
         Raises:
             LineupError: the name is another's.
         """
@@ -105,7 +105,7 @@ class Lineup:
             raise LineupError(f"Another contender is called “{taken}”; this one keeps “{self.names()[number]}”.")
         self._entries[number] = replace(self._entries[number], given=taken)
         if not taken:
-            return f"Named by what it is: “{self.names()[number]}”."
+            return f"Automatic name: “{self.names()[number]}”."
         return f"Names have at most {LONGEST_NAME} letters: cut to “{taken}”." if taken != name else ""
 
     def names(self) -> dict[int, str]:
@@ -139,7 +139,7 @@ class Lineup:
 
 
 def usual() -> Lineup:
-    """Who races when a page is opened: what warm-up does for Post-LN, beside two designs that need none."""
+    """Contenders when a page is opened: Post-LN without and with warm-up, and two designs that need none."""
     lineup = Lineup()
     for name, warmup in (("post_ln", 1), ("post_ln", WARMUP), ("pre_ln", 1), ("rezero", 1)):
         lineup.add(PRESETS[name].title, preset(name), USUAL.replace(warmup=warmup))
@@ -147,7 +147,7 @@ def usual() -> Lineup:
 
 
 def field_words(name: str, recipe: Recipe) -> str:
-    """One choice of a recipe, as it stands in a name."""
+    """One choice of a recipe in words, for a name."""
     value = getattr(recipe, name)
     if name == "warmup":
         return f"warm-up {value}" if value > 1 else "no warm-up"
@@ -156,7 +156,7 @@ def field_words(name: str, recipe: Recipe) -> str:
 
 
 def recipe_words(recipe: Recipe) -> str:
-    """A recipe in a line: 'adam 0.0005, T 300'; what is as usual is left out."""
+    """A recipe in a line: 'adam 0.0005, T 300'; usual values are left out."""
     more = [
         field_words(name, recipe) for name in Recipe.specs()
         if name not in ("optimizer", "learning_rate", "warmup") and getattr(recipe, name) != getattr(USUAL, name)

@@ -52,9 +52,9 @@ function swatch() {
   return { svg, paint };
 }
 
-/** The name of a chip, which can be written: `send` is told a new one, and Escape gives it up. */
+/** The name of a chip, which can be edited: `send` receives a new one, and Escape cancels. */
 function nameEntry(send) {
-  let told = "";
+  let saved = "";
   let writing = false; // a name that is being written is not painted over
   const done = () => {
     if (writing) send(input.value);
@@ -66,11 +66,11 @@ function nameEntry(send) {
     onchange: done,
     onkeydown: (event) => {
       if (event.key === "Enter") done(); // in JupyterLab, Enter does not make a `change`
-      if (event.key === "Escape") { writing = false; input.value = told; }
+      if (event.key === "Escape") { writing = false; input.value = saved; }
     },
   });
   const paint = (name, label, longest) => {
-    told = name;
+    saved = name;
     if (!writing) input.value = name;
     input.maxLength = 4 * longest; // what is over the limit is cut in words, not in silence
     input.setAttribute("aria-label", label);

@@ -38,5 +38,5 @@ function afterMoves(go) {
   moves.waiting.push(go);
 }
 
-/** Tells the kernel of a button that was pressed, behind the moves before it. */
+/** Tells the kernel of a button that was pressed, after the moves before it. */
 const press = (model, content) => afterMoves(() => model.send(content));

@@ -1,4 +1,4 @@
-"""What a design is called: the preset that it is, or the nearest one and what sets it apart. Pure functions."""
+"""Names of designs: the preset, or the nearest preset and the differences from it. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_NAME = 40
 MOST_DIFFERENCES = 3
 """Differences that are spelled out; further ones are counted."""
 IDENTITY = ("norm_placement", "residual")
-"""Fields without which a design is not called after a preset."""
+"""Fields that must agree with a preset for a design to be named after it."""
 SETTING = ("Size", "Input and loss")
 """Groups of fields that are the experiment's, not the design's: a preset leaves them alone."""
 
@@ -31,7 +31,7 @@ def changes_to(name: str) -> dict[str, object]:
 
 
 def matching(config: Config) -> str:
-    """The preset that a config is, whatever its size and input; empty where it is none."""
+    """Name of the preset that a config equals, apart from size and input; empty where there is none."""
     return next((name for name in PRESETS if not _departures(config, name)), "")
 
 
@@ -46,7 +46,7 @@ def differences(config: Config, other: Config, among: Collection[str] = ()) -> l
 
 
 def told(config: Config, fields: Collection[str]) -> str:
-    """Some choices of a config in words: 'depth 24, norm placement post'; all that are too many as a number."""
+    """Some choices of a config in words: 'depth 24, norm placement post'; beyond a limit only their number."""
     specs = Config.specs()
     parts = [f"{lowered(specs[name].about.label)} {shown(getattr(config, name))}" for name in fields]
     more = len(parts) - MOST_DIFFERENCES
@@ -54,12 +54,12 @@ def told(config: Config, fields: Collection[str]) -> str:
 
 
 def name_of(config: Config, taken: Collection[tuple[str, Config]] = ()) -> str:
-    """A name that none of the others has: the nearest preset's title, what departs from it, and what from the others.
+    """A name that none of the others has: the nearest preset's title and the differences from it and from the others.
 
     A design whose norm or residual no preset has is called by what sets it apart from the default one.
 
     Args:
-        taken: the names in use, and the configs that bear them.
+        taken: the names in use, and their configs.
     """
     name = _alone(config)
     holder = next((other for held, other in taken if held == name), None)
@@ -71,7 +71,7 @@ def name_of(config: Config, taken: Collection[tuple[str, Config]] = ()) -> str:
 
 
 def tidied(text: str) -> str:
-    """A name as a person wrote it, on one line and without what cannot be seen."""
+    """A person's text as a name: on one line and without invisible characters."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
@@ -87,7 +87,7 @@ def lowered(label: str) -> str:
 
 
 def _alone(config: Config) -> str:
-    """What a design is called where there is no other."""
+    """Name of a design where there is no other."""
     kin = [name for name in PRESETS if not {*IDENTITY} & {*_departures(config, name)}]
     if kin:
         nearest = min(kin, key=lambda name: len(_departures(config, name)))

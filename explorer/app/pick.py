@@ -1,4 +1,4 @@
-"""Two lists below a heat map: what it shows, and of which contender."""
+"""Two lists below a heat map: its statistic, and its contender."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class Pick(ControlBox):
         self.place = min(self._wanted, len(names) - 1)
         with self.hold_sync():
             self.sections = [{"title": "", "fields": [
-                choice(STATISTIC, "Shown", "What the colors are.",
+                choice(STATISTIC, "Shown", "Statistic shown by the colors.",
                        [{"value": row.name, "label": row.title} for row in MAPS.values()], self.statistic),
-                choice(CONTENDER, "Contender", "Whose it is.",
+                choice(CONTENDER, "Contender", "Contender shown by the colors.",
                        [{"value": str(place), "label": name} for place, name in enumerate(names)], str(self.place)),
             ]}]
             self._answer()
 
     def _read(self, _: object = None) -> None:
-        """A choice of a person, which is only believed when there is such a thing."""
+        """Reads a person's choice; ignored when there is no such option."""
         statistic, place = self.values.get(STATISTIC), self.values.get(CONTENDER)
         places = {str(number): number for number in range(len(self._names))}
         wanted = (

@@ -32,7 +32,7 @@ class Picker(ControlBox):
         self.values = {FIELD: self._shown}
 
     def _read(self, _: object = None) -> None:
-        """A choice of a person, which is only believed when it names a preset."""
+        """Reads a person's choice; ignored when it names no preset."""
         wanted = self.values.get(FIELD)
         if isinstance(wanted, str) and wanted in PRESETS and wanted != self._shown:
             self._on_pick(changes_to(wanted))  # which calls `follow` when it is obeyed
@@ -40,7 +40,7 @@ class Picker(ControlBox):
 
 
 def _field() -> dict[str, object]:
-    """The line below says what the chosen design does, how it differs from the paper's, and whose it is."""
+    """The list; the line below it has the design's words, its differences from the paper, and the source."""
     options = [
         {"value": name, "label": row.title, "formula": row.words,
          "source": ". ".join(filter(None, (row.source, row.differs)))}

@@ -17,7 +17,7 @@ from explorer.figures.palette import Design
 
 
 class PinBox(ChipBox):
-    """Names, swatches and buttons; knows nothing of what a design is.
+    """Names, swatches and buttons of designs.
 
     Traits:
         now: the current design, `{name, about, hue, symbol, dash}`.
@@ -35,14 +35,14 @@ class PinBox(ChipBox):
     marks = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
     def tell(self, board: Board, config: Config) -> None:
-        """Says again what each design is called and how it differs from the current one."""
+        """Updates the name of each design and its differences from the current one."""
         with self.hold_sync():
             about = residual_words(config)
             self.now = {"name": board.name_for(config), "about": about, **swatch(Design(NOW, config, ""))}
             self.pins = [describe(pin, config) for pin in board]
 
     def explain(self, marks: Sequence[str]) -> None:
-        """What dots and lines mean."""
+        """Sets the meaning of dots and lines."""
         self.marks = list(marks)
 
 

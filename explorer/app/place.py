@@ -30,11 +30,11 @@ class Place(ControlBox):
 
     @property
     def pattern_of(self) -> tuple[int, int]:
-        """Layer and head, as `measure` wants them."""
+        """Layer and head, as arguments of `measure`."""
         return self.layer, self.head
 
     def fit(self, config: Config) -> None:
-        """Takes the bounds of another config; a place beyond them moves to the last one there is."""
+        """Takes the bounds of another config; a choice beyond them moves to the last one."""
         specs = {
             "layer": Spec("layer", "integer", 1, "Layer whose attention is shown.",
                           About("Layer", "Attention", log=config.n_layers > MANY), 1, config.n_layers),

@@ -1,4 +1,4 @@
-"""`Plan`: what the race panel's size and task controls say, one record for all contenders."""
+"""`Plan`: size and task of a race, one record for all contenders."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from explorer.fields import About
 from explorer.training.tasks import Task
 
 OWN = ("n_layers", "d_model", "n_heads")
-"""What a pinned design may keep; sequences and batches are the same for all."""
+"""Sizes that a pinned design may keep; sequences and batches are the same for all."""
 
 
 class Plan(Task):
-    """What is learned, by models of which size, for how long.
+    """Task, size of the models, and number of steps.
 
     Raises:
         ConfigError: an unknown field, a wrong type, a value out of range, or sizes that exclude each other.
@@ -28,7 +28,7 @@ class Plan(Task):
         Field(64, description="Width of every contender's residual stream.")
     )
     steps: Annotated[int, Field(ge=1, le=100_000), About("Steps", "Race", log=True, pinned=True)] = Field(
-        500, description="How many steps each contender makes, and how long a decay takes."
+        500, description="Steps of each contender, and length of a decay."
     )
     n_heads: Annotated[int, Field(ge=1, le=64), About("Heads", "Size", log=True)] = Field(
         4, description="Attention heads; they divide the width."
@@ -43,11 +43,11 @@ class Plan(Task):
         False, description="Depth, width and heads of a pinned design are its own; off: all have those given here."
     )
     every: Annotated[int, Field(ge=1, le=1000), About("Instruments every", "Task", "k", "steps", log=True)] = Field(
-        10, description="How often gradients, updates, attention and the held-out loss are read."
+        10, description="Steps between readings of gradients, updates, attention and the held-out loss."
     )
 
     seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "Task")] = Field(
-        1, description="Which weights and which batches are drawn; the batches are the same for all."
+        1, description="Seed of the weights and of the batches; the batches are the same for all."
     )
 
     @model_validator(mode="after")
@@ -61,7 +61,7 @@ class Plan(Task):
         return Task(**{name: getattr(self, name) for name in Task.specs()})
 
     def sized(self, config: Config, *, own: bool) -> Config:
-        """A design in the size that is asked for.
+        """A design in the plan's size.
 
         Args:
             own: whether the design has a size of its own, which counts where `own_size` says so.

@@ -1,4 +1,4 @@
-"""What the next race will be: its contenders, their recipes, the size and the task of all, the text."""
+"""Choices for the next race: its contenders, their recipes, the size and the task of all, the text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Start(NamedTuple):
     """Everything that a race starts with: nothing that moves later changes it."""
 
     lineup: tuple[tuple[Design, Config, Recipe], ...]
-    """The marks and the name of each contender, what it is, and how it is trained."""
+    """The marks and the name of each contender, its design, and its recipe."""
     plan: Plan
     text: Text | None
 
@@ -36,7 +36,7 @@ class Start(NamedTuple):
 
 
 class Preparation:
-    """The side of the page.
+    """The controls beside the pictures.
 
     Args:
         lineup: who is in it at first.
@@ -61,13 +61,13 @@ class Preparation:
 
     @property
     def refusal(self) -> str:
-        """Why no race can be started; empty when one can."""
+        """The reason why no race can be started; empty when one can."""
         if not len(self.contenders.lineup):
             return "a race needs a contender; add one"
         return self.recipe.refusal or self.plan.refusal
 
     def start(self) -> Start:
-        """What a race starts with.
+        """Everything that a race starts with.
 
         Raises:
             ConfigError: a design cannot have the size.
@@ -79,13 +79,13 @@ class Preparation:
         ), plan, self.text.text)
 
     def undo(self) -> None:
-        """Takes refused choices back."""
+        """Undoes refused choices."""
         for controls in (self.recipe, self.plan):
             if controls.refusal:
                 controls.apply({})
 
     def meanwhile(self, *, running: bool) -> None:
-        """Says what the contenders are those of."""
+        """Sets the heading: these are the contenders of the next race while one runs."""
         self.contenders.box.heading = WHILE if running else HEADING
 
     def welcome(self, designs: Sequence[tuple[str, Config]]) -> None:
@@ -99,13 +99,13 @@ class Preparation:
         Data(plan.task, text, plan.n_ctx, plan.batch_size)
 
     def _click(self, content: object) -> None:
-        """Something was asked of the contenders."""
+        """Handles a click on the contenders."""
         with self._lock:
             self.contenders.obey(content)
             self._on_change()
 
     def _follow(self, contenders: Contenders) -> None:
-        """The recipe of the selected contender goes into the controls."""
+        """Shows the recipe of the selected contender in the controls."""
         if contenders.selected not in contenders.lineup:
             self._heading.value = "<h3>Recipe</h3>"
             return
@@ -116,7 +116,7 @@ class Preparation:
             self.recipe.apply({})
 
     def _tune(self) -> None:
-        """The recipe's controls were moved."""
+        """Handles a change of the recipe's controls."""
         with self._lock:
             if not self.recipe.refusal:
                 self.contenders.train(self.recipe.config)

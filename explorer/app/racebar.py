@@ -15,7 +15,7 @@ class RaceBar(anywidget.AnyWidget):
 
     Traits:
         buttons: `[{verb, label, enabled, primary}]`, three.
-        note: what pressing them is about.
+        note: a line beside them.
         losing: steps would be lost with the page, so that a browser asks before it closes it.
     """
 

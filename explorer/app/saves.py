@@ -1,4 +1,4 @@
-"""What a person may take along of a race that stands still: a file that the browser downloads."""
+"""Saving a race that is not running: a file that the browser downloads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 
     label: str
     about: str
-    """What is in it, in words."""
+    """Its content, in words."""
     file: str
     media: str
     write: Callable[[Race], bytes]
@@ -45,7 +45,7 @@ class Kind(NamedTuple):
 KINDS: Mapping[str, Kind] = MappingProxyType({
     "numbers": Kind("Save numbers (CSV)", "Every reading of the instruments, one number a row",
                     "race.csv", "text/csv", numbers),
-    "race": Kind("Save race", "Text, settings, numbers, weights and optimizers: load it in Python, and it runs on",
+    "race": Kind("Save race", "Text, settings, numbers, weights and optimizers; load it in Python to continue the race",
                  "race.zip", "application/zip", whole),
 })
 """By name, in the order of their buttons."""
@@ -79,12 +79,12 @@ class Saves(anywidget.AnyWidget):
         self.on_msg(self._take)
 
     def offer(self, *, enabled: bool) -> None:
-        """Whether anything can be saved from now on. What was said is of the past then."""
+        """Enables or disables the buttons, and removes the last message."""
         with self.hold_sync():
             self.enabled, self.said, self.refused = enabled, "", False
 
     def _take(self, _: object, name: object, __: object) -> None:
-        """A press in a browser, which may come late."""
+        """Handles a press in a browser, which may come late."""
         if self.enabled and isinstance(name, str) and name in KINDS:
             self._hand_over(KINDS[name])
 

@@ -1,4 +1,4 @@
-"""How the contenders of a race stand, as a table and as a verdict in words."""
+"""Standings of a race: a table, and a verdict in words."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ COLUMNS = (
 )
 """Headings, and whether the column is one of numbers."""
 A_TENTH = 0.1
-"""Of the way from the unigram's level to the bigram's: within so much of the unigram's, next to nothing is learned."""
+"""Share of the distance from the unigram's level to the bigram's; nearer to the unigram's, little is learned."""
 
 
 class Standings(anywidget.AnyWidget):
     """A table.
 
     Traits:
-        title, words: what stands above it.
+        title, words: the text above it.
         columns: `[{text, number}]`.
         rows: `[{name, hue, symbol, dash, cells: [{text, number, tone}]}]`.
         stale: it is of an earlier race.
@@ -48,8 +48,8 @@ class Standings(anywidget.AnyWidget):
         super().__init__(columns=[{"text": text, "number": number} for text, number in COLUMNS])
 
     def tell(self, outcomes: Sequence[Outcome], designs: Sequence[Design], levels: Levels, *, final: bool) -> None:
-        """Says who stands where; the best first once it is final."""
-        told = f"Nats a character; unigram {levels.unigram:.2f}, bigram {levels.bigram:.2f}."
+        """Fills the table; the best first once the race is over."""
+        scale = f"Nats a character; unigram {levels.unigram:.2f}, bigram {levels.bigram:.2f}."
         step = max(one.steps for one in outcomes)
         marks = {design.label: design for design in designs}
         rows = [
@@ -57,13 +57,13 @@ class Standings(anywidget.AnyWidget):
         ]
         with self.hold_sync():
             self.title, self.words = (
-                ("Verdict", f"Best first. {told}") if final else (f"At step {step:,}", told)
+                ("Verdict", f"Best first. {scale}") if final else (f"At step {step:,}", scale)
             )
             self.rows = rows
 
 
 def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The best first; of those that fell out, who came furthest."""
+    """Outcomes, the best first; those that are out last, by their steps."""
     def key(one: Outcome) -> tuple[bool, float]:
         out = not math.isfinite(one.final_loss)
         return out, -one.steps if out else one.final_loss
@@ -88,12 +88,12 @@ def row(outcome: Outcome, design: Design, *, final: bool) -> dict[str, Any]:
 
 
 def loss(nats: float) -> str:
-    """A loss to three decimals while such a thing as a loss can be; none of who fell out."""
+    """A loss to three decimals, or a short form where it is large; "none" for a contender that is out."""
     return "none" if math.isnan(nats) else f"{nats:.3f}" if nats < 100 else number(nats)
 
 
 def divergence(outcome: Outcome) -> str:
-    """Where a contender diverged and why; empty if it did not."""
+    """Step and reason of a contender's divergence; empty if it did not diverge."""
     if outcome.retired_at is not None:
         return f"at step {outcome.retired_at:,}: {outcome.reason}"
     return "" if outcome.worse_from is None else f"from step {outcome.worse_from:,}: worse than a uniform guess"
@@ -105,25 +105,25 @@ def ratio(value: float) -> str:
 
 
 def judged(outcomes: Sequence[Outcome], levels: Levels) -> dict[str, str]:
-    """The verdict on a race in words: who is best, who fell out, and who learned nothing, or next to it."""
+    """The verdict on a race in words: the best, those that are out, and those that learned little or nothing."""
     best = ranked(outcomes)[0]
     out = [one.name for one in outcomes if one.diverged]
     near = A_TENTH * (levels.unigram - levels.bigram)
     above = {one.name: one.final_loss - levels.unigram for one in outcomes if not one.diverged}
     stuck = [name for name, nats in above.items() if -near <= nats < near]
     lost = [name for name, nats in above.items() if not nats < near]
-    told = [
+    notes = [
         *([f"Diverged: {listed(out)}."] if out else []),
-        *([f"Has not even learned how often a character comes: {listed(lost)}."] if lost else []),
-        *([f"Knows little more than how often a character comes: {listed(stuck)}."] if stuck else []),
+        *([f"Still above the unigram loss, nothing learned yet: {listed(lost)}."] if lost else []),
+        *([f"Near the unigram loss, little learned: {listed(stuck)}."] if stuck else []),
     ]
     if len(out) == len(outcomes):
-        meaning, told = "Every contender diverged.", ["Lower the learning rate, warm up, or cut the gradient."]
+        meaning, notes = "Every contender diverged.", ["Lower the learning rate, warm up, or cut the gradient."]
     else:
         verb = "is best" if len(outcomes) > 1 else "stands"
         meaning = f"“{best.name}” {verb} at {best.final_loss:.2f} nats a character after {best.steps:,} steps."
-    severity = "bad" if len(out) == len(outcomes) else "warning" if told else "good"
-    evidence = " ".join(told) or f"All are well below the unigram level of {levels.unigram:.2f}."
+    severity = "bad" if len(out) == len(outcomes) else "warning" if notes else "good"
+    evidence = " ".join(notes) or f"All are well below the unigram level of {levels.unigram:.2f}."
     return {"severity": severity, "meaning": meaning, "evidence": evidence, "remedy": ""}
 
 

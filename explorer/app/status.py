@@ -1,4 +1,4 @@
-"""The status line: what the page is doing, in words, with progress and at most two things to do about it."""
+"""The status line: what the page is doing, in words, with progress and at most two buttons."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Status(anywidget.AnyWidget):
         self.on_msg(self._take)
 
     def _take(self, _: object, content: object, __: object) -> None:
-        """A click, which is only believed when there is such a button."""
+        """Handles a click; ignored when there is no such button."""
         if isinstance(content, str) and content in self._buttons:
             self._buttons[content]()
 

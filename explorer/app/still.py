@@ -1,4 +1,4 @@
-"""Stills: what a saved notebook shows in place of the live page, to readers without a kernel.
+"""Stills: pictures in a saved notebook in place of the live page, for readers without a kernel.
 
 A notebook keeps no more of a widget than its number. Reopened, JupyterLab has nothing of that number and writes an
 error; GitHub and nbviewer show the widget's plain text. So the page is displayed twice: live, and as a table below it.

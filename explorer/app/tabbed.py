@@ -1,4 +1,4 @@
-"""`Tabbed`: panels behind tabs, each built when it is first opened and kept from then on."""
+"""`Tabbed`: panels in tabs, each built when it is first opened and kept from then on."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ LONGEST = 60
 
 
 class TextFile(anywidget.AnyWidget):
-    """A file entry, and `text`: what it held, or None for Python's prose.
+    """A file entry, and `text`: its content, or None for Python's prose.
 
     Args:
         check: raises ConfigError for a text that the next race could not learn.
@@ -46,7 +46,7 @@ class TextFile(anywidget.AnyWidget):
         self.on_msg(self._take)
 
     def _take(self, _: object, content: object, buffers: Sequence[bytes] | None) -> None:
-        """A file from a browser, which is only believed when it is a text."""
+        """Handles a file from a browser; refused unless it is a text."""
         match content:
             case ["text", str() as name] if buffers:
                 self._read(name[:LONGEST], bytes(buffers[0]))

@@ -1,4 +1,4 @@
-"""`Turn`: how often something may be done that takes time from something better."""
+"""`Turn`: limits how often charts and verdicts are updated while a race runs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import time
 
 
 class Turn:
-    """Work that is done now and then: `if turn.due: with turn: …`.
+    """Limit on the rate of some work: `if turn.due: with turn: …`.
 
     Args:
         least: seconds from one time to the next, at least.
-        share: of all time, what the work may take.
-        most: seconds after which it is done all the same.
+        share: of all time that the work may take.
+        most: seconds after which the work is due in any case.
     """
 
     def __init__(self, least: float, share: float = 1.0, most: float = 10.0) -> None:
@@ -20,11 +20,11 @@ class Turn:
 
     @property
     def due(self) -> bool:
-        """Whether it is time."""
+        """Whether the work is due."""
         return time.monotonic() >= self._next
 
     def now(self) -> None:
-        """Makes it time."""
+        """Makes the work due at once."""
         self._next = 0.0
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-/* The verdict bar: one finding, its evidence, a button; further findings behind a fold. */
+/* The verdict bar: one finding, its evidence, a button; further findings in a list that unfolds. */
 
 const SIGNS = { good: "✓", warning: "!", bad: "×" };
 const WORDS = { good: "Good", warning: "Warning", bad: "Problem" };

@@ -1,4 +1,4 @@
-"""The verdict: what the measurement means, its evidence, and a button for each change that would mend it."""
+"""The verdict: what the measurement means, its evidence, and a button for each change that would help."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Which(ControlBox):
         self.layout.display = None if there_are else "none"
 
     def _read(self, _: object = None) -> None:
-        """A choice of a person, which is only believed when there is such a matrix."""
+        """Reads a person's choice; ignored when there is no such matrix."""
         wanted = self.values.get(FIELD)
         matrix = wanted if isinstance(wanted, str) and wanted in CHOICES else "" if wanted == ALL else self.matrix
         if matrix != self.matrix:
@@ -45,5 +45,5 @@ class Which(ControlBox):
 def _field() -> dict[str, object]:
     whole = {"value": ALL, "label": "all of a layer together"}
     matrices = [{"value": name, "label": words, "formula": name} for name, words in CHOICES.items()]
-    return choice(FIELD, "Matrix", "Whose gradient is drawn of each design; of all together: √Σ‖∂L/∂W‖².",
+    return choice(FIELD, "Matrix", "Matrix whose gradient is drawn for each design; all together: √Σ‖∂L/∂W‖².",
                   [whole, *matrices], ALL)

@@ -1,4 +1,4 @@
-"""What the page says of configs and profiles, in words. Pure functions."""
+"""Configs and profiles in words, as the page shows them. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from explorer.schemes.residual import RESIDUALS
 
 
 def progress_words(config: Config, fraction: float) -> str:
-    """'41 % of 3 seeds': how many are measured side by side is the machine's business."""
+    """'41 % of 3 seeds': the number measured at the same time depends on the machine."""
     return f"{100 * fraction:.0f} % of {config.n_seeds} seed{'s' * (config.n_seeds != 1)}"
 
 
@@ -23,7 +23,7 @@ def model_words(config: Config) -> str:
 
 
 def summary(measured: Profile, predicted: Profile | None) -> tuple[str, str]:
-    """What the status line says of a finished measurement: the sentence, and the particulars."""
+    """Status line of a finished measurement: a sentence, and details."""
     config, place = measured.config, measured.first_nonfinite
     text = f"Measured {model_words(config)}" if config else "Measured"
     if place:
@@ -42,7 +42,7 @@ def seed_words(seeds: Sequence[int]) -> str:
 
 
 def marks(profiles: Sequence[Profile]) -> list[str]:
-    """What a dot and a line are, as far as there are any."""
+    """Meaning of dots and lines, for those that are there."""
     counts = sorted({len(profile.seeds) for profile in profiles if profile.origin == "measured"})
     words = []
     if counts:
@@ -61,7 +61,7 @@ def design_words(config: Config) -> str:
 
 
 def residual_words(config: Config) -> str:
-    """How a design adds its branches: 'x + α F(x), α = 1'."""
+    """The residual rule of a design: 'x + α F(x), α = 1'."""
     rule = RESIDUALS[config.residual]
     alpha = f", α = {shown(config.alpha)}" if "alpha" in rule.uses else ""
     return f"{rule.formula}{alpha}"

@@ -2,8 +2,8 @@
 
 A page sends a job at every move of a slider; only the last one matters. `submit` therefore overwrites whatever waits
 in the mailbox and returns at once, from any thread. The work is handed a `stop()` that turns true as soon as a newer
-job waits, and is expected to leave by an exception of its own; what a stopped work raises or returns tells nobody
-anything and is not reported. Results are kept by job, the least recently used are dropped.
+job waits, and is expected to leave by an exception of its own; what a stopped work raises or returns is not
+reported. Results are kept by job, the least recently used are dropped.
 
 Nothing here knows of widgets, of an event loop, or of what is computed. Callbacks run on the worker's thread.
 """
@@ -63,7 +63,7 @@ class Worker(Generic[Job, Result]):
 
     @property
     def computations(self) -> int:
-        """How often the work was begun; answers from the cache do not count."""
+        """Number of jobs that were computed; answers from the cache do not count."""
         return self._computations
 
     @property
@@ -83,7 +83,7 @@ class Worker(Generic[Job, Result]):
             self._changed.notify()
 
     def cancel(self) -> None:
-        """Abandons what is being computed and what waits, without a report."""
+        """Abandons the current and the waiting job, without a report."""
         with self._changed:
             self._waiting, self._cancelled = [], True
 
@@ -112,7 +112,7 @@ class Worker(Generic[Job, Result]):
             result = self._compute(job)
             if not self._stale():
                 self._on_result(job, result)
-        except Exception as error:  # noqa: BLE001 - whatever it is, a person is told and the next job is served
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is shown and the next job is served
             if not self._stale():
                 with suppress(Exception):  # a page that closes meanwhile must not take the thread along
                     self._on_failure(job, f"{type(error).__name__}: {error}")

@@ -34,14 +34,14 @@ class Draw(Protocol):
 
 
 class Row(NamedTuple):
-    """One figure: what it is called, how it is read, and the function that draws it."""
+    """One figure: its title, its caption, and the function that draws it."""
 
     name: str
     title: str
     caption: str
     draw: Draw
     statistic: str = ""
-    """What it shows of a profile, where that is one statistic with a theory."""
+    """Its statistic, where it shows one with a theory."""
     together: str = ""
     """The caption where several designs are drawn, if that is another picture."""
 
@@ -58,15 +58,15 @@ FIGURES: Mapping[str, Row] = MappingProxyType({
     row.name: row
     for row in (
         Row("second_moment", "Second moment",
-            "Mean x² of the residual stream. 1 is where it started.", second_moment, "second_moment"),
+            "Mean x² of the residual stream. It starts at 1.", second_moment, "second_moment"),
         Row("gradient_by_layer", "Gradient by layer",
-            "Mean squared ∂L/∂x, relative to the last layer. Flat trains evenly.", gradient_by_layer,
+            "Mean squared ∂L/∂x, relative to the last layer. Flat: all layers train evenly.", gradient_by_layer,
             "activation_gradient"),
         Row("attention_entropy", "Attention entropy",
             "The median head of each layer. 1 is uniform, 0 is one-hot.", attention_entropy,
             "attention_entropy_normalized"),
         Row("token_correlation", "Token correlation",
-            "How alike the tokens have become. 1 is rank collapse.", token_correlation, "token_correlation"),
+            "Overlap of two tokens. At 1 all tokens are alike: rank collapse.", token_correlation, "token_correlation"),
         Row("gradient_by_matrix", "Gradient by matrix",
             "Size of ∂L/∂W: what the first step moves most.", gradient_by_matrix, "parameter_gradient",
             together="Size of ∂L/∂W, by layer or by matrix: what the first step moves most."),

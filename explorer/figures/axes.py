@@ -16,7 +16,7 @@ BARE = go.layout.Template()
 """Given explicitly, or plotly adds its own theme."""
 
 Range = tuple[float, float]
-"""As plotly wants it: exponents on a logarithmic axis."""
+"""In plotly's form: exponents on a logarithmic axis."""
 
 MARGIN = {"l": 62, "r": 14, "t": 10, "b": 42}
 LEAST_DECADES = 1.0

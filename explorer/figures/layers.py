@@ -1,4 +1,4 @@
-"""What happens to the signal, layer by layer: second moment, token correlation, attention entropy, gradient.
+"""The signal layer by layer: second moment, token correlation, attention entropy, gradient.
 
 `whose` is the design of each profile where the caller keeps the marks, as `palette.designs` has it.
 """
@@ -73,7 +73,7 @@ def _over_depth(
     series: Sequence[Series], title: str, height: Range, marks: Mapping[float, str], *, log: bool, sentence: str,
     subject: str,
 ) -> go.Figure:
-    """The common picture: reference levels behind, bands, lines, dots, and what could not be drawn on top."""
+    """The common picture: reference levels, bands, lines, dots, and on top marks for values that are not finite."""
     across, named = depth_range(series), [("", row) for row in series]
     traces: list[dict[str, Any]] = [
         reference(value, words, across, height, log) for value, words in marks.items()

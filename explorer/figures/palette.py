@@ -1,4 +1,4 @@
-"""Which hue, which symbol, which dash: fixed by the design, the same in every figure.
+"""Hues, symbols and dashes: fixed by the design, the same in every figure.
 
 Colors never carry meaning alone: a design has its symbol and its dash too, so that a figure survives a black-and-white
 printer and every kind of color vision.
@@ -16,7 +16,7 @@ from explorer.config import Config
 from explorer.profile import Profile
 
 HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
-"""Six hues told apart by all kinds of color vision (Okabe & Ito 2008), the strongest first."""
+"""Six hues that all kinds of color vision distinguish (Okabe & Ito 2008), the strongest first."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
@@ -27,7 +27,7 @@ SEQUENTIAL = "Cividis"
 
 
 class MatrixMark(NamedTuple):
-    """How one weight matrix is told from the others while its design keeps its hue."""
+    """Marks of one weight matrix; its design keeps its hue."""
 
     symbol: str
     dash: str
@@ -52,11 +52,11 @@ class Design:
     index: int
     config: Config | None
     label: str
-    """What sets it apart from the others; empty when it stands alone."""
+    """Its differences from the others; empty when it is alone."""
 
     @property
     def heading(self) -> str:
-        """The label as plotly shows it to the letter: a person may have called it `<b>` or `%{x}`."""
+        """The label, escaped for plotly: a person may have named it `<b>` or `%{x}`."""
         return html.escape(self.label, quote=False).replace("%{", "%\u200b{")
 
     @property
@@ -106,7 +106,7 @@ def designs(profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> list[D
 
 
 def _labels(configs: Sequence[Config | None]) -> list[str]:
-    """What sets each config apart: the one or two fields they differ in, else their number."""
+    """Differences of each config: the one or two fields they differ in, else their number."""
     if len(configs) < 2:
         return ["" for _ in configs]
     numbered = [f"design {index + 1}" for index in range(len(configs))]
@@ -123,7 +123,7 @@ def _labels(configs: Sequence[Config | None]) -> list[str]:
 
 
 def _shown(value: object) -> str:
-    """A choice as a person would write it."""
+    """A choice in words."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""The attention pattern of one layer and head: who looks at whom."""
+"""The attention pattern of one layer and head."""
 
 from __future__ import annotations
 

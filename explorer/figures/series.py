@@ -1,4 +1,4 @@
-"""From a profile's arrays to what is drawn: one middle and one band over depth."""
+"""Series to be drawn, from a profile's arrays: one middle and one band over depth."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Series:
     design: Design
     profile: Profile
     depth: Array
-    """In layers: 0 is the input, half layers lie between attention and MLP."""
+    """Depth in layers: 0 is the input, half layers lie between attention and MLP."""
     middle: Array
     low: Array
     high: Array
     note: str = ""
-    """Why a prediction is not to be taken at its word, in part or at all."""
+    """The reason why a prediction is unreliable, in part or as a whole."""
 
     @property
     def measured(self) -> bool:
@@ -36,12 +36,12 @@ class Series:
 
     @property
     def name(self) -> str:
-        """Who says so, of which design."""
+        """Measured or predicted, and the design."""
         return f"{self.design.label}, {self.profile.origin}".removeprefix(", ")
 
     @property
     def heading(self) -> str:
-        """The same, as plotly shows it to the letter."""
+        """The same, escaped for plotly."""
         return f"{self.design.heading}, {self.profile.origin}".removeprefix(", ")
 
     @property
@@ -75,7 +75,7 @@ def at_site(
 
 
 def spread(design: Design, profile: Profile, depth: Array, values: Array, note: str = "") -> Series:
-    """Reduces `[seed, site]` by the mean, `[seed, site, head]` by the median; what is not finite stays so."""
+    """Reduces `[seed, site]` by the mean, `[seed, site, head]` by the median; values that are not finite stay so."""
     heads = values.ndim == 3
     draws = np.moveaxis(values, 1, -1).reshape(-1, values.shape[1])
     with np.errstate(invalid="ignore", over="ignore"):
@@ -84,7 +84,7 @@ def spread(design: Design, profile: Profile, depth: Array, values: Array, note: 
 
 
 def drawable(values: Array, log: bool) -> NDArray[np.bool_]:
-    """Where a value has a place on the axis: finite, and above 0 on a logarithmic one."""
+    """Mask of the values that have a place on the axis: finite, and above 0 on a logarithmic one."""
     return np.isfinite(values) & (values > 0) if log else np.isfinite(values)
 
 

@@ -57,7 +57,7 @@ def dots(row: Series, log: bool, sentence: str, symbol: str = "", **more: Any) -
 
 
 def line(row: Series, log: bool, sentence: str, dash: str = "", **more: Any) -> Trace:
-    """Predicted middles: dashed, and with the reason on hovering, where the theory does not vouch for them."""
+    """Predicted middles: dashed, and with the reason on hovering, where the theory is unreliable."""
     said = f"<br>theory: {typeset(row.note)}" if row.note else ""
     return {
         "type": "scatter", "mode": "lines", "name": row.heading,
@@ -77,7 +77,7 @@ def rows(series: Sequence[Series], log: bool, sentence: str) -> list[Trace]:
 
 
 def reference(value: float, words: str, across: Range, height: Range, log: bool) -> Trace:
-    """A level that means something, with its name above it, clear of dots that lie on the level."""
+    """A reference level with its name above it, clear of dots that lie on the level."""
     return {
         "type": "scatter", "mode": "lines+text", "name": words, "hoverinfo": "skip", "showlegend": False,
         "x": [*across, None, across[1]], "y": [value, value, None, above(value, height, 0.015, log)],
@@ -87,7 +87,7 @@ def reference(value: float, words: str, across: Range, height: Range, log: bool)
 
 
 def broken(series: Sequence[Series], across: Range, height: Range, log: bool) -> list[Trace]:
-    """Where values stop being finite, one upright a design: what cannot be drawn is said."""
+    """Marks where values stop being finite, one vertical line a design."""
     marks: dict[Design, tuple[Profile, Place]] = {}
     for row in sorted(series, key=lambda row: not row.measured):
         place = row.profile.first_nonfinite
@@ -121,12 +121,12 @@ def _upright(
 
 
 def _depth(place: Place) -> float:
-    """Where the upright stands: half a layer earlier when attention is to blame."""
+    """Depth of the vertical line: half a layer earlier when attention is the cause."""
     return place.layer - (0.5 if place.site in ("resid_mid", "attn_out", "attn_scores", "pattern") else 0.0)
 
 
 def _verdict(profile: Profile, place: Place) -> str:
-    """'not finite from layer 5 on (attention output)', and who says so when nobody measured it."""
+    """'not finite from layer 5 on (attention output)', with its origin when it was not measured."""
     backward = place.statistic in ("activation_gradient", "parameter_gradient")
     start = f"layer {place.layer}" if place.layer else "the input"
     site = typeset(place.words)
@@ -136,7 +136,7 @@ def _verdict(profile: Profile, place: Place) -> str:
 
 
 def floor(named: Sequence[tuple[str, Series]], height: Range) -> list[Trace]:
-    """Zeros on a log axis: hollow arrows along the bottom, a row a design, and a word on what is zero there."""
+    """Zeros on a log axis: hollow arrows along the bottom, a row a design, with a word on the zeros."""
     traces: list[Trace] = []
     for design in dict.fromkeys(row.design for _, row in named):
         zero = {name: row for name, row in named if row.design == design and (row.middle <= 0).any()}
@@ -160,5 +160,5 @@ def floor(named: Sequence[tuple[str, Series]], height: Range) -> list[Trace]:
 
 
 def _who(row: Series) -> str:
-    """The start of a hover text: of which design, and who says so."""
+    """The start of a hover text: the design, and whether it was measured or predicted."""
     return f"<b>{row.heading[0].upper()}{row.heading[1:]}</b><br>"

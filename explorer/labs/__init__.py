@@ -19,11 +19,11 @@ Item = TypeVar("Item")
 Stop = Callable[[], bool]
 Progress = Callable[[float], None]
 Verdict = tuple[str, str, str]
-"""Severity (good, warning or bad), what is seen, and its evidence in numbers."""
+"""Severity (good, warning or bad), finding, and its evidence in numbers."""
 
 
 def check(stop: Stop) -> None:
-    """Leaves a computation that nobody waits for.
+    """Raises if the computation is no longer needed.
 
     Raises:
         explorer.probe.Stopped: `stop()` is true.
@@ -35,7 +35,7 @@ def check(stop: Stop) -> None:
 
 
 def stages(items: Sequence[Item], stop: Stop, progress: Progress) -> Iterator[Item]:
-    """Gives the items one by one; asks `stop` before each, and tells `progress` the fraction done after it.
+    """Gives the items one by one; asks `stop` before each, and reports the fraction done to `progress` after it.
 
     Raises:
         explorer.probe.Stopped: `stop()` is true.

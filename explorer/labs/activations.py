@@ -1,4 +1,4 @@
-"""Activations: what each makes of N(0, 1), the init variance that matches it, and a deep MLP that tries it.
+"""Activations: their moments under N(0, 1), the matching init variance, and a deep MLP.
 
 x_{l+1} = W φ(x_l) with fan_in·Var(W) = g. The second moment obeys q_{l+1} = V(q_l) = g·E φ(√q_l z)²; the gradient is
 multiplied by χ(q) = g·E φ′(√q z)² on its way back (Poole et al. 2016; Schoenholz et al. 2017). q* = V(q*) is a fixed
@@ -40,7 +40,7 @@ CLOSE = 2.0
 
 
 class Activations(Choices):
-    """Which activation, in which version, in how deep an MLP, and SELU's fixed point."""
+    """Activation, its version, the MLP, and SELU's fixed point."""
 
     activation: Annotated[str, About("Activation", "", "φ", options=ACTIVATIONS)] = Field(
         "relu", description="Nonlinearity of the MLP."
@@ -69,16 +69,16 @@ class Activations(Choices):
         256, description="Units of each layer."
     )
     samples: Annotated[int, Field(ge=1024, le=10**7), About("Samples", "", log=True)] = Field(
-        2**16, description="Draws from N(0, 1) behind each sampled moment."
+        2**16, description="Draws from N(0, 1) for each sampled moment."
     )
     fixed_point: Annotated[float, Field(ge=0.25, le=4), About("SELU's variance", "", "ν", log=True)] = Field(
         1.0, description="λ and α are solved so that mean 0 and this variance are kept; SELU's own are for 1."
     )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(0, description="Which draw.")
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(0, description="Seed of the draw.")
 
 
 class Fixed(NamedTuple):
-    """Where the recursion that starts at q = 1 ends."""
+    """End of the recursion that starts at q = 1."""
 
     q: float
     """0 or infinite when it never settles."""
@@ -137,7 +137,7 @@ class ActivationsResult:
 
 
 def version(settings: Activations) -> tuple[float, float]:
-    """What is subtracted from the activation, and what the rest is divided by."""
+    """Shift and divisor of the activation in its version."""
     plain = moments(settings.activation)
     if settings.version == "plain":
         return 0.0, 1.0
@@ -290,10 +290,10 @@ def verdict(result: ActivationsResult) -> Verdict:
     change = float(result.expected_gradient[0])
     evidence = _evidence(result)
     if q in (0, math.inf):
-        return "bad", f"With depth the signal {'vanishes' if q == 0 else 'grows without end'}.", evidence
+        return "bad", f"With depth the signal {'vanishes' if q == 0 else 'grows without bound'}.", evidence
     if slope > 1.005 or (slope > 0.995 and not result.keeps_all):
-        return "warning", (f"q* = {q:.3g} is a fixed point that does not hold: a deviation from it can grow from layer "
-                           "to layer."), evidence
+        return "warning", (f"q* = {q:.3g} is an unstable fixed point: a deviation from it can grow from layer to "
+                           "layer."), evidence
     where = f"The recursion settles at q* = {q:.3g}"
     if result.keeps_all:
         where = "In expectation every second moment is kept"
@@ -309,7 +309,7 @@ def verdict(result: ActivationsResult) -> Verdict:
 
 def _evidence(result: ActivationsResult) -> str:
     settings, ends, first = result.settings, result.signal[:, -1], result.gradient[:, 0].mean()
-    measured = f"is {ends.min():.3g} and {ends.max():.3g}" if np.isfinite(ends).all() else "is not finite any more"
+    measured = f"is {ends.min():.3g} and {ends.max():.3g}" if np.isfinite(ends).all() else "is not finite"
     share = f"{first:.3g} × the output's" if np.isfinite(first) else "not finite"
     return (
         f"After {settings.depth} layer{'s' * (settings.depth > 1)} of width {settings.width} q {measured} in two draws "

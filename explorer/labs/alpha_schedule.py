@@ -1,6 +1,6 @@
 """α of x + αF(x) in training: learned from 0, learned at a rate of its own, ramped up to 1 by even steps, or 1.
 
-At α = 1 from the first step a contender is plain Post-LN, Pre-LN or a stack without norms, whichever is chosen; the
+At α = 1 from the first step a contender is plain Post-LN, Pre-LN or a stack without norms, as chosen; the
 others start as the identity, with the same weights, and see the same batches.
 """
 
@@ -26,39 +26,39 @@ USUAL = 3e-3
 NAMES: Mapping[str, str] = MappingProxyType({
     "learned": "learned", "own_rate": "learned, own rate", "ramp": "ramp to 1", "fixed": "1 throughout",
 })
-"""What becomes of α, as it is called."""
+"""Names of the schedules."""
 WHOLE: Mapping[str, str] = MappingProxyType({"post": "Post-LN", "pre": "Pre-LN", "none": "a stack without norms"})
-"""What α = 1 is."""
+"""Names of the design at α = 1."""
 
 
 class AlphaSchedule(Choices):
-    """What the contenders are, and how α goes."""
+    """The contenders, and the schedules of α."""
 
     norm_placement: Annotated[
         Literal["post", "none", "pre"],
         About("Norm", "", options={
-            "post": Option("behind each sum: norm(x + αF(x))"),
+            "post": Option("after each sum: norm(x + αF(x))"),
             "none": Option("none, as published: x + αF(x)", "ReZero: Bachlechner et al. 2020"),
             "pre": Option("before each branch: x + αF(norm(x))"),
         }),
-    ] = Field("post", description="Where the norm stands; where α = 1 makes trouble, its schedule matters most.")
+    ] = Field("post", description="Position of the norm; the schedule matters most where α = 1 does not train.")
     ramp: Annotated[int, Field(ge=1, le=2000), About("Ramp", "", unit="steps", log=True)] = Field(
-        250, description="Steps in which the ramp's α comes from 0 to 1."
+        250, description="Steps in which the ramp's α rises from 0 to 1."
     )
     alpha_rate: Annotated[float, Field(ge=0.01, le=100), About("α's own rate", "", unit="× η", log=True)] = Field(
         10.0, description="α's learning rate where it has one of its own."
     )
     rate: Annotated[float, Field(ge=0.1, le=10), About("Learning rate", "", "η", "× 0.003", log=True)] = Field(
-        1.0, description="Adam's, constant, without warm-up."
+        1.0, description="Adam's learning rate, constant, without warm-up."
     )
     n_layers: Annotated[int, Field(ge=2, le=24), About("Depth", "", "N", "layers", log=True)] = Field(
         8, description="Layers, 32 wide; time grows with them."
     )
     steps: Annotated[int, Field(ge=20, le=1000), About("Training steps", "", unit="steps", log=True)] = Field(
-        300, description="Steps of each contender; four of them take their turns. Time grows with the steps."
+        300, description="Steps of each of the four contenders; time grows with them."
     )
     seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(
-        0, description="Of the weights and of the batches."
+        0, description="Seed of the weights and of the batches."
     )
 
     def contender(self, schedule: str) -> tuple[Config, Recipe]:
@@ -113,7 +113,7 @@ def run(
 
 
 def verdict(result: AlphaScheduleResult) -> Verdict:
-    """The order in which the contenders end, and whether the ramp, the essay's best, is the best here."""
+    """Verdict: the order of the final losses, and whether the ramp, the essay's best, is the best here."""
     settings, trained = result.settings, result.trained
     ended = sorted(NAMES, key=result.ended)
     alpha = trained.curves["learned"].alpha[-1]
@@ -124,11 +124,11 @@ def verdict(result: AlphaScheduleResult) -> Verdict:
         f"{alpha.max():.2g}."
     )
     if not trained.trains("learned"):
-        return "warning", "Not even a learned α trains here: too few steps, or too large ones.", evidence
+        return "warning", "Not even a learned α trains here: too few steps, or too high a learning rate.", evidence
     if settings.ramp > settings.steps:
-        return "warning", "The ramp does not come to 1 within these steps.", evidence
+        return "warning", "The ramp does not reach 1 within these steps.", evidence
     if not trained.trains(NAMES["ramp"]):
-        return "warning", "A learned α trains; this ramp is too steep, and what it comes to is not trained.", evidence
+        return "warning", "A learned α trains; with this ramp, which is too steep, the model does not.", evidence
     whole = f"α = 1 from the start, {WHOLE[settings.norm_placement]}, {'trains' if result.fixed else 'does not train'}"
     if result.better:
         place = ("second", "third", "last")[len(result.better) - 1]
@@ -142,7 +142,7 @@ def _told(result: AlphaScheduleResult, schedule: str) -> str:
 
 
 def orders(seed: int = 0) -> dict[str, bool]:
-    """What the notebook states of one seed, of norms behind the sums."""
+    """Statements of the notebook about one seed, for norms after the sums."""
     result = run(AlphaSchedule(seed=seed))
     trains = {schedule: result.trained.trains(name) for schedule, name in NAMES.items()}
     unigram = result.trained.levels.unigram

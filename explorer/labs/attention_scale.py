@@ -1,4 +1,4 @@
-"""Why attention divides by √d: the logits' size, what softmax makes of it, three cures, and what happens in depth.
+"""The division by √d: size of the logits, effect on softmax, three cures, and a whole stack.
 
 Entropy and gradients are kept apart. Without the division the entropy collapses; each row's softmax passes on less and
 less *typically* (the median of ‖J‖²), but not on average, and the logits' path is d_head times stronger: the gradients
@@ -35,7 +35,7 @@ ROWS, FEWEST_ROWS, LOGITS = 2048, 512, 2**18
 SIGMAS = np.geomspace(1 / 8, 32, 17)
 FINE = np.geomspace(1 / 8, 32, 97)
 GROWTHS = np.geomspace(1, 8, 7)
-"""What W_Q and W_K are multiplied by, each."""
+"""Factors on W_Q and on W_K."""
 FINE_GROWTHS = np.geomspace(1, 8, 49)
 ERRORS = 3
 """Standard errors up to which the theory's gradient² counts as explained by the draws."""
@@ -65,7 +65,7 @@ class AttentionScale(Choices):
         int, Field(ge=2, le=256), About("Head width", "Size", "d", "coordinates", log=True, pinned=True)
     ] = Field(64, description="Coordinates of a query and of a key.")
     n_keys: Annotated[int, Field(ge=2, le=512), About("Keys", "Size", "n", "tokens", log=True, pinned=True)] = Field(
-        64, description="Keys that a query looks at; the stack's sequence length."
+        64, description="Keys of each query; the stack's sequence length."
     )
     n_layers: Annotated[int, Field(ge=1, le=24), About("Depth", "Size", "N", "layers", log=True, pinned=True)] = Field(
         12, description="Layers of the Pre-LN stack in the last two charts."
@@ -240,7 +240,7 @@ def _histogram(settings: AttentionScale, stop: Stop, progress: Progress) -> tupl
 
 
 def _grown_expected(settings: AttentionScale) -> dict[str, Array]:
-    """Entropy when the weights grow: σ = growth², √d more without a division, and 1 behind a QK-norm."""
+    """Entropy when the weights grow: σ = growth², √d more without a division, and 1 after a QK-norm."""
     root = math.sqrt(settings.d_head)
     sigma = {cure: FINE_GROWTHS**2 * {"none": root}.get(cure, 1.0) for cure in CURES}
     sigma["qk_norm"] = np.ones_like(FINE_GROWTHS)
@@ -255,19 +255,19 @@ def verdict(result: AttentionScaleResult) -> Verdict:
     entropy = {cure: line.measured[:, 0].mean() for cure, line in result.entropy.items()}
     start = {cure: line.measured[:, 0] for cure, line in result.gradient.items()}
     grows = start["none"].mean() / start["sqrt_d"].mean()
-    told = (
+    evidence = (
         f"At d = {settings.d_head} and n = {settings.n_keys} σ is {math.sqrt(settings.d_head):.3g}, the freezing "
         f"threshold {settings.freezing:.3g}; first layer's entropy {entropy['sqrt_d']:.2f} → {entropy['none']:.2f} of "
         f"uniform. Input gradient² over output, mean of {settings.n_seeds} draws: {plus_minus(start['sqrt_d'])} → "
         f"{plus_minus(start['none'])}; theory, for all draws, {rounded(result.gradient['sqrt_d'].predicted[0])} → "
-        f"{rounded(result.gradient['none'].predicted[0])}: undivided × {result.overshoot:.2g} these draws' mean, "
-        f"{'within' if result.explained else 'beyond'} {ERRORS} standard errors."
+        f"{rounded(result.gradient['none'].predicted[0])}; undivided, theory is {result.overshoot:.2g} × the "
+        f"draws' mean, {'within' if result.explained else 'beyond'} {ERRORS} standard errors."
     )
     if math.sqrt(settings.d_head) <= settings.freezing:
-        return "good", "Heads this narrow stay below the freezing threshold even without the division.", told
+        return "good", "Heads this narrow stay below the freezing threshold even without the division.", evidence
     if grows > EXPLODES:
-        return "warning", f"Without the division attention freezes; the gradient² grows × {rounded(grows)}.", told
-    return "warning", f"Without the division attention freezes; the gradient² hardly changes, × {grows:.3g}.", told
+        return "warning", f"Without the division attention freezes; the gradient² grows × {rounded(grows)}.", evidence
+    return "warning", f"Without the division attention freezes; the gradient² hardly changes, × {grows:.3g}.", evidence
 
 
 def invariants(settings: AttentionScale = AttentionScale()) -> dict[str, float]:  # noqa: B008 - frozen

@@ -1,4 +1,4 @@
-"""What autograd keeps of a forward pass, counted on real tensors."""
+"""Bytes that autograd keeps of a forward pass, counted on real tensors."""
 
 from __future__ import annotations
 

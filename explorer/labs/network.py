@@ -26,7 +26,7 @@ FIRST_MOMENT, SECOND_MOMENT, ADAM_EPSILON = 0.9, 0.999, 1e-8
 
 
 class Growth(NamedTuple):
-    """What one optimizer does to the hidden matrix, as powers of the width, and where its learning rates begin."""
+    """Effect of one optimizer on the hidden matrix, as powers of the width, and its lowest learning rate."""
 
     weights: float
     """Of the first step's relative change of the weights."""
@@ -55,7 +55,7 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType({
 
 
 class Layer(NamedTuple):
-    """How one matrix is kept: `multiplier · (stored · noise)`, learning at `rate` times the learning rate."""
+    """Storage of one matrix: `multiplier · (stored · noise)`, learning at `rate` times the learning rate."""
 
     stored: float
     multiplier: float
@@ -75,7 +75,7 @@ def layers(scheme: str, width: int, optimizer: str) -> list[Layer]:
 
 
 def weights(plan: Sequence[Layer], width: int, seed: int) -> list[Tensor]:
-    """What is stored of each matrix, `[fan_out, fan_in]`, float64: the same noise whatever the plan."""
+    """Stored values of each matrix, `[fan_out, fan_in]`, float64: the same noise whatever the plan."""
     from explorer import noise
 
     shapes = (width, INPUTS), (width, width), (1, width)
@@ -86,7 +86,7 @@ def weights(plan: Sequence[Layer], width: int, seed: int) -> list[Tensor]:
 
 
 def forward(plan: Sequence[Layer], stored: Sequence[Tensor], x: Tensor) -> list[Tensor]:
-    """What each matrix reads, and the output: `[…, batch, fan_in]` and at last `[…, batch, 1]`."""
+    """Inputs of each matrix, and the output: `[…, batch, fan_in]` and at last `[…, batch, 1]`."""
     seen = [x]
     for layer, weight in zip(plan, stored, strict=True):
         z = layer.multiplier * (seen[-1] @ weight.transpose(-1, -2))

@@ -1,4 +1,4 @@
-"""Where the norm stands, and what it does to gradients: Xiong et al. 2020 in their own setting, then five designs.
+"""Norm placement and gradients: Xiong et al. 2020 in their own setting, then five designs.
 
 Their setting: one head, W_Q = W_K = 0, every other matrix N(0, 1/d), relu, an MLP as wide as the stream, independent
 normal tokens. Attention is then the plain mean of the values; here logits are kept within ±0.01, which does the same
@@ -7,7 +7,7 @@ Pre-LN does to the stream's second moment
 
     q ← q + ρ + (1 − ρ)/n    (attention: a mean of n tokens),    q ← q + ½    (MLP: relu halves).
 
-So q_L lies between 1 + L/2 and 1 + 3L/2. The last norm divides the gradient by √q_L; behind a Post-LN it is √(3/2).
+So q_L lies between 1 + L/2 and 1 + 3L/2. The last norm divides the gradient by √q_L; after a Post-LN it is √(3/2).
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ PUBLISHED = (6, 8, 10, 12, 14)
 
 
 class NormPlacement(Choices):
-    """Sizes of the stacks, and what the five designs are given beside their norms."""
+    """Sizes of the stacks, and other choices of the five designs."""
 
     n_layers: Annotated[int, Field(ge=2, le=48), About("Depth", "", "N", "layers", log=True)] = Field(
-        12, description="Layers. For the theorem shallower stacks by halves are measured beside it."
+        12, description="Layers; for the theorem, stacks of half, a quarter, … of them are measured too."
     )
     width: Annotated[int, Field(ge=32, le=256), About("Width", "", "d", "coordinates", log=True)] = Field(
-        128, description="Of the stream and of the MLPs' hidden layer; a head of the designs is about 32 wide."
+        128, description="Width of the stream and of the MLPs' hidden layer; the designs' heads are about 32 wide."
     )
     n_ctx: Annotated[int, Field(ge=4, le=128), About("Tokens", "", "n", "tokens", log=True)] = Field(
         32, description="Tokens in the sequence."
@@ -61,10 +61,10 @@ class NormPlacement(Choices):
         0.0, description="Overlap of two input tokens of the designs; the theorem's are independent."
     )
     activation: Annotated[str, About("Activation", "", "φ", options=ACTIVATIONS)] = Field(
-        "relu", description="Of the designs, rescaled to keep a unit second moment; the theorem's is the plain relu."
+        "relu", description="Of the designs, rescaled to unit second moment; the theorem's is the plain relu."
     )
     causal: Annotated[bool, About("Causal mask", "")] = Field(
-        False, description="In the designs, a token sees itself and what came before; the theorem's see all."
+        False, description="In the designs, a token attends to itself and earlier ones; in the theorem, to all."
     )
     n_seeds: Annotated[int, Field(ge=1, le=8), About("Seeds", "", unit="draws", log=True)] = Field(
         3, description="Independent draws of weights and inputs; dots are their mean, bars their range."
@@ -155,7 +155,7 @@ def slope(depths: list[int], values: Array, least: int = 4) -> float:
 
 
 def lemma(n_layers: int, n_ctx: int) -> Array:
-    """Second moment of the Pre-LN stream in their setting, at infinite width, behind 0 … N layers."""
+    """Second moment of the Pre-LN stream in their setting, at infinite width, after 0 … N layers."""
     q, p, found = 1.0, 0.0, [1.0]
     for _ in range(n_layers):
         mean = p / q + (1 - p / q) / n_ctx  # every token receives the same: overlap and second moment are one
@@ -167,7 +167,7 @@ def lemma(n_layers: int, n_ctx: int) -> Array:
 
 
 def band(n_layers: int) -> tuple[Array, Array]:
-    """The least and the most that it can be: attention adds between 0 and 1 a layer, the MLP ½."""
+    """Lower and upper bound: attention adds between 0 and 1 a layer, the MLP ½."""
     layer = np.arange(n_layers + 1, dtype=float)
     return 1 + layer / 2, 1 + 1.5 * layer
 
@@ -209,7 +209,7 @@ def _theorem(found: list[Pair]) -> Theorem:
 
 
 def inside(result: NormPlacementResult) -> bool:
-    """Whether Pre-LN's stream keeps to Lemma 2's band behind every layer, in some seed: it holds on average."""
+    """Whether Pre-LN's stream keeps to Lemma 2's band after every layer, in some seed: it holds on average."""
     low, high = band(result.settings.n_layers)
     found = result.stream.measured[:, 2::2]
     return bool((found.max(0) >= low[1:]).all() and (found.min(0) <= high[1:]).all())
@@ -223,12 +223,12 @@ def seen(result: NormPlacementResult) -> bool:
 
 
 def verdict(result: NormPlacementResult) -> Verdict:
-    """The two slopes, the band, and where the V of Post-LN comes from, all at initialization."""
+    """Verdict on the two slopes, the band, and the V of Post-LN's gradient, all at initialization."""
     settings = result.settings
     (post, post_line), (pre, pre_line) = (result.slopes(place) for place in PLACEMENTS)
     flat, bent = (float(result.bends[name].measured.mean(0).min()) for name in ("none", "softmax"))
     low, high = (float(edge[-1]) for edge in band(settings.n_layers))
-    told = (
+    evidence = (
         f"Last W_out: slope in L {_signed(post)} for Post-LN, theory {_signed(post_line)}; {_signed(pre)} for Pre-LN, "
         f"theory {_signed(pre_line)}; {SLOPE_ERROR:g} apart counts as agreement. Pre-LN's q = "
         f"{plus_minus(result.stream.measured[:, -1])}, Lemma 2's band {low:g} to {high:g}, recursion "
@@ -236,17 +236,17 @@ def verdict(result: NormPlacementResult) -> Verdict:
         f"output's; without attention {flat:.2g} (flat: {FLAT:g} or more)."
     )
     if not inside(result):
-        return "warning", "These draws leave Lemma 2's band, which holds on average: take more seeds or width.", told
+        return "warning", "These draws leave Lemma 2's band, which holds on average: increase seeds or width.", evidence
     if settings.n_layers < 4:
-        return "warning", "Too shallow for a slope; 4 layers and more show it.", told
+        return "warning", "Too shallow for a slope, which needs at least 4 layers.", evidence
     if not seen(result):
-        return "warning", "These draws' slopes are not the theory's: take more seeds or width.", told
+        return "warning", "These draws' slopes are not the theory's: increase seeds or width.", evidence
     slopes = "Depth shrinks Pre-LN's last initial gradient and not Post-LN's"
     if not flat >= FLAT:
-        return "warning", f"{slopes}; with this activation Post-LN's is not flat even without attention.", told
+        return "warning", f"{slopes}; with this activation Post-LN's is not flat even without attention.", evidence
     if bent < 0.6 * flat:
-        return "good", f"{slopes}; attention bends Post-LN's.", told
-    return "good", f"{slopes}, which here is hardly bent.", told
+        return "good", f"{slopes}; attention makes Post-LN's gradient uneven.", evidence
+    return "good", f"{slopes}; Post-LN's gradient is nearly flat here.", evidence
 
 
 def _signed(number: float) -> str:

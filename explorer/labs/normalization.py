@@ -37,13 +37,13 @@ SCALES = np.geomspace(1e-4, 1e4, 65)
 
 
 class Norm(NamedTuple):
-    """What a norm averages over, of the axes (batch, token, feature), and whether it subtracts the mean."""
+    """Axes (batch, token, feature) that a norm averages over, and whether it subtracts the mean."""
 
     label: str
     axes: tuple[int, ...]
     centers: bool
     shares: str
-    """What is averaged together, in words."""
+    """Values averaged together, in words."""
 
 
 NORMS: Mapping[str, Norm] = MappingProxyType({
@@ -71,13 +71,13 @@ class Normalization(Choices):
     ] = Field(64, description="Features of a token.")
     token_spread: Annotated[
         float, Field(ge=1, le=100), About("Spread of tokens", "Input and loss", "", "×", log=True)
-    ] = Field(10.0, description="Standard deviation of the loudest token over that of the quietest.")
+    ] = Field(10.0, description="Largest standard deviation of a token over the smallest.")
     feature_spread: Annotated[
         float, Field(ge=1, le=100), About("Spread of features", "Input and loss", "", "×", log=True)
-    ] = Field(10.0, description="Standard deviation of the loudest feature over that of the quietest.")
+    ] = Field(10.0, description="Largest standard deviation of a feature over the smallest.")
     scale: Annotated[
         float, Field(ge=1e-4, le=1e4), About("Input scale", "Input and loss", "s", "×", log=True, pinned=True)
-    ] = Field(1.0, description="Multiplies the whole tensor; a norm forgets it until it meets ε.")
+    ] = Field(1.0, description="Factor on the whole tensor; a norm removes it unless the variance is near ε.")
     epsilon: Annotated[
         float, Field(ge=1e-12, le=1), About("ε", "Normalization", "ε", "", log=True, pinned=True)
     ] = Field(1e-5, description="Added to the variance before the square root.")
@@ -214,7 +214,7 @@ def _kept(groups: Array, epsilon: float) -> float:
 
 
 def _order(x: Array, axes: tuple[int, ...]) -> NDArray[np.intp]:
-    """Which tokens (axes 0, 1) or features (axis 2) are drawn, by rising second moment: evenly chosen ranks."""
+    """Tokens (axes 0, 1) or features (axis 2) to be drawn, by rising second moment: evenly chosen ranks."""
     rest = tuple({0, 1, 2} - set(axes))
     ranked = np.argsort(np.mean(x**2, rest).ravel(), kind="stable")
     drawn: NDArray[np.intp] = ranked[np.linspace(0, len(ranked) - 1, min(SHOWN, len(ranked))).round().astype(int)]
@@ -269,12 +269,12 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def verdict(result: NormalizationResult) -> Verdict:
-    """What is worth saying of this tensor: nothing left, ε in charge, an offset kept, or all as it should be."""
+    """Verdict on this tensor: nothing left, ε too large, an offset kept, or all as expected."""
     lost = [NORMS[name].label for name, alone in result.alone.items() if alone]
     moments = ", ".join(f"{norm.label} {result.after[name].second_moment:.3g}" for name, norm in NORMS.items())
     if lost:
         return ("bad", f"{' and '.join(lost)} return{'s' * (len(lost) == 1)} nothing but zeros.",
-                "There is one value to average, and it is its own mean; torch refuses to train like this.")
+                "There is one value to average, which equals its mean; torch refuses to train like this.")
     zeros = _zero_share(result.settings)
     small = [NORMS[name].label for name, output in result.after.items()
              if output.second_moment < UNIT * (1 - zeros if NORMS[name].axes == (2,) else 1)]
@@ -283,7 +283,7 @@ def verdict(result: NormalizationResult) -> Verdict:
     share = result.after["rms"].constant_share
     if share > 0.5:
         return ("warning", "RMSNorm keeps the constant offset; the norms that center remove it.",
-                f"{100 * share:.0f} % of what it returns is one constant added everywhere. Mean y²: {moments}.")
+                f"{100 * share:.0f} % of its output's second moment is one constant. Mean y²: {moments}.")
     zero = ", but for the zero vector, which stays zero in LayerNorm and RMSNorm" if zeros else ""
     return "good", f"Every norm returns a unit second moment{zero}.", f"Mean y²: {moments}; {UNIT:g} counts as one."
 
@@ -294,7 +294,7 @@ def _zero_share(settings: Normalization) -> float:
 
 
 def invariants(settings: Normalization = Normalization()) -> dict[str, float]:  # noqa: B008 - frozen
-    """Second moment behind each norm, the constant's share behind LayerNorm and RMSNorm, a batch of one, ε alone."""
+    """Second moment after each norm, the constant's share after LayerNorm and RMSNorm, a batch of one, ε alone."""
     import torch
 
     x = torch.from_numpy(tensor(settings))

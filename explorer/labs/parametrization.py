@@ -38,16 +38,16 @@ MOST_SWEEPS = 200
 
 
 class Parametrization(Choices):
-    """What is trained, and how."""
+    """Networks and training."""
 
     optimizer: Annotated[
         Literal["adam", "sgd"],
         About("Optimizer", "Initialization", pinned=True,
               options={"adam": Option("Adam, β = 0.9, 0.999", "Kingma & Ba 2015"), "sgd": Option("plain SGD")}),
-    ] = Field("adam", description="What turns gradients into steps.")
+    ] = Field("adam", description="Rule that turns gradients into steps.")
     learning_rate: Annotated[
         float, Field(ge=1e-4, le=1), About("Learning rate", "Initialization", "η", "", log=True, pinned=True)
-    ] = Field(0.01, description="Of the first step; the sweep below has learning rates of its own.")
+    ] = Field(0.01, description="Learning rate of the first step; the sweep has its own.")
     widest: Annotated[
         Literal["64", "128", "256", "512"],
         About("Widest network", "Size", "m", "units", pinned=True,
@@ -104,7 +104,7 @@ class ParametrizationResult:
 
 
 def first_step(scheme: str, settings: Parametrization, width: int) -> tuple[float, float]:
-    """What one step does to the hidden matrix: to its weights, and to its output on the step's own batch.
+    """Effect of one step on the hidden matrix: on its weights, and on its output on the step's own batch.
 
     The residuals are random, of unit variance: how well a width happens to fit before training does not matter.
     """
@@ -188,7 +188,7 @@ def run(settings: Parametrization, stop: Stop = lambda: False, progress: Progres
 
 
 def _trained(scheme: str, settings: Parametrization, width: int, rates: Array, step: Callable[[], None]) -> Array:
-    """`train`, or what it gave before: the first step's learning rate and the widest width do not matter to it."""
+    """Result of `train`, cached: the first step's learning rate and the widest width do not matter to it."""
     key = scheme, settings.replace(learning_rate=0.01, widest="512"), width
     if key not in _sweeps:
         _sweeps[key] = train(scheme, settings, width, rates, step)
@@ -213,17 +213,17 @@ def untrained(settings: Parametrization) -> float:
 
 
 def verdict(result: ParametrizationResult) -> Verdict:
-    """How far the best learning rate moved between the narrowest and the widest network."""
+    """Change of the best learning rate between the narrowest and the widest network."""
     moved = {scheme: math.log2(result.best(scheme)[-1] / result.best(scheme)[0]) for scheme in SCHEMES}
     widths = result.settings.widths
-    told = ", ".join(f"{row.label} {_power_of_two(moved[scheme])}" for scheme, row in SCHEMES.items())
-    where = f"Best learning rate at m = {widths[-1]} over that at m = {widths[0]}: {told}."
+    ratios = ", ".join(f"{row.label} {_power_of_two(moved[scheme])}" for scheme, row in SCHEMES.items())
+    where = f"Best learning rate at m = {widths[-1]} over that at m = {widths[0]}: {ratios}."
     if abs(moved["standard"]) > abs(moved["mup"]) <= 1:
         stays = "stays" if moved["mup"] == 0 else "moves by one step of the sweep"
         return "good", f"A narrow network's best learning rate {stays} under μP; under standard it drifts.", where
     if abs(moved["standard"]) < 1:
-        return "warning", "No drift is to be seen here: more steps or wider networks show it.", where
-    return "warning", "Here μP's best learning rate moves, too: one seed and few steps leave it uncertain.", where
+        return "warning", "No drift is visible here; more steps or wider networks show it.", where
+    return "warning", "Here μP's best learning rate moves too; with one seed and few steps it is uncertain.", where
 
 
 def _power_of_two(exponent: float) -> str:

@@ -47,19 +47,19 @@ class RealFormer(Choices):
         12, description="Layers, of an attention and an MLP each."
     )
     width: Annotated[int, Field(ge=32, le=256), About("Width", "", "d", "coordinates", log=True)] = Field(
-        128, description="Of the stream and of the MLPs' hidden layer."
+        128, description="Width of the stream and of the MLPs' hidden layer."
     )
     n_heads: Annotated[int, Field(ge=2, le=8), About("Heads", "", "H", "heads", log=True)] = Field(
-        4, description="Each as wide as the stream's width over their number, without a remainder."
+        4, description="Attention heads; they must divide the width."
     )
     n_ctx: Annotated[int, Field(ge=4, le=128), About("Tokens", "", "n", "tokens", log=True)] = Field(
         32, description="Tokens in the sequence."
     )
     init_variance: Annotated[float, Field(ge=0.25, le=8), About("Init variance", "", "σ²", "× rule", log=True)] = Field(
-        1.0, description="Multiplies the variance of every matrix; that of logits goes with its square."
+        1.0, description="Factor on the variance of every matrix; the logits' variance grows with its square."
     )
     causal: Annotated[bool, About("Causal mask", "")] = Field(
-        False, description="A token sees itself and what came before, nothing later."
+        False, description="A token attends to itself and to earlier tokens only."
     )
     n_seeds: Annotated[int, Field(ge=1, le=16), About("Seeds", "", unit="draws", log=True)] = Field(
         8, description="Independent draws of weights and inputs; dots are their mean, bars their range."
@@ -139,7 +139,7 @@ class RealFormerResult:
         return np.asarray(first * self.spread[form].depth ** POWERS[list(FORMS).index(form)])
 
     def closer(self, lines: Mapping[str, Line]) -> int:
-        """In how many seeds RealFormer's layers are closer to each other than Post-LN's."""
+        """Number of seeds in which RealFormer's layers are closer to each other than Post-LN's."""
         return int((lines["scores"].apart < lines["none"].apart).sum())
 
     def closer_in_most(self, lines: Mapping[str, Line]) -> bool:
@@ -177,7 +177,7 @@ def run(settings: RealFormer, stop: Stop = lambda: False, progress: Progress = l
 
 
 def independent(n_layers: int, seed: int, stop: Stop = lambda: False, draws: int = 8) -> dict[str, Line]:
-    """RMS logit behind 1 … N layers whose queries and keys are fresh unit Gaussians, by form."""
+    """RMS logit after 1 … N layers whose queries and keys are fresh unit Gaussians, by form."""
     import torch
 
     from explorer.noise import stack
@@ -230,7 +230,7 @@ def overlap(one: Tensor, other: Tensor) -> Array:
 
 
 def memory(settings: RealFormer, stop: Stop = lambda: False) -> Memory:
-    """What autograd keeps of two layers less what it keeps of one, for sequences of `LENGTHS`, unmasked."""
+    """Bytes that autograd keeps of two layers less those of one, for sequences of `LENGTHS`, unmasked."""
     plain = settings.replace(seed=0, n_seeds=1, init_variance=1.0, causal=False)  # which no size depends on
     counted: dict[str, list[int]] = {"none": [], "scores": []}
     for length in LENGTHS:
@@ -244,14 +244,14 @@ def memory(settings: RealFormer, stop: Stop = lambda: False) -> Memory:
 
 
 def verdict(result: RealFormerResult) -> Verdict:
-    """How the logits grow, and whether the layers' gradients get closer than Post-LN's."""
+    """Verdict on the growth of the logits, and on the layers' gradients beside Post-LN's."""
     settings, stream, weight = result.settings, result.gradients, result.weights
     n, seeds = settings.n_layers, settings.n_seeds
     ends = {form: float(line.measured[:, -1].mean()) for form, line in result.spread.items()}
     apart = [float(np.median(lines[form].apart)) for lines in (stream, weight) for form in ("none", "scores")]
     ideal = {form: float(result.ideal(form)[-1]) for form in FORMS}
     closer = [result.closer(lines) for lines in (stream, weight)]
-    told = (
+    evidence = (
         f"Logits of layer {n}: {ends['scores']:.3g} in RealFormer, {ends['qk']:.3g} with Q and K added up, "
         f"{ends['none']:.2g} in Post-LN; independent layers would have {ideal['scores']:.3g}, {ideal['qk']:.3g} and "
         f"{ideal['none']:.2g}. Largest over smallest gradient² of the stream, median: Post-LN {apart[0]:.3g}, "
@@ -259,13 +259,13 @@ def verdict(result: RealFormerResult) -> Verdict:
         f"{apart[2]:.3g} and {apart[3]:.3g}, closer in {closer[1]} of {seeds}."
     )
     if not np.isfinite([*ends.values(), *apart]).all():
-        return "bad", "Logits or gradients have left what float32 can hold.", told
+        return "bad", "Logits or gradients have left float32's range.", evidence
     if not result.closer_in_most(stream):
-        return "warning", "Here RealFormer's gradients are no closer to each other than Post-LN's.", told
+        return "warning", "Here RealFormer's gradients are no closer to each other than Post-LN's.", evidence
     if not result.closer_in_most(weight):
-        return "warning", "The stream's gradients are closer than Post-LN's, those of the weights are not.", told
+        return "warning", "The stream's gradients are closer than Post-LN's; those of the weights are not.", evidence
     grow = "more slowly than" if ends["scores"] < ideal["scores"] else "at least as"
-    return "good", f"Logits grow {grow} √l, and the layers' gradients are closer than Post-LN's.", told
+    return "good", f"Logits grow {grow} √l, and the layers' gradients are closer than Post-LN's.", evidence
 
 
 def invariants() -> dict[str, float]:

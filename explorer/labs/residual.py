@@ -1,4 +1,4 @@
-"""x + α F(x): second moments add, a norm behind the sum fades the input, one before the branch lets the stream grow.
+"""x + α F(x): second moments add, a norm after the sum fades the input, one before the branch lets the stream grow.
 
 And designs whose branches start at zero: the stack is the identity, exactly, and so are most of its gradients zero.
 All stacks are the Transformer of the Explore page; tokens are independent and normal.
@@ -48,13 +48,13 @@ class Residual(Choices):
     """The branch's multiplier, and the sizes of the stacks."""
 
     alpha: Annotated[float, Field(ge=0, le=2), About("Residual α", "", "α")] = Field(
-        1.0, description="Multiplies each branch: x + α F(x)."
+        1.0, description="Factor on each branch: x + α F(x)."
     )
     n_layers: Annotated[int, Field(ge=2, le=48), About("Depth", "", "N", "layers", log=True)] = Field(
         12, description="Layers. With attention a layer has two branches, else one."
     )
     width: Annotated[int, Field(ge=16, le=256), About("Width", "", "d", "coordinates", log=True)] = Field(
-        128, description="Of the stream and of the MLPs' hidden layer."
+        128, description="Width of the stream and of the MLPs' hidden layer."
     )
     n_seeds: Annotated[int, Field(ge=1, le=8), About("Seeds", "", unit="draws", log=True)] = Field(
         3, description="Independent draws of weights and inputs; dots are their mean, bars their range."
@@ -127,7 +127,7 @@ class ResidualResult:
 
     @property
     def noise(self) -> float:
-        """Standard error of what is left of x_0 in the end, at most, for the mean of the seeds.
+        """Largest standard error of the final coefficient of x_0, for the mean of the seeds.
 
         Drawing n tokens costs 1/(d n), the matrices' own diagonals at most 1/d²; and the second moment of each sum
         varies by at most α²(2 + α²)·2/d, as much as it does where all tokens are alike.
@@ -139,7 +139,7 @@ class ResidualResult:
 
     @property
     def fades_as_expected(self) -> bool:
-        """Whether what is left of x_0 in the end is within `ERRORS` standard errors of (1 + α²)^(−N/2)."""
+        """Whether the final coefficient of x_0 is within `ERRORS` standard errors of (1 + α²)^(−N/2)."""
         expected = identity_path(self.settings.n_layers, 1.0, self.settings.alpha)[-1]
         return bool(abs(self.path[:, -1].mean() - expected) <= ERRORS * self.noise)
 
@@ -177,7 +177,7 @@ def _sums(settings: Residual) -> Array:
 
 
 def path(config: Config, seed: int, stop: Stop = lambda: False) -> Array:
-    """Coefficient of x_0 in the regression of the stream on it, behind 0 … N layers, `[layer + 1]`."""
+    """Coefficient of x_0 in the regression of the stream on it, after 0 … N layers, `[layer + 1]`."""
     seen = _tapped(config, seed, stop)
     start = seen["embed"][0]
     return np.array([float((x * start).mean() / start.square().mean()) for x in (start, *seen["resid_post"])])
@@ -190,9 +190,9 @@ def _branches(settings: Residual, stop: Stop) -> Array:
     """
     seen = _tapped(settings.design("peri"), settings.seed, stop)
     before = [seen["embed"][0], *(x for pair in zip(seen["resid_mid"], seen["resid_post"], strict=True) for x in pair)]
-    behind = [out for pair in zip(seen["attn_out"], seen["mlp_out"], strict=True) for out in pair]
+    branches = [out for pair in zip(seen["attn_out"], seen["mlp_out"], strict=True) for out in pair]
     rows = []
-    for stream, branch in zip(before, behind, strict=False):  # the last stream is no branch's
+    for stream, branch in zip(before, branches, strict=False):  # the last stream is no branch's
         x, out = (part / part.square().mean().sqrt() for part in (stream, branch))
         rows.append([float((x * out).mean()), float((x + settings.alpha * out).square().mean())])
     return np.array(rows)
@@ -241,33 +241,33 @@ def _start(config: Config, stop: Stop) -> Start:
 
 
 def verdict(result: ResidualResult) -> Verdict:
-    """Whether the identities are exact, the input fades as theory has it, and the gradient does not fade with it."""
+    """Verdict: are identities exact, does the input fade as predicted, does the gradient stay flat."""
     settings = result.settings
     n, left = settings.n_layers, float(result.path[:, -1].mean())
     expected = float(identity_path(n, 1.0, settings.alpha)[-1])
     flat, bent = (float(result.gradient[name].measured.mean(0).min()) for name in GRADIENTS)
-    told = (
-        f"Of the input {left:.2g} is left after {n} post-norm MLPs, theory {expected:.2g}; up to "
-        f"±{ERRORS * result.noise:.2g} is due to the draw ({ERRORS} standard errors). Their gradient², at its lowest, "
+    evidence = (
+        f"The input's coefficient after {n} post-norm MLPs is {left:.2g}, theory {expected:.2g}; draws scatter by "
+        f"±{ERRORS * result.noise:.2g} ({ERRORS} standard errors). Their gradient², at its lowest, "
         f"is {flat:.2g} × the output's (flat: {FLAT:g} or more); with attention {bent:.2g}. Peri-LN's stream ends at "
         f"q = {plus_minus(result.growth['peri'].measured[:, -1])}, theory {1 + 2 * n * settings.alpha**2:.3g}."
     )
     broken = [name for name, start in result.starts.items() if exact(settings, name, start)]
     if broken:
-        return "bad", f"Not as designed: {', '.join(LABELS[name] for name in broken)}.", told
+        return "bad", f"Not as designed: {', '.join(LABELS[name] for name in broken)}.", evidence
     if settings.alpha == 0:
-        return "warning", "α = 0 makes every stack the identity, and leaves its matrices without a gradient.", told
+        return "warning", "At α = 0 every stack is the identity, and its matrices have no gradient.", evidence
     if not result.fades_as_expected:
-        return "warning", "What is left of the input is not what theory has, beyond the error of the draws.", told
+        return "warning", "The input's share differs from theory's by more than the error of the draws.", evidence
     if left > 0.5:
-        return "good", "Branches this small or few leave most of the input in the stream.", told
+        return "good", "Branches this small or few leave most of the input in the stream.", evidence
     if not flat >= FLAT:
-        return "warning", "The input fades as expected after post-norm, but the gradient of its MLPs is not flat.", told
-    return "good", "The input fades as expected after post-norm; the gradient of its MLPs does not fade with it.", told
+        return "warning", "The input fades as expected after post-norm, but its MLPs' gradient is not flat.", evidence
+    return "good", "The input fades as expected after post-norm; its MLPs' gradient does not fade with it.", evidence
 
 
 def exact(settings: Residual, name: str, start: Start) -> str:
-    """What of a start is not as its design has it; empty when all is: zeros are zero, and nothing else is."""
+    """Errors of a start: gradients that should be zero and are not, or the reverse; empty when there are none."""
     zeros = {parameter for parameter, norm in start.norms.items() if norm == 0}
     if zeros != settings.zeros(name):
         return f"zero gradients of {', '.join(sorted(zeros ^ settings.zeros(name)))}"
@@ -275,7 +275,7 @@ def exact(settings: Residual, name: str, start: Start) -> str:
 
 
 def invariants() -> dict[str, float]:
-    """Coefficients behind post-norm branches, gradients, Peri-LN's growth, and three identities with their zeros."""
+    """Coefficients after post-norm branches, gradients, Peri-LN's growth, and three identities with their zeros."""
     settings = Residual(n_layers=8, width=256, n_seeds=8)
     stop = lambda: False  # noqa: E731
     left = np.mean([path(settings.design("post", "none"), seed) for seed in range(8)], axis=0)

@@ -1,4 +1,4 @@
-"""Sampling: normal, uniform and truncated normal weights of one variance, and what a cut takes away.
+"""Sampling: normal, uniform and truncated normal weights of one variance, and the effect of a cut on it.
 
 A normal distribution of standard deviation s, cut at ±c·s, keeps the share γ(c) of its variance. Whoever wants σ must
 ask for s = σ/√γ. Bounds may be given in units of s, or as numbers: then they may cut nothing, or nearly everything.
@@ -35,10 +35,10 @@ REACH, BINS = 6.0, 240
 
 
 class Sampling(Choices):
-    """How many weights are drawn, and where the normal distribution is cut."""
+    """Number of weights, and cut of the normal distribution."""
 
     cut: Annotated[float, Field(ge=0.1, le=6), About("Cut", "", "c")] = Field(
-        2.0, description="Where the truncated normal is cut, on both sides of 0."
+        2.0, description="Bound of the truncated normal, on both sides of 0."
     )
     bounds: Annotated[
         Literal["relative", "absolute"],
@@ -48,21 +48,21 @@ class Sampling(Choices):
         }),
     ] = Field("relative", description="Whether the bounds follow the standard deviation.")
     std: Annotated[float, Field(ge=0.005, le=1), About("Std asked for", "", "σ", log=True)] = Field(
-        0.02, description="The standard deviation that is wanted."
+        0.02, description="Standard deviation that the weights should have."
     )
     corrected: Annotated[bool, About("Correct for the cut", "", "s = σ / √γ")] = Field(
-        True, description="Widens the normal before it is cut, so that σ is what remains."
+        True, description="Widens the normal before it is cut, so that σ remains."
     )
     draws: Annotated[int, Field(ge=1024, le=10**7), About("Draws", "", "n", "weights", log=True)] = Field(
         2**18, description="Weights drawn from each distribution."
     )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(0, description="Which draw.")
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(0, description="Seed of the draw.")
 
     @model_validator(mode="after")
     def _reachable(self) -> Sampling:
         if self.bounds == "absolute" and self.corrected and not self.std < 0.99 * self.cut / math.sqrt(3):
             raise self.refusal(
-                "{std} must be below 0.57 × {cut} when the cut is absolute and corrected, for no distribution within "
+                "{std} must be below 0.57 × {cut} when the cut is absolute and corrected: no distribution within "
                 f"±cut spreads wider; got {self.std:g} and cut {self.cut:g}", bounds="relative", corrected=False,
             )
         return self
@@ -70,7 +70,7 @@ class Sampling(Choices):
 
 @dataclass(frozen=True)
 class SamplingResult:
-    """What was drawn. Lengths in units of σ, variances in units of σ²; kinds in the order of `KINDS`."""
+    """Statistics of the draws. Lengths in units of σ, variances in units of σ²; kinds in the order of `KINDS`."""
 
     settings: Sampling
     edges: Array
@@ -88,7 +88,7 @@ class SamplingResult:
     scale: float
     """Standard deviation of the normal before it is cut."""
     bound: float
-    """Where it is cut."""
+    """Its cut."""
 
     @property
     def variance(self) -> Array:
@@ -103,7 +103,7 @@ class SamplingResult:
 
     @property
     def relative_cut(self) -> float:
-        """Where the normal is cut, in its own standard deviations."""
+        """Cut of the normal, in its own standard deviations."""
         return self.bound / self.scale
 
 
@@ -202,14 +202,14 @@ def _drawers(scale: float, bound: float) -> list[Callable[[Tensor, Generator], T
 
 
 def verdict(result: SamplingResult) -> Verdict:
-    """Whether the truncated normal is what was asked for."""
+    """Verdict on the variance of the truncated normal."""
     settings, cut, expected = result.settings, result.relative_cut, float(result.expected[2])
     numbers = "In σ², ± standard error: " + ", ".join(
         f"{kind} {value:.4g} ± {error:.1g}"
         for kind, value, error in zip(KINDS, result.variance, result.errors[:, -1], strict=True)
     )
     if settings.bounds == "absolute" and cut > 4:
-        meaning = f"Bounds of ±{settings.cut:g} cut next to nothing off a std of {settings.std:g}."
+        meaning = f"At a std of {settings.std:g}, bounds of ±{settings.cut:g} cut almost nothing."
         return "warning", meaning, (
             f"They stand at {cut:.3g} standard deviations: {100 * beyond(result, 2):.2f} % of the weights lie beyond "
             f"±2σ, where a normal cut at 2σ has none. {numbers}."

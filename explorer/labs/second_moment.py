@@ -45,7 +45,7 @@ RULES = (
 
 
 class SecondMoment(Choices):
-    """The shape of the layers, their input, and how often weights are drawn."""
+    """Shape of the layers, their input, and number of draws."""
 
     n: Annotated[int, Field(ge=16, le=1024), About("Width in", "", "n", "coordinates", log=True)] = Field(
         256, description="Inputs of the first layer."
@@ -197,7 +197,7 @@ def verdict(result: SecondMomentResult) -> Verdict:
         return "warning", (f"n = m: every layer multiplies signal and gradient by {settings.variance:.3g}, in "
                            "expectation."), evidence
     ratio = settings.m / settings.n
-    meaning = f"No variance keeps both: forward asks for 1/n, backward for 1/m, and m/n = {ratio:.3g}."
+    meaning = f"No variance keeps both: forward needs 1/n, backward 1/m, and m/n = {ratio:.3g}."
     layers = f"{settings.depth} layers" if settings.depth > 1 else "one layer would"
     return "warning", meaning, f"{evidence} With the compromise {layers} multiply the signal by {end:.3g}."
 

@@ -1,4 +1,4 @@
-"""Small Transformers trained side by side on real text: what the labs on training run, and what they read of it.
+"""Small Transformers trained side by side on real text: the models of the labs on training, and their readings.
 
 All learn the next character of Python's prose from the same batches, in turns of one step. They are small, so that a
 few hundred steps take seconds; what small ones show in seconds, large ones show in hours.
@@ -30,28 +30,28 @@ AS_WELL = 0.1
 
 
 class Curve(NamedTuple):
-    """What one contender became, reading by reading; the number of a step counts the steps before it."""
+    """Readings of one contender; the number of a step counts the steps before it."""
 
     steps: Array
     """`[reading]`"""
     loss: Array
-    """`[reading + 1]` held-out loss, nats a character; the last is behind the last step."""
+    """`[reading + 1]` held-out loss, nats a character; the last is after the last step."""
     weights: Array
     """`[reading, layer]` ‖∂L/∂W‖ of all matrices of a layer."""
     stream: Array
-    """`[reading, layer + 1]` ‖∂L/∂x‖, at the input and behind each layer."""
+    """`[reading, layer + 1]` ‖∂L/∂x‖, at the input and after each layer."""
     correlation: Array
-    """`[reading, layer]` token correlation behind each layer."""
+    """`[reading, layer]` token correlation after each layer."""
     alpha: Array
     """`[reading, layer]` |α|, mean of the layer's two branches; no layers where a design has none."""
     made: int
     """Steps that it made."""
     retired: str
-    """Why it made no more; empty if nothing went wrong."""
+    """The reason why it made no more; empty if nothing went wrong."""
 
     @property
     def final(self) -> float:
-        """Held-out loss behind the last step; nan if it could not be made."""
+        """Held-out loss after the last step; nan if it could not be made."""
         return float(self.loss[-1])
 
     @property
@@ -61,19 +61,19 @@ class Curve(NamedTuple):
             return np.asarray(self.weights[:, 0] / self.weights[:, -1])
 
     def reading(self, step: int) -> int:
-        """The first reading at a step or behind it; the last one if there is none."""
+        """The first reading at a step or after it; the last one if there is none."""
         return min(int(np.searchsorted(self.steps, step)), len(self.steps) - 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """All of them, and what a model reaches that looks at no or at one character."""
+    """All contenders, and the losses of a unigram and a bigram."""
 
     curves: Mapping[str, Curve]
     levels: Levels
 
     def trains(self, name: str) -> bool:
-        """Whether one has learned more than how often a character comes."""
+        """Whether a contender's loss is below the unigram's."""
         return self.curves[name].final < self.levels.unigram - LEARNS
 
 
@@ -93,14 +93,14 @@ def train(contenders: Mapping[str, tuple[Config, Recipe]], steps: int, seed: int
     race = Race(field, task, steps, every=max(1, steps // READINGS))
     race.run(stop, lambda now: progress(now.step / steps))
     check(stop)
-    told = race.verdict()
+    ends = race.verdict()
     return Trained(
-        {one.name: curve(race.histories[one.name], one.final_loss, one.steps, one.reason) for one in told}, race.levels
+        {one.name: curve(race.histories[one.name], one.final_loss, one.steps, one.reason) for one in ends}, race.levels
     )
 
 
 def tally(orders: Callable[[int], Mapping[str, bool]], seeds: Iterable[int]) -> dict[str, int]:
-    """How often each statement about a lab's outcome, `orders(seed)`, holds; some fifteen seconds a seed."""
+    """Number of seeds for which each statement of `orders(seed)` holds; some fifteen seconds a seed."""
     counts: Counter[str] = Counter()
     for seed in seeds:
         counts.update({name: int(held) for name, held in orders(seed).items()})

@@ -29,7 +29,7 @@ LENGTHS = ("none", "short", "long")
 
 
 class Warmup(Choices):
-    """How the contenders are trained, and how deep they are."""
+    """Training and depth of the contenders."""
 
     optimizer: Annotated[
         Literal["adam", "radam", "sgd"],
@@ -38,21 +38,21 @@ class Warmup(Choices):
             "radam": Option("Adam, held back while v is uncertain", "Liu et al. 2019"),
             "sgd": Option("W − η g"),
         }),
-    ] = Field("adam", description="What turns gradients into steps; torch's own.")
+    ] = Field("adam", description="Rule that turns gradients into steps, as implemented in torch.")
     warmup: Annotated[int, Field(ge=2, le=1000), About("Long warm-up", "", "T", "steps", log=True)] = Field(
         100, description="Steps until the full learning rate; the short warm-up takes a tenth of them."
     )
     rate: Annotated[float, Field(ge=0.1, le=10), About("Learning rate", "", "η", "× usual", log=True)] = Field(
-        1.0, description="The usual one is 0.003 for adam and radam, 0.3 for sgd."
+        1.0, description="Factor on the usual one: 0.003 for adam and radam, 0.3 for sgd."
     )
     n_layers: Annotated[int, Field(ge=2, le=24), About("Depth", "", "N", "layers", log=True)] = Field(
         6, description="Layers, 32 wide; time grows with them."
     )
     steps: Annotated[int, Field(ge=20, le=1000), About("Training steps", "", unit="steps", log=True)] = Field(
-        240, description="Steps of each contender; six of them take their turns. Time grows with the steps."
+        240, description="Steps of each of the six contenders; time grows with them."
     )
     seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(
-        0, description="Of the weights and of the batches."
+        0, description="Seed of the weights and of the batches."
     )
 
     @property
@@ -75,7 +75,7 @@ class Who(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As it is called."""
+        """Its name."""
         return f"{DESIGNS[self.design]}, {'no' if self.length == 'none' else self.length} warm-up"
 
 
@@ -94,7 +94,7 @@ class WarmupResult:
         return self.trained.curves[Who(design, length).name].final
 
     def trains(self, design: str, length: str) -> bool:
-        """Whether it has learned more than how often a character comes."""
+        """Whether its loss is below the unigram's."""
         return self.trained.trains(Who(design, length).name)
 
 
@@ -114,20 +114,20 @@ def _train(settings: Warmup, field: Iterable[Who], stop: Stop = lambda: False,
 
 
 def verdict(result: WarmupResult) -> Verdict:
-    """Who trains, and whether warm-up is what it took."""
+    """Verdict: which contenders train, and whether that is due to warm-up."""
     settings, levels = result.settings, result.trained.levels
-    told = "; ".join(
+    losses = "; ".join(
         f"{words} " + ", ".join(_told(result, design, length) for length in LENGTHS)
         for design, words in DESIGNS.items()
     )
     evidence = (
-        f"Held-out loss after {settings.steps} steps, with no, short and long warm-up: {told}. A unigram has "
+        f"Held-out loss after {settings.steps} steps, with no, short and long warm-up: {losses}. A unigram has "
         f"{levels.unigram:.2f}, a bigram {levels.bigram:.2f}."
     )
     if settings.warmup > settings.steps:
         return "warning", "The long warm-up does not end within these steps: its learning rate stays low.", evidence
     if not result.trains("pre", "none"):
-        return "warning", "Here even Pre-LN does not train without warm-up: too few steps, or too large ones.", evidence
+        return "warning", "Even Pre-LN does not train without warm-up: too few steps, or too high a rate.", evidence
     if not result.trains("post", "long"):
         return "warning", "Pre-LN trains; Post-LN does not, and this warm-up does not help it in these steps.", evidence
     if result.final("post", "none") < result.final("post", "long") + AS_WELL:
@@ -143,7 +143,7 @@ def _told(result: WarmupResult, design: str, length: str) -> str:
 
 
 def orders(seed: int = 0) -> dict[str, bool]:
-    """What the notebook states of one seed: who stays at the unigram's loss, and who gets below it."""
+    """Statements of the notebook about one seed: which losses stay at the unigram's, and which get below it."""
     long, half = Warmup(seed=seed, steps=400, warmup=200), Warmup(seed=seed, steps=200)
     slow = half.replace(optimizer="sgd")
     adam = WarmupResult(long, _train(long, (Who("post", "none"), Who("post", "long"))))

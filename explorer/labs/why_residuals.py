@@ -1,4 +1,4 @@
-"""How small a branch must be: x + ε F(x) in N layers with ε = N^−a, and what one step of gradient descent then does.
+"""Size of the branches: x + ε F(x) in N layers with ε = N^−a, and the effect of one step of gradient descent.
 
 The stack is the Transformer's, MLPs only and without norms, so that nothing but ε holds the signal. In expectation a
 branch of unit gain multiplies signal and gradient by 1 + ε² each, and the gradients of all weights together are
@@ -40,7 +40,7 @@ MOST_KNOWN = 256
 TOO_MUCH = 10.0
 """A signal that has grown more is said to explode."""
 KEPT = 0.5
-"""Relative error of one step's change of the loss up to which it is the promised one."""
+"""Relative error of one step's change of the loss up to which it counts as equal to first order."""
 
 
 _known: dict[tuple[Config, tuple[float, ...]], list[Update]] = {}
@@ -56,10 +56,10 @@ class WhyResiduals(Choices):
         32, description="Layers of the deepest stack; shallower ones by halves are measured beside it."
     )
     width: Annotated[int, Field(ge=16, le=256), About("Width", "", "d", "coordinates", log=True)] = Field(
-        128, description="Of the stream, of the MLPs' hidden layer and of the random matrices."
+        128, description="Width of the stream, of the MLPs' hidden layer and of the random matrices."
     )
     learning_rate: Annotated[float, Field(ge=1e-6, le=1), About("Learning rate", "", "η", log=True)] = Field(
-        1e-4, description="Of the one step of plain gradient descent."
+        1e-4, description="Learning rate of the one step of plain gradient descent."
     )
     n_seeds: Annotated[int, Field(ge=1, le=8), About("Seeds", "", unit="draws", log=True)] = Field(
         4, description="Independent draws of weights and inputs; dots are their median, bars their range."
@@ -79,7 +79,7 @@ class WhyResiduals(Choices):
         return sorted({2**power for power in range(10) if 2**power < self.n_layers} | {self.n_layers})
 
     def rules(self) -> dict[str, Rule]:
-        """The residuals that are compared; what was chosen stands among them under `chosen`."""
+        """The residuals that are compared; the chosen one has the key `chosen`."""
         own = {} if self.exponent in (0.5, 1) else {"own": Rule(f"ε = N⁻{_raised(self.exponent)}", self.exponent)}
         return {"none": Rule("no residual", None), "root": ROOT, "inverse": Rule("ε = 1/N", 1.0), **own}
 
@@ -95,14 +95,14 @@ def _raised(number: float) -> str:
 
 
 class Rule(NamedTuple):
-    """How a layer adds its branch."""
+    """Rule by which a layer adds its branch."""
 
     label: str
     exponent: float | None
     """a of ε = N^−a; None where there is no residual and x becomes F(x)."""
 
     def epsilon(self, n: int) -> float:
-        """What the branch is multiplied by, in a stack of n layers."""
+        """Factor on the branch, in a stack of n layers."""
         return 1.0 if self.exponent is None else float(n**-self.exponent)
 
     def design(self, settings: WhyResiduals, n: int) -> Config:
@@ -114,7 +114,7 @@ class Rule(NamedTuple):
         )
 
     def growth(self, n: int) -> float:
-        """What n layers make of the second moment, and of the gradient's on the way back: (1 + ε²)ⁿ."""
+        """Growth of the second moment over n layers, and of the gradient's on the way back: (1 + ε²)ⁿ."""
         return 1.0 if self.exponent is None else random_growth(self.epsilon(n), n)
 
     def gradient(self, n: int) -> float:
@@ -157,7 +157,7 @@ class WhyResidualsResult:
 
     @property
     def rule(self) -> Rule:
-        """What was chosen."""
+        """The chosen rule."""
         return self.settings.rules()[self.settings.chosen]
 
 
@@ -260,21 +260,21 @@ def verdict(result: WhyResidualsResult) -> Verdict:
     n, signal = settings.n_layers, float(np.median(result.forward[-1]))
     promised, change = float(np.median(sweep.first_order[-1])), float(np.median(sweep.change[-1]))
     falls = f"lowers the loss by {-change:.3g}" if change <= 0 else f"raises the loss by {change:.3g}"
-    told = (
+    evidence = (
         f"N = {n}, ε = {rule.epsilon(n):.3g}: signal × {signal:.3g}, theory {rule.growth(n):.3g}; gradient² of all "
         f"weights × {np.median(sweep.gradient[-1]):.3g}, theory {rule.gradient(n):.3g}. One step at η = "
         f"{settings.learning_rate:.1g} {falls}; to first order it falls by {-promised:.3g}. Growth by more than "
-        f"{TOO_MUCH:g} counts as an explosion, a change within {KEPT:.0%} of first order as promised."
+        f"{TOO_MUCH:g} counts as an explosion, a change within {KEPT:.0%} of first order as equal to it."
     )
     if not (np.isfinite(signal) and signal <= TOO_MUCH):
-        return "bad", "Branches this large multiply: signal and gradients explode with depth.", told
+        return "bad", "Branches this large multiply: signal and gradients explode with depth.", evidence
     if not abs(change / promised - 1) < KEPT:
-        return "warning", "The step is too long for its gradient: the loss does not change as promised.", told
+        return "warning", "The step is too long: the change of the loss is not its first order.", evidence
     if settings.exponent < 0.5:
-        return "warning", "Signal and gradient still grow with depth: from a = ½ on they would not.", told
+        return "warning", "Signal and gradient still grow with depth; with a ≥ ½ they do not.", evidence
     if settings.exponent > 0.75:
-        return "warning", "Smaller than needed: the deeper the stack, the less one step changes the loss.", told
-    return "good", "Small enough: signal, gradient and one step's effect stay bounded at any depth, on average.", told
+        return "warning", "Smaller than needed: the deeper the stack, the less one step changes the loss.", evidence
+    return "good", "Small enough: signal, gradient and a step's effect stay bounded at any depth, on average.", evidence
 
 
 def invariants() -> dict[str, float]:

@@ -49,7 +49,7 @@ class Gradients:
             streams[-1].register_hook(lambda gradient: self.by_stream.extend(norms([gradient])))  # type: ignore[no-untyped-call]
 
     def below(self, layer: Layer, index: int) -> Callable[[Tensor], None]:
-        """What happens when the gradient by a layer's input is known. The hook holds no tensor: see `release`."""
+        """Hook that runs when the gradient by a layer's input is known. It holds no tensor: see `release`."""
 
         def known(gradient: Tensor) -> None:
             self.reduce(layer, self.middles[index], gradient)

@@ -31,7 +31,7 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         config: what to build and run.
         stop: asked before each layer, forward and backward; once it says true, the work is abandoned. Seeds may run
             side by side, so it may be asked from several threads.
-        progress: told the fraction that is done, from 0 to 1, after each layer; from one thread at a time.
+        progress: called with the fraction that is done, from 0 to 1, after each layer; from one thread at a time.
         pattern_of: layer (from 1) and head (from 0) whose attention pattern the profile keeps.
     Raises:
         Stopped: `stop()` said true.
@@ -83,7 +83,7 @@ def _run(passes: list[Pass], config: Config, abandoned: threading.Event) -> list
 
 
 def _give_back(config: Config) -> None:
-    """Returns to the system what a large model took: on Linux, the C library would keep most of what is freed."""
+    """Returns to the system what a large model took: on Linux, the C library would keep most of the freed memory."""
     if noise.settle() or config.sizes.memory_bytes > LARGE:
         with suppress(AttributeError, OSError, TypeError):  # another C library keeps less, or has no such function
             ctypes.CDLL(None).malloc_trim(0)
@@ -105,7 +105,7 @@ def _shared(progress: Progress, count: int) -> list[Progress]:
 
 
 def device() -> torch.device:
-    """Where measurements run: EXPLORER_DEVICE = auto (a GPU if there is one), cpu or cuda."""
+    """Device of the measurements: EXPLORER_DEVICE = auto (a GPU if there is one), cpu or cuda."""
     choice = os.environ.get("EXPLORER_DEVICE", "auto")
     if choice not in ("auto", "cpu", "cuda"):
         raise ValueError(f"EXPLORER_DEVICE must be one of auto, cpu, cuda; got {choice!r}")

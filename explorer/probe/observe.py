@@ -22,7 +22,7 @@ FORWARD_SHARE = 0.35
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: somebody asked for it
-    """The measurement was abandoned because `stop()` said so."""
+    """The measurement was abandoned because `stop()` was true."""
 
 
 class Pass:
@@ -33,7 +33,7 @@ class Pass:
         seed: which draw.
         pattern_of: layer (from 1) and head (from 0) whose attention pattern is kept.
         stop: asked before each layer, forward and backward.
-        progress: told the fraction that is done.
+        progress: called with the fraction that is done.
     """
 
     def __init__(self, config: Config, seed: int, pattern_of: tuple[int, int] = (1, 0),
@@ -89,16 +89,16 @@ class Pass:
                 x, carried = model.through(block, x, recorder, carried)
         x.requires_grad_()
         model.loss(model.finish(x), inputs).backward()  # type: ignore[no-untyped-call]
-        behind: list[Tensor | None] = [x.grad, *(torch.zeros_like(part) for part in carried)]
+        after: list[Tensor | None] = [x.grad, *(torch.zeros_like(part) for part in carried)]
         for block in reversed(blocks):
             x, carried = kept.pop()
             leaves = [part.detach().requires_grad_() for part in (x, *carried)]
             streams = [leaves[0].view_as(leaves[0])]
             out, carried = model.through(block, streams[0], both(ignore, streams), tuple(leaves[1:]))
             gradients.watch(list(block), streams)  # type: ignore[arg-type]
-            torch.autograd.backward([out, *carried], behind[: 1 + len(carried)])
+            torch.autograd.backward([out, *carried], after[: 1 + len(carried)])
             gradients.release()
-            behind = [leaf.grad for leaf in leaves]
+            after = [leaf.grad for leaf in leaves]
 
     def check(self) -> None:
         """Raises Stopped if the work is no longer wanted."""
@@ -115,7 +115,7 @@ class Pass:
 
 
 def source(x: Tensor) -> Tensor:
-    """The input as a view: that has a place in autograd's order behind the first layer's weights; a leaf has none."""
+    """The input as a view: autograd visits a view after the first layer's weights, a leaf in no fixed order."""
     x = x.detach().requires_grad_()
     return x.view_as(x)
 

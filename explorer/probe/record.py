@@ -53,7 +53,7 @@ class Recorder:
 
     @torch.no_grad()
     def flush(self) -> None:
-        """Reduces what is pending and lets it go; sites of one shape go together, to make few calls."""
+        """Reduces the pending tensors and releases them; sites of one shape go together, to make few calls."""
         pending = {site: tensors for site, tensors in self.pending.items() if tensors}
         self.pending = defaultdict(list)
         if "pattern" in pending:

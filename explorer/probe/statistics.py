@@ -40,22 +40,22 @@ def token_overlap(x: Stream, q: PerLayer) -> PerLayer:
 def attention(scores: Rows, pattern: Rows, mask: Mask | None) -> dict[str, PerHead]:
     """Spread of the logits, entropy in nats and over ln(visible keys), largest weight: per layer and head.
 
-    All from how far each logit lies behind its row's largest, b_k = s_j − s_k. The spread is the RMS over visible keys
+    All from how far each logit lies below its row's largest, b_k = s_j − s_k. The spread is the RMS over visible keys
     of the centered logits: mean b² − (mean b)², where nothing cancels as it would in the logits themselves. And since
     log p_k = log p_j − b_k, the entropy is H = Σ p_k b_k − log p_j: one logarithm a row where −Σ p log p takes one a
     weight. Rows that see one key have neither a spread nor an ln 1 to divide by, and are left out of both.
     """
     largest = pattern.amax(dim=-1)  # [layer, batch, head, query]
     if mask is None:
-        behind = scores.amax(dim=-1, keepdim=True) - scores
+        below = scores.amax(dim=-1, keepdim=True) - scores
         seen = torch.full((pattern.shape[-1],), pattern.shape[-1], device=pattern.device)
     else:
-        behind = (scores.where(mask, -math.inf).amax(dim=-1, keepdim=True) - scores).where(mask, 0)
+        below = (scores.where(mask, -math.inf).amax(dim=-1, keepdim=True) - scores).where(mask, 0)
         seen = mask.sum(dim=-1)
     several = seen > 1 if mask is not None else slice(None)
-    square = _norm(behind, (-1,), least=0).square() / seen  # a row of equal logits is a true 0
-    variance = square - (behind.sum(dim=-1) / seen).double().square()
-    nats = behind.mul_(pattern).sum(dim=-1) - largest.log()
+    square = _norm(below, (-1,), least=0).square() / seen  # a row of equal logits is a true 0
+    variance = square - (below.sum(dim=-1) / seen).double().square()
+    nats = below.mul_(pattern).sum(dim=-1) - largest.log()
     return {
         "logit_std": variance[..., several].mean(dim=(1, 3)).clamp(min=0).sqrt(),
         "attention_entropy": nats.mean(dim=(1, 3)),

@@ -1,4 +1,4 @@
-"""How a measurement shares out the processors: independent seeds side by side, few threads each.
+"""Threads of a measurement: independent seeds side by side, few threads each.
 
 A layer's products are small. Split over threads they wait for each other more than they work, most of all in deep,
 narrow models; seeds have nothing to wait for.
@@ -17,7 +17,7 @@ from explorer.config import Config
 SMALL = 2**16
 """Numbers in a layer's stream up to which a second thread costs more than it brings."""
 SIDE_BY_SIDE_BYTES = 1e9
-"""What passes that run together may take; one alone may take more."""
+"""Bytes that passes running together may take; a single pass may take more."""
 
 _lock = threading.Lock()
 _inside = 0
@@ -25,7 +25,7 @@ _outside_threads = 1
 
 
 def shares(config: Config, device: torch.device) -> tuple[int, int]:
-    """How many seeds run at a time, and how many threads each of them gets."""
+    """Number of seeds that run at a time, and of threads for each."""
     processors = torch.get_num_threads()
     if device.type != "cpu":
         return 1, processors

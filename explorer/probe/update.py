@@ -1,4 +1,4 @@
-"""One step of plain gradient descent, really taken: how far the loss falls beside what its gradient promises.
+"""One step of plain gradient descent: the change of the loss, beside its first order.
 
 The model is drawn as always, in float32, and then calculated in float64. A small step changes a loss of order one by
 less than float32 can tell from rounding; in float64 a change down to about 1e-13 is seen for what it is.
@@ -57,7 +57,7 @@ class Update:
 
 
 def update_size(config: Config, learning_rate: float, stop: Stop = lambda: False) -> Update:
-    """Takes one step in a fresh model of each seed, and measures what it does to the loss.
+    """Takes one step in a fresh model of each seed, and measures the change of the loss.
 
     Args:
         config: what to build.

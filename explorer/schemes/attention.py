@@ -1,4 +1,4 @@
-"""What attention logits are divided by, and what they inherit from the layers before."""
+"""Divisors of the attention logits, and what logits inherit from earlier layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Divisor(Option):
-    """What q·k is divided by, from the width of a head."""
+    """Divisor of q·k, from the width of a head."""
 
     of: Callable[[int], float]
 
@@ -28,13 +28,13 @@ DIVISORS: dict[str, Divisor] = {
 
 
 def divisor(config: Config) -> float:
-    """What the config's attention logits are divided by."""
+    """Divisor of the config's attention logits."""
     return DIVISORS[config.attention_scale].of(config.d_head)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inheritance(Option):
-    """What adds up over the layers: nothing, the logits, or queries and keys each."""
+    """Sum over the layers: of nothing, the logits, or queries and keys each."""
 
     adds: Literal["", "scores", "qk"] = ""
 
@@ -47,5 +47,5 @@ INHERITANCES: dict[str, Inheritance] = {
 
 
 def inherits(config: Config) -> str:
-    """What the config's logits inherit: see `Inheritance.adds`."""
+    """Sum that the config's logits inherit: see `Inheritance.adds`."""
     return INHERITANCES[config.residual_attention].adds

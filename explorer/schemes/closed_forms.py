@@ -1,4 +1,4 @@
-"""What an activation does to the second moment and overlap of Gaussian inputs, where a closed form is known."""
+"""Second moment and overlap of an activation of Gaussian inputs, where a closed form is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the norms stand around a branch, and what a norm does."""
+"""Norm placements around a branch, and the norms themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Placement(NamedTuple):
-    """Where a norm stands around `skip · x + branch · F(x)` in one layer."""
+    """Norms around `skip · x + branch · F(x)` in one layer."""
 
     before: bool = False
     """On the branch's input."""
@@ -23,7 +23,7 @@ class Placement(NamedTuple):
     after: bool = False
     """On the sum."""
     scale: float = 1.0
-    """What the norm before the branch is multiplied by."""
+    """Factor on the norm before the branch."""
 
     @property
     def any(self) -> bool:
@@ -84,7 +84,7 @@ PLACEMENTS: dict[str, PlacementRule] = {
 
 @lru_cache(maxsize=64)
 def placements(config: Config) -> tuple[Placement, ...]:
-    """Where the norms stand in each layer."""
+    """Placement of the norms in each layer."""
     rule = PLACEMENTS[config.norm_placement]
     return tuple(rule.layer(layer, config.n_layers) for layer in range(1, config.n_layers + 1))
 

@@ -1,4 +1,4 @@
-"""How a branch joins the stream: what multiplies what, and what of it is learned."""
+"""Rules for adding a branch to the stream: the multipliers, and which of them are learned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 VALUE_PATH = ("W_V", "W_O", "W_in", "W_out")
 """The matrices between a branch's input and its output; W_Q and W_K only choose among the tokens."""
 LAST = ("W_O", "W_out")
-"""What a branch ends with."""
+"""The last matrix of each branch."""
 
 
 class Multipliers(NamedTuple):
@@ -118,5 +118,5 @@ def multipliers(config: Config) -> Multipliers:
 
 
 def learned(config: Config) -> str:
-    """What of the branch's multiplier is a learned parameter: see `ResidualRule.learned`."""
+    """Learned parameters of the branch's multiplier: see `ResidualRule.learned`."""
     return RESIDUALS[config.residual].learned

@@ -91,11 +91,11 @@ def variances(config: Config) -> dict[str, float]:
 
 
 BASE_WIDTH = 64
-"""Where μP and the standard parametrization are one and the same; n_0 of Yang et al. 2022, eq. 4."""
+"""Width at which μP and the standard parametrization are the same; n_0 of Yang et al. 2022, eq. 4."""
 
 
 class Powers(NamedTuple):
-    """What μP multiplies one kind of matrix by, as powers of width / base width. Yang et al. 2022, eq. 4 and table 3.
+    """Factors of μP on one kind of matrix, as powers of width / base width. Yang et al. 2022, eq. 4 and table 3.
 
     On top of the standard variance 1/fan_in and of one learning rate for all.
     """
@@ -120,9 +120,9 @@ def readout_variance(config: Config) -> float:
 
 
 def learning_rates(config: Config, optimizer: Literal["sgd", "adam"]) -> dict[str, float]:
-    """What one learning rate is multiplied by for each matrix, E and P the embeddings and W_U the readout.
+    """Factor on the learning rate for each matrix, E and P the embeddings and W_U the readout.
 
-    All 1 but under μP, where the best learning rate of one width is then the best of every width.
+    All are 1 except under μP, where the best learning rate of one width is then the best of every width.
     """
     kinds = {"E": "input", "P": "input", **dict.fromkeys(shapes(config), "hidden"), "W_U": "output"}
     if config.parametrization != "mup":

@@ -1,4 +1,4 @@
-"""What mathematics expects of a Transformer at initialization: numpy and scipy, no model, no torch."""
+"""Predictions for a Transformer at initialization: numpy and scipy, no model, no torch."""
 
 from explorer.theory.predict import predict
 from explorer.theory.solve import Solution, solve

@@ -1,4 +1,4 @@
-"""What tokens of different sequences have in common, forward and back, when the loss is on real text.
+"""Overlaps of tokens in different sequences, forward and back, for the loss on real text.
 
 Two tokens of different sequences may be the same character, may stand at the same position, and may be followed by the
 same character. So neither they nor their gradients are independent, and ∂L/∂W sums over the pairs of the whole batch.
@@ -27,14 +27,14 @@ Overlap = Any
 
 
 class Ways(NamedTuple):
-    """What a mask changes."""
+    """Operations that differ with and without a mask."""
 
     square: Callable[[Any], Overlap]
     """A norm's square, for two tokens."""
     pair: Callable[[Any], Overlap]
     """The geometric mean of a quantity at two tokens."""
     kernel: Callable[[Kernel, Overlap, Overlap], Overlap]
-    """Overlap behind the MLP's activation, of inputs of a second moment and an overlap."""
+    """Overlap after the MLP's activation, of inputs of a second moment and an overlap."""
     attend: Callable[[Overlap], Overlap]
     """Average over the keys of two rows."""
     collect: Callable[[Overlap], Overlap]
@@ -100,7 +100,7 @@ def _link(gains: Gains, step: Any, index: int, unit: Overlap, ways: Ways) -> tup
 
 def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: tuple[Overlap, Overlap], ways: Ways
            ) -> dict[str, Array]:
-    """What is added to the totals of `parameters.norms`: by other sequences' tokens, and by what goes together.
+    """Terms added to the totals of `parameters.norms`: by other sequences' tokens, and by correlated factors.
 
     Args:
         tokens: the forward pass.
@@ -151,13 +151,13 @@ def _sums(gains: Gains, tokens: Forward, forward: tuple[Array, Array], gradient:
         after.append(gradient)
         gradient = kept * gradient + gain * enter * collect(join * gradient)
     total = np.array(after[::-1]) * pairs
-    behind = tokens.join * total
+    joined = tokens.join * total
     computed = tokens.added * read * total
     computed[::2], computed[1::2] = gains.o * computed[::2], gains.out * computed[1::2]
     return {
-        "W_Q": x[::2] * query * behind[::2],
-        "W_O": read[::2] * behind[::2],
-        "W_in": gains.out * gains.d_model / gains.d_mlp * tokens.slopes * x[1::2] * behind[1::2],
-        "W_out": read[1::2] * behind[1::2],
+        "W_Q": x[::2] * query * joined[::2],
+        "W_O": read[::2] * joined[::2],
+        "W_in": gains.out * gains.d_model / gains.d_mlp * tokens.slopes * x[1::2] * joined[1::2],
+        "W_out": read[1::2] * joined[1::2],
         "alpha": computed,
     }

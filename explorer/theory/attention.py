@@ -1,10 +1,10 @@
-"""How gradients pass through attention: γ_q, the mean square of ∂L/∂x a coordinate, and γ_p, two tokens' mean overlap.
+"""Gradients through attention: γ_q, the mean square of ∂L/∂x a coordinate, and γ_p, two tokens' mean overlap.
 
 Three paths, whose weights are independent and whose contributions therefore add: through the values, the queries and
 the keys. With u_ts = g_t·v_s the logits' gradient is A_ts(u_ts − Σ_r A_tr u_tr); what all keys share drops out of it,
 which leaves Δ = q̂ − p̂ of the values, and once more Δ of the keys in the gradient by the query.
 
-Behind a soft cap a row's gradients by its logits no longer add up to 0, for each has a slope of its own: of what all
+After a soft cap a row's gradients by its logits no longer add up to 0, for each has a slope of its own: of what all
 keys share the part 1 − κ passes, κ the mean product of two slopes over the mean square of one (`Capped.keys`).
 
 Where logits inherit those of the layers below (RealFormer), a layer's own queries and keys also get the gradients of
@@ -31,7 +31,7 @@ class Paths(NamedTuple):
     """The attention of each layer."""
 
     value: Array
-    """`[layer, 2, 2]`, rows (γ_q, γ_p) before, columns behind."""
+    """`[layer, 2, 2]`, rows (γ_q, γ_p) before, columns after."""
     logits: Array
     """`[layer, 5]`: energy of the gradient by the logits, of a row (γ_q = 1) and of two rows (γ_p = 1): as the query
     path sees it, its part from keys that are alike, the same of two rows; and as the key path sees it."""
@@ -67,17 +67,17 @@ def paths(gains: Gains, softmax: Softmax, steps: list[Step]) -> Paths:
     return Paths(value, np.stack([energy * part for part in parts], -1))
 
 
-def inherit(gains: Gains, step: Step, logits: list[float], behind: Pair, above: Inherited, kept: float) -> Inherited:
-    """What a layer's logits pass on to its own queries and keys and to those below.
+def inherit(gains: Gains, step: Step, logits: list[float], after: Pair, above: Inherited, kept: float) -> Inherited:
+    """Gradients that a layer's logits pass to its own queries and keys and to those below.
 
     Args:
         logits: the layer's entry of `Paths.logits`.
-        behind: (γ_q, γ_p) behind the branch.
+        after: (γ_q, γ_p) after the branch.
         above: the same of the layer above.
         kept: how far deviations of overlaps survive from here to the layer above.
     """
     row, rows, alike, key, keys = logits
-    law, q, p = step.logits, *behind
+    law, q, p = step.logits, *after
     if not gains.residual_attention:
         return Inherited(row * q, rows * p, alike * q, alike * p, key * q, keys * p)
     if gains.residual_attention == "qk":  # the other factor of the product, summed over the layers

@@ -23,19 +23,19 @@ class Backward(NamedTuple):
     """Gradients (γ_q, γ_p), relative to that at the last layer's output."""
 
     site: Array
-    """`[2N + 1, 2]`: at the embedding and behind every sublayer."""
+    """`[2N + 1, 2]`: at the embedding and after every sublayer."""
     total: Array
     """`[2N, 2]`: at each sum of stream and branch, before a norm on it."""
     branch: Array
-    """`[2N, 2]`: at what each branch computes, before any norm behind it."""
+    """`[2N, 2]`: at what each branch computes, before any norm on its output."""
     query: Array
     """`[N, 2]`: what comes down to what each attention reads through its queries."""
     key: Array
     """The same through its keys."""
     alike: Array
-    """`[N]`: of γ_q in `query`, over γ_q behind the branch, the part of keys that are alike."""
+    """`[N]`: of γ_q in `query`, over γ_q after the branch, the part of keys that are alike."""
     hidden: Array
-    """`[N, 2, 2]`: from behind the MLP to its hidden units' inputs."""
+    """`[N, 2, 2]`: from the MLP's output to its hidden units' inputs."""
 
 
 class Along(NamedTuple):
@@ -72,7 +72,7 @@ class Descent:
         self.alike: list[float] = []
         self.inherited = Inherited()
         self.kept = 1.0
-        """How far deviations of overlaps survive from the layer at hand to the one above."""
+        """Factor on deviations of overlaps from this layer to the next."""
 
     def run(self, through: Array, logits: list[list[float]], overlap: float, hidden: Array) -> Backward:
         """`through` is what each sublayer's values or hidden units make of a gradient, `logits` as in `Paths`."""
@@ -93,7 +93,7 @@ class Descent:
 
     def sublayer(self, index: int, gradient: Pair, along: Along, entry: list[float], logits: list[float] | None
                  ) -> tuple[Pair, Along]:
-        """From behind a sublayer to before it."""
+        """Gradients from a sublayer's output to its input."""
         gains, step = self.gains, self.steps[index]
         if step.branch is NOTHING:  # a sublayer that is not there
             self.totals.append(gradient)
@@ -110,21 +110,21 @@ class Descent:
             inner = across(inner, step.behind, ISOTROPIC, step.branch.rho, gains)
         self.branches.append(inner)
         a, b, c, d = entry
-        behind, inner = inner, (a * inner[0] + b * inner[1], c * inner[0] + d * inner[1])
+        after, inner = inner, (a * inner[0] + b * inner[1], c * inner[0] + d * inner[1])
         if logits is not None:
-            inner = self.attention(step, logits, behind, inner)
+            inner = self.attention(step, logits, after, inner)
         if step.place.before:
             square = step.place.scale**2
             inner = across((inner[0] * square, inner[1] * square), step.before, ISOTROPIC, tokens.rho, gains)
         self.kept *= step.followed
         return _join(gains, step, gradient, inner, mlp=index % 2 == 1)
 
-    def attention(self, step: Step, logits: list[float], behind: Pair, value: Pair) -> Pair:
+    def attention(self, step: Step, logits: list[float], after: Pair, value: Pair) -> Pair:
         """The three paths together."""
-        self.inherited = inherit(self.gains, step, logits, behind, self.inherited, self.kept)
+        self.inherited = inherit(self.gains, step, logits, after, self.inherited, self.kept)
         self.kept = 1.0
         query, key = collect(self.gains, step, self.inherited, self.others)
-        energy, square = self.inherited.row + self.inherited.alike, behind[0]
+        energy, square = self.inherited.row + self.inherited.alike, after[0]
         self.alike.append(query[0] * self.inherited.alike / (energy * square) if energy * square > 0 else 0.0)
         self.queries.append(query)
         self.keys.append(key)
@@ -144,7 +144,7 @@ def across(gradient: Pair, norm: Norm, along: Along, rho: float, gains: Gains, m
 
 
 def _join(gains: Gains, step: Step, gradient: Pair, inner: Pair, mlp: bool) -> tuple[Pair, Along]:
-    """Stream and branch added; behind a norm on the sum also what is left along the token and the ones."""
+    """Stream and branch added; after a norm on the sum also what is left along the token and the ones."""
     skip = step.skip**2
     q, p = skip * gradient[0] + inner[0], skip * gradient[1] + inner[1]
     if not step.place.after or q <= 0:

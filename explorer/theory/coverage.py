@@ -1,4 +1,4 @@
-"""Where the theory ends: which predicted values are withdrawn, and the sentence that says why."""
+"""Limits of the theory: the predicted values that are withdrawn, and notes that say why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNAWAY = 50.0
 """Standard deviation of the logits beyond which a row's gradient sits in the rare ties between its largest keys, which
 an average over draws contains and a single draw of usual size does not."""
 ALIKE = 1e-5
-"""1 − ρ below which what distinguishes tokens is no longer resolved: by the theory's scatter, and soon by float32."""
+"""1 − ρ below which the difference between tokens is not resolved: by the theory, and nearly by float32."""
 FAR, TIES = 20.0, 50.0
 """Standard deviation of the logits from which on a row's gradient passes where its two largest keys are nearly tied,
 and how many such rows a batch needs for a draw to be near the average."""
@@ -36,7 +36,7 @@ FEW = 10.0
 NARROW = 32
 """Width below which corrections of higher order in 1/width are no longer small."""
 TEXT = 0.25
-"""What is left open in ‖∂L/∂W‖ under the next-token loss: above the worst seen at up to 64 tokens, .79 of the measured
+"""Relative error of ‖∂L/∂W‖ under the next-token loss: above the worst seen at up to 64 tokens, .79 of the measured
 in a first layer under a causal mask. Over 256 tokens W_Q and W_K of the first layer were .60 ± .14 of it."""
 
 MOMENTS = ("second_moment", "token_correlation")
@@ -47,7 +47,7 @@ PATTERN = ("attention_entropy", "attention_entropy_normalized", "attention_max")
 
 def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
           ) -> tuple[dict[Key, Array], dict[str, str]]:
-    """Withdraws what does not hold.
+    """Withdraws predictions that do not hold.
 
     Args:
         values: predictions as `[1, layer]` or `[1, layer, 1]`.
@@ -94,7 +94,7 @@ def _capped(config: Config, notes: dict[str, str], rows: Rows) -> None:
         reason = f"rough: logits reach their cap of {cap:g} (spread {rows.uncapped.max():.2g})"
         notes |= dict.fromkeys((*MOMENTS, *PATTERN, *GRADIENTS), reason)
     if rows.total.max(initial=0.0) * FEW > cap * count:
-        reason = f"rough: hardly a logit is below its cap of {cap:g} (spread {rows.total.max():.2g})"
+        reason = f"rough: few logits are below their cap of {cap:g} (spread {rows.total.max():.2g})"
         notes |= dict.fromkeys(GRADIENTS, reason)
 
 
@@ -122,7 +122,7 @@ def _one_hot(config: Config, notes: dict[str, str], rows: Rows) -> None:
 
 
 def _collapse(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
-    """Tokens that have become the same: logits have no spread that could be told from rounding."""
+    """Tokens that have become the same: the spread of the logits is lost in rounding."""
     alike = np.flatnonzero(rows.own < ALIKE)
     if not len(alike):
         return
@@ -143,9 +143,9 @@ def _runaway(config: Config, out: dict[Key, Array], notes: dict[str, str], rows:
     last = int(wild[-1])
     for (statistic, site), value in out.items():
         if statistic in GRADIENTS:
-            # of layer `last` itself, what is behind its softmax holds
-            behind = site in ("resid_mid", "resid_post", "W_V", "W_O", "W_in", "W_out", "alpha")
-            value[:, : last if behind else last + 1] = math.nan
+            # of layer `last` itself, what comes after its softmax holds
+            after_softmax = site in ("resid_mid", "resid_post", "W_V", "W_O", "W_in", "W_out", "alpha")
+            value[:, : last if after_softmax else last + 1] = math.nan
     reason = (
         f"not covered before layer {last + 1}: attention logits run away (spread {number(rows.s[last], 2)}), "
         "and rare ties between keys carry the gradient"

@@ -1,4 +1,4 @@
-"""Products over depth: how a small change a layer adds up, what is left of the input, and the size of one update."""
+"""Products over depth: growth by a small change a layer, coefficient of the input, and size of one update."""
 
 from __future__ import annotations
 

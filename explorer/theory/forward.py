@@ -3,7 +3,7 @@
 For a softmax over Gaussian logits of variance s², rows that average the keys, and independent weights in each layer:
     attention  q_F = g_v g_o [p̂ + Δ Y2],  p_F = g_v g_o [p̂ + Δ Y11],  Δ = q̂ − p̂
     MLP        q_F = g₂ E φ²,              p_F = g₂ E φφ′(ρ)            at input second moment g₁ q̂
-with (q̂, p̂) the branch's input: (1, ρ) behind a norm. Two corrections of order 1/width are kept:
+with (q̂, p̂) the branch's input: (1, ρ) after a norm. Two corrections of order 1/width are kept:
 
 - Overlaps of single pairs scatter around p: by 1/d for Gaussian tokens, by more for text. Keys that happen to be alike
   get alike logits, are weighted together, and add s²·v·Δ·D to Y2 Δ (v: variance of the centered overlaps over Δ²;
@@ -39,13 +39,13 @@ class Tokens(NamedTuple):
     v: float
     """Variance of centered overlaps over (q − p)²."""
     w: float
-    """Relative variance of a token's squared length; 0 behind a norm."""
+    """Relative variance of a token's squared length; 0 after a norm."""
     u: float = 0.0
     """The same from rows of attention that differ: scatter that two tokens do not share."""
 
     @property
     def own(self) -> float:
-        """What a token does not share with the others."""
+        """The part of a token that it does not share with the others."""
         return max(self.q - self.p, 0.0)
 
     @property
@@ -55,7 +55,7 @@ class Tokens(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """What a norm met: the second moment it divided by, and the scatter of the tokens' squared lengths."""
+    """Input of a norm: the second moment it divided by, and the scatter of the tokens' squared lengths."""
 
     q: float = math.nan
     same: float = 0.0
@@ -69,7 +69,7 @@ class Step(NamedTuple):
 
     place: Placement
     skip: float
-    """What the stream is multiplied by; 1 at a sublayer that is not there."""
+    """Factor on the stream; 1 at a sublayer that is not there."""
     logits: Logits
     """Nothing, at an MLP."""
     capped: Capped
@@ -77,15 +77,15 @@ class Step(NamedTuple):
     before: Norm
     """The norm before the branch."""
     inside: Tokens
-    """What the branch reads: behind its norm where there is one."""
+    """The branch's input, after its norm where there is one."""
     read: Tokens
-    """What the branch's last matrix reads."""
+    """Input of the branch's last matrix."""
     branch: Tokens
-    """What the branch computes, before a norm behind it."""
+    """Output of the branch, before any norm on its output."""
     added: Tokens
-    """What the branch hands to the sum: behind the norm where there is one."""
+    """The branch's term of the sum, after the norm where there is one."""
     behind: Norm
-    """The norm behind the branch."""
+    """The norm on the branch's output."""
     after: Norm
     """The norm on the sum."""
     total: float
@@ -93,9 +93,9 @@ class Step(NamedTuple):
     kept: float
     """The stream's part of the sum's second moment."""
     followed: float
-    """How far deviations of overlaps survived the sublayer."""
+    """Factor on deviations of overlaps through the sublayer."""
     site: Tokens
-    """What leaves the sublayer."""
+    """Output of the sublayer."""
 
 
 def run(gains: Gains, softmax: Softmax, n_layers: int, tokens: Tokens) -> list[Step]:
@@ -128,7 +128,7 @@ def absent(tokens: Tokens) -> Step:
 
 def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, below: tuple[Logits, float] | None
              ) -> Step:
-    """One branch and its way back into the stream; an attention is told of the logits below it and what is kept."""
+    """One branch and its way back into the stream; attention also takes the logits below it."""
     inside, before = tokens, Norm()
     if place.before:
         inside, before = normalize(tokens)
@@ -156,7 +156,7 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, b
 
 
 def attention(gains: Gains, softmax: Softmax, x: Tokens, law: Capped) -> tuple[Tokens, Tokens]:
-    """What W_O reads, and what the branch computes."""
+    """Input of W_O, and output of the branch."""
     own, rho = x.own, law.rho
     y = softmax.forward(law.s, rho)
     alike = law.alike / (1 + law.alike)
@@ -169,7 +169,7 @@ def attention(gains: Gains, softmax: Softmax, x: Tokens, law: Capped) -> tuple[T
 
 
 def mlp(gains: Gains, x: Tokens) -> tuple[Tokens, Tokens]:
-    """What W_out reads, and what the MLP computes."""
+    """Input of W_out, and output of the MLP."""
     square, overlap = gains.kernel.pair(gains.hidden * x.q, x.rho)
     v = x.v * passed(x) ** 2 + 1 / gains.d_model + 1.6 / gains.d_mlp
     read = Tokens(square, overlap, v, gains.noise[1] + x.w)
@@ -177,7 +177,7 @@ def mlp(gains: Gains, x: Tokens) -> tuple[Tokens, Tokens]:
 
 
 def passed(x: Tokens) -> float:
-    """How far a nonlinearity passes deviations of an overlap on, relative to what it does to Δ (relu's, within 3 %)."""
+    """Factor of a nonlinearity on deviations of an overlap, relative to its factor on Δ (relu's, within 3 %)."""
     return math.sqrt(0.5 + 0.5 * x.rho)
 
 

@@ -1,4 +1,4 @@
-"""What the theory needs to know of a config: gains, multipliers, norms, and the statistics of its softmax."""
+"""Constants of a config for the theory: gains, multipliers, norms, and the statistics of its softmax."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Gains(NamedTuple):
     out: float
     """Of W_out."""
     scale: float
-    """Factor on the logits' variance: 1 behind √d_head, d_head without a divisor."""
+    """Factor on the logits' variance: 1 with the divisor √d_head, d_head without one."""
     skip: float
     branch: float
     places: tuple[Placement, ...]
-    """Where the norms stand, by layer."""
+    """Placement of the norms, by layer."""
     final: bool
     """The stream is normalized once more at the end."""
     centers: bool
@@ -52,7 +52,7 @@ class Gains(NamedTuple):
     d_head: int
     n_heads: int
     noise: tuple[float, float]
-    """Relative variance of a token's squared length behind attention and behind the MLP, from finite widths."""
+    """Relative variance of a token's squared length after attention and after the MLP, from finite widths."""
 
 
 def gains(config: Config) -> Gains:

@@ -23,7 +23,7 @@ from explorer.schemes.closed_forms import Kernel
 Array = NDArray[np.float64]
 
 REACH = 9.0
-"""Where a standard normal is cut, in standard deviations: what is beyond weighs 1e-19."""
+"""Cut of a standard normal, in standard deviations: the rest has weight 1e-19."""
 
 
 class Moments(NamedTuple):

@@ -1,4 +1,4 @@
-"""Where the stored tables have their nodes, and the smooth variables that the interpolation runs over.
+"""Nodes of the stored tables, and the smooth variables of the interpolation.
 
 - The logits' standard deviation s enters as x = ln(1 + s²): linear in s² where softmax is nearly uniform, in ln s where
   it is one-hot.

@@ -1,4 +1,4 @@
-"""What enters the recursions: the tokens' statistics at the embedding, and the loss gradient's at the output."""
+"""Start of the recursions: the tokens' statistics at the embedding, and the loss gradient's at the output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BIGRAM = 0.00833
 """The same of two characters in a row."""
 _DISTANCE = (2, 4, 8, 16, 32, 64, 128, 256, 1024)
 _ALIKE = (0.115, 0.112, 0.109, 0.108, 0.104, 0.0976, 0.0901, 0.0836, 0.0789)
-"""How often two different characters of a window of so many are the same, measured over 4000 windows of the prose."""
+"""Probability that two positions of a window of so many characters hold the same one, over 4000 of the prose."""
 _VARIED = (0.0604, 0.0568, 0.0458, 0.0354, 0.0243, 0.0148, 0.006, 0.0035, 0.0022)
 """Covariance over such windows of how often two of their characters are the same, and two of those that follow."""
 _FOLLOWED = (0.0, 0.0, 0.0037, 0.0084, 0.0127, 0.0158, 0.0173, 0.0162, 0.013)

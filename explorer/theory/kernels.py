@@ -1,7 +1,7 @@
-"""What an activation does to the second moment and the overlap of its inputs, fast enough for a thousand layers.
+"""Second moment and overlap of an activation from those of its inputs, fast enough for a thousand layers.
 
 Closed forms (relu, gelu, identity) are used as they are; the others are read from `tables.npz`, once for a fixed second
-moment (behind a norm, where it never changes) or by spline where it does.
+moment (after a norm, where it never changes) or by spline where it does.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ class Logits(NamedTuple):
     query_p: float = 0.0
     """Overlap of two rows' queries, the same."""
     key: float = 0.0
-    """What the keys do not share, the same."""
+    """Part that the keys do not share, the same."""
     key_p: float = 0.0
-    """What they do share, the same."""
+    """Part that they share, the same."""
     variance: float = 0.0
     """s² before the cap, the sum of the layers' own where scores add up."""
     covariance: float = 0.0
@@ -59,7 +59,7 @@ class Logits(NamedTuple):
 
 
 def factors(gains: Gains, q: float) -> tuple[float, float]:
-    """What a token's second moment is multiplied by to be a query's, a key's."""
+    """Factors from a token's second moment to a query's and a key's."""
     return (1 / (q + EPSILON), 1 / (q + EPSILON)) if gains.qk_norm else (gains.q, gains.k)
 
 
@@ -88,7 +88,7 @@ def logits(gains: Gains, q: float, p: float, v: float, below: Logits, kept: floa
 
 
 class Capped(NamedTuple):
-    """What a soft cap makes of normal logits."""
+    """Statistics of normal logits after a soft cap."""
 
     std: float
     """Their standard deviation."""
@@ -121,7 +121,7 @@ def cap(s: float, mean: float, height: float, n: int) -> Capped:
     """Logits after a soft cap of some height, n to a row; without one (0) as they are.
 
     A row whose weights are many has Y2 = R/n, R = E e^2ℓ / (E e^ℓ)² over its logits ℓ as high as n of them reach
-    (`tables.highest`); one with few, R / (n − 1 + R). Normal logits of the same mean Y2 are what softmax is told of.
+    (`tables.highest`); one with few, R / (n − 1 + R). Softmax is given normal logits of the same mean Y2.
     The gradient by a logit before the cap passes where p (1 − p) is large, p = e^ℓ / (e^ℓ + (n − 1) E e^ℓ).
 
     Args:

@@ -1,7 +1,7 @@
 """Norms of the loss gradient by the weights, from the two recursions.
 
 ∂L/∂W = Σ_t δ_t x_tᵀ over the tokens, so ‖∂L/∂W‖² averages to fan_in · fan_out · Σ_tt' (x_t·x_t')(δ_t·δ_t'), each a
-coordinate: per sequence n [q_x δ_q + (n − 1) p_x δ_p], with x what W reads and δ the gradient behind it. Different
+coordinate: per sequence n [q_x δ_q + (n − 1) p_x δ_p], with x what W reads and δ the gradient after it. Different
 sequences have independent gradients under the linear loss. What is predicted is the root of the mean square.
 """
 

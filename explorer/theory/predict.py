@@ -29,7 +29,7 @@ ATTENTION = ("attn_scores", "pattern", "attn_out")
 
 
 def predict(config: Config) -> Profile:
-    """What theory expects to be measured of a config. Refuses no config: what it does not cover is nan, with a note.
+    """The profile that theory predicts for a config. Accepts every config: values not covered are nan, with a note.
 
     Returns:
         A profile of origin "predicted", values `[1, layer]` and `[1, layer, 1]`.
@@ -94,5 +94,5 @@ def _gradients(config: Config, recursions: Recursions, covered: int) -> dict[Key
 
 
 def _full(values: Array, length: int) -> Array:
-    """`[1, length]`: the values, and nan behind where they end."""
+    """`[1, length]`: the values, followed by nan."""
     return np.concatenate([values, np.full(length - len(values), math.nan)])[None]

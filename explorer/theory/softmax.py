@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 STEP = 0.4
 """Of ln t: the integrands' strip of analyticity is π/2 wide, so the error is about exp(−π²/STEP) = 2e-11."""
 REACH = 8.0
-"""Where a standard normal is cut, in standard deviations."""
+"""Cut of a standard normal, in standard deviations."""
 
 
 class Row(NamedTuple):

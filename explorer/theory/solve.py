@@ -1,4 +1,4 @@
-"""`solve`: which setting makes it flat? Root finding on the theory, in milliseconds, with an honest answer."""
+"""`solve`: the value of a field at which theory predicts a target. Root finding, in milliseconds."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CLOSE = 1e-3
 SCAN = 33
 """Values tried over a field's range before a root is narrowed down."""
 TRIVIAL = 0.01
-"""Share of the last stream's second moment below which its branches are all but switched off."""
+"""Share of the last stream's second moment below which its branches are almost switched off."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What was found.
+    """Result of `solve`.
 
     Args:
         config: the config with the field set.
@@ -51,13 +51,13 @@ class Solution:
 
 
 class Target(NamedTuple):
-    """A quantity of a config that is to have a value: both positive, compared by their ratio."""
+    """A quantity of a config with a wanted value: both positive, compared by their ratio."""
 
     words: str
     quantity: Callable[[Config], float]
     default: float | None
     without: Callable[[Config], str] = lambda config: ""
-    """Why a design has no such quantity; empty where it has."""
+    """The reason why a design has no such quantity; empty where it has one."""
 
 
 def _flat_signal(config: Config) -> float:
@@ -99,7 +99,7 @@ that of a one-layer model of the same config (with α = 1 when the residual is c
 
 
 def solve(config: Config, vary: str, target: str, value: float | None = None) -> Solution:
-    """The value of one field at which theory predicts what is wanted, nearest to the present one.
+    """The value of one field at which theory predicts the wanted quantity, nearest to the present one.
 
     Args:
         config: everything else. With `vary="alpha"` its residual becomes "constant", and the message says so.
@@ -150,7 +150,7 @@ def _distance(quantity: float, wanted: float) -> float:
 
 
 def _wanted(vary: str, target: str, value: float | None) -> float:
-    """What the target's quantity is to be, if the question makes sense."""
+    """Wanted value of the target's quantity, if the question makes sense."""
     if vary not in VARY:
         raise ValueError(f"vary must be one of {', '.join(VARY)}; got {vary!r}")
     if target not in TARGETS:
@@ -191,7 +191,7 @@ def _search(error: Callable[[float], float], vary: str, now: float) -> float | N
 
 
 def _root(error: Callable[[float], float], low: float, high: float) -> float | None:
-    """Where the error changes its sign between two values; None if it is by a gap in what the theory covers."""
+    """Root of the error between two values; None if the sign changes at a gap in the theory's coverage."""
     try:
         return float(brentq(error, low, high, rtol=1e-6))
     except ValueError:  # scipy's, of a nan on the way

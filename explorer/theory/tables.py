@@ -40,7 +40,7 @@ class RowValues(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What the forward recursion reads: floats, names as in `softmax.Row`."""
+    """Values for the forward recursion: floats, names as in `softmax.Row`."""
 
     square: float
     overlap: float

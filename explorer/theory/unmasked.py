@@ -51,7 +51,7 @@ class Unmasked:
         return Gradients(back.site[:, 0], weights)
 
     def _across(self, last: Tokens, back: backward.Backward) -> dict[str, Array]:
-        """What other sequences add to the weights' gradients; under the linear loss nothing."""
+        """Terms of other sequences in the weights' gradients; none under the linear loss."""
         if self.config.loss == "linear":
             return {}
         tokens = across.forward(self.config, self.gains, self.steps, WAYS)

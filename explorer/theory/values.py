@@ -1,4 +1,4 @@
-"""What the recursions, masked or not, hand to `predict`: arrays over the sublayers or layers that are covered."""
+"""Results of the recursions, masked or not, for `predict`: arrays over the sublayers or layers that are covered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Stream(NamedTuple):
     q: Array
     p: Array
     added: Array
-    """Second moment of what the branch hands to the sum."""
+    """Second moment of the branch's term of the sum."""
 
 
 class Rows(NamedTuple):
@@ -26,9 +26,9 @@ class Rows(NamedTuple):
     total: Array
     """The same with the variance that a row's logits share."""
     own: Array
-    """1 − ρ of the tokens that the attention reads: what distinguishes them."""
+    """1 − ρ of the tokens that the attention reads: the part that distinguishes them."""
     spread: Array
-    """As measured: root mean square over the keys."""
+    """Spread as measured: root mean square over the keys."""
     entropy: Array
     normalized: Array
     largest: Array
@@ -43,7 +43,7 @@ class Gradients(NamedTuple):
 
 
 class Recursions(Protocol):
-    """One config's recursions, run."""
+    """Results of one config's recursions."""
 
     def stream(self) -> Stream: ...
 

@@ -1,4 +1,4 @@
-"""A race in one file: its text, settings, numbers, weights and optimizers, so that it runs on where it stood.
+"""A race in one file: its text, settings, numbers, weights and optimizers, so that it can continue.
 
 The file is torch's zip of tensors and plain values, read with `weights_only`, which runs nothing that is in it. It has
 the text itself: who hands on the race of a private text hands on the text.
@@ -26,11 +26,11 @@ from explorer.training.runner import Contender
 from explorer.training.tasks import Task
 
 FORMAT = "explorer race 1"
-"""What the file is, and how it is laid out."""
+"""Kind and version of the file."""
 
 
 def save(race: Race, path: str | Path) -> None:
-    """Writes a race that stands still to a file, which is there as a whole or not at all."""
+    """Writes a race that is not running to a file, completely or not at all."""
     target = Path(path)
     part = target.with_name(target.name + ".part")
     torch.save(_packed(race), part)
@@ -38,7 +38,7 @@ def save(race: Race, path: str | Path) -> None:
 
 
 def to_bytes(race: Race) -> bytes:
-    """What `save` would write."""
+    """The bytes that `save` would write."""
     file = io.BytesIO()
     torch.save(_packed(race), file)
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""What a contender's instruments said, step by step: plain numbers, for figures, tables and files."""
+"""Readings of a contender's instruments, step by step: plain numbers, for figures, tables and files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pandas as pd
 from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, Array, Key, Statistic
 
 NO_SITE = ""
-"""Where a statistic is of the whole model."""
+"""Site of a statistic of the whole model."""
 
 TRAINING: Mapping[str, Statistic] = MappingProxyType({
     row.name: row
@@ -33,7 +33,7 @@ TRAINING: Mapping[str, Statistic] = MappingProxyType({
         *(row for row in STATISTICS.values() if row.name != "activation_gradient"),
     )
 })
-"""Everything that the instruments tell; a step's number is of the weights that so many steps have made."""
+"""All statistics of the instruments; a step's number is of the weights that so many steps have made."""
 
 
 class History:
@@ -45,7 +45,7 @@ class History:
     def __init__(self) -> None:
         self.losses: list[float] = []
         self.steps: list[int] = []
-        """When the instruments were on."""
+        """Steps with readings."""
         self.values: defaultdict[Key, list[Array]] = defaultdict(list)
 
     def record(self, step: int, found: Mapping[Key, Array]) -> None:
@@ -64,7 +64,7 @@ class History:
         """Steps `[reading]`, and a statistic at a site: `[reading]`, `[reading, layer]` or `[reading, layer, head]`.
 
         Raises:
-            KeyError: the instruments never told it.
+            KeyError: the instruments have no such statistic.
         """
         if statistic == "train_loss":
             return np.arange(len(self.losses), dtype=np.float64), np.array(self.losses)

@@ -1,4 +1,4 @@
-"""What is read of one training step, beside it and without altering it: the step's own passes carry the taps."""
+"""Readings of one training step, taken from its own passes by taps that do not alter it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Instruments:
         sizes = np.array(norms([stream.grad for stream in self.streams if stream.grad is not None]))
         parts = zip(STREAM, (sizes[:1], sizes[1::2], sizes[2::2]), strict=True)
         self.found |= {("stream_gradient", site): part for site, part in parts}
-        self.streams.clear()  # the graph behind them may go
+        self.streams.clear()  # so that their graph is freed
         for name in self.layers[0].weights:
             gradients = [layer.weights[name].grad for layer in self.layers]
             known = [gradient for gradient in gradients if gradient is not None]
@@ -54,7 +54,7 @@ class Instruments:
 
     @torch.no_grad()
     def step_is_done(self) -> None:
-        """Behind the optimizer's step: how far each matrix has moved, for its size."""
+        """After the optimizer's step: the change of each matrix over its size."""
         weights = self.matrices()
         moved = np.array(norms(list(torch._foreach_sub(weights, self.before))))
         with np.errstate(divide="ignore", invalid="ignore"):  # Fixup's last matrices begin at zero
@@ -86,5 +86,5 @@ def loss_of(model: Transformer, batch: Batch) -> float:
 
 
 def device_of(model: Transformer) -> torch.device:
-    """Where a model's weights are."""
+    """Device of a model's weights."""
     return next(model.parameters()).device

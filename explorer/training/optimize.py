@@ -1,4 +1,4 @@
-"""A recipe put to work: torch's own optimizers and scheduler, μP's rates, and the schedules of α."""
+"""Recipes in torch: torch's own optimizers and scheduler, μP's rates, and the schedules of α."""
 
 from __future__ import annotations
 

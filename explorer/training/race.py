@@ -1,4 +1,4 @@
-"""The race: contenders take turns, step by step, on the same batches; what they become is kept in a `Race`."""
+"""The race: contenders take turns, step by step, on the same batches; a `Race` keeps the results."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ LONGEST = 1_000_000
 MOST = 64
 """Contenders, at most."""
 MARGIN = 0.05
-"""Nats: a model that has learned how often a character comes, and nothing else, wanders about the level by less."""
+"""Nats: a model at the unigram's level varies around it by less."""
 
 WORSE = 1.0
 """Nats above a uniform guess's loss: an untrained model whose output is normalized lies half a nat above it."""
 
 
 class Outcome(NamedTuple):
-    """How a contender did."""
+    """Result of one contender."""
 
     name: str
     steps: int
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     retired_at: int | None
     """The step that could not be made; None if all could."""
     reason: str
-    """Why not; empty if nothing went wrong."""
+    """The reason why not; empty if nothing went wrong."""
     ratio_first: float
     """Norm of the gradients by the first layer's matrices over those by the last layer's, at step 0; nan where both are
     zero, as where α is."""
@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
 
     @property
     def diverged(self) -> bool:
-        """Whether it could not go on, or ended far worse than a guess."""
+        """Whether it could not continue, or ended far worse than a uniform guess."""
         return self.retired_at is not None or self.worse_from is not None
 
 
@@ -96,13 +96,13 @@ class Race:
         self.runners = tuple(Runner(one, self.data, steps, self.device) for one in contenders)
 
     def run(self, stop: Callable[[], bool] = lambda: False, on_step: Callable[[Race], None] = lambda _: None) -> Race:
-        """Runs on, from where the race stands to its end; a race that was stopped so ends as if it had not been.
+        """Runs from the current step to the end; a race that was stopped before ends as if it had not been.
 
         All takes place in the calling thread.
 
         Args:
             stop: asked before each step of each contender; once it says true, the race stands still.
-            on_step: told after each round, in which every contender in the race has made one step.
+            on_step: called after each round, in which every contender in the race has made one step.
         Returns:
             The race itself.
         """
@@ -168,7 +168,7 @@ class Race:
         return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
     def verdict(self) -> list[Outcome]:
-        """How each contender did so far; measures the held-out loss where they stand."""
+        """Result of each contender so far; measures their current held-out loss."""
         with torch_threads(self.threads):
             return [outcome(runner, self.levels.unigram) for runner in self.runners]
 
@@ -186,7 +186,7 @@ def race(contenders: Sequence[Contender], task: Task | None = None, steps: int =
         task: what is learned; None is the next character.
         steps: how many each makes.
         stop: asked before each step of each contender; once it says true, what there is is returned.
-        on_step: told after each round; it may read the race, which holds still meanwhile.
+        on_step: called after each round; it may read the race, which waits for it.
         every: the instruments are on at every step that is a multiple of this.
         text: what is learned from; None is Python's prose.
     Raises:
@@ -196,7 +196,7 @@ def race(contenders: Sequence[Contender], task: Task | None = None, steps: int =
 
 
 def outcome(runner: Runner, unigram: float) -> Outcome:
-    """How one contender did so far."""
+    """Result of one contender so far."""
     history = runner.history
     steps, losses = history.series("held_out_loss") if history.steps else (np.zeros(0), np.zeros(0))
     final = math.nan if runner.retired else runner.held_out_loss()
@@ -223,7 +223,7 @@ def _stays(steps: Array, holds: NDArray[np.bool_]) -> int | None:
 
 
 def check(contenders: Sequence[Contender], task: Task, steps: int, every: int) -> None:
-    """Raises TypeError or ConfigError if there is nothing to race, or not on equal terms, or not enough memory."""
+    """Raises TypeError or ConfigError if there are no contenders, their shapes differ, or memory is short."""
     must_be(Task, "task", task)
     for number, one in enumerate(contenders if isinstance(contenders, Sequence) else [contenders]):
         must_be(Contender, f"contenders[{number}]", one)
@@ -239,8 +239,8 @@ def check(contenders: Sequence[Contender], task: Task, steps: int, every: int) -
     for field in ("n_ctx", "batch_size"):
         values = {getattr(contender.config, field): contender.name for contender in contenders}
         if len(values) > 1:
-            told = ", ".join(f"{value} ({name})" for value, name in values.items())
-            raise ConfigError(f"{field} must be the same for all, for all read the same batches; got {told}")
+            got = ", ".join(f"{value} ({name})" for value, name in values.items())
+            raise ConfigError(f"{field} must be the same for all contenders, which read the same batches; got {got}")
     for contender in contenders:
         task.check(contender.config)
     needed, limit = memory(contenders), memory_limit()

@@ -1,4 +1,4 @@
-"""`Recipe`: how one contender is trained: optimizer, learning rate over the steps, what becomes of the residual α."""
+"""`Recipe`: training of one contender: optimizer, learning rate over the steps, schedule of the residual α."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ class Recipe(Choices):
                 "sgd": Option("W − η g"),
                 "momentum": Option("W − η m, m ← β₁ m + g", "Polyak 1964", uses=("beta1",)),
                 "adam": Option("W − η m / √v", "Kingma & Ba 2014", BETAS),
-                "adamw": Option("Adam, weight decay apart", "Loshchilov & Hutter 2017", BETAS),
+                "adamw": Option("Adam, weight decay separate", "Loshchilov & Hutter 2017", BETAS),
                 "radam": Option("Adam, held back while v is uncertain", "Liu et al. 2019", BETAS),
             },
         ),
-    ] = Field("adam", description="What turns gradients into steps; torch's own.")
+    ] = Field("adam", description="Rule that turns gradients into steps, as implemented in torch.")
     learning_rate: Annotated[
         float, Field(ge=1e-7, le=100), About("Learning rate", "Optimizer", "η", log=True, pinned=True)
     ] = Field(1e-3, description="The largest learning rate of the schedule; μP's powers of the width come on top.")
     beta1: Annotated[
         float, Field(ge=0, le=0.9999), About("β₁", "Optimizer", "β₁")
-    ] = Field(0.9, description="How much of the mean gradient stays from step to step.")
+    ] = Field(0.9, description="Share of the mean gradient that is kept from step to step.")
     beta2: Annotated[
         float, Field(ge=0, le=0.99999), About("β₂", "Optimizer", "β₂")
-    ] = Field(0.999, description="How much of the mean squared gradient stays from step to step.")
+    ] = Field(0.999, description="Share of the mean squared gradient that is kept from step to step.")
     weight_decay: Annotated[float, Field(ge=0, le=10), About("Weight decay", "Optimizer", "λ")] = Field(
-        0.0, description="Pulls the weights to zero, inside the gradient or, with adamw, apart from it; never α."
+        0.0, description="Pulls the weights to zero, as part of the gradient or, with adamw, separately; never α."
     )
     clip: Annotated[float, Field(ge=0, le=1e6), About("Gradient clipping", "Optimizer", "‖g‖ ≤")] = Field(
-        0.0, description="The norm of all gradients together is cut to this; 0 leaves them as they are."
+        0.0, description="The norm of all gradients together is cut to this; 0: no clipping."
     )
 
     warmup: Annotated[
@@ -68,7 +68,7 @@ class Recipe(Choices):
                 "inverse_sqrt": Option("η √(T / t)", "Vaswani et al. 2017"),
             },
         ),
-    ] = Field("constant", description="The learning rate behind the warm-up, until the last step of the race.")
+    ] = Field("constant", description="The learning rate after the warm-up, until the last step of the race.")
 
     alpha_schedule: Annotated[
         Literal["learned", "own_rate", "ramp", "fixed"],
@@ -76,15 +76,15 @@ class Recipe(Choices):
             "α schedule",
             "Residual α",
             options={
-                "learned": Option("with the rest"),
-                "own_rate": Option("with the rest, at a learning rate of its own", uses=("alpha_rate",)),
+                "learned": Option("with the other weights"),
+                "own_rate": Option("with the other weights, at its own learning rate", uses=("alpha_rate",)),
                 "ramp": Option(
-                    "not learned: a constant step up to its end, then fixed", uses=("alpha_step", "alpha_end")
+                    "not learned: rises by a constant step to its end, then fixed", uses=("alpha_step", "alpha_end")
                 ),
                 "fixed": Option("not learned: at its end from the first step", uses=("alpha_end",)),
             },
         ),
-    ] = Field("learned", description="What becomes of the α of ReZero, SkipInit and LayerScale.")
+    ] = Field("learned", description="Training of the α of ReZero, SkipInit and LayerScale.")
     alpha_rate: Annotated[
         float,
         Field(ge=1e-4, le=1e4),
@@ -92,13 +92,13 @@ class Recipe(Choices):
     ] = Field(10.0, description="α's learning rate, as a multiple of the others'.")
     alpha_step: Annotated[
         float, Field(ge=1e-7, le=4), About("α's step", "Residual α", log=True)
-    ] = Field(1e-2, description="What α grows by before each step of a ramp.")
+    ] = Field(1e-2, description="Increase of α before each step of a ramp.")
     alpha_end: Annotated[
         float, Field(ge=0, le=4), About("α's end", "Residual α")
-    ] = Field(1.0, description="Where a ramp ends, and where a fixed α stands.")
+    ] = Field(1.0, description="Last value of a ramp, and value of a fixed α.")
 
     def factor(self, step: int, steps: int) -> float:
-        """What the learning rate is multiplied by at a step (from 0) of a race of so many steps: at most 1.
+        """Factor on the learning rate at a step (from 0) of a race of so many steps: at most 1.
 
         t/T while warming up, t counted from 1, so that the first step already moves; then the decay.
         """
@@ -107,14 +107,14 @@ class Recipe(Choices):
         return DECAYS[self.decay](Place(step + 1, self.warmup, max(steps, step + 1)))
 
     def alpha(self, step: int) -> float | None:
-        """Where α stands at a step (from 0); None where it is learned."""
+        """Value of α at a step (from 0); None where it is learned."""
         if self.alpha_schedule == "ramp":
             return min(self.alpha_end, (step + 1) * self.alpha_step)
         return self.alpha_end if self.alpha_schedule == "fixed" else None
 
 
 class Place(NamedTuple):
-    """Where a race stands behind the warm-up: step t, from 1, of `steps`, `warmup` ≤ t of them warming up."""
+    """Position of a race in its schedule: step t, from 1, of `steps`, `warmup` ≤ t of them warming up."""
 
     t: int
     warmup: int
@@ -122,7 +122,7 @@ class Place(NamedTuple):
 
     @property
     def part(self) -> float:
-        """Of the steps behind the warm-up: 0 at the first full one, and 1 would be one step behind the last."""
+        """Share of the decay that is done: 0 at the first full step, 1 would be one step after the last."""
         return (self.t - self.warmup) / (self.steps - self.warmup + 1)
 
 

@@ -1,4 +1,4 @@
-"""One contender in the race: its model, its optimizer, what it has learned so far, and why it fell out if it did."""
+"""One contender in the race: its model, its optimizer, its numbers so far, and why it is out if it is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from explorer.training.tasks import Data, Window
 
 
 class Contender(NamedTuple):
-    """A design, how it is trained, and what it is called."""
+    """A design, its recipe and its name."""
 
     name: str
     config: Config
@@ -63,7 +63,7 @@ class Runner:
         self.step = 0
         self.history = History()
         self.retired = ""
-        """Why it is out of the race; empty while it is not."""
+        """The reason why it is out of the race; empty while it is not."""
 
     def advance(self, every: int) -> None:
         """One step of training, with the instruments on if the step is a multiple of `every`.
@@ -86,7 +86,7 @@ class Runner:
         self.step += not self.retired
 
     def learn(self, loss: Tensor, instruments: Instruments | None) -> None:
-        """From the loss to the changed weights, or out of the race."""
+        """Updates the weights from the loss, or takes the contender out of the race."""
         if instruments is not None:
             instruments.forward_is_done()
             rate = self.recipe.learning_rate * self.recipe.factor(self.step, self.steps)
@@ -126,7 +126,7 @@ class Runner:
         raise RuntimeError("every gradient is finite")
 
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on, tensors and plain numbers: `restore` takes it up again."""
+        """All that the next step depends on, tensors and plain numbers; for `restore`."""
         return {
             "step": self.step,
             "retired": self.retired,
@@ -135,7 +135,7 @@ class Runner:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes up what `state` told."""
+        """Restores what `state` returned."""
         self.step, self.retired = state["step"], state["retired"]
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])

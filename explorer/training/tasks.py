@@ -1,4 +1,4 @@
-"""What is learned: the next character, or a masked one, of real text, with an honest held-out part and two levels.
+"""Tasks: the next character, or a masked one, of real text, with a held-out part and two reference losses.
 
 A text that repeats itself would tell the held-out part beforehand (Python's prose repeats a good part of its pages), so
 every passage of 64 characters that comes again in the held-out part is taken out of what is trained on.
@@ -37,7 +37,7 @@ LARGEST_LOGITS = 2**26
 
 
 class Task(Choices):
-    """What the contenders learn, and how the text is shared out.
+    """Task of the contenders, and division of the text.
 
     Raises:
         ConfigError: an unknown field, a wrong type, or a value out of range.
@@ -56,7 +56,7 @@ class Task(Choices):
                 ),
             },
         ),
-    ] = Field("next_character", description="What is predicted.")
+    ] = Field("next_character", description="The characters to predict.")
     masked_share: Annotated[
         float, Field(ge=0.01, le=0.9), About("Masked", "Task")
     ] = Field(0.15, description="Share of a sequence's characters that are hidden, at least one.")
@@ -64,15 +64,15 @@ class Task(Choices):
         0.1, description="Share of the text that is never trained on."
     )
     seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed of the batches", "Task")] = Field(
-        0, description="Which batches are drawn; all contenders see the same."
+        0, description="Draw of the batches; the same for all contenders."
     )
 
     def fit(self, config: Config) -> Config:
-        """A config with what the task needs: text, a readout, and a mask or none."""
+        """A config with everything that the task needs: text, a readout, and a mask or none."""
         return config.replace(input="text", loss="next_token", causal=self.kind == "next_character")
 
     def check(self, config: Config) -> None:
-        """Raises ConfigError if a config cannot learn the task, or would be told the answer."""
+        """Raises ConfigError if a config cannot learn the task, or can see the answer."""
         if config.input != "text":
             raise ConfigError(f"input must be text to learn from text; got {config.input}")
         if config.loss != "next_token":
@@ -80,16 +80,16 @@ class Task(Choices):
         looks = config.attention != "none" and not config.causal
         if self.kind == "next_character" and looks:
             raise ConfigError(
-                "causal must be true to learn the next character, for the model would see the answer; got false"
+                "causal must be true to learn the next character, or the model would see the answer; got false"
             )
         if self.kind == "masked_character" and config.causal:
             raise ConfigError(
-                "causal must be false to learn a masked character, which is told by those on both sides; got true"
+                "causal must be false to learn a masked character, which needs both sides; got true"
             )
 
 
 class Window(NamedTuple):
-    """One batch of sequences: what goes in, what is asked, and for the bigram what stood before."""
+    """One batch of sequences: inputs, targets, and for the bigram the characters before."""
 
     inputs: Codes
     """`[batch, token]`"""
@@ -103,7 +103,7 @@ class Levels(NamedTuple):
     """Cross-entropies in nats a character that need no Transformer, on the same held-out characters."""
 
     unigram: float
-    """From how often a character comes: what a model reaches that sees nothing."""
+    """From the frequencies of the characters: reached by a model that sees nothing."""
     bigram: float
     """From the character before."""
 
@@ -180,9 +180,9 @@ class Data:
 
 
 def probabilities(train: Codes, size: int, before: Codes, after: Codes) -> tuple[Array, Array]:
-    """What a unigram and a bigram, counted on `train`, give to each character `after` behind `before`; none is 0.
+    """Probabilities of each character `after` given `before`, of a unigram and a bigram counted on `train`; none is 0.
 
-    Unigram: one is added to every count (Laplace). Bigram: behind a character that came n times with t different
+    Unigram: one is added to every count (Laplace). Bigram: after a character that came n times with t different
     followers, (count of the pair + t · unigram) / (n + t) (Witten & Bell 1991). Neither has anything to tune.
     """
     unigram = ((np.bincount(train, minlength=size) + 1) / (len(train) + size))[after]
@@ -196,7 +196,7 @@ def probabilities(train: Codes, size: int, before: Codes, after: Codes) -> tuple
 
 
 def split(codes: Codes, share: float) -> tuple[Codes, Codes]:
-    """What is trained on, and what is held out: the end of each of a few equal blocks, so that all kinds of text are.
+    """The training part and the held-out part: the ends of a few equal blocks, so that all kinds of text are held out.
 
     Passages that come again in the held-out part are taken out of the other.
     """

@@ -154,6 +154,8 @@ def test_a_failing_failure_callback_does_not_end_the_thread(bench: Bench) -> Non
     bench.settle(lambda: len(bench.failures) == 1)
     bench.worker.submit("next")
     bench.settle(lambda: len(bench.results) == 1)
+    assert [job for job, _ in bench.failures] == ["broken twice"]
+    assert bench.results == [("next", "result of next")]
 
 
 def test_cancel_abandons_without_a_report_and_the_next_job_works(bench: Bench) -> None:

@@ -54,7 +54,7 @@ def tabs() -> list[tuple[str, ...]]:
 
 
 def look(page: Page, path: tuple[str, ...], **options: object) -> str:
-    """What axe has to say of the page behind these tabs; empty where it has nothing."""
+    """What axe has to say of the page in these tabs; empty where it has nothing."""
     for title in path:
         page.get_by_role("tab", name=title, exact=True).click()
     found = Axe().run(page, {"exclude": [[".ex-chart-plot"]]}, {"resultTypes": ["violations"], **options})

@@ -52,7 +52,7 @@ HOMES = {
     row.name: PANELS[name].title
     for name, panel in (("foundations", foundations), ("depth", depth), ("training", training)) for row in panel.ROWS
 }
-"""Which tab of the page a lab stands behind."""
+"""The tab of the page that a lab is in."""
 
 
 class Bench:

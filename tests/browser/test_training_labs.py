@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 
 from explorer.app.panels import training
 from explorer.app.panels.lab import Lab
@@ -54,9 +55,9 @@ def test_it_can_be_stopped_and_then_answers_to_every_control(visit: Dashboard, r
 def test_a_long_training_says_how_far_it_is(visit: Dashboard, row: Lab) -> None:
     bench = Training(visit, row)
     bench.set(bench.specs["steps"], bench.specs["steps"].high)
-    bench.panel.locator(".ex-status-detail", has_text="%").wait_for()
+    expect(bench.panel.locator(".ex-status-detail")).to_contain_text("%")
     bench.panel.get_by_role("button", name="Stop", exact=True).click()
-    bench.panel.locator(".ex-status[data-state=stale]").wait_for()
+    expect(bench.panel.locator(".ex-status")).to_have_attribute("data-state", "stale")
     with bench.redrawn():
         bench.set(bench.specs["steps"], bench.specs["steps"].low)
     visit.must_be_clean()

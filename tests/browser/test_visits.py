@@ -103,7 +103,7 @@ def turned_away(visit: ClientConnection) -> int:
 
 
 def answers(visit: ClientConnection) -> bool:
-    """Whether the kernel behind a connection still does."""
+    """Whether the kernel of a connection still does."""
     visit.send(message("kernel_info_request", {}))
     return bool(received(visit, "kernel_info_reply"))
 

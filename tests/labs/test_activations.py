@@ -136,7 +136,7 @@ def test_gelu_and_silu_do_not_hold_their_fixed_point(name: str) -> None:
     result = run(Activations(activation=name, width=1024, depth=16))
     assert result.fixed.slope > 1.05
     assert verdict(result)[0] == "warning"
-    assert verdict(result)[1].startswith("q* = 1 is a fixed point that does not hold")
+    assert verdict(result)[1].startswith("q* = 1 is an unstable fixed point")
     g = gain(Activations(activation=name))
     off = [1.1]
     for _ in range(16):
@@ -165,15 +165,15 @@ def test_an_exploding_mlp_is_reported_and_not_finite() -> None:
     assert not np.isfinite(result.signal[:, -1]).any()
     severity, meaning, evidence = verdict(result)
     assert severity == "bad"
-    assert "grows without end" in meaning
-    assert "not finite any more" in evidence
+    assert "grows without" in meaning
+    assert "not finite" in evidence
 
 
 @pytest.mark.parametrize(("settings", "severity", "words"), [
     (Activations(), "good", "the gradient keeps its size"),
     (Activations(activation="sigmoid"), "warning", "multiplied by 0.153 a layer: × 0.000546 over 4"),
     (Activations(activation="identity", gain=0.5), "bad", "vanishes"),
-    (Activations(version="centered"), "warning", "does not hold"),
+    (Activations(version="centered"), "warning", "unstable"),
     (Activations(activation="elu"), "good", "settles at q* = 1, and the gradient keeps its size"),
 ])
 def test_verdicts(settings: Activations, severity: str, words: str) -> None:

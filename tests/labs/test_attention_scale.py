@@ -135,7 +135,7 @@ def test_a_line_beyond_its_dots_is_said_to_be(result) -> None:
     doubled = {**result.gradient, "none": line._replace(measured=draws)}
     beyond = replace(result, gradient=doubled)
     assert not beyond.explained
-    assert "undivided × 2 these draws' mean, beyond 3 standard errors" in verdict(beyond)[2]
+    assert "theory is 2 × the draws' mean, beyond 3 standard errors" in verdict(beyond)[2]
 
 
 def test_the_cured_stacks_are_where_theory_has_them(result) -> None:

@@ -41,8 +41,8 @@ def test_no_variance_gives_both(wide: SecondMomentResult) -> None:
             forward, backward = result.expected_factors(rule)
             assert backward / forward == pytest.approx(4)
     severity, meaning, evidence = verdict(wide)
-    assert (severity, meaning) == (
-        "warning", "No variance keeps both: forward asks for 1/n, backward for 1/m, and m/n = 4.")
+    assert severity == "warning"
+    assert "m/n = 4" in meaning
     assert "1/fan_out: × 0.2" in evidence
 
 

@@ -123,7 +123,7 @@ def test_single_components_are_as_accurate_as_published(name: str) -> None:
 
 
 def encoder(norm_first: bool, seed: int) -> tuple[float, float]:
-    """Second moment and token correlation behind twelve of torch's own layers, each with its own default init."""
+    """Second moment and token correlation after twelve of torch's own layers, each with its own default init."""
     torch.manual_seed(seed)
     layers = [
         torch.nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True, norm_first=norm_first)

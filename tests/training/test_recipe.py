@@ -38,11 +38,11 @@ def rates(over: torch.optim.Optimizer, scheduler: torchs.LRScheduler, steps: int
 def test_schedules_are_torchs(decay: str, warmup: int) -> None:
     """LinearLR up, then ConstantLR, CosineAnnealingLR or LinearLR down, glued by SequentialLR where there are two."""
     theirs = plain_optimizer()
-    behind = STEPS - warmup + 1
+    rest = STEPS - warmup + 1
     down = {
         "constant": lambda: torchs.ConstantLR(theirs, factor=1.0),
-        "cosine": lambda: torchs.CosineAnnealingLR(theirs, T_max=behind),
-        "linear": lambda: torchs.LinearLR(theirs, 1.0, 1e-300, total_iters=behind),
+        "cosine": lambda: torchs.CosineAnnealingLR(theirs, T_max=rest),
+        "linear": lambda: torchs.LinearLR(theirs, 1.0, 1e-300, total_iters=rest),
     }[decay]()
     if warmup > 1:
         up = torchs.LinearLR(theirs, 1 / warmup, 1.0, total_iters=warmup - 1)

@@ -99,12 +99,12 @@ def test_probabilities_sum_to_one() -> None:
         assert unigram.sum() == pytest.approx(1)
         assert bigram.sum() == pytest.approx(1)
         assert min(unigram.min(), bigram.min()) > 0
-    # behind 0, which came three times with two followers: (2 + 2 · 4/14) / (3 + 2)
+    # after 0, which came three times with two followers: (2 + 2 · 4/14) / (3 + 2)
     assert probabilities(train, 5, np.array([0]), np.array([1]))[1] == pytest.approx((2 + 2 * 4 / 14) / 5)
 
 
 @pytest.mark.parametrize(("task", "changes", "sentence"), [
-    (NEXT, {"causal": False}, "causal must be true to learn the next character, for the model would see the answer"),
+    (NEXT, {"causal": False}, "causal must be true to learn the next character"),
     (MASKED, {"causal": True}, "causal must be false to learn a masked character"),
     (NEXT, {"loss": "linear"}, "loss must be next_token"),
     (NEXT, {"input": "gaussian", "loss": "linear"}, "input must be text"),
@@ -117,7 +117,10 @@ def test_what_cannot_learn_is_refused(task: Task, changes: dict[str, object], se
 
 
 def test_without_attention_nothing_sees_the_answer() -> None:
-    NEXT.check(NEXT.fit(Config(n_layers=1, d_model=8, attention="none")).replace(causal=False))
+    config = NEXT.fit(Config(n_layers=1, d_model=8, attention="none")).replace(causal=False)
+    NEXT.check(config)
+    with pytest.raises(ConfigError, match="causal"):
+        NEXT.check(config.replace(attention="softmax"))
 
 
 def test_texts_of_ones_own(tmp_path) -> None:

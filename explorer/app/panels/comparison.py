@@ -1,4 +1,4 @@
-"""What the Explore panel does with pinned designs: obeys their buttons, and says who is drawn in which marks."""
+"""Pinned designs of the Explore panel: their buttons, and the marks in which each is drawn."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from explorer.figures import Design
 from explorer.profile import Profile
 
 LONGEST_MESSAGE = 1000
-"""Letters of a name that are looked at: a browser can send any number."""
+"""Letters of a name that are read: a browser can send any number."""
 
 
 class Current(NamedTuple):
-    """The design of the controls, and what is known of it so far."""
+    """The design of the controls, and its profiles so far."""
 
     config: Config
     predicted: Profile | None
@@ -25,11 +25,11 @@ class Current(NamedTuple):
 
 
 class Nonsense(ValueError):  # noqa: N818 - a browser's, and nobody's fault
-    """A message that no button of ours sends; there is nothing to say about it."""
+    """A message that none of our buttons sends; it is ignored."""
 
 
 class Comparison:
-    """The pins of a panel. Whoever calls keeps other threads out.
+    """The pins of a panel. Callers must hold the panel's lock.
 
     Args:
         box: their widget, whose clicks come to `obey`.
@@ -46,7 +46,7 @@ class Comparison:
         self._current, self._load, self._redraw = current, load, redraw
 
     def obey(self, content: object) -> None:
-        """A click in a browser: what it says is only believed when it makes sense."""
+        """Handles a click in a browser; messages that make no sense are ignored."""
         try:
             match content:
                 case ["load", int() as number] if number in self.board:
@@ -61,7 +61,7 @@ class Comparison:
         self.box.answer(said)
 
     def _change(self, content: object) -> str:
-        """Changes the pins; what there is to say about it."""
+        """Changes the pins; returns a message for the page."""
         match content:
             case ["pin"]:
                 pin = self.board.add(*self._current())
@@ -76,12 +76,12 @@ class Comparison:
         raise Nonsense
 
     def move(self) -> None:
-        """The controls have moved: what was said of the last click is said no more."""
+        """Removes the message about the last click, after the controls have moved."""
         self.follow()
         self.box.said = ""
 
     def follow(self) -> None:
-        """Names everything anew: pins have changed, or one was measured."""
+        """Updates the legend, after pins have changed or one was measured."""
         self.box.tell(self.board, self._current().config)
 
     def cast(self, now: Sequence[Profile]) -> tuple[list[Profile], list[Design]]:

@@ -14,19 +14,19 @@ ROWS: tuple[Lab, ...] = (
         "07_residual",
         "Residual",
         "In x + F(x) the second moments of independent parts add up. Post-norm therefore keeps 2^(−l/2) of its input "
-        "after l branches, pre-norm lets the stream grow by one unit a branch, and branches that start at zero make "
+        "after l branches, with pre-norm the stream grows by one unit a branch, and branches that start at zero make "
         "the whole stack the identity.",
-        "2^(−l/2) is the weight of the identity path, not of the gradient: Post-LN without attention has a flat one, "
-        "and it is attention that bends it into a V. Pre-LN grows by one unit only where branches have unit moment. "
-        "And an identity has its price: what stands in front of a zero matrix, or in a branch whose α is zero, gets no "
+        "2^(−l/2) is the weight of the identity path, not of the gradient: Post-LN without attention has a flat "
+        "gradient, and attention bends it into a V. Pre-LN grows by one unit only where branches have unit moment. "
+        "Starting as the identity has a price: matrices before a zero matrix, or in a branch whose α is zero, get no "
         "gradient in the first step.",
         residual.Residual, residual.run, residual.verdict,
         (
-            Plot("sums", "Moments of a sum", "What branches add. On the dotted level: as if independent.",
+            Plot("sums", "Moments of a sum", "Second moment of x + αF. Dotted level: independent.",
                  residual_figures.sums),
-            Plot("path", "The identity path", "What is left of the input. Dotted: standard error, bars: seeds.",
+            Plot("path", "The identity path", "Coefficient of the input. Dotted: standard error. Bars: seeds.",
                  residual_figures.path),
-            Plot("gradient", "Post-LN's gradient", "Mean squared ∂L/∂x. Dashed: if it went as the path. It does not.",
+            Plot("gradient", "Post-LN's gradient", "Mean squared ∂L/∂x. Dashed: the identity path's weight².",
                  residual_figures.gradient),
             Plot("growth", "Growth of the stream", "Second moment by layer, two branches each. Lines: theory.",
                  residual_figures.growth),
@@ -40,14 +40,14 @@ ROWS: tuple[Lab, ...] = (
     Lab(
         "08_why_residuals",
         "Why residuals",
-        "A residual lets the branch be made small, and 1/√N is small enough: signal, gradient and what one step does "
-        "to the loss then stay bounded at any depth.",
+        "With a residual the branch can be small, and 1/√N is small enough: signal, gradient and the effect of one "
+        "step on the loss then stay bounded at any depth.",
         "That a residual adds 1 to the derivative is not the point: x + F(x) without a norm grows as 2^N, both ways. "
-        "Small need not mean 1/N either. (1 + ε)^N is what one dimension does; in many the branch is nearly orthogonal "
-        "to the stream, and it is ε² that adds up. All this holds at initialization: trained branches may align.",
+        "1/N is smaller than needed. In one dimension the growth is (1 + ε)^N; in many, the branch is nearly "
+        "orthogonal to the stream, and ε² adds up. All this holds at initialization: trained branches may align.",
         why_residuals.WhyResiduals, why_residuals.run, why_residuals.verdict,
         (
-            Plot("growths", "Three growths at once", "With the chosen ε, against depth. Flat: deeper costs nothing.",
+            Plot("growths", "Three growths at once", "With the chosen ε, against depth. Flat: bounded at any depth.",
                  why_residuals_figures.growths),
             Plot("gradients", "Gradient of all weights",
                  "Σ‖∂L/∂W‖² over one plain layer's. Bars: seeds, far apart without a residual.",
@@ -55,11 +55,11 @@ ROWS: tuple[Lab, ...] = (
             Plot("step", "One step of descent", "How far the loss falls, at the chosen η. Lines: η‖∇L‖², expected.",
                  why_residuals_figures.step),
             Plot("rates", "Longer steps",
-                 "Change of the loss over its first order. 1: it keeps it. At the edge: beyond.",
+                 "Change of the loss over its first order. 1: equal. At the edge: off the scale.",
                  why_residuals_figures.rates),
             Plot("product", "One dimension against many", "Aligned branches: (1+ε)ᴺ. Random ones: only (1+ε²)ᴺ.",
                  why_residuals_figures.product),
-            Plot("small_enough", "How small is small enough", "All growths in N layers, against a. From ½ on: bounded.",
+            Plot("small_enough", "How small is small enough", "All growths in N layers, against a. For a ≥ ½: bounded.",
                  why_residuals_figures.small_enough),
         ),
         "Essay: Su Jianlin 2022, kexue 8994, after Wang et al. 2022, arXiv 2203.00555",
@@ -69,12 +69,12 @@ ROWS: tuple[Lab, ...] = (
         "Norm placement",
         "In Post-LN the last MLP's initial gradient does not depend on depth. In Pre-LN the stream's second moment "
         "stays between 1 + l/2 and 1 + 3l/2, and the last gradient shrinks as 1/√L.",
-        "All of this is initialization. That Pre-LN therefore needs no warm-up is the paper's conclusion, which is "
+        "All of this is at initialization. That Pre-LN therefore needs no warm-up is the paper's conclusion, which is "
         "tried in the lab Warm-up, not here. The theorem bounds from above, without constants, for one head with W_Q "
         "= W_K = 0: what can be tested is its slope, a little steeper than −½ while tokens still become more alike. "
         "And 2^(−l/2), the weight of the identity path, is not how the gradient decays: Post-LN without attention has "
-        "a flat one. Attention bends it into a V: averaging shrinks gradients that differ from token to token, and "
-        "passes on what they share.",
+        "a flat gradient. Attention bends it into a V: averaging shrinks gradients that differ from token to token, "
+        "and passes on what they share.",
         norm_placement.NormPlacement, norm_placement.run, norm_placement.verdict,
         (
             Plot("theorem", "The last MLP's gradient", "Theorem 1's setting, stacks of growing depth. Dotted: 1/√L.",
@@ -89,7 +89,7 @@ ROWS: tuple[Lab, ...] = (
                  norm_placement_figures.gradients),
             Plot("weights", "Gradient of the weights", "All matrices of a layer together.",
                  norm_placement_figures.weights),
-            Plot("moments", "Second moment of five designs", "Three stand on 1: they normalize the sum.",
+            Plot("moments", "Second moment of five designs", "Three stay at 1: they normalize the sum.",
                  norm_placement_figures.moments),
             Plot("correlations", "How alike tokens become", "Mean overlap of two tokens, over q.",
                  norm_placement_figures.correlations),
@@ -99,19 +99,19 @@ ROWS: tuple[Lab, ...] = (
     Lab(
         "10_realformer",
         "RealFormer",
-        "Moving the residual onto the attention logits, A_l = q·k/√d + A_(l−1), lets those of independent layers grow "
-        "as √l: attention gets sharper with depth, successive layers look at the same keys, and the layers' gradients "
-        "are closer to each other than Post-LN's. One score tensor a layer must be kept.",
-        "√l holds for independent layers. In a Post-LN stack tokens become alike and late layers add next to nothing: "
-        "the sum levels off. Adding up queries and keys instead grows as l. Closer gradients are found in 12 layers "
-        "along the stream in all of 8 seeds, of the weights in 6; in 48 layers in 5 and 3, in 2 layers in 1 and 3. And "
-        "written out, attention keeps its pattern anyway: for the sum autograd keeps not a byte more. The score tensor "
-        "costs where attention is fused or computed again.",
+        "Moving the residual onto the attention logits, A_l = q·k/√d + A_(l−1), makes those of independent layers "
+        "grow as √l: attention gets sharper with depth, successive layers look at the same keys, and the layers' "
+        "gradients are closer to each other than Post-LN's. One score tensor a layer must be kept.",
+        "√l holds for independent layers. In a Post-LN stack tokens become alike and late layers add almost nothing: "
+        "the sum levels off. Adding up queries and keys instead grows as l. In 12 layers the gradients along the "
+        "stream are closer in all of 8 seeds, those of the weights in 6; in 48 layers in 5 and 3, in 2 layers in 1 "
+        "and 3. Attention that is written out keeps its pattern anyway, so autograd keeps no more bytes for the sum. "
+        "The score tensor costs memory where attention is fused or computed again.",
         realformer.RealFormer, realformer.run, realformer.verdict,
         (
             Plot("independent", "Logits of independent layers", "Unit queries and keys in each. Lines: 1, √l and l.",
                  realformer_figures.independent),
-            Plot("spread", "Logits of a real stack", "Lines: theory. Dotted: if layers were independent.",
+            Plot("spread", "Logits of a real stack", "Lines: theory. Dotted: independent layers.",
                  realformer_figures.spread),
             Plot("entropy", "Attention entropy", "Mean over heads and seeds. Lines: theory.",
                  realformer_figures.entropy),
@@ -123,7 +123,7 @@ ROWS: tuple[Lab, ...] = (
                  realformer_figures.weights),
             Plot("closer", "How far apart the layers are", "A dot a seed. Below the diagonal: closer than Post-LN.",
                  realformer_figures.closer),
-            Plot("memory", "What a layer keeps", "For the way back, with attention written out or fused.",
+            Plot("memory", "What a layer keeps", "Bytes for the backward pass, with attention written out or fused.",
                  realformer_figures.memory),
         ),
         "Essay: Su Jianlin 2020, kexue 8027; He et al. 2020, arXiv 2012.11747",

@@ -39,25 +39,25 @@ Solve = Callable[[Config, str, str], Solution]
 PATIENCE = 0.8
 """Seconds of measuring still to come for which the theory's lines are drawn ahead of the dots."""
 FLAT = {
-    "flat_signal": ("Flat signal", "The value at which theory expects the last second moment to be the first"),
-    "flat_gradient": ("Flat gradient", "The value at which theory expects one gradient at both ends"),
+    "flat_signal": ("Flat signal", "The value at which theory expects the last second moment to equal the first"),
+    "flat_gradient": ("Flat gradient", "The value at which theory expects the same gradient at both ends"),
 }
-"""What can be asked of the theory beside a slider: the target, the button's label and its tooltip."""
-BETTER = {"label": "Branches of 1/√(2N)", "title": "Instead: all 2N branches together add about what the input has"}
-"""The label and tooltip of what is offered in place of a trivial answer."""
+"""Questions to the theory beside a slider: the target, the button's label and its tooltip."""
+BETTER = {"label": "Branches of 1/√(2N)", "title": "Instead: all 2N branches together add about as much as the input"}
+"""Label and tooltip of the offer that replaces a trivial answer."""
 SOLVED = ("init_variance", "alpha")
-"""The fields that it can be asked for."""
+"""The fields with such buttons."""
 
 
 class Job(NamedTuple):
-    """What is asked of the worker: a config, and the layer and head whose pattern is kept."""
+    """One task of the worker: a config, and the layer and head whose pattern is kept."""
 
     config: Config
     pattern_of: tuple[int, int]
 
 
 class Mend(NamedTuple):
-    """A remedy that was applied: its words, what it set, and what stood there before."""
+    """A remedy that was applied: its words, the values it set, and those before."""
 
     words: str
     change: Mapping[str, object]
@@ -91,7 +91,7 @@ class Explore(Live[Job, Profile]):
         self._mends: list[Mend] = []  # the latest last
         self._trouble = ""
         self._done: Job | None = None  # the last job of the controls that was measured
-        self._behind: Job | None = None  # a pin's, that the worker was given since
+        self._behind: Job | None = None  # a pin's, given to the worker since
         self._dragging = self._owed = False
         offers = {name: [{"label": label, "title": title} for label, title in FLAT.values()] for name in SOLVED}
         controls = Controls(config, self.refresh, offers if solve else {}, self._flatten)
@@ -134,7 +134,7 @@ class Explore(Live[Job, Profile]):
         return f"Measuring {model_words(job.config)}"
 
     def _begun(self, job: Job) -> None:
-        """The theory's lines: at once while a slider is dragged, and otherwise if the dots keep us waiting.
+        """The theory's lines: at once while a slider is dragged, and otherwise only if the dots take long.
 
         A single move of a usual model is measured before an eye would have followed the line, and drawing takes
         processors from measuring. A theory that breaks does not keep the measurement from the page.
@@ -142,7 +142,7 @@ class Explore(Live[Job, Profile]):
         if self._predict and not (self._predicted and self._predicted.config == job.config):
             try:
                 self._predicted, self._trouble = self._predict(job.config), ""
-            except Exception as error:  # noqa: BLE001 - told beside the measurement
+            except Exception as error:  # noqa: BLE001 - shown beside the measurement
                 self._predicted, self._trouble = None, f"no prediction: {type(error).__name__}: {error}"
         self._owed = self._predicted is not self._expected
         if self._owed and (self._dragging or self._measured is None):
@@ -160,7 +160,7 @@ class Explore(Live[Job, Profile]):
             self.refresh()
 
     def _flatten(self, name: str, index: int) -> None:
-        """Runs the theory backwards, on a thread of its own: a deep model takes it a second.
+        """Solves for a field's value, on a thread of its own: a deep model takes a second.
 
         Where the answer was trivial there is one more offer, the better design, which is known already.
         """
@@ -178,18 +178,18 @@ class Explore(Live[Job, Profile]):
                 self.controls.apply({name: float(f"{getattr(solution.config, name):.6g}")})  # an entry holds no more
                 self._better[name] = solution.better
                 self.controls.remark(name, solution.message, *([BETTER] if solution.better else []))
-            except Exception as error:  # noqa: BLE001 - told, and the page goes on
+            except Exception as error:  # noqa: BLE001 - shown, and the page goes on
                 self._fail(self._job, f"{type(error).__name__}: {error}")
 
         threading.Thread(target=work, name="explorer-solve", daemon=True).start()
 
     def _click(self, content: object) -> None:
-        """Something was asked of the pins."""
+        """Handles a click on the pins."""
         with self._lock:
             self.comparison.obey(content)
 
     def _choose(self) -> None:
-        """Another matrix is to be compared."""
+        """Draws another matrix."""
         with self._lock:
             self._draw()
 
@@ -235,7 +235,7 @@ class Explore(Live[Job, Profile]):
         self.controls.apply(before)
 
     def _follow_mends(self) -> None:
-        """Offers to take back the last remedy, for as long as all that it set stands."""
+        """Offers to undo the last remedy while all values that it set are unchanged."""
         config = self.controls.config
         while self._mends and any(getattr(config, name) != value for name, value in self._mends[-1].change.items()):
             self._mends.pop()
@@ -266,7 +266,7 @@ class Explore(Live[Job, Profile]):
             self._ended(job, redraw=False)
 
     def _ended(self, job: Job | None, redraw: bool) -> None:
-        """The worker is done with a job: pins may have been waiting for it, or for their turn."""
+        """Handles the end of a job: the next pin without a measurement is measured."""
         self.comparison.follow()
         if redraw:
             self._draw()
@@ -301,7 +301,7 @@ class Explore(Live[Job, Profile]):
         return self._predicted if ahead else self._expected
 
     def _draw(self) -> None:
-        """Every figure anew, and whole."""
+        """Draws every figure."""
         self._owed = False
         profiles, whose = self.comparison.cast([profile for profile in (self._line, self._measured) if profile])
         several = len({design.index for design in whose}) > 1
@@ -318,7 +318,7 @@ class Explore(Live[Job, Profile]):
                 self._grade(chart, FIGURES[name], several)
 
     def _grade(self, chart: Chart, row: Row, several: bool) -> None:
-        """The badge: how far the dots lie from the line, once both are of the same design. And the theory's excuses."""
+        """The badge: how far the dots lie from the line, once both are of the same design; and the theory's notes."""
         measured, predicted = self._measured, self._line
         note = predicted.notes.get(row.statistic, "") if predicted else ""
         caption = (row.together if several else "") or row.caption

@@ -17,18 +17,18 @@ ROWS = (
         "Sampling",
         "Normal, uniform and truncated normal weights can all be given the same variance, which is what a layer's "
         "output depends on.",
-        "A cut at ±2σ leaves only 77 % of the variance, so a truncated normal must be asked for 1.137 σ. And the "
-        "bounds may be plain numbers: torch's truncated normal cuts at ±2 unless told otherwise, which at a std of "
-        "0.02 is a hundred standard deviations away and cuts nothing.",
+        "A cut at ±2σ leaves only 77 % of the variance, so a truncated normal must start from 1.137 σ. The bounds may "
+        "also be plain numbers: torch's truncated normal cuts at ±2 unless it is given others; at a std of 0.02 that "
+        "is a hundred standard deviations away and cuts nothing.",
         sampling.Sampling, sampling.run, sampling.verdict,
         (
             Plot("densities", "Densities", "Filled: drawn. Lines: expected. All have mean 0.",
                  sampling_figures.densities),
-            Plot("variances", "Sample variance", "After so many draws, ± its standard error. It should settle at 1.",
+            Plot("variances", "Sample variance", "After n draws, ± its standard error. It should settle at 1.",
                  sampling_figures.variances),
-            Plot("tails", "Tails", "How many weights lie far out. Equal variances, very unequal tails.",
+            Plot("tails", "Tails", "Share of weights far from 0. Equal variances, very unequal tails.",
                  sampling_figures.tails),
-            Plot("truncation", "What a cut leaves", "γ: variance left of a normal that is cut. 1 is all of it.",
+            Plot("truncation", "What a cut leaves", "γ: share of a normal's variance after the cut.",
                  sampling_figures.truncation),
         ),
         "Essay: Su Jianlin 2021, kexue 8620",
@@ -37,15 +37,15 @@ ROWS = (
         "02_second_moment",
         "Second moment",
         "A linear layer multiplies the second moment by fan_in · Var W, whatever the mean of its input.",
-        "Often said of variances, and then false for an input with a mean, such as what leaves a relu: it is E x² that "
-        "is multiplied. And the gradient is multiplied by fan_out · Var W: where a layer widens or narrows, no "
-        "variance keeps both, and the usual compromise 2 / (fan_in + fan_out) loses both with depth.",
+        "This is often said of variances, which is false for an input with a mean, such as a relu's output: the "
+        "factor is on E x². The gradient is multiplied by fan_out · Var W: where a layer widens or narrows, no "
+        "variance keeps both, and with the usual compromise, 2 / (fan_in + fan_out), both change with depth.",
         second_moment.SecondMoment, second_moment.run, second_moment.verdict,
         (
             Plot("both_ways", "Forward against backward",
                  "One layer n → m. A variance that keeps both would stand at 1, 1.", second_moment_figures.both_ways),
             Plot("input_mean", "The input's mean",
-                 "What one layer makes of E x², over n · Var W. Flat: the mean does not matter.",
+                 "Factor of one layer on E x², over n · Var W. Flat: the mean does not matter.",
                  second_moment_figures.input_mean),
             Plot("signal", "Signal through a stack",
                  "Mean x² after each layer n → m → n → m. Lines: the factors alone.", second_moment_figures.signal),
@@ -60,13 +60,13 @@ ROWS = (
         "Activations",
         "An activation changes the second moment by a known factor: divide by it, in the init variance or in the "
         "activation itself, and the signal keeps its size at any depth, in expectation.",
-        "A draw of finite width scatters around that, the more the deeper and the narrower. And keeping q = 1 is not "
-        "holding it: for gelu and silu the fixed point is unstable, and a small deviation grows from layer to layer. "
-        "Nor does it keep the gradient: that is multiplied by χ = n · Var W · E φ′², which is 1 for relu, above 1 for "
-        "most others, and far below 1 for a sigmoid unless its mean is removed.",
+        "A draw of finite width scatters around that, more when it is deeper or narrower. The fixed point q = 1 need "
+        "not be stable: for gelu and silu a small deviation grows from layer to layer. The gradient is not kept "
+        "either: it is multiplied by χ = n · Var W · E φ′², which is 1 for relu, above 1 for most others, and far "
+        "below 1 for a sigmoid unless its mean is removed.",
         activations.Activations, activations.run, activations.verdict,
         (
-            Plot("shape", "The activation", "As it is applied, its slope, and the inputs that it meets.",
+            Plot("shape", "The activation", "The activation, its slope, and the density of its inputs.",
                  activations_figures.shape),
             Plot("moments", "Moments", "Under N(0, 1). Bars: by quadrature. Dots: by sampling.",
                  activations_figures.moments),
@@ -75,7 +75,7 @@ ROWS = (
             Plot("gradient", "Gradient by layer", "Mean (∂L/∂x)², relative to the output. Slope: χ.",
                  activations_figures.gradient),
             Plot("length_map", "From layer to layer",
-                 "The next q against this one; dotted: q kept. V settles where it crosses from above.",
+                 "The next layer's q against this one's. Dotted: equal. Stable where V crosses from above.",
                  activations_figures.length_map),
             Plot("selu", "SELU, solved", "λ and α must keep mean 0 and a variance: two conditions, one crossing.",
                  activations_figures.selu),
@@ -87,23 +87,23 @@ ROWS = (
         "Normalization",
         "A norm resets the second moment to 1. Norms differ in what they average together, and whether they subtract "
         "the mean.",
-        "RMSNorm does not center: an offset passes, and can be all that passes. BatchNorm and InstanceNorm average "
-        "over tokens, so a causal model would see its future, and a batch of one token leaves nothing. And a norm is a "
-        "norm only while ε is small beside the variance: a zero vector stays zero.",
+        "RMSNorm does not center: a constant offset passes, and can be most of the output. BatchNorm and InstanceNorm "
+        "average over tokens, so a causal model would see its future, and of a batch of one token nothing is left. A "
+        "norm works only while ε is small beside the variance: a zero vector stays zero.",
         normalization.Normalization, normalization.run, normalization.verdict,
         (
             Plot("sharing", "Who is averaged together", "A small tensor. Full color: one entry. Faint: its group.",
                  normalization_figures.sharing),
-            Plot("by_token", "Token by token", "Mean y² of single tokens. Gray: the input. Flat at 1: evened out.",
+            Plot("by_token", "Token by token", "Mean y² of single tokens. Gray: the input. Flat at 1: all equal.",
                  normalization_figures.by_token),
             Plot("by_feature", "Feature by feature",
-                 "Mean y² of single features. Gray: the input. Flat at 1: evened out.",
+                 "Mean y² of single features. Gray: the input. Flat at 1: all equal.",
                  normalization_figures.by_feature),
-            Plot("offset", "A constant offset", "Share of the output that is one constant. 0: it was removed.",
+            Plot("offset", "A constant offset", "Share of the output that is one constant. 0: removed.",
                  normalization_figures.offset),
             Plot("epsilon", "Scale and ε", "Mean y² against the input's size. Lines: v / (v + ε).",
                  normalization_figures.epsilon),
-            Plot("cost", "What a call costs", "Measured here and now. Dotted: x + x. Whiskers: quartiles.",
+            Plot("cost", "What a call costs", "Measured on this machine. Dotted: x + x. Whiskers: quartiles.",
                  normalization_figures.cost),
         ),
         "Essay: Su Jianlin 2021, kexue 8620; Ba et al. 2016, arXiv 1607.06450; Zhang & Sennrich 2019, arXiv 1910.07467",
@@ -118,7 +118,7 @@ ROWS = (
         "shrinks with the width, so that it equals standard only at the base width, 32 here.",
         parametrization.Parametrization, parametrization.run, parametrization.verdict,
         (
-            Plot("best_rate", "Best learning rate by width", "Over that of the narrowest. Flat at 1: it transfers.",
+            Plot("best_rate", "Best learning rate by width", "Over the narrowest network's. Flat at 1: it transfers.",
                  parametrization_figures.best_rate),
             Plot("transferred", "Tuned narrow, used wide",
                  "Loss with the learning rate that is best at m = 32. Falling: width helps.",
@@ -142,24 +142,24 @@ ROWS = (
         "06_attention_scale",
         "Attention scale",
         "A product of two d-dimensional vectors has second moment d; undivided, it freezes the softmax onto a few "
-        "keys. Dividing by √d, or drawing W_Q that much smaller, are one and the same cure.",
+        "keys. Dividing by √d, or drawing W_Q that much smaller, have the same effect.",
         "It is said that frozen attention makes gradients vanish. A single row's softmax typically passes little, but "
         "on average more than before, and the path through the logits is d times stronger: the gradients of the stack "
-        "explode. The theory's line is the mean over all draws; undivided, few draws carry it, so that a handful of "
-        "them can stand at half of it or at twice. And the first two cures hold at initialization only; QK-norm holds "
-        "when W_Q and W_K grow.",
+        "explode. The theory's line is the mean over all draws; undivided, few draws carry it, so that the mean of a "
+        "few can be half of it or twice. The first two cures hold at initialization only; QK-norm holds when W_Q and "
+        "W_K grow.",
         attention_scale.AttentionScale, attention_scale.run, attention_scale.verdict,
         (
-            Plot("histogram", "Products q·k", "Drawn, against a normal of variance d.",
+            Plot("histogram", "Products q·k", "Histogram of draws, and a normal of variance d.",
                  attention_scale_figures.histogram),
             Plot("second_moment", "Second moment against d", "Mean (q·k)². On the line: it is d.",
                  attention_scale_figures.second_moment),
             Plot("entropy", "Entropy of a row", "Softmax of n normal logits. It falls from uniform to one-hot with σ.",
                  attention_scale_figures.entropy),
             Plot("largest", "Largest weight", "Mean of a row's largest probability.", attention_scale_figures.largest),
-            Plot("growth", "When the weights grow", "Entropy. Divided and T5 coincide; only QK-norm holds.",
+            Plot("growth", "When the weights grow", "Entropy. Divided and T5 coincide; only QK-norm keeps it.",
                  attention_scale_figures.growth),
-            Plot("jacobian", "Softmax Jacobian", "‖∂p/∂logits‖². The typical row dies; the mean does not.",
+            Plot("jacobian", "Softmax Jacobian", "‖∂p/∂logits‖². The median goes to 0; the mean does not.",
                  attention_scale_figures.jacobian),
             Plot("depth_entropy", "In a stack: entropy", "Each layer of a Pre-LN Transformer. Lines: theory.",
                  attention_scale_figures.depth_entropy),

@@ -1,4 +1,4 @@
-"""One lab: a claim, controls, what is seen now in words, charts, and what to beware of."""
+"""One lab: a claim, controls, a verdict in words, charts, and a caveat."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Lab(NamedTuple):
     name: str
     title: str
     claim: str
-    """What `source` says, in a sentence."""
+    """The claim of `source`, in a sentence."""
     caveat: str
-    """Where the popular version is wrong, or what to beware of."""
+    """Limits of the claim, or an error in its popular version."""
     settings: type[Choices]
     run: Callable[[Any, Stop, Progress], Any]
     verdict: Callable[[Any], tuple[str, str, str]]
-    """From the result to severity, what is seen, and its evidence."""
+    """From the result to severity, finding, and evidence."""
     plots: tuple[Plot, ...]
     source: str
     """Of the claim: author, year, and its number at arXiv or kexue.fm."""

@@ -1,4 +1,4 @@
-"""Panels of labs: each lab behind a tab of its own. `LABS` has all of them, whatever panel they stand on."""
+"""Panels of labs: each lab in a tab of its own. `LABS` lists the labs of all panels."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ class Labs(Tabbed[None]):
 
 
 def tab(row: Lab) -> Panel[Any]:
-    """A lab as the panel behind a tab."""
+    """A lab as the panel of a tab."""
     return Panel(row.title, lambda _: LabPanel(row))

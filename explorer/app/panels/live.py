@@ -1,4 +1,4 @@
-"""What every live panel does: controls become a job or a refusal, the worker computes the newest job, charts follow.
+"""Base of the live panels: controls become a job or a refusal, the worker computes the newest job, charts follow.
 
 A panel says what its jobs and results are by overriding the methods in the middle of `Live`. Charts show the last good
 result at all times, marked stale until the next one is there. Callbacks may come from any thread: `_lock` makes one
@@ -36,7 +36,7 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
     Args:
         controls: made with `on_read=self.refresh`.
         charts: by name.
-        subject: what the charts show, as it stands in 'The charts show the last …'.
+        subject: what the charts show, in the words of 'The charts show the last …'.
         action: label of the button that computes again after a stop.
     """
 
@@ -64,11 +64,11 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
     # --- what a panel says of itself --------------------------------------------------------------------------
 
     def _children(self) -> list[widgets.Widget]:
-        """What stands on the panel."""
+        """Widgets of the panel."""
         raise NotImplementedError
 
     def _refusal(self) -> str:
-        """Why the controls cannot be obeyed; empty when they can."""
+        """The reason why the controls are refused; empty when they are accepted."""
         return self.controls.refusal
 
     def _next(self) -> Job:
@@ -76,11 +76,11 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
         raise NotImplementedError
 
     def _promise(self, job: Job) -> str:
-        """What is being done about a job, as a sentence without its period."""
+        """Sentence about a job in progress, without its period."""
         raise NotImplementedError
 
     def _progress(self, _: Job, fraction: float) -> str:
-        """How far a job is, in words."""
+        """Progress of a job, in words."""
         return f"{100 * fraction:.0f} %"
 
     def _begun(self, _: Job) -> None:
@@ -95,7 +95,7 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
         raise NotImplementedError
 
     def _summary(self, result: Result) -> tuple[str, str]:
-        """What the status line says of a result: the sentence, and the particulars."""
+        """Status line of a result: a sentence, and details."""
         raise NotImplementedError
 
     def _apply(self, index: int) -> None:
@@ -169,7 +169,7 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
                 return
             refused = bool(self._refusal())
             self._result = result
-            self._stale = refused  # each chart is told together with its figure
+            self._stale = refused  # each chart gets this together with its figure
             self._show(result)
             self._mark(stale=refused)
             if not refused:
@@ -188,12 +188,12 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
 
 def words(markup: str, name: str) -> widgets.HTML:
-    """A text that stands on a panel; `name` is its class in the style sheet."""
+    """A text on a panel; `name` is its class in the style sheet."""
     return widgets.HTML(typeset(markup)).add_class("ex-words").add_class(name)
 
 
 def tell_all(widget: widgets.Widget) -> None:
-    """Sends a widget and what it holds once more, to a browser that has just put them together.
+    """Sends a widget and its children again, to a browser that has just created them.
 
     It did so from a copy of their state. What a worker sent while that copy was on its way was for widgets that the
     browser did not know yet, and is lost: without this, a page could say "Measuring" for ever.
@@ -207,7 +207,7 @@ def tell_all(widget: widgets.Widget) -> None:
 
 
 def close_all(widget: widgets.Widget) -> None:
-    """Closes a widget and what it holds: a closed box leaves its children in the browser's memory."""
+    """Closes a widget and its children: a closed box leaves its children in the browser's memory."""
     for child in getattr(widget, "children", ()):
         close_all(child)
     widget.close()

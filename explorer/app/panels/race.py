@@ -30,22 +30,22 @@ from explorer.config import Config
 if TYPE_CHECKING:
     from explorer.training.race import Outcome, Race
 
-RUNS_ON = "The controls are for the next race: this one goes on as it was started."
+RUNS_ON = "The controls are for the next race; they do not change this one."
 LEAD = (
-    "<h2>Race</h2><p>What the pictures at initialization promise must be seen to hold in training: the contenders "
-    "learn the same text from the same batches, a step each in turn.</p>"
+    "<h2>Race</h2><p>Do the findings at initialization hold in training? The contenders learn the same text from the "
+    "same batches, and take turns, one step each.</p>"
 )
 BEWARE = (
-    "<p><b>Beware.</b> One race is one draw of weights and batches, and another seed may end otherwise: in three draws "
+    "<p><b>Beware.</b> One race is one draw of weights and batches; another seed may end differently. In three draws "
     "of the race that the page opens with, warm-up led Post-LN off the unigram level each time, but in one of them, "
-    "seed 0, only just; without, it stayed near it. And a learning rate that suits one design is not fair to another. "
+    "seed 0, only just; without, it stayed near it. And a learning rate that suits one design may not suit another. "
     "A saved race goes on in Python: <code>explorer.training.archive.load(\"race.zip\").run()</code>.</p>"
 )
-WAITING = "<p>No race has been run yet. Choose who runs and how, and press Start.</p>"
+WAITING = "<p>No race has been run yet. Choose contenders and recipes, and press Start.</p>"
 
 
 class Shown(NamedTuple):
-    """What the worker brings: where the contenders stand, or why there is no race."""
+    """Result of the worker: the outcomes so far, or the reason why there is no race."""
 
     outcomes: Sequence[Outcome] = ()
     refusal: str = ""
@@ -112,7 +112,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
     # --- from the page: any thread ----------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        """What the next race will be has changed. A race that runs is not told."""
+        """Checks the choices for the next race; a running race is not affected."""
         with self._lock:
             if self._phase != "ready":
                 return
@@ -132,12 +132,12 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         controls.mend()
 
     def _undo(self) -> None:
-        """Takes refused choices back."""
+        """Undoes refused choices."""
         self.next.undo()
         self._changed()
 
     def _press(self, verb: str) -> None:
-        """A button of the bar, unless the race has ended while the press waited for the lock."""
+        """Handles a button of the bar, unless the race has ended while the press waited for the lock."""
         with self._lock:
             if not self.bar.offers(verb):
                 return
@@ -153,7 +153,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
                 self.status.say("computing", {"pause": "Pausing", "stop": "Stopping"}[verb], fraction=2.0)
 
     def _begin(self) -> None:
-        """Starts what the controls say, and forgets the last race."""
+        """Starts a race from the controls, in place of the last one."""
         try:
             if refusal := self.next.refusal:
                 raise ConfigError(refusal)
@@ -166,7 +166,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         self._go()
 
     def _go(self) -> None:
-        """Hands the race to the worker."""
+        """Gives the race to the worker."""
         self._phase, self._wish, self._job = "running", "", self._job + 1
         self.bar.offer(running=True, paused=False)
         self.bar.losing = True
@@ -210,7 +210,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
             return Shown(refusal=said(error))
 
     def _look(self, race: Race) -> None:
-        """After each round, the race holding still: now and then how far it is, how it looks and who leads."""
+        """Called after each round: from time to time, updates progress, charts and verdict."""
         if self._judging.due:
             with self._judging:
                 self._outcomes = race.verdict()
@@ -263,11 +263,11 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
 
     @property
     def _made(self) -> int:
-        """Steps of whoever came furthest."""
+        """Steps of the contender with the most."""
         return max(one.steps for one in self._outcomes)
 
     def _free(self, words: str, state: str = "idle") -> None:
-        """A race may be started."""
+        """Makes the panel ready for the next race."""
         self._phase = "ready"
         self.bar.offer(running=False, paused=False)
         self.gallery.saves.offer(enabled=self.race is not None)

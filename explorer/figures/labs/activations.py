@@ -19,7 +19,7 @@ REAL_SELU = (1.6732632424, 1.0507009874)
 
 
 def shape(result: ActivationsResult) -> go.Figure:
-    """The activation in its chosen version, its slope, and behind them the density of N(0, 1) that it meets."""
+    """The activation in its chosen version, its slope, and the density of its inputs, N(0, 1)."""
     x = np.linspace(-4, 4, 321)
     form, (shift, divisor) = ACTIVATIONS[result.settings.activation], version(result.settings)
     value, slope = (form.value(x) - shift) / divisor, form.slope(x) / divisor

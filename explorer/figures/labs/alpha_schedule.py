@@ -32,7 +32,7 @@ def alphas(result: AlphaScheduleResult) -> go.Figure:
 
 
 def learned(result: AlphaScheduleResult) -> go.Figure:
-    """|α| of the contender that learns it with the rest: layer against step."""
+    """|α| of the contender that learns it with the other weights: layer against step."""
     curve = result.trained.curves[NAMES["learned"]]
     shown = curve.alpha.T  # [layer, reading]
     known = shown[np.isfinite(shown)]
@@ -51,7 +51,7 @@ def learned(result: AlphaScheduleResult) -> go.Figure:
     xaxis = bare | {"title": label("step (steps made)"), "tickformat": "~g", "nticks": 8, "tickangle": 0}
     yaxis = bare | {"title": label("depth (layers)"), "tickformat": "d", "range": (0.5, layers + 0.5)}
     yaxis |= {"tick0": 1, "dtick": 1} if layers <= 12 else {"nticks": 7}
-    words = (f"|α| of {layers} layers, learned from 0 with the rest: at the end {', '.join(_said(shown[:, -1]))}, "
+    words = (f"|α| of {layers} layers, learned from 0: at the end {', '.join(_said(shown[:, -1]))}, "
              f"from the first layer to the last.")
     return go.Figure({"data": [heat], "layout": sheet(xaxis, yaxis, words, margin=MARGIN)})
 

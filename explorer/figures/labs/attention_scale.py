@@ -49,9 +49,9 @@ def histogram(result: AttentionScaleResult) -> go.Figure:
         line(middle * root, normal, "", 0, "density %{y:.3g} at %{x:.3g}", showlegend=True) | {"name": "N(0, d)"},
         upright(-3 * root, "−3√d", height, "right"), upright(3 * root, "3√d", height, "left"),
     ]
-    told = (f"{result.settings.draws} products q·k at d = {d}: mean square {result.second_moment * d:.4g}, "
+    text = (f"{result.settings.draws} products q·k at d = {d}: mean square {result.second_moment * d:.4g}, "
             f"kurtosis {result.kurtosis:.3g}; a normal has 3, theory {3 * (1 + 2 / d):.3g}.")
-    return picture(traces, across, height, told, bargap=0)
+    return picture(traces, across, height, text, bargap=0)
 
 
 def second_moment(result: AttentionScaleResult) -> go.Figure:
@@ -65,9 +65,9 @@ def second_moment(result: AttentionScaleResult) -> go.Figure:
         dots(d, result.moments, "drawn", 0, sentence, log=True),
         dots(here, here * result.second_moment, "this head", 4, sentence, log=True),
     ]
-    told = (f"Mean (q·k)² of a head of width {result.settings.d_head} is {float(here[0]) * result.second_moment:.4g}; "
+    text = (f"Mean (q·k)² of a head of width {result.settings.d_head} is {float(here[0]) * result.second_moment:.4g}; "
             f"from {result.moments[0]:.3g} at d = 1 to {result.moments[-1]:.4g} at d = {DIMENSIONS[-1]}.")
-    return picture(traces, across, height, told)
+    return picture(traces, across, height, text)
 
 
 def entropy(result: AttentionScaleResult) -> go.Figure:
@@ -101,7 +101,7 @@ def _temperature(result: AttentionScaleResult, field: str, title: str, marks: di
 
 
 def _uprights(result: AttentionScaleResult, height: Axis, share: float, without: float = 0.5) -> list[Trace]:
-    """Where the logits stand with and without the division, and where a row freezes, named at those shares."""
+    """Marks at the logits' spread with and without the division, and at the freezing threshold."""
     root = math.sqrt(result.settings.d_head)
     return [
         upright(1.0, "with √d", height, "left", 0.5), upright(root, "without", height, "right", without),
@@ -122,8 +122,8 @@ def jacobian(result: AttentionScaleResult) -> go.Figure:
         dots(SIGMAS, sampled.typical, "median", 4, "σ = %{x:.3g}<br>median ‖J‖² is %{y:.3g}", log=True,
              mode="lines+markers", line={"color": HUES[4], "width": 1, "dash": "dot"}),
     ]
-    told = f"At σ = {SIGMAS[-1]:g} the mean is {sampled.jacobian[-1]:.2g} and the median {sampled.typical[-1]:.2g}."
-    return picture(traces, across, height, f"Squared norm of the softmax Jacobian. {told}")
+    text = f"At σ = {SIGMAS[-1]:g} the mean is {sampled.jacobian[-1]:.2g} and the median {sampled.typical[-1]:.2g}."
+    return picture(traces, across, height, f"Squared norm of the softmax Jacobian. {text}")
 
 
 def growth(result: AttentionScaleResult) -> go.Figure:
@@ -135,8 +135,8 @@ def growth(result: AttentionScaleResult) -> go.Figure:
         traces += [_cure_line(FINE_GROWTHS, result.grown_expected[cure], cure, sentence),
                    _cure_dots(GROWTHS, result.grown[cure], cure, sentence)]
     ends = {row.label: (result.grown[cure][0], result.grown[cure][-1]) for cure, row in CURES.items()}
-    told = ", ".join(f"{label} {first:.2f} to {last:.2f}" for label, (first, last) in ends.items())
-    return picture(traces, across, height, f"Entropy over ln n as the weights grow to {GROWTHS[-1]:g} times: {told}.")
+    text = ", ".join(f"{label} {first:.2f} to {last:.2f}" for label, (first, last) in ends.items())
+    return picture(traces, across, height, f"Entropy over ln n as the weights grow to {GROWTHS[-1]:g} times: {text}.")
 
 
 def _cure_dots(x: Array, y: Array, cure: str, sentence: str, log: bool = False) -> Trace:
@@ -160,8 +160,8 @@ def depth_entropy(result: AttentionScaleResult) -> go.Figure:
     for cure, found in result.entropy.items():
         traces += _stack(found, cure, sentence)
     lowest = {CURES[cure].label: found.measured.mean(0).min() for cure, found in result.entropy.items()}
-    told = ", ".join(f"{label} {value:.2f}" for label, value in lowest.items())
-    return picture(traces, across, height, f"Lowest entropy over ln n of any layer: {told}.")
+    text = ", ".join(f"{label} {value:.2f}" for label, value in lowest.items())
+    return picture(traces, across, height, f"Lowest entropy over ln n of any layer: {text}.")
 
 
 def depth_gradient(result: AttentionScaleResult) -> go.Figure:
@@ -173,9 +173,9 @@ def depth_gradient(result: AttentionScaleResult) -> go.Figure:
     for cure, found in result.gradient.items():
         traces += _stack(found, cure, sentence, log=True)
     start = {CURES[cure].label: found.measured[:, 0].mean() for cure, found in result.gradient.items()}
-    told = ", ".join(f"{label} {value:.3g}" for label, value in start.items())
+    text = ", ".join(f"{label} {value:.3g}" for label, value in start.items())
     return picture(traces, across, height, f"Squared gradient at the input over the output's, mean of "
-                                           f"{result.settings.n_seeds} draws: {told}. Undivided, theory is "
+                                           f"{result.settings.n_seeds} draws: {text}. Undivided, theory is "
                                            f"{result.overshoot:.2g} times that.")
 
 

@@ -41,9 +41,9 @@ def theorem(result: NormPlacementResult) -> go.Figure:
         bars = {"type": "data", "symmetric": False, "color": HUES[index], "thickness": 1.2, "width": 0,
                 "array": compact(seeds.max(1) - middle), "arrayminus": compact(middle - seeds.min(1))}
         traces.append(dots(depths, middle, words, index, sentence, log=True, error_y=bars))
-    told = "; ".join(f"{words} {result.slopes(place)[0]:.2f}, predicted {result.slopes(place)[1]:.2f}"
+    text = "; ".join(f"{words} {result.slopes(place)[0]:.2f}, predicted {result.slopes(place)[1]:.2f}"
                      for place, words in PLACEMENTS.items())
-    return picture(traces, across, height, f"Exponent of the depth in the last MLP's gradient: {told}.")
+    return picture(traces, across, height, f"Exponent of the depth in the last MLP's gradient: {text}.")
 
 
 def last(result: NormPlacementResult) -> go.Figure:
@@ -51,10 +51,10 @@ def last(result: NormPlacementResult) -> go.Figure:
     lines = result.last
     height = axis(LAST, values(lines), log=True, least=1.0)
     sentence = "in layer %{x:.0f} the gradient of W_out<br>has norm %{y:.3g}"
-    told = "; ".join(f"{words} from {lines[place].measured.mean(0)[0]:.3g} in the first layer to "
+    text = "; ".join(f"{words} from {lines[place].measured.mean(0)[0]:.3g} in the first layer to "
                      f"{lines[place].measured.mean(0)[-1]:.3g} in the last" for place, words in PLACEMENTS.items())
     return picture(curves(lines, PLACEMENTS, sentence, log=True), depth_axis(lines), height,
-                   f"Norm of the gradient of W_out by layer: {told}.")
+                   f"Norm of the gradient of W_out by layer: {text}.")
 
 
 def stream(result: NormPlacementResult) -> go.Figure:
@@ -63,7 +63,7 @@ def stream(result: NormPlacementResult) -> go.Figure:
     layer, (low, high) = np.arange(n + 1, dtype=float), band(n)
     one = Line(layer, result.stream.measured[:, ::2], lemma(n, n_ctx))
     height = axis("q (ratio to 1)", [low, high, one.measured, [0.0]], least=1.0)
-    sentence = "behind %{x:.0f} layers<br>second moment %{y:.3g}"
+    sentence = "after %{x:.0f} layers<br>second moment %{y:.3g}"
     traces: list[Trace] = [
         {"type": "scatter", "mode": "lines", "name": "Lemma 2", "fill": "toself", "hoverinfo": "skip",
          "x": compact(np.concatenate([layer, layer[::-1]])), "y": compact(np.concatenate([low, high[::-1]])),
@@ -71,9 +71,9 @@ def stream(result: NormPlacementResult) -> go.Figure:
         line(layer, one.predicted, "recursion", 1, sentence, showlegend=True) | {"name": "recursion"},
         measured(one, "Pre-LN", 1, sentence),
     ]
-    told = (f"Behind {n} layers the Pre-LN stream's second moment is {one.measured[:, -1].mean():.3g}; recursion "
+    text = (f"After {n} layers the Pre-LN stream's second moment is {one.measured[:, -1].mean():.3g}; recursion "
             f"{one.predicted[-1]:.3g}, band from {low[-1]:g} to {high[-1]:g}.")
-    return picture(traces, depth_axis({"pre": one}), height, told)
+    return picture(traces, depth_axis({"pre": one}), height, text)
 
 
 def bends(result: NormPlacementResult) -> go.Figure:
@@ -90,11 +90,11 @@ def _gradient(lines: Mapping[str, Line], names: Mapping[str, str], hues: Mapping
               ) -> go.Figure:
     height = axis(GRADIENT, [*values(lines), [1.0]], log=True, least=1.0)
     across = depth_axis(lines)
-    sentence = "behind %{x:~g} layers<br>gradient² is %{y:.3g} × the output's"
+    sentence = "after %{x:~g} layers<br>gradient² is %{y:.3g} × the output's"
     traces = [mark(1.0, "flat", across, height), *curves(lines, names, sentence, log=True, hues=hues)]
-    told = "; ".join(f"{names[key]} {one.measured.mean(0)[0]:.2g} at the input, {one.measured.mean(0).min():.2g} at "
+    text = "; ".join(f"{names[key]} {one.measured.mean(0)[0]:.2g} at the input, {one.measured.mean(0).min():.2g} at "
                      "the lowest" for key, one in lines.items())
-    return picture(traces, across, height, f"{subject} relative to the output's: {told}.")
+    return picture(traces, across, height, f"{subject} relative to the output's: {text}.")
 
 
 def weights(result: NormPlacementResult) -> go.Figure:
@@ -102,19 +102,19 @@ def weights(result: NormPlacementResult) -> go.Figure:
     lines = result.weights
     height = axis(WEIGHTS, values(lines), log=True, least=1.0)
     sentence = "in layer %{x:.0f} the gradient of all matrices<br>has norm %{y:.3g}"
-    told = "; ".join(f"{DESIGNS[key]} from {one.measured.mean(0)[0]:.3g} to {one.measured.mean(0)[-1]:.3g}"
+    text = "; ".join(f"{DESIGNS[key]} from {one.measured.mean(0)[0]:.3g} to {one.measured.mean(0)[-1]:.3g}"
                      for key, one in lines.items())
     return picture(curves(lines, DESIGNS, sentence, log=True), depth_axis(lines), height,
-                   f"Norm of the gradient of a layer's matrices, from the first layer to the last: {told}.")
+                   f"Norm of the gradient of a layer's matrices, from the first layer to the last: {text}.")
 
 
 def moments(result: NormPlacementResult) -> go.Figure:
     """Second moment of the stream, of five designs."""
     lines = result.moments
     height = axis("q (ratio to 1)", [*values(lines), [0.0]], least=1.0)
-    told = ", ".join(f"{DESIGNS[key]} {one.measured[:, -1].mean():.3g}" for key, one in lines.items())
-    return picture(curves(lines, DESIGNS, "behind %{x:~g} layers<br>second moment %{y:.3g}"), depth_axis(lines), height,
-                   f"Second moment behind the last layer: {told}.")
+    text = ", ".join(f"{DESIGNS[key]} {one.measured[:, -1].mean():.3g}" for key, one in lines.items())
+    return picture(curves(lines, DESIGNS, "after %{x:~g} layers<br>second moment %{y:.3g}"), depth_axis(lines), height,
+                   f"Second moment after the last layer: {text}.")
 
 
 def correlations(result: NormPlacementResult) -> go.Figure:
@@ -123,6 +123,6 @@ def correlations(result: NormPlacementResult) -> go.Figure:
     height = axis("ρ = p / q (ratio)", [*values(lines), [0.0, 1.06]])
     across = depth_axis(lines)
     traces = [level(1.0, "all tokens alike", across, "left"),
-              *curves(lines, DESIGNS, "behind %{x:~g} layers<br>token correlation %{y:.3g}")]
-    told = ", ".join(f"{DESIGNS[key]} {one.measured[:, -1].mean():.2g}" for key, one in lines.items())
-    return picture(traces, across, height, f"Token correlation behind the last layer: {told}.")
+              *curves(lines, DESIGNS, "after %{x:~g} layers<br>token correlation %{y:.3g}")]
+    text = ", ".join(f"{DESIGNS[key]} {one.measured[:, -1].mean():.2g}" for key, one in lines.items())
+    return picture(traces, across, height, f"Token correlation after the last layer: {text}.")

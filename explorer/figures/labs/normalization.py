@@ -1,4 +1,4 @@
-"""The normalization lab: who shares a mean, what comes out, and what each norm costs."""
+"""Pictures of the normalization lab: groups of values, outputs, and the time of each norm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from explorer.figures.palette import HUES, NEUTRAL
 from explorer.labs.normalization import NORMS, OFFSETS, SCALES, NormalizationResult
 
 TOY = (2, 4, 6)
-"""Sequences, tokens and features of the small tensor that shows who shares a mean."""
+"""Sequences, tokens and features of the small tensor that shows the groups."""
 MARKED = (0, 1, 2)
 INDEX = {name: index for index, name in enumerate(NORMS)}
 RING, DOT = {"size": 9, "line": {"width": 2}}, {"size": 6}
@@ -22,7 +22,7 @@ MARKS = {  # pairs often coincide: a ring shows around a dot
 
 
 def sharing(_: NormalizationResult) -> go.Figure:
-    """For each norm a small tensor, its tokens as rows and its features as columns: shaded is averaged together."""
+    """A small tensor for each norm, tokens as rows and features as columns: shaded values are averaged together."""
     traces: list[Trace] = []
     axes: dict[str, object] = {}
     width = 1 / len(NORMS)
@@ -46,8 +46,8 @@ def sharing(_: NormalizationResult) -> go.Figure:
             "range": [-0.5, TOY[2] - 0.5], "showticklabels": False, "ticks": "", **bare,
         }
     yaxis = {**bare, "range": [len(rows) - 0.5, -0.5], "tickfont": {"size": 11}, "title": label("token of a sequence")}
-    told = "; ".join(f"{norm.label} averages {norm.shares}" for norm in NORMS.values())
-    layout = sheet({}, yaxis, f"{told}.") | axes
+    text = "; ".join(f"{norm.label} averages {norm.shares}" for norm in NORMS.values())
+    layout = sheet({}, yaxis, f"{text}.") | axes
     layout["margin"] = {"l": 100, "r": 8, "t": 10, "b": 34}
     layout["template"] = BARE
     return go.Figure({"data": traces, "layout": layout})
@@ -102,12 +102,12 @@ def offset(result: NormalizationResult) -> go.Figure:
         here = np.array([result.after[name].constant_share])
         traces.append(_dots(np.array([result.settings.offset]), here, name, sentence))
     shares = ", ".join(f"{norm.label} {result.after[name].constant_share:.2g}" for name, norm in NORMS.items())
-    told = f"Share of the output that is one constant, at an offset of {result.settings.offset:g}: {shares}."
-    return picture(traces, across, height, told)
+    text = f"Share of the output that is one constant, at an offset of {result.settings.offset:g}: {shares}."
+    return picture(traces, across, height, text)
 
 
 def epsilon(result: NormalizationResult) -> go.Figure:
-    """What comes out against the size of what goes in: 1 until the variance meets ε."""
+    """Output second moment against the input's size: 1 unless the variance is near ε."""
     moments = result.moment_by_scale
     height = axis("mean y² (ratio to 1)", [*moments.values(), [1.0, 1e-3]], log=True)
     across = axis("input scale s (×)", [SCALES], log=True, air=0.02)
@@ -135,9 +135,9 @@ def cost(result: NormalizationResult) -> go.Figure:
     }
     height = axis("time of a call (× x + x)", [[0.0], high], air=0.04)
     height = height._replace(extent=(0.0, height.extent[1]))
-    told = ", ".join(f"{name} {value:.2g}" for name, value in zip(names, middle, strict=True))
+    text = ", ".join(f"{name} {value:.2g}" for name, value in zip(names, middle, strict=True))
     mark = {"type": "scatter", "mode": "lines", "name": "x + x", "x": names, "y": [1.0] * len(names),
             "hoverinfo": "skip", "line": {"color": NEUTRAL, "width": 1.5, "dash": "dot"}}
-    figure = picture([bars, mark], axis("", [[0.0, 1.0]]), height, f"Time of a call over x + x: {told}.", legend=False)
+    figure = picture([bars, mark], axis("", [[0.0, 1.0]]), height, f"Time of a call over x + x: {text}.", legend=False)
     figure.layout.xaxis = {"type": "category", "title": label("norm (torch, forward, float32)"), "showgrid": False}
     return figure

@@ -16,7 +16,7 @@ from explorer.labs.parametrization import STEP_WIDTHS, ParametrizationResult
 INDEX = {name: index for index, name in enumerate(SCHEMES)}
 WIDTH = "width m (units)"
 BEYOND = 8.0
-"""Losses above this multiple of the untrained network's are drawn at it: training has left."""
+"""Losses above this multiple of the untrained network's are drawn at it: training has diverged."""
 
 
 def functions(result: ParametrizationResult) -> go.Figure:
@@ -34,9 +34,9 @@ def functions(result: ParametrizationResult) -> go.Figure:
         traces.append(line(ends, slope * ends, label, INDEX[name], sentence))
         traces.append(dots(standard, result.outputs[name], label, INDEX[name], sentence))
     apart = float(np.abs(result.outputs["ntk"] - standard).max())
-    told = (f"Outputs of networks of width {width} before training. NTK's differ from standard's by at most "
+    text = (f"Outputs of networks of width {width} before training. NTK's differ from standard's by at most "
             f"{apart:.2g}; μP's are {slopes['mup']:.3g} times standard's.")
-    return picture(traces, across, height, told)
+    return picture(traces, across, height, text)
 
 
 def first_weights(result: ParametrizationResult) -> go.Figure:
@@ -46,7 +46,7 @@ def first_weights(result: ParametrizationResult) -> go.Figure:
 
 
 def first_output(result: ParametrizationResult) -> go.Figure:
-    """What the first step does to the hidden matrix's output, relative to the output, against the width."""
+    """Change of the hidden matrix's output in the first step, relative to the output, against the width."""
     return _first(result, "output", "‖ΔW h‖ / ‖W h‖ (ratio)", False, "its output changes by %{y:.3g} of its size")
 
 
@@ -96,8 +96,8 @@ def _sweep(result: ParametrizationResult, scheme: str) -> go.Figure:
     ring = {"color": "rgba(0, 0, 0, 0)", "symbol": "circle", "size": 15, "line": {"color": NEUTRAL, "width": 2}}
     sentence = "best: η = %{x:.3g}<br>loss %{y:.3g}"
     traces.append(dots(best, lowest, "best", INDEX[scheme], sentence, log=True, showlegend=False, marker=ring))
-    told = ", ".join(f"{rate:.3g} at width {width}" for rate, width in zip(best, widths, strict=True))
-    return picture(traces, across, height, f"{SCHEMES[scheme].label}: the best learning rate is {told}.")
+    text = ", ".join(f"{rate:.3g} at width {width}" for rate, width in zip(best, widths, strict=True))
+    return picture(traces, across, height, f"{SCHEMES[scheme].label}: the best learning rate is {text}.")
 
 
 def _loss_axis(result: ParametrizationResult) -> Axis:
@@ -137,8 +137,8 @@ def _by_width(result: ParametrizationResult, values: dict[str, Array], title: st
     for name, row in values.items():
         traces.append(dots(widths, row, SCHEMES[name].label, INDEX[name], f"at width %{{x}}<br>{says}", log=True,
                            mode="lines+markers", line={"color": HUES[INDEX[name]], "width": 1, "dash": "dot"}))
-    told = "; ".join(f"{SCHEMES[name].label} {row[-1]:.3g}" for name, row in values.items())
-    figure = picture(traces, across, height, f"{title} at width {int(widths[-1])}: {told}.")
+    text = "; ".join(f"{SCHEMES[name].label} {row[-1]:.3g}" for name, row in values.items())
+    figure = picture(traces, across, height, f"{title} at width {int(widths[-1])}: {text}.")
     return _with_widths(figure, result.settings.widths)
 
 

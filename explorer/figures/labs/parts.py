@@ -1,4 +1,4 @@
-"""What the labs' pictures are put together from: dots are measured, lines are predicted, gray marks give the scale."""
+"""Parts of the labs' pictures: dots are measured, lines are predicted, gray marks give the scale."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Trace = dict[str, Any]
 
 
 class Axis(NamedTuple):
-    """One axis: its title with the unit, what stands on it, and whether it is logarithmic."""
+    """One axis: its title with the unit, its extent, and whether it is logarithmic."""
 
     title: str
     extent: Range
@@ -96,7 +96,7 @@ LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yref": "contai
 
 def picture(traces: Sequence[Trace], across: Axis, height: Axis, description: str, *, legend: bool = True,
             **more: Any) -> go.Figure:
-    """The figure; with a legend above the plot where several things are told apart."""
+    """The figure; with a legend above the plot where there are several series."""
     xaxis = {"title": label(across.title), "range": across.extent, "zeroline": False, "tickangle": 0, "nticks": 8}
     form = {"type": "log", "nticks": _log_ticks(across.extent), **_form(across)} if across.log else {"tickformat": "~g"}
     xaxis |= form

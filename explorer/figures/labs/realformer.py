@@ -1,4 +1,4 @@
-"""The RealFormer lab: growth of logits, what attention makes of them, gradients beside Post-LN's, memory."""
+"""The RealFormer lab: growth of logits, attention patterns, gradients beside Post-LN's, memory."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def independent(result: RealFormerResult) -> go.Figure:
     height = axis("logits (standard deviation)", values(lines), log=True, least=1.0)
     across = axis(LAYER, [lines["none"].depth], log=True, air=0.04)
     traces = curves(lines, FORMS, "in layer %{x:.0f}<br>logits of size %{y:.3g}", log=True, hues=HUE)
-    told = ", ".join(f"{words} {lines[form].measured[:, -1].mean():.3g}, expected {lines[form].predicted[-1]:.3g}"
+    text = ", ".join(f"{words} {lines[form].measured[:, -1].mean():.3g}, expected {lines[form].predicted[-1]:.3g}"
                      for form, words in FORMS.items())
     return picture(traces, across, height, f"Logits of {result.settings.n_layers} independent layers with heads "
-                                           f"{HEAD} wide: {told}.")
+                                           f"{HEAD} wide: {text}.")
 
 
 def spread(result: RealFormerResult) -> go.Figure:
-    """The same of a Post-LN stack, with its theory, and where independent layers would be."""
+    """The same of a Post-LN stack, with its theory, and the values of independent layers."""
     lines = result.spread
     shown = [part for form in ("scores", "qk") for part in (lines[form].measured, lines[form].predicted)]
     least = float(lines["none"].measured[:, 0].min()) / 30  # Post-LN's own may fall without end
@@ -46,9 +46,9 @@ def spread(result: RealFormerResult) -> go.Figure:
         for form, words in FORMS.items() if form != "none"
     ]
     traces += curves(lines, FORMS, "in layer %{x:.0f}<br>logits of size %{y:.3g}", log=True, hues=HUE)
-    told = ", ".join(f"{words} {lines[form].measured[:, -1].mean():.3g}, predicted {lines[form].predicted[-1]:.3g}"
+    text = ", ".join(f"{words} {lines[form].measured[:, -1].mean():.3g}, predicted {lines[form].predicted[-1]:.3g}"
                      for form, words in FORMS.items())
-    return picture(traces, across, height, f"Logits of layer {result.settings.n_layers} of a stack: {told}.")
+    return picture(traces, across, height, f"Logits of layer {result.settings.n_layers} of a stack: {text}.")
 
 
 def entropy(result: RealFormerResult) -> go.Figure:
@@ -58,8 +58,8 @@ def entropy(result: RealFormerResult) -> go.Figure:
     across = depth_axis(lines)
     traces = [level(1.0, "uniform", across, "left"), level(0.0, "one-hot", across, "left"),
               *curves(lines, FORMS, "in layer %{x:.0f}<br>entropy is %{y:.3g} of the uniform one", hues=HUE)]
-    told = ", ".join(f"{words} {lines[form].measured[:, -1].mean():.2g}" for form, words in FORMS.items())
-    return picture(traces, across, height, f"Entropy of attention in the last layer, over the uniform one: {told}.")
+    text = ", ".join(f"{words} {lines[form].measured[:, -1].mean():.2g}" for form, words in FORMS.items())
+    return picture(traces, across, height, f"Entropy of attention in the last layer, over the uniform one: {text}.")
 
 
 def similarity(result: RealFormerResult) -> go.Figure:
@@ -79,9 +79,9 @@ def similarity(result: RealFormerResult) -> go.Figure:
     for form, words in FORMS.items():
         traces.append(measured(Line(layer, result.similarity[form].measured, missing), words, HUE[form],
                                "layer %{x:.0f} and the one below<br>share %{y:.0%} of their weight"))
-    told = "; ".join(f"{words} {result.similarity[form].measured[:, -1].mean():.2g}, with another head "
+    text = "; ".join(f"{words} {result.similarity[form].measured[:, -1].mean():.2g}, with another head "
                      f"{result.similarity[form].random[:, -1].mean():.2g}" for form, words in FORMS.items())
-    return picture(traces, across, height, f"Weight that the last two layers' patterns share: {told}.")
+    return picture(traces, across, height, f"Weight that the last two layers' patterns share: {text}.")
 
 
 def gradients(result: RealFormerResult) -> go.Figure:
@@ -89,7 +89,7 @@ def gradients(result: RealFormerResult) -> go.Figure:
     lines = result.gradients
     height = axis("γ / γ<sub>N</sub> (ratio)", [*values(lines), [1.0]], log=True, least=1.0)
     across = depth_axis(lines)
-    sentence = "behind %{x:~g} layers<br>gradient² is %{y:.3g} × the output's"
+    sentence = "after %{x:~g} layers<br>gradient² is %{y:.3g} × the output's"
     traces = [mark(1.0, "flat", across, height), *curves(lines, FORMS, sentence, log=True, hues=HUE)]
     return picture(traces, across, height, f"Squared gradient relative to the output's, largest over smallest: "
                                            f"{_apart(lines)}.")
@@ -126,9 +126,9 @@ def closer(result: RealFormerResult) -> go.Figure:
         *(dots(post, own, words, hue, "a seed: Post-LN %{x:.3g}, RealFormer %{y:.3g}", log=True)
           for (words, hue, _), (post, own) in zip(both, apart, strict=True)),
     ]
-    told = "; ".join(f"{words}: closer in {result.closer(lines)} of {result.settings.n_seeds} seeds"
+    text = "; ".join(f"{words}: closer in {result.closer(lines)} of {result.settings.n_seeds} seeds"
                      for words, _, lines in both)
-    return picture(traces, across, height, f"Largest over smallest gradient, RealFormer against Post-LN. {told}.")
+    return picture(traces, across, height, f"Largest over smallest gradient, RealFormer against Post-LN. {text}.")
 
 
 def memory(result: RealFormerResult) -> go.Figure:
@@ -156,6 +156,6 @@ def memory(result: RealFormerResult) -> go.Figure:
     if across.extent[0] < np.log10(equal) < across.extent[1]:
         traces.insert(0, upright(equal, "n = d/H", height, "left"))
     ends = [values[-1] / 2**20 for values in (*found.counted.values(), found.scores, found.stream)]
-    told = ("With {} tokens a layer keeps {:.2f} MiB in Post-LN and {:.2f} in RealFormer; a score tensor is {:.2f}, "
+    text = ("With {} tokens a layer keeps {:.2f} MiB in Post-LN and {:.2f} in RealFormer; a score tensor is {:.2f}, "
             "the stream {:.2f}.").format(LENGTHS[-1], *ends)
-    return picture(traces, across, height, told)
+    return picture(traces, across, height, text)

@@ -1,4 +1,4 @@
-"""The residual lab: how moments add, what is left of the input, how streams and gradients go, what starts at zero."""
+"""Pictures of the residual lab: sums of moments, the input's coefficient, streams, gradients, first gradients."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def sums(result: ResidualResult) -> go.Figure:
         dots(result.branches[:, 0], result.branches[:, 1], "branches of a stack", 1, sentence,
              marker={"color": faint(HUES[1], 0.75), "symbol": "square", "size": 6}),
     ]
-    told = (f"x + {alpha:g} F has second moment {1 + alpha**2:.3g} where F is independent of x. {len(result.branches)} "
+    text = (f"x + {alpha:g} F has second moment {1 + alpha**2:.3g} where F is independent of x. {len(result.branches)} "
             f"branches of a stack have correlations from {result.branches[:, 0].min():.2g} to "
             f"{result.branches[:, 0].max():.2g}.")
-    return picture(traces, across, height, told)
+    return picture(traces, across, height, text)
 
 
 def path(result: ResidualResult) -> go.Figure:
@@ -63,7 +63,7 @@ def path(result: ResidualResult) -> go.Figure:
     ends = np.array([1.0, min(noise, max(float(expected[-1]), FLOOR * noise))])
     height = axis("coefficient of x<sub>0</sub>", [ends], log=True, least=0.5)
     across = axis("branches l (post-norm MLPs)", [branch], air=0.03)
-    sentence = "behind %{x:.0f} branches<br>the input's coefficient is %{y:.3g}"
+    sentence = "after %{x:.0f} branches<br>the input's coefficient is %{y:.3g}"
     traces = [
         level(noise, "noise", across, "left"),
         line(branch, expected, "(1 + α²)<sup>−l/2</sup>", 0, sentence, log=True, showlegend=True)
@@ -71,13 +71,13 @@ def path(result: ResidualResult) -> go.Figure:
         dots(branch, mean, "x<sub>l</sub> regressed on x<sub>0</sub>", 0, sentence, log=True,
              error_y=_spread(result.path)),
     ]
-    told = (f"Behind {n} branches {mean[-1]:.2g} of the input is left, plus or minus {noise:.1g}; theory "
+    text = (f"After {n} branches {mean[-1]:.2g} of the input is left, plus or minus {noise:.1g}; theory "
             f"{expected[-1]:.2g}.")
-    return picture(traces, across, height, told)
+    return picture(traces, across, height, text)
 
 
 def gradient(result: ResidualResult) -> go.Figure:
-    """Gradient² of Post-LN by layer, without and with attention, and where the identity path's weight would have it."""
+    """Gradient² of Post-LN by layer, without and with attention, and the square of the identity path's weight."""
     n = result.settings.n_layers
     depth = np.arange(n + 1, dtype=float)
     weight = identity_path(n, 1.0, result.settings.alpha)[::-1] ** 2
@@ -87,16 +87,16 @@ def gradient(result: ResidualResult) -> go.Figure:
     across = axis("depth (layers)", [depth], air=0.03)
     traces = [
         mark(1.0, "flat", across, height),
-        line(depth, weight, "the path's weight²", 0, "behind %{x:.0f} layers: %{y:.3g}", log=True, dash="dot",
+        line(depth, weight, "the path's weight²", 0, "after %{x:.0f} layers: %{y:.3g}", log=True, dash="dot",
              showlegend=True, line={"color": NEUTRAL, "width": 2, "dash": "dash"}) | {"name": "the path's weight²"},
     ]
     for index, (name, words) in enumerate(GRADIENTS.items()):
         traces += _stack(result.gradient[name], words, index, "gradient² is %{y:.3g} × the output's", log=True)
-    told = "; ".join(
+    text = "; ".join(
         f"{words} {stack.measured.mean(0)[0]:.2g} at the input, {stack.measured.mean(0).min():.2g} at the lowest"
         for words, stack in zip(GRADIENTS.values(), stacks, strict=True)
     )
-    return picture(traces, across, height, f"Squared gradient of Post-LN over the output's: {told}.")
+    return picture(traces, across, height, f"Squared gradient of Post-LN over the output's: {text}.")
 
 
 def growth(result: ResidualResult) -> go.Figure:
@@ -107,14 +107,14 @@ def growth(result: ResidualResult) -> go.Figure:
     traces: list[Trace] = []
     for index, (name, words) in enumerate(GROWTHS.items()):
         traces += _stack(result.growth[name], words, index, "second moment %{y:.3g}")
-    told = ", ".join(f"{words} {result.growth[name].measured[:, -1].mean():.3g}" for name, words in GROWTHS.items())
+    text = ", ".join(f"{words} {result.growth[name].measured[:, -1].mean():.3g}" for name, words in GROWTHS.items())
     unit = 2 * result.settings.n_layers * result.settings.alpha**2
-    return picture(traces, across, height, f"Second moment behind {result.settings.n_layers} layers: {told}. Branches "
+    return picture(traces, across, height, f"Second moment after {result.settings.n_layers} layers: {text}. Branches "
                                            f"of unit second moment would add {unit:.3g}.")
 
 
 def first_gradients(result: ResidualResult) -> go.Figure:
-    """Which matrices have a gradient before the first step: a table of norms, zero where it is exactly so."""
+    """Matrices with a gradient before the first step: a table of norms, zero where it is exactly so."""
     names, rows = [LABELS[name] for name in STARTS], [WRITTEN[name] for name in PARAMETERS]
     norms = [[result.starts[name].norms.get(parameter) for name in STARTS] for parameter in PARAMETERS]
     colors = [[np.nan if norm is None else float(norm > 0) for norm in row] for row in norms]
@@ -136,11 +136,11 @@ def first_gradients(result: ResidualResult) -> go.Figure:
              "tickfont": {"size": 11}, "tickvals": list(range(len(STARTS))),
              "ticktext": [LABELS[name].replace("rS", "r<br>S") for name in STARTS]}
     yaxis = {**bare, "type": "category", "autorange": "reversed", "title": label("‖∂L/∂W‖, all layers")}
-    told = "; ".join(
+    text = "; ".join(
         f"{LABELS[name]}: {sum(norm == 0 for norm in result.starts[name].norms.values())} of "
         f"{len(result.starts[name].norms)} kinds of parameters without a gradient" for name in STARTS
     )
-    layout = sheet(xaxis, yaxis, f"{told}.") | {"template": BARE}
+    layout = sheet(xaxis, yaxis, f"{text}.") | {"template": BARE}
     layout["margin"] = {"l": 62, "r": 14, "t": 10, "b": 56}
     return go.Figure({"data": [grid, words], "layout": layout})
 
@@ -156,7 +156,7 @@ def identities(result: ResidualResult) -> go.Figure:
     parts = [start.gradient for start in result.starts.values()]
     height = axis("γ / γ<sub>N</sub> (ratio)", [*parts, [2.0]], log=True, least=1.0)
     across = axis("depth (layers)", [result.starts["pre_ln"].depth], air=0.03)
-    sentence = "behind %{x:~g} layers<br>gradient² is %{y:.4g} × the output's"
+    sentence = "after %{x:~g} layers<br>gradient² is %{y:.4g} × the output's"
     traces = [mark(1.0, "flat", across, height)]
     for index, name in enumerate(STARTS):
         start = result.starts[name]
@@ -168,13 +168,13 @@ def identities(result: ResidualResult) -> go.Figure:
         where, gradient = start.depth[places], start.gradient[places]
         traces.append(dots(where, gradient, LABELS[name], index, sentence, log=True, **more))
     moved = ", ".join(f"{LABELS[name]} {result.starts[name].moved:.2g}" for name in IDENTITY)
-    told = ", ".join(f"{LABELS[name]} {result.starts[name].gradient[0]:.3g}" for name in STARTS)
-    told = f"Squared gradient at the input over the output's: {told}. Largest change of the stream: {moved}."
-    return picture(traces, across, height, told)
+    text = ", ".join(f"{LABELS[name]} {result.starts[name].gradient[0]:.3g}" for name in STARTS)
+    text = f"Squared gradient at the input over the output's: {text}. Largest change of the stream: {moved}."
+    return picture(traces, across, height, text)
 
 
 def _stack(stack: Stack, name: str, index: int, says: str, log: bool = False) -> list[Trace]:
-    sentence = f"behind %{{x:~g}} layers<br>{says}"
+    sentence = f"after %{{x:~g}} layers<br>{says}"
     bars = _spread(stack.measured, index)
     return [
         line(stack.depth, stack.predicted, name, index, sentence, log=log),

@@ -15,9 +15,9 @@ from explorer.figures.palette import HUES
 from explorer.labs.trained import Curve, Trained
 
 ABOVE = 0.7
-"""Nats above the unigram's loss up to which losses are drawn: all models come from further up."""
+"""Nats above the unigram's loss up to which losses are drawn: all models begin higher."""
 WORDS, BELOW = 0.08, -0.09
-"""Where the words of a mark stand, in heights of the sheet: clear of the lines that lie on it."""
+"""Position of a mark's words, in heights of the sheet: clear of the lines."""
 LOWEST = 1e-6
 """Ratios of gradients are drawn down to this."""
 WIDE: dict[str, Any] = {"legend": LEGEND | {"x": -0.2}}
@@ -30,10 +30,10 @@ TWO_ROWS: dict[str, Any] = {
 
 
 class Look(NamedTuple):
-    """How one contender is drawn."""
+    """Look of one contender."""
 
     name: str
-    """In the legend."""
+    """Name in the legend."""
     place: int
     """Of its hue and its symbol."""
     dash: str = "solid"
@@ -56,8 +56,8 @@ def losses(trained: Trained, looks: Looks, **more: Any) -> go.Figure:
         traces.append(over_steps(steps, curve.loss, name, looks[name], "%{y:.3g} nats a character"))
         if curve.retired and len(curve.steps):
             traces.append(_out(curve, looks[name], unigram + 0.8 * ABOVE))
-    told = "; ".join(f"{name}: {_said(curve)}" for name, curve in trained.curves.items())
-    words = f"Held-out loss at the end: {told}. A unigram has {unigram:.3g}, a bigram {bigram:.3g}."
+    text = "; ".join(f"{name}: {_said(curve)}" for name, curve in trained.curves.items())
+    words = f"Held-out loss at the end: {text}. A unigram has {unigram:.3g}, a bigram {bigram:.3g}."
     return picture(traces, across, height, words).update_layout(**more)
 
 
@@ -73,8 +73,8 @@ def course(trained: Trained, looks: Looks, values: Callable[[Curve], Array], tit
     traces += [
         over_steps(trained.curves[name].steps, part, name, looks[name], says, log=log) for name, part in found.items()
     ]
-    told = "; ".join(f"{name}: {_last(part):.3g}" for name, part in found.items())
-    return picture(traces, across, height, f"{title}, at the end: {told}.").update_layout(**more)
+    text = "; ".join(f"{name}: {_last(part):.3g}" for name, part in found.items())
+    return picture(traces, across, height, f"{title}, at the end: {text}.").update_layout(**more)
 
 
 def by_layer(trained: Trained, looks: Looks, values: Callable[[Curve], Array], title: str, says: str, *,
@@ -91,8 +91,8 @@ def by_layer(trained: Trained, looks: Looks, values: Callable[[Curve], Array], t
         joined = {"color": HUES[look.place], "width": 1.5, "dash": look.dash}
         traces.append(dots(layers[: len(part)], part, look.name, look.place, f"layer %{{x}}<br>{says}", log=log,
                            mode="lines+markers", line=joined))
-    told = "; ".join(f"{name}: {part[0]:.3g} to {part[-1]:.3g}" for name, part in found.items())
-    words = f"{title}, from layer {first} to the last: {told}."
+    text = "; ".join(f"{name}: {part[0]:.3g} to {part[-1]:.3g}" for name, part in found.items())
+    words = f"{title}, from layer {first} to the last: {text}."
     return picture(traces, across, height, words).update_layout(**more)
 
 
@@ -102,7 +102,7 @@ def over_steps(steps: Array, values: Array, name: str, look: Look, says: str, *,
     joined = {"color": hue, "width": 2, "dash": look.dash}
     found = dots(steps, values, look.name, look.place, "", log=log, mode="lines+markers", line=joined)
     found["marker"] = found["marker"] | {"size": 4}
-    return found | {"hovertemplate": f"<b>{name}</b><br>behind step %{{x:.0f}}<br>{says}<extra></extra>"}
+    return found | {"hovertemplate": f"<b>{name}</b><br>after step %{{x:.0f}}<br>{says}<extra></extra>"}
 
 
 def steps_axis(trained: Trained) -> Axis:
@@ -111,7 +111,7 @@ def steps_axis(trained: Trained) -> Axis:
 
 
 def _out(curve: Curve, look: Look, height: float) -> Trace:
-    """Where a contender fell out of the race."""
+    """Mark where a contender went out of the race."""
     return {
         "type": "scatter", "mode": "markers+text", "name": f"{look.name}, out", "showlegend": False,
         "x": [curve.made], "y": [height], "text": [f"out at step {curve.made}"], "textposition": "middle right",

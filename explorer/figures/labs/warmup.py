@@ -1,4 +1,4 @@
-"""The warm-up lab: losses, gradients by layer before training, behind the warm-up and at the end, what a stall is."""
+"""Pictures of the warm-up lab: losses, gradients before training, after warm-up and at the end, token correlation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIX: Looks = {
 TWO: Looks = {
     Who(design, "none").name: Look(words, index) for index, (design, words) in enumerate(DESIGNS.items())
 }
-"""Before the first step a design is the same whatever its warm-up will be."""
+"""Before the first step a design does not depend on its warm-up."""
 GRADIENT = "‖∂L/∂W‖ of a layer"
 SAYS = "‖∂L/∂W‖ = %{y:.3g}"
 
@@ -50,6 +50,6 @@ def ratio(result: WarmupResult) -> go.Figure:
 
 
 def correlation(result: WarmupResult) -> go.Figure:
-    """Token correlation behind the last layer, over the steps."""
+    """Token correlation after the last layer, over the steps."""
     return course(result.trained, SIX, lambda curve: curve.correlation[:, -1], "ρ, last layer (ratio)",
                   "tokens overlap by %{y:.3g}", flat=(1.0, "all tokens alike"), least=0.5, **TWO_ROWS)

@@ -15,7 +15,7 @@ from explorer.theory.depth import aligned_growth, random_growth
 HUE = {"none": 4, "root": 0, "inverse": 2, "own": 1}
 DEPTH = "depth N (layers)"
 STEEPEST = 2.0
-"""A step's ratio is drawn up to this; what lies beyond stands on the edge."""
+"""A step's ratio is drawn up to this; larger ones are drawn on the edge."""
 ASTRAY = 1e3
 """A change of the loss is drawn up to so many times the largest that is expected."""
 
@@ -36,8 +36,8 @@ def growths(result: WhyResidualsResult) -> go.Figure:
         dash = "dash" if index == 1 else "solid"  # the backward line lies on the forward one
         traces += [line(np.array(_fine(result)), expected, name, index, sentence, log=True, dash=dash),
                    _seeds(depths, values, name, index, sentence)]
-    told = ", ".join(f"{name} × {np.median(values[-1]):.3g}" for name, _, values, _ in parts)
-    return picture(traces, across, height, f"In {result.settings.n_layers} layers with {rule.label}: {told}.")
+    text = ", ".join(f"{name} × {np.median(values[-1]):.3g}" for name, _, values, _ in parts)
+    return picture(traces, across, height, f"In {result.settings.n_layers} layers with {rule.label}: {text}.")
 
 
 def gradients(result: WhyResidualsResult) -> go.Figure:
@@ -50,13 +50,13 @@ def gradients(result: WhyResidualsResult) -> go.Figure:
     for key, rule in _rules(result):
         traces += [line(np.array(_fine(result)), lines[key], rule.label, HUE[key], sentence, log=True),
                    _seeds(_depths(result), values[key], rule.label, HUE[key], sentence)]
-    told = ", ".join(f"{rule.label} {np.median(values[key][-1]):.3g}" for key, rule in _rules(result))
+    text = ", ".join(f"{rule.label} {np.median(values[key][-1]):.3g}" for key, rule in _rules(result))
     return picture(traces, across, height, f"Gradient² of all weights in {result.settings.n_layers} layers, over one "
-                                           f"plain layer's: {told}.")
+                                           f"plain layer's: {text}.")
 
 
 def step(result: WhyResidualsResult) -> go.Figure:
-    """How far one step takes the loss down, against depth; lines are the first order with the expected gradient."""
+    """Fall of the loss in one step, against depth; lines are the first order with the expected gradient."""
     settings = result.settings
     scale = settings.learning_rate * 2 * settings.width
     lines = {key: scale * np.array([rule.gradient(n) for n in _fine(result)]) for key, rule in _rules(result)}
@@ -69,9 +69,9 @@ def step(result: WhyResidualsResult) -> go.Figure:
     for key, rule in _rules(result):
         traces += [line(np.array(_fine(result)), lines[key], rule.label, HUE[key], sentence, log=True),
                    _seeds(_depths(result), values[key], rule.label, HUE[key], sentence)]
-    told = ", ".join(f"{rule.label} {-np.median(result.sweeps[key].change[-1]):.3g}" for key, rule in _rules(result))
+    text = ", ".join(f"{rule.label} {-np.median(result.sweeps[key].change[-1]):.3g}" for key, rule in _rules(result))
     return picture(traces, across, height, f"One step at η = {settings.learning_rate:g} in {settings.n_layers} layers "
-                                           f"lowers the loss by: {told}.")
+                                           f"lowers the loss by: {text}.")
 
 
 def rates(result: WhyResidualsResult) -> go.Figure:
@@ -90,9 +90,9 @@ def rates(result: WhyResidualsResult) -> go.Figure:
         traces.append(dots(eta, ratio, rule.label, HUE[key], "η = %{x:.3g}<br>%{y:.3g} of the first order",
                            mode="lines+markers", line={"color": hue, "width": 1, "dash": "dot"}))
     at = settings.rates.index(settings.learning_rate)
-    told = ", ".join(f"{rule.label} {np.median(result.ratio[key][at]):.3g}" for key, rule in _rules(result))
+    text = ", ".join(f"{rule.label} {np.median(result.ratio[key][at]):.3g}" for key, rule in _rules(result))
     return picture(traces, across, height, f"Change of the loss over its first order at η = {settings.learning_rate:g} "
-                                           f"in {settings.n_layers} layers: {told}.")
+                                           f"in {settings.n_layers} layers: {text}.")
 
 
 def product(result: WhyResidualsResult) -> go.Figure:
@@ -110,9 +110,9 @@ def product(result: WhyResidualsResult) -> go.Figure:
         | {"name": "(1 + ε²)<sup>N</sup>"},
         _means(depths, result.by_depth, "∏(I + εW), drawn", "N = %{x:.0f}<br>squared length × %{y:.3g}"),
     ]
-    told = (f"{len(fine)} random layers multiply a squared length by {result.by_depth[-1].mean():.3g}, theory "
+    text = (f"{len(fine)} random layers multiply a squared length by {result.by_depth[-1].mean():.3g}, theory "
             f"{random[-1]:.3g}; aligned ones a length by {aligned[-1]:.3g}.")
-    return picture(traces, across, height, told)
+    return picture(traces, across, height, text)
 
 
 def small_enough(result: WhyResidualsResult) -> go.Figure:
@@ -136,9 +136,9 @@ def small_enough(result: WhyResidualsResult) -> go.Figure:
         _means(EXPONENTS, result.by_exponent, "drawn", sentence),
         dots(here, np.array([np.median(sweep)]), "measured here", 2, sentence, log=True, showlegend=False),
     ]
-    told = (f"In {n} layers with {result.rule.label} the signal's second moment grows by {result.rule.growth(n):.3g}, "
+    text = (f"In {n} layers with {result.rule.label} the signal's second moment grows by {result.rule.growth(n):.3g}, "
             f"the gradient² of all weights by {result.rule.gradient(n):.3g}.")
-    return picture(traces, across, height, told)
+    return picture(traces, across, height, text)
 
 
 def _rules(result: WhyResidualsResult) -> list[tuple[str, Rule]]:

@@ -1,4 +1,4 @@
-"""What is drawn of a race, and how curves of any length become short ones."""
+"""Numbers of a race to be drawn, and the shortening of long curves."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Track:
     design: Design
     """Its name and its marks."""
     history: History
-    """Its numbers; nobody changes them any more, see `kept`."""
+    """Its numbers; they no longer change, see `kept`."""
     step: int
     """Steps that it has made."""
     retired: str = ""
-    """Why it is out of the race; empty while it is not."""
+    """The reason why it is out of the race; empty while it is not."""
     final_loss: float = np.nan
     """Held-out loss of the weights as they stand, where it was measured."""
 
     @property
     def name(self) -> str:
-        """As plotly and HTML show it to the letter."""
+        """The name, escaped for plotly and HTML."""
         return self.design.heading
 
     @property
@@ -52,7 +52,7 @@ class Track:
 
     @property
     def held_out(self) -> tuple[Array, Array]:
-        """Steps and held-out losses, `[reading]`, that of the weights as they stand behind them."""
+        """Steps and held-out losses, `[reading]`; the last one is of the current weights."""
         steps, values = series(self.history, "held_out_loss")
         if not np.isfinite(self.final_loss) or (len(steps) and steps[-1] >= self.step):
             return steps, values
@@ -61,11 +61,11 @@ class Track:
 
 @dataclass(frozen=True)
 class Course:
-    """What is drawn of a race."""
+    """Numbers of a race to be drawn."""
 
     tracks: tuple[Track, ...]
     steps: int
-    """How many each contender makes."""
+    """Number of steps of each contender."""
     levels: Levels
 
     @classmethod
@@ -79,7 +79,7 @@ class Course:
 
 
 def kept(history: History) -> History:
-    """The numbers so far, which stay as they are while the race goes on; cheap, for no array is copied."""
+    """The numbers so far, unaffected by later steps of the race; cheap, because no array is copied."""
     copy = History()
     copy.losses, copy.steps = list(history.losses), list(history.steps)
     copy.values = defaultdict(list, {key: list(values) for key, values in history.values.items()})

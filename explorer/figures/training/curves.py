@@ -27,7 +27,7 @@ from explorer.numbers import number
 from explorer.profile import Array
 
 CEILING = 1.6
-"""A loss axis ends at so many times the unigram's level: what begins above enters from there."""
+"""A loss axis ends at so many times the unigram's level: curves that begin higher enter from there."""
 MOST_READINGS, MOST_DOTS = 200, 60
 """Points and dots of a curve that is not of every step."""
 DECADE_OF_RATES = 8.0
@@ -35,7 +35,7 @@ DECADE_OF_RATES = 8.0
 
 
 class Curve(NamedTuple):
-    """One picture: what it is called, how it is read, and the function that draws it."""
+    """One picture: its title, its caption, and the function that draws it."""
 
     name: str
     title: str
@@ -44,7 +44,7 @@ class Curve(NamedTuple):
 
 
 def training_loss(course: Course) -> go.Figure:
-    """Training loss of every step, faint, and its running median; the levels of models that see less."""
+    """Training loss of every step, faint, and its running median; the losses of a unigram and a bigram."""
     across, height = _across(course), _loss_axis(course, [track.losses for track in course.tracks])
     raw, smooth = [], []
     for track in course.tracks:
@@ -54,13 +54,13 @@ def training_loss(course: Course) -> go.Figure:
                          hovertemplate=None, name=f"{track.name}, each batch"))
         smooth.append(_line(track, middle, medians(losses, middle), "step %{x}: %{y:.3f} nats"))
     last = [(track, median(track.losses)) for track in course.tracks if len(track.losses)]
-    told = _told("Training loss", last, "nats a character")
+    text = _told("Training loss", last, "nats a character")
     found = [(np.arange(0.0, len(track.losses)), track.losses) for track in course.tracks]
-    return _figure(course, [*raw, *smooth], across, height, told, found)
+    return _figure(course, [*raw, *smooth], across, height, text, found)
 
 
 def held_out_loss(course: Course) -> go.Figure:
-    """Loss on sequences that are never trained on, and the levels of models that see less."""
+    """Loss on sequences that are not trained on, and the losses of a unigram and a bigram."""
     found = [track.held_out for track in course.tracks]
     across, height = _across(course), _loss_axis(course, [values for _, values in found])
     curves = [_dotted(track, steps, values, "step %{x}: %{y:.3f} nats", log=False)
@@ -94,18 +94,18 @@ def gradient_ratio(course: Course) -> go.Figure:
 
 
 def median(losses: Array) -> float:
-    """Of the last steps: what a smoothed curve ends with."""
+    """Median of the last steps: the end of a smoothed curve."""
     return float(medians(losses, np.array([len(losses) - 1]))[0])
 
 
 CURVES = (
     Curve("training_loss", "Training loss",
-          "Faint: each batch. Line: running median. Dotted: what 0 or 1 characters tell.",
+          "Faint: each batch. Line: running median. Dotted: losses of a unigram and a bigram.",
           training_loss),
-    Curve("held_out_loss", "Held-out loss", "On text that is never trained on. Below the bigram: it has learned more.",
+    Curve("held_out_loss", "Held-out loss", "On text that is not trained on. Below the bigram: it has learned more.",
           held_out_loss),
     Curve("gradient_ratio", "Gradient, first over last",
-          "Size of ∂L/∂W in the first layer over the last. At 1 both ends learn alike.", gradient_ratio),
+          "Size of ∂L/∂W in the first layer over the last. At 1 both ends learn evenly.", gradient_ratio),
     Curve("learning_rate", "Learning rate", "Of each step: the warm-up, then the decay.", learning_rate),
 )
 """The pictures, a row each."""
@@ -115,7 +115,7 @@ CURVES = (
 
 
 def _across(course: Course) -> Axis:
-    """The steps, all of them from the start: a curve's end says how much is still to come."""
+    """Axis of all steps of the race, so that a curve shows how many are still to come."""
     return Axis("step", (-0.015 * course.steps, 1.015 * course.steps))
 
 
@@ -153,7 +153,7 @@ def _dots(track: Track) -> Trace:
 
 
 def ends(course: Course, across: Axis, height: Axis, losses: Sequence[tuple[Array, Array]]) -> list[Trace]:
-    """Who is not in the picture to its end, those of several below each other, in their hues.
+    """Contenders that leave the picture before its end, below each other, in their hues.
 
     An upright and a word where a contender fell out; an arrow and its loss where a curve leaves through the top.
     """
@@ -183,16 +183,16 @@ def ends(course: Course, across: Axis, height: Axis, losses: Sequence[tuple[Arra
     return traces
 
 
-def _figure(course: Course, curves: Sequence[Trace], across: Axis, height: Axis, told: str,
+def _figure(course: Course, curves: Sequence[Trace], across: Axis, height: Axis, text: str,
             losses: Sequence[tuple[Array, Array]] = ()) -> go.Figure:
-    """The curves, and on a chart of losses, given with their steps, the two levels and who is not in it to the end."""
+    """The curves, and on a chart of losses, given with their steps, the two levels and contenders that leave it."""
     levels = [
         level(value, words, across)
         for value, words in ((course.levels.unigram, "unigram"), (course.levels.bigram, "bigram")) if losses
     ]
     return go.Figure({
         "data": [*levels, *curves, *(ends(course, across, height, losses) if losses else ())],
-        "layout": sheet(step_axis(across.extent), value_axis(height.title, height.extent, height.log), told),
+        "layout": sheet(step_axis(across.extent), value_axis(height.title, height.extent, height.log), text),
     })
 
 
@@ -203,7 +203,7 @@ def step_axis(extent: Range) -> dict[str, object]:
 
 
 def _told(subject: str, last: Sequence[tuple[Track, float]], unit: str) -> str:
-    """The picture in words: where each contender stands."""
+    """The picture in words: the latest value of each contender."""
     if not last:
         return f"{subject}: nothing yet."
     parts = [

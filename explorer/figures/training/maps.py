@@ -102,7 +102,7 @@ def scale(low: float, high: float, row: Map) -> dict[str, Any]:
 
 
 def _words(track: Track, row: Map, grid: Grid) -> tuple[str, str]:
-    """What stands above the picture, and the picture in words."""
+    """The title of the picture, and the picture in words."""
     end = f", diverged at step {track.step:,}" if track.retired else ""
     if not grid.values.size:
         return f"{track.name}: has none", f"{row.title} of {track.design.label}: there is none."
@@ -138,12 +138,12 @@ def along_stream(statistic: str) -> Callable[[History], Grid]:
 
     def read(history: History) -> Grid:
         parts = [series(history, statistic, site) for site in STREAM]
-        steps, (embed, middle, behind) = parts[0][0], (values for _, values in parts)
-        if not len(steps) or not behind.size:
+        steps, (embed, middle, after) = parts[0][0], (values for _, values in parts)
+        if not len(steps) or not after.size:
             return NOTHING
         if not middle.size:  # a design without attention
-            return Grid(steps, np.arange(behind.shape[1] + 1.0), np.concatenate([embed, behind], axis=1))
-        layers = np.stack([middle, behind], axis=2).reshape(len(steps), -1)
+            return Grid(steps, np.arange(after.shape[1] + 1.0), np.concatenate([embed, after], axis=1))
+        layers = np.stack([middle, after], axis=2).reshape(len(steps), -1)
         return Grid(steps, np.arange(layers.shape[1] + 1) / 2, np.concatenate([embed, layers], axis=1))
 
     return read
@@ -165,7 +165,7 @@ def weight_gradient(history: History) -> Grid:
 
 
 def update_ratio(history: History) -> Grid:
-    """How far a step moves a matrix, for its size: the median over a layer's matrices."""
+    """Change of a matrix in a step, relative to its size: the median over a layer's matrices."""
     steps, values = history.matrices("update_ratio")
     return _layers(steps, np.median(values, axis=0) if len(steps) else np.zeros((0, 0)))
 

@@ -1,4 +1,4 @@
-/* What Voilà does not say by itself: that it is still starting, and that the kernel behind the page is gone. */
+/* Two messages that Voilà lacks: the page is still starting; its kernel is gone. */
 (() => {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const follow = () => {
@@ -40,7 +40,7 @@
       notice.querySelector("span").textContent = text;
     }, delay);
   }
-  const GONE = "The Python process behind this page has ended, so its controls do nothing.";
+  const GONE = "The Python process of this page has ended, so its controls do nothing.";
   const LOST = "The connection to the server is lost; trying again.";
 
   function listen(kernel) {
