@@ -41,7 +41,7 @@ def read(path: str | Path) -> Text:
     """
     file = Path(path)
     if not file.is_file():
-        raise ConfigError(f"text must be a file; got {str(file)!r}, which is none")
+        raise ConfigError(f"text must be a file; got {str(file)!r}, which is not a file")
     try:
         with file.open("rb") as opened:
             raw = opened.read(LARGEST_BYTES + 1)

@@ -60,19 +60,19 @@ def load(path: str | Path) -> Race:
     except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError):
         content = None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ConfigError(f"race must be a file that save wrote; got {os.fspath(path)!r}, which is none")
+        raise ConfigError(f"race must be a file that save wrote; got {os.fspath(path)!r}, which is not")
     try:
         return _unpacked(content)
     except ConfigError:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
-        raise ConfigError(f"race must be whole; got {os.fspath(path)!r}, which is not ({error})") from None
+        raise ConfigError(f"race must be a complete file; got {os.fspath(path)!r}, which is not ({error})") from None
 
 
 def _unpacked(content: dict[str, Any]) -> Race:
     codes, vocabulary = content["text"].numpy().astype(np.int64), tuple(content["vocabulary"])
     if codes.min() < 0 or codes.max() >= len(vocabulary):
-        raise ValueError("its text has characters that its vocabulary has not")
+        raise ValueError("its text has characters that are not in its vocabulary")
     contenders = [
         Contender(name, Config.from_json(config), Recipe.from_json(recipe))
         for name, config, recipe in content["contenders"]

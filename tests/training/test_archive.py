@@ -92,8 +92,8 @@ def other_text(path: Path) -> None:
     (lambda path: path.write_bytes(pickle.dumps({"format": 1})), "race must be a file that save wrote"),
     (lambda path: zipfile.ZipFile(path, "w").close(), "race must be a file that save wrote"),
     (lambda path: None, "race must be a file that can be read"),
-    (without_weights, "race must be whole"),
-    (other_text, r"race must be whole; got .* has characters that its vocabulary has not"),
+    (without_weights, "race must be a complete file"),
+    (other_text, r"race must be a complete file; got .* vocabulary"),
     (changed_config, "n_layers must be a whole number between 1 and 1024; got 0"),
 ])
 def test_files_that_are_refused(write, sentence: str, tmp_path: Path) -> None:

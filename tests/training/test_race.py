@@ -137,7 +137,7 @@ def other(**changes: object) -> Contender:
     ([], 5, "contenders must be between 1 and 64; got 0"),
     ([PRE], 0, "steps must be between 1 and 1,000,000; got 0"),
     ([PRE, PRE], 5, "contenders must have names of their own; got 'pre_ln', 'pre_ln'"),
-    ([PRE, other(n_ctx=8)], 5, r"n_ctx must be the same for all, .* got 16 \(pre_ln\), 8 \(other\)"),
+    ([PRE, other(n_ctx=8)], 5, r"n_ctx must be the same for all contenders, .* got 16 \(pre_ln\), 8 \(other\)"),
     ([PRE, other(batch_size=8)], 5, "batch_size must be the same for all"),
     ([contender("pre_ln", Recipe(alpha_schedule="ramp"))], 5, "alpha_schedule must be learned where the residual has"),
     ([PRE._replace(config=PRE.config.replace(causal=False))], 5, "causal must be true"),

@@ -150,7 +150,7 @@ def test_texts_that_are_refused(tmp_path, content: bytes, sentence: str) -> None
 
 def test_no_such_text(tmp_path) -> None:
     for place in (tmp_path, tmp_path / "nothing.txt"):
-        with pytest.raises(ConfigError, match=r"text must be a file; got .*, which is none"):
+        with pytest.raises(ConfigError, match=r"text must be a file; got "):
             text.read(place)
 
 
