@@ -159,7 +159,7 @@ class Stacked:
 
     def _read(self, table: Array, s: Array, one_hot: Array) -> Array:
         i, x = _cell(_inside(s), 0.5)
-        cell = table.take(self._row + i, 0)
+        cell = table.take(self._row + i, 0, mode="clip")
         out: Array = cell[..., 0, :] + x[..., None] * cell[..., 1, :]
         if max(s.ravel().tolist(), default=0.0) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
             out = one_hot + (out - one_hot) * (S_MAX / np.maximum(s, S_MAX))[..., None]
@@ -168,19 +168,19 @@ class Stacked:
     def overlap(self, s: Array, rho: Array) -> Array:
         """`[different pair]` of s and ρ to Y11."""
         at, x, v = self._square(s, rho)
-        return _between(self._pairs[0].take(at), x, v)
+        return _between(self._pairs[0].take(at, mode="clip"), x, v)
 
     def pairs(self, s: Array, rho: Array) -> Array:
         """`[..., different pair]` of s and ρ to `[(Y11, J11), ..., different pair]`."""
         at, x, v = self._square(s, rho)
-        return np.array([_between(table.take(at), x, v) for table in self._pairs])
+        return np.array([_between(table.take(at, mode="clip"), x, v) for table in self._pairs])
 
     def _square(self, s: Array, rho: Array) -> tuple[Indices, Array, Array]:
         """Indices of a cell's corners in a table of pairs, `[x, v, ..., different pair]`, and the place in it."""
         inside = _inside(s)
         i, x = _cell(inside)
         v = np.arcsinh(inside * np.sqrt(1 - rho)) / np.arcsinh(inside) * (FINE_V - 1)
-        k = np.fmin(v, FINE_V - 2).astype(int)
+        k = v.astype(int)
         corners = self._corners if s.ndim == 1 else self._corners[:, :, None]
         return corners + (i * FINE_V + k), x, v - k
 
@@ -198,10 +198,13 @@ def _inside(s: Array) -> Array:
 
 
 def _cell(inside: Array, power: float = 1.0) -> tuple[Indices, Array]:
-    """Index of the table's cell in a power of x = ln(1 + s²), and the place in it."""
+    """Index of the table's cell in a power of x = ln(1 + s²), and the place in it.
+
+    At a table's end it is the next one's first cell, of which nothing is taken; `mode="clip"` is for the last table's.
+    """
     x = np.log1p(inside * inside)
     x = (x if power == 1 else np.sqrt(x)) * ((FINE_X - 1) / float(X[-1]) ** power)
-    i = np.minimum(x.astype(int), FINE_X - 2)
+    i = x.astype(int)
     return i, x - i
 
 
