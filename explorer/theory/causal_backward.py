@@ -165,7 +165,7 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
     longer, shorter = t[place.larger][different], t[place.smaller][different]
     rows = table.rows(law.s)
     square = rows[..., 2]
-    overlap, overlap_j = table.pairs(place.lift(law.s**2)[:, different], law.rho[:, different])
+    overlap, overlap_j = table.pairs(place.lift(law.s)[:, different], law.rho[:, different])
     apart = (1 - overlap * place.ratio[different]) / (1 - 1 / np.maximum(longer, 1.5))
     apart = np.where(longer > 1, apart, 0.0)
     value = np.stack([_join(t * square, shorter * overlap), _join(_others(t, 1 - square), apart)], 1)

@@ -117,7 +117,7 @@ def attention(gains: Gains, table: Stacked, x: State, seen: Array, law: Logits) 
     if gains.cap:
         alike = alike * law.s**2 / np.maximum(law.covariance[:count], 1e-300)
     alike = alike / (1 + alike)
-    pair = table.overlap(law.s.take(smaller) * law.s.take(larger), rho)
+    pair = table.overlap(np.sqrt(law.s.take(smaller) * law.s.take(larger)), rho)
     crowd = np.sqrt(alike * spread)
     y = np.empty_like(x.y)
     y[:count] = seen[count:2 * count] + own * (square + alike * crowding)

@@ -246,3 +246,11 @@ def test_what_the_theory_leaves_out_falls_faster_than_chance() -> None:
         abs(one["activation_gradient"].mean(0)[0]) for one in width_errors((8, 16, 64), (64, 64, 64))
     )
     assert narrow > 2 * middle > 4 * wide
+
+
+def test_two_rows_under_a_mask_share_a_spread_that_is_the_mean_of_theirs_not_its_square() -> None:
+    """Only where the logits' spread is far from 1 do the two differ."""
+    measured, predicted = both(Config(n_layers=3, batch_size=4, causal=True, input="correlated", input_correlation=0.5,
+                                      init_variance=3.0, n_seeds=48))
+    for site in ("resid_mid", "resid_post"):
+        assert agrees(*by_layer(measured, predicted, "token_correlation", site), 0, absolute=True), site
