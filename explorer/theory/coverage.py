@@ -31,6 +31,9 @@ SCATTER = 0.25
 NEAR_CAP, UNEVEN = 0.3, 1.0
 """Share of a soft cap from which on the spread of the logits is bent too far to be treated as normal, and the spread
 after the cap that makes a row's weights uneven: below it each is about 1/n, however the logits are bent."""
+SHARED = 3.0
+"""Size of the logits over their spread in a row: above it, what a cap lets through of the part that all keys share is a
+small difference of large numbers, and the first order of it is not enough."""
 FEW = 10.0
 """Logits of a sequence below the cap: of fewer, an average over draws contains them and a single draw may not."""
 NARROW = 32
@@ -90,6 +93,8 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
 def _capped(config: Config, notes: dict[str, str], rows: Rows) -> None:
     """Logits that reach their soft cap, and those so far beyond that hardly one has a slope."""
     cap, count = config.logit_cap, config.n_heads * config.n_ctx**2
+    if ((rows.total > NEAR_CAP * cap) & (rows.total > SHARED * rows.uncapped)).any():
+        notes["parameter_gradient"] = f"rough: W_Q and W_K, for whole rows of logits reach their cap of {cap:g}"
     if ((rows.uncapped > NEAR_CAP * cap) & (rows.s > UNEVEN)).any():
         reason = f"rough: logits reach their cap of {cap:g} (spread {rows.uncapped.max():.2g})"
         notes |= dict.fromkeys((*MOMENTS, *PATTERN, *GRADIENTS), reason)

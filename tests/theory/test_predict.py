@@ -184,3 +184,12 @@ def test_first_layer_of_the_essays() -> None:
         profile = predict(Config(attention_scale=scale))
         assert profile["attention_entropy_normalized", "pattern"][0, 0, 0] == pytest.approx(entropy, abs=0.006)
         assert profile["attention_max", "pattern"][0, 0, 0] == pytest.approx(largest, abs=0.006)
+
+
+def test_rows_of_logits_that_reach_their_cap_as_a_whole_are_said_to_be_rough() -> None:
+    """At these sizes ‖∂L/∂W_Q‖ measured is .57 of the prediction where tokens correlate by .95, and .99 at .5."""
+    config = Config(n_layers=1, d_model=192, n_ctx=33, scale_rule="bert", attention_scale="d", logit_cap=0.01,
+                    input="correlated", input_correlation=0.95)
+    assert "W_Q and W_K" in predict(config).notes["parameter_gradient"]
+    assert predict(config.replace(input_correlation=0.5)).notes == {}
+    assert predict(config.replace(logit_cap=1.0)).notes == {}
