@@ -11,6 +11,7 @@ from torch import Tensor
 
 from explorer import noise, text
 from explorer.config import Config
+from explorer.schemes.data import INPUTS, predicts_text, reads_text
 
 
 class Batch(NamedTuple):
@@ -30,20 +31,20 @@ class Batch(NamedTuple):
 
 def draw(config: Config, seed: int) -> Batch:
     """The batch of one seed; only its shape depends on the sizes, so it stays when a design changes."""
-    codes = _windows(config, seed) if config.input == "text" else None
-    return Batch(
-        input=_vectors(config, seed) if codes is None else codes[:, :-1],
-        target=codes[:, 1:] if codes is not None and config.loss == "next_token" else _direction(config, seed),
-    )
+    if not reads_text(config):
+        return Batch(_vectors(config, seed), _direction(config, seed))
+    codes = _windows(config, seed)
+    return Batch(codes[:, :-1], codes[:, 1:] if predicts_text(config) else _direction(config, seed))
 
 
 def _vectors(config: Config, seed: int) -> Tensor:
-    """Gaussian tokens; two of them overlap by ρ₀ in expectation when the input is correlated."""
+    """Gaussian tokens; two of them overlap in expectation as the input's row says."""
     own = noise.stack(seed, "tokens", config.batch_size, (config.n_ctx, config.d_model))
-    if config.input != "correlated":
+    overlap = INPUTS[config.input].overlap(config)
+    if not overlap:
         return own
     shared = noise.stack(seed, "shared token", config.batch_size, (1, config.d_model))
-    return math.sqrt(config.input_correlation) * shared + math.sqrt(1 - config.input_correlation) * own
+    return math.sqrt(overlap) * shared + math.sqrt(1 - overlap) * own
 
 
 def _direction(config: Config, seed: int) -> Tensor:

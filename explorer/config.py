@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from explorer.choices import Choices, ConfigError
-from explorer.fields import About, Option
+from explorer.fields import About
 from explorer.limits import Sizes, excess, sizes
 from explorer.schemes.activation import ACTIVATIONS
-from explorer.schemes.attention import DIVISORS, INHERITANCES, inherits
-from explorer.schemes.placement import NORMS, PLACEMENTS, placements
+from explorer.schemes.attention import ATTENTIONS, DIVISORS, INHERITANCES, attends, inherits
+from explorer.schemes.data import INPUTS, LOSSES, predicts_text, reads_text
+from explorer.schemes.distribution import DISTRIBUTIONS
+from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, has_final_norm, placements
 from explorer.schemes.residual import RESIDUALS, multipliers
-from explorer.schemes.scale import SCALE_RULES
+from explorer.schemes.scale import PARAMETRIZATIONS, SCALE_RULES, scales_forward
 
 __all__ = ["Config", "ConfigError"]
 
 LEAST_CAP = 0.01
 """The least soft cap: below it all logits are the same."""
-OF_ATTENTION = ("attention_scale", "residual_attention", "qk_norm", "logit_cap", "causal")
-"""Fields that matter only where there is attention."""
 
 
 def heads_of(width: int, most: int) -> int:
@@ -59,155 +59,72 @@ class Config(Choices):
     init_variance: Annotated[
         float, Field(ge=1e-3, le=1e3), About("Init variance", "Initialization", "σ²", "× rule", log=True, pinned=True)
     ] = Field(1.0, description="Factor on the scale rule's variance, for every matrix of the layers.")
-    scale_rule: Annotated[
-        str,
-        About(
-            "Scale rule",
-            "Initialization",
-            "Var W",
-            options=SCALE_RULES,
-        ),
-    ] = Field("lecun", description="Variance of the entries of a weight matrix, from its shape.")
-    distribution: Annotated[
-        Literal["normal", "uniform", "truncated_normal"],
-        About(
-            "Distribution",
-            "Initialization",
-            options={
-                "normal": Option("N(0, σ²)"),
-                "uniform": Option("U[−√3σ, √3σ]"),
-                "truncated_normal": Option("cut at ±2σ, widened to keep σ²"),
-            },
-        ),
-    ] = Field("normal", description="Shape of the weights' distribution; its variance is the scale rule's.")
-    parametrization: Annotated[
-        Literal["standard", "ntk", "mup"],
-        About(
-            "Parametrization",
-            "Initialization",
-            options={
-                "standard": Option("W ~ (0, σ²)"),
-                "ntk": Option("W ~ (0, 1), forward × σ", "Jacot et al. 2018"),
-                "mup": Option("layers as standard, readout ~ (0, 64 / d²); its own attention is q·k / d_head",
-                              "μP: Yang et al. 2022"),
-            },
-        ),
-    ] = Field(
+    scale_rule: Annotated[str, About("Scale rule", "Initialization", "Var W", options=SCALE_RULES)] = Field(
+        "lecun", description="Variance of the entries of a weight matrix, from its shape."
+    )
+    distribution: Annotated[str, About("Distribution", "Initialization", options=DISTRIBUTIONS)] = Field(
+        "normal", description="Shape of the weights' distribution; its variance is the scale rule's."
+    )
+    parametrization: Annotated[str, About("Parametrization", "Initialization", options=PARAMETRIZATIONS)] = Field(
         "standard",
         description="Whether σ is in the stored weight or in the forward pass, and how the readout scales with width.",
     )
-    activation: Annotated[
-        str,
-        About(
-            "Activation",
-            "Initialization",
-            "φ",
-            options=ACTIVATIONS,
-        ),
-    ] = Field("relu", description="Nonlinearity of the MLP.")
+    activation: Annotated[str, About("Activation", "Initialization", "φ", options=ACTIVATIONS)] = Field(
+        "relu", description="Nonlinearity of the MLP."
+    )
     activation_rescaled: Annotated[bool, About("Unit-moment activation", "Initialization", "φ / √E φ²")] = Field(
         True, description="Divides the activation by √E φ(z)², z ~ N(0, 1), so that it keeps a unit second moment."
     )
 
     # --- normalization --------------------------------------------------------------------------------------
-    norm_placement: Annotated[
-        str,
-        About(
-            "Norm placement",
-            "Normalization",
-            pinned=True,
-            options=PLACEMENTS,
-        ),
-    ] = Field("pre", description="Position of the norms: none, before or after each branch, both, or after each sum.")
-    final_norm: Annotated[
-        Literal["design", "yes", "no"],
-        About(
-            "Final norm",
-            "Normalization",
-            options={
-                "design": Option("as the placement requires: yes, except for none and post"),
-                "yes": Option("once more after the last layer"),
-                "no": Option("the last layer's stream is the output"),
-            },
-        ),
-    ] = Field("design", description="Whether the stream is normalized once more after the last layer.")
-    norm: Annotated[
-        str,
-        About("Norm", "Normalization", options=NORMS),
-    ] = Field("layer", description="Divisor of the norm, and whether it subtracts the mean.")
+    norm_placement: Annotated[str, About("Norm placement", "Normalization", pinned=True, options=PLACEMENTS)] = Field(
+        "pre", description="Position of the norms: none, before or after each branch, both, or after each sum."
+    )
+    final_norm: Annotated[str, About("Final norm", "Normalization", options=FINAL_NORMS)] = Field(
+        "design", description="Whether the stream is normalized once more after the last layer."
+    )
+    norm: Annotated[str, About("Norm", "Normalization", options=NORMS)] = Field(
+        "layer", description="Divisor of the norm, and whether it subtracts the mean."
+    )
 
     # --- residual -------------------------------------------------------------------------------------------
-    alpha: Annotated[
-        float,
-        Field(ge=0, le=4),
-        About("Residual α", "Residual", "α", pinned=True),
-    ] = Field(1.0, description="Multiplies each branch, x + α F(x), or with a scaled skip the stream, α x + F(x).")
-    residual: Annotated[
-        str,
-        About(
-            "Residual",
-            "Residual",
-            options=RESIDUALS,
-        ),
-    ] = Field("constant", description="How the branch is added to the stream; 2N branches in N layers.")
+    alpha: Annotated[float, Field(ge=0, le=4), About("Residual α", "Residual", "α", pinned=True)] = Field(
+        1.0, description="Multiplies each branch, x + α F(x), or with a scaled skip the stream, α x + F(x)."
+    )
+    residual: Annotated[str, About("Residual", "Residual", options=RESIDUALS)] = Field(
+        "constant", description="How the branch is added to the stream; 2N branches in N layers."
+    )
 
     # --- attention ------------------------------------------------------------------------------------------
-    attention: Annotated[
-        Literal["softmax", "none"],
-        About(
-            "Attention",
-            "Attention",
-            options={
-                "softmax": Option("softmax(q·k) v", "Vaswani et al. 2017", OF_ATTENTION),
-                "none": Option("MLPs only"),
-            },
-        ),
-    ] = Field("softmax", description="Whether layers have an attention sublayer.")
+    attention: Annotated[str, About("Attention", "Attention", options=ATTENTIONS)] = Field(
+        "softmax", description="Whether layers have an attention sublayer."
+    )
     attention_scale: Annotated[
-        str,
-        About("Divide by √d", "Attention", "√d_head", pinned=True, options=DIVISORS),
+        str, About("Divide by √d", "Attention", "√d_head", pinned=True, options=DIVISORS)
     ] = Field("sqrt_d", description="Divisor of the attention logits.")
-    residual_attention: Annotated[
-        str,
-        About("Residual attention", "Attention", options=INHERITANCES),
-    ] = Field("none", description="Logits, or queries and keys, added up over the layers.")
+    residual_attention: Annotated[str, About("Residual attention", "Attention", options=INHERITANCES)] = Field(
+        "none", description="Logits, or queries and keys, added up over the layers."
+    )
     qk_norm: Annotated[bool, About("QK-norm", "Attention")] = Field(
         False, description="Normalizes each head's queries and keys before their product (Henry et al. 2020)."
     )
-    logit_cap: Annotated[
-        float, Field(ge=0, le=100), About("Logit soft-cap", "Attention", "c")
-    ] = Field(0.0, description="Logits pass through c·tanh(logit / c) and stay within ±c (Gemma 2: 50); 0: no cap.")
+    logit_cap: Annotated[float, Field(ge=0, le=100), About("Logit soft-cap", "Attention", "c")] = Field(
+        0.0, description="Logits pass through c·tanh(logit / c) and stay within ±c (Gemma 2: 50); 0: no cap."
+    )
     causal: Annotated[bool, About("Causal mask", "Attention")] = Field(
         False, description="A token attends to itself and to earlier tokens only."
     )
 
     # --- input and loss -------------------------------------------------------------------------------------
-    input: Annotated[
-        Literal["gaussian", "correlated", "text"],
-        About(
-            "Input",
-            "Input and loss",
-            options={
-                "gaussian": Option("independent N(0, 1) tokens"),
-                "correlated": Option("N(0, 1) tokens that overlap by ρ₀", uses=("input_correlation",)),
-                "text": Option("English prose, embedded"),
-            },
-        ),
-    ] = Field("gaussian", description="Input of the first layer; always of unit second moment.")
-    input_correlation: Annotated[
-        float, Field(ge=0, le=1), About("Input correlation", "Input and loss", "ρ₀")
-    ] = Field(0.5, description="Overlap of two different input tokens.")
-    loss: Annotated[
-        Literal["linear", "next_token"],
-        About(
-            "Loss",
-            "Input and loss",
-            options={
-                "linear": Option("⟨output, random unit direction⟩"),
-                "next_token": Option("cross-entropy of the next character"),
-            },
-        ),
-    ] = Field("linear", description="Scalar that is differentiated; the theory is made for the linear one.")
+    input: Annotated[str, About("Input", "Input and loss", options=INPUTS)] = Field(
+        "gaussian", description="Input of the first layer; always of unit second moment."
+    )
+    input_correlation: Annotated[float, Field(ge=0, le=1), About("Input correlation", "Input and loss", "ρ₀")] = Field(
+        0.5, description="Overlap of two different input tokens."
+    )
+    loss: Annotated[str, About("Loss", "Input and loss", options=LOSSES)] = Field(
+        "linear", description="Scalar that is differentiated; the theory is made for the linear one."
+    )
     n_seeds: Annotated[int, Field(ge=1, le=64), About("Seeds", "Input and loss", unit="draws", log=True)] = Field(
         4, description="Independent draws of weights, input and loss; their spread is the band."
     )
@@ -223,26 +140,26 @@ class Config(Choices):
                 n_heads=heads_of(self.d_model, self.n_heads),
                 d_model=max(self.n_heads, self.d_model - self.d_model % self.n_heads),
             )
-        if self.loss == "next_token" and self.input != "text":
+        if predicts_text(self) and not reads_text(self):
             raise self.refusal("{loss=} needs {input=text}; got {input=}", input="text", loss="linear")
         if 0 < self.logit_cap < LEAST_CAP:
             raise self.refusal(f"{{logit_cap}} must be 0 or at least {LEAST_CAP}; got {self.logit_cap:g}")
-        if self.attention == "none" and inherits(self):
+        if inherits(self) and not attends(self):
             raise self.refusal("{residual_attention} must be none where {attention=}; got {residual_attention=}",
                                residual_attention="none", attention="softmax")
-        if self.final_norm == "yes" and not PLACEMENTS[self.norm_placement].normalizes:
+        if has_final_norm(self) and not PLACEMENTS[self.norm_placement].normalizes:
             raise self.refusal(
                 f"{{final_norm=}} needs a {{norm_placement}} other than {self.norm_placement}; got {{norm_placement=}}",
                 final_norm="design", norm_placement="pre",
             )
         self._agree_with_residual()
-        if sentence := excess(self.model_dump()):
+        if sentence := excess(self):
             raise self.refusal(sentence)
         return self
 
     def _agree_with_residual(self) -> None:
         starts_as_zero = 0 in multipliers(self).drawn.values()
-        if starts_as_zero and self.parametrization == "ntk":
+        if starts_as_zero and scales_forward(self):
             raise self.refusal(
                 "{residual=} needs {parametrization=standard} or mup, because a weight that is multiplied by 0 "
                 "never learns; got {parametrization=}", parametrization="standard", residual="constant",
@@ -271,4 +188,4 @@ class Config(Choices):
     @property
     def sizes(self) -> Sizes:
         """Numbers of weights and bytes."""
-        return sizes(self.model_dump())
+        return sizes(self)

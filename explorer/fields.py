@@ -10,12 +10,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal
 
 from pydantic import GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
+Kind = Literal["integer", "number", "switch", "choice"]
+KINDS: Mapping[Any, Kind] = {bool: "switch", int: "integer", float: "number"}
 GROUPS = ("Size", "Initialization", "Normalization", "Residual", "Attention", "Input and loss")
 
 
@@ -62,18 +64,17 @@ class Spec:
     """Everything known of one field: enough to draw its control and to explain a refusal."""
 
     name: str
-    kind: Literal["integer", "number", "switch", "choice"]
+    kind: Kind
     default: Any
     description: str
     about: About
     low: float = -math.inf
     high: float = math.inf
-    literal: tuple[str, ...] = ()
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Accepted values of a choice: those of its type, or the current rows of its table."""
-        return self.literal or tuple(self.about.options)
+        """Accepted values of a choice: the current rows of its table."""
+        return tuple(self.about.options)
 
     def rule(self) -> str:
         """The accepted values, in the words that follow 'must be' in an error."""
@@ -81,30 +82,23 @@ class Spec:
             return "one of " + ", ".join(self.choices)
         if self.kind == "switch":
             return "true or false"
-        noun = "a whole number" if self.kind == "integer" else "a finite number"
-        return f"{noun} between {self.low:g} and {self.high:g}" if self.kind == "number" else (
-            f"{noun} between {int(self.low)} and {int(self.high)}"
-        )
+        if self.kind == "integer":
+            return f"a whole number between {int(self.low)} and {int(self.high)}"
+        return f"a finite number between {self.low:g} and {self.high:g}"
 
 
 def spec(name: str, info: FieldInfo) -> Spec:
-    """Reads a pydantic field: its type gives the kind, its metadata the bounds and the words."""
-    about = next(item for item in info.metadata if isinstance(item, About))
-    kind: Literal["integer", "number", "switch", "choice"]
-    if get_origin(info.annotation) is Literal:
-        kind = "choice"
-    else:
-        kind = {str: "choice", bool: "switch", int: "integer", float: "number"}[info.annotation]  # type: ignore[index, assignment]
-    bound = {type(item).__name__: item for item in info.metadata}
+    """Reads a pydantic field: its options or its type give the kind, its metadata the bounds and the words."""
+    by_type = {type(item).__name__: item for item in info.metadata}
+    about = by_type["About"]
     return Spec(
         name=name,
-        kind=kind,
+        kind="choice" if about.options else KINDS[info.annotation],
         default=info.default,
         description=info.description or "",
         about=about,
-        low=getattr(bound.get("Ge"), "ge", -math.inf),
-        high=getattr(bound.get("Le"), "le", math.inf),
-        literal=tuple(get_args(info.annotation)),
+        low=getattr(by_type.get("Ge"), "ge", -math.inf),
+        high=getattr(by_type.get("Le"), "le", math.inf),
     )
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from explorer.schemes.attention import attends, inherits
+from explorer.schemes.scale import shapes
+
+if TYPE_CHECKING:
+    from explorer.config import Config
 
 MAX_MEMORY_MEGABYTES = 8_000
 """Bytes that one experiment may take, on a machine that has them; EXPLORER_MAX_MEMORY_MB overrides."""
@@ -36,32 +41,31 @@ class Sizes(NamedTuple):
     """About what the process takes at its peak."""
 
 
-def sizes(choices: Mapping[str, object]) -> Sizes:
-    """Counts what a config's fields ask for.
+def sizes(config: Config) -> Sizes:
+    """Counts what a config asks for.
 
     Raises:
         ValueError: an environment variable holds no number.
     """
-    layers, d, ratio, heads, n, batch = (int(str(choices[name])) for name in (
-        "n_layers", "d_model", "mlp_ratio", "n_heads", "n_ctx", "batch_size"))
-    attends = choices["attention"] != "none"
-    n_parameters = layers * (4 * attends + 2 * ratio) * d * d
-    token = 4 * batch * n
-    layer = token * ((12 * d + heads * n if attends else 4 * d) + 2 * ratio * d)
+    layers, d = config.n_layers, config.d_model
+    logits = config.n_heads * config.n_ctx
+    n_parameters = layers * sum(fan_in * fan_out for fan_in, fan_out in shapes(config).values())
+    token = 4 * config.batch_size * config.n_ctx
+    layer = token * ((12 * d + logits if attends(config) else 4 * d) + 2 * config.d_mlp)
     kept = activation_bytes = layers * layer
     block = 0
     if activation_bytes > _setting("EXPLORER_MAX_ACTIVATION_MB", MAX_KEPT_MEGABYTES) * 1e6:
         block = math.isqrt(layers)
-        carried = heads * n if choices["residual_attention"] == "scores" else 2 * d
+        carried = logits if inherits(config) == "scores" else 2 * d
         kept = block * layer + token * (2 * layers * d + -(-layers // block) * carried)
     weights = 4 * n_parameters
     memory = RESIDENT + weights + min(weights, NOISE) + 1.6 * kept
     return Sizes(n_parameters, activation_bytes, block, int(memory))
 
 
-def excess(choices: Mapping[str, object]) -> str:
+def excess(config: Config) -> str:
     """The refusal of a too large experiment, for `Choices.refusal`, with the fields that cause it; else empty."""
-    memory, limit = sizes(choices).memory_bytes, memory_limit()
+    memory, limit = sizes(config).memory_bytes, memory_limit()
     if memory <= limit:
         return ""
     return (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -19,10 +19,11 @@ from explorer.batch import Batch
 from explorer.config import Config
 from explorer.profile import BRANCHES
 from explorer.schemes.activation import ACTIVATIONS, second_moment
-from explorer.schemes.attention import divisor, inherits
+from explorer.schemes.attention import attends, divisor, inherits
+from explorer.schemes.data import predicts_text, reads_text
 from explorer.schemes.placement import centers, has_final_norm, placements
-from explorer.schemes.residual import learned, multipliers
-from explorer.schemes.scale import readout_variance, shapes, variances
+from explorer.schemes.residual import learned_shape, multipliers
+from explorer.schemes.scale import readout_variance, shapes, spreads
 
 Tap = Callable[[str, int, Tensor], None]
 Carried = tuple[Tensor, ...]
@@ -61,7 +62,7 @@ class Attention(nn.Module):
     def __init__(self, config: Config, layer: int, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.config, self.layer = config, layer
-        self.multiplier = forward_multipliers(config)
+        self.multiplier = spreads(config).forward
         self.W_Q, self.W_K, self.W_V, self.W_O = (nn.Parameter(weights[name]) for name in ("W_Q", "W_K", "W_V", "W_O"))
         self.divisor, self.inherits = divisor(config), inherits(config)
         self.norm = norm(config)
@@ -104,7 +105,7 @@ class MLP(nn.Module):
 
     def __init__(self, config: Config, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
-        self.multiplier = forward_multipliers(config)
+        self.multiplier = spreads(config).forward
         self.W_in, self.W_out = nn.Parameter(weights["W_in"]), nn.Parameter(weights["W_out"])
         self.activation = activation(config)
 
@@ -120,11 +121,11 @@ class Layer(nn.Module):
     def __init__(self, config: Config, layer: int, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.layer = layer
-        self.attention = Attention(config, layer, weights) if config.attention != "none" else None
+        self.attention = Attention(config, layer, weights) if attends(config) else None
         self.mlp = MLP(config, weights)
         self.norm, self.placement = norm(config), placements(config)[layer - 1]
         self.skip, self.branch, _ = multipliers(config)
-        shape = {"layer": (), "branch": (2,), "coordinate": (2, config.d_model)}.get(learned(config))
+        shape = learned_shape(config)
         self.alpha = None if shape is None else nn.Parameter(torch.full(shape, self.branch))
         # Every parameter by its name in the vocabulary, in a plain dict: quicker to reach than through the modules.
         self.weights = {name.split(".")[-1]: parameter for name, parameter in self.named_parameters()}
@@ -183,12 +184,12 @@ class Transformer(nn.Module):
             for index in range(config.n_layers)
         )
         self.norm = norm(config) if has_final_norm(config) else None
-        vocabulary = len(text.prose().vocabulary) if config.input == "text" else 0
+        vocabulary = len(text.prose().vocabulary) if reads_text(config) else 0
         self.E = self.P = self.W_U = None
-        if config.input == "text":
+        if vocabulary:
             self.E = nn.Parameter(noise.stack(seed, "E", vocabulary, (config.d_model,)).clone())
             self.P = nn.Parameter(noise.stack(seed, "P", config.n_ctx, (config.d_model,)).clone())
-        if config.loss == "next_token":
+        if predicts_text(config):
             readout = noise.stack(seed, "W_U", vocabulary, (config.d_model,))
             self.W_U = nn.Parameter(readout * math.sqrt(readout_variance(config)))
 
@@ -226,17 +227,11 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
 
     Under the NTK parametrization the stored weights have unit variance; the scale is in the forward pass.
     """
-    spread = {name: 1.0 if config.parametrization == "ntk" else math.sqrt(v) for name, v in variances(config).items()}
+    stored = spreads(config).stored
     return {
-        name: noise.scaled(spread[name], seed, name, config.n_layers, (fan_out, fan_in), config.distribution, check)
+        name: noise.scaled(stored[name], seed, name, config.n_layers, (fan_out, fan_in), config.distribution, check)
         for name, (fan_in, fan_out) in shapes(config).items()
     }
-
-
-@lru_cache(maxsize=32)
-def forward_multipliers(config: Config) -> Mapping[str, float]:
-    """Factor on each matrix product in the forward pass: 1, or σ under the NTK parametrization."""
-    return {name: math.sqrt(v) if config.parametrization == "ntk" else 1.0 for name, v in variances(config).items()}
 
 
 def linear(x: Tensor, weight: Tensor, multiplier: float) -> Tensor:

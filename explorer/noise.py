@@ -7,7 +7,6 @@ A stack is drawn layer after layer, so that a deeper model begins with the layer
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import zlib
@@ -18,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from explorer.schemes.distribution import DISTRIBUTIONS
+
 Check = Callable[[], None]
 Key = tuple[int, str, tuple[int, ...], str]
 
@@ -25,33 +26,6 @@ KEEP_MEGABYTES = 512
 """Megabytes that the store may hold; EXPLORER_NOISE_MB changes it."""
 SPARE = 192e6
 """Bytes up to which it holds what the last measurement had no use for: a slider may come back."""
-
-TRUNCATION = 2.0
-_WITHIN = math.erf(TRUNCATION / math.sqrt(2))
-_DENSITY = math.exp(-(TRUNCATION**2) / 2) / math.sqrt(2 * math.pi)
-TRUNCATED_VARIANCE = 1 - 2 * TRUNCATION * _DENSITY / _WITHIN
-"""Variance that is left of N(0, 1) between ±2: what truncated noise is divided by to have unit variance again."""
-
-
-def _as_is(z: Tensor) -> Tensor:
-    return z
-
-
-def _uniform(z: Tensor) -> Tensor:
-    return z.mul_(math.sqrt(0.5)).erf_().mul_(math.sqrt(3))
-
-
-def _truncated(z: Tensor) -> Tensor:
-    z.mul_(math.sqrt(0.5)).erf_().mul_(_WITHIN).erfinv_()
-    return z.mul_(math.sqrt(2 / TRUNCATED_VARIANCE))
-
-
-SHAPING: dict[str, Callable[[Tensor], Tensor]] = {
-    "normal": _as_is,
-    "uniform": _uniform,
-    "truncated_normal": _truncated,
-}
-"""In-place maps of N(0, 1) noise to a distribution of the same mean 0 and variance 1."""
 
 _store: OrderedDict[Key, Tensor] = OrderedDict()
 _used: dict[Key, int] = {}
@@ -96,7 +70,7 @@ def _stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution
     noise = torch.empty(size, *shape)
     for layer in noise:
         check()
-        SHAPING[distribution](layer.normal_(generator=generator))
+        DISTRIBUTIONS[distribution].transform(layer.normal_(generator=generator))
     return noise, _keep(key, noise)
 
 

@@ -19,14 +19,14 @@ PACKAGE = Path(explorer.__file__).parent
 
 FLOORS = {
     "fields": 0,
-    "limits": 0,
     "numbers": 0,
     "display": 0,
     "choices": 1,
     "schemes": 1,
-    "config": 2,
-    "profile": 3,
-    "presets": 3,
+    "limits": 2,
+    "config": 3,
+    "profile": 4,
+    "presets": 4,
     "theory": 5,
     "noise": 5,
     "text": 5,

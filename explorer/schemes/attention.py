@@ -1,4 +1,4 @@
-"""Divisors of the attention logits, and what logits inherit from earlier layers."""
+"""Attention: whether there is any, the divisor of its logits, and what they inherit from earlier layers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,27 @@ from explorer.fields import Option
 
 if TYPE_CHECKING:
     from explorer.config import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionKind(Option):
+    """The attention sublayer of every layer."""
+
+    present: bool = True
+
+
+ATTENTIONS: dict[str, AttentionKind] = {
+    "softmax": AttentionKind(
+        "softmax(q·k) v", "Vaswani et al. 2017",
+        ("attention_scale", "residual_attention", "qk_norm", "logit_cap", "causal"),
+    ),
+    "none": AttentionKind("MLPs only", present=False),
+}
+
+
+def attends(config: Config) -> bool:
+    """Whether the layers have an attention sublayer."""
+    return ATTENTIONS[config.attention].present
 
 
 @dataclass(frozen=True, kw_only=True)

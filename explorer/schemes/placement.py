@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,6 +37,10 @@ class PlacementRule(Option):
 
     layer: Callable[[int, int], Placement]
     final: bool
+    uses: tuple[str, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uses", ("norm",) if self.normalizes else ())
 
     @property
     def normalizes(self) -> bool:
@@ -48,7 +52,6 @@ def _everywhere(place: Placement) -> Callable[[int, int], Placement]:
     return lambda layer, n_layers: place
 
 
-NORM = ("norm",)
 PRE, POST = Placement(before=True), Placement(after=True)
 POST_SHARE = 0.25
 """Of Mix-LN's layers, from the input; the paper's best at every size it tried."""
@@ -58,25 +61,25 @@ PLACEMENTS: dict[str, PlacementRule] = {
         "x + F(x)", "He et al. 2015, without their norms", layer=_everywhere(Placement()), final=False
     ),
     "pre": PlacementRule(
-        "x + F(N(x))", "Pre-LN: Xiong et al. 2020, figure 1b", NORM, layer=_everywhere(PRE), final=True
+        "x + F(N(x))", "Pre-LN: Xiong et al. 2020, figure 1b", layer=_everywhere(PRE), final=True
     ),
     "post": PlacementRule(
-        "N(x + F(x))", "Post-LN: Vaswani et al. 2017, section 3.1", NORM, layer=_everywhere(POST), final=False
+        "N(x + F(x))", "Post-LN: Vaswani et al. 2017, section 3.1", layer=_everywhere(POST), final=False
     ),
     "peri": PlacementRule(
-        "x + N(F(N(x)))", "Sandwich-LN: Ding et al. 2021; Peri-LN: Kim et al. 2025", NORM,
+        "x + N(F(N(x)))", "Sandwich-LN: Ding et al. 2021; Peri-LN: Kim et al. 2025",
         layer=_everywhere(Placement(before=True, behind=True)), final=True,
     ),
     "branch_output": PlacementRule(
-        "x + N(F(x))", "Swin v2: Liu et al. 2022; OLMo 2 2025, section 3.2", NORM,
+        "x + N(F(x))", "Swin v2: Liu et al. 2022; OLMo 2 2025, section 3.2",
         layer=_everywhere(Placement(behind=True)), final=True,
     ),
     "scaled_pre": PlacementRule(
-        "x + F(N(x) / √l) in layer l", "LayerNorm scaling: Sun et al. 2025, eq. 4", NORM,
+        "x + F(N(x) / √l) in layer l", "LayerNorm scaling: Sun et al. 2025, eq. 4",
         layer=lambda layer, n_layers: PRE._replace(scale=layer**-0.5), final=True,
     ),
     "mix": PlacementRule(
-        "post in the first quarter of the layers, then pre", "Mix-LN: Li et al. 2025, eq. 8", NORM,
+        "post in the first quarter of the layers, then pre", "Mix-LN: Li et al. 2025, eq. 8",
         layer=lambda layer, n_layers: POST if layer <= POST_SHARE * n_layers else PRE, final=True,
     ),
 }
@@ -89,9 +92,27 @@ def placements(config: Config) -> tuple[Placement, ...]:
     return tuple(rule.layer(layer, config.n_layers) for layer in range(1, config.n_layers + 1))
 
 
+@dataclass(frozen=True, kw_only=True)
+class FinalNorm(Option):
+    """A norm after the last layer."""
+
+    present: Callable[[PlacementRule], bool]
+
+
+FINAL_NORMS: dict[str, FinalNorm] = {
+    "design": FinalNorm(
+        "as the placement requires: yes, except for "
+        + " and ".join(name for name, rule in PLACEMENTS.items() if not rule.final),
+        present=lambda rule: rule.final,
+    ),
+    "yes": FinalNorm("once more after the last layer", present=lambda rule: True),
+    "no": FinalNorm("the last layer's stream is the output", present=lambda rule: False),
+}
+
+
 def has_final_norm(config: Config) -> bool:
     """Whether the stream is normalized once more after the last layer."""
-    return PLACEMENTS[config.norm_placement].final if config.final_norm == "design" else config.final_norm == "yes"
+    return FINAL_NORMS[config.final_norm].present(PLACEMENTS[config.norm_placement])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from explorer.fields import Option
 
@@ -33,8 +33,9 @@ class ResidualRule(Option):
     """The multipliers from the config, and what of the branch's multiplier is a learned parameter."""
 
     multipliers: Callable[[Config], Multipliers]
-    learned: Literal["", "layer", "branch", "coordinate"] = ""
-    """Nothing; one number a layer; one a branch; one a coordinate of each branch."""
+    learned: Callable[[Config], tuple[int, ...]] | None = None
+    """Shape of the learned multiplier of a layer's branches: (), (branch,) or (branch, coordinate); None: not learned.
+    """
     shrinks_last: bool = False
     """W_O and W_out are drawn smaller by the depth, and nothing else is: what a scale rule may do itself."""
 
@@ -75,15 +76,15 @@ RESIDUALS: dict[str, ResidualRule] = {
     ),
     "rezero": ResidualRule(
         "x + α F(x), one α a layer, learned from 0", "ReZero: Bachlechner et al. 2020, eq. 2",
-        multipliers=lambda config: Multipliers(1.0, 0.0), learned="layer",
+        multipliers=lambda config: Multipliers(1.0, 0.0), learned=lambda config: (),
     ),
     "skipinit": ResidualRule(
         "x + α F(x), one α a branch, learned from 0", "SkipInit: De & Smith 2020, section 4",
-        multipliers=lambda config: Multipliers(1.0, 0.0), learned="branch",
+        multipliers=lambda config: Multipliers(1.0, 0.0), learned=lambda config: (2,),
     ),
     "layer_scale": ResidualRule(
         "x + λ ⊙ F(x), λ learned from 0.1, 1e-5 or 1e-6", "CaiT: Touvron et al. 2021, eq. 4 and section 3.1",
-        multipliers=_layer_scale, learned="coordinate",
+        multipliers=_layer_scale, learned=lambda config: (2, config.d_model),
     ),
     "inverse_sqrt_depth": ResidualRule(
         "x + F(x) / √(2N)", "Taki 2017; Bordelon et al. 2023", multipliers=_by_depth(-0.5)
@@ -117,6 +118,12 @@ def multipliers(config: Config) -> Multipliers:
     return RESIDUALS[config.residual].multipliers(config)
 
 
-def learned(config: Config) -> str:
-    """Learned parameters of the branch's multiplier: see `ResidualRule.learned`."""
-    return RESIDUALS[config.residual].learned
+def learned(config: Config) -> bool:
+    """Whether the multiplier of the branches is a learned parameter."""
+    return RESIDUALS[config.residual].learned is not None
+
+
+def learned_shape(config: Config) -> tuple[int, ...] | None:
+    """Shape of a layer's learned multiplier: see `ResidualRule.learned`."""
+    shape = RESIDUALS[config.residual].learned
+    return None if shape is None else shape(config)

@@ -5,12 +5,15 @@ And μP's powers of the width, which keep one learning rate right at every width
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from explorer.fields import Option
+from explorer.schemes.attention import attends
 from explorer.schemes.residual import LAST, multipliers
 
 if TYPE_CHECKING:
@@ -73,7 +76,7 @@ SCALE_RULES: dict[str, ScaleRule] = {
 def shapes(config: Config) -> dict[str, tuple[int, int]]:
     """`(fan_in, fan_out)` of each weight matrix of a layer, in the order of the forward pass."""
     d, d_mlp = config.d_model, config.d_mlp
-    attention = {} if config.attention == "none" else {"W_Q": (d, d), "W_K": (d, d), "W_V": (d, d), "W_O": (d, d)}
+    attention = dict.fromkeys((*PACKED, "W_O"), (d, d)) if attends(config) else {}
     return {**attention, "W_in": (d, d_mlp), "W_out": (d_mlp, d)}
 
 
@@ -113,9 +116,53 @@ MUP: Mapping[str, Powers] = MappingProxyType({
 """By which of a matrix's sides grow with the width."""
 
 
+
+@dataclass(frozen=True, kw_only=True)
+class Parametrization(Option):
+    """Place of the standard deviation σ that the scale rule asks for, and the powers of the width."""
+
+    scales_forward: bool = False
+    """The stored weights have unit variance, and σ multiplies each product in the forward pass."""
+    powers: Mapping[str, Powers]
+    """Powers of width / base width by kind of matrix."""
+
+
+PLAIN: Mapping[str, Powers] = MappingProxyType(dict.fromkeys(MUP, Powers(variance=0, sgd=0, adam=0)))
+PARAMETRIZATIONS: dict[str, Parametrization] = {
+    "standard": Parametrization("W ~ (0, σ²)", powers=PLAIN),
+    "ntk": Parametrization("W ~ (0, 1), forward × σ", "Jacot et al. 2018", scales_forward=True, powers=PLAIN),
+    "mup": Parametrization(
+        "layers as standard, readout ~ (0, 64 / d²); its own attention is q·k / d_head", "μP: Yang et al. 2022",
+        powers=MUP,
+    ),
+}
+
+
+def scales_forward(config: Config) -> bool:
+    """Whether σ is in the forward pass instead of in the stored weights."""
+    return PARAMETRIZATIONS[config.parametrization].scales_forward
+
+
+class Spreads(NamedTuple):
+    """The two places of σ, by matrix; in the other place stands 1."""
+
+    stored: Mapping[str, float]
+    """Standard deviation of the entries of the stored weights."""
+    forward: Mapping[str, float]
+    """Factor on the product in the forward pass."""
+
+
+@lru_cache(maxsize=32)
+def spreads(config: Config) -> Spreads:
+    """Where the config's parametrization has the standard deviation of each matrix."""
+    sigma = {name: math.sqrt(variance) for name, variance in variances(config).items()}
+    ones = dict.fromkeys(sigma, 1.0)
+    return Spreads(ones, sigma) if scales_forward(config) else Spreads(sigma, ones)
+
+
 def readout_variance(config: Config) -> float:
     """Variance of the entries of W_U: 1/d_model, and once more by the width under μP."""
-    power = MUP["output"].variance if config.parametrization == "mup" else 0
+    power = PARAMETRIZATIONS[config.parametrization].powers["output"].variance
     return (config.d_model / BASE_WIDTH) ** power / config.d_model
 
 
@@ -125,7 +172,5 @@ def learning_rates(config: Config, optimizer: Literal["sgd", "adam"]) -> dict[st
     All are 1 except under μP, where the best learning rate of one width is then the best of every width.
     """
     kinds = {"E": "input", "P": "input", **dict.fromkeys(shapes(config), "hidden"), "W_U": "output"}
-    if config.parametrization != "mup":
-        return dict.fromkeys(kinds, 1.0)
-    ratio = config.d_model / BASE_WIDTH
-    return {name: float(ratio ** getattr(MUP[kind], optimizer)) for name, kind in kinds.items()}
+    powers, ratio = PARAMETRIZATIONS[config.parametrization].powers, config.d_model / BASE_WIDTH
+    return {name: float(ratio ** getattr(powers[kind], optimizer)) for name, kind in kinds.items()}

@@ -11,6 +11,7 @@ from torch import nn
 from explorer import Config, noise
 from explorer.model import activation, draw_weights
 from explorer.schemes.activation import second_moment
+from explorer.schemes.distribution import CUT_VARIANCE
 from explorer.schemes.residual import multipliers
 from explorer.schemes.scale import learning_rates, readout_variance, shapes, variances
 
@@ -148,12 +149,12 @@ def test_noise_has_unit_variance_in_every_distribution(distribution: str) -> Non
     error = math.sqrt((fourth - 1) / z.numel())
     assert float(z.square().mean()) == pytest.approx(1, abs=4 * error)
     assert float(z.mean()) == pytest.approx(0, abs=4e-3)
-    bound = {"normal": math.inf, "uniform": math.sqrt(3), "truncated_normal": 2 / math.sqrt(noise.TRUNCATED_VARIANCE)}
+    bound = {"normal": math.inf, "uniform": math.sqrt(3), "truncated_normal": 2 / math.sqrt(CUT_VARIANCE)}
     assert float(z.abs().max()) <= bound[distribution] + 1e-5
 
 
 def test_truncation_is_corrected_by_the_published_factor() -> None:
-    assert pytest.approx(0.7737413035, abs=1e-9) == noise.TRUNCATED_VARIANCE
+    assert pytest.approx(0.7737413035, abs=1e-9) == CUT_VARIANCE
 
 
 def test_noise_is_common_and_a_deeper_stack_begins_with_the_shallower_one() -> None:

@@ -22,7 +22,7 @@ WORDS = ("made up", "nobody")
 
 ROWS: dict[str, tuple[dict[str, Any], Option]] = {
     "norm_placement": (PLACEMENTS, PlacementRule(  # before the branch and on the sum
-        *WORDS, ("norm",), layer=lambda layer, n_layers: Placement(before=True, after=True), final=False)),
+        *WORDS, layer=lambda layer, n_layers: Placement(before=True, after=True), final=False)),
     "norm": (NORMS, Norm(*WORDS, centers=False)),
     "residual": (RESIDUALS, ResidualRule(*WORDS, multipliers=lambda config: Multipliers(0.8, 0.6))),
     "scale_rule": (SCALE_RULES, ScaleRule(*WORDS, variance=lambda config, matrix, fan_in, fan_out: 1.3 / fan_in)),
