@@ -7,6 +7,7 @@ from collections.abc import Callable
 from explorer.app.controls import ControlBox, describe
 from explorer.config import Config
 from explorer.fields import About, Spec
+from explorer.schemes.attention import attends
 
 MANY = 64
 """Layers beyond which the slider becomes logarithmic."""
@@ -41,7 +42,7 @@ class Place(ControlBox):
             "head": Spec("head", "integer", 0, "Head whose attention is shown, counted from 0.",
                          About("Head", "Attention"), 0, config.n_heads - 1),
         }
-        self.layout.display = "none" if config.attention == "none" else None  # then there is nothing to choose
+        self.layout.display = "none" if not attends(config) else None  # then there is nothing to choose
         self.layer, self.head = min(self.layer, config.n_layers), min(self.head, config.n_heads - 1)
         if specs != self._specs:
             self._specs = specs

@@ -17,6 +17,7 @@ from explorer.figures.series import Series, along_stream, at_site
 from explorer.figures.traces import broken, floor, reference, rows
 from explorer.figures.words import describe
 from explorer.profile import Profile
+from explorer.schemes.attention import attends
 
 
 def second_moment(profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> go.Figure:
@@ -48,7 +49,7 @@ def attention_entropy(profiles: Sequence[Profile], whose: Sequence[Design] = ())
     Dots: median over heads and seeds. Band: lowest to highest head of any seed.
     """
     designs = {profile.config for profile in profiles}
-    if designs and all(config and config.attention == "none" for config in designs):
+    if designs and all(config and not attends(config) for config in designs):
         return blank(NO_ATTENTION if len(designs) == 1 else "None of these designs has attention.")
     series = at_site(profiles, "attention_entropy_normalized", "pattern", whose)
     return _over_depth(

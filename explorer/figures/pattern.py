@@ -11,6 +11,7 @@ from explorer.figures.axes import MARGIN, blank, label, sheet, whole
 from explorer.figures.palette import SEQUENTIAL
 from explorer.figures.series import compact
 from explorer.profile import Array, Profile
+from explorer.schemes.attention import attends
 
 MOST_CELLS = 256
 """Tokens a side that are sent to a browser; a longer pattern is shown in blocks of tokens."""
@@ -23,7 +24,7 @@ def attention_pattern(profile: Profile) -> go.Figure:
 
     What a causal mask hides stays blank. The uniform weight 1/n is marked on the color scale.
     """
-    if profile.config and profile.config.attention == "none":
+    if profile.config and not attends(profile.config):
         return blank(NO_ATTENTION)
     if profile.pattern is None or profile.pattern_of is None:
         return go.Figure({"data": [], "layout": _layout("No pattern was kept.", "no pattern was kept", 1)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from explorer.config import Config
+from explorer.schemes.data import predicts_text
 from explorer.theory import across, causal_backward, causal_forward, parameters
 from explorer.theory.causal_backward import Backward
 from explorer.theory.forward import Tokens
@@ -76,7 +77,7 @@ class Causal:
 
     def _across(self, last: Tokens, back: Backward) -> dict[str, Array]:
         """See `unmasked.Unmasked`."""
-        if self.config.loss == "linear":
+        if not predicts_text(self.config):
             return {}
         ways = self._ways()
         tokens = across.forward(self.config, self.gains, self.steps, ways)

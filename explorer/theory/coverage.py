@@ -10,6 +10,8 @@ import numpy as np
 from explorer.config import Config
 from explorer.numbers import number
 from explorer.profile import STATISTICS, Array, Key
+from explorer.schemes.attention import attends
+from explorer.schemes.data import predicts_text
 from explorer.schemes.placement import placements
 from explorer.schemes.residual import multipliers
 from explorer.theory.forward import LARGEST
@@ -69,7 +71,7 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
     if config.d_model < NARROW:
         reason = f"rough: the theory is first order in 1/width, and {config.d_model} coordinates are few"
         notes |= dict.fromkeys(GRADIENTS, reason)
-    if config.loss == "next_token":
+    if predicts_text(config):
         notes["parameter_gradient"] = (
             f"rough, by up to {100 * TEXT:.0f} %, W_Q and W_K in the first layers by more: it depends on how often "
             "characters repeat"
@@ -78,7 +80,7 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
         _capped(config, notes, rows)
     if not any(any(place[:3]) for place in placements(config)):
         _scattered(config, out, notes)
-    if config.attention != "none":
+    if attends(config):
         _one_hot(config, notes, rows)
     _collapse(out, notes, rows)
     _runaway(config, out, notes, rows)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from explorer.config import Config
 from explorer.profile import MATRICES
-from explorer.schemes.attention import divisor, inherits
+from explorer.schemes.attention import attends, divisor, inherits
 from explorer.schemes.closed_forms import Kernel
 from explorer.schemes.placement import Placement, centers, has_final_norm, placements
 from explorer.schemes.residual import multipliers
@@ -62,7 +62,7 @@ def gains(config: Config) -> Gains:
     scale = config.d_head / divisor(config) ** 2
     if config.qk_norm and centers(config):  # centered heads live in one dimension less; a single one is nothing
         scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
-    sphere = config.d_head - (config.norm == "layer") if config.qk_norm and config.residual_attention == "none" else 0
+    sphere = config.d_head - centers(config) if config.qk_norm and not inherits(config) else 0
     places, joined = placements(config), multipliers(config)
     # a stream that shrinks may come near a norm's ε, and is then no longer of unit second moment after it
     unit = joined.skip >= 1 and all((place.before or place.after) and place.scale == 1 for place in places)
@@ -74,7 +74,7 @@ def gains(config: Config) -> Gains:
         places=places,
         final=has_final_norm(config),
         centers=centers(config),
-        attends=config.attention != "none",
+        attends=attends(config),
         residual_attention=inherits(config),
         qk_norm=config.qk_norm,
         sphere=sphere,

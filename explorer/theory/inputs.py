@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from explorer.config import Config
+from explorer.schemes.data import INPUTS, predicts_text, reads_text
 from explorer.schemes.placement import has_final_norm
 from explorer.schemes.scale import readout_variance
 from explorer.theory.forward import Tokens
@@ -44,13 +45,12 @@ def _at(n: int, table: tuple[float, ...]) -> float:
 def embedding(config: Config) -> Tokens:
     """The tokens before the first layer: unit second moment, Gaussian coordinates."""
     d = config.d_model
-    if config.input == "text":  # (E[character] + P[position]) / √2: characters repeat, positions do not
+    if reads_text(config):  # (E[character] + P[position]) / √2: characters repeat, positions do not
         same = coincidence(config.n_ctx)
         p = same / 2
         scatter = (same * (1 - same) / 4 + 1 / d) / (1 - p) ** 2
         return Tokens(1.0, p, scatter, 2 / d)
-    p = config.input_correlation if config.input == "correlated" else 0.0
-    return Tokens(1.0, p, 1 / d, 2 / d)
+    return Tokens(1.0, INPUTS[config.input].overlap(config), 1 / d, 2 / d)
 
 
 def loss_gradient(config: Config, output: Tokens, alike: float) -> tuple[float, float, float]:
@@ -63,7 +63,7 @@ def loss_gradient(config: Config, output: Tokens, alike: float) -> tuple[float, 
     than one direction's part.
     """
     tokens = config.batch_size * config.n_ctx
-    if config.loss == "linear":
+    if not predicts_text(config):
         return 1 / (tokens * config.d_model), 0.0, 0.0
     final = has_final_norm(config)
     gain = config.d_model * readout_variance(config)

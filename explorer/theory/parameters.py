@@ -11,7 +11,7 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.schemes.residual import learned
-from explorer.schemes.scale import shapes, variances
+from explorer.schemes.scale import scales_forward, shapes, variances
 from explorer.theory.backward import Backward
 from explorer.theory.forward import Step, columns
 from explorer.theory.gains import Gains
@@ -69,8 +69,8 @@ def _pairs(config: Config, x: Array, delta: Array) -> Array:
 
 def frobenius(config: Config, square: dict[str, Array]) -> dict[str, Array]:
     """Norms over a batch, from the mean square of an entry of each matrix's gradient from one sequence."""
-    ntk = config.parametrization == "ntk"  # there the stored weight is the one divided by its spread
-    spread = variances(config) if ntk else dict.fromkeys(square, 1.0)
+    # where σ is in the forward pass, the stored weight is the one divided by it
+    spread = variances(config) if scales_forward(config) else dict.fromkeys(square, 1.0)
     return {
         name: np.sqrt(config.batch_size * fan_in * fan_out * spread[name] * np.maximum(square[name], 0.0))
         for name, (fan_in, fan_out) in shapes(config).items()

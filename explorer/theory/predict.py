@@ -15,6 +15,7 @@ import numpy as np
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.profile import Array, Key, Profile
+from explorer.schemes.attention import attends
 from explorer.schemes.residual import learned
 from explorer.schemes.scale import shapes
 from explorer.theory import coverage
@@ -44,11 +45,11 @@ def predict(config: Config) -> Profile:
 
 
 def _values(config: Config) -> tuple[dict[Key, Array], dict[str, str]]:
-    masked = config.causal and config.attention != "none"
+    masked = config.causal and attends(config)
     recursions: Recursions = (Causal if masked else Unmasked)(config, gains(config))
     stream, rows = recursions.stream(), recursions.rows()
     values = {**_stream(config, stream), **_rows(config, rows), **_gradients(config, recursions, len(stream.q))}
-    if config.attention == "none":
+    if not attends(config):
         values = {key: value for key, value in values.items() if key[1] not in ATTENTION}
     return coverage.apply(config, values, rows, len(stream.q))
 

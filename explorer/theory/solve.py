@@ -14,6 +14,7 @@ from scipy.optimize import brentq, minimize_scalar
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.profile import Array
+from explorer.schemes.attention import attends
 from explorer.schemes.residual import multipliers
 from explorer.theory.depth import branch_share, update_size
 from explorer.theory.predict import predict
@@ -81,7 +82,7 @@ def _bounded_update(config: Config) -> float:
 
 
 def _without_logits(config: Config) -> str:
-    return "a design without attention has no attention logits" if config.attention == "none" else ""
+    return "" if attends(config) else "a design without attention has no attention logits"
 
 
 def _without_update(config: Config) -> str:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from explorer.config import Config
+from explorer.schemes.data import predicts_text
 from explorer.theory import across, backward, forward, parameters
 from explorer.theory.forward import Tokens
 from explorer.theory.gains import EPSILON, Gains
@@ -52,7 +53,7 @@ class Unmasked:
 
     def _across(self, last: Tokens, back: backward.Backward) -> dict[str, Array]:
         """Terms of other sequences in the weights' gradients; none under the linear loss."""
-        if self.config.loss == "linear":
+        if not predicts_text(self.config):
             return {}
         tokens = across.forward(self.config, self.gains, self.steps, WAYS)
         _, every, own = loss_gradient(self.config, last._replace(p=tokens.last), FREQUENT)
