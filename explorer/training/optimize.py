@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,17 +12,7 @@ from torch.optim.optimizer import Optimizer
 
 from explorer.config import Config
 from explorer.schemes.scale import learning_rates
-from explorer.training.recipe import Recipe
-
-Groups = list[dict[str, Any]]
-
-OPTIMIZERS: Mapping[str, Callable[[Groups, Recipe], Optimizer]] = MappingProxyType({
-    "sgd": lambda groups, recipe: torch.optim.SGD(groups, lr=recipe.learning_rate),
-    "momentum": lambda groups, recipe: torch.optim.SGD(groups, lr=recipe.learning_rate, momentum=recipe.beta1),
-    "adam": lambda groups, recipe: torch.optim.Adam(groups, recipe.learning_rate, (recipe.beta1, recipe.beta2)),
-    "adamw": lambda groups, recipe: torch.optim.AdamW(groups, recipe.learning_rate, (recipe.beta1, recipe.beta2)),
-    "radam": lambda groups, recipe: torch.optim.RAdam(groups, recipe.learning_rate, (recipe.beta1, recipe.beta2)),
-})
+from explorer.training.recipe import OPTIMIZERS, Recipe
 
 
 def optimizer(model: nn.Module, config: Config, recipe: Recipe) -> Optimizer:
@@ -35,26 +22,25 @@ def optimizer(model: nn.Module, config: Config, recipe: Recipe) -> Optimizer:
     a step's ηλ is the same at every width, as in microsoft/mup. α has its own rate where the recipe says so, and never
     decays: a decaying branch would be another design.
     """
-    rates = learning_rates(config, "sgd" if recipe.optimizer in ("sgd", "momentum") else "adam")
+    rule = OPTIMIZERS[recipe.optimizer]
+    rates = learning_rates(config, "adam" if rule.adaptive else "sgd")
     groups: defaultdict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
     for path, parameter in model.named_parameters():
         name = path.split(".")[-1]
         if not parameter.requires_grad:
             continue
         if name == "alpha":
-            groups[recipe.alpha_rate if recipe.alpha_schedule == "own_rate" else 1.0, 0.0].append(parameter)
+            groups[recipe.alpha_rule.rate(recipe), 0.0].append(parameter)
             continue
         rate = rates.get(name, 1.0)
         # Adam divides gradient and λW by the size of their sum; mup's W_U, before its multiplier, is 1/rate of ours
-        twice = name == "W_U" and recipe.optimizer in ("adam", "radam")
-        groups[rate, recipe.weight_decay / (rate * rate if twice else rate)].append(parameter)
-    return OPTIMIZERS[recipe.optimizer](
-        [
-            {"params": parameters, "lr": recipe.learning_rate * rate, "weight_decay": decay}
-            for (rate, decay), parameters in groups.items()
-        ],
-        recipe,
-    )
+        power = 2 if name == "W_U" and rule.divides_decay else 1
+        groups[rate, recipe.weight_decay / rate**power].append(parameter)
+    made: Optimizer = rule.torch(torch.optim, [
+        {"params": parameters, "lr": recipe.learning_rate * rate, "weight_decay": decay}
+        for (rate, decay), parameters in groups.items()
+    ], recipe)
+    return made
 
 
 def schedule(over: Optimizer, recipe: Recipe, steps: int) -> LambdaLR:

@@ -3,16 +3,89 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from explorer.choices import Choices
 from explorer.fields import About, Option
 
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerRule(Option):
+    """One of torch's optimizers, and what it makes of μP's powers of the width."""
+
+    torch: Callable[[Any, Any, Recipe], Any]
+    """The optimizer, from torch.optim, groups of parameters and the recipe. (Handed in: settings do without torch.)"""
+    adaptive: bool = True
+    """A step does not grow with the gradient, so that μP's powers are Adam's; else they are SGD's."""
+    divides_decay: bool = False
+    """The weight decay joins the gradient before both are divided by the size of their sum."""
+
+
 BETAS = ("beta1", "beta2")
+OPTIMIZERS: dict[str, OptimizerRule] = {
+    "sgd": OptimizerRule("W − η g", adaptive=False, torch=lambda optim, groups, recipe: optim.SGD(groups)),
+    "momentum": OptimizerRule(
+        "W − η m, m ← β₁ m + g", "Polyak 1964", ("beta1",), adaptive=False,
+        torch=lambda optim, groups, recipe: optim.SGD(groups, momentum=recipe.beta1),
+    ),
+    "adam": OptimizerRule(
+        "W − η m / √v", "Kingma & Ba 2014", BETAS, divides_decay=True,
+        torch=lambda optim, groups, recipe: optim.Adam(groups, betas=recipe.betas),
+    ),
+    "adamw": OptimizerRule(
+        "Adam, weight decay separate", "Loshchilov & Hutter 2017", BETAS,
+        torch=lambda optim, groups, recipe: optim.AdamW(groups, betas=recipe.betas),
+    ),
+    "radam": OptimizerRule(
+        "Adam, held back while v is uncertain", "Liu et al. 2019", BETAS, divides_decay=True,
+        torch=lambda optim, groups, recipe: optim.RAdam(groups, betas=recipe.betas),
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decay(Option):
+    """The learning rate after the warm-up, over the full one."""
+
+    factor: Callable[[float, float], float]
+    """Of u, the share of the decay that is done (0 at the first full step, 1 would be one step after the last), and of
+    T/t, the warm-up over the steps so far."""
+
+
+DECAYS: dict[str, Decay] = {
+    "constant": Decay("η", factor=lambda u, warmed: 1.0),
+    "cosine": Decay("η (1 + cos π u) / 2, u from 0 to 1", "Loshchilov & Hutter 2016",
+                    factor=lambda u, warmed: (1 + math.cos(math.pi * u)) / 2),
+    "linear": Decay("η (1 − u), u from 0 to 1", factor=lambda u, warmed: 1 - u),
+    "inverse_sqrt": Decay("η √(T / t)", "Vaswani et al. 2017", factor=lambda u, warmed: math.sqrt(warmed)),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlphaSchedule(Option):
+    """Training of the residual α, where a design learns it."""
+
+    value: Callable[[Recipe, int], float] | None = None
+    """α at a step (from 0); None where it is learned."""
+    rate: Callable[[Recipe], float] = lambda recipe: 1.0
+    """Its learning rate over the others'."""
+
+
+ALPHA_SCHEDULES: dict[str, AlphaSchedule] = {
+    "learned": AlphaSchedule("with the other weights"),
+    "own_rate": AlphaSchedule("with the other weights, at its own learning rate", uses=("alpha_rate",),
+                              rate=lambda recipe: recipe.alpha_rate),
+    "ramp": AlphaSchedule(
+        "not learned: rises by a constant step to its end, then fixed", uses=("alpha_step", "alpha_end"),
+        value=lambda recipe, step: min(recipe.alpha_end, (step + 1) * recipe.alpha_step),
+    ),
+    "fixed": AlphaSchedule("not learned: at its end from the first step", uses=("alpha_end",),
+                           value=lambda recipe, step: recipe.alpha_end),
+}
 
 
 class Recipe(Choices):
@@ -22,30 +95,18 @@ class Recipe(Choices):
         ConfigError: an unknown field, a wrong type, or a value out of range.
     """
 
-    optimizer: Annotated[
-        Literal["sgd", "momentum", "adam", "adamw", "radam"],
-        About(
-            "Optimizer",
-            "Optimizer",
-            pinned=True,
-            options={
-                "sgd": Option("W − η g"),
-                "momentum": Option("W − η m, m ← β₁ m + g", "Polyak 1964", uses=("beta1",)),
-                "adam": Option("W − η m / √v", "Kingma & Ba 2014", BETAS),
-                "adamw": Option("Adam, weight decay separate", "Loshchilov & Hutter 2017", BETAS),
-                "radam": Option("Adam, held back while v is uncertain", "Liu et al. 2019", BETAS),
-            },
-        ),
-    ] = Field("adam", description="Rule that turns gradients into steps, as implemented in torch.")
+    optimizer: Annotated[str, About("Optimizer", "Optimizer", pinned=True, options=OPTIMIZERS)] = Field(
+        "adam", description="Rule that turns gradients into steps, as implemented in torch."
+    )
     learning_rate: Annotated[
         float, Field(ge=1e-7, le=100), About("Learning rate", "Optimizer", "η", log=True, pinned=True)
     ] = Field(1e-3, description="The largest learning rate of the schedule; μP's powers of the width come on top.")
-    beta1: Annotated[
-        float, Field(ge=0, le=0.9999), About("β₁", "Optimizer", "β₁")
-    ] = Field(0.9, description="Share of the mean gradient that is kept from step to step.")
-    beta2: Annotated[
-        float, Field(ge=0, le=0.99999), About("β₂", "Optimizer", "β₂")
-    ] = Field(0.999, description="Share of the mean squared gradient that is kept from step to step.")
+    beta1: Annotated[float, Field(ge=0, le=0.9999), About("β₁", "Optimizer", "β₁")] = Field(
+        0.9, description="Share of the mean gradient that is kept from step to step."
+    )
+    beta2: Annotated[float, Field(ge=0, le=0.99999), About("β₂", "Optimizer", "β₂")] = Field(
+        0.999, description="Share of the mean squared gradient that is kept from step to step."
+    )
     weight_decay: Annotated[float, Field(ge=0, le=10), About("Weight decay", "Optimizer", "λ")] = Field(
         0.0, description="Pulls the weights to zero, as part of the gradient or, with adamw, separately; never α."
     )
@@ -56,79 +117,44 @@ class Recipe(Choices):
     warmup: Annotated[
         int, Field(ge=1, le=1_000_000), About("Warm-up", "Schedule", "T", "steps", log=True, pinned=True)
     ] = Field(1, description="Steps until the full learning rate, in even increments; 1 is no warm-up.")
-    decay: Annotated[
-        Literal["constant", "cosine", "linear", "inverse_sqrt"],
-        About(
-            "Decay",
-            "Schedule",
-            options={
-                "constant": Option("η"),
-                "cosine": Option("η (1 + cos π u) / 2, u from 0 to 1", "Loshchilov & Hutter 2016"),
-                "linear": Option("η (1 − u), u from 0 to 1"),
-                "inverse_sqrt": Option("η √(T / t)", "Vaswani et al. 2017"),
-            },
-        ),
-    ] = Field("constant", description="The learning rate after the warm-up, until the last step of the race.")
+    decay: Annotated[str, About("Decay", "Schedule", options=DECAYS)] = Field(
+        "constant", description="The learning rate after the warm-up, until the last step of the race."
+    )
 
-    alpha_schedule: Annotated[
-        Literal["learned", "own_rate", "ramp", "fixed"],
-        About(
-            "α schedule",
-            "Residual α",
-            options={
-                "learned": Option("with the other weights"),
-                "own_rate": Option("with the other weights, at its own learning rate", uses=("alpha_rate",)),
-                "ramp": Option(
-                    "not learned: rises by a constant step to its end, then fixed", uses=("alpha_step", "alpha_end")
-                ),
-                "fixed": Option("not learned: at its end from the first step", uses=("alpha_end",)),
-            },
-        ),
-    ] = Field("learned", description="Training of the α of ReZero, SkipInit and LayerScale.")
+    alpha_schedule: Annotated[str, About("α schedule", "Residual α", options=ALPHA_SCHEDULES)] = Field(
+        "learned", description="Training of the α of ReZero, SkipInit and LayerScale."
+    )
     alpha_rate: Annotated[
-        float,
-        Field(ge=1e-4, le=1e4),
-        About("α's rate", "Residual α", unit="× η", log=True),
+        float, Field(ge=1e-4, le=1e4), About("α's rate", "Residual α", unit="× η", log=True)
     ] = Field(10.0, description="α's learning rate, as a multiple of the others'.")
-    alpha_step: Annotated[
-        float, Field(ge=1e-7, le=4), About("α's step", "Residual α", log=True)
-    ] = Field(1e-2, description="Increase of α before each step of a ramp.")
-    alpha_end: Annotated[
-        float, Field(ge=0, le=4), About("α's end", "Residual α")
-    ] = Field(1.0, description="Last value of a ramp, and value of a fixed α.")
+    alpha_step: Annotated[float, Field(ge=1e-7, le=4), About("α's step", "Residual α", log=True)] = Field(
+        1e-2, description="Increase of α before each step of a ramp."
+    )
+    alpha_end: Annotated[float, Field(ge=0, le=4), About("α's end", "Residual α")] = Field(
+        1.0, description="Last value of a ramp, and value of a fixed α."
+    )
+
+    @property
+    def betas(self) -> tuple[float, float]:
+        """β₁ and β₂."""
+        return self.beta1, self.beta2
+
+    @property
+    def alpha_rule(self) -> AlphaSchedule:
+        """The row of the schedule of α."""
+        return ALPHA_SCHEDULES[self.alpha_schedule]
 
     def factor(self, step: int, steps: int) -> float:
         """Factor on the learning rate at a step (from 0) of a race of so many steps: at most 1.
 
         t/T while warming up, t counted from 1, so that the first step already moves; then the decay.
         """
-        if step + 1 < self.warmup:
-            return (step + 1) / self.warmup
-        return DECAYS[self.decay](Place(step + 1, self.warmup, max(steps, step + 1)))
+        t = step + 1
+        if t < self.warmup:
+            return t / self.warmup
+        return DECAYS[self.decay].factor((t - self.warmup) / (max(steps, t) - self.warmup + 1), self.warmup / t)
 
     def alpha(self, step: int) -> float | None:
         """Value of α at a step (from 0); None where it is learned."""
-        if self.alpha_schedule == "ramp":
-            return min(self.alpha_end, (step + 1) * self.alpha_step)
-        return self.alpha_end if self.alpha_schedule == "fixed" else None
-
-
-class Place(NamedTuple):
-    """Position of a race in its schedule: step t, from 1, of `steps`, `warmup` ≤ t of them warming up."""
-
-    t: int
-    warmup: int
-    steps: int
-
-    @property
-    def part(self) -> float:
-        """Share of the decay that is done: 0 at the first full step, 1 would be one step after the last."""
-        return (self.t - self.warmup) / (self.steps - self.warmup + 1)
-
-
-DECAYS: Mapping[str, Callable[[Place], float]] = MappingProxyType({
-    "constant": lambda place: 1.0,
-    "cosine": lambda place: (1 + math.cos(math.pi * place.part)) / 2,
-    "linear": lambda place: 1 - place.part,
-    "inverse_sqrt": lambda place: math.sqrt(place.warmup / place.t),
-})
+        value = self.alpha_rule.value
+        return None if value is None else value(self, step)

@@ -46,8 +46,8 @@ class Runner:
         self.name, self.config, self.recipe = contender
         self.data = data
         self.model = build(self.config, data).to(device)
-        self.held = [] if self.recipe.alpha_schedule in ("learned", "own_rate") else alphas(self.model)
-        if self.recipe.alpha_schedule != "learned" and not alphas(self.model):
+        self.held = [] if self.recipe.alpha_rule.value is None else alphas(self.model)
+        if self.recipe.alpha_rule.uses and not alphas(self.model):
             raise ConfigError(
                 Recipe.named("alpha_schedule"), " must be learned where the residual has no α to learn (ReZero, "
                 "SkipInit and LayerScale have one); got ",

@@ -9,8 +9,9 @@ those must not name files.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from pydantic import Field
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.fields import About, Option
+from explorer.schemes.attention import attends
+from explorer.schemes.data import predicts_text, reads_text
 from explorer.text import Text, prose
 
 Codes = NDArray[np.int64]
@@ -36,6 +39,22 @@ LARGEST_LOGITS = 2**26
 """Numbers in the logits of one batch, at most: 256 MB."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TaskKind(Option):
+    """The characters of a sequence that are to be predicted."""
+
+    masks: bool
+    """Hidden ones, from both sides; else each next one, from those before it."""
+
+
+KINDS: dict[str, TaskKind] = {
+    "next_character": TaskKind("the next character, from those before it; causal", masks=False),
+    "masked_character": TaskKind(
+        "a hidden character, from those around it", "BERT: Devlin et al. 2018", ("masked_share",), masks=True
+    ),
+}
+
+
 class Task(Choices):
     """Task of the contenders, and division of the text.
 
@@ -43,23 +62,12 @@ class Task(Choices):
         ConfigError: an unknown field, a wrong type, or a value out of range.
     """
 
-    kind: Annotated[
-        Literal["next_character", "masked_character"],
-        About(
-            "Task",
-            "Task",
-            pinned=True,
-            options={
-                "next_character": Option("the next character, from those before it; causal"),
-                "masked_character": Option(
-                    "a hidden character, from those around it", "BERT: Devlin et al. 2018", ("masked_share",)
-                ),
-            },
-        ),
-    ] = Field("next_character", description="The characters to predict.")
-    masked_share: Annotated[
-        float, Field(ge=0.01, le=0.9), About("Masked", "Task")
-    ] = Field(0.15, description="Share of a sequence's characters that are hidden, at least one.")
+    kind: Annotated[str, About("Task", "Task", pinned=True, options=KINDS)] = Field(
+        "next_character", description="The characters to predict."
+    )
+    masked_share: Annotated[float, Field(ge=0.01, le=0.9), About("Masked", "Task")] = Field(
+        0.15, description="Share of a sequence's characters that are hidden, at least one."
+    )
     held_out: Annotated[float, Field(ge=0.01, le=0.5), About("Held out", "Task")] = Field(
         0.1, description="Share of the text that is never trained on."
     )
@@ -67,25 +75,27 @@ class Task(Choices):
         0, description="Draw of the batches; the same for all contenders."
     )
 
+    @property
+    def masks(self) -> bool:
+        """Whether characters are hidden, and asked for; else the next one is."""
+        return KINDS[self.kind].masks
+
     def fit(self, config: Config) -> Config:
         """A config with everything that the task needs: text, a readout, and a mask or none."""
-        return config.replace(input="text", loss="next_token", causal=self.kind == "next_character")
+        return config.replace(input="text", loss="next_token", causal=not self.masks)
 
     def check(self, config: Config) -> None:
         """Raises ConfigError if a config cannot learn the task, or can see the answer."""
-        if config.input != "text":
+        if not reads_text(config):
             raise ConfigError(f"input must be text to learn from text; got {config.input}")
-        if config.loss != "next_token":
+        if not predicts_text(config):
             raise ConfigError(f"loss must be next_token, which has the readout, to learn from text; got {config.loss}")
-        looks = config.attention != "none" and not config.causal
-        if self.kind == "next_character" and looks:
+        if attends(config) and not config.causal and not self.masks:
             raise ConfigError(
                 "causal must be true to learn the next character, or the model would see the answer; got false"
             )
-        if self.kind == "masked_character" and config.causal:
-            raise ConfigError(
-                "causal must be false to learn a masked character, which needs both sides; got true"
-            )
+        if config.causal and self.masks:
+            raise ConfigError("causal must be false to learn a masked character, which needs both sides; got true")
 
 
 class Window(NamedTuple):
@@ -145,7 +155,7 @@ class Data:
     @property
     def symbols(self) -> int:
         """Rows of the embedding: the distinct characters, and the mask where there is one."""
-        return self.vocabulary + (self.task.kind == "masked_character")
+        return self.vocabulary + self.task.masks
 
     def batch(self, step: int) -> Window:
         """The batch of a step, from 0: a matter of the task's seed and the step alone."""
@@ -163,7 +173,7 @@ class Data:
         """The sequences that begin at `starts` `[batch]`, as the task reads them; `rng` says what is hidden."""
         codes = part[starts[:, None] + np.arange(self.n_ctx + 1)]  # [batch, token + 1]
         before, targets = codes[:, :-1], codes[:, 1:]
-        if self.task.kind == "next_character":
+        if not self.task.masks:
             return Window(before, targets, before)
         count = max(1, round(self.task.masked_share * self.n_ctx))
         hidden = rng.random(targets.shape).argsort(axis=1).argsort(axis=1) < count
