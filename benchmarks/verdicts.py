@@ -6,8 +6,8 @@
 Every design of the table is measured as it was trained, and diagnosed. It did not train where the held-out loss, mean
 over seeds, ended less than `LEAVES` nats below the unigram level. "Bad" says: does not train, whatever the warm-up;
 "bad or warning": does not train without warm-up. The score is the balanced accuracy: the mean of two shares foretold
-rightly, of those who did not train and of those who did. The bounds of `LEAST_KEPT` are chosen by it, in the middle of
-the gap; the last column leaves out one design at a time, at all its depths, and foretells it by the others' bounds.
+rightly, of those who did not train and of those who did. The bounds of `LEAST_DIFFERENCE` are chosen by it, in the
+middle of the gap; the last column leaves out one design at a time, at all its depths, and foretells it by the others' bounds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.table import OUTPUT, RATE, SIZES, STEPS, WARMUP, Case, text, trained
 from explorer import Config, Profile, measure
-from explorer.diagnosis import LEAST_KEPT, RULES, alike, diagnose, kept
+from explorer.diagnosis import LEAST_DIFFERENCE, RULES, alike, diagnose, token_difference
 from explorer.presets import preset
 from explorer.training.tasks import Task
 
@@ -73,7 +73,7 @@ class Seen(NamedTuple):
 def seen(design: str, config: Config, gains: Mapping[int, float]) -> Seen:
     """Measures and diagnoses a design."""
     profile: Profile = measure(Task().fit(config))
-    share = kept(profile)
+    share = token_difference(profile)
     found = [rule(profile) for rule in RULES if rule is not alike]
     return Seen(design, config.n_layers, diagnose(profile)[0].severity,
                 any(one is not None and one.severity == "bad" for one in found), float(share.min(initial=1.0)), gains)
@@ -146,7 +146,7 @@ def main() -> None:
     """Prints the scores."""
     parser = argparse.ArgumentParser(description="what the verdict foretells")
     parser.add_argument("--others", action="store_true", help="train designs that are not in the table, too")
-    print(f"{OUTPUT.name}: Adam at {RATE}, {STEPS} steps; bounds in use: {LEAST_KEPT}")
+    print(f"{OUTPUT.name}: Adam at {RATE}, {STEPS} steps; bounds in use: {LEAST_DIFFERENCE}")
     rows = from_table()
     report(rows, fit=True)
     if parser.parse_args().others:

@@ -1,8 +1,8 @@
 """Findings in words: each rule reads a profile and, if it applies, names the evidence and the remedy.
 
 A rule is a function of a profile. What it calls bad is what training showed (see `TRIAL`); `python -m
-benchmarks.verdicts` scores the rules and chooses the bounds of `LEAST_KEPT`. The change is offered only for a model of
-ours, and the tests apply each one and measure again.
+benchmarks.verdicts` scores the rules and chooses `LEAST_DIFFERENCE`. The change, one of `remedies`, is offered only for
+a model of ours, and the tests apply each one and measure again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from explorer.config import Config
 from explorer.display import must_be
 from explorer.numbers import compared, number, percent
 from explorer.profile import STATISTICS, Array, Profile
-from explorer.schemes.residual import multipliers
+from explorer.remedies import awake, calm, distinct, even, remedy, soft
 
 Severity = Literal["good", "warning", "bad"]
 
@@ -36,9 +35,9 @@ class Bounds(NamedTuple):
     """With 100 steps of it."""
 
 
-LEAST_KEPT = Bounds(without=0.47, warmed=0.38)
+LEAST_DIFFERENCE = Bounds(without=0.47, warmed=0.38)
 """The middle of the gap between designs that trained and designs that did not; `python -m benchmarks.verdicts`."""
-LEAST_KEPT_BY_MLPS = Bounds(without=0.17, warmed=0.17)
+LEAST_DIFFERENCE_OF_MLPS = Bounds(without=0.17, warmed=0.17)
 """The same without attention, which blurs the tokens but does not mix them: Post-LN of MLPs alone trained at 0.28 and
 did not at 0.10."""
 GROWTH = 1e3
@@ -50,27 +49,12 @@ STEEP = 1e5
 designs from 10⁶ on did not."""
 GROWN = 10.0
 """A second moment that has grown by so much widens the logits that no norm protects."""
-LARGE = 2.0
-"""An init variance above which the weights themselves widen the logits too far."""
 RESOLVED = 1e-5
 """1 − ρ at the input below which the tokens are already alike."""
 UNTOUCHED = 1e-6
 """Relative change of the second moment up to which a stream is as it came in."""
 
 INPUT, OUTPUT = "the input's", "the output's"
-
-Remedy = tuple[str, Mapping[str, object]]
-STEPS: Mapping[tuple[str, object], str] = MappingProxyType({
-    ("residual", "constant"): "make the residual x + α F(x)",
-    ("residual", "inverse_sqrt_depth"): "shrink each branch by 1/√(2N)",
-    ("alpha", 1.0): "set the residual α to 1",
-    ("norm_placement", "pre"): "put a norm before each branch",
-    ("init_variance", 1.0): "set the init variance to 1",
-    ("attention_scale", "sqrt_d"): "divide the logits by √d",
-    ("qk_norm", True): "normalize queries and keys",
-    ("residual_attention", "none"): "stop adding logits over the layers",
-})
-"""The changes a remedy can make, each with its words: a button's text is put together from them."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +95,7 @@ def not_finite(profile: Profile) -> Finding | None:
         "The signal stops being finite.",
         f"The first value that is not finite: the {STATISTICS[place.statistic].label.lower()} at the {place.words}, "
         f"layer {place.layer}.",
-        *_calm(profile.config),
+        *remedy(profile.config, calm),
     )
 
 
@@ -122,13 +106,13 @@ def nothing_learns(profile: Profile) -> Finding | None:
     dead = np.flatnonzero(np.max(sizes, axis=0) == 0) + 1 if sizes else np.empty(0)
     if not len(dead):
         return None
-    every, config = len(dead) == len(sizes[0]), profile.config
+    every = len(dead) == len(sizes[0])
     where = "in every layer" if every else f"in {len(dead)} of {len(sizes[0])} layers, the first of them {dead[0]}"
     return Finding(
         "bad",
         "Nothing learns." if every else "Some layers do not learn.",
         f"The gradient of every matrix is exactly 0 {where}: no optimizer moves them.",
-        *_mend(config, {"alpha": 1.0} if config and config.alpha == 0 else {**_plain(config), "init_variance": 1.0}),
+        *remedy(profile.config, awake),
     )
 
 
@@ -144,7 +128,7 @@ def runs_away(profile: Profile) -> Finding | None:
         "bad",
         f"The signal {word} over depth.",
         f"The second moment goes from {number(q[0])} at the input to {number(q[-1])} after the last layer.",
-        *_calm(profile.config),
+        *remedy(profile.config, calm),
     )
 
 
@@ -156,13 +140,13 @@ def one_hot(profile: Profile) -> Finding | None:
     worst = int(np.argmin(np.nan_to_num(entropy, nan=1.0)))
     if not entropy[worst] < ONE_HOT:
         return None
-    largest = _mean(profile, "attention_max", "pattern")
+    largest, q = _mean(profile, "attention_max", "pattern"), _mean(profile, "second_moment")
     return Finding(
         "bad",
         "Attention is close to one-hot at initialization.",
         f"In layer {worst + 1} its entropy is {compared(entropy[worst], 'the uniform one')}; the largest weight "
         f"averages {largest[worst]:.2f}. {_fate('below', percent(ONE_HOT))}",
-        *_softer(profile.config, entropy[0] < ONE_HOT, _mean(profile, "second_moment")),
+        *remedy(profile.config, lambda config: soft(config, entropy[0] < ONE_HOT, not q[-1] < GROWN * q[0])),
     )
 
 
@@ -178,14 +162,14 @@ def gradient_steep(profile: Profile) -> Finding | None:
         f"The gradient {word} on its way back to the input.",
         f"Mean squared, it is {compared(ratio, OUTPUT)} there: the {cause} layers move first."
         + (f" {_fate('above', number(STEEP))}" if ratio > 1 else ""),
-        *_even(profile.config),
+        *remedy(profile.config, even),
     )
 
 
 def alike(profile: Profile) -> Finding | None:
     """Attention averages the tokens, and norms on the sum remove the differences between them."""
-    share = kept(profile)
-    least = LEAST_KEPT if ("attention_max", "pattern") in profile.values else LEAST_KEPT_BY_MLPS
+    share = token_difference(profile)
+    least = LEAST_DIFFERENCE if ("attention_max", "pattern") in profile.values else LEAST_DIFFERENCE_OF_MLPS
     if not len(share) or not share.min() < least.without:
         return None
     at = int(np.argmin(share))
@@ -197,7 +181,7 @@ def alike(profile: Profile) -> Finding | None:
         "The tokens become alike." if bad else "The tokens become more alike: train it with warm-up.",
         f"Their difference falls to {compared(max(0.0, share[at]), INPUT)} by layer {depth:g} (correlation "
         f"at the end {_mean(profile, 'token_correlation')[-1]:.3f}). {_fate('below', percent(limit), warmed=bad)}",
-        *_mend(profile.config, _plain(profile.config)),
+        *remedy(profile.config, distinct),
     )
 
 
@@ -225,7 +209,7 @@ RULES: tuple[Callable[[Profile], Finding | None], ...] = (
 )
 
 
-def kept(profile: Profile) -> Array:
+def token_difference(profile: Profile) -> Array:
     """Difference between tokens, q (1 − ρ), by depth `[site]` as a share of the input's.
 
     Empty where tokens are alike to begin with, and where a value is not finite.
@@ -257,55 +241,3 @@ def _mean(profile: Profile, statistic: str, site: str | None = None) -> Array:
     values = profile.stream(statistic)[1] if site is None else profile[statistic, site]
     mean: Array = values.mean(axis=(0, *range(2, values.ndim)))
     return mean
-
-
-def _mend(config: Config | None, *wishes: Mapping[str, object]) -> Remedy:
-    """The first of some changes that has an effect, in words and as fields."""
-    for wish in wishes if config else ():
-        change = {name: value for name, value in wish.items() if getattr(config, name) != value}
-        if change:
-            *rest, last = (STEPS[step] for step in change.items())
-            words = f"{', '.join(rest)} and {last}" if rest else last
-            return f"{words[0].upper()}{words[1:]}", change
-    return "", {}
-
-
-def _plain(config: Config | None) -> dict[str, object]:
-    """Pre-LN with an unscaled stream; a multiplier on the stream would change what it carries."""
-    resets = config is not None and multipliers(config).skip != 1
-    return {**({"residual": "constant", "alpha": 1.0} if resets else {}), "norm_placement": "pre"}
-
-
-def _calm(config: Config | None) -> Remedy:
-    """Changes that keep a signal from running away: a norm before each branch, and the size it was made for."""
-    return _mend(config, {**_plain(config), "init_variance": 1.0}, {"residual": "inverse_sqrt_depth"})
-
-
-def _softer(config: Config | None, at_once: bool, q: Array) -> Remedy:
-    """Changes that make the logits smaller: the √d divisor, or norms where the weights are too large for it.
-
-    Where the first layer is within it and a later one is not, a stream that grows and reaches the logits without a norm
-    is to blame, or logits that add up over the layers.
-    """
-    if config is None:
-        return "", {}
-    alone = {"residual_attention": "none"}
-    if not at_once and config.norm_placement in ("none", "branch_output") and not q[-1] < GROWN * q[0]:
-        return _mend(config, {**_plain(config), "init_variance": 1.0, **alone})
-    if config.residual_attention != "none" and not at_once:
-        return _mend(config, alone)
-    divided = {"attention_scale": "sqrt_d"} if config.attention_scale == "none" else {}
-    if divided and config.init_variance <= LARGE:
-        return _mend(config, divided)
-    return _mend(config, {"qk_norm": True, **divided, **alone})
-
-
-def _even(config: Config | None) -> Remedy:
-    """Changes that even the gradient out, without those that this design already has."""
-    if config is None:
-        return "", {}
-    if config.norm_placement == "none" or multipliers(config).skip != 1:
-        return _calm(config)
-    divided = {"attention_scale": "sqrt_d"} if config.attention_scale == "none" else {}
-    sized = {"init_variance": 1.0} if config.init_variance > LARGE else {}
-    return _mend(config, {**divided, **sized}, _plain(config), {"residual": "inverse_sqrt_depth"})

@@ -27,6 +27,7 @@ FLOORS = {
     "config": 3,
     "profile": 4,
     "presets": 4,
+    "remedies": 4,
     "theory": 5,
     "noise": 5,
     "text": 5,

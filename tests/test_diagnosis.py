@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explorer import Config, Finding, diagnose, measure
-from explorer.diagnosis import STEPS, kept
+from explorer import Config, ConfigError, Finding, diagnose, measure
+from explorer.diagnosis import token_difference
+from explorer.remedies import QK_NORM, STEPS, UNIT_VARIANCE, Candidates, Step, remedy
 from explorer.schemes.placement import PLACEMENTS
 from explorer.schemes.residual import RESIDUALS
 
@@ -109,9 +110,10 @@ def test_nothing_learns_where_the_matrices_are_zero() -> None:
 
 def test_what_is_kept_is_the_part_in_which_tokens_differ() -> None:
     profile = measure(BASE.replace(norm_placement="post"))
-    share, q, rho = kept(profile), *(profile.stream(name)[1][0] for name in ("second_moment", "token_correlation"))
+    q, rho = (profile.stream(name)[1][0] for name in ("second_moment", "token_correlation"))
+    share = token_difference(profile)
     np.testing.assert_allclose(share, q * (1 - rho) / (q[0] * (1 - rho[0])))
-    assert not len(kept(measure(BASE.replace(input="correlated", input_correlation=1.0))))
+    assert not len(token_difference(measure(BASE.replace(input="correlated", input_correlation=1.0))))
 
 
 SMALL = Config(d_model=32, n_heads=2, n_ctx=16, batch_size=2, n_seeds=1)
@@ -126,6 +128,24 @@ TRIED = [
     if (placement, residual) not in (("peri", "fixup"), ("branch_output", "fixup"))
 ]
 """Designs of all kinds, sound and sick."""
+WORDS = {(step.field, step.value): step.words for step in STEPS}
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.field}-{step.value}")
+def test_every_step_is_one_that_a_config_takes(step: Step) -> None:
+    assert getattr(BASE.replace(**{step.field: step.value}), step.field) == step.value
+
+
+def test_a_remedy_is_the_first_candidate_that_changes_a_design_and_is_accepted() -> None:
+    def candidates(config: Config) -> Candidates:
+        return [(UNIT_VARIANCE,), (Step("norm_placement", "peri", "refused"),), (QK_NORM, UNIT_VARIANCE)]
+
+    fixup = BASE.replace(residual="fixup")
+    with pytest.raises(ConfigError):
+        fixup.replace(norm_placement="peri")
+    assert remedy(fixup, candidates) == ("Normalize queries and keys", {"qk_norm": True})
+    assert remedy(BASE.replace(qk_norm=True, residual="fixup"), candidates) == ("", {})
+    assert remedy(None, candidates) == ("", {})
 
 
 @pytest.mark.parametrize("config", TRIED[::5], ids=lambda one: f"{one.norm_placement}-{one.residual}-{one.n_layers}")
@@ -139,7 +159,7 @@ def test_every_sentence_reads_well_and_every_remedy_mends_what_it_says(config: C
             assert not finding.config_change
             continue
         assert finding.remedy
-        words = [STEPS[step] for step in finding.config_change.items()]
+        words = [WORDS[step] for step in finding.config_change.items()]
         assert finding.remedy.lower() == " and ".join([", ".join(words[:-1]), words[-1]][len(words) < 2:]).lower()
         after = diagnose(measure(config.replace(**finding.config_change)))
         assert finding.meaning not in [other.meaning for other in after], (config, finding)

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.table import WARMUP
 from benchmarks.verdicts import Seen, balanced, bound, from_table, left_out
-from explorer.diagnosis import LEAST_KEPT
+from explorer.diagnosis import LEAST_DIFFERENCE
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def rows() -> list[Seen]:
 
 
 @pytest.mark.parametrize(("warmup", "told", "shipped"), [
-    (1, ("bad", "warning"), LEAST_KEPT.without), (WARMUP, ("bad",), LEAST_KEPT.warmed),
+    (1, ("bad", "warning"), LEAST_DIFFERENCE.without), (WARMUP, ("bad",), LEAST_DIFFERENCE.warmed),
 ])
 def test_nine_in_ten_are_foretold(rows: list[Seen], warmup: int, told: tuple[str, ...], shipped: float) -> None:
     stalls = [row.stalls(warmup) for row in rows]

@@ -30,6 +30,11 @@ class Placement(NamedTuple):
         """Whether there is a norm in the layer."""
         return self.before or self.behind or self.after
 
+    @property
+    def reads_norm(self) -> bool:
+        """Whether branches read a normalized stream: by a norm of their own, or by that on the last sum."""
+        return self.before or self.after
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementRule(Option):
