@@ -18,8 +18,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from explorer.config import preset
 from explorer.limits import MAX_KEPT_MEGABYTES
-from explorer.presets import PRESETS, preset
+from explorer.schemes.preset import PRESETS
 
 LAYERS, WIDTHS = 1000, (64, 256)
 LIMITS = {64: 2.0, 256: 8.0}

@@ -25,8 +25,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from explorer.config import Config
-from explorer.presets import PRESETS, preset
+from explorer.config import Config, preset
+from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data, Task
 

@@ -7,7 +7,8 @@ Every design of the table is measured as it was trained, and diagnosed. It did n
 over seeds, ended less than `LEAVES` nats below the unigram level. "Bad" says: does not train, whatever the warm-up;
 "bad or warning": does not train without warm-up. The score is the balanced accuracy: the mean of two shares foretold
 rightly, of those who did not train and of those who did. The bounds of `LEAST_DIFFERENCE` are chosen by it, in the
-middle of the gap; the last column leaves out one design at a time, at all its depths, and foretells it by the others' bounds.
+middle of the gap; the last column leaves out one design at a time, at all its depths, and foretells it by the others'
+bounds.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ import numpy as np
 
 from benchmarks.table import OUTPUT, RATE, SIZES, STEPS, WARMUP, Case, text, trained
 from explorer import Config, Profile, measure
+from explorer.config import preset
 from explorer.diagnosis import LEAST_DIFFERENCE, RULES, alike, diagnose, token_difference
-from explorer.presets import preset
 from explorer.training.tasks import Task
 
 LEAVES = 0.3

@@ -28,12 +28,12 @@ DRAWERS.update(
 
 if TYPE_CHECKING:
     from explorer.app.dashboard import dashboard, lab
-    from explorer.config import Config, ConfigError
+    from explorer.config import Config, ConfigError, preset
     from explorer.diagnosis import Finding, diagnose
-    from explorer.presets import PRESETS, preset
     from explorer.probe.measure import measure
     from explorer.probe.observe import Stopped
     from explorer.profile import Profile
+    from explorer.schemes.preset import PRESETS
     from explorer.theory import Solution, predict, solve
     from explorer.training.race import Contender, Race, race
     from explorer.training.recipe import Recipe
@@ -44,27 +44,19 @@ __all__ = [
     "Task", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "race", "solve",
 ]
 
-_HOMES = {
-    "PRESETS": "explorer.presets",
-    "Config": "explorer.config",
-    "ConfigError": "explorer.config",
-    "Contender": "explorer.training.race",
-    "Finding": "explorer.diagnosis",
-    "Profile": "explorer.profile",
-    "Race": "explorer.training.race",
-    "Recipe": "explorer.training.recipe",
-    "Solution": "explorer.theory",
-    "Stopped": "explorer.probe",
-    "Task": "explorer.training.tasks",
-    "dashboard": "explorer.app.dashboard",
-    "diagnose": "explorer.diagnosis",
-    "lab": "explorer.app.dashboard",
-    "measure": "explorer.probe",
-    "predict": "explorer.theory",
-    "preset": "explorer.presets",
-    "race": "explorer.training.race",
-    "solve": "explorer.theory",
+_MODULES = {
+    "app.dashboard": ("dashboard", "lab"),
+    "config": ("Config", "ConfigError", "preset"),
+    "diagnosis": ("Finding", "diagnose"),
+    "probe": ("Stopped", "measure"),
+    "profile": ("Profile",),
+    "schemes.preset": ("PRESETS",),
+    "theory": ("Solution", "predict", "solve"),
+    "training.race": ("Contender", "Race", "race"),
+    "training.recipe": ("Recipe",),
+    "training.tasks": ("Task",),
 }
+_HOMES = {name: f"explorer.{module}" for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:

@@ -18,7 +18,7 @@ from explorer.display import shown, table
 from explorer.fields import Spec, spec
 
 
-class Named(NamedTuple):
+class FieldName(NamedTuple):
     """A field, or a field and a value, within a sentence: Python says its name, a page its label."""
 
     name: str
@@ -33,13 +33,13 @@ class ConfigError(ValueError):
     """A choice was refused; the message is one sentence with the field, the rule and the value.
 
     Args:
-        parts: the sentence, in which fields may stand as `Named`.
+        phrases: the sentence, in which fields may stand as `FieldName`.
         mend: field to value: changes, each of which alone would do. A suggestion: other fields may refuse it.
     """
 
-    def __init__(self, *parts: str | Named, mend: Mapping[str, object] | None = None) -> None:
-        super().__init__("".join(map(str, parts)))
-        self.parts, self.mend = parts, dict(mend or {})
+    def __init__(self, *phrases: str | FieldName, mend: Mapping[str, object] | None = None) -> None:
+        super().__init__("".join(map(str, phrases)))
+        self.phrases, self.mend = phrases, dict(mend or {})
 
 
 class Choices(BaseModel):
@@ -56,8 +56,8 @@ class Choices(BaseModel):
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         cls._specs = {name: spec(name, info) for name, info in cls.model_fields.items()}
         cls.__signature__ = Signature([  # pydantic's would print every bound and every word
-            Parameter(name, Parameter.KEYWORD_ONLY, default=info.default, annotation=info.annotation)
-            for name, info in cls.model_fields.items()
+            Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=one.annotation)
+            for one in cls._specs.values()
         ])
 
     def __init__(self, /, **choices: Any) -> None:
@@ -66,8 +66,8 @@ class Choices(BaseModel):
             super().__init__(**choices)
         except ValidationError as error:
             refusals = [self._refusal(item) for item in error.errors()]
-            parts = [part for refusal in refusals for part in ("; ", *refusal.parts)]
-            raise ConfigError(*parts[1:], mend=refusals[0].mend if len(refusals) == 1 else None) from None
+            phrases = [phrase for refusal in refusals for phrase in ("; ", *refusal.phrases)]
+            raise ConfigError(*phrases[1:], mend=refusals[0].mend if len(refusals) == 1 else None) from None
 
     @classmethod
     def specs(cls) -> dict[str, Spec]:
@@ -75,9 +75,9 @@ class Choices(BaseModel):
         return dict(cls._specs)
 
     @classmethod
-    def named(cls, name: str, value: object = None) -> Named:
+    def field_name(cls, name: str, value: object = None) -> FieldName:
         """A field, and a value of it where one is given, for a refusal."""
-        return Named(name, cls._specs[name].about.label, value)
+        return FieldName(name, cls._specs[name].about.label, value)
 
     def refusal(self, sentence: str, **mend: object) -> ConfigError:
         """An error to be raised by a rule between fields.
@@ -86,11 +86,11 @@ class Choices(BaseModel):
             sentence: `{loss}` in it is the field, `{loss=}` the field and its value, `{loss=linear}` and another one.
             mend: see `ConfigError`.
         """
-        words = re.split(r"\{(\w+)(=?)(\w*)\}", sentence)
-        parts: list[str | Named] = [words[0]]
-        for name, given, value, text in zip(*(words[start::4] for start in (1, 2, 3, 4)), strict=True):
-            parts += [self.named(name, (value or getattr(self, name)) if given else None), text]
-        return ConfigError(*parts, mend=mend)
+        first, *rest = re.split(r"\{(\w+)(=?)(\w*)\}", sentence)
+        phrases: list[str | FieldName] = [first]
+        for name, given, value, text in zip(*(rest[start::4] for start in range(4)), strict=True):
+            phrases += [self.field_name(name, (value or getattr(self, name)) if given else None), text]
+        return ConfigError(*phrases, mend=mend)
 
     def replace(self, **changes: Any) -> Self:
         """The same with some choices changed, validated as a whole."""
@@ -140,4 +140,4 @@ class Choices(BaseModel):
         if name not in cls._specs:
             fields = ", ".join(cls._specs)
             return ConfigError(f"{shown(name)[1:-1]} is not a field; the fields are {fields}; got {got}")
-        return ConfigError(cls.named(name), f" must be {cls._specs[name].rule()}; got {got}")
+        return ConfigError(cls.field_name(name), f" must be {cls._specs[name].rule()}; got {got}")

@@ -1,12 +1,13 @@
-"""`Config`: every choice that defines one experiment. Frozen, validated, hashable, and nothing else."""
+"""`Config`: every choice that defines one experiment, frozen, validated and hashable; and `preset`, by a name."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from explorer.choices import Choices, ConfigError
+from explorer.display import must_be
 from explorer.fields import About
 from explorer.limits import Sizes, excess, sizes
 from explorer.schemes.activation import ACTIVATIONS
@@ -14,10 +15,11 @@ from explorer.schemes.attention import ATTENTIONS, DIVISORS, INHERITANCES, atten
 from explorer.schemes.data import INPUTS, LOSSES, predicts_text, reads_text
 from explorer.schemes.distribution import DISTRIBUTIONS
 from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, has_final_norm, placements
+from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import RESIDUALS, multipliers
 from explorer.schemes.scale import PARAMETRIZATIONS, SCALE_RULES, scales_forward
 
-__all__ = ["Config", "ConfigError"]
+__all__ = ["Config", "ConfigError", "preset"]
 
 LEAST_CAP = 0.01
 """The least soft cap: below it all logits are the same."""
@@ -189,3 +191,19 @@ class Config(Choices):
     def sizes(self) -> Sizes:
         """Numbers of weights and bytes."""
         return sizes(self)
+
+
+def preset(name: str, **choices: Any) -> Config:
+    """The config of a named design.
+
+    Args:
+        name: a key of `PRESETS`.
+        choices: any other fields, such as `n_layers`.
+    Raises:
+        TypeError: the name is not a str.
+        ValueError: there is no such preset.
+        ConfigError: the choices are refused.
+    """
+    if must_be(str, "name", name) not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(PRESETS)}; got {name!r}")
+    return Config(**{**PRESETS[name].changes, **choices})

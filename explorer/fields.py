@@ -76,6 +76,11 @@ class Spec:
         """Accepted values of a choice: the current rows of its table."""
         return tuple(self.about.options)
 
+    @property
+    def annotation(self) -> object:
+        """Type of the values, for the record's signature."""
+        return Literal.__getitem__(self.choices) if self.choices else type(self.default)
+
     def rule(self) -> str:
         """The accepted values, in the words that follow 'must be' in an error."""
         if self.kind == "choice":

@@ -26,7 +26,6 @@ FLOORS = {
     "limits": 2,
     "config": 3,
     "profile": 4,
-    "presets": 4,
     "remedies": 4,
     "theory": 5,
     "noise": 5,

@@ -167,7 +167,7 @@ def test_a_rule_between_fields_knows_a_change_that_mends_it(choices: dict[str, A
 def test_a_refusal_is_a_sentence_whose_fields_can_be_called_otherwise() -> None:
     with pytest.raises(ConfigError) as refusal:
         Config(loss="next_token", n_layers=2)
-    names = [(part.name, part.label, part.value) for part in refusal.value.parts if not isinstance(part, str)]
+    names = [(part.name, part.label, part.value) for part in refusal.value.phrases if not isinstance(part, str)]
     assert names == [("loss", "Loss", "next_token"), ("input", "Input", "text"), ("input", "Input", "gaussian")]
     assert str(refusal.value) == "loss = next_token needs input = text; got input = gaussian"
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.table import COLUMNS, DEPTHS, SEEDS, SIZES, STEPS, WARMUP, Case, cases, done, row, spent
-from explorer.presets import PRESETS
+from explorer.schemes.preset import PRESETS
 
 
 def write(path: Path, rows: list[dict[str, Any]], columns: tuple[str, ...] = COLUMNS) -> Path:

@@ -10,8 +10,8 @@ from explorer.app.chips import ChipBox
 from explorer.app.lineup import USUAL, Lineup, LineupError, recipe_words
 from explorer.app.pins import swatch
 from explorer.app.source import source
-from explorer.config import Config
-from explorer.presets import PRESETS, preset
+from explorer.config import Config, preset
+from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import Recipe
 
 HEADING, WHILE = "Contenders", "Contenders of the next race"

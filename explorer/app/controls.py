@@ -212,7 +212,7 @@ def said(error: ConfigError) -> str:
     """A refusal in the page's words: fields by their labels, values as the controls show them."""
     return "".join(
         part if isinstance(part, str) else part.label if part.value is None else f"{part.label} = {shown(part.value)}"
-        for part in error.parts
+        for part in error.phrases
     )
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from explorer.app.controls import shown
 from explorer.app.named import LONGEST_NAME, cut, lowered, tidied
 from explorer.choices import ConfigError
-from explorer.config import Config
+from explorer.config import Config, preset
 from explorer.figures.palette import HUES, Design
-from explorer.presets import PRESETS, preset
+from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import Recipe
 
 MOST = len(HUES)

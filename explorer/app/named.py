@@ -6,8 +6,8 @@ from collections.abc import Collection
 from functools import cache
 
 from explorer.app.controls import shown, unused
-from explorer.config import Config
-from explorer.presets import PRESETS, preset
+from explorer.config import Config, preset
+from explorer.schemes.preset import PRESETS
 
 LONGEST_NAME = 40
 """Letters of a design's name: it stands in a legend, and in front of every number on hovering."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from explorer.app.controls import ControlBox, choice
 from explorer.app.named import changes_to, matching
 from explorer.config import Config
-from explorer.presets import PRESETS
+from explorer.schemes.preset import PRESETS
 
 FIELD, CUSTOM = "preset", "custom"
 

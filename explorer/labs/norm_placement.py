@@ -22,13 +22,13 @@ import numpy as np
 from pydantic import Field
 
 from explorer.choices import Choices
-from explorer.config import LEAST_CAP, Config
+from explorer.config import LEAST_CAP, Config, preset
 from explorer.fields import About
 from explorer.labs import Progress, Stop, Verdict, plus_minus
 from explorer.labs.lines import Line, Pair, pairs, streams
-from explorer.presets import PRESETS, preset
 from explorer.profile import Array
 from explorer.schemes.activation import ACTIVATIONS
+from explorer.schemes.preset import PRESETS
 
 PLACEMENTS: Mapping[str, str] = MappingProxyType({"post": "Post-LN", "pre": "Pre-LN"})
 """Of the theorem."""

@@ -17,12 +17,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from explorer.choices import Choices
-from explorer.config import Config, heads_of
+from explorer.config import Config, heads_of, preset
 from explorer.fields import About
 from explorer.labs import Progress, Stop, Verdict, check, stages
 from explorer.labs.kept import kept
 from explorer.labs.lines import Line, pairs, streams
-from explorer.presets import preset
 from explorer.profile import Array
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from explorer.choices import Choices
-from explorer.config import Config
+from explorer.config import Config, preset
 from explorer.fields import About
 from explorer.labs import Progress, Stop, Verdict, check, plus_minus, stages
-from explorer.presets import PRESETS, preset
 from explorer.profile import MATRICES, Profile
+from explorer.schemes.preset import PRESETS
 from explorer.theory.depth import identity_path
 
 if TYPE_CHECKING:

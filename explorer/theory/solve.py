@@ -54,7 +54,7 @@ class Solution:
 class Target(NamedTuple):
     """A quantity of a config with a wanted value: both positive, compared by their ratio."""
 
-    words: str
+    phrase: str
     quantity: Callable[[Config], float]
     default: float | None
     without: Callable[[Config], str] = lambda config: ""
@@ -76,9 +76,14 @@ def _logit_std(config: Config) -> float:
 
 
 def _bounded_update(config: Config) -> float:
-    one = config.replace(n_layers=1, **({"alpha": 1.0} if config.residual == "constant" else {}))
+    one = config.replace(n_layers=1, **({"alpha": 1.0} if _scales_branch(config) else {}))
     single = update_size(predict(one))
     return update_size(predict(config)) / single if single > 0 else math.nan
+
+
+def _scales_branch(config: Config) -> bool:
+    """Whether α multiplies the branches under the config's residual rule."""
+    return multipliers(config.replace(alpha=1.0)).branch != multipliers(config.replace(alpha=2.0)).branch
 
 
 def _without_logits(config: Config) -> str:
@@ -103,7 +108,8 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
     """The value of one field at which theory predicts the wanted quantity, nearest to the present one.
 
     Args:
-        config: everything else. With `vary="alpha"` its residual becomes "constant", and the message says so.
+        config: everything else. With `vary="alpha"` its residual becomes "constant", unless α multiplies its branches
+            already, and the message says so.
         vary: "init_variance" or "alpha", within the field's bounds.
         target: a key of `TARGETS`.
         value: what the target's quantity is to be; `logit_std` needs one, for the others it is 1.
@@ -116,7 +122,7 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
     """
     must_be(Config, "config", config)
     wanted = _wanted(vary, target, value)
-    changed = vary == "alpha" and config.residual != "constant"
+    changed = vary == "alpha" and not _scales_branch(config)
     base = config.replace(residual="constant") if changed else config
     error = _error(base, vary, TARGETS[target], wanted)
     found = _search(error, vary, getattr(base, vary))
@@ -126,7 +132,7 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
         return Solution(config, math.nan, wanted, False, why or nothing)
     solved = base.replace(**{vary: found})
     achieved, exact = TARGETS[target].quantity(solved), abs(error(found)) <= CLOSE
-    message = _message(vary, found, TARGETS[target].words, achieved, wanted, exact)
+    message = _message(vary, found, TARGETS[target].phrase, achieved, wanted, exact)
     message += " (residual set to constant)" if changed else ""
     share = branch_share(predict(solved))
     if not share < TRIVIAL:
@@ -210,11 +216,11 @@ def _edge(error: Callable[[float], float], tried: Array, inside: int, now: float
     return float(tried[inside]) if found is None else found
 
 
-def _message(vary: str, found: float, words: str, achieved: float, wanted: float, exact: bool) -> str:
+def _message(vary: str, found: float, phrase: str, achieved: float, wanted: float, exact: bool) -> str:
     where = f"at {_label(vary)} {found:.4g}"
     if exact:
-        return f"{where} theory expects {words} to be {achieved:.4g}"
-    return f"no {_label(vary)} in range makes {words} {wanted:.4g}; it is closest {where}, where it is {achieved:.4g}"
+        return f"{where} theory expects {phrase} to be {achieved:.4g}"
+    return f"no {_label(vary)} in range makes {phrase} {wanted:.4g}; it is closest {where}, where it is {achieved:.4g}"
 
 
 def _label(vary: str) -> str:

@@ -49,10 +49,10 @@ class Runner:
         self.held = [] if self.recipe.alpha_rule.value is None else alphas(self.model)
         if self.recipe.alpha_rule.uses and not alphas(self.model):
             raise ConfigError(
-                Recipe.named("alpha_schedule"), " must be learned where the residual has no α to learn (ReZero, "
+                Recipe.field_name("alpha_schedule"), " must be learned where the residual has no α to learn (ReZero, "
                 "SkipInit and LayerScale have one); got ",
-                Recipe.named("alpha_schedule", self.recipe.alpha_schedule), " with ",
-                Config.named("residual", self.config.residual), f" ({self.name})"
+                Recipe.field_name("alpha_schedule", self.recipe.alpha_schedule), " with ",
+                Config.field_name("residual", self.config.residual), f" ({self.name})"
             )
         for parameter in self.held:
             parameter.requires_grad_(False)

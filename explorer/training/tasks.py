@@ -133,17 +133,17 @@ class Data:
     def __init__(self, task: Task, text: Text | None, n_ctx: int, batch_size: int) -> None:
         self.task, self.text, self.n_ctx, self.batch_size = task, text or prose(), n_ctx, batch_size
         self.vocabulary = len(self.text.vocabulary)
+        field, value = Config.field_name("n_ctx"), Config.field_name("n_ctx", n_ctx)
         if batch_size * n_ctx * self.vocabulary > LARGEST_LOGITS:
             raise ConfigError(
-                Config.named("batch_size"), " × ", Config.named("n_ctx"), " × distinct characters must be at most "
+                Config.field_name("batch_size"), " × ", field, " × distinct characters must be at most "
                 f"{LARGEST_LOGITS:,}; got {batch_size} × {n_ctx} × {self.vocabulary}"
             )
         self.train, self.held = split(self.text.codes, task.held_out)
         before = len(self.text.codes) - len(self.held)
-        field, value = Config.named("n_ctx"), Config.named("n_ctx", n_ctx)
-        for words, length in (("held-out part", len(self.held)), ("part to train on", before)):
+        for name, length in (("held-out part", len(self.held)), ("part to train on", before)):
             if length <= n_ctx:
-                raise ConfigError(f"text must be long enough that its {words} exceeds ", field,
+                raise ConfigError(f"text must be long enough that its {name} exceeds ", field,
                                   f"; got {length:,} characters and ", value)
         if len(self.train) <= n_ctx:
             raise ConfigError(

@@ -9,7 +9,8 @@ from watched import WAIT, Watched
 from explorer.app.lineup import Lineup
 from explorer.app.panels.race import RacePanel
 from explorer.app.plan import Plan
-from explorer.presets import PRESETS, preset
+from explorer.config import preset
+from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import Recipe
 
 SMALL = {"n_layers": 2, "d_model": 32, "n_heads": 2, "n_ctx": 16, "batch_size": 4}

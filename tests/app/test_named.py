@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from explorer.app.named import LONGEST_NAME, changes_to, differences, matching, name_of, told
-from explorer.config import Config
-from explorer.presets import PRESETS, preset
+from explorer.config import Config, preset
+from explorer.schemes.preset import PRESETS
 
 
 @pytest.mark.parametrize("name", PRESETS)

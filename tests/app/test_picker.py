@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from explorer.app.picker import Picker
-from explorer.config import Config
-from explorer.presets import PRESETS, preset
+from explorer.config import Config, preset
+from explorer.schemes.preset import PRESETS
 
 
 def test_the_list_has_every_preset_with_its_words_and_source() -> None:

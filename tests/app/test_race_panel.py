@@ -9,8 +9,8 @@ from raced import LONG, SMALL, Open, lineup, opened
 
 from explorer.app.contenders import HEADING, WHILE
 from explorer.app.words import model_words
+from explorer.config import preset
 from explorer.figures.palette import HUES
-from explorer.presets import preset
 from explorer.training.recipe import Recipe
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer import Config, ConfigError, measure, preset
-from explorer.presets import PRESETS
+from explorer.schemes.preset import PRESETS
 from explorer.theory import predict, solve
 from explorer.theory.depth import branch_share, update_size
 from explorer.theory.solve import TARGETS, VARY

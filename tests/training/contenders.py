@@ -3,7 +3,7 @@
 import pandas as pd
 import torch
 
-from explorer.presets import preset
+from explorer.config import preset
 from explorer.training.race import Contender, Race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task

@@ -9,8 +9,8 @@ from contenders import MASKED, POST, PRE, REZERO, SIZE, TASK, WILD, assert_same,
 
 from explorer import Config, ConfigError
 from explorer.batch import Batch
+from explorer.config import preset
 from explorer.model import Transformer
-from explorer.presets import preset
 from explorer.probe import measure
 from explorer.training.race import WORSE, Contender, Race, race
 from explorer.training.recipe import Recipe

@@ -5,14 +5,13 @@ A preset says what makes the design, and nothing of size, input or seeds: `prese
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
+from explorer.display import table
 
-from explorer.config import Config
-from explorer.display import must_be, table
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Preset(NamedTuple):
@@ -28,20 +27,8 @@ class Preset(NamedTuple):
     """Differences of the model or the paper; empty where none is known."""
 
 
-class Presets(Mapping[str, Preset]):
+class Presets(dict[str, Preset]):
     """Named designs: a key is an argument of `preset`, a value has words, source and differences."""
-
-    def __init__(self, rows: Mapping[str, Preset]) -> None:
-        self._rows = MappingProxyType(dict(rows))
-
-    def __getitem__(self, name: str) -> Preset:
-        return self._rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def __repr__(self) -> str:
         return "\n".join(f"{name:<18} {row.title}: {row.words} ({row.source}) {row.differs}".rstrip()
@@ -52,12 +39,11 @@ class Presets(Mapping[str, Preset]):
         rows = [(name, row.title, row.words, row.differs, row.source) for name, row in self.items()]
         return table("Named designs", header, rows)
 
-    def _ipython_key_completions_(self) -> list[str]:
-        return list(self)
-
     def frame(self) -> pd.DataFrame:
         """A row a design, by its name; columns title, words, changes, source, differs."""
-        return pd.DataFrame(self.values(), index=pd.Index(self, name="name"), columns=Preset._fields)
+        import pandas as pd
+
+        return pd.DataFrame(list(self.values()), index=pd.Index(self, name="name"), columns=list(Preset._fields))
 
 
 POST = {"norm_placement": "post"}
@@ -118,19 +104,3 @@ PRESETS = Presets({
     "plain_stack": Preset("Plain stack", "No residual and no norm.",
                           {**NO_NORM, "residual": "absent"}, "He et al. 2015 compare with it"),
 })
-
-
-def preset(name: str, **choices: Any) -> Config:
-    """The config of a named design.
-
-    Args:
-        name: a key of `PRESETS`.
-        choices: any other fields, such as `n_layers`.
-    Raises:
-        TypeError: the name is not a str.
-        ValueError: there is no such preset.
-        ConfigError: the choices are refused.
-    """
-    if must_be(str, "name", name) not in PRESETS:
-        raise ValueError(f"preset must be one of {', '.join(PRESETS)}; got {name!r}")
-    return Config(**{**PRESETS[name].changes, **choices})
