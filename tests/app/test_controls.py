@@ -11,10 +11,10 @@ import pytest
 
 from explorer.app.controls import GPT2_SMALL, Controls, sections, shown, size
 from explorer.app.ladder import FINEST, ladder
-from explorer.app.panels.labs import LABS
 from explorer.app.plan import Plan
 from explorer.config import Config
 from explorer.fields import GROUPS
+from explorer.labs.table import LABS
 from explorer.training.recipe import Recipe
 
 SPECS = Config.specs()

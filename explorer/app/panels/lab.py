@@ -4,45 +4,16 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import ipywidgets as widgets
-import plotly.graph_objects as go
 
 from explorer.app.chart import Chart
 from explorer.app.controls import Controls, shown
 from explorer.app.panels.live import Live, words
 from explorer.app.worker import Progress, Stop
 from explorer.choices import Choices
-
-
-class Plot(NamedTuple):
-    """One chart of a lab."""
-
-    name: str
-    title: str
-    caption: str
-    draw: Callable[[Any], go.Figure]
-    """From the lab's result to a figure."""
-
-
-class Lab(NamedTuple):
-    """One lab, as a row of data."""
-
-    name: str
-    title: str
-    claim: str
-    """The claim of `source`, in a sentence."""
-    caveat: str
-    """Limits of the claim, or an error in its popular version."""
-    settings: type[Choices]
-    run: Callable[[Any, Stop, Progress], Any]
-    verdict: Callable[[Any], tuple[str, str, str]]
-    """From the result to severity, finding, and evidence."""
-    plots: tuple[Plot, ...]
-    source: str
-    """Of the claim: author, year, and its number at arXiv or kexue.fm."""
+from explorer.labs.lab import Lab
 
 
 class Outcome(NamedTuple):

@@ -1,19 +1,14 @@
-"""Panels of labs: each lab in a tab of its own. `LABS` lists the labs of all panels."""
+"""Panels of labs: each lab in a tab of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 from explorer.app.header import Header
-from explorer.app.panels import depth, foundations, training
-from explorer.app.panels.lab import Lab, LabPanel
+from explorer.app.panels.lab import LabPanel
 from explorer.app.tabbed import Panel, Tabbed
-
-LABS: Mapping[str, Lab] = MappingProxyType({
-    row.name: row for row in (*foundations.ROWS, *depth.ROWS, *training.ROWS)
-})
+from explorer.labs.lab import Lab
 
 
 class Labs(Tabbed[None]):
