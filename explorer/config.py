@@ -166,7 +166,7 @@ class Config(Choices):
                 "{residual=} needs {parametrization=standard} or mup, because a weight that is multiplied by 0 "
                 "never learns; got {parametrization=}", parametrization="standard", residual="constant",
             )
-        if starts_as_zero and any(place.behind for place in placements(self)):
+        if starts_as_zero and any(place.on_output for place in placements(self)):
             raise self.refusal(
                 "{residual=} needs a {norm_placement} with no norm after the branch, which starts as zero; got "
                 "{norm_placement=}", norm_placement="pre", residual="constant",

@@ -135,26 +135,26 @@ class Layer(nn.Module):
         if self.attention is None:
             x = x.view_as(x)  # a place of its own in autograd's graph, for a gradient of its own
         else:
-            out, carried = self.attention(self.before(x), tap, carried)
-            x = self.behind(x, out, 0, tap)
+            out, carried = self.attention(self.read(x), tap, carried)
+            x = self.add(x, out, 0, tap)
         tap("resid_mid", self.layer, x)
-        x = self.behind(x, self.mlp(self.before(x)), 1, tap)
+        x = self.add(x, self.mlp(self.read(x)), 1, tap)
         tap("resid_post", self.layer, x)
         return x, carried
 
-    def before(self, x: Tensor) -> Tensor:
+    def read(self, x: Tensor) -> Tensor:
         """Input of a branch."""
-        if not self.placement.before:
+        if not self.placement.on_input:
             return x
         return self.norm(x) if self.placement.scale == 1 else self.norm(x) * self.placement.scale
 
-    def behind(self, x: Tensor, out: Tensor, branch: int, tap: Tap) -> Tensor:
-        """The way of a branch's output back into the stream; `branch` is 0 for attention, 1 for the MLP."""
-        if self.placement.behind:
+    def add(self, x: Tensor, out: Tensor, branch: int, tap: Tap) -> Tensor:
+        """The stream after a branch, from its output; `branch` is 0 for attention, 1 for the MLP."""
+        if self.placement.on_output:
             out = self.norm(out)
         tap(BRANCHES[branch], self.layer, out)
         total = self.join(x, out, branch)
-        return self.norm(total) if self.placement.after else total
+        return self.norm(total) if self.placement.on_sum else total
 
     def join(self, x: Tensor, out: Tensor, branch: int) -> Tensor:
         """`skip · x + branch · F(x)`; without a skip the stream is the branch alone."""

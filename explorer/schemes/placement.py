@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 class Placement(NamedTuple):
     """Norms around `skip · x + branch · F(x)` in one layer."""
 
-    before: bool = False
+    on_input: bool = False
     """On the branch's input."""
-    behind: bool = False
+    on_output: bool = False
     """On the branch's output."""
-    after: bool = False
+    on_sum: bool = False
     """On the sum."""
     scale: float = 1.0
-    """Factor on the norm before the branch."""
+    """Factor on the norm of the branch's input."""
 
     @property
     def any(self) -> bool:
         """Whether there is a norm in the layer."""
-        return self.before or self.behind or self.after
+        return self.on_input or self.on_output or self.on_sum
 
     @property
     def reads_norm(self) -> bool:
         """Whether branches read a normalized stream: by a norm of their own, or by that on the last sum."""
-        return self.before or self.after
+        return self.on_input or self.on_sum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ def _everywhere(place: Placement) -> Callable[[int, int], Placement]:
     return lambda layer, n_layers: place
 
 
-PRE, POST = Placement(before=True), Placement(after=True)
+PRE, POST = Placement(on_input=True), Placement(on_sum=True)
 POST_SHARE = 0.25
 """Of Mix-LN's layers, from the input; the paper's best at every size it tried."""
 
@@ -73,11 +73,11 @@ PLACEMENTS: dict[str, PlacementRule] = {
     ),
     "peri": PlacementRule(
         "x + N(F(N(x)))", "Sandwich-LN: Ding et al. 2021; Peri-LN: Kim et al. 2025",
-        layer=_everywhere(Placement(before=True, behind=True)), final=True,
+        layer=_everywhere(Placement(on_input=True, on_output=True)), final=True,
     ),
     "branch_output": PlacementRule(
         "x + N(F(x))", "Swin v2: Liu et al. 2022; OLMo 2 2025, section 3.2",
-        layer=_everywhere(Placement(behind=True)), final=True,
+        layer=_everywhere(Placement(on_output=True)), final=True,
     ),
     "scaled_pre": PlacementRule(
         "x + F(N(x) / √l) in layer l", "LayerNorm scaling: Sun et al. 2025, eq. 4",

@@ -92,9 +92,9 @@ def _link(gains: Gains, step: Any, index: int, unit: Overlap, ways: Ways) -> tup
     if index % 2 == 0 and not gains.attends:
         return 0 * unit, unit, 0 * unit, 0 * unit
     place = step.place
-    enter = place.scale**2 / ways.square(step.before) if place.before else 1.0
-    after = ways.square(step.after) if place.after else 1.0
-    added = 1 / (after * ways.square(step.behind)) if place.behind else 1 / after
+    enter = place.scale**2 / ways.square(step.before) if place.on_input else 1.0
+    after = ways.square(step.after) if place.on_sum else 1.0
+    added = 1 / (after * ways.square(step.behind)) if place.on_output else 1 / after
     return enter * unit, gains.skip**2 / after * unit, gains.branch**2 * added * unit, added * unit
 
 

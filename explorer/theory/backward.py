@@ -101,19 +101,19 @@ class Descent:
             self.alike.append(0.0)
             return gradient, along
         tokens = self.steps[index - 1].site if index else self.first
-        if step.place.after:
+        if step.place.on_sum:
             gradient = across(gradient, step.after, along, step.site.rho, gains, 1 - step.kept)
         self.totals.append(gradient)
         scale = gains.branch**2
         inner = (gradient[0] * scale, gradient[1] * scale)
-        if step.place.behind:
+        if step.place.on_output:
             inner = across(inner, step.behind, ISOTROPIC, step.branch.rho, gains)
         self.branches.append(inner)
         a, b, c, d = entry
         after, inner = inner, (a * inner[0] + b * inner[1], c * inner[0] + d * inner[1])
         if logits is not None:
             inner = self.attention(step, logits, after, inner)
-        if step.place.before:
+        if step.place.on_input:
             square = step.place.scale**2
             inner = across((inner[0] * square, inner[1] * square), step.before, ISOTROPIC, tokens.rho, gains)
         self.kept *= step.followed
@@ -147,7 +147,7 @@ def _join(gains: Gains, step: Step, gradient: Pair, inner: Pair, mlp: bool) -> t
     """Stream and branch added; after a norm on the sum also what is left along the token and the ones."""
     skip = step.skip**2
     q, p = skip * gradient[0] + inner[0], skip * gradient[1] + inner[1]
-    if not step.place.after or q <= 0:
+    if not step.place.on_sum or q <= 0:
         return (q, p), ISOTROPIC
     ones = inner[0] / q
     if not mlp:

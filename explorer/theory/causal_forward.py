@@ -83,7 +83,7 @@ def _covered(steps: list[Step]) -> int:
 def sublayer(gains: Gains, table: Stacked, x: State, design: Placement, below: tuple[Logits | None, float] | None
              ) -> Step:
     """One branch and its way back into the stream; an attention reads the logits below it and what is kept."""
-    inside, before = normalize(x, design.scale**2) if design.before else (x, None)
+    inside, before = normalize(x, design.scale**2) if design.on_input else (x, None)
     law, follows, gain = None, 0.0, gains.out
     if below:
         seen = x.place.attend @ inside.y
@@ -93,13 +93,13 @@ def sublayer(gains: Gains, table: Stacked, x: State, design: Placement, below: t
         follows = passed(inside.mean)
         read = mlp(gains, inside, follows)
     added, behind = State(x.place, gain * read.y, read.v, read.w), None
-    if design.behind:
+    if design.on_output:
         added, behind = normalize(added)
     skip, scale = gains.skip**2, gains.branch**2
     both, followed = add(_scaled(x.mean, skip), _scaled(added.mean, scale), gains.d_model, follows)
     site, after = State(x.place, skip * x.y + scale * added.y, both.v, both.w), None
     site.mean = both
-    if design.after:
+    if design.on_sum:
         site, after = normalize(site)
     return Step(design, law, before, inside, read, added, behind, after, skip * x.mean.q / both.q, followed, site)
 

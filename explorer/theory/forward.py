@@ -130,7 +130,7 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, b
              ) -> Step:
     """One branch and its way back into the stream; attention also takes the logits below it."""
     inside, before = tokens, Norm()
-    if place.before:
+    if place.on_input:
         inside, before = normalize(tokens)
         inside = _rescaled(inside, place.scale**2) if place.scale != 1 else inside
     law, seen = Logits(), NO_LOGITS
@@ -141,14 +141,14 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, b
         seen = capped(gains, law, softmax.n)
         read, branch = attention(gains, softmax, inside, seen)
     behind, after, added = Norm(), Norm(), branch
-    if place.behind:
+    if place.on_output:
         added, behind = normalize(branch)
     skip, scaled = _rescaled(tokens, gains.skip**2), _rescaled(added, gains.branch**2)
     # an MLP's overlaps follow those that it reads, an attention's hardly do
     follows = passed(inside) if below is None else 0.0
     total, followed = add(skip, scaled, gains.d_model, follows)
     site = total
-    if place.after:
+    if place.on_sum:
         site, after = normalize_sum(skip, scaled, gains.d_model, total.v)
     kept = skip.q / total.q if total.q > 0 else 0.0
     return Step(place, gains.skip, law, seen, before, inside, read, branch, added, behind, after, total.q, kept,

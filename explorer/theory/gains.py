@@ -65,7 +65,7 @@ def gains(config: Config) -> Gains:
     sphere = config.d_head - centers(config) if config.qk_norm and not inherits(config) else 0
     places, joined = placements(config), multipliers(config)
     # a stream that shrinks may come near a norm's ε, and is then no longer of unit second moment after it
-    unit = joined.skip >= 1 and all((place.before or place.after) and place.scale == 1 for place in places)
+    unit = joined.skip >= 1 and all(place.reads_norm and place.scale == 1 for place in places)
     return Gains(
         gain["W_Q"], gain["W_K"], gain["W_V"], gain["W_O"], gain["W_in"], gain["W_out"],
         scale=scale,

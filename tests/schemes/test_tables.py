@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explorer import Config, ConfigError, measure, predict
+from explorer import Config, ConfigError, measure, predict, preset
+from explorer.app.explore.picker import Picker
 from explorer.app.widgets.controls import Controls, unused
 from explorer.fields import Option
 from explorer.profile import STREAM
@@ -16,6 +17,7 @@ from explorer.schemes.attention import ATTENTIONS, DIVISORS, INHERITANCES, Atten
 from explorer.schemes.data import INPUTS, LOSSES, Input, Loss
 from explorer.schemes.distribution import DISTRIBUTIONS, Distribution
 from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, FinalNorm, Norm, Placement, PlacementRule
+from explorer.schemes.preset import PRESETS, Preset
 from explorer.schemes.residual import RESIDUALS, Multipliers, ResidualRule
 from explorer.schemes.scale import MUP, PARAMETRIZATIONS, SCALE_RULES, Parametrization, ScaleRule
 
@@ -24,7 +26,7 @@ WORDS = ("made up", "nobody")
 
 ROWS: dict[str, tuple[dict[str, Any], Option]] = {
     "norm_placement": (PLACEMENTS, PlacementRule(  # before the branch and on the sum
-        *WORDS, layer=lambda layer, n_layers: Placement(before=True, after=True), final=False)),
+        *WORDS, layer=lambda layer, n_layers: Placement(on_input=True, on_sum=True), final=False)),
     "norm": (NORMS, Norm(*WORDS, centers=False)),
     "residual": (RESIDUALS, ResidualRule(*WORDS, multipliers=lambda config: Multipliers(0.8, 0.6))),
     "scale_rule": (SCALE_RULES, ScaleRule(*WORDS, variance=lambda config, matrix, fan_in, fan_out: 1.3 / fan_in)),
@@ -90,6 +92,14 @@ def test_an_added_row_differs_from_the_default(field: str) -> None:
             not np.allclose(value, there[key], rtol=1e-5)
             for key, value in profile(made_up).values.items() if key in there
         )
+
+
+def test_an_added_preset_is_a_design_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PRESETS, "made_up", Preset("Made up", "of nothing", {"alpha": 0.3}, "nobody"))
+    assert preset("made_up", n_layers=3) == Config(alpha=0.3, n_layers=3)
+    picker = Picker(preset("made_up"))
+    assert picker.values == {"preset": "made_up"}
+    assert "made_up" in {option["value"] for option in picker.sections[0]["fields"][0]["options"]}
 
 
 def test_a_field_matters_only_where_a_row_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
