@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,18 +20,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     choices = _parser().parse_args(arguments)
     try:
         choices.run(choices)
-    except ServeError as error:
-        return _complain(error, FAILED)
-    except ConfigError as error:
-        return _complain(error, REFUSED)
+    except (ServeError, ConfigError) as error:
+        sys.stderr.write(f"explorer: {error}\n")
+        return FAILED if isinstance(error, ServeError) else REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
-
-
-def _complain(error: Exception, code: int) -> int:
-    sys.stderr.write(f"explorer: {error}\n")
-    return code
 
 
 class _Version(argparse.Action):
@@ -49,50 +43,32 @@ def _parser() -> argparse.ArgumentParser:
         epilog="explorer COMMAND --help describes each command.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the installed version and exit")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _add_serve(commands.add_parser(
-        "serve", help="show the page on this machine", description="Serves the page with Voilà until Ctrl-C."
-    ))
-    _add_lab(commands.add_parser(
-        "lab",
-        help="open the notebooks in JupyterLab",
-        description="Opens the notebooks in JupyterLab until Ctrl-C.",
-        epilog="Arguments after -- are passed to JupyterLab: explorer lab -- --allow-root",
-    ))
-    _add_measure(commands.add_parser(
-        "measure",
-        help="measure one config and print its profile as JSON",
-        description="Measures one config and prints its profile as JSON on standard output.",
-        epilog="A config is a JSON object of fields; those left out keep their defaults: "
-        """echo '{"n_layers": 24, "norm_placement": "post"}' | explorer measure -""",
-    ))
+    add = parser.add_subparsers(metavar="COMMAND", required=True).add_parser
+
+    page = add("serve", help="show the page on this machine", description="Serves the page with Voilà until Ctrl-C.")
+    page.add_argument(
+        "notebook", nargs="?", default=PAGE, help="a lab's notebook, such as 01_sampling (default: the whole page)"
+    )
+    _add_address(page, 8866, lambda one: serve(one.host, one.port, browser=one.browser, notebook=one.notebook))
+
+    books = add("lab", help="open the notebooks in JupyterLab",
+                description="Opens the notebooks in JupyterLab until Ctrl-C.",
+                epilog="Arguments after -- are passed to JupyterLab: explorer lab -- --allow-root")
+    _add_address(books, 8888, lambda one: lab(one.host, one.port, browser=one.browser, options=one.options))
+    books.add_argument("options", nargs="*", metavar="-- OPTION", help="options of JupyterLab's own")
+
+    script = add("measure", help="measure one config and print its profile as JSON",
+                 description="Measures one config and prints its profile as JSON on standard output.",
+                 epilog="A config is a JSON object of fields; those left out keep their defaults: "
+                 """echo '{"n_layers": 24, "norm_placement": "post"}' | explorer measure -""")
+    script.add_argument("config", metavar="CONFIG.json", help="the file with the config; - reads standard input")
+    script.set_defaults(run=_measure)
     return parser
 
 
-def _add_serve(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "notebook", nargs="?", default=PAGE, help="a lab's notebook, such as 01_sampling (default: the whole page)"
-    )
-    _add_address(command, port=8866)
-    command.set_defaults(
-        run=lambda choices: serve(choices.host, choices.port, browser=choices.browser, notebook=choices.notebook)
-    )
-
-
-def _add_lab(command: argparse.ArgumentParser) -> None:
-    _add_address(command, port=8888)
-    command.add_argument("options", nargs="*", metavar="-- OPTION", help="options of JupyterLab's own")
-    command.set_defaults(
-        run=lambda choices: lab(choices.host, choices.port, browser=choices.browser, options=choices.options)
-    )
-
-
-def _add_measure(command: argparse.ArgumentParser) -> None:
-    command.add_argument("config", metavar="CONFIG.json", help="the file with the config; - reads standard input")
-    command.set_defaults(run=_measure)
-
-
-def _add_address(command: argparse.ArgumentParser, port: int) -> None:
+def _add_address(command: argparse.ArgumentParser, port: int, run: Callable[[argparse.Namespace], None]) -> None:
+    """Adds the options of a command that serves, and what it runs with them."""
+    command.set_defaults(run=run)
     command.add_argument("--port", type=_port, default=port, help="port to listen on (default: %(default)s)")
     command.add_argument(
         "--host", default="localhost", help="address to listen on; 0.0.0.0 lets others in (default: %(default)s)"

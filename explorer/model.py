@@ -173,9 +173,12 @@ class Transformer(nn.Module):
         config: every choice.
         seed: which draw of the noise.
         check: called while weights are drawn; what it raises ends the construction.
+        vocabulary: distinct characters of the text; 0 are those of Python's prose.
+        masks: whether there is one more symbol, which hides a character.
     """
 
-    def __init__(self, config: Config, seed: int, check: noise.Check = lambda: None) -> None:
+    def __init__(self, config: Config, seed: int, check: noise.Check = lambda: None, vocabulary: int = 0,
+                 masks: bool = False) -> None:
         super().__init__()
         self.config = config
         weights = draw_weights(config, seed, check)
@@ -184,14 +187,14 @@ class Transformer(nn.Module):
             for index in range(config.n_layers)
         )
         self.norm = norm(config) if has_final_norm(config) else None
-        vocabulary = len(text.prose().vocabulary) if reads_text(config) else 0
         self.E = self.P = self.W_U = None
-        if vocabulary:
-            self.E = nn.Parameter(noise.stack(seed, "E", vocabulary, (config.d_model,)).clone())
-            self.P = nn.Parameter(noise.stack(seed, "P", config.n_ctx, (config.d_model,)).clone())
-        if predicts_text(config):
-            readout = noise.stack(seed, "W_U", vocabulary, (config.d_model,))
-            self.W_U = nn.Parameter(readout * math.sqrt(readout_variance(config)))
+        if reads_text(config):
+            vocabulary, width = vocabulary or len(text.prose().vocabulary), (config.d_model,)
+            self.E = nn.Parameter(noise.stack(seed, "E", vocabulary + masks, width).clone())
+            self.P = nn.Parameter(noise.stack(seed, "P", config.n_ctx, width).clone())
+            if predicts_text(config):
+                readout = noise.stack(seed, "W_U", vocabulary, width)
+                self.W_U = nn.Parameter(readout * math.sqrt(readout_variance(config)))
 
     def embed(self, batch: Batch) -> Tensor:
         """The stream before the first layer, `[batch, token, d_model]`, of unit second moment."""

@@ -7,14 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from explorer import noise
 from explorer.batch import Batch
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.model import Transformer, ignore
-from explorer.schemes.scale import readout_variance
 from explorer.training.history import NO_SITE, History
 from explorer.training.instruments import Instruments, device_of, loss_of
 from explorer.training.optimize import alphas, clip, hold, optimizer, schedule, total_norm
@@ -143,14 +141,5 @@ class Runner:
 
 
 def build(config: Config, data: Data) -> Transformer:
-    """The model of a config, with an embedding and a readout for the text's own characters.
-
-    For Python's prose and the next character it is `Transformer(config, config.seed)`, weight for weight; a mask is one
-    more row of the embedding.
-    """
-    model = Transformer(config, config.seed)
-    width = (config.d_model,)
-    model.E = nn.Parameter(noise.stack(config.seed, "E", data.symbols, width).clone())
-    readout = noise.stack(config.seed, "W_U", data.vocabulary, width)
-    model.W_U = nn.Parameter(readout * math.sqrt(readout_variance(config)))
-    return model
+    """The model of a config for the text's own characters; for Python's prose the same, weight for weight."""
+    return Transformer(config, config.seed, vocabulary=data.vocabulary, masks=data.task.masks)

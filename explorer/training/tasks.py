@@ -152,11 +152,6 @@ class Data:
                 f"; got {len(self.train):,} of {before:,} characters and ", value,
             )
 
-    @property
-    def symbols(self) -> int:
-        """Rows of the embedding: the distinct characters, and the mask where there is one."""
-        return self.vocabulary + self.task.masks
-
     def batch(self, step: int) -> Window:
         """The batch of a step, from 0: a matter of the task's seed and the step alone."""
         rng = np.random.default_rng([self.task.seed, 2, step])
