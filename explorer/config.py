@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from explorer.choices import Choices, ConfigError
 from explorer.display import must_be
-from explorer.fields import About
+from explorer.fields import setting
 from explorer.limits import Sizes, excess, sizes
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.schemes.attention import ATTENTIONS, DIVISORS, INHERITANCES, attends, inherits
@@ -38,101 +38,83 @@ class Config(Choices):
     """
 
     # --- size -----------------------------------------------------------------------------------------------
-    n_layers: Annotated[int, Field(ge=1, le=1024), About("Depth", "Size", "N", "layers", log=True, pinned=True)] = (
-        Field(12, description="Layers; one layer is an attention sublayer and an MLP sublayer.")
-    )
-    d_model: Annotated[
-        int, Field(ge=8, le=2048), About("Width", "Size", "d_model", "coordinates", log=True, pinned=True)
-    ] = Field(256, description="Width of the residual stream.")
-    n_heads: Annotated[int, Field(ge=1, le=64), About("Heads", "Size", "H", "heads", log=True)] = Field(
-        4, description="Attention heads; each has the width divided by their number."
-    )
-    mlp_ratio: Annotated[int, Field(ge=1, le=16), About("MLP ratio", "Size", "d_mlp / d_model", "×")] = Field(
-        4, description="Width of the MLP's hidden layer as a multiple of the stream's."
-    )
-    n_ctx: Annotated[int, Field(ge=2, le=1024), About("Sequence length", "Size", "n", "tokens", log=True)] = Field(
-        64, description="Tokens in a sequence."
-    )
-    batch_size: Annotated[int, Field(ge=1, le=256), About("Batch size", "Size", "B", "sequences", log=True)] = Field(
-        2, description="Sequences measured together."
-    )
+    n_layers: int = setting(12, "Depth", "Size", "Layers; one layer is an attention sublayer and an MLP sublayer.",
+                            1, 1024, symbol="N", unit="layers", log=True, pinned=True)
+    d_model: int = setting(256, "Width", "Size", "Width of the residual stream.", 8, 2048, symbol="d_model",
+                           unit="coordinates", log=True, pinned=True)
+    n_heads: int = setting(4, "Heads", "Size", "Attention heads; each has the width divided by their number.", 1, 64,
+                           symbol="H", unit="heads", log=True)
+    mlp_ratio: int = setting(4, "MLP ratio", "Size", "Width of the MLP's hidden layer as a multiple of the stream's.",
+                             1, 16, symbol="d_mlp / d_model", unit="×")
+    n_ctx: int = setting(64, "Sequence length", "Size", "Tokens in a sequence.", 2, 1024, symbol="n", unit="tokens",
+                         log=True)
+    batch_size: int = setting(2, "Batch size", "Size", "Sequences measured together.", 1, 256, symbol="B",
+                              unit="sequences", log=True)
 
     # --- initialization -------------------------------------------------------------------------------------
-    init_variance: Annotated[
-        float, Field(ge=1e-3, le=1e3), About("Init variance", "Initialization", "σ²", "× rule", log=True, pinned=True)
-    ] = Field(1.0, description="Factor on the scale rule's variance, for every matrix of the layers.")
-    scale_rule: Annotated[str, About("Scale rule", "Initialization", "Var W", options=SCALE_RULES)] = Field(
-        "lecun", description="Variance of the entries of a weight matrix, from its shape."
+    init_variance: float = setting(1.0, "Init variance", "Initialization",
+                                   "Factor on the scale rule's variance, for every matrix of the layers.", 1e-3, 1e3,
+                                   symbol="σ²", unit="× rule", log=True, pinned=True)
+    scale_rule: str = setting("lecun", "Scale rule", "Initialization",
+                              "Variance of the entries of a weight matrix, from its shape.", symbol="Var W",
+                              options=SCALE_RULES)
+    distribution: str = setting("normal", "Distribution", "Initialization",
+                                "Shape of the weights' distribution; its variance is the scale rule's.",
+                                options=DISTRIBUTIONS)
+    parametrization: str = setting(
+        "standard", "Parametrization", "Initialization",
+        "Whether σ is in the stored weight or in the forward pass, and how the readout scales with width.",
+        options=PARAMETRIZATIONS
     )
-    distribution: Annotated[str, About("Distribution", "Initialization", options=DISTRIBUTIONS)] = Field(
-        "normal", description="Shape of the weights' distribution; its variance is the scale rule's."
-    )
-    parametrization: Annotated[str, About("Parametrization", "Initialization", options=PARAMETRIZATIONS)] = Field(
-        "standard",
-        description="Whether σ is in the stored weight or in the forward pass, and how the readout scales with width.",
-    )
-    activation: Annotated[str, About("Activation", "Initialization", "φ", options=ACTIVATIONS)] = Field(
-        "relu", description="Nonlinearity of the MLP."
-    )
-    activation_rescaled: Annotated[bool, About("Unit-moment activation", "Initialization", "φ / √E φ²")] = Field(
-        True, description="Divides the activation by √E φ(z)², z ~ N(0, 1), so that it keeps a unit second moment."
+    activation: str = setting("relu", "Activation", "Initialization", "Nonlinearity of the MLP.", symbol="φ",
+                              options=ACTIVATIONS)
+    activation_rescaled: bool = setting(
+        True, "Unit-moment activation", "Initialization",
+        "Divides the activation by √E φ(z)², z ~ N(0, 1), so that it keeps a unit second moment.", symbol="φ / √E φ²"
     )
 
     # --- normalization --------------------------------------------------------------------------------------
-    norm_placement: Annotated[str, About("Norm placement", "Normalization", pinned=True, options=PLACEMENTS)] = Field(
-        "pre", description="Position of the norms: none, before or after each branch, both, or after each sum."
-    )
-    final_norm: Annotated[str, About("Final norm", "Normalization", options=FINAL_NORMS)] = Field(
-        "design", description="Whether the stream is normalized once more after the last layer."
-    )
-    norm: Annotated[str, About("Norm", "Normalization", options=NORMS)] = Field(
-        "layer", description="Divisor of the norm, and whether it subtracts the mean."
-    )
+    norm_placement: str = setting("pre", "Norm placement", "Normalization",
+                                  "Position of the norms: none, before or after each branch, both, or after each sum.",
+                                  pinned=True, options=PLACEMENTS)
+    final_norm: str = setting("design", "Final norm", "Normalization",
+                              "Whether the stream is normalized once more after the last layer.", options=FINAL_NORMS)
+    norm: str = setting("layer", "Norm", "Normalization", "Divisor of the norm, and whether it subtracts the mean.",
+                        options=NORMS)
 
     # --- residual -------------------------------------------------------------------------------------------
-    alpha: Annotated[float, Field(ge=0, le=4), About("Residual α", "Residual", "α", pinned=True)] = Field(
-        1.0, description="Multiplies each branch, x + α F(x), or with a scaled skip the stream, α x + F(x)."
-    )
-    residual: Annotated[str, About("Residual", "Residual", options=RESIDUALS)] = Field(
-        "constant", description="How the branch is added to the stream; 2N branches in N layers."
-    )
+    alpha: float = setting(1.0, "Residual α", "Residual",
+                           "Multiplies each branch, x + α F(x), or with a scaled skip the stream, α x + F(x).", 0, 4,
+                           symbol="α", pinned=True)
+    residual: str = setting("constant", "Residual", "Residual",
+                            "How the branch is added to the stream; 2N branches in N layers.", options=RESIDUALS)
 
     # --- attention ------------------------------------------------------------------------------------------
-    attention: Annotated[str, About("Attention", "Attention", options=ATTENTIONS)] = Field(
-        "softmax", description="Whether layers have an attention sublayer."
-    )
-    attention_scale: Annotated[
-        str, About("Divide by √d", "Attention", "√d_head", pinned=True, options=DIVISORS)
-    ] = Field("sqrt_d", description="Divisor of the attention logits.")
-    residual_attention: Annotated[str, About("Residual attention", "Attention", options=INHERITANCES)] = Field(
-        "none", description="Logits, or queries and keys, added up over the layers."
-    )
-    qk_norm: Annotated[bool, About("QK-norm", "Attention")] = Field(
-        False, description="Normalizes each head's queries and keys before their product (Henry et al. 2020)."
-    )
-    logit_cap: Annotated[float, Field(ge=0, le=100), About("Logit soft-cap", "Attention", "c")] = Field(
-        0.0, description="Logits pass through c·tanh(logit / c) and stay within ±c (Gemma 2: 50); 0: no cap."
-    )
-    causal: Annotated[bool, About("Causal mask", "Attention")] = Field(
-        False, description="A token attends to itself and to earlier tokens only."
-    )
+    attention: str = setting("softmax", "Attention", "Attention", "Whether layers have an attention sublayer.",
+                             options=ATTENTIONS)
+    attention_scale: str = setting("sqrt_d", "Divide by √d", "Attention", "Divisor of the attention logits.",
+                                   symbol="√d_head", pinned=True, options=DIVISORS)
+    residual_attention: str = setting("none", "Residual attention", "Attention",
+                                      "Logits, or queries and keys, added up over the layers.", options=INHERITANCES)
+    qk_norm: bool = setting(False, "QK-norm", "Attention",
+                            "Normalizes each head's queries and keys before their product (Henry et al. 2020).")
+    logit_cap: float = setting(0.0, "Logit soft-cap", "Attention",
+                               "Logits pass through c·tanh(logit / c) and stay within ±c (Gemma 2: 50); 0: no cap.",
+                               0, 100, symbol="c")
+    causal: bool = setting(False, "Causal mask", "Attention", "A token attends to itself and to earlier tokens only.")
 
     # --- input and loss -------------------------------------------------------------------------------------
-    input: Annotated[str, About("Input", "Input and loss", options=INPUTS)] = Field(
-        "gaussian", description="Input of the first layer; always of unit second moment."
-    )
-    input_correlation: Annotated[float, Field(ge=0, le=1), About("Input correlation", "Input and loss", "ρ₀")] = Field(
-        0.5, description="Overlap of two different input tokens."
-    )
-    loss: Annotated[str, About("Loss", "Input and loss", options=LOSSES)] = Field(
-        "linear", description="Scalar that is differentiated; the theory is made for the linear one."
-    )
-    n_seeds: Annotated[int, Field(ge=1, le=64), About("Seeds", "Input and loss", unit="draws", log=True)] = Field(
-        4, description="Independent draws of weights, input and loss; their spread is the band."
-    )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("First seed", "Input and loss")] = Field(
-        0, description="Seed of the first draw; the others follow it."
-    )
+    input: str = setting("gaussian", "Input", "Input and loss",
+                         "Input of the first layer; always of unit second moment.", options=INPUTS)
+    input_correlation: float = setting(0.5, "Input correlation", "Input and loss",
+                                       "Overlap of two different input tokens.", 0, 1, symbol="ρ₀")
+    loss: str = setting("linear", "Loss", "Input and loss",
+                        "Scalar that is differentiated; the theory is made for the linear one.", options=LOSSES)
+    n_seeds: int = setting(4, "Seeds", "Input and loss",
+                           "Independent draws of weights, input and loss; their spread is the band.", 1, 64,
+                           unit="draws", log=True)
+    seed: int = setting(0, "First seed", "Input and loss", "Seed of the first draw; the others follow it.",
+                        0, 2**31 - 1)
 
     @model_validator(mode="after")
     def _fields_agree(self) -> Config:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import Field, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
@@ -57,6 +57,14 @@ class About:
         if value not in self.options:
             raise ValueError("no such option")
         return value
+
+
+def setting(default: Any, label: str, group: str, description: str, low: float | None = None,
+            high: float | None = None, **words: Any) -> Any:
+    """A field of a record of choices, in its class body; `words` are whatever else `About` takes."""
+    info: FieldInfo = Field(default, ge=low, le=high, description=description)
+    info.metadata.append(About(label, group, **words))
+    return info
 
 
 @dataclass(frozen=True)

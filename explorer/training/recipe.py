@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from explorer.choices import Choices
-from explorer.fields import About, Option
+from explorer.fields import Option, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,44 +93,37 @@ class Recipe(Choices):
         ConfigError: an unknown field, a wrong type, or a value out of range.
     """
 
-    optimizer: Annotated[str, About("Optimizer", "Optimizer", pinned=True, options=OPTIMIZERS)] = Field(
-        "adam", description="Rule that turns gradients into steps, as implemented in torch."
+    optimizer: str = setting("adam", "Optimizer", "Optimizer",
+                             "Rule that turns gradients into steps, as implemented in torch.", pinned=True,
+                             options=OPTIMIZERS)
+    learning_rate: float = setting(1e-3, "Learning rate", "Optimizer",
+                                   "The largest learning rate of the schedule; μP's powers of the width come on top.",
+                                   1e-7, 100, symbol="η", log=True, pinned=True)
+    beta1: float = setting(0.9, "β₁", "Optimizer", "Share of the mean gradient that is kept from step to step.",
+                           0, 0.9999, symbol="β₁")
+    beta2: float = setting(0.999, "β₂", "Optimizer",
+                           "Share of the mean squared gradient that is kept from step to step.", 0, 0.99999,
+                           symbol="β₂")
+    weight_decay: float = setting(
+        0.0, "Weight decay", "Optimizer",
+        "Pulls the weights to zero, as part of the gradient or, with adamw, separately; never α.", 0, 10, symbol="λ"
     )
-    learning_rate: Annotated[
-        float, Field(ge=1e-7, le=100), About("Learning rate", "Optimizer", "η", log=True, pinned=True)
-    ] = Field(1e-3, description="The largest learning rate of the schedule; μP's powers of the width come on top.")
-    beta1: Annotated[float, Field(ge=0, le=0.9999), About("β₁", "Optimizer", "β₁")] = Field(
-        0.9, description="Share of the mean gradient that is kept from step to step."
-    )
-    beta2: Annotated[float, Field(ge=0, le=0.99999), About("β₂", "Optimizer", "β₂")] = Field(
-        0.999, description="Share of the mean squared gradient that is kept from step to step."
-    )
-    weight_decay: Annotated[float, Field(ge=0, le=10), About("Weight decay", "Optimizer", "λ")] = Field(
-        0.0, description="Pulls the weights to zero, as part of the gradient or, with adamw, separately; never α."
-    )
-    clip: Annotated[float, Field(ge=0, le=1e6), About("Gradient clipping", "Optimizer", "‖g‖ ≤")] = Field(
-        0.0, description="The norm of all gradients together is cut to this; 0: no clipping."
-    )
+    clip: float = setting(0.0, "Gradient clipping", "Optimizer",
+                          "The norm of all gradients together is cut to this; 0: no clipping.", 0, 1e6, symbol="‖g‖ ≤")
 
-    warmup: Annotated[
-        int, Field(ge=1, le=1_000_000), About("Warm-up", "Schedule", "T", "steps", log=True, pinned=True)
-    ] = Field(1, description="Steps until the full learning rate, in even increments; 1 is no warm-up.")
-    decay: Annotated[str, About("Decay", "Schedule", options=DECAYS)] = Field(
-        "constant", description="The learning rate after the warm-up, until the last step of the race."
-    )
+    warmup: int = setting(1, "Warm-up", "Schedule",
+                          "Steps until the full learning rate, in even increments; 1 is no warm-up.", 1, 1_000_000,
+                          symbol="T", unit="steps", log=True, pinned=True)
+    decay: str = setting("constant", "Decay", "Schedule",
+                         "The learning rate after the warm-up, until the last step of the race.", options=DECAYS)
 
-    alpha_schedule: Annotated[str, About("α schedule", "Residual α", options=ALPHA_SCHEDULES)] = Field(
-        "learned", description="Training of the α of ReZero, SkipInit and LayerScale."
-    )
-    alpha_rate: Annotated[
-        float, Field(ge=1e-4, le=1e4), About("α's rate", "Residual α", unit="× η", log=True)
-    ] = Field(10.0, description="α's learning rate, as a multiple of the others'.")
-    alpha_step: Annotated[float, Field(ge=1e-7, le=4), About("α's step", "Residual α", log=True)] = Field(
-        1e-2, description="Increase of α before each step of a ramp."
-    )
-    alpha_end: Annotated[float, Field(ge=0, le=4), About("α's end", "Residual α")] = Field(
-        1.0, description="Last value of a ramp, and value of a fixed α."
-    )
+    alpha_schedule: str = setting("learned", "α schedule", "Residual α",
+                                  "Training of the α of ReZero, SkipInit and LayerScale.", options=ALPHA_SCHEDULES)
+    alpha_rate: float = setting(10.0, "α's rate", "Residual α", "α's learning rate, as a multiple of the others'.",
+                                1e-4, 1e4, unit="× η", log=True)
+    alpha_step: float = setting(1e-2, "α's step", "Residual α", "Increase of α before each step of a ramp.", 1e-7, 4,
+                                log=True)
+    alpha_end: float = setting(1.0, "α's end", "Residual α", "Last value of a ramp, and value of a fixed α.", 0, 4)
 
     @property
     def betas(self) -> tuple[float, float]:

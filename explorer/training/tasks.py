@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
-from explorer.fields import About, Option
+from explorer.fields import Option, setting
 from explorer.schemes.attention import attends
 from explorer.schemes.data import predicts_text, reads_text
 from explorer.text import Text, prose
@@ -62,18 +61,12 @@ class Task(Choices):
         ConfigError: an unknown field, a wrong type, or a value out of range.
     """
 
-    kind: Annotated[str, About("Task", "Task", pinned=True, options=KINDS)] = Field(
-        "next_character", description="The characters to predict."
-    )
-    masked_share: Annotated[float, Field(ge=0.01, le=0.9), About("Masked", "Task")] = Field(
-        0.15, description="Share of a sequence's characters that are hidden, at least one."
-    )
-    held_out: Annotated[float, Field(ge=0.01, le=0.5), About("Held out", "Task")] = Field(
-        0.1, description="Share of the text that is never trained on."
-    )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed of the batches", "Task")] = Field(
-        0, description="Draw of the batches; the same for all contenders."
-    )
+    kind: str = setting("next_character", "Task", "Task", "The characters to predict.", pinned=True, options=KINDS)
+    masked_share: float = setting(0.15, "Masked", "Task",
+                                  "Share of a sequence's characters that are hidden, at least one.", 0.01, 0.9)
+    held_out: float = setting(0.1, "Held out", "Task", "Share of the text that is never trained on.", 0.01, 0.5)
+    seed: int = setting(0, "Seed of the batches", "Task", "Draw of the batches; the same for all contenders.",
+                        0, 2**31 - 1)
 
     @property
     def masks(self) -> bool:
