@@ -96,6 +96,14 @@ class Choices(BaseModel):
         """The same with some choices changed, validated as a whole."""
         return type(self)(**{**self.model_dump(), **changes})
 
+    def accepts(self, **changes: Any) -> bool:
+        """Whether `replace` would accept the changes."""
+        try:
+            self.replace(**changes)
+        except ConfigError:
+            return False
+        return True
+
     def __repr_args__(self) -> Iterable[tuple[str, object]]:
         """Fields that differ from the defaults: the shortest call that makes the same record again."""
         return [(name, value) for name, value in self if value != self._specs[name].default]

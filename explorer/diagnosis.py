@@ -101,13 +101,12 @@ def not_finite(profile: Profile) -> Finding | None:
 
 def nothing_learns(profile: Profile) -> Finding | None:
     """Layers in which every gradient is exactly zero: no optimizer can move their weights."""
-    sizes = [np.abs(values).max(axis=0) for (statistic, _), values in profile.values.items()
-             if statistic == "parameter_gradient"]
-    dead = np.flatnonzero(np.max(sizes, axis=0) == 0) + 1 if sizes else np.empty(0)
+    largest = np.array([np.abs(values).max(axis=0) for values in _weight_gradients(profile).values()])  # [site, layer]
+    dead = np.flatnonzero(largest.max(axis=0) == 0) + 1 if largest.size else np.empty(0)
     if not len(dead):
         return None
-    every = len(dead) == len(sizes[0])
-    where = "in every layer" if every else f"in {len(dead)} of {len(sizes[0])} layers, the first of them {dead[0]}"
+    every, n_layers = len(dead) == largest.shape[1], largest.shape[1]
+    where = "in every layer" if every else f"in {len(dead)} of {n_layers} layers, the first of them {dead[0]}"
     return Finding(
         "bad",
         "Nothing learns." if every else "Some layers do not learn.",
@@ -188,8 +187,7 @@ def alike(profile: Profile) -> Finding | None:
 def silent(profile: Profile) -> Finding | None:
     """Branches that add nothing yet: their last factor is zero, and learns first."""
     q = _mean(profile, "second_moment")
-    sizes = {site: _mean(profile, "parameter_gradient", site)[0] for statistic, site in profile.values
-             if statistic == "parameter_gradient"}
+    sizes = {site: values[:, 0].mean() for site, values in _weight_gradients(profile).items()}
     quiet = [site for site, size in sizes.items() if size == 0]
     loud = [site for site, size in sizes.items() if size > 0]
     if not quiet or not loud or not np.allclose(q, q[0], rtol=UNTOUCHED):
@@ -234,6 +232,11 @@ def _fate(side: str, limit: str, *, warmed: bool = True) -> str:
     """A sentence on how small models beyond a bound trained."""
     warmup = "with 100 of warm-up or without" if warmed else "no warm-up; 100 steps of it helped"
     return f"Small models {side} {limit} did not train: {TRIAL}, {warmup}."
+
+
+def _weight_gradients(profile: Profile) -> dict[str, Array]:
+    """Norms of the gradient by each matrix, and by α, `[seed, layer]`."""
+    return {site: values for (statistic, site), values in profile.values.items() if statistic == "parameter_gradient"}
 
 
 def _mean(profile: Profile, statistic: str, site: str | None = None) -> Array:

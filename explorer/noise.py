@@ -51,8 +51,8 @@ def stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution:
 def scaled(factor: float, seed: int, name: str, size: int, shape: tuple[int, ...], distribution: str = "normal",
            check: Check = lambda: None) -> Tensor:
     """A copy of the noise times a factor; noise too large for the store is scaled in place. See `stack`."""
-    noise, kept = _stack(seed, name, size, shape, distribution, check)
-    return noise * factor if kept else noise.mul_(factor)
+    noise, stored = _stack(seed, name, size, shape, distribution, check)
+    return noise * factor if stored else noise.mul_(factor)
 
 
 def _stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution: str, check: Check
@@ -61,10 +61,10 @@ def _stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution
     key = (seed, name, shape, distribution)
     with _lock:
         _used[key] = max(size, _used.get(key, 0))
-        kept = _store.get(key)
-        if kept is not None and len(kept) >= size:
+        stored = _store.get(key)
+        if stored is not None and len(stored) >= size:
             _store.move_to_end(key)
-            return kept[:size], True
+            return stored[:size], True
     state = np.random.SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(1)
     generator = torch.Generator().manual_seed(int(state[0]))
     noise = torch.empty(size, *shape)
@@ -88,7 +88,7 @@ def _keep(key: Key, noise: Tensor) -> bool:
 
 
 def _held() -> int:
-    return sum(kept.nbytes for kept in _store.values())
+    return sum(stored.nbytes for stored in _store.values())
 
 
 def settle() -> bool:
@@ -99,12 +99,12 @@ def settle() -> bool:
     """
     with _lock:
         before = _held()
-        for key, kept in list(_store.items()):
+        for key, stored in list(_store.items()):
             if _held() <= SPARE:
                 break
             if key not in _used:
                 del _store[key]
-            elif _used[key] < len(kept):
-                _store[key] = kept[: _used[key]].clone()
+            elif _used[key] < len(stored):
+                _store[key] = stored[: _used[key]].clone()
         _used.clear()
         return _held() < before

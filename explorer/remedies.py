@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.schemes.attention import divisor, inherits
 from explorer.schemes.placement import PLACEMENTS, placements
@@ -44,19 +43,11 @@ def remedy(config: Config | None, candidates: Callable[[Config], Candidates]) ->
     for steps in candidates(config):
         needed = [step for step in steps if getattr(config, step.field) != step.value]
         change = {step.field: step.value for step in needed}
-        if change and _accepted(config, change):
+        if change and config.accepts(**change):
             *others, last = (step.words for step in needed)
             words = f"{', '.join(others)} and {last}" if others else last
             return f"{words[0].upper()}{words[1:]}", change
     return "", {}
-
-
-def _accepted(config: Config, change: Mapping[str, object]) -> bool:
-    try:
-        config.replace(**change)
-    except ConfigError:
-        return False
-    return True
 
 
 def plain(config: Config) -> tuple[Step, ...]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import struct
 from contextlib import suppress
-from itertools import pairwise
 from typing import Any
 
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
@@ -48,7 +47,7 @@ class Connection(ZMQChannelsWebsocketConnection):
     """A visitor's websocket to the kernel. What does not fit closes this connection, and disturbs no other."""
 
     refused = False
-    spent, spent_at = 0.0, 0.0
+    read_bytes, read_at = 0.0, 0.0
 
     async def prepare(self) -> None:
         """Lets a client in, or refuses the handshake of one that does not offer the one protocol that is spoken: 400.
@@ -72,9 +71,9 @@ class Connection(ZMQChannelsWebsocketConnection):
         """Hands a frame on to the kernel if it is one; else ends the connection."""
         if self.refused:
             return
-        if not self._reads(incoming_msg):
+        if not self._is_message(incoming_msg):
             self._refuse(1003, "not a message of the protocol")
-        elif self._hurries(len(incoming_msg)):
+        elif self._is_too_fast(len(incoming_msg)):
             self._refuse(1008, "too many messages")
         else:
             super().handle_incoming_message(incoming_msg)
@@ -91,7 +90,7 @@ class Connection(ZMQChannelsWebsocketConnection):
         except WebSocketClosedError:
             self.refused = True  # the page has gone; its kernel does not know yet
 
-    def _reads(self, frame: object) -> bool:
+    def _is_message(self, frame: object) -> bool:
         """Whether a frame is a message to a channel, with a header that names its type."""
         offsets = frame_offsets(frame) if isinstance(frame, bytes) else ()
         if not isinstance(frame, bytes) or not offsets or frame[offsets[0] : offsets[1]] not in CHANNELS:
@@ -102,12 +101,12 @@ class Connection(ZMQChannelsWebsocketConnection):
             return False
         return isinstance(header, dict) and isinstance(header.get("msg_type"), str)
 
-    def _hurries(self, size: int) -> bool:
+    def _is_too_fast(self, size: int) -> bool:
         """Whether a visitor has sent more than a page does."""
         now = IOLoop.current().time()
-        self.spent = max(0.0, self.spent - (now - self.spent_at) * RATE) + size + FRAME_COST
-        self.spent_at = now
-        return self.spent > BURST
+        self.read_bytes = max(0.0, self.read_bytes - (now - self.read_at) * RATE) + size + FRAME_COST
+        self.read_at = now
+        return self.read_bytes > BURST
 
     def _refuse(self, code: int, reason: str) -> None:
         self.refused = True
@@ -123,7 +122,7 @@ def frame_offsets(frame: bytes) -> tuple[int, ...]:
     if not FEWEST <= count <= MOST or len(frame) < (begin := 8 * (1 + count)):
         return ()
     offsets = struct.unpack_from(f"<{count}Q", frame, 8)
-    ordered = all(one <= next_one for one, next_one in pairwise(offsets))
+    ordered = list(offsets) == sorted(offsets)
     return offsets if ordered and offsets[0] == begin and offsets[-1] == len(frame) else ()
 
 
@@ -134,29 +133,29 @@ class Kernels(AsyncMappingKernelManager):
         super().__init__(**options)
         self.grace = float(os.environ.get("EXPLORER_GRACE_SECONDS", GRACE))
         self._visited: set[str] = set()
-        self._alone: dict[str, float] = {}
+        self._without_page: dict[str, float] = {}
         """Since when a kernel has had no page, in the event loop's seconds."""
 
     def notify_connect(self, kernel_id: str) -> None:
         """Notes that a page has come, or come back."""
         super().notify_connect(kernel_id)
         self._visited.add(kernel_id)
-        self._alone.pop(kernel_id, None)
+        self._without_page.pop(kernel_id, None)
 
     def notify_disconnect(self, kernel_id: str) -> None:
         """Notes that a page has gone, or is out of reach."""
         super().notify_disconnect(kernel_id)
-        self._alone[kernel_id] = IOLoop.current().time()
+        self._without_page[kernel_id] = IOLoop.current().time()
 
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
         """Ends a kernel that has been without a page for too long, idle or not. Asked often."""
         model = self.kernel_model(kernel_id)
         waited_for = kernel_id not in self._visited and model["execution_state"] in ("starting", "busy")
         if model["connections"] or waited_for:  # its page is open, or still being made
-            self._alone.pop(kernel_id, None)
+            self._without_page.pop(kernel_id, None)
         else:
             now = IOLoop.current().time()
-            if now - self._alone.setdefault(kernel_id, now) >= self.grace:
+            if now - self._without_page.setdefault(kernel_id, now) >= self.grace:
                 await self.end(kernel_id)
 
     async def end(self, kernel_id: str) -> None:
@@ -164,10 +163,10 @@ class Kernels(AsyncMappingKernelManager):
         with suppress(HTTPError, KeyError):
             await self.shutdown_kernel(kernel_id, now=True)
         self._visited.discard(kernel_id)
-        self._alone.pop(kernel_id, None)
+        self._without_page.pop(kernel_id, None)
 
 
-class Farewell(VoilaShutdownKernelHandler):  # type: ignore[misc]
+class Leave(VoilaShutdownKernelHandler):  # type: ignore[misc]
     """Handler for a page that says it is leaving. A browser's beacon carries no token; the kernel's id is enough."""
 
     def check_xsrf_cookie(self) -> None:
@@ -181,8 +180,8 @@ class Farewell(VoilaShutdownKernelHandler):  # type: ignore[misc]
 
 
 class Server(Voila):  # type: ignore[misc]
-    """Voilà, with `Farewell` in the place of its own handler."""
+    """Voilà, with `Leave` in the place of its own handler."""
 
     def init_handlers(self) -> list[Any]:
         """The handlers, ours before Voilà's."""
-        return [(url_path_join(self.server_url, r"/voila/api/shutdown/([\w-]+)"), Farewell), *super().init_handlers()]
+        return [(url_path_join(self.server_url, r"/voila/api/shutdown/([\w-]+)"), Leave), *super().init_handlers()]

@@ -163,9 +163,9 @@ class Race:
 
     def frame(self) -> pd.DataFrame:
         """Tidy: one number a row; columns contender, step, statistic, site, layer, head, value."""
-        parts = [history.frame().assign(contender=name) for name, history in self.histories.items() if history.losses]
+        frames = [history.frame().assign(contender=name) for name, history in self.histories.items() if history.losses]
         columns = ["contender", "step", "statistic", "site", "layer", "head", "value"]
-        return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+        return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
 
     def verdict(self) -> list[Outcome]:
         """Result of each contender so far; measures their current held-out loss."""

@@ -44,7 +44,7 @@ class Runner:
         self.name, self.config, self.recipe = contender
         self.data = data
         self.model = build(self.config, data).to(device)
-        self.held = [] if self.recipe.alpha_rule.value is None else alphas(self.model)
+        self.scheduled = [] if self.recipe.alpha_rule.value is None else alphas(self.model)
         if self.recipe.alpha_rule.uses and not alphas(self.model):
             raise ConfigError(
                 Recipe.field_name("alpha_schedule"), " must be learned where the residual has no α to learn (ReZero, "
@@ -52,7 +52,7 @@ class Runner:
                 Recipe.field_name("alpha_schedule", self.recipe.alpha_schedule), " with ",
                 Config.field_name("residual", self.config.residual), f" ({self.name})"
             )
-        for parameter in self.held:
+        for parameter in self.scheduled:
             parameter.requires_grad_(False)
         self.learning = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimizer = optimizer(self.model, self.config, self.recipe)
@@ -70,7 +70,7 @@ class Runner:
         """
         for_alpha = self.recipe.alpha(self.step)
         if for_alpha is not None:
-            hold(self.held, for_alpha)
+            hold(self.scheduled, for_alpha)
         batch = self.tensors(self.data.batch(self.step))
         instruments = Instruments(self.model) if self.step % every == 0 else None
         self.optimizer.zero_grad()  # only now: what is let go here is taken up at once, still mapped and warm

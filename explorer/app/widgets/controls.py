@@ -123,7 +123,7 @@ class Controls(ControlBox, Generic[Chosen]):
         """The first change that ends a refusal without touching the latest choice."""
         good = self.config.model_dump()
         for name, value in error.mend.items():
-            if self.values.get(name) == good.get(name) and accepted(type(self.config), {**self.values, name: value}):
+            if self.values.get(name) == good.get(name) and self.config.accepts(**{**self.values, name: value}):
                 return {name: value}
         return {}
 
@@ -214,15 +214,6 @@ def said(error: ConfigError) -> str:
         part if isinstance(part, str) else part.label if part.value is None else f"{part.label} = {shown(part.value)}"
         for part in error.phrases
     )
-
-
-def accepted(kind: type[Choices], values: Mapping[str, Any]) -> bool:
-    """Whether choices of this kind can have such values."""
-    try:
-        kind(**values)
-    except ConfigError:
-        return False
-    return True
 
 
 def unused(spec: Spec, config: Choices) -> str:
