@@ -1,4 +1,4 @@
-"""The designs: one row each, with its formula, its words, its source and its law.
+"""The designs: one row each, with its formula, its words, its source and its law; and the presets, made of them.
 
 A table is a plain dict, and what `Config` accepts, the controls offer, the model builds and the theory predicts is read
 from it when it is asked for: a row that is added is there, everywhere. Nothing decides by a row's name.

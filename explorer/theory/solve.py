@@ -121,26 +121,29 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
             Nothing else: where there is no answer, the message says why, and what was achieved is nan.
     """
     must_be(Config, "config", config)
-    wanted = _wanted(vary, target, value)
+    wanted, asked = _wanted(vary, target, value), TARGETS[target]
     changed = vary == "alpha" and not _scales_branch(config)
     base = config.replace(residual="constant") if changed else config
-    error = _error(base, vary, TARGETS[target], wanted)
+
+    def error(x: float) -> float:
+        return _distance(asked.quantity(base.replace(**{vary: x})), wanted)
+
     found = _search(error, vary, getattr(base, vary))
     if found is None:
-        why = TARGETS[target].without(base.replace(**{vary: 1.0}))
+        why = asked.without(base.replace(**{vary: 1.0}))
         nothing = f"theory does not cover {target} at any {_label(vary)} for this design"
         return Solution(config, math.nan, wanted, False, why or nothing)
     solved = base.replace(**{vary: found})
-    achieved, exact = TARGETS[target].quantity(solved), abs(error(found)) <= CLOSE
-    message = _message(vary, found, TARGETS[target].phrase, achieved, wanted, exact)
+    achieved, exact = asked.quantity(solved), abs(error(found)) <= CLOSE
+    message = _message(vary, found, asked.phrase, achieved, wanted, exact)
     message += " (residual set to constant)" if changed else ""
     share = branch_share(predict(solved))
     if not share < TRIVIAL:
         return Solution(solved, achieved, wanted, exact, message)
-    better = _better(config, TARGETS[target], wanted)
+    better = _better(config, asked, wanted)
     message = f"a trivial answer, with all branches together {100 * share:.2g} % of the last stream: {message}"
     if better:
-        message += f". Branches of 1/√(2N) make it {TARGETS[target].quantity(better):.3g}"
+        message += f". Branches of 1/√(2N) make it {asked.quantity(better):.3g}"
     return Solution(solved, achieved, wanted, exact, message, trivial=True, better=better)
 
 
@@ -152,7 +155,7 @@ def _better(config: Config, target: Target, wanted: float) -> Config | None:
 
 
 def _distance(quantity: float, wanted: float) -> float:
-    """ln(quantity / wanted); nan where there is no such number."""
+    """ln(quantity / wanted); nan where there is no such number, or the theory covers nothing."""
     return math.log(quantity / wanted) if quantity > 0 and math.isfinite(quantity) else math.nan
 
 
@@ -166,12 +169,6 @@ def _wanted(vary: str, target: str, value: float | None) -> float:
     if wanted is None or not (wanted > 0 and math.isfinite(wanted)):
         raise ValueError(f"{target} needs a positive value; got {value!r}")
     return wanted
-
-
-def _error(config: Config, vary: str, target: Target, wanted: float) -> Callable[[float], float]:
-    """ln(quantity / wanted) as a function of the field; nan where the theory covers nothing."""
-
-    return lambda x: _distance(target.quantity(config.replace(**{vary: x})), wanted)
 
 
 def _search(error: Callable[[float], float], vary: str, now: float) -> float | None:

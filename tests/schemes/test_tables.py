@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explorer import Config, ConfigError, measure, predict, preset
+from explorer import Config, ConfigError, measure, predict, preset, solve
 from explorer.app.explore.picker import Picker
 from explorer.app.widgets.controls import Controls, unused
 from explorer.fields import Option
@@ -18,8 +18,8 @@ from explorer.schemes.data import INPUTS, LOSSES, Input, Loss
 from explorer.schemes.distribution import DISTRIBUTIONS, Distribution
 from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, FinalNorm, Norm, Placement, PlacementRule
 from explorer.schemes.preset import PRESETS, Preset
-from explorer.schemes.residual import RESIDUALS, Multipliers, ResidualRule
-from explorer.schemes.scale import MUP, PARAMETRIZATIONS, SCALE_RULES, Parametrization, ScaleRule
+from explorer.schemes.residual import RESIDUALS, Multipliers, ResidualRule, multipliers
+from explorer.schemes.scale import MUP, PARAMETRIZATIONS, SCALE_RULES, Parametrization, ScaleRule, variances
 
 SIZES = {"n_layers": 3, "d_model": 128, "n_heads": 4, "n_ctx": 16, "batch_size": 2, "n_seeds": 24}
 WORDS = ("made up", "nobody")
@@ -115,6 +115,33 @@ def test_a_field_matters_only_where_a_row_uses_it(monkeypatch: pytest.MonkeyPatc
     assert not unused(specs["alpha"], Config(residual="made_up"))
 
 
-def test_every_placement_that_has_norms_uses_the_norm() -> None:
+def test_rows_use_what_their_law_reads() -> None:
     for name, rule in PLACEMENTS.items():
         assert (rule.uses == ("norm",)) == (name != "none"), name
+    for name, residual in RESIDUALS.items():
+        small, large = (multipliers(Config(residual=name, alpha=alpha)) for alpha in (0.5, 2.0))
+        assert (small != large) == ("alpha" in residual.uses), name
+    for name, row in INPUTS.items():
+        low, high = (row.overlap(Config(input=name, input_correlation=value)) for value in (0.1, 0.9))
+        assert (low != high) == ("input_correlation" in row.uses), name
+
+
+def test_a_rule_whose_branches_are_multiplied_by_alpha_is_solved_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RESIDUALS, "made_up", ResidualRule(
+        *WORDS, ("alpha",), multipliers=lambda config: Multipliers(1.0, config.alpha / 2)))
+    config = Config(residual="made_up", norm_placement="post")
+    half, whole = (solve(one, "alpha", "flat_gradient").config for one in (config, config.replace(residual="constant")))
+    assert half.residual == "made_up"
+    assert half.alpha == pytest.approx(2 * whole.alpha, rel=1e-2)
+    assert solve(config.replace(residual="scaled_skip"), "alpha", "flat_gradient").config.residual == "constant"
+
+
+def test_a_scale_in_the_forward_pass_changes_what_a_weight_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same signal; the gradient by the stored weight is σ times the usual one, measured and predicted."""
+    monkeypatch.setitem(PARAMETRIZATIONS, "made_up", Parametrization(*WORDS, scales_forward=True, powers=MUP))
+    usual, made_up = Config(**SIZES), Config(**SIZES, parametrization="made_up")
+    for profile in (measure, predict):
+        before, after = profile(usual), profile(made_up)
+        for name, variance in variances(usual).items():
+            np.testing.assert_allclose(after["parameter_gradient", name],
+                                       before["parameter_gradient", name] * variance**0.5, rtol=1e-3)
