@@ -135,8 +135,7 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
         return Solution(config, math.nan, wanted, False, why or nothing)
     solved = base.replace(**{vary: found})
     achieved, exact = asked.quantity(solved), abs(error(found)) <= CLOSE
-    message = _message(vary, found, asked.phrase, achieved, wanted, exact)
-    message += " (residual set to constant)" if changed else ""
+    message = _message(vary, found, asked.phrase, achieved, wanted, exact) + changed * " (residual set to constant)"
     share = branch_share(predict(solved))
     if not share < TRIVIAL:
         return Solution(solved, achieved, wanted, exact, message)
