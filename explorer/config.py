@@ -97,7 +97,8 @@ class Config(Choices):
     residual_attention: str = setting("none", "Residual attention", "Attention",
                                       "Logits, or queries and keys, added up over the layers.", options=INHERITANCES)
     qk_norm: bool = setting(False, "QK-norm", "Attention",
-                            "Normalizes each head's queries and keys before their product (Henry et al. 2020).")
+                            "Normalizes each head's queries and keys before their product (Henry et al. 2020).",
+                            uses=("norm",))
     logit_cap: float = setting(0.0, "Logit soft-cap", "Attention",
                                "Logits pass through c·tanh(logit / c) and stay within ±c (Gemma 2: 50); 0: no cap.",
                                0, 100, symbol="c")

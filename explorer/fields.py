@@ -47,6 +47,8 @@ class About:
     """Always visible, above the groups."""
     options: Mapping[str, Option] = field(default_factory=lambda: MappingProxyType({}))
     """The values of a choice; for a `str` field only these are accepted."""
+    uses: tuple[str, ...] = ()
+    """Fields that matter while this switch is on; a choice's options say so themselves."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         inner = handler(source)
@@ -115,10 +117,11 @@ def spec(name: str, info: FieldInfo) -> Spec:
     )
 
 
-def users(specs: Mapping[str, Spec], name: str) -> dict[str, tuple[str, ...]]:
-    """Choices that use a field, each with the values that do: where all have others, the field does not matter."""
-    found = {
+def users(specs: Mapping[str, Spec], name: str) -> dict[str, tuple[str | bool, ...]]:
+    """Choices and switches that use a field, and the values that do: where all have others, it does not matter."""
+    found: dict[str, tuple[str | bool, ...]] = {
         other: tuple(value for value, option in item.about.options.items() if name in option.uses)
         for other, item in specs.items()
     }
+    found |= {other: (True,) for other, item in specs.items() if name in item.about.uses}
     return {other: values for other, values in found.items() if values}

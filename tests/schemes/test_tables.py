@@ -118,6 +118,25 @@ def test_a_field_matters_only_where_a_row_uses_it(monkeypatch: pytest.MonkeyPatc
     assert not unused(specs["alpha"], Config(residual="made_up"))
 
 
+@pytest.mark.parametrize("base", [
+    {"norm_placement": "none", "qk_norm": True}, {"norm_placement": "none"}, {"residual": "admin"},
+    {"attention": "none"}, {"input": "text"}, {"input": "correlated", "residual": "scaled_skip"},
+], ids=str)
+def test_a_field_that_is_said_not_to_matter_changes_nothing(base: dict[str, Any]) -> None:
+    """And one that matters is not said to be idle: the norm still divides queries and keys where no layer has one."""
+    config = Config(n_layers=2, d_model=32, n_ctx=8, n_seeds=1, **base)
+    expected = measure(config).values
+    for name, spec in Config.specs().items():
+        other = next((value for value in (*spec.choices, not spec.default) if value != getattr(config, name)), None)
+        if spec.kind in ("integer", "number"):
+            other = type(spec.default)(spec.high / 2)
+        if unused(spec, config) and config.accepts(**{name: other}):
+            found = measure(config.replace(**{name: other})).values
+            assert all(np.array_equal(found[key], value) for key, value in expected.items()), (name, other)
+    idle = {name for name, spec in Config.specs().items() if unused(spec, config)}
+    assert ("norm" in idle) == (config.norm_placement == "none" and not config.qk_norm)
+
+
 def test_rows_use_what_their_law_reads() -> None:
     for name, rule in PLACEMENTS.items():
         assert (rule.uses == ("norm",)) == (name != "none"), name

@@ -218,12 +218,13 @@ def said(error: ConfigError) -> str:
 
 def unused(spec: Spec, config: Choices) -> str:
     """The reason why a field does not matter with these choices; empty when it does."""
-    specs = config.specs()
-    for other, values in users(specs, spec.name).items():
-        if getattr(config, other) not in values:
-            wanted = " or ".join(shown(value) for value in values)
-            return f"used when {specs[other].about.label.lower()} = {wanted}; it is {shown(getattr(config, other))}"
-    return ""
+    specs, needed = config.specs(), users(config.specs(), spec.name)
+    if not needed or any(getattr(config, other) in values for other, values in needed.items()):
+        return ""
+    wanted = ", or ".join(
+        f"{specs[other].about.label.lower()} = {' or '.join(map(shown, values))}" for other, values in needed.items()
+    )
+    return f"used when {wanted}; it is {', '.join(shown(getattr(config, other)) for other in needed)}"
 
 
 def size(config: Config) -> str:
