@@ -96,9 +96,7 @@ def machine_memory() -> float:
 
 def _setting(variable: str, default: float) -> float:
     """A limit: the environment's where it is set, so that a private machine can allow more."""
-    text = os.environ.get(variable)
-    if text is None:
-        return default
+    text = os.environ.get(variable, str(default))
     try:
         return float(text)
     except ValueError:
