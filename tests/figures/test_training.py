@@ -12,7 +12,7 @@ from handmade import traces
 from explorer.figures import Design
 from explorer.figures.palette import HUES
 from explorer.figures.training import CURVES, MAPS, Course, Track, layer_map
-from explorer.figures.training.course import MOST_POINTS, extremes, kept, medians, stride, thinned
+from explorer.figures.training.course import MOST_POINTS, extremes, medians, snapshot, stride, thinned
 from explorer.figures.training.maps import MOST_COLUMNS, MOST_ROWS, extent
 from explorer.profile import MATRICES
 from explorer.training.history import History
@@ -276,7 +276,7 @@ def test_medians_are_those_of_a_window():
 
 def test_numbers_that_were_kept_stay_while_the_race_goes_on():
     history = recorded(steps=11)
-    held = kept(history)
+    held = snapshot(history)
     history.losses.append(1.0)
     history.record(20, {("held_out_loss", ""): np.array(1.0)})
     assert len(held.losses) == 11
