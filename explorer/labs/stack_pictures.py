@@ -8,7 +8,7 @@ import numpy as np
 
 from explorer.figures.palette import HUES
 from explorer.figures.parts import Array, Axis, Trace, axis, dots, line
-from explorer.figures.series import compact
+from explorer.figures.traces import compact
 from explorer.labs.stacks import Line
 
 MOST_DOTS = 49

@@ -10,10 +10,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from explorer.figures.axes import Range, label, position, sheet, value_axis, whole
-from explorer.figures.parts import Axis, axis, level
-from explorer.figures.series import compact, masked
-from explorer.figures.traces import Trace
+from explorer.figures.axes import Axis, Range, axis, label, sheet
+from explorer.figures.parts import level, position, value_axis, whole
+from explorer.figures.traces import Trace, compact, masked
 from explorer.figures.training.course import (
     Course,
     Track,

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from explorer.figures.axes import MARGIN, label, sheet
 from explorer.figures.palette import SEQUENTIAL
-from explorer.figures.series import compact
+from explorer.figures.traces import compact
 from explorer.labs.alpha_schedule.experiment import NAMES, AlphaScheduleResult
 from explorer.labs.trained import Curve
 from explorer.labs.trained_pictures import WIDE, Look, Looks, by_layer, course

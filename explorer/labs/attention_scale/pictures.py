@@ -7,8 +7,9 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
+from explorer.figures.axes import Axis, axis, picture
 from explorer.figures.palette import HUES
-from explorer.figures.parts import Array, Axis, Trace, axis, dots, level, line, picture, upright
+from explorer.figures.traces import Trace, dots, level, line, upright
 from explorer.labs.attention_scale.experiment import (
     BINS,
     CURES,
@@ -17,6 +18,7 @@ from explorer.labs.attention_scale.experiment import (
     FINE_GROWTHS,
     GROWTHS,
     SIGMAS,
+    Array,
     AttentionScaleResult,
 )
 from explorer.labs.stack_pictures import depth_axis, measured, values
@@ -90,7 +92,7 @@ def _temperature(result: AttentionScaleResult, field: str, title: str, marks: di
     across = axis(SIGMA, [SIGMAS], log=True, air=0.02)
     sentence = f"σ = %{{x:.3g}}<br>{says}"
     traces = [
-        *(level(value, words, across, side) for value, (words, side) in marks.items()),
+        *(level(value, words, across, height, side) for value, (words, side) in marks.items()),
         *_uprights(result, height, 0.22 if field == "entropy" else 0.7),
         line(FINE, expected, "softmax", 0, sentence), dots(SIGMAS, sampled, "rows drawn", 0, sentence),
     ]
@@ -130,7 +132,7 @@ def growth(result: AttentionScaleResult) -> go.Figure:
     """Entropy when W_Q and W_K grow: the first two cures fall together, QK-norm holds."""
     height, across = axis("H / ln n (ratio)", [[0.0, 1.0]], air=0.08), axis("W_Q and W_K (× init)", [GROWTHS], log=True)
     sentence = "weights × %{x:.3g}<br>entropy is %{y:.3g} of uniform"
-    traces = [level(1.0, "uniform", across), level(0.0, "", across)]
+    traces = [level(1.0, "uniform", across, height), level(0.0, "", across, height)]
     for cure in CURES:
         traces += [_cure_line(FINE_GROWTHS, result.grown_expected[cure], cure, sentence),
                    _cure_dots(GROWTHS, result.grown[cure], cure, sentence)]
@@ -156,7 +158,7 @@ def depth_entropy(result: AttentionScaleResult) -> go.Figure:
     across = axis("layer", [result.entropy["none"].depth], least=1.0)
     height = axis("H / ln n (ratio)", [[0.0, 1.0]], air=0.08)
     sentence = "layer %{x:.0f}<br>entropy is %{y:.3g} of uniform"
-    traces = [level(1.0, "uniform", across), level(0.0, "one-hot", across, "left")]
+    traces = [level(1.0, "uniform", across, height), level(0.0, "one-hot", across, height, "left")]
     for cure, found in result.entropy.items():
         traces += _stack(found, cure, sentence)
     lowest = {CURES[cure].label: found.measured.mean(0).min() for cure, found in result.entropy.items()}
@@ -169,7 +171,7 @@ def depth_gradient(result: AttentionScaleResult) -> go.Figure:
     height = axis("γ / γ<sub>N</sub> (ratio)", [*values(result.gradient), [1.0]], log=True, least=1.0)
     across = depth_axis(result.gradient)
     sentence = "after %{x:~g} layers<br>gradient² is %{y:.3g} × the output's"
-    traces = [level(1.0, "flat", across, "left")]
+    traces = [level(1.0, "flat", across, height, "left")]
     for cure, found in result.gradient.items():
         traces += _stack(found, cure, sentence, log=True)
     start = {CURES[cure].label: found.measured[:, 0].mean() for cure, found in result.gradient.items()}

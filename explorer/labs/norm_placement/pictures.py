@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from explorer.figures.outlines import mark
 from explorer.figures.palette import HUES, NEUTRAL
 from explorer.figures.parts import Trace, axis, dots, level, line, picture
-from explorer.figures.series import compact
+from explorer.figures.traces import compact
 from explorer.labs.norm_placement.experiment import BENDS, DESIGNS, PLACEMENTS, NormPlacementResult, band, lemma
 from explorer.labs.stack_pictures import curves, depth_axis, measured, values
 from explorer.labs.stacks import Line

@@ -10,7 +10,7 @@ from explorer.figures.matrices import WRITTEN
 from explorer.figures.outlines import faint, mark
 from explorer.figures.palette import HUES, NEUTRAL
 from explorer.figures.parts import Array, Trace, axis, dots, level, line, picture, upright
-from explorer.figures.series import compact
+from explorer.figures.traces import compact
 from explorer.labs.residual.experiment import (
     CORRELATIONS,
     GRADIENTS,

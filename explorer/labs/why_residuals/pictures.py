@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from explorer.figures.outlines import mark
 from explorer.figures.palette import HUES
 from explorer.figures.parts import Array, Axis, Trace, axis, dots, level, line, picture, upright
-from explorer.figures.series import compact
+from explorer.figures.traces import compact
 from explorer.labs.why_residuals.experiment import EXPONENTS, STARTS, Rule, WhyResidualsResult
 from explorer.theory.depth import aligned_growth, random_growth
 
