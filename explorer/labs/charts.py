@@ -6,19 +6,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures import Draw
-from explorer.figures.axes import linear_range
+from explorer.figures.axes import LEGEND, Axis, drawable
 from explorer.figures.layers import over_depth
 from explorer.figures.palette import DASHES, SYMBOLS, Design
-from explorer.figures.parts import LEGEND
 from explorer.figures.series import along_stream
-from explorer.figures.traces import Trace
+from explorer.figures.traces import Trace, error_bars
 from explorer.figures.training import Course, Track
 from explorer.labs.stacks import Pair
 from explorer.labs.trained import Trained
-from explorer.profile import Profile
+from explorer.profile import Array, Profile
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,19 @@ def with_legend(figure: go.Figure, whose: Collection[Design], below: Sequence[Tr
     return figure.update_layout(showlegend=True, legend=LEGEND | more, margin_t=34)
 
 
-def second_moment(profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> go.Figure:
+def second_moment(profiles: Sequence[Profile], whose: Sequence[Design] = (), height: Axis | None = None) -> go.Figure:
     """Second moment of the stream on an axis that is not logarithmic: so much a branch is a straight line."""
-    series = along_stream(profiles, "second_moment", whose)
     return over_depth(
-        series, "q (ratio to 1)", linear_range(series, 0.0), {}, log=False,
+        along_stream(profiles, "second_moment", whose), "q (ratio to 1)", {0.0: "", 1.0: "q = 1"}, log=False,
         sentence="After %{x:~g} layers<br>the second moment is %{y:.3g}", subject="Second moment of the stream",
+        height=height,
     )
+
+
+def seeds_range(index: int, middle: Array, values: Array) -> Trace:
+    """Error bars of dots on a logarithmic axis, from the least to the largest of `[x, seed]` that can be drawn."""
+    usable = np.where(drawable(values, log=True), values, middle[:, None])
+    return error_bars(index, usable.max(1) - middle, middle - usable.min(1))
 
 
 def course(trained: Trained[Any], whose: Mapping[str, Design]) -> Course:

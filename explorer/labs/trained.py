@@ -78,7 +78,7 @@ class Trained(Generic[Asked]):
     def in_words(self, name: str) -> str:
         """Its loss, or the step at which it fell out."""
         end = self.ends[name]
-        return f"out at step {end.steps}" if end.reason else f"{end.final_loss:.2f}"
+        return f"out at step {end.steps}" if end.reason else f"{end.final_loss:.3g}"
 
 
 def train(settings: Asked, contenders: Mapping[str, tuple[Config, Recipe]], stop: Stop = lambda: False,

@@ -83,8 +83,8 @@ def test_training_loss_is_drawn_raw_and_smoothed_with_the_levels():
     assert raw.line.color == "rgba(0, 114, 178, 0.28)"
     np.testing.assert_allclose(smooth.y[7:-7], 5.0 - 0.1 * np.arange(7, 14), rtol=1e-6)
     assert smooth.y[0] == pytest.approx(5.0 - 0.1 * 3.5), "the median of the first eight"
-    assert traces(figure)["unigram"].y == (3.25, 3.25)
-    assert traces(figure)["bigram"].y == (2.5, 2.5)
+    assert traces(figure)["unigram"].y[:2] == (3.25, 3.25)
+    assert traces(figure)["bigram"].y[:2] == (2.5, 2.5)
     assert figure.layout.meta["description"] == (
         "Training loss, nats a character, at the latest step. one 3.35."
     )
@@ -153,7 +153,7 @@ def test_learning_rates_far_apart_stand_on_a_logarithmic_axis():
 def test_gradient_ratio_is_that_of_first_and_last_layer():
     figure = DRAW["gradient_ratio"](course(track()))
     np.testing.assert_allclose(named(figure, "one")[0].y, 10.0 ** (LAYERS - 1))
-    assert traces(figure)["even"].y == (1.0, 1.0)
+    assert traces(figure)["even"].y[:2] == (1.0, 1.0)
     dead = track(history=recorded(scale=0.0))
     assert np.isnan(named(DRAW["gradient_ratio"](course(dead)), "one")[0].y).all()
 

@@ -24,6 +24,7 @@ from explorer.labs.attention_scale.experiment import (
     softmax_rows,
     verdict,
 )
+from explorer.labs.stacks import Pair, gradient
 from explorer.probe.observe import Stopped
 
 SETTINGS = AttentionScale()
@@ -108,11 +109,11 @@ def test_only_qk_norm_holds_when_the_weights_grow(result) -> None:
 
 
 def test_entropy_collapses_and_gradients_explode_without_the_division(result) -> None:
-    entropy = {cure: line.measured[:, 0].mean() for cure, line in result.entropy.items()}
+    entropy = {cure: pair.measured["attention_entropy_normalized"][:, 0].mean()
+               for cure, pair in result.stacks.items()}
     assert entropy["sqrt_d"] == pytest.approx(0.886, abs=0.02)
     assert entropy["none"] == pytest.approx(0.140, abs=0.04)
-    start = {cure: line.measured[:, 0].mean() for cure, line in result.gradient.items()}
-    assert start["none"] > 100 * start["sqrt_d"]
+    assert result.start("none")[0].mean() > 100 * result.start("sqrt_d")[0].mean()
     severity, meaning, _ = verdict(result)
     assert severity == "warning"
     assert "attention freezes; the gradient² grows × 2," in meaning
@@ -120,29 +121,31 @@ def test_entropy_collapses_and_gradients_explode_without_the_division(result) ->
 
 def test_the_undivided_line_is_where_its_dots_are(result) -> None:
     """The mean of the eight draws, within three of its standard errors; two draws alone came to half of the line."""
-    line = result.gradient["none"]
-    assert line.measured.shape[0] == result.settings.n_seeds == 8
+    draws, _ = result.start("none")
+    assert len(draws) == result.settings.n_seeds == 8
     assert result.explained
     assert 2 / 3 < result.overshoot < 3 / 2
     assert "within 3 standard errors" in verdict(result)[2]
-    scattered = np.std(line.measured[:, 0], ddof=1) / line.measured[:, 0].mean()
-    assert 0.3 < scattered < 2, "one draw is easily twice another"
+    assert 0.3 < np.std(draws, ddof=1) / draws.mean() < 2, "one draw is easily twice another"
 
 
 def test_a_line_beyond_its_dots_is_said_to_be(result) -> None:
-    line = result.gradient["none"]
-    draws = line.predicted / 2 * np.linspace(0.99, 1.01, 8)[:, None]
-    doubled = {**result.gradient, "none": line._replace(measured=draws)}
-    beyond = replace(result, gradient=doubled)
+    measured, predicted = result.stacks["none"]
+    values = {key: predicted[key] / 2 * np.linspace(0.99, 1.01, 8)[:, None] for key in predicted
+              if key[0] == "activation_gradient"}
+    halved = Pair(replace(measured, values={**measured.values, **values}), predicted)
+    beyond = replace(result, stacks={**result.stacks, "none": halved})
     assert not beyond.explained
     assert "theory is 2 × the draws' mean, beyond 3 standard errors" in verdict(beyond)[2]
 
 
 def test_the_cured_stacks_are_where_theory_has_them(result) -> None:
     for cure in ("sqrt_d", "t5", "qk_norm"):
-        for lines, tolerance in ((result.entropy, {"atol": 0.02}), (result.gradient, {"rtol": 0.25})):
-            np.testing.assert_allclose(lines[cure].measured.mean(0), lines[cure].predicted, **tolerance)
-    t5, divided = (result.gradient[cure].measured for cure in ("t5", "sqrt_d"))
+        measured, predicted = result.stacks[cure]
+        entropies = [profile["attention_entropy_normalized"].mean((0, 2)) for profile in (measured, predicted)]
+        np.testing.assert_allclose(*entropies, atol=0.02)
+        np.testing.assert_allclose(gradient(measured).mean(0), gradient(predicted)[0], rtol=0.25)
+    t5, divided = (gradient(result.stacks[cure].measured) for cure in ("t5", "sqrt_d"))
     np.testing.assert_allclose(t5, divided, rtol=1e-3)
 
 
@@ -158,7 +161,7 @@ def test_a_narrow_head_needs_no_cure() -> None:
 def test_both_ends_give_finite_numbers(choices: dict[str, int]) -> None:
     found = run(QUICK.replace(**choices))
     assert np.isfinite([found.sampled.entropy, found.sampled.jacobian]).all()
-    assert all(np.isfinite(line.measured).all() for line in (*found.gradient.values(), *found.entropy.values()))
+    assert all(pair.measured.first_nonfinite is None for pair in found.stacks.values())
     assert all(np.isfinite(one).all() for one in found.grown_expected.values())
 
 

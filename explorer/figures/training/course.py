@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.figures.axes import Axis
 from explorer.figures.palette import Design
 from explorer.profile import Array
 from explorer.training.history import History
@@ -67,6 +68,11 @@ class Course:
     steps: int
     """Number of steps of each contender."""
     levels: Levels
+
+    @property
+    def axis(self) -> Axis:
+        """The horizontal axis: all steps of the race, so that a curve shows how many are still to come."""
+        return Axis("step", (-0.015 * self.steps, 1.015 * self.steps), counts=True)
 
     @classmethod
     def of(cls, race: Race, designs: Sequence[Design], outcomes: Sequence[Outcome]) -> Course:

@@ -10,10 +10,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from explorer.figures.axes import Range, label, position, sheet, value_axis, whole
-from explorer.figures.parts import Axis, axis, level
-from explorer.figures.series import compact, masked
-from explorer.figures.traces import Trace
+from explorer.figures.axes import Axis, Range, axis, picture
+from explorer.figures.traces import Trace, compact, level, masked
 from explorer.figures.training.course import Course, Track, extremes, medians, series, thinned
 from explorer.figures.words import typeset
 from explorer.numbers import number
@@ -92,11 +90,10 @@ def over_steps(course: Course, found: Readings, title: str, sentence: str, subje
     """
     marks = marks or {}
     height = axis(title, [list(marks), *(values for _, values in found)], log=log, least=float(log))
-    across = _across(course)
     curves = [_readings(track, *one, f"step %{{x}}: {sentence}", log=log, dots=dots)
               for track, one in zip(course.tracks, found, strict=True)]
-    levels = [level(value, words, across) for value, words in marks.items() if words]
-    return _figure([*curves, *levels], across, height, _in_words(course, found, subject))
+    levels = [level(value, words, course.axis, height) for value, words in marks.items() if words]
+    return picture([*curves, *levels], course.axis, height, _in_words(course, found, subject), legend=False)
 
 
 CURVES = (
@@ -113,11 +110,6 @@ CURVES = (
 
 
 # --- parts ----------------------------------------------------------------------------------------------------
-
-
-def _across(course: Course) -> Axis:
-    """Axis of all steps of the race, so that a curve shows how many are still to come."""
-    return Axis("step", (-0.015 * course.steps, 1.015 * course.steps))
 
 
 def _line(track: Track, x: NDArray[Any], y: Array, sentence: str, *, width: float = 2, color: str = "", **more: object,
@@ -145,11 +137,11 @@ def _losses(course: Course, curves: Sequence[Trace], found: Readings, last: Read
 
     The axis ends at the highest loss or level, but not where a diverging one may go.
     """
-    across, top = _across(course), CEILING * course.levels.unigram
+    across, top = course.axis, CEILING * course.levels.unigram
     height = axis("loss (nats per character)", [course.levels, *(np.minimum(values, top) for _, values in found)])
-    levels = [level(value, words, across) for words, value in course.levels._asdict().items()]
+    levels = [level(value, words, across, height) for words, value in course.levels._asdict().items()]
     traces = [*levels, *curves, *ends(course, across, height, found)]
-    return _figure(traces, across, height, _in_words(course, last, f"{subject}, nats a character"))
+    return picture(traces, across, height, _in_words(course, last, f"{subject}, nats a character"), legend=False)
 
 
 def ends(course: Course, across: Axis, height: Axis, losses: Readings) -> list[Trace]:
@@ -164,8 +156,7 @@ def ends(course: Course, across: Axis, height: Axis, losses: Readings) -> list[T
             continue
         at = track.step if track.retired else int(steps[np.argmax(high)])
         side = "right" if at < sum(across.extent) / 2 else "left"
-        shares = (0.0, 0.94 - 0.1 * len(traces), 1.0)
-        bottom, beside, top = (position(height.extent, share, height.log) for share in shares)
+        bottom, beside, top = (height.at(share) for share in (0.0, 0.94 - 0.1 * len(traces), 1.0))
         if track.retired:
             words, reason = f"diverged at step {at:,}", f":<br>{typeset(html.escape(track.retired, quote=False))}"
         else:
@@ -183,15 +174,9 @@ def ends(course: Course, across: Axis, height: Axis, losses: Readings) -> list[T
     return traces
 
 
-def _figure(traces: Sequence[Trace], across: Axis, height: Axis, description: str) -> go.Figure:
-    yaxis = value_axis(height.title, height.extent, height.log)
-    return go.Figure({"data": list(traces), "layout": sheet(step_axis(across.extent), yaxis, description)})
-
-
-def step_axis(extent: Range) -> dict[str, object]:
+def step_axis(extent: Range) -> dict[str, Any]:
     """The horizontal axis of everything that runs over steps."""
-    return {"title": label("step"), "range": extent, "zeroline": False, "tickangle": 0,
-            "tickformat": "~s" if extent[1] > 9999 else "~g", **whole(extent[1])}
+    return Axis("step", extent, counts=True).layout
 
 
 def _in_words(course: Course, found: Readings, subject: str) -> str:

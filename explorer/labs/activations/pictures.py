@@ -7,10 +7,10 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.outlines import bars, mark, name_axis
+from explorer.figures.axes import Axis, axis, label, picture
 from explorer.figures.palette import HUES, NEUTRAL
-from explorer.figures.parts import Array, Axis, Trace, axis, dots, line, picture, upright
-from explorer.labs.activations.experiment import MAP, NAMES, ActivationsResult, selu_scale, version
+from explorer.figures.traces import Trace, dots, error_bars, level, line, upright
+from explorer.labs.activations.experiment import MAP, NAMES, ActivationsResult, Array, selu_scale, version
 from explorer.schemes.activation import ACTIVATIONS
 
 MOMENTS = ("E φ", "E φ²", "E φ′²")
@@ -47,20 +47,28 @@ def moments(result: ActivationsResult) -> go.Figure:
             "marker": {"symbol": "line-ew", "size": 16, "line": {"color": HUES[i], "width": 2.5}},
         })
         traces.append(dots(at, result.sampled[:, i], name, i, f"{name} = %{{y:.4g}} ± %{{error_y.array:.1g}} sampled",
-                           error_y=bars(result.errors[:, i], i)))
+                           error_y=error_bars(i, result.errors[:, i])))
     shown = [f"<b>{name}</b>" if name == result.settings.activation else name for name in NAMES]
     said = "Moments under N(0, 1) by quadrature, E φ, E φ², E φ′². " + " ".join(
         f"{name}: {', '.join(f'{value:.4g}' for value in row)}."
         for name, row in zip(NAMES, result.quadrature, strict=True)
     )
     across = Axis("", (-0.5, len(NAMES) - 0.5))
-    return picture(traces, across, Axis("moment under N(0, 1)", (-0.08, 1.2)), said, xaxis=name_axis("", shown))
+    return picture(traces, across, Axis("moment under N(0, 1)", (-0.08, 1.2)), said, xaxis=_names(shown))
+
+
+def _names(names: list[str]) -> Trace:
+    """A horizontal axis of names, at 0, 1, 2, …"""
+    return {
+        "title": label(""), "range": (-0.5, len(names) - 0.5), "zeroline": False, "showgrid": False,
+        "tickvals": list(range(len(names))), "ticktext": names, "tickangle": -40, "automargin": True,
+    }
 
 
 def signal(result: ActivationsResult) -> go.Figure:
     """Second moment of what enters each layer: dots of two draws, the recursion as a line, q* marked."""
-    level = {result.fixed.q: "q*"} if 0 < result.fixed.q < math.inf else {1.0: "q = 1"}
-    return _by_layer(result, result.signal, result.expected_signal, "q = mean x²", level, "Second moment by layer.")
+    levels = {result.fixed.q: "q*"} if 0 < result.fixed.q < math.inf else {1.0: "q = 1"}
+    return _by_layer(result, result.signal, result.expected_signal, "q = mean x²", levels, "Second moment by layer.")
 
 
 def gradient(result: ActivationsResult) -> go.Figure:
@@ -75,7 +83,7 @@ def _by_layer(
     layers, depth = np.arange(len(expected)), result.settings.depth
     across = Axis("depth (layers)", (-0.03 * depth - 0.02, 1.03 * depth + 0.02))
     height = axis(title, [draws, expected, list(levels)], log=True, least=1.0, air=0.12)
-    traces = [mark(value, words, across, height) for value, words in levels.items()]
+    traces = [level(value, words, across, height, lift=0.05) for value, words in levels.items()]
     traces.append(line(layers, expected, "recursion", 0, "after %{x:.0f} layers %{y:.4g}", log=True))
     for draw, values in enumerate(draws):
         marker = {"color": HUES[0], "symbol": ("circle", "circle-open")[draw], "size": 6}

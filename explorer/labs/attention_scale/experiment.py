@@ -21,7 +21,7 @@ from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import About
 from explorer.labs import Progress, Stop, Verdict, plus_minus, rounded, stages
-from explorer.labs.stacks import Line, pairs, streams
+from explorer.labs.stacks import Pair, gradient, pairs
 
 Array = NDArray[np.float64]
 
@@ -130,23 +130,25 @@ class AttentionScaleResult:
     """The same over `FINE_GROWTHS`."""
     moved: float
     """Largest difference of the logits of T5's init from those divided by √d."""
-    entropy: Mapping[str, Line]
-    """Cure to entropy over ln n, by layer of a stack."""
-    gradient: Mapping[str, Line]
-    """Cure to squared ∂L/∂x of the same stack, relative to the output."""
+    stacks: Mapping[str, Pair]
+    """By cure."""
+
+    def start(self, cure: str) -> tuple[Array, float]:
+        """Gradient² at the input of a stack, relative to the output: of each draw, and the theory's."""
+        draws, expected = (gradient(profile)[:, 0] for profile in self.stacks[cure])
+        return draws, float(expected[0])
 
     @property
     def overshoot(self) -> float:
         """The theory's gradient² at the input of the undivided stack, over the mean of the draws."""
-        line = self.gradient["none"]
-        return float(line.predicted[0] / line.measured[:, 0].mean())
+        draws, expected = self.start("none")
+        return float(expected / draws.mean())
 
     @property
     def explained(self) -> bool:
         """Whether the theory's is within `ERRORS` standard errors of the mean of the draws."""
-        line = self.gradient["none"]
-        draws = line.measured[:, 0]
-        return bool(abs(line.predicted[0] - draws.mean()) <= ERRORS * draws.std(ddof=1) / math.sqrt(len(draws)))
+        draws, expected = self.start("none")
+        return bool(abs(expected - draws.mean()) <= ERRORS * draws.std(ddof=1) / math.sqrt(len(draws)))
 
 
 def products(d: int, count: int, rng: np.random.Generator) -> Array:
@@ -221,8 +223,7 @@ def run(settings: AttentionScale, stop: Stop = lambda: False, progress: Progress
         settings=settings, counts=counts, second_moment=second, kurtosis=fourth / second**2, moments=moments,
         sampled=Rows(*np.array(rows).T), expected=expected_rows(settings, FINE), grown=grown,
         grown_expected=_grown_expected(settings), moved=float(np.abs(logits("t5", q, k) - plain).max()),
-        entropy={cure: one.attention("attention_entropy_normalized", "pattern") for cure, one in found.items()},
-        gradient=streams(found, "activation_gradient"),
+        stacks=found,
     )
 
 
@@ -252,15 +253,15 @@ def _grown_expected(settings: AttentionScale) -> dict[str, Array]:
 def verdict(result: AttentionScaleResult) -> Verdict:
     """Entropy without the division, and separately gradients, with the theory's distance from them."""
     settings = result.settings
-    entropy = {cure: line.measured[:, 0].mean() for cure, line in result.entropy.items()}
-    start = {cure: line.measured[:, 0] for cure, line in result.gradient.items()}
+    entropy = {cure: result.stacks[cure].measured["attention_entropy_normalized"][:, 0].mean() for cure in CURES}
+    start, theory = ({cure: result.start(cure)[part] for cure in CURES} for part in (0, 1))
     grows = start["none"].mean() / start["sqrt_d"].mean()
     evidence = (
         f"At d = {settings.d_head} and n = {settings.n_keys} σ is {math.sqrt(settings.d_head):.3g}, the freezing "
         f"threshold {settings.freezing:.3g}; first layer's entropy {entropy['sqrt_d']:.2f} → {entropy['none']:.2f} of "
         f"uniform. Input gradient² over output, mean of {settings.n_seeds} draws: {plus_minus(start['sqrt_d'])} → "
-        f"{plus_minus(start['none'])}; theory, for all draws, {rounded(result.gradient['sqrt_d'].predicted[0])} → "
-        f"{rounded(result.gradient['none'].predicted[0])}; undivided, theory is {result.overshoot:.2g} × the "
+        f"{plus_minus(start['none'])}; theory, for all draws, {rounded(theory['sqrt_d'])} → "
+        f"{rounded(theory['none'])}; undivided, theory is {result.overshoot:.2g} × the "
         f"draws' mean, {'within' if result.explained else 'beyond'} {ERRORS} standard errors."
     )
     if math.sqrt(settings.d_head) <= settings.freezing:

@@ -7,8 +7,10 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
+from explorer.figures import attention_entropy, gradient_by_layer
+from explorer.figures.axes import Axis, axis, picture
 from explorer.figures.palette import HUES
-from explorer.figures.parts import Array, Axis, Trace, axis, dots, level, line, picture, upright
+from explorer.figures.traces import Trace, dots, level, line, upright
 from explorer.labs.attention_scale.experiment import (
     BINS,
     CURES,
@@ -17,13 +19,14 @@ from explorer.labs.attention_scale.experiment import (
     FINE_GROWTHS,
     GROWTHS,
     SIGMAS,
+    Array,
     AttentionScaleResult,
 )
-from explorer.labs.stack_pictures import depth_axis, measured, values
-from explorer.labs.stacks import Line
+from explorer.labs.charts import designs, side_by_side
 
 HUE = {"sqrt_d": 0, "t5": 1, "qk_norm": 2, "none": 4}
 RING = {"symbol": "circle-open", "size": 12, "line": {"width": 2}}
+MARKS = designs({cure: row.label for cure, row in CURES.items()}, HUE)
 SIGMA = "σ of the logits"
 LEAST = 1e-6
 """A median of ‖J‖² below this is drawn no more."""
@@ -90,7 +93,7 @@ def _temperature(result: AttentionScaleResult, field: str, title: str, marks: di
     across = axis(SIGMA, [SIGMAS], log=True, air=0.02)
     sentence = f"σ = %{{x:.3g}}<br>{says}"
     traces = [
-        *(level(value, words, across, side) for value, (words, side) in marks.items()),
+        *(level(value, words, across, height, side) for value, (words, side) in marks.items()),
         *_uprights(result, height, 0.22 if field == "entropy" else 0.7),
         line(FINE, expected, "softmax", 0, sentence), dots(SIGMAS, sampled, "rows drawn", 0, sentence),
     ]
@@ -130,7 +133,7 @@ def growth(result: AttentionScaleResult) -> go.Figure:
     """Entropy when W_Q and W_K grow: the first two cures fall together, QK-norm holds."""
     height, across = axis("H / ln n (ratio)", [[0.0, 1.0]], air=0.08), axis("W_Q and W_K (× init)", [GROWTHS], log=True)
     sentence = "weights × %{x:.3g}<br>entropy is %{y:.3g} of uniform"
-    traces = [level(1.0, "uniform", across), level(0.0, "", across)]
+    traces = [level(1.0, "uniform", across, height), level(0.0, "", across, height)]
     for cure in CURES:
         traces += [_cure_line(FINE_GROWTHS, result.grown_expected[cure], cure, sentence),
                    _cure_dots(GROWTHS, result.grown[cure], cure, sentence)]
@@ -153,34 +156,9 @@ def _cure_line(x: Array, y: Array, cure: str, sentence: str, log: bool = False) 
 
 def depth_entropy(result: AttentionScaleResult) -> go.Figure:
     """Entropy by layer of a Pre-LN stack with each cure."""
-    across = axis("layer", [result.entropy["none"].depth], least=1.0)
-    height = axis("H / ln n (ratio)", [[0.0, 1.0]], air=0.08)
-    sentence = "layer %{x:.0f}<br>entropy is %{y:.3g} of uniform"
-    traces = [level(1.0, "uniform", across), level(0.0, "one-hot", across, "left")]
-    for cure, found in result.entropy.items():
-        traces += _stack(found, cure, sentence)
-    lowest = {CURES[cure].label: found.measured.mean(0).min() for cure, found in result.entropy.items()}
-    text = ", ".join(f"{label} {value:.2f}" for label, value in lowest.items())
-    return picture(traces, across, height, f"Lowest entropy over ln n of any layer: {text}.")
+    return side_by_side(attention_entropy, result.stacks, MARKS)
 
 
 def depth_gradient(result: AttentionScaleResult) -> go.Figure:
     """Squared gradient by the stream, relative to the output, of the same stacks."""
-    height = axis("γ / γ<sub>N</sub> (ratio)", [*values(result.gradient), [1.0]], log=True, least=1.0)
-    across = depth_axis(result.gradient)
-    sentence = "after %{x:~g} layers<br>gradient² is %{y:.3g} × the output's"
-    traces = [level(1.0, "flat", across, "left")]
-    for cure, found in result.gradient.items():
-        traces += _stack(found, cure, sentence, log=True)
-    start = {CURES[cure].label: found.measured[:, 0].mean() for cure, found in result.gradient.items()}
-    text = ", ".join(f"{label} {value:.3g}" for label, value in start.items())
-    return picture(traces, across, height, f"Squared gradient at the input over the output's, mean of "
-                                           f"{result.settings.n_seeds} draws: {text}. Undivided, theory is "
-                                           f"{result.overshoot:.2g} times that.")
-
-
-def _stack(found: Line, cure: str, sentence: str, log: bool = False) -> list[Trace]:
-    """A cure's line, and the mean of its draws with their range."""
-    seen = measured(found, CURES[cure].label, HUE[cure], sentence, log=log)
-    ring = {"marker": RING | {"color": HUES[HUE[cure]]}} if cure == "t5" else {}
-    return [_cure_line(found.depth, found.predicted, cure, sentence, log), seen | ring]
+    return side_by_side(gradient_by_layer, result.stacks, MARKS)

@@ -86,9 +86,9 @@ class NormPlacement(Choices):
         """One of `DESIGNS`."""
         drawn = {"input": "correlated", "input_correlation": self.input_correlation} if self.input_correlation else {}
         return preset(
-            name, n_layers=self.n_layers, d_model=self.width, n_heads=heads_of(self.width, max(1, self.width // 32)), mlp_ratio=1,
-            n_ctx=self.n_ctx, batch_size=1, activation=self.activation, causal=self.causal, n_seeds=self.n_seeds,
-            seed=self.seed, **drawn,
+            name, n_layers=self.n_layers, d_model=self.width, n_heads=heads_of(self.width, self.width // 32),
+            mlp_ratio=1, n_ctx=self.n_ctx, batch_size=1, activation=self.activation, causal=self.causal,
+            n_seeds=self.n_seeds, seed=self.seed, **drawn,
         )
 
     def bent(self, attention: str) -> Config:

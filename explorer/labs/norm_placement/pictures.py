@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures import gradient_by_layer
-from explorer.figures.palette import HUES, NEUTRAL
-from explorer.figures.parts import Trace, axis, dots, line, picture
-from explorer.figures.series import compact
-from explorer.labs.charts import designs, second_moment, side_by_side
+from explorer.figures.axes import axis, picture
+from explorer.figures.traces import DOTTED, Trace, compact, dots, line
+from explorer.labs.charts import designs, second_moment, seeds_range, side_by_side
 from explorer.labs.norm_placement.experiment import BENDS, DESIGNS, PLACEMENTS, NormPlacementResult, band
 
 BEND_HUES = {"none": 5, "uniform": 3, "softmax": 0}
@@ -26,14 +27,13 @@ def theorem(result: NormPlacementResult) -> go.Figure:
     root = found["pre"].predicted[-1] * np.sqrt(depths[-1] / depths)
     traces: list[Trace] = [
         {"type": "scatter", "mode": "lines", "name": "1/√L", "x": compact(depths), "y": compact(root),
-         "hoverinfo": "skip", "line": {"color": NEUTRAL, "width": 1.5, "dash": "dot"}},
+         "hoverinfo": "skip", "line": DOTTED},
     ]
     for index, (place, words) in enumerate(PLACEMENTS.items()):
-        middle, seeds = found[place].typical, found[place].measured
-        bars = {"type": "data", "symmetric": False, "color": HUES[index], "thickness": 1.2, "width": 0,
-                "array": compact(seeds.max(1) - middle), "arrayminus": compact(middle - seeds.min(1))}
+        middle = found[place].typical
         traces += [line(depths, found[place].predicted, words, index, sentence, log=True),
-                   dots(depths, middle, words, index, sentence, log=True, error_y=bars)]
+                   dots(depths, middle, words, index, sentence, log=True,
+                        error_y=seeds_range(index, middle, found[place].measured))]
     text = "; ".join(f"{words} {result.slopes(place)[0]:.2f}, predicted {result.slopes(place)[1]:.2f}"
                      for place, words in PLACEMENTS.items())
     return picture(traces, across, height, f"Exponent of the depth in the last MLP's gradient: {text}.")
@@ -46,11 +46,11 @@ def stream(result: NormPlacementResult) -> go.Figure:
     edge: Trace = {
         "type": "scatter", "mode": "lines", "name": "Lemma 2", "fill": "toself", "hoverinfo": "skip",
         "x": compact(np.concatenate([layer, layer[::-1]])), "y": compact(np.concatenate([low, high[::-1]])),
-        "line": {"width": 0, "color": NEUTRAL}, "fillcolor": "rgba(128, 128, 128, 0.18)",
+        "line": {"width": 0}, "fillcolor": "rgba(128, 128, 128, 0.18)",
     }
-    names = {"pre": "Pre-LN"}
-    figure = side_by_side(second_moment, {"pre": result.deepest}, designs(names, {"pre": 1}), below=[edge])
-    return figure.update_yaxes(range=(figure.layout.yaxis.range[0], max(figure.layout.yaxis.range[1], 1.05 * high[-1])))
+    height = axis("q (ratio to 1)", [[0.0], high, result.moments])
+    draw = partial(second_moment, height=height)
+    return side_by_side(draw, {"pre": result.deepest}, designs({"pre": "Pre-LN"}, {"pre": 1}), below=[edge])
 
 
 def bends(result: NormPlacementResult) -> go.Figure:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.axes import BARE, label, sheet
+from explorer.figures.axes import BARE, axis, label, picture, sheet
 from explorer.figures.palette import HUES, NEUTRAL
-from explorer.figures.parts import Array, Trace, axis, dots, level, line, picture
-from explorer.labs.normalization.experiment import NORMS, OFFSETS, SCALES, NormalizationResult
+from explorer.figures.traces import Trace, dots, level, line
+from explorer.labs.normalization.experiment import NORMS, OFFSETS, SCALES, Array, NormalizationResult
 
 TOY = (2, 4, 6)
 """Sequences, tokens and features of the small tensor that shows the groups."""
@@ -66,12 +66,12 @@ def by_feature(result: NormalizationResult) -> go.Figure:
 def _one_by_one(result: NormalizationResult, what: str, field: str) -> go.Figure:
     before: Array = getattr(result.before, field)
     after = {name: getattr(output, field) for name, output in result.after.items()}
-    rank = np.arange(1, len(before) + 1)
+    rank = np.arange(1.0, len(before) + 1)
     height = axis("mean y² (ratio to 1)", [before, *after.values(), [1.0]], log=True, least=1.0)
     across = axis(f"{what} (rank, quietest first)", [rank], least=1.0, air=0.03)
     sentence = f"{what} %{{x:.0f}}: mean y² is %{{y:.3g}}"
     traces = [
-        level(1.0, "", across),
+        level(1.0, "", across, height),
         {**dots(rank, before, "input", 0, sentence, log=True), "mode": "lines",
          "line": {"color": NEUTRAL, "width": 2}},
         *(_dots(rank, after[name], name, sentence, log=True) for name in NORMS),
@@ -96,7 +96,7 @@ def offset(result: NormalizationResult) -> go.Figure:
     height = axis("constant's share (ratio)", [[0.0, 1.0]], air=0.1)
     across = axis("offset c (std)", [OFFSETS], air=0.02)
     sentence = "at an offset of %{x:.3g}<br>the constant's share is %{y:.3g}"
-    traces = [level(1.0, "nothing but the constant", across, "left")]
+    traces = [level(1.0, "nothing but the constant", across, height, "left")]
     for name, norm in NORMS.items():
         traces.append(line(OFFSETS, result.share_by_offset[name], norm.label, INDEX[name], sentence))
         here = np.array([result.after[name].constant_share])
@@ -112,7 +112,7 @@ def epsilon(result: NormalizationResult) -> go.Figure:
     height = axis("mean y² (ratio to 1)", [*moments.values(), [1.0, 1e-3]], log=True)
     across = axis("input scale s (×)", [SCALES], log=True, air=0.02)
     sentence = "at a scale of %{x:.3g}<br>mean y² is %{y:.3g}"
-    traces = [level(1.0, "", across)]
+    traces = [level(1.0, "", across, height)]
     for name, norm in NORMS.items():
         traces.append(line(SCALES, moments[name], norm.label, INDEX[name], sentence, log=True))
         here = np.array([result.after[name].second_moment])

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
+from explorer.figures.axes import Axis, axis, picture
 from explorer.figures.palette import HUES, NEUTRAL, SYMBOLS
-from explorer.figures.parts import Array, Axis, Trace, axis, dots, level, line, picture
-from explorer.labs.parametrization.experiment import STEP_WIDTHS, ParametrizationResult
+from explorer.figures.traces import Trace, dots, level, line
+from explorer.labs.parametrization.experiment import STEP_WIDTHS, Array, ParametrizationResult
 from explorer.labs.parametrization.network import BASE, SCHEMES
 
 INDEX = {name: index for index, name in enumerate(SCHEMES)}
@@ -80,7 +81,7 @@ def _sweep(result: ParametrizationResult, scheme: str) -> go.Figure:
     rates, widths = result.rates[scheme], result.settings.widths
     height = _loss_axis(result)
     across = axis("learning rate η", [rates], log=True)
-    traces = [level(result.untrained, "untrained", across)]
+    traces = [level(result.untrained, "untrained", across, height)]
     for index, width in enumerate(widths):
         values = np.where(np.isfinite(result.losses[scheme][index]), result.losses[scheme][index], np.inf)
         share = 0.35 + 0.65 * (index + 1) / len(widths)
@@ -133,7 +134,7 @@ def _by_width(result: ParametrizationResult, values: dict[str, Array], title: st
     widths = np.array(result.settings.widths, float)
     height = axis(title, [*values.values(), [mark]], log=True, least=1.0, air=0.1)
     across = axis(WIDTH, [widths], log=True, least=0.3)
-    traces = [level(mark, words, across)]
+    traces = [level(mark, words, across, height)]
     for name, row in values.items():
         traces.append(dots(widths, row, SCHEMES[name].label, INDEX[name], f"at width %{{x}}<br>{says}", log=True,
                            mode="lines+markers", line={"color": HUES[INDEX[name]], "width": 1, "dash": "dot"}))

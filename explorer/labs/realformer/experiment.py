@@ -231,9 +231,10 @@ def verdict(result: RealFormerResult) -> Verdict:
     settings, seeds = result.settings, result.settings.n_seeds
     n = settings.n_layers
     ends = {form: float(result.spread(form)[:, -1].mean()) for form in FORMS}
-    spans = [float(np.median(result.apart(of, form))) for of in (gradient, weight_gradient) for form in ("none", "scores")]
     ideal = {form: float(result.ideal(form)[-1]) for form in FORMS}
-    closer = [result.closer(of) for of in (gradient, weight_gradient)]
+    both = (gradient, weight_gradient)
+    spans = [float(np.median(result.apart(of, form))) for of in both for form in ("none", "scores")]
+    closer = [result.closer(of) for of in both]
     evidence = (
         f"Logits of layer {n}: {ends['scores']:.3g} in RealFormer, {ends['qk']:.3g} with Q and K added up, "
         f"{ends['none']:.2g} in Post-LN; independent layers would have {ideal['scores']:.3g}, {ideal['qk']:.3g} and "
@@ -263,7 +264,8 @@ def invariants() -> dict[str, float]:
     return {
         **{f"independent layers, {words}": float(np.sqrt((ideal[form][:, -1] ** 2).mean()))
            for form, words in FORMS.items()},
-        **{f"a stack, {words}": float(found[form].measured["logit_std"][:, -1].mean()) for form, words in FORMS.items()},
+        **{f"a stack, {words}": float(found[form].measured["logit_std"][:, -1].mean())
+           for form, words in FORMS.items()},
         "overlap with the pattern below": float(alike.measured[:, -1].mean()),
         "overlap with another head's": float(alike.random[:, -1].mean()),
         **{f"{FORMS[form]}, largest over smallest gradient²":

@@ -8,10 +8,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures import attention_entropy
+from explorer.figures.axes import axis, picture
 from explorer.figures.layers import over_depth
-from explorer.figures.palette import HUES, NEUTRAL, Design
-from explorer.figures.parts import Trace, axis, dots, line, picture, upright
+from explorer.figures.palette import Design
 from explorer.figures.series import at_site
+from explorer.figures.traces import DOTTED, Trace, dots, joined, line, ring, upright
 from explorer.labs.charts import designs, side_by_side
 from explorer.labs.realformer.experiment import FORMS, HEAD, LENGTHS, POWERS, RealFormerResult
 from explorer.labs.stacks import gradient, weight_gradient
@@ -44,13 +45,13 @@ def spread(result: RealFormerResult) -> go.Figure:
     """The same of a Post-LN stack, with its theory, and the values of independent layers."""
     ideals = {form: result.ideal(form) for form in ("scores", "qk")}
     first = result.spread("none")[:, 0].mean()
-    shown = [part for form in ideals for profile in result.stacks[form] for part in (profile["logit_std"],)]
+    shown = [profile["logit_std"] for form in ideals for profile in result.stacks[form]]
     least = max(float(result.spread("none").min()), first / 10**DECADES)
-    height = axis(LOGITS, [*shown, *ideals.values(), [least]], log=True).extent
+    height = axis(LOGITS, [*shown, *ideals.values(), [least]], log=True)
 
     def draw(profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> go.Figure:
-        return over_depth(at_site(profiles, "logit_std", "attn_scores", whose), LOGITS, height, {}, log=True,
-                          sentence=SAYS, subject="Spread of the logits")
+        return over_depth(at_site(profiles, "logit_std", "attn_scores", whose), LOGITS, {}, log=True,
+                          sentence=SAYS, subject="Spread of the logits", height=height)
 
     dotted = [
         line(result.layers, values, f"{FORMS[form]}, layers independent", HUE[form],
@@ -72,12 +73,10 @@ def similarity(result: RealFormerResult) -> go.Figure:
     across = axis(LAYER, [result.layers], air=0.03)
     traces: list[Trace] = []
     for form, words in FORMS.items():
-        hue = HUES[HUE[form]]
-        hollow = {"color": hue, "symbol": "circle-open", "size": 6}
         traces += [
             dots(layers, result.similarity[form].random.mean(0), f"{words}, another head", HUE[form],
                  "layer %{x:.0f} and another head of the one below<br>share %{y:.0%} of their weight",
-                 showlegend=False, marker=hollow, mode="lines+markers", line={"color": hue, "width": 1, "dash": "dot"}),
+                 showlegend=False, marker=ring(6), **joined(HUE[form])),
             dots(layers, result.similarity[form].measured.mean(0), words, HUE[form],
                  "layer %{x:.0f} and the one below<br>share %{y:.0%} of their weight"),
         ]
@@ -98,7 +97,7 @@ def closer(result: RealFormerResult) -> go.Figure:
     traces: list[Trace] = [
         {"type": "scatter", "mode": "lines+text", "name": "equal", "hoverinfo": "skip", "showlegend": False,
          "x": diagonal, "y": diagonal, "text": ["", "equal", ""], "textposition": "top left", "textfont": {"size": 11},
-         "line": {"color": NEUTRAL, "width": 1.5, "dash": "dot"}},
+         "line": DOTTED},
         *(dots(post, own, words, hue, "a seed: Post-LN %{x:.3g}, RealFormer %{y:.3g}", log=True)
           for (words, hue, *_), (post, own) in zip(rows, ratios, strict=True)),
     ]
@@ -115,12 +114,11 @@ def memory(result: RealFormerResult) -> go.Figure:
     height = axis("a layer's memory (KiB)", [values / 1024 for *_, values in rows], log=True)
     across = axis("tokens n", [n], log=True, air=0.04)
     sentence = "%{x:.0f} tokens<br>%{y:,.0f} KiB a layer"
-    ring = {"color": HUES[4], "symbol": "circle-open", "size": 12, "line": {"width": 2}}
     traces: list[Trace] = [
         *(line(n, values / 1024, words, hue, sentence, log=True, showlegend=True) | {"name": words}
           for words, hue, values in rows),
         dots(n, found.counted["none"] / 1024, "Post-LN", 0, sentence, log=True),
-        dots(n, found.counted["scores"] / 1024, "RealFormer", 4, sentence, log=True, marker=ring),
+        dots(n, found.counted["scores"] / 1024, "RealFormer", 4, sentence, log=True, marker=ring()),
     ]
     equal = result.settings.width / result.settings.n_heads
     if across.extent[0] < np.log10(equal) < across.extent[1]:

@@ -6,13 +6,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures import gradient_by_layer
-from explorer.figures.axes import BARE, label, sheet, value_axis
+from explorer.figures.axes import BARE, Axis, axis, label, picture, sheet
 from explorer.figures.matrices import WRITTEN
-from explorer.figures.outlines import faint
-from explorer.figures.palette import HUES, NEUTRAL
-from explorer.figures.parts import Trace, axis, dots, level, line, picture
-from explorer.figures.series import compact
-from explorer.labs.charts import designs, second_moment, side_by_side
+from explorer.figures.palette import NEUTRAL, Look
+from explorer.figures.traces import Trace, dots, level, line
+from explorer.labs.charts import designs, second_moment, seeds_range, side_by_side
 from explorer.labs.residual.experiment import BENDS, GROWTHS, LABELS, PARAMETERS, STARTS, ResidualResult
 
 FLOOR = 0.1
@@ -29,12 +27,11 @@ def path(result: ResidualResult) -> go.Figure:
     height = axis("coefficient of x<sub>0</sub>", [ends], log=True, least=0.5)
     across = axis("branches l (post-norm MLPs)", [branch], air=0.03)
     sentence = "after %{x:.0f} branches<br>the input's coefficient is %{y:.3g}"
-    bars = {"type": "data", "symmetric": False, "color": HUES[0], "thickness": 1.2, "width": 0,
-            "array": compact(result.path.max(0) - mean), "arrayminus": compact(mean - result.path.min(0))}
     traces = [
-        level(noise, "noise", across, "left"),
+        level(noise, "noise", across, height, "left"),
         line(branch, expected, "(1 + α²)<sup>−l/2</sup>", 0, sentence, log=True, showlegend=True),
-        dots(branch, mean, "x<sub>l</sub> regressed on x<sub>0</sub>", 0, sentence, log=True, error_y=bars),
+        dots(branch, mean, "x<sub>l</sub> regressed on x<sub>0</sub>", 0, sentence, log=True,
+             error_y=seeds_range(0, mean, result.path.T)),
     ]
     text = (f"After {len(expected) - 1} branches {mean[-1]:.2g} of the input is left, plus or minus {noise:.1g}; "
             f"theory {expected[-1]:.2g}.")
@@ -45,11 +42,11 @@ def gradient(result: ResidualResult) -> go.Figure:
     """Gradient² of Post-LN by layer, without and with attention, and the square of the identity path's weight."""
     weight = result.expected[::-1] ** 2
     path = line(np.arange(len(weight)), weight, "the path's weight²", 0, "after %{x:.0f} layers: %{y:.3g}", log=True,
-                showlegend=True, line={"color": NEUTRAL, "width": 2, "dash": "dash"})
-    figure = side_by_side(gradient_by_layer, result.bends, designs(BENDS), below=[path | {"name": "the path's weight²"}])
+                showlegend=True, line={"color": NEUTRAL, "width": 2, "dash": "dash"}) | {"name": "the path's weight²"}
+    figure = side_by_side(gradient_by_layer, result.bends, designs(BENDS), below=[path])
     low, high = figure.layout.yaxis.range
     extent = (min(low, float(np.log10(max(weight[0], LEAST_WEIGHT)))), high)
-    return figure.update_layout(yaxis=value_axis(figure.layout.yaxis.title.text, extent, log=True))
+    return figure.update_layout(yaxis=Axis(figure.layout.yaxis.title.text, extent, log=True).layout)
 
 
 def growth(result: ResidualResult) -> go.Figure:
@@ -65,7 +62,7 @@ def first_gradients(result: ResidualResult) -> go.Figure:
         "type": "heatmap", "name": "‖∂L/∂W‖", "x": names, "y": rows, "zmin": 0, "zmax": 1,
         "z": [[None if norm is None else float(norm > 0) for norm in row] for row in norms],
         "showscale": False, "xgap": 3, "ygap": 3, "hoverinfo": "skip",
-        "colorscale": [[0, faint(HUES[4], 0.3)], [1, faint(HUES[0], 0.22)]],
+        "colorscale": [[0, Look(4).faint(0.3)], [1, Look(0).faint(0.22)]],
     }
     words: Trace = {  # a heat map's own text would not change with the page's theme
         "type": "scatter", "mode": "text", "name": "norms", "showlegend": False,

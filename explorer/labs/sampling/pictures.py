@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.outlines import bars, mark, steps
+from explorer.figures.axes import Axis, picture
 from explorer.figures.palette import HUES
-from explorer.figures.parts import Axis, dots, level, line, picture, upright
+from explorer.figures.traces import dots, error_bars, histogram, level, line, upright
 from explorer.labs.sampling.experiment import KINDS, REACH, SamplingResult, density, gamma, tail
 
 HIGHEST = 2.4
@@ -22,7 +22,8 @@ def densities(result: SamplingResult) -> go.Figure:
     curves = density(result, x)
     top = min(max(float(curves.max()), float(heights.max())), HIGHEST)
     traces = [
-        steps(result.edges, heights[i], kind, i, "density %{y:.3g} around %{x:.3g} σ") for i, kind in enumerate(KINDS)
+        histogram(result.edges, heights[i], kind, i, "density %{y:.3g} around %{x:.3g} σ")
+        for i, kind in enumerate(KINDS)
     ]
     traces += [line(x, curves[i], kind, i, "density %{y:.3g} at %{x:.3g} σ") for i, kind in enumerate(KINDS)]
     said = f"Densities of {', '.join(KINDS)}. The normal is cut at ±{result.bound:.3g} σ. Highest density {top:.3g}."
@@ -35,13 +36,13 @@ def variances(result: SamplingResult) -> go.Figure:
     shown = np.unique(np.searchsorted(result.sizes, np.append(2.0 ** np.arange(7, 24), result.sizes[-1])).clip(0, last))
     across = Axis("draws n", (1.95, float(np.log10(result.sizes[-1])) + 0.15), log=True)
     height = Axis("variance (σ²)", (min(0.6, low - 0.1), 1.4))
-    traces = [mark(1.0, "asked for", across, height)]
+    traces = [level(1.0, "asked for", across, height, lift=0.05)]
     if low < 0.98:
         ends = 10.0 ** np.array(across.extent)
         traces += [line(ends, np.array([low, low]), KINDS[2], 2, "variance %{y:.4g} σ²")]
     traces += [
         dots(result.sizes[shown] * 1.07 ** (i - 1), result.running[i, shown], kind, i,
-             "variance %{y:.4g} σ² ± %{error_y.array:.2g}", error_y=bars(result.errors[i, shown], i))
+             "variance %{y:.4g} σ² ± %{error_y.array:.2g}", error_y=error_bars(i, result.errors[i, shown]))
         for i, kind in enumerate(KINDS)
     ]
     said = "Variance by number of draws. " + " ".join(
@@ -78,13 +79,13 @@ def truncation(result: SamplingResult) -> go.Figure:
     measured, error = result.variance[2] / result.scale**2, result.errors[2, -1] / result.scale**2
     here = np.clip([result.relative_cut], *10.0 ** np.array(CUT.extent))
     traces = [
-        level(1.0, "nothing cut", CUT, side="left"),
+        level(1.0, "nothing cut", CUT, height, "left"),
         upright(2.0, "±2σ", height),
         upright(100.0, "±2 at std 0.02", height, side="left"),
         line(cut, gamma(cut), "γ", 2, "a cut at ±%{x:.3g} standard deviations<br>leaves %{y:.4g} of the variance"),
         dots(here, np.array([measured]), "this cut", 2,
              "at ±%{x:.4g} standard deviations<br>%{y:.4g} of the variance is left",
-             error_y=bars(np.array([error]), 2), marker={"color": HUES[2], "symbol": "diamond", "size": 10}),
+             error_y=error_bars(2, [error]), marker={"color": HUES[2], "symbol": "diamond", "size": 10}),
     ]
     said = (f"Share of the variance that a cut leaves. Cut at {result.relative_cut:.4g} standard deviations: expected "
             f"{float(gamma(result.relative_cut)):.4g}, measured {measured:.4g}.")

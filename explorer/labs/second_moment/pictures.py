@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.outlines import bars, mark
-from explorer.figures.palette import NEUTRAL
-from explorer.figures.parts import Array, Axis, axis, dots, level, line, picture, upright
-from explorer.labs.second_moment.experiment import MEANS, RULES, SecondMomentResult, mean_error
+from explorer.figures.axes import Axis, axis, picture
+from explorer.figures.palette import HUES, NEUTRAL, SYMBOLS
+from explorer.figures.traces import dots, error_bars, level, line, upright
+from explorer.labs.second_moment.experiment import MEANS, RULES, Array, SecondMomentResult, mean_error
 
 
 def both_ways(result: SecondMomentResult) -> go.Figure:
@@ -20,7 +20,8 @@ def both_ways(result: SecondMomentResult) -> go.Figure:
     height = axis("gradient: × E (∂L/∂y)²", [found[:, 1], [0.5, 2]], log=True, air=0.12)
     ends = 10.0 ** np.array([across.extent[0] - 1, across.extent[1] + 1])
     traces = [
-        mark(1.0, "gradient kept", across, height, 0.02), upright(1.0, "signal kept", height, side="left", share=0.06),
+        level(1.0, "gradient kept", across, height, lift=0.02),
+        upright(1.0, "signal kept", height, side="left", share=0.06),
         line(ends, ratio * ends, "any variance", 0, "signal × %{x:.3g}, gradient × %{y:.3g}", log=True) | {
             "line": {"color": NEUTRAL, "width": 2, "dash": "dash"}, "name": "any variance", "showlegend": True,
         },
@@ -28,8 +29,8 @@ def both_ways(result: SecondMomentResult) -> go.Figure:
     for i, (rule, (middle, error)) in enumerate(zip(RULES, points, strict=True)):
         traces.append(dots(
             middle[:1], middle[1:], rule.name, i, "signal × %{x:.4g}, gradient × %{y:.4g}", log=True,
-            error_x=bars(error[:1], i), error_y=bars(error[1:], i),
-        ) | {"marker": {"color": bars(error, i)["color"], "symbol": ("circle", "square", "diamond")[i], "size": 11}})
+            error_x=error_bars(i, error[:1]), error_y=error_bars(i, error[1:]),
+        ) | {"marker": {"color": HUES[i], "symbol": SYMBOLS[i], "size": 11}})
     said = "Forward and backward factor of one layer. " + " ".join(
         f"{rule.name}: {x:.4g} and {y:.4g}." for rule, (x, y) in zip(RULES, found, strict=True)
     ) + f" All lie on a line on which backward is {ratio:.3g} × forward."
@@ -45,14 +46,14 @@ def input_mean(result: SecondMomentResult) -> go.Figure:
         line(fine, 1 / (1 + fine**2), "", 4, "Var x is %{y:.3g} of E x²", dash="dash") | {
             "name": "if only Var x counted", "showlegend": True,
         },
-        level(1.0, "", across),
+        level(1.0, "", across, height),
         upright(result.settings.mean, "chosen", height, "left" if result.settings.mean > 2 else "right", share=0.06),
     ]
     said = "Forward factor over n Var W, by the input's mean."
     for kind, name in enumerate(("x", "|x|")):
         middle, error = mean_error(result.sweep[kind])
         traces.append(dots(MEANS + 0.1 * kind, middle, f"input {name}", 0 + kind, "mean %{x:.2g}: %{y:.4g}",
-                           error_y=bars(error, kind)))
+                           error_y=error_bars(kind, error)))
         said += f" Input {name}: from {middle.min():.4g} to {middle.max():.4g}."
     return picture(traces, across, height, said)
 
@@ -76,11 +77,11 @@ def _stack(result: SecondMomentResult, way: int, title: str, kept: str, said: st
     expected = [result.expected(rule)[way] for rule in RULES]
     across = Axis("depth (layers)", (-0.03 * layers[-1] - 0.02, 1.03 * layers[-1] + 0.02))
     height = axis(title, [middle for middle, _ in found] + expected + [[1.0]], log=True, least=1.0, air=0.16)
-    traces = [mark(1.0, kept, across, height)]
+    traces = [level(1.0, kept, across, height, lift=0.05)]
     words = "after %{x:.0f} layers × %{y:.4g}"
     traces += [line(layers, expected[i], rule.name, i, words, log=True) for i, rule in enumerate(RULES)]
     traces += [
-        dots(layers, middle, rule.name, i, words, log=True, error_y=bars(error, i))
+        dots(layers, middle, rule.name, i, words, log=True, error_y=error_bars(i, error))
         for i, (rule, (middle, error)) in enumerate(zip(RULES, found, strict=True))
     ]
     said += " " + " ".join(

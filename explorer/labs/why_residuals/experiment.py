@@ -209,12 +209,14 @@ def slope(settings: WhyResiduals, values: Array, least: int = 4) -> float:
 def verdict(result: WhyResidualsResult) -> Verdict:
     """Whether the chosen branches are small enough, and what one step did."""
     settings, rule = result.settings, result.rule
-    n, signal = settings.n_layers, float(np.median(result.forward[-1]))
+    n, signal, weights = settings.n_layers, *(
+        float(np.median(values[-1])) for values in (result.forward, result.weights(settings.chosen))
+    )
     promised, change = float(np.median(result.step.first_order)), float(np.median(result.step.change))
     falls = f"lowers the loss by {-change:.3g}" if change <= 0 else f"raises the loss by {change:.3g}"
     evidence = (
         f"N = {n}, ε = {rule.epsilon(n):.3g}: signal × {signal:.3g}, theory {rule.growth(n):.3g}; gradient² of all "
-        f"weights × {np.median(result.weights(settings.chosen)[-1]):.3g}, theory {rule.gradient(n):.3g}. One step at η = "
+        f"weights × {weights:.3g}, theory {rule.gradient(n):.3g}. One step at η = "
         f"{settings.learning_rate:.1g} {falls}; to first order it falls by {-promised:.3g}. Growth by more than "
         f"{TOO_MUCH:g} counts as an explosion, a change within {KEPT:.0%} of first order as equal to it."
     )

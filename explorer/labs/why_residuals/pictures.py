@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.outlines import mark
-from explorer.figures.palette import HUES
-from explorer.figures.parts import Array, Axis, Trace, axis, dots, level, line, picture, upright
-from explorer.figures.series import compact
-from explorer.labs.why_residuals.experiment import EXPONENTS, STARTS, Rule, WhyResidualsResult
+from explorer.figures.axes import axis, picture
+from explorer.figures.traces import Trace, dots, error_bars, joined, level, line, upright
+from explorer.labs.charts import seeds_range
+from explorer.labs.why_residuals.experiment import EXPONENTS, Rule, WhyResidualsResult
+from explorer.profile import Array
 
 HUE = {"none": 4, "root": 0, "inverse": 2, "own": 1}
 SAYS = "N = %{x:.0f}<br>× %{y:.3g}"
@@ -49,11 +49,11 @@ def _against_depth(result: WhyResidualsResult, title: str, rows: list[Row], subj
     lines = [np.array([expected(int(n)) for n in fine]) for *_, expected in rows]
     height = axis(title, [*(values for _, _, values, _ in rows), *lines, [1.0]], log=True, least=1.0)
     across = axis("depth N (layers)", [depths], log=True, air=0.04)
-    traces: list[Trace] = [mark(1.0, unit, across, height, share=-0.09)]
+    traces: list[Trace] = [level(1.0, unit, across, height, lift=-0.09)]
     for (name, index, values, _), expected in zip(rows, lines, strict=True):
         middle = np.median(values, axis=1)
         traces += [line(fine, expected, name, index, SAYS, log=True),
-                   dots(depths, middle, name, index, SAYS, log=True, error_y=_bars(middle, values, index))]
+                   dots(depths, middle, name, index, SAYS, log=True, error_y=seeds_range(index, middle, values))]
     text = ", ".join(f"{name} × {np.median(values[-1]):.3g}" for name, _, values, _ in rows)
     return picture(traces, across, height, f"{subject}: {text}.")
 
@@ -64,7 +64,7 @@ def rates(result: WhyResidualsResult) -> go.Figure:
     height = axis("ΔL / (−η‖∇L‖²) (ratio)", [[0.0, STEEPEST]], air=0.08)
     across = axis("learning rate η", [eta], log=True)
     traces = [
-        mark(1.0, "first order holds", across, height),
+        level(1.0, "first order holds", across, height),
         upright(settings.learning_rate, "η", height, "right", 0.06),
     ]
     ends = []
@@ -72,7 +72,7 @@ def rates(result: WhyResidualsResult) -> go.Figure:
         ratio = np.array([np.median(step.ratio) for step in result.steps[key]])
         shown = np.clip(np.nan_to_num(ratio, nan=STEEPEST), 0, STEEPEST)
         traces.append(dots(eta, shown, rule.label, HUE[key], "η = %{x:.3g}<br>%{y:.3g} of the first order",
-                           mode="lines+markers", line={"color": HUES[HUE[key]], "width": 1, "dash": "dot"}))
+                           **joined(HUE[key])))
         ends.append(f"{rule.label} {ratio[settings.rates.index(settings.learning_rate)]:.3g}")
     return picture(traces, across, height, f"Change of the loss over its first order at η = {settings.learning_rate:g} "
                                            f"in {settings.n_layers} layers: {', '.join(ends)}.")
@@ -91,25 +91,15 @@ def small_enough(result: WhyResidualsResult) -> go.Figure:
     height = axis("growth (ratio)", [*(values for *_, values in lines), result.products], log=True)
     across = axis("exponent a of ε = N<sup>−a</sup>", [fine], air=0.02)
     sentence = "a = %{x:.3g}<br>× %{y:.3g}"
-    mean, error = result.products.mean(1), 2 * result.products.std(1) / STARTS**0.5
-    ends = np.stack([np.maximum(mean - error, result.products.min(1)), mean + error], axis=1)
     here, measured = np.array([settings.exponent]), np.median(result.weights(settings.chosen)[-1:], axis=1)
     traces = [
-        level(1.0, "", across), upright(0.5, "1/√N", height, "right"), upright(1.0, "1/N", height, "right"),
+        level(1.0, "", across, height), upright(0.5, "1/√N", height, "right"), upright(1.0, "1/N", height, "right"),
         *(line(fine, values, name, index, sentence, log=True, showlegend=True) | {"name": name}
           for name, index, values in lines),
-        dots(EXPONENTS, mean, "∏(I + εW), drawn", 0, sentence, log=True, error_y=_bars(mean, ends, 0)),
+        dots(EXPONENTS, result.products.mean(1), "∏(I + εW), drawn", 0, sentence, log=True,
+             error_y=error_bars(0, 2 * result.products.std(1) / result.products.shape[1] ** 0.5)),
         dots(here, measured, "measured here", 2, sentence, log=True, showlegend=False),
     ]
     text = (f"In {n} layers with {result.rule.label} the signal's second moment grows by {result.rule.growth(n):.3g}, "
             f"the gradient² of all weights by {result.rule.gradient(n):.3g}.")
     return picture(traces, across, height, text)
-
-
-def _bars(middle: Array, values: Array, index: int) -> Trace:
-    """From the least to the largest value that can be drawn on a logarithmic axis."""
-    usable = np.where(np.isfinite(values) & (values > 0), values, middle[:, None])
-    return {
-        "type": "data", "symmetric": False, "color": HUES[index], "thickness": 1.2, "width": 3,
-        "array": compact(usable.max(1) - middle), "arrayminus": compact(middle - usable.min(1)),
-    }
