@@ -254,14 +254,14 @@ def verdict(result: AttentionScaleResult) -> Verdict:
     """Entropy without the division, and separately gradients, with the theory's distance from them."""
     settings = result.settings
     entropy = {cure: result.stacks[cure].measured["attention_entropy_normalized"][:, 0].mean() for cure in CURES}
-    start, theory = ({cure: result.start(cure)[part] for cure in CURES} for part in (0, 1))
-    grows = start["none"].mean() / start["sqrt_d"].mean()
+    (divided, divided_theory), (undivided, undivided_theory) = (result.start(cure) for cure in ("sqrt_d", "none"))
+    grows = undivided.mean() / divided.mean()
     evidence = (
         f"At d = {settings.d_head} and n = {settings.n_keys} σ is {math.sqrt(settings.d_head):.3g}, the freezing "
         f"threshold {settings.freezing:.3g}; first layer's entropy {entropy['sqrt_d']:.2f} → {entropy['none']:.2f} of "
-        f"uniform. Input gradient² over output, mean of {settings.n_seeds} draws: {plus_minus(start['sqrt_d'])} → "
-        f"{plus_minus(start['none'])}; theory, for all draws, {rounded(theory['sqrt_d'])} → "
-        f"{rounded(theory['none'])}; undivided, theory is {result.overshoot:.2g} × the "
+        f"uniform. Input gradient² over output, mean of {settings.n_seeds} draws: {plus_minus(divided)} → "
+        f"{plus_minus(undivided)}; theory, for all draws, {rounded(divided_theory)} → "
+        f"{rounded(undivided_theory)}; undivided, theory is {result.overshoot:.2g} × the "
         f"draws' mean, {'within' if result.explained else 'beyond'} {ERRORS} standard errors."
     )
     if math.sqrt(settings.d_head) <= settings.freezing:
