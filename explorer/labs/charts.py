@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures import Draw
-from explorer.figures.axes import LEGEND, Axis, drawable
+from explorer.figures.axes import LEGEND, TOP, Axis, axis, drawable
 from explorer.figures.layers import over_depth
 from explorer.figures.palette import DASHES, SYMBOLS, Design
 from explorer.figures.series import along_stream
@@ -63,12 +63,17 @@ def with_legend(figure: go.Figure, whose: Collection[Design], below: Sequence[Tr
     return figure.update_layout(showlegend=True, legend=LEGEND | more, margin_t=34)
 
 
+WIDE: dict[str, Any] = {"x": -0.2, "font": {"size": 11}}
+"""A legend that begins above the vertical axis' title: four entries in a row."""
+
+
 def second_moment(profiles: Sequence[Profile], whose: Sequence[Design] = (), height: Axis | None = None) -> go.Figure:
     """Second moment of the stream on an axis that is not logarithmic: so much a branch is a straight line."""
+    series = along_stream(profiles, "second_moment", whose)
     return over_depth(
-        along_stream(profiles, "second_moment", whose), "q (ratio to 1)", {0.0: "", 1.0: "q = 1"}, log=False,
+        series, "q (ratio to 1)", {1.0: "q = 1"}, log=False,
         sentence="After %{x:~g} layers<br>the second moment is %{y:.3g}", subject="Second moment of the stream",
-        height=height,
+        height=height or axis("q (ratio to 1)", [0.0, *(part for row in series for part in row.parts)], top=TOP),
     )
 
 

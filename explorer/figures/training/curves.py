@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from explorer.figures.axes import Axis, Range, axis, picture
+from explorer.figures.axes import TOP, Axis, Range, axis, picture
 from explorer.figures.traces import Trace, compact, level, masked
 from explorer.figures.training.course import Course, Track, extremes, medians, series, thinned
 from explorer.figures.words import typeset
@@ -89,7 +89,7 @@ def over_steps(course: Course, found: Readings, title: str, sentence: str, subje
         marks: values that the axis must hold, each marked by a line where it has words.
     """
     marks = marks or {}
-    height = axis(title, [list(marks), *(values for _, values in found)], log=log, least=float(log))
+    height = axis(title, [list(marks), *(values for _, values in found)], log=log, least=float(log), top=TOP)
     curves = [_readings(track, *one, f"step %{{x}}: {sentence}", log=log, dots=dots)
               for track, one in zip(course.tracks, found, strict=True)]
     levels = [level(value, words, course.axis, height) for value, words in marks.items() if words]
@@ -139,7 +139,8 @@ def _losses(course: Course, curves: Sequence[Trace], found: Readings, last: Read
     """
     across, top = course.axis, CEILING * course.levels.unigram
     height = axis("loss (nats per character)", [course.levels, *(np.minimum(values, top) for _, values in found)])
-    levels = [level(value, words, across, height) for words, value in course.levels._asdict().items()]
+    levels = [level(course.levels.unigram, "unigram", across, height),
+              level(course.levels.bigram, "bigram", across, height, "left")]  # curves end close to it, at the right
     traces = [*levels, *curves, *ends(course, across, height, found)]
     return picture(traces, across, height, _in_words(course, last, f"{subject}, nats a character"), legend=False)
 

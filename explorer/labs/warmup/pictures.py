@@ -10,7 +10,7 @@ from explorer.figures import gradient_by_matrix
 from explorer.figures.palette import Design
 from explorer.figures.training.course import series
 from explorer.figures.training.curves import held_out_loss, over_steps
-from explorer.labs.charts import Variant, course, with_legend
+from explorer.labs.charts import WIDE, Variant, course, with_legend
 from explorer.labs.trained import Trained, profile_at
 from explorer.labs.warmup.experiment import ALL, DESIGNS, LENGTHS, Warmup, name_of
 
@@ -20,7 +20,7 @@ SIX: dict[str, Design] = {
         HUES[design], None, f"{DESIGNS[design].removesuffix('-LN')}, {length}", LENGTHS[::-1].index(length))
     for design, length in ALL
 }
-THREE_A_ROW: dict[str, Any] = {"entrywidthmode": "fraction", "entrywidth": 0.33}
+THREE_A_ROW: dict[str, Any] = WIDE | {"entrywidthmode": "fraction", "entrywidth": 0.38}
 
 
 def losses(result: Trained[Warmup]) -> go.Figure:
@@ -30,7 +30,7 @@ def losses(result: Trained[Warmup]) -> go.Figure:
 
 def gradients(result: Trained[Warmup]) -> go.Figure:
     """Gradient of each layer's matrices before the first step, and when the long warm-up ends, with it and without."""
-    moments = (("as drawn", "long", 0), ("warmed up", "long", result.settings.warmup),
+    moments = (("as drawn", "long", 0), ("with", "long", result.settings.warmup),
                ("without", "none", result.settings.warmup))
     rows = [(design, *moment) for design in DESIGNS for moment in moments]
     profiles = [profile_at(result.histories[name_of(design, length)], step) for design, _, length, step in rows]
