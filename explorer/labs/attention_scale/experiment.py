@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from explorer.choices import Choices
@@ -22,8 +21,7 @@ from explorer.config import Config
 from explorer.fields import About
 from explorer.labs import Progress, Stop, Verdict, plus_minus, rounded, stages
 from explorer.labs.stacks import Line, pairs, streams
-
-Array = NDArray[np.float64]
+from explorer.profile import Array
 
 BLOCK = 2**21
 """Numbers drawn at a time."""

@@ -18,11 +18,11 @@ from explorer.labs.attention_scale.experiment import (
     FINE_GROWTHS,
     GROWTHS,
     SIGMAS,
-    Array,
     AttentionScaleResult,
 )
 from explorer.labs.stack_pictures import depth_axis, measured, values
 from explorer.labs.stacks import Line
+from explorer.profile import Array
 
 HUE = {"sqrt_d": 0, "t5": 1, "qk_norm": 2, "none": 4}
 RING = {"symbol": "circle-open", "size": 12, "line": {"width": 2}}
