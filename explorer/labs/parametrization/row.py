@@ -21,7 +21,7 @@ ROW = Lab(
              "Loss after the steps. Solid: the widest network; dotted: the narrowest. Rings: the best.",
              pictures.sweeps),
         Plot("first_step", "First step",
-             "Relative change. Full: the hidden weights. Hollow: their outputs; flat is safe at any width.",
+             "Relative change. Full: the hidden weights. Hollow: their outputs. Flat: any width is safe.",
              pictures.first_step),
     ),
     "Essay: Su Jianlin 2021, kexue 8620; Jacot et al. 2018, arXiv 1806.07572; Yang et al. 2022, arXiv 2203.03466",

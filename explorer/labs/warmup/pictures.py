@@ -1,55 +1,55 @@
-"""Pictures of the warm-up lab: losses, gradients before training, after warm-up and at the end, token correlation."""
+"""Pictures of the warm-up lab: losses, gradients before training and after warm-up, token correlation."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import plotly.graph_objects as go
 
-from explorer.labs.trained_pictures import TWO_ROWS, Look, Looks, by_layer, course
-from explorer.labs.trained_pictures import losses as _losses
-from explorer.labs.warmup.experiment import DESIGNS, FIELD, LENGTHS, WarmupResult, Who
+from explorer.figures import gradient_by_matrix
+from explorer.figures.palette import Design
+from explorer.figures.training.course import series
+from explorer.figures.training.curves import held_out_loss, over_steps
+from explorer.labs.charts import Variant, course, with_legend
+from explorer.labs.trained import Trained, profile_at
+from explorer.labs.warmup.experiment import ALL, DESIGNS, LENGTHS, Warmup, name_of
 
-DASH = dict(zip(LENGTHS, ("dot", "dash", "solid"), strict=True))
-SIX: Looks = {
-    who.name: Look(f"{DESIGNS[who.design].removesuffix('-LN')}, {who.length}", list(DESIGNS).index(who.design),
-                   DASH[who.length])
-    for who in FIELD
+HUES = {design: index for index, design in enumerate(DESIGNS)}
+SIX: dict[str, Design] = {
+    name_of(design, length): Variant(
+        HUES[design], None, f"{DESIGNS[design].removesuffix('-LN')}, {length}", LENGTHS[::-1].index(length))
+    for design, length in ALL
 }
-TWO: Looks = {
-    Who(design, "none").name: Look(words, index) for index, (design, words) in enumerate(DESIGNS.items())
-}
-"""Before the first step a design does not depend on its warm-up."""
-GRADIENT = "‖∂L/∂W‖ of a layer"
-SAYS = "‖∂L/∂W‖ = %{y:.3g}"
+THREE_A_ROW: dict[str, Any] = {"entrywidthmode": "fraction", "entrywidth": 0.33}
 
 
-def losses(result: WarmupResult) -> go.Figure:
+def losses(result: Trained[Warmup]) -> go.Figure:
     """Held-out loss over the steps."""
-    return _losses(result.trained, SIX, **TWO_ROWS)
+    return _two_rows(held_out_loss(course(result, SIX)))
 
 
-def before(result: WarmupResult) -> go.Figure:
-    """Gradient of each layer's matrices before the first step."""
-    return by_layer(result.trained, TWO, lambda curve: curve.weights[0], GRADIENT, SAYS)
+def gradients(result: Trained[Warmup]) -> go.Figure:
+    """Gradient of each layer's matrices before the first step, and when the long warm-up ends, with it and without."""
+    moments = (("as drawn", "long", 0), ("warmed up", "long", result.settings.warmup),
+               ("without", "none", result.settings.warmup))
+    rows = [(design, *moment) for design in DESIGNS for moment in moments]
+    profiles = [profile_at(result.histories[name_of(design, length)], step) for design, _, length, step in rows]
+    marks = [Variant(HUES[design], None, f"{DESIGNS[design].removesuffix('-LN')}, {words}", index % len(moments))
+             for index, (design, words, *_) in enumerate(rows)]
+    figure = gradient_by_matrix(profiles, marks)
+    for trace, mark in zip((trace for trace in figure.data if trace.mode == "markers"), marks, strict=False):
+        trace.update(mode="lines+markers", line={"color": mark.hue, "width": 1.5, "dash": mark.dash})
+    return _two_rows(figure, marks)
 
 
-def warm(result: WarmupResult) -> go.Figure:
-    """The same when the long warm-up ends, of all six; at the end where it does not."""
-    step = result.settings.warmup
-    return by_layer(result.trained, SIX, lambda curve: curve.weights[curve.reading(step)], GRADIENT, SAYS, **TWO_ROWS)
-
-
-def ends(result: WarmupResult) -> go.Figure:
-    """The same at the last reading."""
-    return by_layer(result.trained, SIX, lambda curve: curve.weights[-1], GRADIENT, SAYS, **TWO_ROWS)
-
-
-def ratio(result: WarmupResult) -> go.Figure:
-    """The first layer's gradient over the last layer's, over the steps."""
-    return course(result.trained, SIX, lambda curve: curve.first_to_last, "‖∂L/∂W‖, first / last",
-                  "first layer's gradient is %{y:.3g} × the last's", log=True, flat=(1.0, "even"), **TWO_ROWS)
-
-
-def correlation(result: WarmupResult) -> go.Figure:
+def correlation(result: Trained[Warmup]) -> go.Figure:
     """Token correlation after the last layer, over the steps."""
-    return course(result.trained, SIX, lambda curve: curve.correlation[:, -1], "ρ, last layer (ratio)",
-                  "tokens overlap by %{y:.3g}", flat=(1.0, "all tokens alike"), least=0.5, **TWO_ROWS)
+    found = [series(history, "token_correlation", "resid_post") for history in result.histories.values()]
+    last = [(steps, values[:, -1]) if len(steps) else (steps, values) for steps, values in found]
+    return _two_rows(over_steps(course(result, SIX), last, "ρ, last layer (ratio)", "tokens overlap by %{y:.3g}",
+                                "Token correlation after the last layer", marks={1.0: "all tokens alike", 0.0: ""}))
+
+
+def _two_rows(figure: go.Figure, marks: Any = ()) -> go.Figure:
+    """With a legend of six entries, three in a row."""
+    return with_legend(figure, marks or SIX.values(), **THREE_A_ROW).update_layout(margin_t=50)
