@@ -148,7 +148,7 @@ def test_a_line_beyond_its_dots_is_said_to_be(result) -> None:
 def test_the_cured_stacks_are_where_theory_has_them(result) -> None:
     for cure in ("sqrt_d", "t5", "qk_norm"):
         measured, predicted = result.stacks[cure]
-        entropies = [profile["attention_entropy_normalized", "pattern"].mean((0, 2)) for profile in (measured, predicted)]
+        entropies = [one["attention_entropy_normalized", "pattern"].mean((0, 2)) for one in (measured, predicted)]
         np.testing.assert_allclose(*entropies, atol=0.02)
         np.testing.assert_allclose(gradient(measured).mean(0), gradient(predicted)[0], rtol=0.25)
     t5, divided = (gradient(result.stacks[cure].measured) for cure in ("t5", "sqrt_d"))

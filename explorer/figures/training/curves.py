@@ -47,7 +47,7 @@ def training_loss(course: Course) -> go.Figure:
         raw.append(_line(track, at, losses[at], "", width=1, color=track.design.faint(0.28), hoverinfo="skip",
                          hovertemplate=None, name=f"{track.name}, each batch"))
         smooth.append(_line(track, middle, median, "step %{x}: %{y:.3f} nats"))
-        last.append((middle, median))
+        last.append((middle.astype(float), median))
     found = [(np.arange(0.0, len(track.losses)), track.losses) for track in course.tracks]
     return _losses(course, [*raw, *smooth], found, last, "Training loss")
 

@@ -135,7 +135,7 @@ class RealFormerResult:
 
     def spread(self, form: str) -> Array:
         """`[seed, layer]` spread of the logits of a stack, mean over heads."""
-        return self.stacks[form].measured["logit_std"].mean(2)
+        return np.asarray(self.stacks[form].measured["logit_std"].mean(2))
 
     def ideal(self, form: str) -> Array:
         """`[layer]` what the stack's logits would be, had all layers the first one's and were they independent."""
