@@ -63,10 +63,6 @@ def with_legend(figure: go.Figure, whose: Collection[Design], below: Sequence[Tr
     return figure.update_layout(showlegend=True, legend=LEGEND | more, margin_t=34)
 
 
-WIDE: dict[str, Any] = {"x": -0.2, "font": {"size": 11}}
-"""A legend that begins above the vertical axis' title: four entries in a row."""
-
-
 def second_moment(profiles: Sequence[Profile], whose: Sequence[Design] = (), height: Axis | None = None) -> go.Figure:
     """Second moment of the stream on an axis that is not logarithmic: so much a branch is a straight line."""
     series = along_stream(profiles, "second_moment", whose)

@@ -25,7 +25,7 @@ from explorer.labs.realformer.experiment import (
     similarity,
     verdict,
 )
-from explorer.labs.realformer.memory import kept
+from explorer.labs.realformer.memory import saved_bytes
 from explorer.labs.realformer.row import ROW
 from explorer.labs.stacks import Pair, gradient, weight_gradient
 from explorer.probe.observe import Stopped
@@ -176,8 +176,8 @@ def test_autograd_keeps_what_the_shapes_say_and_nothing_more_for_the_sum(choices
 def test_the_pattern_is_what_grows_with_the_square() -> None:
     """Without attention a layer keeps four streams, and twice the tokens take twice the bytes."""
     sizes = [
-        kept(QUICK.design("none", attention="none", n_layers=2, n_ctx=n))
-        - kept(QUICK.design("none", attention="none", n_layers=1, n_ctx=n)) for n in (32, 64)
+        saved_bytes(QUICK.design("none", attention="none", n_layers=2, n_ctx=n))
+        - saved_bytes(QUICK.design("none", attention="none", n_layers=1, n_ctx=n)) for n in (32, 64)
     ]
     assert sizes[1] == 2 * sizes[0]
 
@@ -272,18 +272,6 @@ def test_patterns_are_drawn_with_a_random_pair_s(small) -> None:
         np.testing.assert_allclose(hollow.y, small.similarity[form].random.mean(0), rtol=1e-6)
         assert hollow.marker.symbol == "circle-open"
         assert hollow.x.tolist() == [2, 3, 4]
-
-
-def test_a_seed_is_a_dot_beside_the_diagonal(small) -> None:
-    figure = pictures.closer(small)
-    stream, weights = named(figure, "stream, γ"), named(figure, "weights, ‖∂L/∂W‖²")
-    np.testing.assert_allclose(stream.x, small.apart(gradient, "none"), rtol=1e-6)
-    np.testing.assert_allclose(stream.y, small.apart(gradient, "scores"), rtol=1e-6)
-    np.testing.assert_allclose(weights.y, small.apart(weight_gradient, "scores") ** 2, rtol=1e-6)
-    equal = named(figure, "equal")
-    assert equal.x == equal.y
-    below = sum(y < x for x, y in zip(stream.x, stream.y, strict=True))
-    assert f"closer in {below} of 2 seeds" in figure.layout.meta["description"]
 
 
 def test_memory_is_counted_on_its_lines(small, shallow) -> None:

@@ -11,7 +11,7 @@ from explorer.figures.training import Map, layer_map
 from explorer.figures.training.curves import held_out_loss, over_steps
 from explorer.figures.training.maps import Grid
 from explorer.labs.alpha_schedule.experiment import NAMES, AlphaSchedule
-from explorer.labs.charts import WIDE, course, designs, with_legend
+from explorer.labs.charts import course, designs, with_legend
 from explorer.labs.trained import Trained, alphas
 from explorer.training.history import History
 
@@ -20,7 +20,7 @@ FOUR = designs(dict(zip(NAMES.values(), ("learned", "own rate", "ramp", "α = 1"
 
 def losses(result: Trained[AlphaSchedule]) -> go.Figure:
     """Held-out loss over the steps."""
-    return with_legend(held_out_loss(course(result, FOUR)), FOUR.values(), **WIDE)
+    return with_legend(held_out_loss(course(result, FOUR)), FOUR.values())
 
 
 def means(result: Trained[AlphaSchedule]) -> go.Figure:
@@ -29,7 +29,7 @@ def means(result: Trained[AlphaSchedule]) -> go.Figure:
     found = [(steps, values.mean(1)) for steps, values in found]
     figure = over_steps(course(result, FOUR), found, "mean |α| (ratio)", "|α| = %{y:.3g}", "Mean |α| of the layers",
                         marks={0.0: "", 1.0: ""})
-    return with_legend(figure, FOUR.values(), **WIDE)
+    return with_legend(figure, FOUR.values())
 
 
 def by_layer(result: Trained[AlphaSchedule]) -> go.Figure:

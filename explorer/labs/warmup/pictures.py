@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
 
 import plotly.graph_objects as go
 
@@ -10,7 +10,7 @@ from explorer.figures import gradient_by_matrix
 from explorer.figures.palette import Design
 from explorer.figures.training.course import series
 from explorer.figures.training.curves import held_out_loss, over_steps
-from explorer.labs.charts import WIDE, Variant, course, with_legend
+from explorer.labs.charts import Variant, course, with_legend
 from explorer.labs.trained import Trained, profile_at
 from explorer.labs.warmup.experiment import ALL, DESIGNS, LENGTHS, Warmup, name_of
 
@@ -20,12 +20,11 @@ SIX: dict[str, Design] = {
         HUES[design], None, f"{DESIGNS[design].removesuffix('-LN')}, {length}", LENGTHS[::-1].index(length))
     for design, length in ALL
 }
-THREE_A_ROW: dict[str, Any] = WIDE | {"entrywidthmode": "fraction", "entrywidth": 0.38}
 
 
 def losses(result: Trained[Warmup]) -> go.Figure:
     """Held-out loss over the steps."""
-    return _two_rows(held_out_loss(course(result, SIX)))
+    return _legend(held_out_loss(course(result, SIX)))
 
 
 def gradients(result: Trained[Warmup]) -> go.Figure:
@@ -39,17 +38,17 @@ def gradients(result: Trained[Warmup]) -> go.Figure:
     figure = gradient_by_matrix(profiles, marks)
     for trace, mark in zip((trace for trace in figure.data if trace.mode == "markers"), marks, strict=False):
         trace.update(mode="lines+markers", line={"color": mark.hue, "width": 1.5, "dash": mark.dash})
-    return _two_rows(figure, marks)
+    return _legend(figure, marks)
 
 
 def correlation(result: Trained[Warmup]) -> go.Figure:
     """Token correlation after the last layer, over the steps."""
     found = [series(history, "token_correlation", "resid_post") for history in result.histories.values()]
     last = [(steps, values[:, -1]) if len(steps) else (steps, values) for steps, values in found]
-    return _two_rows(over_steps(course(result, SIX), last, "ρ, last layer (ratio)", "tokens overlap by %{y:.3g}",
+    return _legend(over_steps(course(result, SIX), last, "ρ, last layer (ratio)", "tokens overlap by %{y:.3g}",
                                 "Token correlation after the last layer", marks={1.0: "all tokens alike", 0.0: ""}))
 
 
-def _two_rows(figure: go.Figure, marks: Any = ()) -> go.Figure:
-    """With a legend of six entries, three in a row."""
-    return with_legend(figure, marks or SIX.values(), **THREE_A_ROW).update_layout(margin_t=50)
+def _legend(figure: go.Figure, marks: Collection[Design] = ()) -> go.Figure:
+    """With a legend of six entries: two rows, three on a narrow screen."""
+    return with_legend(figure, marks or SIX.values(), font={"size": 11}).update_layout(margin_t=56)
