@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +52,7 @@ def side_by_side(draw: Draw, pairs: Mapping[str, Pair], whose: Mapping[str, Desi
     return with_legend(draw(profiles, marks), whose.values(), below)
 
 
-def with_legend(figure: go.Figure, whose: Collection[Design], below: Sequence[Trace] = (), **more: Any) -> go.Figure:
+def with_legend(figure: go.Figure, whose: Iterable[Design], below: Sequence[Trace] = (), **more: Any) -> go.Figure:
     """The same with one entry of the legend a design, for its dots, and other traces below."""
     headings = {design.heading for design in whose}
     for trace in figure.data:

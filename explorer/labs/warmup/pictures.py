@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 
 import plotly.graph_objects as go
 
@@ -14,12 +14,13 @@ from explorer.labs.charts import Variant, course, with_legend
 from explorer.labs.trained import Trained, profile_at
 from explorer.labs.warmup.experiment import ALL, DESIGNS, LENGTHS, Warmup, name_of
 
-HUES = {design: index for index, design in enumerate(DESIGNS)}
-SIX: dict[str, Design] = {
-    name_of(design, length): Variant(
-        HUES[design], None, f"{DESIGNS[design].removesuffix('-LN')}, {length}", LENGTHS[::-1].index(length))
-    for design, length in ALL
-}
+
+def variant(design: str, words: str, state: int) -> Variant:
+    """A design in one of three states: the design gives the hue, the state dash and symbol."""
+    return Variant(list(DESIGNS).index(design), None, f"{DESIGNS[design].removesuffix('-LN')}, {words}", state)
+
+
+SIX = {name_of(design, length): variant(design, length, LENGTHS[::-1].index(length)) for design, length in ALL}
 
 
 def losses(result: Trained[Warmup]) -> go.Figure:
@@ -29,16 +30,16 @@ def losses(result: Trained[Warmup]) -> go.Figure:
 
 def gradients(result: Trained[Warmup]) -> go.Figure:
     """Gradient of each layer's matrices before the first step, and when the long warm-up ends, with it and without."""
-    moments = (("as drawn", "long", 0), ("with", "long", result.settings.warmup),
-               ("without", "none", result.settings.warmup))
-    rows = [(design, *moment) for design in DESIGNS for moment in moments]
-    profiles = [profile_at(result.histories[name_of(design, length)], step) for design, _, length, step in rows]
-    marks = [Variant(HUES[design], None, f"{DESIGNS[design].removesuffix('-LN')}, {words}", index % len(moments))
-             for index, (design, words, *_) in enumerate(rows)]
-    figure = gradient_by_matrix(profiles, marks)
-    for trace, mark in zip((trace for trace in figure.data if trace.mode == "markers"), marks, strict=False):
-        trace.update(mode="lines+markers", line={"color": mark.hue, "width": 1.5, "dash": mark.dash})
-    return _legend(figure, marks)
+    end = result.settings.warmup
+    moments = (("as drawn", "long", 0), ("with", "long", end), ("without", "none", end))
+    drawn = {
+        variant(design, words, state): profile_at(result.histories[name_of(design, length)], step)
+        for design in DESIGNS for state, (words, length, step) in enumerate(moments)
+    }
+    figure = _legend(gradient_by_matrix(list(drawn.values()), list(drawn)), drawn)
+    lines = {one.heading: {"color": one.hue, "width": 1.5, "dash": one.dash} for one in drawn}
+    return figure.for_each_trace(lambda trace: trace.update(mode="lines+markers", line=lines[trace.name]),
+                                 lambda trace: bool(trace.showlegend))
 
 
 def correlation(result: Trained[Warmup]) -> go.Figure:
@@ -46,9 +47,9 @@ def correlation(result: Trained[Warmup]) -> go.Figure:
     found = [series(history, "token_correlation", "resid_post") for history in result.histories.values()]
     last = [(steps, values[:, -1]) if len(steps) else (steps, values) for steps, values in found]
     return _legend(over_steps(course(result, SIX), last, "ρ, last layer (ratio)", "tokens overlap by %{y:.3g}",
-                                "Token correlation after the last layer", marks={1.0: "all tokens alike", 0.0: ""}))
+                              "Token correlation after the last layer", levels={1.0: "all tokens alike", 0.0: ""}))
 
 
-def _legend(figure: go.Figure, marks: Collection[Design] = ()) -> go.Figure:
+def _legend(figure: go.Figure, entries: Iterable[Design] = SIX.values()) -> go.Figure:
     """With a legend of six entries: two rows, three on a narrow screen."""
-    return with_legend(figure, marks or SIX.values(), font={"size": 11}).update_layout(margin_t=56)
+    return with_legend(figure, entries, font={"size": 11}).update_layout(margin_t=56)
