@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import ArrayLike
 
-from explorer.figures.series import Series, drawable
 from explorer.figures.words import typeset
 from explorer.profile import Array
 
@@ -19,73 +19,104 @@ Range = tuple[float, float]
 """In plotly's form: exponents on a logarithmic axis."""
 
 MARGIN = {"l": 62, "r": 14, "t": 10, "b": 42}
-LEAST_DECADES = 1.0
-"""A log axis never shows less: a flat line must look flat, not like a picture of rounding errors."""
-
-FEW = 7
-"""Ticks, at most, of an axis that counts."""
-
-
-def finite_parts(series: Sequence[Series], log: bool) -> Array:
-    """Every number of the series that has a place on the axis, in one row."""
-    parts = [part[drawable(part, log)] for row in series for part in (row.middle, row.low, row.high)]
-    return np.concatenate([np.empty(0), *parts])
-
-
-def log_range(series: Sequence[Series], *marks: float) -> Range:
-    """Exponents from the least to the largest value and mark, with air, at least `LEAST_DECADES` apart."""
-    exponents = np.log10(np.concatenate([finite_parts(series, log=True), np.array(marks)]))
-    if not len(exponents):
-        return -LEAST_DECADES / 2, LEAST_DECADES / 2
-    low, high = float(exponents.min()), float(exponents.max())
-    slack = max(0.0, LEAST_DECADES - (high - low)) / 2
-    air = 0.06 * max(high - low, LEAST_DECADES)
-    return low - slack - air, high + slack + 2 * air  # more above: the words of a mark stand on its line
+LEGEND: dict[str, Any] = {
+    "orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yref": "container", "yanchor": "top", "itemwidth": 30,
+    "font": {"size": 12},
+}
+"""Above the plot."""
+FEW = 10.5
+"""An axis that counts to no more has a tick at every number."""
+AIR, TOP = 0.06, 0.12
+"""Shares of an axis that are left free at its ends; more above where the words of a level stand on its line."""
+LEAST = 1.0
+"""Decades that a log axis shows at least: a flat line must look flat, not like a picture of rounding errors."""
 
 
-def linear_range(series: Sequence[Series], *marks: float) -> Range:
-    """From the least to the largest value and mark, with air."""
-    values = np.concatenate([finite_parts(series, log=False), np.array(marks)])
-    low, high = float(values.min()), float(values.max())
-    air = 0.06 * (high - low)
-    return low - air, high + 2 * air
+class Axis(NamedTuple):
+    """One axis: its title with the unit in brackets, its extent, and its kind."""
+
+    title: str
+    extent: Range
+    """Exponents on a logarithmic axis."""
+    log: bool = False
+    counts: bool = False
+    """Whole numbers alone have ticks: layers, steps, tokens."""
+
+    def at(self, fraction: float) -> float:
+        """The value at a fraction of the length."""
+        where = self.extent[0] + fraction * (self.extent[1] - self.extent[0])
+        return float(10.0 ** np.clip(where, -307.0, 307.0)) if self.log else where
+
+    @property
+    def ends(self) -> Array:
+        """The values at both ends."""
+        return np.array([self.at(0.0), self.at(1.0)])
+
+    def above(self, value: float, fraction: float) -> float:
+        """The value a fraction of the length above another."""
+        where = float(np.log10(value)) if self.log else value
+        return self.at((where - self.extent[0]) / (self.extent[1] - self.extent[0]) + fraction)
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """The axis as plotly has it."""
+        layout = {"title": label(self.title), "range": self.extent, "zeroline": False, "tickangle": 0}
+        if self.log:
+            return layout | _log_ticks(*self.extent)
+        most = max(self.extent) if self.counts else np.inf
+        ticks = {"tick0": 0, "dtick": 1} if most <= FEW else {"nticks": 7}  # plotly would put fractions between few
+        return layout | ticks | {"tickformat": "~s" if 9999 < most < np.inf else "~g"}
 
 
-def depth_range(series: Sequence[Series]) -> Range:
-    """From the input to the deepest layer, with air for the outermost dots."""
-    deepest = max((float(row.depth.max()) for row in series if len(row.depth)), default=1.0)
-    return -0.03 * deepest, 1.03 * deepest
-
-
-def depth_axis(extent: Range) -> dict[str, Any]:
-    """The horizontal axis of everything that runs over layers."""
-    axis = {
-        "title": label("depth (layers)"), "range": extent, "zeroline": False, "tickformat": "~g", "tickangle": 0,
-    }
-    return axis | ({"tick0": 0, "dtick": 1} if extent[1] <= 10.5 else {"nticks": 11 if extent[1] < 100 else 6})
-
-
-def whole(most: float) -> dict[str, Any]:
-    """Ticks of an axis that counts up to `most`: plotly would put fractions between few."""
-    return {"tick0": 0, "dtick": 1} if most <= FEW else {"nticks": FEW}
-
-
-def value_axis(title: str, extent: Range, log: bool) -> dict[str, Any]:
-    """The vertical axis; `extent` in exponents when it is logarithmic."""
-    axis: dict[str, Any] = {"title": label(title), "range": extent, "zeroline": False}
-    if not log:
-        return axis | {"nticks": 7, "tickformat": "~g"}
-    decades = extent[1] - extent[0]
-    # plotly labels 1, 2, 5 from 0.3 decades a tick on, powers alone from 0.7 on; closer than that, labels collide.
+def _log_ticks(low: float, high: float) -> dict[str, Any]:
+    """plotly labels 1, 2, 5 from 0.3 decades a tick on, powers alone from 0.7 on; closer than that, labels collide."""
+    decades = high - low
     ticks = decades / 0.35 if decades < 2.6 else min(5.0, decades / 0.75)
-    form = {"tickformat": "~g"} if max(map(abs, extent)) < 4 else {"exponentformat": "power"}
+    form = {"tickformat": "~g"} if max(abs(low), abs(high)) < 4 else {"exponentformat": "power"}
     # A small "2" between 1 and 10 is read as 2: whole numbers or none.
-    return axis | {"type": "log", "nticks": max(3, int(ticks)), "minorloglabels": "complete"} | form
+    return {"type": "log", "nticks": max(3, int(ticks)), "minorloglabels": "complete"} | form
+
+
+def axis(title: str, values: Sequence[ArrayLike], *, log: bool = False, least: float = 0.0, air: float = AIR,
+         top: float | None = None, counts: bool = False) -> Axis:
+    """An axis that holds all finite values (positive ones where it is logarithmic), with air at both ends.
+
+    Args:
+        least: the shortest extent, in decades or units: a flat line must look flat, not like rounding errors.
+        top: the air at the upper end, if it differs.
+    """
+    found = np.concatenate([np.empty(0), *(np.ravel(np.asarray(part, dtype=float)) for part in values)])
+    found = found[drawable(found, log)]
+    if log:
+        found = np.log10(found)
+    low, high = (float(found.min()), float(found.max())) if len(found) else (0.0, 1.0)
+    length = max(high - low, least, 1e-9)
+    slack = (length - (high - low)) / 2
+    return Axis(title, (low - slack - air * length, high + slack + (air if top is None else top) * length), log, counts)
+
+
+def drawable(values: Array, log: bool) -> Any:
+    """Mask of the values that have a place on the axis: finite, and above 0 on a logarithmic one."""
+    return np.isfinite(values) & (values > 0) if log else np.isfinite(values)
+
+
+def depth_axis(*depths: ArrayLike) -> Axis:
+    """The horizontal axis of everything that runs over layers: from the input to the deepest."""
+    return axis("depth (layers)", [0.0, *depths], air=0.03, counts=True)
 
 
 def label(text: str) -> dict[str, Any]:
     """An axis title, with its unit in brackets."""
     return {"text": typeset(text), "standoff": 6, "font": {"size": 12}}
+
+
+def headline(text: str) -> dict[str, Any]:
+    """The layout of a picture with a line of text above it."""
+    return {
+        "title": {"text": text, "x": 0.5, "xref": "paper", "xanchor": "center", "y": 1, "yref": "paper",
+                  "yanchor": "bottom", "pad": {"b": 5}, "font": {"size": 12}},
+        "margin": MARGIN | {"t": 26},
+    }
 
 
 def sheet(xaxis: dict[str, Any], yaxis: dict[str, Any], description: str, **more: Any) -> dict[str, Any]:
@@ -103,6 +134,15 @@ def sheet(xaxis: dict[str, Any], yaxis: dict[str, Any], description: str, **more
     } | more
 
 
+def picture(traces: Sequence[dict[str, Any]], across: Axis, height: Axis, description: str, *, legend: bool = True,
+            **more: Any) -> go.Figure:
+    """The figure; with a legend above the plot where there are several series. `more` is added to the layout."""
+    above = {"showlegend": True, "legend": LEGEND, "margin": MARGIN | {"t": 34}} if legend else {}
+    return go.Figure({
+        "data": list(traces), "layout": sheet(across.layout, height.layout, description) | above | more,
+    })
+
+
 def blank(sentence: str) -> go.Figure:
     """A sentence in place of a picture, where there is nothing to be drawn."""
     hidden = {"visible": False, "fixedrange": True}
@@ -116,15 +156,3 @@ def alone(figure: go.Figure, title: str, caption: str) -> go.Figure:
     own = figure.layout.title.text
     figure.layout.title = {"text": f"{title}, {own}" if own else title, "subtitle": {"text": caption}}
     return figure.update_layout(margin={"t": 80}, showlegend=True, paper_bgcolor="white")
-
-
-def position(extent: Range, fraction: float, log: bool) -> float:
-    """The value that stands at a fraction of the axis' height."""
-    at = extent[0] + fraction * (extent[1] - extent[0])
-    return float(10.0 ** max(-307.0, min(at, 307.0))) if log else at
-
-
-def above(value: float, extent: Range, fraction: float, log: bool) -> float:
-    """The value that stands a fraction of the axis' height above another."""
-    at = float(np.log10(value)) if log else value
-    return position(extent, (at - extent[0]) / (extent[1] - extent[0]) + fraction, log)

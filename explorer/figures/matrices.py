@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.axes import MARGIN, depth_axis, depth_range, finite_parts, log_range, sheet, value_axis
+from explorer.figures.axes import LEAST, MARGIN, TOP, axis, depth_axis, drawable, picture
+from explorer.figures.gaps import broken, floor
 from explorer.figures.palette import MATRIX_MARKS, Design, designs
-from explorer.figures.series import Series, at_site, spread
-from explorer.figures.traces import Trace, band, broken, dots, floor, line, reference, rows
-from explorer.figures.words import describe, typeset
+from explorer.figures.series import Series, at_site, band, describe, measured, predicted, rows, spread
+from explorer.figures.traces import Trace, level
+from explorer.figures.words import typeset
 from explorer.profile import Profile
 
 STATISTIC = "parameter_gradient"
@@ -34,16 +35,16 @@ def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = ()
     alone = len({design.index for design in whose}) < 2
     named = _matrices(profiles, whose) if alone else [("", row) for row in _one_each(profiles, whose, matrix)]
     series = [row for _, row in named]
-    across, height = depth_range(series), log_range(series, *_level(series))
-    traces = [reference(level, "flat", across, height, log=True) for level in _level(series)]
+    title = f"norm of ∂L/∂{'W' if alone else WRITTEN.get(matrix, 'layer')} (loss/weight)"
+    across = depth_axis(*(row.depth for row in series))
+    height = axis(title, [part for row in series for part in row.parts], log=True, least=LEAST, top=TOP)
+    traces = [level(value, "flat", across, height) for value in _level(series)]
     subject = matrix or "all matrices together"
     traces += _by_matrix(named) if alone else rows(series, True, SENTENCE.format(WRITTEN.get(matrix, subject)))
-    traces += floor(named, height) + broken(series, across, height, log=True)
-    title = f"norm of ∂L/∂{'W' if alone else WRITTEN.get(matrix, 'layer')} (loss/weight)"
+    traces += floor(named, height) + broken(series, across, height)
     said = f"Gradient norm of {'each matrix' if alone else subject}"
-    layout = sheet(depth_axis(across), value_axis(title, height, log=True), describe(said, named))
-    layout |= LEGEND if alone else {}
-    return go.Figure({"data": traces, "layout": layout})
+    figure = picture(traces, across, height, describe(said, named), legend=False)
+    return figure.update_layout(LEGEND) if alone else figure
 
 
 def _matrices(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[tuple[str, Series]]:
@@ -69,7 +70,7 @@ def _totals(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[Series
 
 def _level(series: Sequence[Series]) -> list[float]:
     """The geometric mean of all that is drawn, as a list of one; empty when nothing is."""
-    values = finite_parts(series, log=True)
+    values = np.concatenate([np.empty(0), *(part[drawable(part, True)] for row in series for part in row.parts)])
     return [float(10.0 ** np.log10(values).mean())] if len(values) else []
 
 
@@ -80,7 +81,7 @@ def _by_matrix(named: Sequence[tuple[str, Series]]) -> list[Trace]:
         sentence = SENTENCE.format(WRITTEN[matrix])
         mark, twin = MATRIX_MARKS[matrix], {"legendgroup": matrix, "name": WRITTEN[matrix]}
         if row.measured:
-            traces.append(dots(row, True, sentence, symbol=mark.symbol, **twin))
+            traces.append(measured(row, True, sentence, symbol=mark.symbol, **twin))
         else:
-            traces.append(line(row, True, sentence, dash=mark.dash, **twin, showlegend=False))
+            traces.append(predicted(row, True, sentence, dash=mark.dash, **twin, showlegend=False))
     return traces

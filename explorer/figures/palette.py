@@ -46,18 +46,10 @@ MATRIX_MARKS: Mapping[str, MatrixMark] = MappingProxyType({
 
 
 @dataclass(frozen=True)
-class Design:
-    """One experiment among those drawn together, and the marks it keeps in every figure."""
+class Look:
+    """Marks of one thing among those drawn together."""
 
     index: int
-    config: Config | None
-    label: str
-    """Its differences from the others; empty when it is alone."""
-
-    @property
-    def heading(self) -> str:
-        """The label, escaped for plotly: a person may have named it `<b>` or `%{x}`."""
-        return html.escape(self.label, quote=False).replace("%{", "%\u200b{")
 
     @property
     def hue(self) -> str:
@@ -66,7 +58,7 @@ class Design:
 
     @property
     def symbol(self) -> str:
-        """Its dots. Shifted at each round of the hues, so that a pair of hue and symbol is unique up to 36 designs."""
+        """Its dots. Shifted at each round of the hues, so that a pair of hue and symbol is unique up to 36 things."""
         return SYMBOLS[(self.index + self.index // len(HUES)) % len(SYMBOLS)]
 
     @property
@@ -78,6 +70,20 @@ class Design:
         """Its hue, see-through: the color of a band."""
         red, green, blue = (int(self.hue[at : at + 2], 16) for at in (1, 3, 5))
         return f"rgba({red}, {green}, {blue}, {opacity:g})"
+
+
+@dataclass(frozen=True)
+class Design(Look):
+    """One experiment among those drawn together, and the marks it keeps in every figure."""
+
+    config: Config | None
+    label: str
+    """Its differences from the others; empty when it is alone."""
+
+    @property
+    def heading(self) -> str:
+        """The label, escaped for plotly: a person may have named it `<b>` or `%{x}`."""
+        return html.escape(self.label, quote=False).replace("%{", "%\u200b{")
 
 
 def designs(profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> list[Design]:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.axes import MARGIN, blank, label, sheet, whole
+from explorer.figures.axes import Axis, blank, headline, sheet
 from explorer.figures.palette import SEQUENTIAL
-from explorer.figures.series import compact
+from explorer.figures.traces import colorbar, compact
 from explorer.profile import Array, Profile
 from explorer.schemes.attention import attends
 
@@ -72,21 +72,12 @@ def _scale(tokens: int, top: float) -> dict[str, Any]:
         ticks[top] = f"1/{tokens}" if share > 0.999 else f"≈ 1/{tokens}"
     elif share > 0.1:
         ticks[1 / tokens] = f"1/{tokens}"
-    return {
-        "title": {"text": "weight (share of its row)", "side": "right", "font": {"size": 12}}, "thickness": 10,
-        "xpad": 6, "outlinewidth": 0, "tickvals": list(ticks), "ticktext": list(ticks.values()),
-        "tickfont": {"size": 11},
-    }
+    return colorbar("weight (share of its row)", tickvals=list(ticks), ticktext=list(ticks.values()))
 
 
 def _layout(description: str, heading: str, tokens: int) -> dict[str, Any]:
     """Two axes of tokens, the first query on top as one reads."""
-    axis = {"zeroline": False, "showgrid": False, "ticks": "", "tickformat": "~g", **whole(tokens)}
-    return sheet(
-        axis | {"title": label("key position (tokens)"), "range": (-0.5, tokens - 0.5)},
-        axis | {"title": label("query position (tokens)"), "range": (tokens - 0.5, -0.5)},
-        description,
-        title={"text": heading, "x": 0.5, "xref": "paper", "xanchor": "center", "y": 1, "yref": "paper",
-               "yanchor": "bottom", "pad": {"b": 5}, "font": {"size": 12}},
-        margin=MARGIN | {"t": 26},
-    )
+    bare = {"showgrid": False, "ticks": ""}
+    across = Axis("key position (tokens)", (-0.5, tokens - 0.5), counts=True)
+    down = Axis("query position (tokens)", (tokens - 0.5, -0.5), counts=True)
+    return sheet(across.layout | bare, down.layout | bare, description, **headline(heading))

@@ -1,18 +1,21 @@
-"""Series to be drawn, from a profile's arrays: one middle and one band over depth."""
+"""Statistics of profiles over depth, and their traces: dots are measured, lines predicted, bands the spread."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.figures import traces
+from explorer.figures.axes import drawable
 from explorer.figures.palette import Design, designs
+from explorer.figures.traces import MOST_DOTS, Trace, compact
+from explorer.figures.words import typeset
+from explorer.numbers import number
 from explorer.profile import STREAM, Array, Profile
-
-Reduce = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +36,11 @@ class Series:
     def measured(self) -> bool:
         """Measured is drawn as dots with a band, predicted as a line."""
         return self.profile.origin == "measured"
+
+    @property
+    def parts(self) -> tuple[Array, Array, Array]:
+        """Everything that an axis must hold."""
+        return self.middle, self.low, self.high
 
     @property
     def name(self) -> str:
@@ -83,16 +91,6 @@ def spread(design: Design, profile: Profile, depth: Array, values: Array, note: 
         return Series(design, profile, depth, middle, np.min(draws, axis=0), np.max(draws, axis=0), note)
 
 
-def drawable(values: Array, log: bool) -> NDArray[np.bool_]:
-    """Mask of the values that have a place on the axis: finite, and above 0 on a logarithmic one."""
-    return np.isfinite(values) & (values > 0) if log else np.isfinite(values)
-
-
-def masked(values: Array, log: bool) -> Array:
-    """The values, with a gap (nan) wherever there is no place on the axis."""
-    return np.where(drawable(values, log), values, np.nan)
-
-
 def runs(keep: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
     """The places of each unbroken run of True."""
     places = np.flatnonzero(keep)
@@ -100,9 +98,77 @@ def runs(keep: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
         yield from np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
 
 
-def compact(values: Array) -> NDArray[Any]:
-    """Half the bytes: float32, enough for a picture, unless a value would leave its range (predictions can)."""
-    size = np.abs(values[np.isfinite(values) & (values != 0)])
-    limits = np.finfo(np.float32)
-    fits = not len(size) or bool(size.max() < limits.max and size.min() > limits.tiny)
-    return values.astype(np.float32) if fits else values
+def rows(series: Sequence[Series], log: bool, sentence: str) -> list[Trace]:
+    """All bands first, then lines, then dots on top. `sentence` has `%{x}`, the depth, and `%{y}`, the value."""
+    return [
+        *(trace for row in series for trace in band(row, log)),
+        *(predicted(row, log, sentence) for row in series if not row.measured),
+        *(measured(row, log, sentence) for row in series if row.measured),
+    ]
+
+
+def band(row: Series, log: bool, opacity: float = 0.25) -> list[Trace]:
+    """The spread from lowest to highest: one closed outline for every unbroken run of depths.
+
+    None for a prediction. That of a single draw has no height: it is a hairline, there if its dots cannot all be.
+    """
+    pieces = list(runs(drawable(row.low, log) & drawable(row.high, log)))
+    flat = np.array_equal(row.low, row.high, equal_nan=True)
+    if not row.measured or not pieces or (flat and len(row.depth) <= MOST_DOTS):
+        return []
+    gap = np.array([np.nan])
+    x = [part for at in pieces for part in (row.depth[at], row.depth[at][::-1], gap)]
+    y = [part for at in pieces for part in (row.low[at], row.high[at][::-1], gap)]
+    return [{
+        "type": "scatter", "mode": "lines", "name": f"{row.heading}, spread", "fill": "toself", "hoverinfo": "skip",
+        "x": compact(np.concatenate(x)[:-1]), "y": compact(np.concatenate(y)[:-1]), "showlegend": False,
+        "line": {"width": 1 if flat else 0, "color": row.design.faint(0.6)},
+        "fillcolor": row.design.faint(opacity),
+    }]
+
+
+def measured(row: Series, log: bool, sentence: str, symbol: str = "", **more: Any) -> Trace:
+    """Dots, with their spread on hovering; smaller where they are many."""
+    hollow = "open" in symbol
+    marker = {
+        "symbol": symbol or row.design.symbol, "line": {"width": 1.5 if hollow else 0},
+        "size": 10 if hollow else 7 if len(row.depth) <= MOST_DOTS else 5,  # a ring shows around a dot
+    }
+    said = f"{sentence}<br>({row.sample}, from %{{customdata[0]:.3g}} to %{{customdata[1]:.3g}})"
+    return traces.dots(row.depth, row.middle, "", row.design.index, "", log=log, marker=marker) | {
+        "name": row.heading, "customdata": compact(np.stack([row.low, row.high], axis=1)),
+        "hovertemplate": _hover(row, said),
+    } | more
+
+
+def predicted(row: Series, log: bool, sentence: str, dash: str = "", **more: Any) -> Trace:
+    """A line: dotted, and with the reason on hovering, where the theory is unreliable."""
+    said = f"{sentence}<br>theory: {typeset(row.note)}" if row.note else sentence
+    dash = "dot" if row.note else dash or row.design.dash
+    return traces.line(row.depth, row.middle, "", row.design.index, "", log=log, dash=dash) | {
+        "name": row.heading, "showlegend": True, "hovertemplate": _hover(row, said),
+    } | more
+
+
+def _hover(row: Series, said: str) -> str:
+    """A hover text that begins with the design, and whether it was measured or predicted."""
+    return f"<b>{row.heading[0].upper()}{row.heading[1:]}</b><br>{said}<extra></extra>"
+
+
+def describe(subject: str, named: Sequence[tuple[str, Series]]) -> str:
+    """One sentence a series (its name may be empty): where it starts and ends, its lowest and highest point."""
+    return f"{subject} by layer. {' '.join(_sentence(*pair) for pair in named) or 'Nothing measured yet.'}"
+
+
+def _sentence(name: str, row: Series) -> str:
+    who = ", ".join(filter(None, (name, row.name)))
+    start = f"{who[0].upper()}{who[1:]}:"
+    seen = np.flatnonzero(np.isfinite(row.middle))
+    if not len(seen):
+        return f"{start} no finite value."
+    first, last = seen[0], seen[-1]
+    low, high = seen[np.argmin(row.middle[seen])], seen[np.argmax(row.middle[seen])]
+    value = [f"{number(row.middle[at])} at depth {row.depth[at]:g}" for at in (first, last, low, high)]
+    text = f"{start} {value[0]}, {value[1]}; lowest {value[2]}, highest {value[3]}"
+    lost = len(row.middle) - len(seen)
+    return f"{text}; not finite at {lost} of {len(row.middle)} depths." if lost else f"{text}."

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from explorer.numbers import number
 from explorer.profile import Array
 
 Item = TypeVar("Item")
@@ -47,13 +48,8 @@ def stages(items: Sequence[Item], stop: Stop, progress: Progress) -> Iterator[It
     check(stop)
 
 
-def rounded(number: float, digits: int = 3) -> str:
-    """A number to so many digits: 37,800 rather than 3.78e+04."""
-    return f"{float(f'{number:.{digits}g}'):,.10g}"
-
-
 def plus_minus(draws: Array) -> str:
     """Mean of independent draws `[draw]` ± its standard error, in words; a single draw has no error."""
     if len(draws) < 2:
-        return rounded(draws.mean())
-    return f"{rounded(draws.mean())} ± {rounded(draws.std(ddof=1) / np.sqrt(len(draws)), 1)}"
+        return number(draws.mean())
+    return f"{number(draws.mean())} ± {number(draws.std(ddof=1) / np.sqrt(len(draws)), 1)}"

@@ -1,37 +1,31 @@
-"""One statistic of a design over depth, measured beside predicted: what the labs on whole stacks draw and compare."""
+"""Whole stacks, measured beside predicted: the designs of the labs on depth, and the settings that those labs share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import numpy as np
+from pydantic import Field
 
 from explorer.config import Config
+from explorer.fields import About
 from explorer.labs import Progress, Stop, check
 from explorer.profile import MATRICES, Array, Profile
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Key = TypeVar("Key")
+
+Seeds = Annotated[
+    int, Field(ge=1, le=8, description="Independent draws of weights and inputs; bands and bars are their range."),
+    About("Seeds", "", unit="draws", log=True),
+]
+FirstSeed = Annotated[int, Field(ge=0, le=2**31 - 64, description="Seed of the first draw."), About("First seed", "")]
 
 MOST_KNOWN = 128
 """Designs that are remembered, at most some 200 kB each: one setting moves, and most of a lab's stacks stay."""
-
-
-class Line(NamedTuple):
-    """A statistic along a stack."""
-
-    depth: Array
-    """`[site]`, in layers."""
-    measured: Array
-    """`[seed, site]`."""
-    predicted: Array
-    """`[site]`; nan where the theory does not cover it."""
-
-    @property
-    def apart(self) -> Array:
-        """`[seed]` the largest over the smallest of what was measured."""
-        with np.errstate(all="ignore"):
-            return np.asarray(self.measured.max(1) / self.measured.min(1))
 
 
 class Pair(NamedTuple):
@@ -39,31 +33,6 @@ class Pair(NamedTuple):
 
     measured: Profile
     predicted: Profile
-
-    def stream(self, statistic: str) -> Line:
-        """A statistic of the residual stream, from the input on."""
-        depth, measured = self.measured.stream(statistic)
-        return Line(depth, measured, self.predicted.stream(statistic)[1][0])
-
-    def attention(self, statistic: str, site: str) -> Line:
-        """A statistic of attention by layer, mean over heads."""
-        measured, predicted = (profile[statistic, site].mean(2) for profile in self)
-        return Line(self.measured.depth(site), measured, predicted[0])
-
-    def matrix(self, name: str) -> Line:
-        """‖∂L/∂W‖ of one matrix, by layer."""
-        measured, predicted = (profile["parameter_gradient", name] for profile in self)
-        return Line(self.measured.depth("resid_post"), measured, predicted[0])
-
-    def weights(self) -> Line:
-        """‖∂L/∂W‖ of all matrices of a layer together, by layer."""
-        squares = [
-            sum(profile["parameter_gradient", name] ** 2 for name in MATRICES
-                if ("parameter_gradient", name) in profile.values)
-            for profile in self
-        ]
-        measured, predicted = (np.sqrt(square) for square in squares)
-        return Line(self.measured.depth("resid_post"), measured, predicted[0])
 
 
 _known: dict[Config, Pair] = {}
@@ -84,18 +53,54 @@ def pairs(configs: Mapping[Key, Config], stop: Stop = lambda: False, progress: P
     for key, config in configs.items():
         check(stop)
         share = lambda part, done=done, own=config.n_layers: progress((done + own * part) / whole)  # noqa: E731
-        one = _known.get(config)
-        if one is None:
+        if config not in _known:
             one = Pair(measure(config, stop, share), predict(config))
             if len(_known) >= MOST_KNOWN:
                 _known.clear()
             _known[config] = one
-        found[key] = one
+        found[key] = _known[config]
         done += config.n_layers
         progress(done / whole)
     return found
 
 
-def streams(found: Mapping[Key, Pair], statistic: str) -> dict[Key, Line]:
-    """A statistic of the residual stream of each."""
-    return {key: one.stream(statistic) for key, one in found.items()}
+def gradient(profile: Profile) -> Array:
+    """`[seed, site]` squared ∂L/∂x along the stream, relative to the output's."""
+    return profile.stream("activation_gradient")[1]
+
+
+def weight_gradient(profile: Profile) -> Array:
+    """`[seed, layer]` ‖∂L/∂W‖ of all matrices of a layer together."""
+    held = [("parameter_gradient", matrix) for matrix in MATRICES if ("parameter_gradient", matrix) in profile.values]
+    return np.asarray(np.linalg.norm([profile[key] for key in held], axis=0))
+
+
+def apart(values: Array) -> Array:
+    """`[seed, site]` to `[seed]`: the largest over the smallest."""
+    with np.errstate(all="ignore"):
+        return np.asarray(values.max(1) / values.min(1))
+
+
+def powers_of_two(deepest: int) -> list[int]:
+    """Depths of stacks: 1, 2, 4, … and the deepest."""
+    return [2**power for power in range((deepest - 1).bit_length())] + [deepest]
+
+
+def tensors(config: Config, seed: int, sites: tuple[str, ...], stop: Stop) -> list[Tensor]:
+    """Everything that passes some sites in one forward pass, in its order."""
+    import torch
+
+    from explorer import batch
+    from explorer.model import Transformer
+
+    found: list[Tensor] = []
+
+    def tap(site: str, _: int, tensor: Tensor) -> None:
+        check(stop)
+        if site in sites:
+            found.append(tensor)
+
+    model = Transformer(config, seed, lambda: check(stop))
+    with torch.no_grad():
+        model(model.embed(batch.draw(config, seed)), tap)
+    return found

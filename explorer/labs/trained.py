@@ -1,4 +1,4 @@
-"""Small Transformers trained side by side on real text: the models of the labs on training, and their readings.
+"""Small Transformers trained side by side on real text: the races of the labs on training.
 
 All learn the next character of Python's prose from the same batches, in turns of one step. They are small, so that a
 few hundred steps take seconds; what small ones show in seconds, large ones show in hours.
@@ -6,19 +6,23 @@ few hundred steps take seconds; what small ones show in seconds, large ones show
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Annotated, Generic, Protocol, TypeVar
 
 import numpy as np
+from pydantic import Field
 
 from explorer.config import Config
+from explorer.fields import About
 from explorer.labs import Progress, Stop, check
-from explorer.profile import BRANCHES, Array
+from explorer.profile import BRANCHES, STATISTICS, Array, Profile
 from explorer.training.history import History
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Levels, Task
+
+if TYPE_CHECKING:
+    from explorer.training.race import Outcome
 
 SHAPE: Mapping[str, int] = {"d_model": 32, "n_heads": 2, "n_ctx": 32, "batch_size": 8}
 READINGS = 30
@@ -28,104 +32,88 @@ LEARNS = 0.1
 AS_WELL = 0.1
 """Nats by which the losses of two contenders that did equally well may differ."""
 
+Depth = Annotated[
+    int, Field(ge=2, le=24, description="Layers, 32 wide; time grows with them."),
+    About("Depth", "", "N", "layers", log=True),
+]
+Steps = Annotated[
+    int, Field(ge=20, le=1000, description="Steps of each contender; time grows with them."),
+    About("Training steps", "", unit="steps", log=True),
+]
+Seed = Annotated[
+    int, Field(ge=0, le=2**31 - 1, description="Seed of the weights and of the batches."), About("Seed", ""),
+]
 
-class Curve(NamedTuple):
-    """Readings of one contender; the number of a step counts the steps before it."""
 
-    steps: Array
-    """`[reading]`"""
-    loss: Array
-    """`[reading + 1]` held-out loss, nats a character; the last is after the last step."""
-    weights: Array
-    """`[reading, layer]` ‖∂L/∂W‖ of all matrices of a layer."""
-    stream: Array
-    """`[reading, layer + 1]` ‖∂L/∂x‖, at the input and after each layer."""
-    correlation: Array
-    """`[reading, layer]` token correlation after each layer."""
-    alpha: Array
-    """`[reading, layer]` |α|, mean of the layer's two branches; no layers where a design has none."""
-    made: int
-    """Steps that it made."""
-    retired: str
-    """The reason why it made no more; empty if nothing went wrong."""
+class Lasting(Protocol):
+    """Settings that say how long to train, and on which batches."""
 
     @property
-    def final(self) -> float:
-        """Held-out loss after the last step; nan if it could not be made."""
-        return float(self.loss[-1])
+    def steps(self) -> int: ...
 
     @property
-    def first_to_last(self) -> Array:
-        """`[reading]` the first layer's ‖∂L/∂W‖ over the last layer's; nan where both are zero."""
-        with np.errstate(all="ignore"):
-            return np.asarray(self.weights[:, 0] / self.weights[:, -1])
+    def seed(self) -> int: ...
 
-    def reading(self, step: int) -> int:
-        """The first reading at a step or after it; the last one if there is none."""
-        return min(int(np.searchsorted(self.steps, step)), len(self.steps) - 1)
+
+Asked = TypeVar("Asked", bound=Lasting)
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """All contenders, and the losses of a unigram and a bigram."""
+class Trained(Generic[Asked]):
+    """All contenders after their training, by name."""
 
-    curves: Mapping[str, Curve]
+    settings: Asked
+    histories: Mapping[str, History]
+    ends: Mapping[str, Outcome]
     levels: Levels
 
+    def final(self, name: str) -> float:
+        """Held-out loss after the last step, nats a character; nan for a contender that fell out."""
+        return self.ends[name].final_loss
+
     def trains(self, name: str) -> bool:
-        """Whether a contender's loss is below the unigram's."""
-        return self.curves[name].final < self.levels.unigram - LEARNS
+        """Whether its loss is below the unigram's."""
+        return self.final(name) < self.levels.unigram - LEARNS
+
+    def in_words(self, name: str) -> str:
+        """Its loss, or the step at which it fell out."""
+        end = self.ends[name]
+        return f"out at step {end.steps}" if end.reason else f"{end.final_loss:.3g}"
 
 
-def train(contenders: Mapping[str, tuple[Config, Recipe]], steps: int, seed: int, stop: Stop = lambda: False,
-          progress: Progress = lambda _: None) -> Trained:
+def train(settings: Asked, contenders: Mapping[str, tuple[Config, Recipe]], stop: Stop = lambda: False,
+          progress: Progress = lambda _: None) -> Trained[Asked]:
     """Trains them all for so many steps on the batches of a seed.
 
     Args:
+        settings: how long, and on which batches.
         contenders: name to a design and how it is trained; what the task needs is added to the design.
     Raises:
         Stopped: `stop()` said true.
     """
     from explorer.training.race import Contender, Race
 
-    task = Task(seed=seed)
+    task = Task(seed=settings.seed)
     field = [Contender(name, task.fit(config), recipe) for name, (config, recipe) in contenders.items()]
-    race = Race(field, task, steps, every=max(1, steps // READINGS))
-    race.run(stop, lambda now: progress(now.step / steps))
+    race = Race(field, task, settings.steps, every=max(1, settings.steps // READINGS))
+    race.run(stop, lambda now: progress(now.step / settings.steps))
     check(stop)
-    ends = race.verdict()
-    return Trained(
-        {one.name: curve(race.histories[one.name], one.final_loss, one.steps, one.reason) for one in ends}, race.levels
-    )
+    return Trained(settings, race.histories, {end.name: end for end in race.verdict()}, race.levels)
 
 
-def tally(orders: Callable[[int], Mapping[str, bool]], seeds: Iterable[int]) -> dict[str, int]:
-    """Number of seeds for which each statement of `orders(seed)` holds; some fifteen seconds a seed."""
-    counts: Counter[str] = Counter()
-    for seed in seeds:
-        counts.update({name: int(held) for name, held in orders(seed).items()})
-    return dict(counts)
+def alphas(history: History) -> tuple[Array, Array]:
+    """Steps `[reading]`, and |α|, mean of a layer's two branches, `[reading, layer]`; none where it was never read."""
+    if ("alpha", BRANCHES[0]) not in history.values:
+        return np.zeros(0), np.zeros((0, 0))
+    found = [history.series("alpha", site) for site in BRANCHES]
+    return found[0][0], np.asarray(np.mean([np.abs(values) for _, values in found], axis=0))
 
 
-def curve(history: History, final: float, made: int, retired: str) -> Curve:
-    """From a contender's history to the numbers that the labs draw."""
-    steps, loss = history.series("held_out_loss")
-    _, weights = history.layer_gradient()
-    alphas = [np.abs(history.series("alpha", name)[1]) for name in BRANCHES if ("alpha", name) in history.values]
-    ends = [_series(history, "stream_gradient", site) for site in ("embed", "resid_post")]
-    return Curve(
-        steps=steps,
-        loss=np.append(loss, final),
-        weights=weights if weights.size else np.full((len(steps), 1), np.nan),
-        stream=np.concatenate(ends, axis=1),
-        correlation=history.series("token_correlation", "resid_post")[1],
-        alpha=np.mean(alphas, axis=0) if alphas else np.zeros((len(steps), 0)),
-        made=made,
-        retired=retired,
-    )
-
-
-def _series(history: History, statistic: str, site: str) -> Array:
-    """`[reading, layer]`; nan, in one column, where a contender fell out before it was ever read."""
-    found = history.values.get((statistic, site))
-    return np.full((len(history.steps), 1), np.nan) if found is None else np.stack(found)
+def profile_at(history: History, step: int) -> Profile:
+    """The reading at a step or the first after it, as a profile of one seed; the last one if there is none."""
+    reading = min(int(np.searchsorted(history.steps, step)), len(history.steps) - 1)
+    values = {
+        (name, site): readings[reading][None] for (name, site), readings in history.values.items()
+        if name in STATISTICS
+    }
+    return Profile("measured", values, seeds=(0,))

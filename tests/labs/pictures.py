@@ -7,6 +7,8 @@ import json
 import numpy as np
 import plotly.graph_objects as go
 
+from explorer.labs.lab import Lab
+
 MOST = 60_000
 """Characters of a picture as it travels."""
 
@@ -15,6 +17,13 @@ def named(figure: go.Figure, name: str) -> go.Scatter:
     """The one trace of that name."""
     (trace,) = [trace for trace in figure.data if trace.name == name]
     return trace
+
+
+def every(row: Lab, *results: object) -> None:
+    """Draws every picture of a lab from each result, and asks of it what every picture must have."""
+    for result in results:
+        for plot in row.plots:
+            must_be_whole(plot.draw(result))
 
 
 def must_be_whole(figure: go.Figure) -> None:

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pictures import every, named
 
 from explorer.choices import ConfigError
+from explorer.labs.activations import pictures
 from explorer.labs.activations.experiment import (
     NAMES,
     Activations,
@@ -21,6 +23,7 @@ from explorer.labs.activations.experiment import (
     solve_selu,
     verdict,
 )
+from explorer.labs.activations.row import ROW
 from explorer.probe import Stopped
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.theory.gaussian import moments
@@ -39,6 +42,11 @@ TABLE = {  # E f, E f², Var f, E f′² under N(0, 1)
 @pytest.fixture(scope="module")
 def million() -> ActivationsResult:
     return run(Activations(samples=10**6, depth=1, width=16))
+
+
+@pytest.fixture(scope="module")
+def drawn() -> ActivationsResult:
+    return run(Activations(depth=5, width=64, samples=4096))
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -232,3 +240,48 @@ def test_invariants() -> None:
     assert numbers["E relu²"] == pytest.approx(0.5)
     assert numbers["n Var W for relu"] == pytest.approx(2)
     assert numbers["SELU λ"] == pytest.approx(1.0507009874, abs=1e-9)
+
+
+def test_every_picture_is_whole_and_leaves_out_what_is_not_finite(drawn: ActivationsResult) -> None:
+    exploded = run(Activations(depth=100, width=16, gain=4.0, samples=1024))
+    every(ROW, drawn, exploded)
+    dots = named(pictures.by_layer(exploded), "mean x²")
+    assert not np.isfinite(dots.y[-1])
+    assert np.isfinite(dots.y[:50]).all()
+    assert "q*" not in {trace.name for trace in pictures.length_map(exploded).data}
+
+
+def test_mlp_dots_and_recursion_lines(drawn: ActivationsResult) -> None:
+    figure = pictures.by_layer(drawn)
+    np.testing.assert_allclose(named(figure, "mean x², another draw").y, drawn.signal[1], rtol=1e-6)
+    np.testing.assert_allclose(named(figure, "mean (∂L/∂x)²").y, drawn.gradient[0], rtol=1e-6)
+    np.testing.assert_allclose(named(figure, "mean x², predicted").y, 1)
+    settled = run(Activations(activation="tanh", gain=2.0, depth=4, width=16, samples=1024))
+    assert named(pictures.by_layer(settled), "q*").y[0] == pytest.approx(settled.fixed.q)
+
+
+
+def test_quadrature_bars_carry_all_digits_and_samples_their_errors(drawn: ActivationsResult) -> None:
+    figure = pictures.moments(drawn)
+    bars, dots = (trace for trace in figure.data if trace.name == "E φ²")
+    assert bars.y[NAMES.index("gelu")] == pytest.approx(0.4252214826, abs=1e-10)
+    assert bars.marker.symbol == "line-ew"
+    np.testing.assert_allclose(dots.y, drawn.sampled[:, 1], rtol=1e-6)
+    assert figure.layout.xaxis.ticktext[0] == "<b>relu</b>"
+
+
+
+def test_the_map_meets_the_diagonal_at_the_fixed_point() -> None:
+    tanh = run(Activations(activation="tanh", gain=2.0, depth=8, width=64, samples=1024))
+    figure = pictures.length_map(tanh)
+    assert named(figure, "q*").x[0] == pytest.approx(tanh.fixed.q)
+    pairs = named(figure, "MLP")
+    np.testing.assert_allclose(pairs.y, np.concatenate(tanh.signal[:, 1:]), rtol=1e-6)
+
+
+
+def test_selu_is_where_the_two_conditions_cross(drawn: ActivationsResult) -> None:
+    figure = pictures.selu(drawn)
+    solved, published = named(figure, "solved"), named(figure, "published")
+    assert (solved.x[0], solved.y[0]) == (pytest.approx(1.6732632424, abs=1e-9), pytest.approx(1.0507009874, abs=1e-9))
+    assert (published.x[0], published.y[0]) == pytest.approx((solved.x[0], solved.y[0]), rel=1e-6)

@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from pictures import every, named
 
 from explorer.choices import ConfigError
+from explorer.labs.attention_scale import pictures
 from explorer.labs.attention_scale.experiment import (
     CURES,
     DIMENSIONS,
@@ -24,6 +26,8 @@ from explorer.labs.attention_scale.experiment import (
     softmax_rows,
     verdict,
 )
+from explorer.labs.attention_scale.row import ROW
+from explorer.labs.stacks import gradient
 from explorer.probe.observe import Stopped
 
 SETTINGS = AttentionScale()
@@ -46,12 +50,10 @@ def test_the_second_moment_and_kurtosis_of_a_product(d: int) -> None:
     assert (z**4).mean() == pytest.approx(3 * (1 + 2 / d), abs=4 * error)
 
 
-def test_the_histogram_holds_nearly_everything(result) -> None:
-    """±5√d; within ±3√d lie 99.7 % of a normal."""
-    share = result.counts / SETTINGS.draws
-    assert share.sum() > 0.9999
-    assert share[20:80].sum() == pytest.approx(0.9973, abs=0.003)
+def test_the_second_moment_of_a_product_is_the_width(result) -> None:
+    """Within four standard errors of 8,000 products, and of as many as are drawn for the head that is set."""
     np.testing.assert_allclose(result.moments / DIMENSIONS, 1, atol=4 * math.sqrt(8 / 8000))
+    assert result.second_moment == pytest.approx(1, abs=4 * math.sqrt(2.1 / SETTINGS.draws))
 
 
 @pytest.mark.parametrize(
@@ -107,12 +109,15 @@ def test_only_qk_norm_holds_when_the_weights_grow(result) -> None:
     assert len(GROWTHS) == len(held)
 
 
+def first_layer(result, cure: str) -> float:
+    """Mean entropy of the first layer's rows, over ln n."""
+    return float(result.stacks[cure].measured["attention_entropy_normalized", "pattern"][:, 0].mean())
+
+
 def test_entropy_collapses_and_gradients_explode_without_the_division(result) -> None:
-    entropy = {cure: line.measured[:, 0].mean() for cure, line in result.entropy.items()}
-    assert entropy["sqrt_d"] == pytest.approx(0.886, abs=0.02)
-    assert entropy["none"] == pytest.approx(0.140, abs=0.04)
-    start = {cure: line.measured[:, 0].mean() for cure, line in result.gradient.items()}
-    assert start["none"] > 100 * start["sqrt_d"]
+    assert first_layer(result, "sqrt_d") == pytest.approx(0.886, abs=0.02)
+    assert first_layer(result, "none") == pytest.approx(0.140, abs=0.04)
+    assert result.start("none")[0].mean() > 100 * result.start("sqrt_d")[0].mean()
     severity, meaning, _ = verdict(result)
     assert severity == "warning"
     assert "attention freezes; the gradient² grows × 2," in meaning
@@ -120,29 +125,33 @@ def test_entropy_collapses_and_gradients_explode_without_the_division(result) ->
 
 def test_the_undivided_line_is_where_its_dots_are(result) -> None:
     """The mean of the eight draws, within three of its standard errors; two draws alone came to half of the line."""
-    line = result.gradient["none"]
-    assert line.measured.shape[0] == result.settings.n_seeds == 8
+    draws, _ = result.start("none")
+    assert len(draws) == result.settings.n_seeds == 8
     assert result.explained
     assert 2 / 3 < result.overshoot < 3 / 2
     assert "within 3 standard errors" in verdict(result)[2]
-    scattered = np.std(line.measured[:, 0], ddof=1) / line.measured[:, 0].mean()
-    assert 0.3 < scattered < 2, "one draw is easily twice another"
+    assert 0.3 < np.std(draws, ddof=1) / draws.mean() < 2, "one draw is easily twice another"
 
 
 def test_a_line_beyond_its_dots_is_said_to_be(result) -> None:
-    line = result.gradient["none"]
-    draws = line.predicted / 2 * np.linspace(0.99, 1.01, 8)[:, None]
-    doubled = {**result.gradient, "none": line._replace(measured=draws)}
-    beyond = replace(result, gradient=doubled)
+    pair = result.stacks["none"]
+    values = {
+        key: pair.predicted[key] / 2 * np.linspace(0.99, 1.01, 8)[:, None] if key[0] == "activation_gradient" else one
+        for key, one in pair.measured.values.items()
+    }
+    stacks = {**result.stacks, "none": pair._replace(measured=replace(pair.measured, values=values))}
+    beyond = replace(result, stacks=stacks)
     assert not beyond.explained
     assert "theory is 2 × the draws' mean, beyond 3 standard errors" in verdict(beyond)[2]
 
 
 def test_the_cured_stacks_are_where_theory_has_them(result) -> None:
     for cure in ("sqrt_d", "t5", "qk_norm"):
-        for lines, tolerance in ((result.entropy, {"atol": 0.02}), (result.gradient, {"rtol": 0.25})):
-            np.testing.assert_allclose(lines[cure].measured.mean(0), lines[cure].predicted, **tolerance)
-    t5, divided = (result.gradient[cure].measured for cure in ("t5", "sqrt_d"))
+        measured, predicted = result.stacks[cure]
+        entropies = [one["attention_entropy_normalized", "pattern"].mean((0, 2)) for one in (measured, predicted)]
+        np.testing.assert_allclose(*entropies, atol=0.02)
+        np.testing.assert_allclose(gradient(measured).mean(0), gradient(predicted)[0], rtol=0.25)
+    t5, divided = (gradient(result.stacks[cure].measured) for cure in ("t5", "sqrt_d"))
     np.testing.assert_allclose(t5, divided, rtol=1e-3)
 
 
@@ -158,7 +167,7 @@ def test_a_narrow_head_needs_no_cure() -> None:
 def test_both_ends_give_finite_numbers(choices: dict[str, int]) -> None:
     found = run(QUICK.replace(**choices))
     assert np.isfinite([found.sampled.entropy, found.sampled.jacobian]).all()
-    assert all(np.isfinite(line.measured).all() for line in (*found.gradient.values(), *found.entropy.values()))
+    assert all(pair.measured.first_nonfinite is None for pair in found.stacks.values())
     assert all(np.isfinite(one).all() for one in found.grown_expected.values())
 
 
@@ -180,3 +189,35 @@ def test_a_head_of_no_width_is_refused_in_a_sentence() -> None:
 def test_invariants() -> None:
     found = [round(value, 2) for value in invariants().values()]
     assert found == [1.01, 3.09, 0.89, 0.14, 0.11, 0.80, 0]
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return run(AttentionScale(d_head=16, n_keys=16, n_layers=3, draws=20_000))
+
+
+def test_every_picture_is_whole(drawn) -> None:
+    every(ROW, drawn, run(AttentionScale(d_head=2, n_keys=2, n_layers=1, draws=1000)))
+
+
+def test_the_marks_of_the_temperature(drawn) -> None:
+    figure = pictures.entropy(drawn)
+    assert named(figure, "with √d").x[0] == 1
+    assert named(figure, "without").x[0] == 4
+    assert named(figure, "σ<sub>c</sub> = √(2 ln n)").x[0] == pytest.approx(math.sqrt(2 * math.log(16)))
+    assert np.all(np.diff(named(figure, "softmax, predicted").y) < 0)
+    np.testing.assert_allclose(named(figure, "rows drawn").y, drawn.sampled.entropy, rtol=1e-6)
+
+
+def test_equal_cures_are_drawn_ring_around_dot(drawn) -> None:
+    figure = pictures.growth(drawn)
+    np.testing.assert_allclose(named(figure, "T5 init").y, named(figure, "÷ √d").y, rtol=1e-6)
+    assert named(figure, "T5 init").marker.symbol == "circle-open"
+    assert np.ptp(named(figure, "QK-norm").y) < 1e-6
+
+
+def test_the_stack_is_drawn_by_site(drawn) -> None:
+    figure = pictures.gradient(drawn)
+    assert named(figure, "undivided").x.tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]
+    assert named(figure, "undivided, predicted").y[-1] == pytest.approx(1)
+    assert figure.layout.yaxis.type == "log"

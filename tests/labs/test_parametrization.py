@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from pictures import every, named
 
 from explorer.choices import ConfigError
+from explorer.labs.parametrization import pictures
 from explorer.labs.parametrization.experiment import (
     STEP_WIDTHS,
     Parametrization,
@@ -22,6 +24,7 @@ from explorer.labs.parametrization.experiment import (
     verdict,
 )
 from explorer.labs.parametrization.network import BASE, SCHEMES, adam, layers
+from explorer.labs.parametrization.row import ROW
 from explorer.probe.observe import Stopped
 
 SETTINGS = Parametrization(widest="128")
@@ -31,6 +34,16 @@ QUICK = Parametrization(widest="64", steps=2, batch_size=16)
 @pytest.fixture(scope="module")
 def result():
     return run(SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def quick():
+    return run(QUICK)
+
+
+@pytest.fixture(scope="module")
+def diverged():
+    return run(Parametrization(widest="64", steps=30, batch_size=4, optimizer="sgd"))
 
 
 @pytest.mark.parametrize("width", [32, 256])
@@ -111,14 +124,6 @@ def test_the_tone_follows_how_far_the_best_rates_moved(result, mup: int, standar
     assert ("stays under μP" in meaning) is (mup == 0 and severity == "good")
 
 
-def test_what_was_tuned_narrow_serves_wide_only_under_mup(result) -> None:
-    mup, standard = result.transferred("mup"), result.transferred("standard")
-    assert mup[-1] < mup[0]
-    assert mup[-1] < standard[-1]
-    assert mup[0] == standard[0]  # at the base width they are one and the same
-    assert mup[-1] < result.untrained / 5
-
-
 def test_it_is_deterministic_and_a_seed_is_another_draw() -> None:
     rates = 2.0 ** np.arange(-9, -6)
     first, again, other = (train("mup", QUICK.replace(seed=seed), 64, rates, lambda: None) for seed in (0, 0, 1))
@@ -157,3 +162,41 @@ def test_invariants() -> None:
     found = invariants()
     assert found["|NTK − standard| at init, m = 256"] == 0
     assert [round(value, 3) for value in found.values()][1:] == [0.159, 0.319, 0.010, 0.010, 0.020, 0.010]
+
+
+def test_every_picture_is_whole(quick, diverged) -> None:
+    every(ROW, quick, diverged)
+
+
+
+def test_the_first_step_has_adams_formula_as_its_lines(quick) -> None:
+    figure = pictures.first_step(quick)
+    widths = named(figure, "NTK").x
+    np.testing.assert_allclose(named(figure, "standard, predicted").y, 0.01 * np.sqrt(widths), rtol=1e-5)
+    np.testing.assert_allclose(named(figure, "NTK, predicted").y, 0.01, rtol=1e-5)
+    np.testing.assert_allclose(named(figure, "μP, predicted").y, 0.01 * BASE / np.sqrt(widths), rtol=1e-5)
+    np.testing.assert_allclose(named(figure, "standard").y, quick.step["standard"].weights, rtol=1e-6)
+
+
+def test_under_sgd_the_lines_go_through_the_middle_of_the_dots(diverged) -> None:
+    expected, found = diverged.expected_step("mup"), diverged.step["mup"]
+    for line, dots in zip(expected, found, strict=True):
+        assert np.mean(np.log(dots / line)) == pytest.approx(0, abs=1e-12)
+
+
+def test_a_sweep_has_the_ends_of_the_widths_and_rings_on_their_best(quick) -> None:
+    figure = pictures.sweeps(quick)
+    narrow, wide = (trace for trace in figure.data if trace.name == "μP")
+    np.testing.assert_allclose(narrow.y, quick.losses["mup"][0], rtol=1e-6)
+    np.testing.assert_allclose(wide.y, quick.losses["mup"][-1], rtol=1e-6)
+    ring = named(figure, "μP, best")
+    np.testing.assert_allclose(ring.x, quick.best("mup")[[0, -1]])
+    np.testing.assert_allclose(ring.y, quick.losses["mup"][[0, -1]].min(1), rtol=1e-6)
+
+
+def test_what_diverged_is_drawn_at_the_ceiling(diverged) -> None:
+    assert not np.isfinite(diverged.losses["standard"]).all()
+    figure = pictures.sweeps(diverged)
+    top = max(np.max(trace.y) for trace in figure.data if trace.name == "standard")
+    assert top == pytest.approx(pictures.BEYOND * diverged.untrained)
+    assert 10 ** figure.layout.yaxis.range[1] > top

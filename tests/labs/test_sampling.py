@@ -1,4 +1,4 @@
-"""Sampling: the truncation factor and its correction, drawn variances and tails, blocks, refusals."""
+"""Sampling: the truncation factor and its correction, drawn variances, blocks, refusals, pictures."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pictures import every, named
 from scipy import stats
 
 from explorer.choices import ConfigError
+from explorer.labs.sampling import pictures
 from explorer.labs.sampling.experiment import (
     BLOCK,
+    KINDS,
     REACH,
     Sampling,
     SamplingResult,
@@ -21,10 +24,10 @@ from explorer.labs.sampling.experiment import (
     gamma,
     invariants,
     run,
-    tail,
     truncation,
     verdict,
 )
+from explorer.labs.sampling.row import ROW
 from explorer.probe import Stopped
 
 MILLION = Sampling(draws=10**6)
@@ -34,6 +37,11 @@ EDGES = [0.1, 0.5, 1.0, 2.0, 3.0, 6.0]
 @pytest.fixture(scope="module")
 def million() -> SamplingResult:
     return run(MILLION)
+
+
+@pytest.fixture(scope="module")
+def drawn() -> SamplingResult:
+    return run(Sampling(draws=10**5))
 
 
 def test_a_cut_at_two_leaves_77_percent_and_wants_13_7_percent_more() -> None:
@@ -101,13 +109,11 @@ def test_no_weight_lies_beyond_the_cut(million: SamplingResult) -> None:
     assert million.counts[1][np.abs(million.edges[:-1] + width / 2) > math.sqrt(3) + width].sum() == 0
 
 
-def test_densities_and_tails_agree_with_scipy(million: SamplingResult) -> None:
+def test_densities_agree_with_scipy(million: SamplingResult) -> None:
     x = np.linspace(-4, 4, 81)
     root, s = math.sqrt(3), million.scale
     known = [stats.norm, stats.uniform(-root, 2 * root), stats.truncnorm(-2, 2, scale=s)]
     np.testing.assert_allclose(density(million, x), [one.pdf(x) for one in known], atol=1e-12)
-    t = np.linspace(0, 4, 41)
-    np.testing.assert_allclose(tail(million, t), [2 * one.sf(t) for one in known], atol=1e-12)
 
 
 def test_histograms_follow_the_densities(million: SamplingResult) -> None:
@@ -187,3 +193,43 @@ def test_invariants() -> None:
     numbers = invariants()
     assert numbers["gamma"] == pytest.approx(0.7737413035, abs=1e-9)
     assert [round(numbers[kind], 2) for kind in ("normal", "uniform", "truncated")] == [1, 1, 1]
+
+
+def test_every_picture_is_whole(drawn: SamplingResult) -> None:
+    every(ROW, drawn, run(Sampling(draws=1024, bounds="absolute", corrected=False)))
+
+
+
+def test_histograms_are_densities(drawn: SamplingResult) -> None:
+    figure = pictures.densities(drawn)
+    for name in KINDS:
+        bars = named(figure, name)
+        assert np.sum(bars.y) * (bars.x[1] - bars.x[0]) == pytest.approx(1, abs=1e-4)
+        assert bars.fill == "tozeroy"
+    curve = named(figure, "uniform, predicted")
+    assert max(curve.y) == pytest.approx(0.5 / math.sqrt(3))
+
+
+
+def test_running_variances_carry_their_standard_errors(drawn: SamplingResult) -> None:
+    figure = pictures.variances(drawn)
+    dots = named(figure, "normal")
+    assert dots.y[-1] == pytest.approx(drawn.variance[0])
+    assert dots.error_y.array[-1] == pytest.approx(math.sqrt(2 / 1e5), rel=0.05)
+    assert "truncated, predicted" not in {trace.name for trace in figure.data}
+    cut = pictures.variances(run(Sampling(draws=4096, corrected=False)))
+    np.testing.assert_allclose(named(cut, "truncated, predicted").y, 0.7737413035)
+    assert cut.layout.yaxis.range[0] < 0.7
+
+
+
+def test_the_cut_that_is_set_lies_on_gamma(drawn: SamplingResult) -> None:
+    figure = pictures.truncation(drawn)
+    dot = named(figure, "this cut")
+    assert dot.x[0] == pytest.approx(2)
+    assert dot.y[0] == pytest.approx(0.7737, rel=0.02)
+    trap = pictures.truncation(run(Sampling(draws=2**14, bounds="absolute")))
+    assert named(trap, "this cut").x[0] == pytest.approx(100)
+    assert named(trap, "this cut").y[0] == pytest.approx(1, rel=0.05)
+    far = run(Sampling(draws=2048, bounds="absolute", std=0.005, cut=6))
+    assert named(pictures.truncation(far), "this cut").x[0] == pytest.approx(10**2.7)  # at the axis' end

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pictures import every, named
 
 from explorer.choices import ConfigError
+from explorer.figures.words import typeset
+from explorer.labs.second_moment import pictures
 from explorer.labs.second_moment.experiment import (
     MEANS,
     RULES,
@@ -16,6 +19,7 @@ from explorer.labs.second_moment.experiment import (
     run,
     verdict,
 )
+from explorer.labs.second_moment.row import ROW
 from explorer.probe import Stopped
 
 FACTORS = {"1/fan_in": (1.0, 4.0), "1/fan_out": (0.25, 1.0), "2/(in+out)": (0.4, 1.6)}
@@ -26,6 +30,11 @@ BY_NAME = {rule.name: rule for rule in RULES}
 def wide() -> SecondMomentResult:
     """256 → 1024, as in the essay."""
     return run(SecondMoment(depth=8, draws=16))
+
+
+@pytest.fixture(scope="module")
+def drawn() -> SecondMomentResult:
+    return run(SecondMoment(n=64, m=256, depth=3, draws=2))
 
 
 @pytest.mark.parametrize("name", FACTORS)
@@ -125,3 +134,40 @@ def test_invariants() -> None:
         assert numbers[f"{name} forward"] == pytest.approx(forward, rel=0.02)
         assert numbers[f"{name} backward"] == pytest.approx(backward, rel=0.02)
     assert numbers["|x|, mean 2"] == pytest.approx(1, abs=0.03)
+
+
+def test_every_picture_is_whole(drawn: SecondMomentResult) -> None:
+    every(ROW, drawn, run(SecondMoment(n=16, m=16, depth=1, draws=1)))
+
+
+
+def test_every_rule_lies_on_the_line_and_none_at_the_goal(drawn: SecondMomentResult) -> None:
+    figure = pictures.both_ways(drawn)
+    for rule, (forward, backward) in zip(RULES, [(1, 4), (0.25, 1), (0.4, 1.6)], strict=True):
+        dot = named(figure, typeset(rule.name))
+        assert dot.x[0] == pytest.approx(forward, rel=0.15)
+        assert dot.y[0] == pytest.approx(backward, rel=0.15)
+    line = named(figure, "any variance")
+    np.testing.assert_allclose(np.divide(line.y, line.x), 4)
+    assert figure.layout.xaxis.range[0] < 0 < figure.layout.xaxis.range[1]  # 1 is in sight on both axes
+    assert figure.layout.yaxis.range[0] < 0 < figure.layout.yaxis.range[1]
+
+
+
+def test_the_wrong_formula_is_drawn_beside_the_flat_dots(drawn: SecondMomentResult) -> None:
+    figure = pictures.input_mean(drawn)
+    wrong = named(figure, "if only Var x counted")
+    assert max(wrong.y) == pytest.approx(1)
+    assert wrong.y[0] == pytest.approx(1 / (1 + 4.4**2))
+    for kind, name in enumerate(("input x", "input |x|")):
+        np.testing.assert_allclose(named(figure, name).y, drawn.sweep[kind].mean(axis=0), rtol=1e-6)
+
+
+
+def test_stacks_show_dots_on_the_lines_of_the_factors(drawn: SecondMomentResult) -> None:
+    for draw, way in ((pictures.signal, 0), (pictures.gradient, 1)):
+        figure = draw(drawn)
+        for rule in RULES:
+            expected = drawn.expected(rule)[way]
+            np.testing.assert_allclose(named(figure, f"{typeset(rule.name)}, predicted").y, expected, rtol=1e-6)
+            assert len(named(figure, typeset(rule.name)).y) == 4

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.figures.axes import Axis
 from explorer.figures.palette import Design
 from explorer.profile import Array
 from explorer.training.history import History
@@ -31,7 +32,7 @@ class Track:
     design: Design
     """Its name and its marks."""
     history: History
-    """Its numbers; they no longer change, see `kept`."""
+    """Its numbers; they no longer change, see `snapshot`."""
     step: int
     """Steps that it has made."""
     retired: str = ""
@@ -68,17 +69,22 @@ class Course:
     """Number of steps of each contender."""
     levels: Levels
 
+    @property
+    def axis(self) -> Axis:
+        """The horizontal axis: all steps of the race, so that a curve shows how many are still to come."""
+        return Axis("step", (-0.015 * self.steps, 1.015 * self.steps), counts=True)
+
     @classmethod
     def of(cls, race: Race, designs: Sequence[Design], outcomes: Sequence[Outcome]) -> Course:
         """The race as it stands; the outcomes may be of some steps before."""
         return cls(tuple(
-            Track(design, kept(runner.history), runner.step, runner.retired,
+            Track(design, snapshot(runner.history), runner.step, runner.retired,
                   outcome.final_loss if outcome.steps == runner.step else np.nan)
             for design, runner, outcome in zip(designs, race.runners, outcomes, strict=True)
         ), race.steps, race.levels)
 
 
-def kept(history: History) -> History:
+def snapshot(history: History) -> History:
     """The numbers so far, unaffected by later steps of the race; cheap, because no array is copied."""
     copy = History()
     copy.losses, copy.steps = list(history.losses), list(history.steps)
@@ -95,10 +101,8 @@ def series(history: History, statistic: str, site: str = "") -> tuple[Array, Arr
 
 def stride(count: int, most: int) -> int:
     """Every how many points one is taken: a power of two, so that a growing curve rarely changes its points."""
-    step = 1
-    while count > step * most:
-        step *= 2
-    return step
+    blocks = max(1, -(-count // most))
+    return 1 << (blocks - 1).bit_length()
 
 
 def thinned(count: int, most: int = MOST_POINTS) -> NDArray[np.intp]:

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from explorer.figures.axes import Range, label, position, sheet, value_axis, whole
-from explorer.figures.parts import Axis, axis, level
-from explorer.figures.series import compact, masked
-from explorer.figures.traces import Trace
-from explorer.figures.training.course import (
-    Course,
-    Track,
-    extremes,
-    medians,
-    series,
-    thinned,
-)
+from explorer.figures.axes import TOP, Axis, Range, axis, picture
+from explorer.figures.traces import Trace, compact, level, masked
+from explorer.figures.training.course import Course, Track, extremes, medians, series, thinned
 from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
@@ -32,6 +23,9 @@ MOST_READINGS, MOST_DOTS = 200, 60
 """Points and dots of a curve that is not of every step."""
 DECADE_OF_RATES = 8.0
 """Learning rates that lie further apart stand on a logarithmic axis."""
+
+Readings = Sequence[tuple[Array, Array]]
+"""Steps and values, one pair a contender."""
 
 
 class Curve(NamedTuple):
@@ -45,28 +39,25 @@ class Curve(NamedTuple):
 
 def training_loss(course: Course) -> go.Figure:
     """Training loss of every step, faint, and its running median; the losses of a unigram and a bigram."""
-    across, height = _across(course), _loss_axis(course, [track.losses for track in course.tracks])
-    raw, smooth = [], []
+    raw, smooth, last = [], [], []
     for track in course.tracks:
         losses = track.losses
         at, middle = extremes(losses), thinned(len(losses))
+        median = medians(losses, middle)
         raw.append(_line(track, at, losses[at], "", width=1, color=track.design.faint(0.28), hoverinfo="skip",
                          hovertemplate=None, name=f"{track.name}, each batch"))
-        smooth.append(_line(track, middle, medians(losses, middle), "step %{x}: %{y:.3f} nats"))
-    last = [(track, median(track.losses)) for track in course.tracks if len(track.losses)]
-    text = _told("Training loss", last, "nats a character")
+        smooth.append(_line(track, middle, median, "step %{x}: %{y:.3f} nats"))
+        last.append((middle.astype(float), median))
     found = [(np.arange(0.0, len(track.losses)), track.losses) for track in course.tracks]
-    return _figure(course, [*raw, *smooth], across, height, text, found)
+    return _losses(course, [*raw, *smooth], found, last, "Training loss")
 
 
 def held_out_loss(course: Course) -> go.Figure:
     """Loss on sequences that are not trained on, and the losses of a unigram and a bigram."""
     found = [track.held_out for track in course.tracks]
-    across, height = _across(course), _loss_axis(course, [values for _, values in found])
-    curves = [_dotted(track, steps, values, "step %{x}: %{y:.3f} nats", log=False)
-              for track, (steps, values) in zip(course.tracks, found, strict=True)]
-    last = [(track, values[-1]) for track, (_, values) in zip(course.tracks, found, strict=True) if len(values)]
-    return _figure(course, curves, across, height, _told("Held-out loss", last, "nats a character"), found)
+    curves = [_readings(track, *one, "step %{x}: %{y:.3f} nats")
+              for track, one in zip(course.tracks, found, strict=True)]
+    return _losses(course, curves, found, found, "Held-out loss")
 
 
 def learning_rate(course: Course) -> go.Figure:
@@ -74,28 +65,35 @@ def learning_rate(course: Course) -> go.Figure:
     found = [series(track.history, "learning_rate") for track in course.tracks]
     tops = [values.max() for _, values in found if len(values)]
     log = bool(tops) and max(tops) > DECADE_OF_RATES * min(tops)
-    height = axis("learning rate (1)", [values for _, values in found] + ([] if log else [[0.0]]), log=log)
-    curves = [_readings(track, steps, values, "step %{x}: η = %{y:.3g}", log=log)
-              for track, (steps, values) in zip(course.tracks, found, strict=True)]
-    last = [(track, values[-1]) for track, (_, values) in zip(course.tracks, found, strict=True) if len(values)]
-    return _figure(course, curves, _across(course), height, _told("Learning rate", last, ""))
+    return over_steps(course, found, "learning rate (1)", "η = %{y:.3g}", "Learning rate", log=log, dots=False,
+                      levels=None if log else {0.0: ""})
 
 
 def gradient_ratio(course: Course) -> go.Figure:
     """The gradient by the first layer's weights over that by the last layer's: 1 is even."""
     found = [track.history.gradient_ratio() for track in course.tracks]
-    height = axis("‖∂L/∂W‖ first / last (1)", [[1.0], *(values for _, values in found)], log=True, least=1.0)
-    across = _across(course)
-    curves = [_dotted(track, steps, values, "step %{x}: first / last layer = %{y:.3g}", log=True)
-              for track, (steps, values) in zip(course.tracks, found, strict=True)]
-    last = [(track, values[-1]) for track, (_, values) in zip(course.tracks, found, strict=True) if len(values)]
-    curves.append(level(1.0, "even", across))
-    return _figure(course, curves, across, height, _told("Gradient, first layer over last", last, ""))
+    return over_steps(course, found, "‖∂L/∂W‖ first / last (1)", "first / last layer = %{y:.3g}",
+                      "Gradient, first layer over last", log=True, levels={1.0: "even"})
 
 
-def median(losses: Array) -> float:
-    """Median of the last steps: the end of a smoothed curve."""
-    return float(medians(losses, np.array([len(losses) - 1]))[0])
+def over_steps(course: Course, found: Readings, title: str, sentence: str, subject: str, *, log: bool = False,
+               dots: bool = True, levels: Mapping[float, str] | None = None) -> go.Figure:
+    """A number of each contender over the steps.
+
+    Args:
+        course: the race.
+        found: the readings of each contender.
+        title: of the vertical axis.
+        sentence: the hover text after the step, with `%{y}` the value.
+        subject: the picture in words, without its numbers.
+        levels: values that the axis must hold; those with words have a line.
+    """
+    levels = levels or {}
+    height = axis(title, [list(levels), *(values for _, values in found)], log=log, least=float(log), top=TOP)
+    curves = [_readings(track, *one, f"step %{{x}}: {sentence}", log=log, dots=dots)
+              for track, one in zip(course.tracks, found, strict=True)]
+    named = [level(value, words, course.axis, height) for value, words in levels.items() if words]
+    return picture([*curves, *named], course.axis, height, _in_words(course, found, subject), legend=False)
 
 
 CURVES = (
@@ -114,17 +112,6 @@ CURVES = (
 # --- parts ----------------------------------------------------------------------------------------------------
 
 
-def _across(course: Course) -> Axis:
-    """Axis of all steps of the race, so that a curve shows how many are still to come."""
-    return Axis("step", (-0.015 * course.steps, 1.015 * course.steps))
-
-
-def _loss_axis(course: Course, values: Sequence[Array]) -> Axis:
-    """From the lowest loss or level to the highest, but not to where a diverging one may go."""
-    top = CEILING * course.levels.unigram
-    return axis("loss (nats per character)", [course.levels, *(np.minimum(part, top) for part in values)])
-
-
 def _line(track: Track, x: NDArray[Any], y: Array, sentence: str, *, width: float = 2, color: str = "", **more: object,
           ) -> Trace:
     """A contender's line."""
@@ -136,23 +123,29 @@ def _line(track: Track, x: NDArray[Any], y: Array, sentence: str, *, width: floa
     } | more
 
 
-def _readings(track: Track, steps: Array, values: Array, sentence: str, *, log: bool) -> Trace:
-    """A contender's line through its readings; a line through one alone would not show."""
+def _readings(track: Track, steps: Array, values: Array, sentence: str, *, log: bool = False, dots: bool = True,
+              ) -> Trace:
+    """A contender's line through its readings, with dots; a line through one alone would not show."""
     at = thinned(len(steps), MOST_READINGS)
-    return _line(track, steps[at], masked(values[at], log), sentence) | (_dots(track) if len(at) == 1 else {})
-
-
-def _dotted(track: Track, steps: Array, values: Array, sentence: str, *, log: bool) -> Trace:
-    """The same with dots, as far as they have room."""
-    return _readings(track, steps, values, sentence, log=log) | _dots(track)
-
-
-def _dots(track: Track) -> Trace:
+    line = _line(track, steps[at], masked(values[at], log), sentence)
     marker = {"color": track.design.hue, "symbol": track.design.symbol, "size": 6, "maxdisplayed": MOST_DOTS}
-    return {"mode": "lines+markers", "marker": marker}
+    return line | ({"mode": "lines+markers", "marker": marker} if dots or len(at) == 1 else {})
 
 
-def ends(course: Course, across: Axis, height: Axis, losses: Sequence[tuple[Array, Array]]) -> list[Trace]:
+def _losses(course: Course, curves: Sequence[Trace], found: Readings, last: Readings, subject: str) -> go.Figure:
+    """Losses, the two levels, and marks of the contenders that leave the picture.
+
+    The axis ends at the highest loss or level, but not where a diverging one may go.
+    """
+    across, top = course.axis, CEILING * course.levels.unigram
+    height = axis("loss (nats per character)", [course.levels, *(np.minimum(values, top) for _, values in found)])
+    levels = [level(course.levels.unigram, "unigram", across, height),
+              level(course.levels.bigram, "bigram", across, height, "left")]  # curves end close to it, at the right
+    traces = [*levels, *curves, *ends(course, across, height, found)]
+    return picture(traces, across, height, _in_words(course, last, f"{subject}, nats a character"), legend=False)
+
+
+def ends(course: Course, across: Axis, height: Axis, losses: Readings) -> list[Trace]:
     """Contenders that leave the picture before its end, below each other, in their hues.
 
     An upright and a word where a contender fell out; an arrow and its loss where a curve leaves through the top.
@@ -164,8 +157,7 @@ def ends(course: Course, across: Axis, height: Axis, losses: Sequence[tuple[Arra
             continue
         at = track.step if track.retired else int(steps[np.argmax(high)])
         side = "right" if at < sum(across.extent) / 2 else "left"
-        shares = (0.0, 0.94 - 0.1 * len(traces), 1.0)
-        bottom, beside, top = (position(height.extent, share, height.log) for share in shares)
+        bottom, beside, top = (height.at(share) for share in (0.0, 0.94 - 0.1 * len(traces), 1.0))
         if track.retired:
             words, reason = f"diverged at step {at:,}", f":<br>{typeset(html.escape(track.retired, quote=False))}"
         else:
@@ -183,31 +175,15 @@ def ends(course: Course, across: Axis, height: Axis, losses: Sequence[tuple[Arra
     return traces
 
 
-def _figure(course: Course, curves: Sequence[Trace], across: Axis, height: Axis, text: str,
-            losses: Sequence[tuple[Array, Array]] = ()) -> go.Figure:
-    """The curves, and on a chart of losses, given with their steps, the two levels and contenders that leave it."""
-    levels = [
-        level(value, words, across)
-        for value, words in ((course.levels.unigram, "unigram"), (course.levels.bigram, "bigram")) if losses
-    ]
-    return go.Figure({
-        "data": [*levels, *curves, *(ends(course, across, height, losses) if losses else ())],
-        "layout": sheet(step_axis(across.extent), value_axis(height.title, height.extent, height.log), text),
-    })
-
-
-def step_axis(extent: Range) -> dict[str, object]:
+def step_axis(extent: Range) -> dict[str, Any]:
     """The horizontal axis of everything that runs over steps."""
-    return {"title": label("step"), "range": extent, "zeroline": False, "tickangle": 0,
-            "tickformat": "~s" if extent[1] > 9999 else "~g", **whole(extent[1])}
+    return Axis("step", extent, counts=True).layout
 
 
-def _told(subject: str, last: Sequence[tuple[Track, float]], unit: str) -> str:
+def _in_words(course: Course, found: Readings, subject: str) -> str:
     """The picture in words: the latest value of each contender."""
-    if not last:
-        return f"{subject}: nothing yet."
     parts = [
-        f"{track.design.label} {number(value)}" + (f", diverged at step {track.step}" if track.retired else "")
-        for track, value in last
+        f"{track.design.label} {number(values[-1])}" + (f", diverged at step {track.step}" if track.retired else "")
+        for track, (_, values) in zip(course.tracks, found, strict=True) if len(values)
     ]
-    return f"{subject}{f', {unit}' if unit else ''}, at the latest step. {'; '.join(parts)}."
+    return f"{subject}, at the latest step. {'; '.join(parts)}." if parts else f"{subject}: nothing yet."

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from explorer.figures.axes import MARGIN, label, sheet
 from explorer.figures.palette import SEQUENTIAL
-from explorer.figures.series import compact, masked
+from explorer.figures.traces import compact, masked
 from explorer.figures.training.course import Course, Track, series, stride
 from explorer.figures.training.curves import step_axis
 from explorer.numbers import number

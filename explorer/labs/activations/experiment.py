@@ -14,21 +14,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
-from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from explorer.choices import Choices
 from explorer.fields import About, Option
 from explorer.labs import Progress, Stop, Verdict, check, stages
+from explorer.profile import Array
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.theory.gaussian import Moments, moments
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Array = NDArray[np.float64]
 BATCH = 32
 BLOCK = 2**18
 """Samples at a time."""
@@ -114,12 +112,6 @@ class ActivationsResult:
     length_map: Array
     """`[q]` V(q) at each q of `MAP`."""
     fixed: Fixed
-    selu: Selu
-
-    @property
-    def weight_gain(self) -> float:
-        """g = n·Var(W)."""
-        return gain(self.settings)
 
     @property
     def keeps_all(self) -> bool:
@@ -200,24 +192,15 @@ def solve_selu(variance: float) -> Selu:
 
     E f = 0 gives α, whatever λ is; E f² = variance then gives λ.
     """
-    alpha = float(brentq(lambda a: _elu_moments(a, variance)[0], 0.1, 100, xtol=1e-14))
-    return Selu(math.sqrt(variance / _elu_moments(alpha, variance)[1]), alpha)
+    above = math.sqrt(variance / (2 * math.pi))
+    alpha = above / (above - moments("elu", variance).mean)
+    return Selu(float(selu_scale(np.array(alpha), variance)), alpha)
 
 
 def selu_scale(alpha: Array, variance: float) -> Array:
     """λ at which λ·elu_α keeps the second moment, whatever its mean becomes."""
-    return np.array([math.sqrt(variance / _elu_moments(float(a), variance)[1]) for a in alpha])
-
-
-def _elu_moments(alpha: float, variance: float) -> tuple[float, float]:
-    """E f and E f² of elu_α under N(0, variance), by adaptive quadrature of the side below 0."""
-    std = math.sqrt(variance)
-
-    def below(power: int) -> float:
-        return float(quad(lambda z: math.expm1(-std * z) ** power * math.exp(-z * z / 2), 0, 12, epsabs=1e-14)[0])
-
-    root = math.sqrt(2 * math.pi)
-    return std / root + alpha * below(1) / root, variance / 2 + alpha**2 * below(2) / root
+    below = moments("elu", variance).square - variance / 2  # E f² of elu's negative side
+    return np.sqrt(variance / (variance / 2 + alpha**2 * below))
 
 
 def run(settings: Activations, stop: Stop = lambda: False, progress: Progress = lambda _: None) -> ActivationsResult:
@@ -230,7 +213,7 @@ def run(settings: Activations, stop: Stop = lambda: False, progress: Progress = 
     table = np.array([gain(settings) * kept(settings, float(q)).square for q in MAP])
     quadrature = np.array([moments(name) for name in NAMES])
     return ActivationsResult(settings, quadrature, sampled, errors, signal, gradient, *recursion(settings), table,
-                             settle(settings, table), solve_selu(settings.fixed_point))
+                             settle(settings, table))
 
 
 def _sample(settings: Activations, blocks: list[int], stop: Stop, progress: Progress) -> tuple[Array, Array]:

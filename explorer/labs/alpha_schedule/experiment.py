@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import About, Option
 from explorer.labs import Progress, Stop, Verdict
-from explorer.labs.trained import AS_WELL, LEARNS, SHAPE, Trained, train
+from explorer.labs.trained import AS_WELL, LEARNS, SHAPE, Depth, Seed, Steps, Trained, alphas, train
+from explorer.profile import Array
 from explorer.training.recipe import Recipe
 
 USUAL = 3e-3
@@ -51,15 +52,9 @@ class AlphaSchedule(Choices):
     rate: Annotated[float, Field(ge=0.1, le=10), About("Learning rate", "", "η", "× 0.003", log=True)] = Field(
         1.0, description="Adam's learning rate, constant, without warm-up."
     )
-    n_layers: Annotated[int, Field(ge=2, le=24), About("Depth", "", "N", "layers", log=True)] = Field(
-        8, description="Layers, 32 wide; time grows with them."
-    )
-    steps: Annotated[int, Field(ge=20, le=1000), About("Training steps", "", unit="steps", log=True)] = Field(
-        300, description="Steps of each of the four contenders; time grows with them."
-    )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(
-        0, description="Seed of the weights and of the batches."
-    )
+    n_layers: Depth = 8
+    steps: Steps = 300
+    seed: Seed = 0
 
     def contender(self, schedule: str) -> tuple[Config, Recipe]:
         """A design whose layers have an α, and how it is trained."""
@@ -73,84 +68,54 @@ class AlphaSchedule(Choices):
         return config, recipe
 
 
-@dataclass(frozen=True, eq=False)
-class AlphaScheduleResult:
-    """All four, trained."""
-
-    settings: AlphaSchedule
-    trained: Trained
-
-    def final(self, schedule: str) -> float:
-        """Held-out loss after the last step, nats a character; nan for a contender that fell out."""
-        return self.trained.curves[NAMES[schedule]].final
-
-    def ended(self, schedule: str) -> float:
-        """The same, infinite for a contender that fell out."""
-        final = self.final(schedule)
-        return final if math.isfinite(final) else math.inf
-
-    @property
-    def better(self) -> list[str]:
-        """Schedules that ended more than `AS_WELL` below the ramp."""
-        return [schedule for schedule in NAMES if self.ended(schedule) < self.ended("ramp") - AS_WELL]
-
-    @property
-    def fixed(self) -> bool:
-        """Whether α = 1 from the start trains."""
-        return self.trained.trains(NAMES["fixed"])
-
-
-def run(
-    settings: AlphaSchedule, stop: Stop = lambda: False, progress: Progress = lambda _: None
-) -> AlphaScheduleResult:
+def run(settings: AlphaSchedule, stop: Stop = lambda: False, progress: Progress = lambda _: None
+        ) -> Trained[AlphaSchedule]:
     """Trains all four side by side.
 
     Raises:
         Stopped: `stop()` said true.
     """
-    contenders = {name: settings.contender(schedule) for schedule, name in NAMES.items()}
-    return AlphaScheduleResult(settings, train(contenders, settings.steps, settings.seed, stop, progress))
+    return train(settings, {name: settings.contender(schedule) for schedule, name in NAMES.items()}, stop, progress)
 
 
-def verdict(result: AlphaScheduleResult) -> Verdict:
+def last_alphas(result: Trained[AlphaSchedule]) -> Array:
+    """`[layer]` |α| at the last reading, of the contender that learns it with the other weights."""
+    return np.asarray(alphas(result.histories[NAMES["learned"]])[1][-1])
+
+
+def verdict(result: Trained[AlphaSchedule]) -> Verdict:
     """Verdict: the order of the final losses, and whether the ramp, the essay's best, is the best here."""
-    settings, trained = result.settings, result.trained
-    ended = sorted(NAMES, key=result.ended)
-    alpha = trained.curves["learned"].alpha[-1]
+    settings, alpha = result.settings, last_alphas(result)
+    losses = {name: loss if math.isfinite(loss := result.final(name)) else math.inf for name in NAMES.values()}
+    ordered = "; ".join(f"{name}: {result.in_words(name)}" for name in sorted(losses, key=losses.__getitem__))
     evidence = (
-        f"Held-out loss after {settings.steps} steps, best first: {'; '.join(_told(result, name) for name in ended)}; "
-        f"{AS_WELL:g} apart counts as equal, {LEARNS:g} below a unigram's {trained.levels.unigram:.2f} as trained. A "
-        f"bigram has {trained.levels.bigram:.2f}. Learned, the layers' |α| end between {alpha.min():.2g} and "
-        f"{alpha.max():.2g}."
+        f"Held-out loss after {settings.steps} steps, best first: {ordered}; {AS_WELL:g} apart counts as equal, "
+        f"{LEARNS:g} below a unigram's {result.levels.unigram:.2f} as trained. A bigram has "
+        f"{result.levels.bigram:.2f}. Learned, the layers' |α| end between {alpha.min():.2g} and {alpha.max():.2g}."
     )
-    if not trained.trains("learned"):
+    if not result.trains(NAMES["learned"]):
         return "warning", "Not even a learned α trains here: too few steps, or too high a learning rate.", evidence
     if settings.ramp > settings.steps:
         return "warning", "The ramp does not reach 1 within these steps.", evidence
-    if not trained.trains(NAMES["ramp"]):
+    if not result.trains(NAMES["ramp"]):
         return "warning", "A learned α trains; with this ramp, which is too steep, the model does not.", evidence
-    whole = f"α = 1 from the start, {WHOLE[settings.norm_placement]}, {'trains' if result.fixed else 'does not train'}"
-    if result.better:
-        place = ("second", "third", "last")[len(result.better) - 1]
-        return "warning", f"{whole}; the ramp to 1, best in the essay's experience, is {place} of four here.", evidence
+    trains = "trains" if result.trains(NAMES["fixed"]) else "does not train"
+    whole = f"α = 1 from the start, {WHOLE[settings.norm_placement]}, {trains}"
+    better = sum(loss < losses[NAMES["ramp"]] - AS_WELL for loss in losses.values())
+    if better:
+        rank = ("second", "third", "last")[better - 1]
+        return "warning", f"{whole}; the ramp to 1, best in the essay's experience, is {rank} of four here.", evidence
     return "good", f"{whole}; none does better than the ramp to 1, as in the essay's experience.", evidence
-
-
-def _told(result: AlphaScheduleResult, schedule: str) -> str:
-    curve = result.trained.curves[NAMES[schedule]]
-    return f"{NAMES[schedule]}: {f'out at step {curve.made}' if curve.retired else f'{curve.final:.3g}'}"
 
 
 def orders(seed: int = 0) -> dict[str, bool]:
     """Statements of the notebook about one seed, for norms after the sums."""
     result = run(AlphaSchedule(seed=seed))
-    trains = {schedule: result.trained.trains(name) for schedule, name in NAMES.items()}
-    unigram = result.trained.levels.unigram
+    learned, own_rate, ramp, fixed = (result.final(name) for name in NAMES.values())
     return {
-        "α = 1 throughout stays at the unigram's loss": result.final("fixed") > unigram - LEARNS,
-        "a ramp to 1 gets below it": trains["ramp"],
-        "a learned α gets below the ramp": result.final("learned") < result.final("ramp"),
-        "an α learned at ten times the rate does, too": result.final("own_rate") < result.final("ramp"),
-        "a learned α stays below 1/2 in every layer":
-            bool(result.trained.curves[NAMES["learned"]].alpha[-1].max() < 0.5),
+        "α = 1 throughout stays at the unigram's loss": fixed > result.levels.unigram - LEARNS,
+        "a ramp to 1 gets below it": result.trains(NAMES["ramp"]),
+        "a learned α gets below the ramp": learned < ramp,
+        "an α learned at ten times the rate does, too": own_rate < ramp,
+        "a learned α stays below 1/2 in every layer": bool(last_alphas(result).max() < 0.5),
     }

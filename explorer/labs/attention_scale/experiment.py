@@ -14,21 +14,18 @@ from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import About
-from explorer.labs import Progress, Stop, Verdict, plus_minus, rounded, stages
-from explorer.labs.stacks import Line, pairs, streams
-
-Array = NDArray[np.float64]
+from explorer.labs import Progress, Stop, Verdict, plus_minus, stages
+from explorer.labs.stacks import Pair, gradient, pairs
+from explorer.numbers import number
+from explorer.profile import Array
 
 BLOCK = 2**21
 """Numbers drawn at a time."""
-BINS = np.linspace(-5, 5, 101)
-"""Of q·k / √d."""
 DIMENSIONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 ROWS, FEWEST_ROWS, LOGITS = 2048, 512, 2**18
 """Softmax rows that are averaged: fewer of them where they are long, about so many logits together."""
@@ -68,11 +65,11 @@ class AttentionScale(Choices):
         64, description="Keys of each query; the stack's sequence length."
     )
     n_layers: Annotated[int, Field(ge=1, le=24), About("Depth", "Size", "N", "layers", log=True, pinned=True)] = Field(
-        12, description="Layers of the Pre-LN stack in the last two charts."
+        12, description="Layers of the Pre-LN stack in the last chart."
     )
     draws: Annotated[
         int, Field(ge=1000, le=1_000_000), About("Draws", "Input and loss", "", "products", log=True, pinned=True)
-    ] = Field(100_000, description="Products in the histogram.")
+    ] = Field(100_000, description="Products q·k of this head width.")
     seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "Input and loss")] = Field(
         0, description="Seed of all draws."
     )
@@ -113,11 +110,8 @@ class AttentionScaleResult:
     """Everything about one head width and row length."""
 
     settings: AttentionScale
-    counts: Array
-    """Of q·k / √d in `BINS`."""
     second_moment: float
     """E(q·k)² / d."""
-    kurtosis: float
     moments: Array
     """E(q·k)² over `DIMENSIONS`."""
     sampled: Rows
@@ -128,25 +122,25 @@ class AttentionScaleResult:
     """Cure to entropy over ln n, sampled over `GROWTHS`."""
     grown_expected: Mapping[str, Array]
     """The same over `FINE_GROWTHS`."""
-    moved: float
-    """Largest difference of the logits of T5's init from those divided by √d."""
-    entropy: Mapping[str, Line]
-    """Cure to entropy over ln n, by layer of a stack."""
-    gradient: Mapping[str, Line]
-    """Cure to squared ∂L/∂x of the same stack, relative to the output."""
+    stacks: Mapping[str, Pair]
+    """By cure."""
+
+    def start(self, cure: str) -> tuple[Array, float]:
+        """Gradient² at the input of a stack, relative to the output: of each draw, and the theory's."""
+        draws, expected = (gradient(profile)[:, 0] for profile in self.stacks[cure])
+        return draws, float(expected[0])
 
     @property
     def overshoot(self) -> float:
         """The theory's gradient² at the input of the undivided stack, over the mean of the draws."""
-        line = self.gradient["none"]
-        return float(line.predicted[0] / line.measured[:, 0].mean())
+        draws, expected = self.start("none")
+        return float(expected / draws.mean())
 
     @property
     def explained(self) -> bool:
         """Whether the theory's is within `ERRORS` standard errors of the mean of the draws."""
-        line = self.gradient["none"]
-        draws = line.measured[:, 0]
-        return bool(abs(line.predicted[0] - draws.mean()) <= ERRORS * draws.std(ddof=1) / math.sqrt(len(draws)))
+        draws, expected = self.start("none")
+        return bool(abs(expected - draws.mean()) <= ERRORS * draws.std(ddof=1) / math.sqrt(len(draws)))
 
 
 def products(d: int, count: int, rng: np.random.Generator) -> Array:
@@ -207,7 +201,7 @@ def run(settings: AttentionScale, stop: Stop = lambda: False, progress: Progress
     Raises:
         Stopped: `stop()` said true.
     """
-    counts, second, fourth = _histogram(settings, stop, lambda part: progress(0.3 * part))
+    second, _ = _moments(settings, stop, lambda part: progress(0.3 * part))
     rng = np.random.default_rng([settings.seed, 2])
     moments = np.array([np.mean(products(d, 8_000, rng) ** 2) for d in stages(DIMENSIONS, stop, lambda _: None)])
     q, k = heads(settings)
@@ -218,25 +212,21 @@ def run(settings: AttentionScale, stop: Stop = lambda: False, progress: Progress
         grown[cure] = np.array([softmax_rows(logits(cure, g * q, g * k))[0] for g in GROWTHS])
     found = pairs({cure: settings.design(cure) for cure in CURES}, stop, lambda part: progress(0.5 + 0.5 * part))
     return AttentionScaleResult(
-        settings=settings, counts=counts, second_moment=second, kurtosis=fourth / second**2, moments=moments,
-        sampled=Rows(*np.array(rows).T), expected=expected_rows(settings, FINE), grown=grown,
-        grown_expected=_grown_expected(settings), moved=float(np.abs(logits("t5", q, k) - plain).max()),
-        entropy={cure: one.attention("attention_entropy_normalized", "pattern") for cure, one in found.items()},
-        gradient=streams(found, "activation_gradient"),
+        settings=settings, second_moment=second, moments=moments, sampled=Rows(*np.array(rows).T),
+        expected=expected_rows(settings, FINE), grown=grown, grown_expected=_grown_expected(settings), stacks=found,
     )
 
 
-def _histogram(settings: AttentionScale, stop: Stop, progress: Progress) -> tuple[Array, float, float]:
-    """Counts of q·k / √d in `BINS`, its second moment and its fourth, in blocks."""
+def _moments(settings: AttentionScale, stop: Stop, progress: Progress) -> tuple[float, float]:
+    """Second and fourth moment of q·k / √d, in blocks."""
     rng, d = np.random.default_rng([settings.seed, 0]), settings.d_head
     block = max(1, BLOCK // d)
     sizes = [min(block, settings.draws - start) for start in range(0, settings.draws, block)]
-    counts, second, fourth = np.zeros(len(BINS) - 1), 0.0, 0.0
+    second, fourth = 0.0, 0.0
     for size in stages(sizes, stop, progress):
         z = products(d, size, rng) / math.sqrt(d)
-        counts += np.histogram(z, BINS)[0]
         second, fourth = second + float((z**2).sum()), fourth + float((z**4).sum())
-    return counts, second / settings.draws, fourth / settings.draws
+    return second / settings.draws, fourth / settings.draws
 
 
 def _grown_expected(settings: AttentionScale) -> dict[str, Array]:
@@ -252,27 +242,28 @@ def _grown_expected(settings: AttentionScale) -> dict[str, Array]:
 def verdict(result: AttentionScaleResult) -> Verdict:
     """Entropy without the division, and separately gradients, with the theory's distance from them."""
     settings = result.settings
-    entropy = {cure: line.measured[:, 0].mean() for cure, line in result.entropy.items()}
-    start = {cure: line.measured[:, 0] for cure, line in result.gradient.items()}
+    entropy = {cure: result.stacks[cure].measured["attention_entropy_normalized"][:, 0].mean() for cure in CURES}
+    start = {cure: result.start(cure)[0] for cure in CURES}
+    theory = {cure: result.start(cure)[1] for cure in CURES}
     grows = start["none"].mean() / start["sqrt_d"].mean()
     evidence = (
         f"At d = {settings.d_head} and n = {settings.n_keys} σ is {math.sqrt(settings.d_head):.3g}, the freezing "
         f"threshold {settings.freezing:.3g}; first layer's entropy {entropy['sqrt_d']:.2f} → {entropy['none']:.2f} of "
         f"uniform. Input gradient² over output, mean of {settings.n_seeds} draws: {plus_minus(start['sqrt_d'])} → "
-        f"{plus_minus(start['none'])}; theory, for all draws, {rounded(result.gradient['sqrt_d'].predicted[0])} → "
-        f"{rounded(result.gradient['none'].predicted[0])}; undivided, theory is {result.overshoot:.2g} × the "
+        f"{plus_minus(start['none'])}; theory, for all draws, {number(theory['sqrt_d'])} → "
+        f"{number(theory['none'])}; undivided, theory is {result.overshoot:.2g} × the "
         f"draws' mean, {'within' if result.explained else 'beyond'} {ERRORS} standard errors."
     )
     if math.sqrt(settings.d_head) <= settings.freezing:
         return "good", "Heads this narrow stay below the freezing threshold even without the division.", evidence
     if grows > EXPLODES:
-        return "warning", f"Without the division attention freezes; the gradient² grows × {rounded(grows)}.", evidence
+        return "warning", f"Without the division attention freezes; the gradient² grows × {number(grows)}.", evidence
     return "warning", f"Without the division attention freezes; the gradient² hardly changes, × {grows:.3g}.", evidence
 
 
 def invariants(settings: AttentionScale = AttentionScale()) -> dict[str, float]:  # noqa: B008 - frozen
     """The logits' second moment and kurtosis; entropy and largest weight with and without √d; T5 against √d."""
-    _, second, fourth = _histogram(settings, lambda: False, lambda _: None)
+    second, fourth = _moments(settings, lambda: False, lambda _: None)
     q, k = heads(settings)
     with_root, without = (softmax_rows(logits(cure, q, k)) for cure in ("sqrt_d", "none"))
     return {

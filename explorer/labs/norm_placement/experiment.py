@@ -22,10 +22,10 @@ import numpy as np
 from pydantic import Field
 
 from explorer.choices import Choices
-from explorer.config import LEAST_CAP, Config, preset
+from explorer.config import LEAST_CAP, Config, heads_of, preset
 from explorer.fields import About
 from explorer.labs import Progress, Stop, Verdict, plus_minus
-from explorer.labs.stacks import Line, Pair, pairs, streams
+from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, powers_of_two
 from explorer.profile import Array
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.schemes.preset import PRESETS
@@ -66,17 +66,13 @@ class NormPlacement(Choices):
     causal: Annotated[bool, About("Causal mask", "")] = Field(
         False, description="In the designs, a token attends to itself and earlier ones; in the theorem, to all."
     )
-    n_seeds: Annotated[int, Field(ge=1, le=8), About("Seeds", "", unit="draws", log=True)] = Field(
-        3, description="Independent draws of weights and inputs; dots are their mean, bars their range."
-    )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 64), About("First seed", "")] = Field(
-        0, description="Seed of the first draw."
-    )
+    n_seeds: Seeds = 3
+    seed: FirstSeed = 0
 
     @property
     def depths(self) -> list[int]:
         """1, 2, 4, … and N."""
-        return sorted({2**power for power in range(6) if 2**power < self.n_layers} | {self.n_layers})
+        return powers_of_two(self.n_layers)
 
     def theirs(self, norm_placement: str, n_layers: int) -> Config:
         """The setting of Xiong et al., with the norm somewhere."""
@@ -90,9 +86,9 @@ class NormPlacement(Choices):
         """One of `DESIGNS`."""
         drawn = {"input": "correlated", "input_correlation": self.input_correlation} if self.input_correlation else {}
         return preset(
-            name, n_layers=self.n_layers, d_model=self.width, n_heads=_heads(self.width), mlp_ratio=1,
-            n_ctx=self.n_ctx, batch_size=1, activation=self.activation, causal=self.causal, n_seeds=self.n_seeds,
-            seed=self.seed, **drawn,
+            name, n_layers=self.n_layers, d_model=self.width, n_heads=heads_of(self.width, self.width // 32),
+            mlp_ratio=1, n_ctx=self.n_ctx, batch_size=1, activation=self.activation, causal=self.causal,
+            n_seeds=self.n_seeds, seed=self.seed, **drawn,
         )
 
     def bent(self, attention: str) -> Config:
@@ -103,13 +99,8 @@ class NormPlacement(Choices):
         return self.design("post_ln").replace(**changes.get(attention, {}))
 
 
-def _heads(width: int) -> int:
-    """About 32 coordinates to a head, whatever the width is divisible by."""
-    return next(heads for heads in range(max(1, width // 32), 0, -1) if width % heads == 0)
-
-
 class Theorem(NamedTuple):
-    """The last MLP's ‖∂L/∂W_out‖ against depth, with the norm in one place."""
+    """The last MLP's ‖∂L/∂W_out‖ against depth, with the norm in one placement."""
 
     measured: Array
     """`[depth, seed]`."""
@@ -129,22 +120,20 @@ class NormPlacementResult:
     settings: NormPlacement
     theorem: Mapping[str, Theorem]
     """By norm placement."""
-    last: Mapping[str, Line]
-    """‖∂L/∂W_out‖ by layer of the deepest stack, in the same setting."""
-    stream: Line
-    """Second moment of its Pre-LN stream."""
-    gradients: Mapping[str, Line]
-    """By design: squared ∂L/∂x relative to the output."""
-    weights: Mapping[str, Line]
-    """By design: ‖∂L/∂W‖ of a layer."""
-    moments: Mapping[str, Line]
-    correlations: Mapping[str, Line]
-    bends: Mapping[str, Line]
-    """By attention: squared ∂L/∂x of Post-LN."""
+    deepest: Pair
+    """The deepest Pre-LN stack of the theorem."""
+    designs: Mapping[str, Pair]
+    bends: Mapping[str, Pair]
+    """Post-LN by attention."""
 
-    def slopes(self, place: str) -> tuple[float, float]:
+    @property
+    def moments(self) -> Array:
+        """`[seed, layer]` second moment of the theorem's Pre-LN stream after each layer."""
+        return self.deepest.measured["second_moment", "resid_post"]
+
+    def slopes(self, placement: str) -> tuple[float, float]:
         """Exponent of L in the last MLP's gradient, measured and predicted."""
-        found = self.theorem[place]
+        found = self.theorem[placement]
         return slope(self.settings.depths, found.typical), slope(self.settings.depths, found.predicted)
 
 
@@ -179,45 +168,37 @@ def run(settings: NormPlacement, stop: Stop = lambda: False, progress: Progress 
     Raises:
         Stopped: `stop()` said true.
     """
-    jobs = {
-        **{("theorem", place, depth): settings.theirs(place, depth)
-           for place in PLACEMENTS for depth in settings.depths},
-        **{("design", name, 0): settings.design(name) for name in DESIGNS},
-        **{("bend", name, 0): settings.bent(name) for name in ("none", "uniform")},
-    }
-    found = pairs(jobs, stop, progress)
-    deepest = {place: found["theorem", place, settings.n_layers] for place in PLACEMENTS}
-    designs = {name: found["design", name, 0] for name in DESIGNS}
-    bends = {"none": found["bend", "none", 0], "uniform": found["bend", "uniform", 0], "softmax": designs["post_ln"]}
+    depths = settings.depths
+    found = pairs({
+        **{(placement, depth): settings.theirs(placement, depth) for placement in PLACEMENTS for depth in depths},
+        **{("design", name): settings.design(name) for name in DESIGNS},
+        **{("bend", name): settings.bent(name) for name in BENDS},
+    }, stop, progress)
     return NormPlacementResult(
         settings=settings,
-        theorem={place: _theorem([found["theorem", place, depth] for depth in settings.depths])
-                 for place in PLACEMENTS},
-        last={place: one.matrix("W_out") for place, one in deepest.items()},
-        stream=deepest["pre"].stream("second_moment"),
-        gradients=streams(designs, "activation_gradient"),
-        weights={name: one.weights() for name, one in designs.items()},
-        moments=streams(designs, "second_moment"),
-        correlations=streams(designs, "token_correlation"),
-        bends=streams(bends, "activation_gradient"),
+        theorem={placement: theorem([found[placement, depth] for depth in depths]) for placement in PLACEMENTS},
+        deepest=found["pre", settings.n_layers],
+        designs={name: found["design", name] for name in DESIGNS},
+        bends={name: found["bend", name] for name in BENDS},
     )
 
 
-def _theorem(found: list[Pair]) -> Theorem:
-    lines = [one.matrix("W_out") for one in found]
-    return Theorem(np.array([line.measured[:, -1] for line in lines]), np.array([line.predicted[-1] for line in lines]))
+def theorem(stacks: list[Pair]) -> Theorem:
+    """The last MLP's gradient of stacks of growing depth."""
+    measured, predicted = zip(*[[profile["parameter_gradient", "W_out"][:, -1] for profile in pair] for pair in stacks],
+                              strict=True)
+    return Theorem(np.array(measured), np.concatenate(predicted))
 
 
 def inside(result: NormPlacementResult) -> bool:
     """Whether Pre-LN's stream keeps to Lemma 2's band after every layer, in some seed: it holds on average."""
     low, high = band(result.settings.n_layers)
-    found = result.stream.measured[:, 2::2]
-    return bool((found.max(0) >= low[1:]).all() and (found.min(0) <= high[1:]).all())
+    return bool((result.moments.max(0) >= low[1:]).all() and (result.moments.min(0) <= high[1:]).all())
 
 
 def seen(result: NormPlacementResult) -> bool:
     """Whether both slopes are within `SLOPE_ERROR` of the theory's, and that far from each other."""
-    (post, post_line), (pre, pre_line) = (result.slopes(place) for place in PLACEMENTS)
+    (post, post_line), (pre, pre_line) = (result.slopes(placement) for placement in PLACEMENTS)
     near = max(abs(post - post_line), abs(pre - pre_line)) <= SLOPE_ERROR
     return near and post - pre > SLOPE_ERROR
 
@@ -225,13 +206,13 @@ def seen(result: NormPlacementResult) -> bool:
 def verdict(result: NormPlacementResult) -> Verdict:
     """Verdict on the two slopes, the band, and the V of Post-LN's gradient, all at initialization."""
     settings = result.settings
-    (post, post_line), (pre, pre_line) = (result.slopes(place) for place in PLACEMENTS)
-    flat, bent = (float(result.bends[name].measured.mean(0).min()) for name in ("none", "softmax"))
+    (post, post_line), (pre, pre_line) = (result.slopes(placement) for placement in PLACEMENTS)
+    flat, bent = (float(gradient(result.bends[name].measured).mean(0).min()) for name in ("none", "softmax"))
     low, high = (float(edge[-1]) for edge in band(settings.n_layers))
     evidence = (
         f"Last W_out: slope in L {_signed(post)} for Post-LN, theory {_signed(post_line)}; {_signed(pre)} for Pre-LN, "
         f"theory {_signed(pre_line)}; {SLOPE_ERROR:g} apart counts as agreement. Pre-LN's q = "
-        f"{plus_minus(result.stream.measured[:, -1])}, Lemma 2's band {low:g} to {high:g}, recursion "
+        f"{plus_minus(result.moments[:, -1])}, Lemma 2's band {low:g} to {high:g}, recursion "
         f"{lemma(settings.n_layers, settings.n_ctx)[-1]:.3g}. Post-LN's gradient², at its lowest, is {bent:.2g} × the "
         f"output's; without attention {flat:.2g} (flat: {FLAT:g} or more)."
     )
@@ -260,12 +241,11 @@ def invariants() -> dict[str, float]:
     curve = lemma(PUBLISHED[-1], 32)
     numbers = {f"q of Pre-LN, L = {depth}": float(curve[depth]) for depth in PUBLISHED}
     numbers |= {f"relative gradient, L = {depth}": float(curve[depth] ** -0.5) for depth in PUBLISHED}
-    for place, words in PLACEMENTS.items():
-        found = _theorem(list(pairs({depth: settings.theirs(place, depth) for depth in settings.depths}).values()))
+    for placement, words in PLACEMENTS.items():
+        found = theorem(list(pairs({depth: settings.theirs(placement, depth) for depth in settings.depths}).values()))
         numbers[f"{words}, slope of the last gradient in L"] = slope(settings.depths, found.typical) + 0.0
         numbers[f"{words}, the same, predicted"] = slope(settings.depths, found.predicted) + 0.0
     shallow = settings.replace(n_layers=12)
     for name, one in pairs({name: shallow.bent(name) for name in ("none", "softmax")}).items():
-        lowest = one.stream("activation_gradient").measured.mean(0).min()
-        numbers[f"Post-LN, {BENDS[name]}, lowest gradient²"] = float(lowest)
+        numbers[f"Post-LN, {BENDS[name]}, lowest gradient²"] = float(gradient(one.measured).mean(0).min())
     return numbers

@@ -6,10 +6,8 @@ So what comes out has second moment v/(v + ε), exactly. torch's own functions a
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -19,19 +17,16 @@ from pydantic import Field, model_validator
 
 from explorer.choices import Choices
 from explorer.fields import About
-from explorer.labs import Progress, Stop, Verdict, check, stages
+from explorer.labs import Progress, Stop, Verdict, stages
+from explorer.profile import Array
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Array = NDArray[np.float64]
 
 LARGEST, SHOWN = 2**20, 48
 """Entries of the tensor; tokens or features that are drawn one by one."""
 UNIT = 0.9
 """Second moment from which on what a norm returns counts as one."""
-ROUNDS, FEWEST_ENTRIES = 30, 2**16
-"""Calls of each norm that are timed, on a tensor of at least so many entries."""
 OFFSETS = np.linspace(-20, 20, 81)
 SCALES = np.geomspace(1e-4, 1e4, 65)
 
@@ -120,14 +115,10 @@ class NormalizationResult:
     settings: Normalization
     before: Output
     after: Mapping[str, Output]
-    expected: Mapping[str, float]
-    """Mean of v/(v + ε) over a norm's groups."""
     share_by_offset: Mapping[str, Array]
     """Expected constant share over `OFFSETS`."""
     moment_by_scale: Mapping[str, Array]
     """Expected second moment over `SCALES`."""
-    cost: Mapping[str, Array]
-    """Time of a call over that of x + x in the same round: lower quartile, median, upper quartile."""
     alone: Mapping[str, bool]
     """A norm has a single value to average and centers: nothing is left."""
 
@@ -179,37 +170,28 @@ def spread(name: str, x: Array) -> Array:
 
 def run(settings: Normalization, stop: Stop = lambda: False, progress: Progress = lambda _: None
         ) -> NormalizationResult:
-    """Normalizes the tensor in four ways, and times them.
+    """Normalizes the tensor in four ways.
 
     Raises:
         Stopped: `stop()` said true.
     """
     import torch
 
-    check(stop)
     x = tensor(settings)
     order = _order(x, (0, 1)), _order(x, (2,))
-    after = {
-        name: _read(normalize(name, torch.from_numpy(x), settings.epsilon).numpy(), order) for name in NORMS
-    }
-    groups = {name: spread(name, x) for name in NORMS}
-    base = {name: group / settings.scale**2 for name, group in groups.items()}
-    return NormalizationResult(
-        settings=settings,
-        before=_read(x, order),
-        after=after,
-        expected={name: _kept(group, settings.epsilon) for name, group in groups.items()},
-        share_by_offset={name: _shares(name, settings) for name in NORMS},
-        moment_by_scale={
-            name: np.array([_kept(group * scale**2, settings.epsilon) for scale in SCALES])
-            for name, group in base.items()
-        },
-        cost=_cost(x, settings.epsilon, stop, progress),
-        alone={name: norm.centers and groups[name].size == x.size for name, norm in NORMS.items()},
-    )
+    after, shares, moments, alone = {}, {}, {}, {}
+    for name in stages(tuple(NORMS), stop, progress):
+        groups = spread(name, x)
+        after[name] = _read(normalize(name, torch.from_numpy(x), settings.epsilon).numpy(), order)
+        shares[name] = _shares(name, settings)
+        moments[name] = np.array([expected(groups * (scale / settings.scale) ** 2, settings.epsilon)
+                                  for scale in SCALES])
+        alone[name] = NORMS[name].centers and groups.size == x.size
+    return NormalizationResult(settings, _read(x, order), after, shares, moments, alone)
 
 
-def _kept(groups: Array, epsilon: float) -> float:
+def expected(groups: Array, epsilon: float) -> float:
+    """Second moment of a norm's output: the mean of v/(v + ε) over its groups."""
     return float(np.mean(groups / (groups + epsilon)))
 
 
@@ -244,30 +226,6 @@ def _shares(name: str, settings: Normalization) -> Array:
     return np.asarray((outputs.sum(0) / len(x)) ** 2 / (len(own) / len(x)))
 
 
-def _cost(x: Array, epsilon: float, stop: Stop, progress: Progress) -> dict[str, Array]:
-    """Quartiles of each norm's time over that of x + x, interleaved, so that a busy machine slows all alike."""
-    import torch
-
-    short = torch.from_numpy(x).float()
-    copies = -(-FEWEST_ENTRIES // short.numel())
-    block = short.repeat(copies, 1, 1)
-    calls: dict[str, Callable[[], Tensor]] = {name: partial(normalize, name, block, epsilon) for name in NORMS}
-    ratios: dict[str, list[float]] = {name: [] for name in NORMS}
-    for call in calls.values():  # the first call of each is not typical
-        call()
-    for _ in stages(range(ROUNDS), stop, progress):
-        base = _seconds(partial(torch.add, block, block))
-        for name, call in calls.items():
-            ratios[name].append(_seconds(call) / base)
-    return {name: np.quantile(values, (0.25, 0.5, 0.75)) for name, values in ratios.items()}
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
 def verdict(result: NormalizationResult) -> Verdict:
     """Verdict on this tensor: nothing left, ε too large, an offset kept, or all as expected."""
     lost = [NORMS[name].label for name, alone in result.alone.items() if alone]
@@ -297,9 +255,7 @@ def invariants(settings: Normalization = Normalization()) -> dict[str, float]:  
     """Second moment after each norm, the constant's share after LayerNorm and RMSNorm, a batch of one, ε alone."""
     import torch
 
-    x = torch.from_numpy(tensor(settings))
-    order = _order(x.numpy(), (0, 1)), _order(x.numpy(), (2,))
-    after = {name: _read(normalize(name, x, settings.epsilon).numpy(), order) for name in NORMS}
+    after = run(settings).after
     single = torch.from_numpy(tensor(settings.replace(batch_size=1, n_tokens=1)))
     zero = torch.zeros(1, 1, settings.n_features, dtype=torch.float64)
     return {

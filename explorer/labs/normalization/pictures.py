@@ -1,34 +1,34 @@
-"""Pictures of the normalization lab: groups of values, outputs, and the time of each norm."""
+"""Pictures of the normalization lab: groups of values, outputs, an offset, and ε."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.axes import BARE, label, sheet
-from explorer.figures.palette import HUES, NEUTRAL
-from explorer.figures.parts import Array, Trace, axis, dots, level, line, picture
+from explorer.figures.axes import LEAST, Axis, axis, label, picture, sheet
+from explorer.figures.palette import HUES, Look
+from explorer.figures.traces import Trace, dots, level, line, ring
 from explorer.labs.normalization.experiment import NORMS, OFFSETS, SCALES, NormalizationResult
+from explorer.profile import Array
 
 TOY = (2, 4, 6)
 """Sequences, tokens and features of the small tensor that shows the groups."""
 MARKED = (0, 1, 2)
-INDEX = {name: index for index, name in enumerate(NORMS)}
-RING, DOT = {"size": 9, "line": {"width": 2}}, {"size": 6}
+LABELS = {name: norm.label.removesuffix("Norm") for name, norm in NORMS.items()}
 MARKS = {  # pairs often coincide: a ring shows around a dot
-    "layer": {"symbol": "circle-open", **RING}, "rms": {"symbol": "square", **DOT},
-    "batch": {"symbol": "diamond-open", **RING}, "instance": {"symbol": "triangle-up", **DOT},
+    "layer": ring(9), "rms": {"size": 6}, "batch": ring(9) | {"symbol": "diamond-open"}, "instance": {"size": 6},
 }
 
 
-def sharing(_: NormalizationResult) -> go.Figure:
+def groups(_: NormalizationResult) -> go.Figure:
     """A small tensor for each norm, tokens as rows and features as columns: shaded values are averaged together."""
     traces: list[Trace] = []
     axes: dict[str, object] = {}
-    width = 1 / len(NORMS)
     bare = {"showgrid": False, "zeroline": False, "fixedrange": True}
     rows = [f"seq {b + 1}, tok {t + 1}" for b in range(TOY[0]) for t in range(TOY[1])]
-    for index, norm in enumerate(NORMS.values()):
+    for index, (name, norm) in enumerate(NORMS.items()):
         suffix = str(index + 1) if index else ""
         own = np.zeros(TOY)
         own[tuple(slice(None) if at in norm.axes else place for at, place in enumerate(MARKED))] = 1.0
@@ -36,108 +36,72 @@ def sharing(_: NormalizationResult) -> go.Figure:
         traces.append({
             "type": "heatmap", "name": norm.label, "z": own.reshape(-1, TOY[2]).astype(np.float32), "y": rows,
             "x": [f"{feature + 1}" for feature in range(TOY[2])], "xaxis": f"x{suffix}", "zmin": 0, "zmax": 2,
-            "colorscale": [[0, "rgba(128, 128, 128, 0.12)"], [0.5, f"{HUES[index]}88"], [1, HUES[index]]],
+            "colorscale": [[0, "rgba(128, 128, 128, 0.12)"], [0.5, Look(index).faint(0.53)], [1, HUES[index]]],
             "showscale": False, "xgap": 2, "ygap": 2,
             "hovertemplate": f"<b>{norm.label}</b><br>averages {norm.shares}<extra>%{{y}}, feature %{{x}}</extra>",
         })
-        axes[f"xaxis{suffix}"] = {
-            "domain": [index * width + 0.01, (index + 1) * width - 0.01],
-            "title": label(norm.label.removesuffix("Norm")),
-            "range": [-0.5, TOY[2] - 0.5], "showticklabels": False, "ticks": "", **bare,
+        axes[f"xaxis{suffix}"] = bare | {
+            "domain": [index / len(NORMS) + 0.01, (index + 1) / len(NORMS) - 0.01], "title": label(LABELS[name]),
+            "range": [-0.5, TOY[2] - 0.5], "showticklabels": False, "ticks": "",
         }
-    yaxis = {**bare, "range": [len(rows) - 0.5, -0.5], "tickfont": {"size": 11}, "title": label("token of a sequence")}
+    yaxis = bare | {"range": [len(rows) - 0.5, -0.5], "tickfont": {"size": 11}, "title": label("token of a sequence")}
     text = "; ".join(f"{norm.label} averages {norm.shares}" for norm in NORMS.values())
-    layout = sheet({}, yaxis, f"{text}.") | axes
-    layout["margin"] = {"l": 100, "r": 8, "t": 10, "b": 34}
-    layout["template"] = BARE
-    return go.Figure({"data": traces, "layout": layout})
+    margin = {"l": 100, "r": 8, "t": 10, "b": 34}
+    return go.Figure({"data": traces, "layout": sheet({}, yaxis, f"{text}.", margin=margin) | axes})
 
 
-def by_token(result: NormalizationResult) -> go.Figure:
-    """Second moment of single tokens before and after, quietest token first."""
-    return _one_by_one(result, "token", "by_token")
-
-
-def by_feature(result: NormalizationResult) -> go.Figure:
-    """Second moment of single features before and after, quietest feature first."""
-    return _one_by_one(result, "feature", "by_feature")
-
-
-def _one_by_one(result: NormalizationResult, what: str, field: str) -> go.Figure:
-    before: Array = getattr(result.before, field)
-    after = {name: getattr(output, field) for name, output in result.after.items()}
-    rank = np.arange(1, len(before) + 1)
-    height = axis("mean y² (ratio to 1)", [before, *after.values(), [1.0]], log=True, least=1.0)
-    across = axis(f"{what} (rank, quietest first)", [rank], least=1.0, air=0.03)
-    sentence = f"{what} %{{x:.0f}}: mean y² is %{{y:.3g}}"
-    traces = [
-        level(1.0, "", across),
-        {**dots(rank, before, "input", 0, sentence, log=True), "mode": "lines",
-         "line": {"color": NEUTRAL, "width": 2}},
-        *(_dots(rank, after[name], name, sentence, log=True) for name in NORMS),
-    ]
-    return picture(traces, across, height, f"Second moment by {what}: {_ends(before, after)}")
-
-
-def _dots(x: Array, y: Array, name: str, sentence: str, log: bool = False) -> Trace:
-    """Measured values of one norm, in its own mark."""
-    marker = {"color": HUES[INDEX[name]], **MARKS[name]}
-    return dots(x, y, NORMS[name].label.removesuffix("Norm"), INDEX[name], sentence, log=log, marker=marker)
-
-
-def _ends(before: Array, after: dict[str, Array]) -> str:
-    parts = [f"the input from {before.min():.2g} to {before.max():.2g}"]
-    parts += [f"{NORMS[name].label} from {y.min():.2g} to {y.max():.2g}" for name, y in after.items()]
-    return "; ".join(parts) + "."
+def one_by_one(result: NormalizationResult) -> go.Figure:
+    """Second moments of single tokens and of single features, in the input and after each norm."""
+    outputs = {"input": result.before} | {LABELS[name]: output for name, output in result.after.items()}
+    kinds = {"tokens": [one.by_token for one in outputs.values()],
+             "features": [one.by_feature for one in outputs.values()]}
+    across = Axis("", (-0.5, len(outputs) - 0.5))
+    height = axis("mean y² (ratio to 1)", [[1.0], *kinds["tokens"], *kinds["features"]], log=True, least=LEAST)
+    traces = [level(1.0, "", across, height)]
+    for index, (kind, values) in enumerate(kinds.items()):
+        at = np.repeat(np.arange(len(outputs)) + 0.3 * index - 0.15, [len(part) for part in values])
+        traces.append(dots(at, np.concatenate(values), kind, index, "mean y² of one is %{y:.3g}", log=True,
+                           marker={"size": 5, "opacity": 0.6, "maxdisplayed": 0}))
+    text = "; ".join(
+        f"{name}: tokens from {one.by_token.min():.2g} to {one.by_token.max():.2g}, features from "
+        f"{one.by_feature.min():.2g} to {one.by_feature.max():.2g}" for name, one in outputs.items()
+    )
+    figure = picture(traces, across, height, f"Second moments of single tokens and features. {text}.")
+    return figure.update_xaxes(tickvals=list(range(len(outputs))), ticktext=list(outputs), showgrid=False)
 
 
 def offset(result: NormalizationResult) -> go.Figure:
     """Share of each output's second moment that is one constant, against the offset of the input."""
     height = axis("constant's share (ratio)", [[0.0, 1.0]], air=0.1)
     across = axis("offset c (std)", [OFFSETS], air=0.02)
-    sentence = "at an offset of %{x:.3g}<br>the constant's share is %{y:.3g}"
-    traces = [level(1.0, "nothing but the constant", across, "left")]
-    for name, norm in NORMS.items():
-        traces.append(line(OFFSETS, result.share_by_offset[name], norm.label, INDEX[name], sentence))
-        here = np.array([result.after[name].constant_share])
-        traces.append(_dots(np.array([result.settings.offset]), here, name, sentence))
-    shares = ", ".join(f"{norm.label} {result.after[name].constant_share:.2g}" for name, norm in NORMS.items())
-    text = f"Share of the output that is one constant, at an offset of {result.settings.offset:g}: {shares}."
+    here = {name: output.constant_share for name, output in result.after.items()}
+    traces = [level(1.0, "nothing but the constant", across, height, "left")]
+    traces += _by_norm(OFFSETS, result.share_by_offset, result.settings.offset, here,
+                       "at an offset of %{x:.3g}<br>the constant's share is %{y:.3g}")
+    text = f"Share of the output that is one constant, at an offset of {result.settings.offset:g}: {_listed(here)}."
     return picture(traces, across, height, text)
 
 
 def epsilon(result: NormalizationResult) -> go.Figure:
     """Output second moment against the input's size: 1 unless the variance is near ε."""
-    moments = result.moment_by_scale
-    height = axis("mean y² (ratio to 1)", [*moments.values(), [1.0, 1e-3]], log=True)
+    height = axis("mean y² (ratio to 1)", [*result.moment_by_scale.values(), [1.0, 1e-3]], log=True)
     across = axis("input scale s (×)", [SCALES], log=True, air=0.02)
-    sentence = "at a scale of %{x:.3g}<br>mean y² is %{y:.3g}"
-    traces = [level(1.0, "", across)]
-    for name, norm in NORMS.items():
-        traces.append(line(SCALES, moments[name], norm.label, INDEX[name], sentence, log=True))
-        here = np.array([result.after[name].second_moment])
-        traces.append(_dots(np.array([result.settings.scale]), here, name, sentence, log=True))
-    found = ", ".join(f"{norm.label} {result.after[name].second_moment:.3g}" for name, norm in NORMS.items())
-    return picture(traces, across, height, f"Mean y² at an input scale of {result.settings.scale:g}: {found}.")
+    here = {name: output.second_moment for name, output in result.after.items()}
+    traces = [level(1.0, "", across, height)]
+    traces += _by_norm(SCALES, result.moment_by_scale, result.settings.scale, here,
+                       "at a scale of %{x:.3g}<br>mean y² is %{y:.3g}", log=True)
+    return picture(traces, across, height, f"Mean y² at an input scale of {result.settings.scale:g}: {_listed(here)}.")
 
 
-def cost(result: NormalizationResult) -> go.Figure:
-    """Median time of a call over that of x + x on the same tensor; the whiskers are the quartiles."""
-    low, middle, high = np.array([result.cost[name] for name in NORMS]).T
-    names = [norm.label for norm in NORMS.values()]
-    bars = {
-        "type": "bar", "name": "time", "x": names, "y": middle.astype(np.float32),
-        "marker": {"color": [HUES[INDEX[name]] for name in NORMS]},
-        "error_y": {"type": "data", "symmetric": False, "array": (high - middle).astype(np.float32),
-                    "arrayminus": (middle - low).astype(np.float32), "color": NEUTRAL},
-        "text": [f"{value:.2g} ×" for value in middle], "textposition": "inside", "insidetextanchor": "middle",
-        "hovertemplate": "<b>%{x}</b><br>%{y:.3g} × the time of x + x<extra></extra>",
-    }
-    height = axis("time of a call (× x + x)", [[0.0], high], air=0.04)
-    height = height._replace(extent=(0.0, height.extent[1]))
-    text = ", ".join(f"{name} {value:.2g}" for name, value in zip(names, middle, strict=True))
-    mark = {"type": "scatter", "mode": "lines", "name": "x + x", "x": names, "y": [1.0] * len(names),
-            "hoverinfo": "skip", "line": {"color": NEUTRAL, "width": 1.5, "dash": "dot"}}
-    figure = picture([bars, mark], axis("", [[0.0, 1.0]]), height, f"Time of a call over x + x: {text}.", legend=False)
-    figure.layout.xaxis = {"type": "category", "title": label("norm (torch, forward, float32)"), "showgrid": False}
-    return figure
+def _by_norm(x: Array, curves: Mapping[str, Array], at: float, here: Mapping[str, float], sentence: str,
+             log: bool = False) -> list[Trace]:
+    """A line for each norm, and the tensor that is set as its dot."""
+    traces: list[Trace] = []
+    for index, (name, words) in enumerate(LABELS.items()):
+        traces += [line(x, curves[name], words, index, sentence, log=log),
+                   dots([at], [here[name]], words, index, sentence, log=log, marker=MARKS[name])]
+    return traces
+
+
+def _listed(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{NORMS[name].label} {value:.3g}" for name, value in values.items())

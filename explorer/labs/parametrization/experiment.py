@@ -12,15 +12,22 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from explorer.choices import Choices
 from explorer.fields import About, Option
 from explorer.labs import Progress, Stop, Verdict, check
-from explorer.labs.parametrization.network import ADAM_EPSILON, SCHEMES, Examples, adam, forward, layers, weights
-
-Array = NDArray[np.float64]
+from explorer.labs.parametrization.network import (
+    ADAM_EPSILON,
+    BASE,
+    SCHEMES,
+    Examples,
+    adam,
+    forward,
+    layers,
+    weights,
+)
+from explorer.profile import Array
 
 STEP_WIDTHS = (32, 64, 128, 256, 512, 1024)
 """Widths of the first step, which is quick."""
@@ -84,8 +91,6 @@ class ParametrizationResult:
     """All parametrizations; mappings are by scheme."""
 
     settings: Parametrization
-    outputs: Mapping[str, Array]
-    """Of the widest network at initialization, on the same inputs, float64."""
     step: Mapping[str, FirstStep]
     rates: Mapping[str, Array]
     losses: Mapping[str, Array]
@@ -95,12 +100,21 @@ class ParametrizationResult:
 
     def best(self, scheme: str) -> Array:
         """The learning rate with the least loss at each width."""
-        losses = np.where(np.isfinite(self.losses[scheme]), self.losses[scheme], np.inf)
-        return np.asarray(self.rates[scheme][np.argmin(losses, axis=1)])
+        return np.asarray(self.rates[scheme][np.argmin(self.finite(scheme), axis=1)])
 
-    def transferred(self, scheme: str) -> Array:
-        """Loss at each width with the learning rate that is best at the narrowest."""
-        return np.asarray(self.losses[scheme][:, self.rates[scheme] == self.best(scheme)[0]][:, 0])
+    def finite(self, scheme: str) -> Array:
+        """The losses, infinite where training diverged."""
+        return np.where(np.isfinite(self.losses[scheme]), self.losses[scheme], np.inf)
+
+    def expected_step(self, scheme: str) -> FirstStep:
+        """The first step by its powers of the width, through the middle of what was found; Adam's weights exactly."""
+        ratio, settings, found = np.array(STEP_WIDTHS) / BASE, self.settings, self.step[scheme]
+        growth = SCHEMES[scheme].growth[settings.optimizer]
+        starts = [np.exp(np.mean(np.log(values) - power * np.log(ratio)))
+                  for values, power in zip(found, growth, strict=False)]
+        if settings.optimizer == "adam":
+            starts[0] = settings.learning_rate * (1.0 if scheme == "ntk" else math.sqrt(BASE))
+        return FirstStep(starts[0] * ratio**growth.weights, starts[1] * ratio**growth.output)
 
 
 def first_step(scheme: str, settings: Parametrization, width: int) -> tuple[float, float]:
@@ -181,10 +195,8 @@ def run(settings: Parametrization, stop: Stop = lambda: False, progress: Progres
 
         losses[scheme].append(_trained(scheme, settings, width, rates[scheme], tick))
     progress(1.0)
-    return ParametrizationResult(
-        settings, {scheme: outputs(scheme, settings) for scheme in SCHEMES}, step, rates,
-        {scheme: np.array(rows) for scheme, rows in losses.items()}, untrained(settings),
-    )
+    found = {scheme: np.array(rows) for scheme, rows in losses.items()}
+    return ParametrizationResult(settings, step, rates, found, untrained(settings))
 
 
 def _trained(scheme: str, settings: Parametrization, width: int, rates: Array, step: Callable[[], None]) -> Array:
@@ -197,12 +209,11 @@ def _trained(scheme: str, settings: Parametrization, width: int, rates: Array, s
     return _sweeps[key]
 
 
-def outputs(scheme: str, settings: Parametrization, width: int | None = None) -> Array:
-    """A network's outputs at initialization on 64 inputs, float64; of the widest unless a width is given."""
-    m = width or settings.widths[-1]
-    plan = layers(scheme, m, settings.optimizer)
+def outputs(scheme: str, settings: Parametrization, width: int) -> Array:
+    """A network's outputs at initialization on 64 inputs, float64."""
+    plan = layers(scheme, width, settings.optimizer)
     x, _ = Examples(settings.seed).draw(64)
-    return np.asarray(forward(plan, weights(plan, m, settings.seed), x)[-1][:, 0].numpy())
+    return np.asarray(forward(plan, weights(plan, width, settings.seed), x)[-1][:, 0].numpy())
 
 
 def untrained(settings: Parametrization) -> float:

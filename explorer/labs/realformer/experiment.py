@@ -8,7 +8,7 @@ how alike the patterns of successive layers are, what becomes of the gradients, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -20,9 +20,9 @@ from explorer.choices import Choices
 from explorer.config import Config, heads_of, preset
 from explorer.fields import About
 from explorer.labs import Progress, Stop, Verdict, check, stages
-from explorer.labs.realformer.memory import kept
-from explorer.labs.stacks import Line, pairs, streams
-from explorer.profile import Array
+from explorer.labs.realformer.memory import saved_bytes
+from explorer.labs.stacks import FirstSeed, Pair, apart, gradient, pairs, tensors, weight_gradient
+from explorer.profile import Array, Profile
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,13 +30,16 @@ if TYPE_CHECKING:
 FORMS: Mapping[str, str] = MappingProxyType({"none": "Post-LN", "scores": "RealFormer", "qk": "ΣQ·ΣK"})
 """By what attention inherits: nothing, the scores (the paper's), queries and keys."""
 PRESET_OF = {"none": "post_ln", "scores": "realformer", "qk": "realformer_qk"}
-POWERS = (0.0, 0.5, 1.0)
+POWERS: Mapping[str, float] = MappingProxyType({"none": 0.0, "scores": 0.5, "qk": 1.0})
 """Of l, that the spread of independent layers' logits goes with."""
 HEAD = 64
 """Coordinates of a head, and tokens, of the independent layers."""
 LENGTHS = (16, 32, 64, 128, 256, 512)
 """Tokens for which memory is counted."""
 MLP_RATIO = 1
+
+Measure = Callable[[Profile], Array]
+"""From a profile to the size of a gradient, `[seed, layer]`."""
 
 
 class RealFormer(Choices):
@@ -61,11 +64,9 @@ class RealFormer(Choices):
         False, description="A token attends to itself and to earlier tokens only."
     )
     n_seeds: Annotated[int, Field(ge=1, le=16), About("Seeds", "", unit="draws", log=True)] = Field(
-        8, description="Independent draws of weights and inputs; dots are their mean, bars their range."
+        8, description="Independent draws of weights and inputs; dots are their mean, bands their range."
     )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 64), About("First seed", "")] = Field(
-        0, description="Seed of the first draw."
-    )
+    seed: FirstSeed = 0
 
     @model_validator(mode="after")
     def _heads_divide(self) -> RealFormer:
@@ -119,32 +120,38 @@ class RealFormerResult:
     """Everything about one choice."""
 
     settings: RealFormer
-    independent: Mapping[str, Line]
-    """By form: spread of the logits of independent layers, dots are draws, lines 1, √l and l."""
-    spread: Mapping[str, Line]
-    """By form: spread of the logits of a stack."""
-    entropy: Mapping[str, Line]
-    """Over ln n."""
+    independent: Mapping[str, Array]
+    """Form to `[draw, layer]`, spread of the logits of independent layers."""
+    stacks: Mapping[str, Pair]
+    """By form."""
     similarity: Mapping[str, Similarity]
-    gradients: Mapping[str, Line]
-    """Squared ∂L/∂x relative to the output."""
-    weights: Mapping[str, Line]
-    """‖∂L/∂W‖ of a layer."""
     memory: Memory
+
+    @property
+    def layers(self) -> Array:
+        """`[layer]` from 1 to N."""
+        return np.arange(1.0, self.settings.n_layers + 1)
+
+    def spread(self, form: str) -> Array:
+        """`[seed, layer]` spread of the logits of a stack, mean over heads."""
+        return np.asarray(self.stacks[form].measured["logit_std"].mean(2))
 
     def ideal(self, form: str) -> Array:
         """`[layer]` what the stack's logits would be, had all layers the first one's and were they independent."""
-        first = self.spread[form].measured[:, 0].mean()
-        return np.asarray(first * self.spread[form].depth ** POWERS[list(FORMS).index(form)])
+        return np.asarray(self.spread(form)[:, 0].mean() * self.layers ** POWERS[form])
 
-    def closer(self, lines: Mapping[str, Line]) -> int:
+    def apart(self, measure: Measure, form: str) -> Array:
+        """`[seed]` the largest of the layers' gradients over the smallest."""
+        return apart(measure(self.stacks[form].measured))
+
+    def closer(self, measure: Measure) -> int:
         """Number of seeds in which RealFormer's layers are closer to each other than Post-LN's."""
-        return int((lines["scores"].apart < lines["none"].apart).sum())
+        return int((self.apart(measure, "scores") < self.apart(measure, "none")).sum())
 
-    def closer_in_most(self, lines: Mapping[str, Line]) -> bool:
+    def closer_in_most(self, measure: Measure) -> bool:
         """Whether they are in more than half of the seeds, and by the median over seeds, too."""
-        median = {form: np.median(line.apart) for form, line in lines.items()}
-        return bool(2 * self.closer(lines) > self.settings.n_seeds and median["scores"] < median["none"])
+        own, other = (np.median(self.apart(measure, form)) for form in ("scores", "none"))
+        return bool(2 * self.closer(measure) > self.settings.n_seeds and own < other)
 
 
 def run(settings: RealFormer, stop: Stop = lambda: False, progress: Progress = lambda _: None) -> RealFormerResult:
@@ -163,19 +170,10 @@ def run(settings: RealFormer, stop: Stop = lambda: False, progress: Progress = l
         }
         fresh, counted = independent(settings.n_layers, settings.seed, stop), memory(settings, stop)
     progress(1.0)
-    return RealFormerResult(
-        settings=settings,
-        independent=fresh,
-        spread={form: one.attention("logit_std", "attn_scores") for form, one in found.items()},
-        entropy={form: one.attention("attention_entropy_normalized", "pattern") for form, one in found.items()},
-        similarity=alike,
-        gradients=streams(found, "activation_gradient"),
-        weights={form: one.weights() for form, one in found.items()},
-        memory=counted,
-    )
+    return RealFormerResult(settings, fresh, found, alike, counted)
 
 
-def independent(n_layers: int, seed: int, stop: Stop = lambda: False, draws: int = 8) -> dict[str, Line]:
+def independent(n_layers: int, seed: int, stop: Stop = lambda: False, draws: int = 8) -> dict[str, Array]:
     """RMS logit after 1 … N layers whose queries and keys are fresh unit Gaussians, by form."""
     import torch
 
@@ -189,10 +187,8 @@ def independent(n_layers: int, seed: int, stop: Stop = lambda: False, draws: int
         "scores": own.cumsum(0),
         "qk": queries.cumsum(0) @ keys.cumsum(0).transpose(-1, -2) / math.sqrt(HEAD),
     }
-    layer = np.arange(1.0, n_layers + 1)
     return {
-        form: Line(layer, torch.sqrt(values.square().mean((2, 3))).T.double().numpy(), layer**power)
-        for (form, values), power in zip(logits.items(), POWERS, strict=True)
+        form: torch.sqrt(values.square().mean((2, 3))).T.double().numpy() for form, values in logits.items()
     }
 
 
@@ -200,22 +196,9 @@ def similarity(config: Config, stop: Stop = lambda: False) -> Similarity:
     """Overlap Σ min(p, p′) of each pattern with the one in the layer below, mean over queries and heads, by seed."""
     import torch
 
-    from explorer import batch
-    from explorer.model import Transformer
-
     same, other = [], []
     for seed in range(config.seed, config.seed + config.n_seeds):
-        patterns: list[Tensor] = []
-
-        def tap(site: str, _: int, tensor: Tensor, patterns: list[Tensor] = patterns) -> None:
-            check(stop)
-            if site == "pattern":
-                patterns.append(tensor)
-
-        model = Transformer(config, seed, lambda: check(stop))
-        with torch.no_grad():
-            model(model.embed(batch.draw(config, seed)), tap)
-        stacked = torch.stack(patterns)  # [layer, batch, head, query, key]
+        stacked = torch.stack(tensors(config, seed, ("pattern",), stop))  # [layer, batch, head, query, key]
         same.append(overlap(stacked[1:], stacked[:-1]))
         other.append(overlap(stacked[1:], stacked[:-1].roll(1, dims=2)))
     return Similarity(np.array(same), np.array(other))
@@ -236,7 +219,7 @@ def memory(settings: RealFormer, stop: Stop = lambda: False) -> Memory:
         for form, found in counted.items():
             check(stop)
             one, two = (plain.design(form, n_layers=layers, n_ctx=length) for layers in (1, 2))
-            found.append(kept(two) - kept(one))
+            found.append(saved_bytes(two) - saved_bytes(one))
     n = np.array(LENGTHS, float)
     return Memory({form: np.array(found, float) for form, found in counted.items()},
                   4 * n * settings.width, 4 * settings.n_heads * n**2)
@@ -244,24 +227,25 @@ def memory(settings: RealFormer, stop: Stop = lambda: False) -> Memory:
 
 def verdict(result: RealFormerResult) -> Verdict:
     """Verdict on the growth of the logits, and on the layers' gradients beside Post-LN's."""
-    settings, stream, weight = result.settings, result.gradients, result.weights
-    n, seeds = settings.n_layers, settings.n_seeds
-    ends = {form: float(line.measured[:, -1].mean()) for form, line in result.spread.items()}
-    apart = [float(np.median(lines[form].apart)) for lines in (stream, weight) for form in ("none", "scores")]
+    settings, seeds = result.settings, result.settings.n_seeds
+    n = settings.n_layers
+    ends = {form: float(result.spread(form)[:, -1].mean()) for form in FORMS}
     ideal = {form: float(result.ideal(form)[-1]) for form in FORMS}
-    closer = [result.closer(lines) for lines in (stream, weight)]
+    both = (gradient, weight_gradient)
+    spans = [float(np.median(result.apart(of, form))) for of in both for form in ("none", "scores")]
+    closer = [result.closer(of) for of in both]
     evidence = (
         f"Logits of layer {n}: {ends['scores']:.3g} in RealFormer, {ends['qk']:.3g} with Q and K added up, "
         f"{ends['none']:.2g} in Post-LN; independent layers would have {ideal['scores']:.3g}, {ideal['qk']:.3g} and "
-        f"{ideal['none']:.2g}. Largest over smallest gradient² of the stream, median: Post-LN {apart[0]:.3g}, "
-        f"RealFormer {apart[1]:.3g}, closer in {closer[0]} of {seeds} seeds; gradient of a layer's weights "
-        f"{apart[2]:.3g} and {apart[3]:.3g}, closer in {closer[1]} of {seeds}."
+        f"{ideal['none']:.2g}. Largest over smallest gradient² of the stream, median: Post-LN {spans[0]:.3g}, "
+        f"RealFormer {spans[1]:.3g}, closer in {closer[0]} of {seeds} seeds; gradient of a layer's weights "
+        f"{spans[2]:.3g} and {spans[3]:.3g}, closer in {closer[1]} of {seeds}."
     )
-    if not np.isfinite([*ends.values(), *apart]).all():
+    if not np.isfinite([*ends.values(), *spans]).all():
         return "bad", "Logits or gradients have left float32's range.", evidence
-    if not result.closer_in_most(stream):
+    if not result.closer_in_most(gradient):
         return "warning", "Here RealFormer's gradients are no closer to each other than Post-LN's.", evidence
-    if not result.closer_in_most(weight):
+    if not result.closer_in_most(weight_gradient):
         return "warning", "The stream's gradients are closer than Post-LN's; those of the weights are not.", evidence
     grow = "more slowly than" if ends["scores"] < ideal["scores"] else "at least as"
     return "good", f"Logits grow {grow} √l, and the layers' gradients are closer than Post-LN's.", evidence
@@ -274,17 +258,17 @@ def invariants() -> dict[str, float]:
     settings = RealFormer()
     ideal = independent(12, 0, draws=32)
     found = pairs({form: settings.design(form) for form in FORMS})
-    spread = {form: one.attention("logit_std", "attn_scores") for form, one in found.items()}
     with torch_threads(1):
         counted, alike = memory(settings), similarity(settings.design("scores"))
     return {
-        **{f"independent layers, {words}": float(np.sqrt((ideal[form].measured[:, -1] ** 2).mean()))
+        **{f"independent layers, {words}": float(np.sqrt((ideal[form][:, -1] ** 2).mean()))
            for form, words in FORMS.items()},
-        **{f"a stack, {words}": float(spread[form].measured[:, -1].mean()) for form, words in FORMS.items()},
+        **{f"a stack, {words}": float(found[form].measured["logit_std"][:, -1].mean())
+           for form, words in FORMS.items()},
         "overlap with the pattern below": float(alike.measured[:, -1].mean()),
         "overlap with another head's": float(alike.random[:, -1].mean()),
         **{f"{FORMS[form]}, largest over smallest gradient²":
-           float(np.median(found[form].stream("activation_gradient").apart)) for form in ("none", "scores")},
+           float(np.median(apart(gradient(found[form].measured)))) for form in ("none", "scores")},
         **{f"{FORMS[form]}, bytes kept, over shapes": float(counted.counted[form][-1] / counted.written_out[-1])
            for form in ("none", "scores")},
     }

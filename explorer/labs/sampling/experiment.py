@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from scipy.optimize import brentq
-from scipy.special import erf, ndtr
+from scipy.special import erf
 
 from explorer.choices import Choices
 from explorer.fields import About, Option
 from explorer.labs import Progress, Stop, Verdict, stages
+from explorer.profile import Array
+from explorer.schemes.activation import normal_pdf
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
-Array = NDArray[np.float64]
 KINDS = ("normal", "uniform", "truncated")
 BLOCK = 2**18
 """Draws at a time: 1 MB, which stays in a processor's cache."""
@@ -96,6 +96,11 @@ class SamplingResult:
         return np.asarray(self.running[:, -1])
 
     @property
+    def heights(self) -> Array:
+        """`[kind, bin]` measured density, in units of 1/σ."""
+        return np.asarray(self.counts / self.sizes[-1] / (self.edges[1] - self.edges[0]))
+
+    @property
     def errors(self) -> Array:
         """`[kind, step]` standard error of the variance: √((E x⁴ − (E x²)²) / n)."""
         spread = np.maximum(self.fourth - self.variance**2, 0)
@@ -106,14 +111,17 @@ class SamplingResult:
         """Cut of the normal, in its own standard deviations."""
         return self.bound / self.scale
 
+    @property
+    def share(self) -> tuple[float, float]:
+        """Share of the normal's variance that is left after the cut, and its standard error."""
+        return float(self.variance[2] / self.scale**2), float(self.errors[2, -1] / self.scale**2)
+
 
 def gamma(cut: float | Array) -> Array:
     """Share of a normal's variance that is left between ±`cut` standard deviations: 1 − 2cφ(c)/(2Φ(c) − 1)."""
     c = np.asarray(cut, float)
-    density = np.exp(-c * c / 2) / math.sqrt(2 * math.pi)
     small = c * c / 3 * (1 - 2 * c * c / 15)  # the two terms cancel: their difference, expanded
-    share: Array = np.where(c < 1e-2, small, 1 - 2 * c * density / erf(np.maximum(c, 1e-2) / math.sqrt(2)))
-    return share
+    return np.asarray(np.where(c < 1e-2, small, 1 - 2 * c * normal_pdf(c) / erf(np.maximum(c, 1e-2) / math.sqrt(2))))
 
 
 def widened(std: float, bound: float) -> float:
@@ -137,19 +145,9 @@ def truncation(settings: Sampling) -> tuple[float, float]:
 def density(result: SamplingResult, x: Array) -> Array:
     """`[kind, x]` probability density at `x`, in units of 1/σ."""
     s, b = result.scale, result.bound
-    normal = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
     uniform = np.where(np.abs(x) <= math.sqrt(3), 0.5 / math.sqrt(3), 0.0)
-    inside = np.exp(-((x / s) ** 2) / 2) / (s * math.sqrt(2 * math.pi) * erf(b / s / math.sqrt(2)))
-    return np.stack([normal, uniform, np.where(np.abs(x) <= b, inside, 0.0)])
-
-
-def tail(result: SamplingResult, t: Array) -> Array:
-    """`[kind, t]` probability of |x| > t."""
-    s, b = result.scale, result.bound
-    beyond = 2 * ndtr(-t)
-    uniform = np.maximum(1 - t / math.sqrt(3), 0)
-    cut = np.maximum((ndtr(-t / s) - ndtr(-b / s)) / (0.5 - ndtr(-b / s)), 0)
-    return np.stack([beyond, uniform, np.where(t < b, cut, 0.0)])
+    inside = normal_pdf(x / s) / (s * erf(b / s / math.sqrt(2)))
+    return np.stack([normal_pdf(x), uniform, np.where(np.abs(x) <= b, inside, 0.0)])
 
 
 def run(settings: Sampling, stop: Stop = lambda: False, progress: Progress = lambda _: None) -> SamplingResult:

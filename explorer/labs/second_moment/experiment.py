@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from explorer.choices import Choices
 from explorer.fields import About
 from explorer.labs import Progress, Stop, Verdict, check, stages
+from explorer.profile import Array
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Array = NDArray[np.float64]
 BATCH = 32
 """Inputs at a time; half as many for the sweep over means."""
 MEANS = np.linspace(-4.0, 4.0, 9)
@@ -120,6 +119,11 @@ class SecondMomentResult:
 
     def _variance(self, rule: Rule, fan_in: int, fan_out: int) -> float:
         return self.settings.variance * rule.variance(fan_in, fan_out)
+
+
+def variance_share(mean: Array) -> Array:
+    """Var x over E x² of an input of variance 1: the factor if a layer's output depended on Var x alone."""
+    return 1 / (1 + mean**2)
 
 
 def mean_error(draws: Array) -> tuple[Array, Array]:

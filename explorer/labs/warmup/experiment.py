@@ -7,9 +7,8 @@ The setting of Xiong et al. 2020 in small: the learning rate rises in even steps
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -18,7 +17,7 @@ from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import About, Option
 from explorer.labs import Progress, Stop, Verdict
-from explorer.labs.trained import AS_WELL, SHAPE, Trained, train
+from explorer.labs.trained import AS_WELL, SHAPE, Depth, Seed, Steps, Trained, train
 from explorer.training.recipe import Recipe
 
 USUAL: Mapping[str, float] = MappingProxyType({"adam": 3e-3, "radam": 3e-3, "sgd": 0.3})
@@ -45,15 +44,9 @@ class Warmup(Choices):
     rate: Annotated[float, Field(ge=0.1, le=10), About("Learning rate", "", "η", "× usual", log=True)] = Field(
         1.0, description="Factor on the usual one: 0.003 for adam and radam, 0.3 for sgd."
     )
-    n_layers: Annotated[int, Field(ge=2, le=24), About("Depth", "", "N", "layers", log=True)] = Field(
-        6, description="Layers, 32 wide; time grows with them."
-    )
-    steps: Annotated[int, Field(ge=20, le=1000), About("Training steps", "", unit="steps", log=True)] = Field(
-        240, description="Steps of each of the six contenders; time grows with them."
-    )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(
-        0, description="Seed of the weights and of the batches."
-    )
+    n_layers: Depth = 6
+    steps: Steps = 240
+    seed: Seed = 0
 
     @property
     def lengths(self) -> dict[str, int]:
@@ -67,57 +60,30 @@ class Warmup(Choices):
         return config, Recipe(optimizer=self.optimizer, learning_rate=rate, warmup=self.lengths[length])
 
 
-class Who(NamedTuple):
-    """A contender: one of `DESIGNS`, and one of `LENGTHS`."""
-
-    design: str
-    length: str
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return f"{DESIGNS[self.design]}, {'no' if self.length == 'none' else self.length} warm-up"
+def name_of(design: str, length: str) -> str:
+    """Name of a contender: one of `DESIGNS` with one of `LENGTHS`."""
+    return f"{DESIGNS[design]}, {'no' if length == 'none' else length} warm-up"
 
 
-FIELD = tuple(Who(design, length) for design in DESIGNS for length in LENGTHS)
+ALL = tuple((design, length) for design in DESIGNS for length in LENGTHS)
 
 
-@dataclass(frozen=True, eq=False)
-class WarmupResult:
-    """All six, trained."""
-
-    settings: Warmup
-    trained: Trained
-
-    def final(self, design: str, length: str) -> float:
-        """Held-out loss after the last step, nats a character; nan for a contender that fell out."""
-        return self.trained.curves[Who(design, length).name].final
-
-    def trains(self, design: str, length: str) -> bool:
-        """Whether its loss is below the unigram's."""
-        return self.trained.trains(Who(design, length).name)
-
-
-def run(settings: Warmup, stop: Stop = lambda: False, progress: Progress = lambda _: None) -> WarmupResult:
-    """Trains all six side by side.
+def run(settings: Warmup, stop: Stop = lambda: False, progress: Progress = lambda _: None,
+        contenders: Iterable[tuple[str, str]] = ALL) -> Trained[Warmup]:
+    """Trains all six, or some, side by side.
 
     Raises:
         Stopped: `stop()` said true.
     """
-    return WarmupResult(settings, _train(settings, FIELD, stop, progress))
+    return train(settings, {name_of(*one): settings.contender(*one) for one in contenders}, stop, progress)
 
 
-def _train(settings: Warmup, field: Iterable[Who], stop: Stop = lambda: False,
-           progress: Progress = lambda _: None) -> Trained:
-    contenders = {who.name: settings.contender(*who) for who in field}
-    return train(contenders, settings.steps, settings.seed, stop, progress)
-
-
-def verdict(result: WarmupResult) -> Verdict:
+def verdict(result: Trained[Warmup]) -> Verdict:
     """Verdict: which contenders train, and whether that is due to warm-up."""
-    settings, levels = result.settings, result.trained.levels
+    settings, levels = result.settings, result.levels
+    post, warmed, pre = name_of("post", "none"), name_of("post", "long"), name_of("pre", "none")
     losses = "; ".join(
-        f"{words} " + ", ".join(_told(result, design, length) for length in LENGTHS)
+        f"{words} " + ", ".join(result.in_words(name_of(design, length)) for length in LENGTHS)
         for design, words in DESIGNS.items()
     )
     evidence = (
@@ -126,37 +92,30 @@ def verdict(result: WarmupResult) -> Verdict:
     )
     if settings.warmup > settings.steps:
         return "warning", "The long warm-up does not end within these steps: its learning rate stays low.", evidence
-    if not result.trains("pre", "none"):
+    if not result.trains(pre):
         return "warning", "Even Pre-LN does not train without warm-up: too few steps, or too high a rate.", evidence
-    if not result.trains("post", "long"):
+    if not result.trains(warmed):
         return "warning", "Pre-LN trains; Post-LN does not, and this warm-up does not help it in these steps.", evidence
-    if result.final("post", "none") < result.final("post", "long") + AS_WELL:
+    if result.final(post) < result.final(warmed) + AS_WELL:
         return "warning", "Here Post-LN trains without warm-up nearly as well, or better.", evidence
-    if result.trains("post", "none"):
+    if result.trains(post):
         return "good", "Post-LN trains better with warm-up, and Pre-LN without any.", evidence
     return "good", "Post-LN stalls without warm-up and trains with it; Pre-LN needs none.", evidence
 
 
-def _told(result: WarmupResult, design: str, length: str) -> str:
-    curve = result.trained.curves[Who(design, length).name]
-    return f"{curve.final:.2f}" if not curve.retired else f"out at step {curve.made}"
-
-
 def orders(seed: int = 0) -> dict[str, bool]:
     """Statements of the notebook about one seed: which losses stay at the unigram's, and which get below it."""
-    long, half = Warmup(seed=seed, steps=400, warmup=200), Warmup(seed=seed, steps=200)
-    slow = half.replace(optimizer="sgd")
-    adam = WarmupResult(long, _train(long, (Who("post", "none"), Who("post", "long"))))
-    pre = WarmupResult(half, _train(half, (Who("pre", "none"),)))
-    sgd = WarmupResult(slow, _train(slow, (Who("post", "none"), Who("pre", "none"))))
-    stalled, warmed = (
-        np.median(adam.trained.curves[Who("post", length).name].first_to_last) for length in ("none", "long")
-    )
+    post, warmed, pre = ("post", "none"), ("post", "long"), ("pre", "none")
+    half = Warmup(seed=seed, steps=200)
+    adam = run(half.replace(steps=400, warmup=200), contenders=(post, warmed))
+    plain = run(half, contenders=(pre,))
+    sgd = run(half.replace(optimizer="sgd"), contenders=(post, pre))
+    stalled, trained = (np.median(adam.histories[name_of(*one)].gradient_ratio()[1]) for one in (post, warmed))
     return {
-        "Adam: Post-LN without warm-up stays at the unigram's loss": not adam.trains("post", "none"),
-        "Adam: Post-LN with warm-up gets below it": adam.trains("post", "long"),
-        "Adam: Pre-LN without warm-up gets below it in half the steps": pre.trains("pre", "none"),
-        "SGD: Post-LN without warm-up stays at the unigram's loss": not sgd.trains("post", "none"),
-        "SGD: Pre-LN without warm-up gets below it": sgd.trains("pre", "none"),
-        "Adam: without warm-up less gradient comes to Post-LN's first layer": bool(stalled < warmed),
+        "Adam: Post-LN without warm-up stays at the unigram's loss": not adam.trains(name_of(*post)),
+        "Adam: Post-LN with warm-up gets below it": adam.trains(name_of(*warmed)),
+        "Adam: Pre-LN without warm-up gets below it in half the steps": plain.trains(name_of(*pre)),
+        "SGD: Post-LN without warm-up stays at the unigram's loss": not sgd.trains(name_of(*post)),
+        "SGD: Pre-LN without warm-up gets below it": sgd.trains(name_of(*pre)),
+        "Adam: without warm-up less gradient comes to Post-LN's first layer": bool(stalled < trained),
     }

@@ -1,55 +1,55 @@
-"""Pictures of the warm-up lab: losses, gradients before training, after warm-up and at the end, token correlation."""
+"""Pictures of the warm-up lab: losses, gradients before training and after warm-up, token correlation."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import plotly.graph_objects as go
 
-from explorer.labs.trained_pictures import TWO_ROWS, Look, Looks, by_layer, course
-from explorer.labs.trained_pictures import losses as _losses
-from explorer.labs.warmup.experiment import DESIGNS, FIELD, LENGTHS, WarmupResult, Who
-
-DASH = dict(zip(LENGTHS, ("dot", "dash", "solid"), strict=True))
-SIX: Looks = {
-    who.name: Look(f"{DESIGNS[who.design].removesuffix('-LN')}, {who.length}", list(DESIGNS).index(who.design),
-                   DASH[who.length])
-    for who in FIELD
-}
-TWO: Looks = {
-    Who(design, "none").name: Look(words, index) for index, (design, words) in enumerate(DESIGNS.items())
-}
-"""Before the first step a design does not depend on its warm-up."""
-GRADIENT = "‖∂L/∂W‖ of a layer"
-SAYS = "‖∂L/∂W‖ = %{y:.3g}"
+from explorer.figures import gradient_by_matrix
+from explorer.figures.palette import Design
+from explorer.figures.training.course import series
+from explorer.figures.training.curves import held_out_loss, over_steps
+from explorer.labs.charts import Variant, course, with_legend
+from explorer.labs.trained import Trained, profile_at
+from explorer.labs.warmup.experiment import ALL, DESIGNS, LENGTHS, Warmup, name_of
 
 
-def losses(result: WarmupResult) -> go.Figure:
+def variant(design: str, words: str, state: int) -> Variant:
+    """A design in one of three states: the design gives the hue, the state dash and symbol."""
+    return Variant(list(DESIGNS).index(design), None, f"{DESIGNS[design].removesuffix('-LN')}, {words}", state)
+
+
+SIX = {name_of(design, length): variant(design, length, LENGTHS[::-1].index(length)) for design, length in ALL}
+
+
+def losses(result: Trained[Warmup]) -> go.Figure:
     """Held-out loss over the steps."""
-    return _losses(result.trained, SIX, **TWO_ROWS)
+    return _legend(held_out_loss(course(result, SIX)))
 
 
-def before(result: WarmupResult) -> go.Figure:
-    """Gradient of each layer's matrices before the first step."""
-    return by_layer(result.trained, TWO, lambda curve: curve.weights[0], GRADIENT, SAYS)
+def gradients(result: Trained[Warmup]) -> go.Figure:
+    """Gradient of each layer's matrices before the first step, and when the long warm-up ends, with it and without."""
+    end = result.settings.warmup
+    moments = (("as drawn", "long", 0), ("with", "long", end), ("without", "none", end))
+    drawn = {
+        variant(design, words, state): profile_at(result.histories[name_of(design, length)], step)
+        for design in DESIGNS for state, (words, length, step) in enumerate(moments)
+    }
+    figure = _legend(gradient_by_matrix(list(drawn.values()), list(drawn)), drawn)
+    lines = {one.heading: {"color": one.hue, "width": 1.5, "dash": one.dash} for one in drawn}
+    return figure.for_each_trace(lambda trace: trace.update(mode="lines+markers", line=lines[trace.name]),
+                                 lambda trace: bool(trace.showlegend))
 
 
-def warm(result: WarmupResult) -> go.Figure:
-    """The same when the long warm-up ends, of all six; at the end where it does not."""
-    step = result.settings.warmup
-    return by_layer(result.trained, SIX, lambda curve: curve.weights[curve.reading(step)], GRADIENT, SAYS, **TWO_ROWS)
-
-
-def ends(result: WarmupResult) -> go.Figure:
-    """The same at the last reading."""
-    return by_layer(result.trained, SIX, lambda curve: curve.weights[-1], GRADIENT, SAYS, **TWO_ROWS)
-
-
-def ratio(result: WarmupResult) -> go.Figure:
-    """The first layer's gradient over the last layer's, over the steps."""
-    return course(result.trained, SIX, lambda curve: curve.first_to_last, "‖∂L/∂W‖, first / last",
-                  "first layer's gradient is %{y:.3g} × the last's", log=True, flat=(1.0, "even"), **TWO_ROWS)
-
-
-def correlation(result: WarmupResult) -> go.Figure:
+def correlation(result: Trained[Warmup]) -> go.Figure:
     """Token correlation after the last layer, over the steps."""
-    return course(result.trained, SIX, lambda curve: curve.correlation[:, -1], "ρ, last layer (ratio)",
-                  "tokens overlap by %{y:.3g}", flat=(1.0, "all tokens alike"), least=0.5, **TWO_ROWS)
+    found = [series(history, "token_correlation", "resid_post") for history in result.histories.values()]
+    last = [(steps, values[:, -1]) if len(steps) else (steps, values) for steps, values in found]
+    return _legend(over_steps(course(result, SIX), last, "ρ, last layer (ratio)", "tokens overlap by %{y:.3g}",
+                              "Token correlation after the last layer", levels={1.0: "all tokens alike", 0.0: ""}))
+
+
+def _legend(figure: go.Figure, entries: Iterable[Design] = SIX.values()) -> go.Figure:
+    """With a legend of six entries: two rows, three on a narrow screen."""
+    return with_legend(figure, entries, font={"size": 11}).update_layout(margin_t=56)

@@ -15,19 +15,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import About
-from explorer.labs import Progress, Stop, Verdict, check
+from explorer.labs import Progress, Stop, Verdict, check, stages
+from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, powers_of_two, weight_gradient
+from explorer.profile import Array
 from explorer.theory.depth import aligned_growth, random_growth
 
 if TYPE_CHECKING:
     from explorer.probe.update import Update
-
-Array = NDArray[np.float64]
 
 RATES = np.geomspace(1e-6, 1e-1, 6)
 """Learning rates at which the deepest stacks take their step, beside the one that was chosen."""
@@ -35,21 +34,16 @@ EXPONENTS = np.linspace(0.25, 1.5, 11)
 """Of N, at which the product of random matrices is taken."""
 STARTS = 32
 """Vectors that one product of matrices is applied to."""
-MOST_KNOWN = 256
-"""Steps that are kept, a few numbers each."""
 TOO_MUCH = 10.0
 """A signal that has grown more is said to explode."""
 KEPT = 0.5
 """Relative error of one step's change of the loss up to which it counts as equal to first order."""
 
 
-_known: dict[tuple[Config, tuple[float, ...]], list[Update]] = {}
-
-
 class WhyResiduals(Choices):
     """Depth and width of the stack, how small its branches are, and the step that is taken."""
 
-    exponent: Annotated[float, Field(ge=0, le=1.5), About("How small", "", "ε = N⁻ᵃ")] = Field(
+    exponent: Annotated[float, Field(ge=0, le=1.5), About("Exponent", "", "ε = N⁻ᵃ")] = Field(
         0.5, description="A branch is multiplied by ε = N^−a: 1 at 0, 1/√N at ½, 1/N at 1."
     )
     n_layers: Annotated[int, Field(ge=2, le=64), About("Depth", "", "N", "layers", log=True)] = Field(
@@ -61,12 +55,8 @@ class WhyResiduals(Choices):
     learning_rate: Annotated[float, Field(ge=1e-6, le=1), About("Learning rate", "", "η", log=True)] = Field(
         1e-4, description="Learning rate of the one step of plain gradient descent."
     )
-    n_seeds: Annotated[int, Field(ge=1, le=8), About("Seeds", "", unit="draws", log=True)] = Field(
-        4, description="Independent draws of weights and inputs; dots are their median, bars their range."
-    )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 64), About("First seed", "")] = Field(
-        0, description="Seed of the first draw."
-    )
+    n_seeds: Seeds = 4
+    seed: FirstSeed = 0
 
     @property
     def rates(self) -> list[float]:
@@ -76,7 +66,7 @@ class WhyResiduals(Choices):
     @property
     def depths(self) -> list[int]:
         """1, 2, 4, … and N."""
-        return sorted({2**power for power in range(10) if 2**power < self.n_layers} | {self.n_layers})
+        return powers_of_two(self.n_layers)
 
     def rules(self) -> dict[str, Rule]:
         """The residuals that are compared; the chosen one has the key `chosen`."""
@@ -113,6 +103,10 @@ class Rule(NamedTuple):
             norm_placement="none", n_seeds=settings.n_seeds, seed=settings.seed, **residual,
         )
 
+    def aligned(self, n: int) -> float:
+        """Growth of the length if every branch pointed along the stream: (1 + ε)ⁿ."""
+        return aligned_growth(self.epsilon(n), n)
+
     def growth(self, n: int) -> float:
         """Growth of the second moment over n layers, and of the gradient's on the way back: (1 + ε²)ⁿ."""
         return 1.0 if self.exponent is None else random_growth(self.epsilon(n), n)
@@ -126,104 +120,62 @@ class Rule(NamedTuple):
 ROOT = Rule("ε = 1/√N", 0.5)
 
 
-class Sweep(NamedTuple):
-    """One rule at every depth, all `[depth, seed]`."""
-
-    gradient: Array
-    """Σ‖∂L/∂W‖² over d + d_mlp."""
-    change: Array
-    """Of the loss, by one step."""
-    first_order: Array
-    """−η ‖∇L‖², of the same draw."""
-
-
 @dataclass(frozen=True, eq=False)
 class WhyResidualsResult:
     """Everything about one choice."""
 
     settings: WhyResiduals
-    sweeps: Mapping[str, Sweep]
-    """By rule."""
-    forward: Array
-    """`[depth, seed]` growth of the second moment, of what was chosen."""
-    backward: Array
-    """`[depth, seed]` gradient² at the input over that at the output."""
-    ratio: Mapping[str, Array]
-    """Rule to `[rate, seed]`, ΔL / (−η‖∇L‖²) of the deepest stack over `settings.rates`."""
-    by_depth: Array
-    """`[depth, start]` growth of a squared length under ∏(I + ε W), of what was chosen."""
-    by_exponent: Array
-    """`[exponent, start]` the same in N layers, over `EXPONENTS`."""
+    stacks: Mapping[str, list[Pair]]
+    """By rule: one for each of the depths."""
+    steps: Mapping[str, list[Update]]
+    """By rule: a step of the deepest stack at each of `settings.rates`."""
+    products: Array
+    """`[exponent, start]` growth of a squared length under ∏(I + ε W) in N layers, over `EXPONENTS`."""
 
     @property
     def rule(self) -> Rule:
         """The chosen rule."""
         return self.settings.rules()[self.settings.chosen]
 
+    @property
+    def step(self) -> Update:
+        """The step of the deepest stack with the chosen rule and rate."""
+        return self.steps[self.settings.chosen][self.settings.rates.index(self.settings.learning_rate)]
+
+    def weights(self, key: str) -> Array:
+        """`[depth, seed]` of a rule: Σ‖∂L/∂W‖² over that of one plain layer."""
+        found = [(weight_gradient(pair.measured) ** 2).sum(1) for pair in self.stacks[key]]
+        return np.stack(found) / (2 * self.settings.width)
+
+    @property
+    def forward(self) -> Array:
+        """`[depth, seed]` growth of the second moment with the chosen rule."""
+        moments = [pair.measured.stream("second_moment")[1] for pair in self.stacks[self.settings.chosen]]
+        return np.stack([q[:, -1] / q[:, 0] for q in moments])
+
+    @property
+    def backward(self) -> Array:
+        """`[depth, seed]` gradient² at the input over that at the output, with the chosen rule."""
+        return np.stack([gradient(pair.measured)[:, 0] for pair in self.stacks[self.settings.chosen]])
+
 
 def run(settings: WhyResiduals, stop: Stop = lambda: False, progress: Progress = lambda _: None) -> WhyResidualsResult:
-    """Builds every stack, measures it, and takes a step.
+    """Measures every stack, and takes steps in the deepest ones.
 
     Raises:
         Stopped: `stop()` said true.
     """
-    by_depth, by_exponent = _products(settings, stop)
-    done, whole = 0, sum(settings.depths) * (len(settings.rules()) + 1)
-    sweeps, ratio = {}, {}
-    for key, rule in settings.rules().items():
-        steps = []
-        for n in settings.depths:
-            steps.append(_step(settings, rule, n, stop))
-            done += n
-            progress(done / whole)
-        sweeps[key] = Sweep(*np.stack([step[0] for step in steps], axis=1))
-        ratio[key] = steps[-1][1]
-    ends = []
-    for n in settings.depths:
-        ends.append(_ends(settings.rules()[settings.chosen].design(settings, n), stop))
-        done += n
-        progress(done / whole)
-    forward, backward = np.stack(ends, axis=1)
-    return WhyResidualsResult(settings, sweeps, forward, backward, ratio, by_depth, by_exponent)
-
-
-def _step(settings: WhyResiduals, rule: Rule, n: int, stop: Stop) -> tuple[Array, Array]:
-    """`[3, seed]` gradient, change and first order at the chosen rate; `[rate, seed]` the ratios of the deepest."""
-    rates = settings.rates if n == settings.n_layers else [settings.learning_rate]
-    steps = _taken(rule.design(settings, n), tuple(rates), stop)
-    own = steps[rates.index(settings.learning_rate)]
-    numbers = np.stack([own.gradient / (2 * settings.width), own.change, own.first_order])
-    return numbers, np.array([step.ratio for step in steps])
-
-
-def _taken(config: Config, rates: tuple[float, ...], stop: Stop) -> list[Update]:
-    """`update_sizes`, which need not be taken again when nothing but the chosen exponent moves."""
     from explorer.probe.update import update_sizes
 
-    found = _known.get((config, rates))
-    if found is None:
-        found = update_sizes(config, rates, stop)
-        if len(_known) >= MOST_KNOWN:
-            _known.clear()
-        _known[config, rates] = found
-    return found
-
-
-def _ends(config: Config, stop: Stop) -> Array:
-    """`[2, seed]` second moment of the output over the input's, gradient² of the input over the output's."""
-    from explorer.probe import measure
-
-    profile = measure(config, stop)
-    q, gradient = (profile.stream(statistic)[1] for statistic in ("second_moment", "activation_gradient"))
-    return np.stack([q[:, -1] / q[:, 0], gradient[:, 0] / gradient[:, -1]])
-
-
-def _products(settings: WhyResiduals, stop: Stop) -> tuple[Array, Array]:
-    """Growth of squared lengths by depth for the chosen exponent, and by exponent at full depth: one set of draws."""
-    deepest = [(settings.n_layers, float(a)) for a in EXPONENTS]
-    grown = products(settings.width, [*((n, settings.exponent) for n in settings.depths), *deepest], settings.seed,
-                     stop)
-    return grown[: len(settings.depths)], grown[len(settings.depths) :]
+    rules, depths = settings.rules(), settings.depths
+    grown = products(settings.width, [(settings.n_layers, float(a)) for a in EXPONENTS], settings.seed, stop)
+    found = pairs({(key, n): rule.design(settings, n) for key, rule in rules.items() for n in depths},
+                  stop, lambda part: progress(0.6 * part))
+    steps = {
+        key: update_sizes(rules[key].design(settings, settings.n_layers), settings.rates, stop)
+        for key in stages(list(rules), stop, lambda part: progress(0.6 + 0.4 * part))
+    }
+    return WhyResidualsResult(settings, {key: [found[key, n] for n in depths] for key in rules}, steps, grown)
 
 
 def products(width: int, cases: Sequence[tuple[int, float]], seed: int, stop: Stop = lambda: False) -> Array:
@@ -256,13 +208,15 @@ def slope(settings: WhyResiduals, values: Array, least: int = 4) -> float:
 
 def verdict(result: WhyResidualsResult) -> Verdict:
     """Whether the chosen branches are small enough, and what one step did."""
-    settings, rule, sweep = result.settings, result.rule, result.sweeps[result.settings.chosen]
-    n, signal = settings.n_layers, float(np.median(result.forward[-1]))
-    promised, change = float(np.median(sweep.first_order[-1])), float(np.median(sweep.change[-1]))
+    settings, rule = result.settings, result.rule
+    n, signal, weights = settings.n_layers, *(
+        float(np.median(values[-1])) for values in (result.forward, result.weights(settings.chosen))
+    )
+    promised, change = float(np.median(result.step.first_order)), float(np.median(result.step.change))
     falls = f"lowers the loss by {-change:.3g}" if change <= 0 else f"raises the loss by {change:.3g}"
     evidence = (
         f"N = {n}, ε = {rule.epsilon(n):.3g}: signal × {signal:.3g}, theory {rule.growth(n):.3g}; gradient² of all "
-        f"weights × {np.median(sweep.gradient[-1]):.3g}, theory {rule.gradient(n):.3g}. One step at η = "
+        f"weights × {weights:.3g}, theory {rule.gradient(n):.3g}. One step at η = "
         f"{settings.learning_rate:.1g} {falls}; to first order it falls by {-promised:.3g}. Growth by more than "
         f"{TOO_MUCH:g} counts as an explosion, a change within {KEPT:.0%} of first order as equal to it."
     )

@@ -1,0 +1,88 @@
+"""Charts of whole stacks: those of the Explore page and of the race, with a legend within the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from explorer.figures import Draw
+from explorer.figures.axes import LEGEND, TOP, Axis, axis, drawable
+from explorer.figures.layers import over_depth
+from explorer.figures.palette import DASHES, SYMBOLS, Design
+from explorer.figures.series import along_stream
+from explorer.figures.traces import Trace, error_bars
+from explorer.figures.training import Course, Track
+from explorer.labs.stacks import Pair
+from explorer.labs.trained import Trained
+from explorer.profile import Array, Profile
+
+
+@dataclass(frozen=True)
+class Variant(Design):
+    """A design in one of several states: the design gives the hue, the state dash and symbol."""
+
+    state: int = 0
+
+    @property
+    def dash(self) -> str:
+        """Of the state."""
+        return DASHES[self.state]
+
+    @property
+    def symbol(self) -> str:
+        """Of the state."""
+        return SYMBOLS[self.state]
+
+
+def designs(names: Mapping[str, str], hues: Mapping[str, int] | None = None) -> dict[str, Design]:
+    """Marks of each key: its name and its hue, the one of its place where none is given."""
+    hues = hues or {key: index for index, key in enumerate(names)}
+    return {key: Design(hues[key], None, name) for key, name in names.items()}
+
+
+def side_by_side(draw: Draw, pairs: Mapping[str, Pair], whose: Mapping[str, Design], below: Sequence[Trace] = ()
+                 ) -> go.Figure:
+    """A chart of the Explore page with several designs, measured and predicted, and other traces below them."""
+    profiles = [profile for pair in pairs.values() for profile in pair]
+    marks = [whose[key] for key in pairs for _ in Pair._fields]
+    return with_legend(draw(profiles, marks), whose.values(), below)
+
+
+def with_legend(figure: go.Figure, whose: Iterable[Design], below: Sequence[Trace] = (), **more: Any) -> go.Figure:
+    """The same with one entry of the legend a design, for its dots, and other traces below."""
+    headings = {design.heading for design in whose}
+    for trace in figure.data:
+        name = trace.name.removesuffix(", measured")
+        entry = name in headings and "markers" in (trace.mode or "")
+        trace.update(showlegend=entry, name=name if entry else trace.name)
+    figure = go.Figure([*below, *figure.data], figure.layout)
+    return figure.update_layout(showlegend=True, legend=LEGEND | more, margin_t=34)
+
+
+def second_moment(profiles: Sequence[Profile], whose: Sequence[Design] = (), height: Axis | None = None) -> go.Figure:
+    """Second moment of the stream on an axis that is not logarithmic: so much a branch is a straight line."""
+    series = along_stream(profiles, "second_moment", whose)
+    return over_depth(
+        series, "q (ratio to 1)", {1.0: "q = 1"}, log=False,
+        sentence="After %{x:~g} layers<br>the second moment is %{y:.3g}", subject="Second moment of the stream",
+        height=height or axis("q (ratio to 1)", [0.0, *(part for row in series for part in row.parts)], top=TOP),
+    )
+
+
+def seeds_range(index: int, middle: Array, values: Array) -> Trace:
+    """Error bars of dots on a logarithmic axis, from the least to the largest of `[x, seed]` that can be drawn."""
+    usable = np.where(drawable(values, log=True), values, middle[:, None])
+    return error_bars(index, usable.max(1) - middle, middle - usable.min(1))
+
+
+def course(trained: Trained[Any], whose: Mapping[str, Design]) -> Course:
+    """The race of the contenders, to be drawn as races are."""
+    tracks = (
+        Track(whose[name], trained.histories[name], end.steps, end.reason, end.final_loss)
+        for name, end in trained.ends.items()
+    )
+    return Course(tuple(tracks), trained.settings.steps, trained.levels)
