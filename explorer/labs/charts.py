@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures import Draw
-from explorer.figures.axes import LEGEND, Axis, drawable
+from explorer.figures.axes import LEGEND, TOP, Axis, axis, drawable
 from explorer.figures.layers import over_depth
 from explorer.figures.palette import DASHES, SYMBOLS, Design
 from explorer.figures.series import along_stream
@@ -52,7 +52,7 @@ def side_by_side(draw: Draw, pairs: Mapping[str, Pair], whose: Mapping[str, Desi
     return with_legend(draw(profiles, marks), whose.values(), below)
 
 
-def with_legend(figure: go.Figure, whose: Collection[Design], below: Sequence[Trace] = (), **more: Any) -> go.Figure:
+def with_legend(figure: go.Figure, whose: Iterable[Design], below: Sequence[Trace] = (), **more: Any) -> go.Figure:
     """The same with one entry of the legend a design, for its dots, and other traces below."""
     headings = {design.heading for design in whose}
     for trace in figure.data:
@@ -65,10 +65,11 @@ def with_legend(figure: go.Figure, whose: Collection[Design], below: Sequence[Tr
 
 def second_moment(profiles: Sequence[Profile], whose: Sequence[Design] = (), height: Axis | None = None) -> go.Figure:
     """Second moment of the stream on an axis that is not logarithmic: so much a branch is a straight line."""
+    series = along_stream(profiles, "second_moment", whose)
     return over_depth(
-        along_stream(profiles, "second_moment", whose), "q (ratio to 1)", {0.0: "", 1.0: "q = 1"}, log=False,
+        series, "q (ratio to 1)", {1.0: "q = 1"}, log=False,
         sentence="After %{x:~g} layers<br>the second moment is %{y:.3g}", subject="Second moment of the stream",
-        height=height,
+        height=height or axis("q (ratio to 1)", [0.0, *(part for row in series for part in row.parts)], top=TOP),
     )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Key = TypeVar("Key")
 
 Seeds = Annotated[
-    int, Field(ge=1, le=8, description="Independent draws of weights and inputs; dots are their mean."),
+    int, Field(ge=1, le=8, description="Independent draws of weights and inputs; bands and bars are their range."),
     About("Seeds", "", unit="draws", log=True),
 ]
 FirstSeed = Annotated[int, Field(ge=0, le=2**31 - 64, description="Seed of the first draw."), About("First seed", "")]

@@ -8,10 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from pictures import must_be_whole, named
 
 from explorer import batch
 from explorer.choices import ConfigError
+from explorer.figures.palette import HUES
 from explorer.labs import stacks
+from explorer.labs.norm_placement import pictures
 from explorer.labs.norm_placement.experiment import (
     BENDS,
     DESIGNS,
@@ -27,7 +30,8 @@ from explorer.labs.norm_placement.experiment import (
     slope,
     verdict,
 )
-from explorer.labs.stacks import Line, pairs
+from explorer.labs.norm_placement.row import ROW
+from explorer.labs.stacks import Pair, apart, gradient, pairs, powers_of_two, weight_gradient
 from explorer.model import Transformer
 from explorer.probe.observe import Pass, Stopped
 
@@ -63,7 +67,7 @@ def test_the_theory_of_the_page_agrees_with_the_recursion() -> None:
     for width in (64, 256):
         settings = NormPlacement(width=width, n_seeds=1)
         (one,) = pairs({0: settings.theirs("pre", 12)}).values()
-        error.append(np.abs(one.stream("second_moment").predicted[::2] / lemma(12, 32) - 1).max())
+        error.append(np.abs(one.predicted["second_moment", "resid_post"][0] / lemma(12, 32)[1:] - 1).max())
     assert error[1] < 0.005
     assert error[1] / error[0] == pytest.approx(1 / 4, rel=0.1)
 
@@ -103,7 +107,7 @@ def test_the_last_gradient_is_what_the_last_norm_leaves() -> None:
     settings = NormPlacement(width=256, n_ctx=128)
     for place, q in (("post", 1.5), ("pre", lemma(12, 128)[-1])):
         (one,) = pairs({0: settings.theirs(place, 12)}).values()
-        assert one.matrix("W_out").predicted[-1] == pytest.approx(math.sqrt(256 / (2 * q)), rel=0.03)
+        assert one.predicted["parameter_gradient", "W_out"][0, -1] == pytest.approx(math.sqrt(256 / (2 * q)), rel=0.03)
 
 
 def test_a_slope_is_fitted_to_the_deep_end() -> None:
@@ -117,47 +121,48 @@ def test_a_slope_is_fitted_to_the_deep_end() -> None:
 
 def test_pre_ln_s_stream_lies_in_the_band_on_the_recursion(result) -> None:
     low, high = band(16)
-    measured = result.stream.measured[:, ::2]
-    error = measured.std(0)[1:] / math.sqrt(7)
+    mean, error = result.moments.mean(0), result.moments.std(0) / math.sqrt(7)
     assert inside(result)
-    assert (np.abs(measured.mean(0) - lemma(16, 32))[1:] < 4 * error + 0.01 * lemma(16, 32)[1:]).all()
-    assert low[-1] < measured[:, -1].mean() < high[-1]
+    assert (np.abs(mean - lemma(16, 32)[1:]) < 4 * error + 0.01 * lemma(16, 32)[1:]).all()
+    assert low[-1] < mean[-1] < high[-1]
 
 
 def test_attention_makes_the_v_and_mlps_alone_do_not(result) -> None:
-    flat, uniform, bent = (result.bends[name].measured.mean(0) for name in BENDS)
+    flat, uniform, bent = (gradient(result.bends[name].measured).mean(0) for name in BENDS)
     assert flat.min() > 0.7
     assert flat.max() < 1.5
-    for gradient in (uniform, bent):
-        assert gradient.min() < 0.1
-        assert gradient[0] > 1.5 * gradient.min()
-        assert 0 < gradient.argmin() < len(gradient) - 8
+    for found in (uniform, bent):
+        assert found.min() < 0.1
+        assert found[0] > 1.5 * found.min()
+        assert 0 < found.argmin() < len(found) - 8
     assert flat[0] > 1e3 * 2.0 ** -16, "the weight of the identity path is no measure of it"
 
 
 def test_five_designs_are_measured_and_predicted(result) -> None:
     """Gradients² along the stream: means of eight seeds within four standard errors of the theory, at every depth."""
-    for line in result.gradients.values():
-        error = line.measured.std(0) / math.sqrt(7)
-        assert (np.abs(line.measured.mean(0) - line.predicted) <= 4 * error + 1e-6).all()
-    for name in DESIGNS:
-        assert len(result.gradients[name].depth) == 33
-        assert len(result.weights[name].depth) == 16
-    ends = {name: float(line.measured[:, -1].mean()) for name, line in result.moments.items()}
+    for pair in result.designs.values():
+        measured, predicted = (gradient(profile) for profile in pair)
+        error = measured.std(0) / math.sqrt(7)
+        assert measured.shape == (8, 33)
+        assert (np.abs(measured.mean(0) - predicted[0]) <= 4 * error + 1e-6).all()
+    ends = {name: pair.measured["second_moment", "resid_post"][:, -1].mean() for name, pair in result.designs.items()}
     assert [ends[name] for name in ("post_ln", "deepnorm", "realformer")] == pytest.approx([1, 1, 1], abs=1e-3)
     assert 1 < ends["pre_ln"] < ends["peri_ln"]
-    even = result.gradients["deepnorm"].measured
+    even = gradient(result.designs["deepnorm"].measured)
     assert 0.8 < even.min() < even.max() < 1.3
-    assert result.correlations["deepnorm"].measured.max() < 0.1 < result.correlations["post_ln"].measured[:, -1].min()
 
 
 def test_weights_are_all_of_a_layer_s() -> None:
     (one,) = pairs({0: QUICK.design("pre_ln")}).values()
     names = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
     square = sum(one.measured["parameter_gradient", name] ** 2 for name in names)
-    np.testing.assert_allclose(one.weights().measured, np.sqrt(square))
-    line = Line(np.arange(2.0), np.array([[1.0, 4.0], [9.0, 3.0]]), np.array([1.0, 2.0]))
-    assert line.apart.tolist() == [4, 3]
+    np.testing.assert_allclose(weight_gradient(one.measured), np.sqrt(square))
+    assert apart(np.array([[1.0, 4.0], [9.0, 3.0]])).tolist() == [4, 3]
+
+
+@pytest.mark.parametrize(("deepest", "depths"), [(2, [1, 2]), (8, [1, 2, 4, 8]), (12, [1, 2, 4, 8, 12])])
+def test_depths_are_powers_of_two_and_the_deepest(deepest: int, depths: list[int]) -> None:
+    assert powers_of_two(deepest) == depths
 
 
 def test_a_design_s_settings_reach_it() -> None:
@@ -189,22 +194,28 @@ def test_slopes_are_seen_within_two_tenths_of_the_theorys(result, off: float) ->
     assert seen(replace(result, theorem=found)) is (abs(off) < 0.2)
 
 
+def scaled(pair: Pair, statistic: str, factor: float) -> Pair:
+    """The same with another measurement."""
+    values = {key: value * (factor if key[0] == statistic else 1) for key, value in pair.measured.values.items()}
+    return pair._replace(measured=replace(pair.measured, values=values))
+
+
 def test_a_moment_outside_the_band_is_not_said_to_lie_in_it(result) -> None:
-    far = replace(result, stream=result.stream._replace(measured=result.stream.measured * 9))
+    far = replace(result, deepest=scaled(result.deepest, "second_moment", 9))
     assert "band 9 to 25" in verdict(far)[2]
     assert ", in [" not in verdict(far)[2]
 
 
 def test_what_leaves_the_band_or_the_slopes_is_noticed(result) -> None:
-    broken = {**vars(result), "stream": result.stream._replace(measured=result.stream.measured * 2)}
-    assert "leave Lemma 2's band" in verdict(type(result)(**broken))[1]
+    broken = replace(result, deepest=scaled(result.deepest, "second_moment", 2))
+    assert "leave Lemma 2's band" in verdict(broken)[1]
     tilted = dict.fromkeys(PLACEMENTS, result.theorem["pre"])
     severity, meaning, _ = verdict(replace(result, theorem=tilted))
     assert severity == "warning"
     assert "increase seeds" in meaning
     unbent = {**result.bends, "softmax": result.bends["none"]}
-    assert "nearly flat" in verdict(type(result)(**{**vars(result), "bends": unbent}))[1]
-    faded = {**result.bends, "none": result.bends["none"]._replace(measured=0.4 * result.bends["none"].measured)}
+    assert "nearly flat" in verdict(replace(result, bends=unbent))[1]
+    faded = {**result.bends, "none": scaled(result.bends["none"], "activation_gradient", 0.4)}
     severity, meaning, evidence = verdict(replace(result, bends=faded))
     assert severity == "warning"
     assert "not flat even without attention" in meaning
@@ -219,10 +230,9 @@ def test_what_leaves_the_band_or_the_slopes_is_noticed(result) -> None:
 )
 def test_both_ends_give_numbers(choices: dict[str, object]) -> None:
     found = run(QUICK.replace(**choices))
-    for part in (found.gradients, found.weights, found.moments, found.correlations, found.bends, found.last):
-        for line in part.values():
-            assert np.isfinite(line.measured).all()
-            assert line.predicted.shape == line.depth.shape == line.measured.shape[1:]
+    for measured, predicted in (found.deepest, *found.designs.values(), *found.bends.values()):
+        assert measured.first_nonfinite is None
+        assert gradient(predicted).shape[1] == gradient(measured).shape[1]
 
 
 def test_it_stops_when_told_and_says_how_far_it_is() -> None:
@@ -248,14 +258,64 @@ def test_invariants() -> None:
     assert found[14] > 10 * found[15]
 
 
-def test_what_was_measured_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_measured_is_not_measured_again() -> None:
     """A design's setting moves: the theorem's stacks stay. Beyond so many, all are forgotten."""
-    monkeypatch.setattr(stacks, "_known", {})
-    run(QUICK)
-    first = dict(stacks._known)
-    run(QUICK.replace(causal=True))
-    assert len(stacks._known) == len(first) + len(DESIGNS) + 1, "of the bends, MLPs alone have no mask"
-    assert all(stacks._known[config] is one for config, one in first.items())
-    monkeypatch.setattr(stacks, "MOST_KNOWN", 2)
-    pairs({depth: QUICK.theirs("post", depth).replace(seed=9) for depth in (1, 2)})
-    assert len(stacks._known) <= 2
+    first, again = run(QUICK), run(QUICK.replace(causal=True))
+    assert again.deepest is first.deepest
+    assert again.designs["pre_ln"] is not first.designs["pre_ln"]
+    assert again.bends["none"] is first.bends["none"], "MLPs alone have no mask"
+    pairs({seed: QUICK.theirs("post", 1).replace(seed=seed) for seed in range(stacks.MOST_KNOWN)})
+    assert run(QUICK).deepest is not first.deepest
+
+
+# --- pictures -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small():
+    return run(NormPlacement(n_layers=4, width=64, n_ctx=16, n_seeds=2))
+
+
+@pytest.mark.parametrize("choices", [{}, {"n_layers": 48, "n_seeds": 1}, {"activation": "sigmoid"}])
+def test_every_picture_has_titled_axes_words_and_data_that_travel(choices: dict[str, object]) -> None:
+    found = run(QUICK.replace(**choices))
+    for plot in ROW.plots:
+        must_be_whole(plot.draw(found))
+
+
+def test_the_theorem_is_drawn_with_its_slope(small) -> None:
+    figure = pictures.theorem(small)
+    root = named(figure, "1/√L")
+    np.testing.assert_allclose(np.asarray(root.y) * np.sqrt(root.x), root.y[0], rtol=1e-6)
+    assert root.y[-1] == pytest.approx(small.theorem["pre"].predicted[-1])
+    np.testing.assert_allclose(named(figure, "Pre-LN").y, small.theorem["pre"].typical, rtol=1e-6)
+    assert named(figure, "Post-LN").x.tolist() == [1, 2, 4]
+    assert (figure.layout.xaxis.type, figure.layout.yaxis.type) == ("log", "log")
+
+
+def test_the_stream_stands_in_its_band(small) -> None:
+    figure = pictures.stream(small)
+    edge = named(figure, "Lemma 2")
+    assert edge.fill == "toself"
+    assert np.asarray(edge.y).tolist() == [1, 1.5, 2, 2.5, 3, 7, 5.5, 4, 2.5, 1]
+    np.testing.assert_allclose(named(figure, "Pre-LN").y[2::2], small.moments.mean(0), rtol=1e-6)
+    assert figure.layout.yaxis.range[1] > 7
+
+
+def test_a_design_keeps_its_hue_and_has_dots_and_a_line(small) -> None:
+    figure = pictures.gradients(small)
+    for index, (key, words) in enumerate(DESIGNS.items()):
+        dots, line = named(figure, words), named(figure, f"{words}, predicted")
+        assert (dots.marker.color, line.line.color) == (HUES[index], HUES[index])
+        measured, predicted = (gradient(profile) for profile in small.designs[key])
+        np.testing.assert_allclose(dots.y, measured.mean(0), rtol=1e-5)
+        np.testing.assert_allclose(line.y, predicted[0], rtol=1e-5)
+        np.testing.assert_allclose(np.asarray(dots.customdata)[:, 1], measured.max(0), rtol=1e-5)
+
+
+def test_post_ln_by_attention_is_told_apart(small) -> None:
+    figure = pictures.bends(small)
+    np.testing.assert_allclose(named(figure, "softmax").y, named(pictures.gradients(small), "Post-LN").y)
+    assert named(figure, "softmax").marker.color == HUES[0]
+    assert len({named(figure, words).marker.color for words in BENDS.values()}) == 3
+    assert named(figure, "flat").y[0] == 1

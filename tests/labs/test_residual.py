@@ -8,13 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from pictures import must_be_whole, named
 
 from explorer import batch
 from explorer.choices import ConfigError
 from explorer.config import Config
+from explorer.labs.residual import pictures
 from explorer.labs.residual.experiment import (
-    CORRELATIONS,
+    BENDS,
+    GROWTHS,
     IDENTITY,
+    PARAMETERS,
     STARTS,
     TOKENS,
     Residual,
@@ -24,6 +28,8 @@ from explorer.labs.residual.experiment import (
     run,
     verdict,
 )
+from explorer.labs.residual.row import ROW
+from explorer.labs.stacks import Pair, gradient
 from explorer.model import Transformer
 from explorer.probe.observe import Stopped
 from explorer.theory.depth import identity_path
@@ -34,23 +40,6 @@ QUICK = Residual(n_layers=3, width=32, n_seeds=2)
 @pytest.fixture(scope="module")
 def result():
     return run(Residual(n_seeds=8))
-
-
-def test_moments_add_and_correlation_shows(result) -> None:
-    """1 + α² + 2αc; a mean of 4096 products has a standard error of about 2 %."""
-    for alpha in (0.5, 1.0):
-        found = run(QUICK.replace(alpha=alpha, width=128)).sums
-        np.testing.assert_allclose(found, 1 + alpha**2 + 2 * alpha * CORRELATIONS, atol=0.1)
-    assert result.sums[0] == pytest.approx(0, abs=1e-12)
-
-
-def test_real_branches_are_nearly_independent_of_their_stream(result) -> None:
-    """All 24 lie on the line, at correlations of some 1/√d: tokens that have become alike count as one."""
-    c, q = result.branches.T
-    assert len(c) == 24
-    np.testing.assert_allclose(q, 2 + 2 * c, rtol=1e-5)
-    assert np.abs(c).max() < 4 / math.sqrt(result.settings.width)
-    assert abs(c.mean()) < 4 * c.std() / math.sqrt(len(c))
 
 
 def test_the_identity_path_of_one_wide_stack() -> None:
@@ -75,7 +64,7 @@ def test_the_path_follows_its_closed_form_and_not_its_square(alpha: float) -> No
 
 def test_the_gradient_does_not_follow_the_path(result) -> None:
     """MLPs only: flat, where the path's weight² falls to 2^−12. With attention: a V, lowest in the middle."""
-    flat, bent = (result.gradient[name].measured.mean(0) for name in ("none", "softmax"))
+    flat, bent = (gradient(result.bends[name].measured).mean(0) for name in BENDS)
     assert flat.min() > 0.7
     assert flat.max() < 1.5
     assert bent[0] > 1.5 * bent.min()
@@ -85,12 +74,13 @@ def test_the_gradient_does_not_follow_the_path(result) -> None:
 
 def test_streams_grow_where_theory_has_them(result) -> None:
     """Post 1, Peri-LN one a branch, and Pre-LN less, for its branches have no unit moment."""
-    ends = {name: stack.measured[:, -1] for name, stack in result.growth.items()}
+    ends, lines = ({name: pair[part]["second_moment", "resid_post"][:, -1] for name, pair in result.growth.items()}
+                   for part in (0, 1))
     assert ends["post"] == pytest.approx(np.ones(8), abs=1e-3)
-    assert result.growth["peri"].predicted[-1] == pytest.approx(25, abs=0.01)
+    assert lines["peri"] == pytest.approx(25, abs=0.01)
     for name in ("pre", "peri"):
         error = ends[name].std() / math.sqrt(7)
-        assert abs(ends[name].mean() - result.growth[name].predicted[-1]) < 4 * error
+        assert abs(ends[name].mean() - lines[name][0]) < 4 * error
     assert ends["pre"].mean() < 0.85 * ends["peri"].mean()
 
 
@@ -112,7 +102,7 @@ def test_an_identity_is_one_bit_for_bit(result, name: str) -> None:
     assert result.starts[name].moved == 0
     model.loss(output, inputs).backward()
     assert torch.equal(x.grad, inputs.target)
-    np.testing.assert_array_equal(result.starts[name].gradient, 1.0)
+    np.testing.assert_array_equal(gradient(result.starts[name].measured), 1.0)
 
 
 def test_what_is_not_as_designed_is_noticed(result) -> None:
@@ -144,9 +134,10 @@ def test_the_standard_error_is_that_of_draws(width: int, n_layers: int) -> None:
 
 
 def test_a_gradient_that_is_not_flat_is_not_called_flat(result) -> None:
-    flat = result.gradient["none"]
-    faded = {**result.gradient, "none": flat._replace(measured=0.4 * flat.measured / flat.measured.mean(0).min())}
-    severity, meaning, evidence = verdict(replace(result, gradient=faded))
+    measured, predicted = result.bends["none"]
+    values = {key: 0.4 * value for key, value in measured.values.items() if key[0] == "activation_gradient"}
+    faded = {**result.bends, "none": Pair(replace(measured, values=values), predicted)}
+    severity, meaning, evidence = verdict(replace(result, bends=faded))
     assert severity == "warning"
     assert "is not flat" in meaning
     assert "0.5 or more" in evidence
@@ -169,10 +160,10 @@ def test_verdicts(alpha: float, severity: str, words: str) -> None:
 def test_both_ends_give_numbers(choices: dict[str, float]) -> None:
     found = run(QUICK.replace(**choices))
     assert np.isfinite(found.path).all()
-    for stack in (*found.growth.values(), *found.gradient.values()):
-        assert np.isfinite(stack.measured).all()
-        assert np.isfinite(stack.predicted).all()
-        assert len(stack.depth) == len(stack.predicted) == stack.measured.shape[1]
+    for measured, predicted in (*found.growth.values(), *found.bends.values()):
+        assert measured.first_nonfinite is None
+        assert np.isfinite(predicted.stream("second_moment")[1]).all()
+        assert np.isfinite(gradient(predicted)).all()
 
 
 def test_it_stops_when_told_and_says_how_far_it_is() -> None:
@@ -182,7 +173,7 @@ def test_it_stops_when_told_and_says_how_far_it_is() -> None:
     assert told[-1] == pytest.approx(1)
     for before in (0, 3, 30, 150):
         with pytest.raises(Stopped):
-            run(QUICK.replace(n_seeds=1), stop=iter([False] * before + [True] * 9999).__next__)
+            run(QUICK.replace(n_seeds=1, seed=50 + before), stop=iter([False] * before + [True] * 9999).__next__)
 
 
 def test_a_stack_that_is_too_wide_is_refused_in_a_sentence() -> None:
@@ -194,3 +185,57 @@ def test_invariants() -> None:
     found = invariants()
     assert list(found.values())[:4] == pytest.approx([0.7071, 0.5, 0.25, 0.0625], abs=0.02)
     assert list(found.values())[6:] == [0, 0, 0, 6, 6, 4]
+
+
+# --- pictures -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small():
+    return run(Residual(n_layers=4, width=64, n_seeds=2))
+
+
+@pytest.mark.parametrize("choices", [{}, {"n_layers": 48, "width": 16, "n_seeds": 1}, {"alpha": 0.0}])
+def test_every_picture_has_titled_axes_words_and_data_that_travel(choices: dict[str, float]) -> None:
+    found = run(QUICK.replace(**choices))
+    for plot in ROW.plots:
+        figure = plot.draw(found)
+        must_be_whole(figure)
+        assert "nan" not in figure.layout.meta["description"]
+
+
+def test_the_path_is_drawn_with_its_closed_form_and_its_noise(small) -> None:
+    figure = pictures.path(small)
+    np.testing.assert_allclose(named(figure, "(1 + α²)<sup>−l/2</sup>, predicted").y, 2.0 ** (-np.arange(5) / 2))
+    np.testing.assert_allclose(named(figure, "x<sub>l</sub> regressed on x<sub>0</sub>").y, small.path.mean(0),
+                               rtol=1e-6)
+    assert named(figure, "noise").y[0] == pytest.approx(small.noise)
+
+
+def test_what_the_path_would_make_of_the_gradient_is_not_where_the_dots_are(small) -> None:
+    figure = pictures.gradient(small)
+    weight = np.asarray(named(figure, "the path's weight²").y)
+    np.testing.assert_allclose(weight, 2.0 ** -np.arange(4, -1, -1.0))
+    assert named(figure, "MLPs only").y[0] > 5 * weight[0]
+    assert len(named(figure, "with attention, predicted").y) == 9
+    assert figure.layout.yaxis.type == "log"
+    assert figure.layout.yaxis.range[0] < np.log10(weight[0]), "the path has its place on the axis"
+
+
+def test_streams_stand_beside_their_predictions_and_are_named_once(small) -> None:
+    figure = pictures.growth(small)
+    np.testing.assert_allclose(named(figure, "Peri-LN, predicted").y, 1 + np.arange(9), rtol=1e-3)
+    np.testing.assert_allclose(named(figure, "Post-LN").y[1:], 1, rtol=1e-3)
+    assert figure.layout.yaxis.type is None
+    assert [trace.name for trace in figure.data if trace.showlegend] == list(GROWTHS.values())
+
+
+def test_the_table_says_zero_where_it_is_so(small) -> None:
+    grid, words = pictures.first_gradients(small).data
+    text = np.array(words.text).reshape(len(PARAMETERS), len(STARTS))
+    column = {name: text[:, index].tolist() for index, name in enumerate(STARTS)}
+    assert column["rezero"][:6] == ["0"] * 6
+    assert [cell == "0" for cell in column["fixup"]] == [True, True, True, False, True, False, False]
+    assert column["fixup"][-1] == column["pre_ln"][-1] == ""
+    assert float(column["rezero"][-1]) > 0
+    assert list(grid.z[0]) == [1, 1, 1, 0, 0, 0]

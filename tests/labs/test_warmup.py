@@ -3,69 +3,64 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from pictures import must_be_whole, named
+from trainings import invented
 
 from explorer.choices import ConfigError
-from explorer.labs.trained import LEARNS, SHAPE, Curve, Trained, train
-from explorer.labs.warmup.experiment import DESIGNS, FIELD, LENGTHS, USUAL, Warmup, WarmupResult, Who, run, verdict
+from explorer.labs.trained import LEARNS, SHAPE, Trained, profile_at, train
+from explorer.labs.warmup import pictures
+from explorer.labs.warmup.experiment import ALL, DESIGNS, LENGTHS, USUAL, Warmup, name_of, run, verdict
+from explorer.labs.warmup.row import ROW
 from explorer.probe.observe import Stopped
 from explorer.training.race import Contender, Race
 from explorer.training.recipe import Recipe
-from explorer.training.tasks import Levels, Task
+from explorer.training.tasks import Task
 
 QUICK = Warmup(n_layers=2, steps=20, warmup=10)
+FIRST = name_of("post", "none")
 
 
 @pytest.fixture(scope="module")
-def result() -> WarmupResult:
+def result() -> Trained[Warmup]:
     return run(QUICK)
 
 
-def curve(final: float, retired: str = "") -> Curve:
-    """One that came to some loss."""
-    numbers = np.ones((1, 2))
-    return Curve(np.zeros(1), np.array([5.0, final]), numbers, np.ones((1, 3)), numbers, numbers, 300, retired)
-
-
-def invented(**finals: float) -> WarmupResult:
+def ended(settings: Warmup = Warmup(), **finals: float) -> Trained[Warmup]:  # noqa: B008 - frozen
     """A result with losses of our own: `post_none=3.4`; the others trained well."""
-    losses = {who.name: finals.get("_".join(who), 2.7) for who in FIELD}
-    return WarmupResult(Warmup(), Trained({name: curve(loss) for name, loss in losses.items()}, Levels(3.38, 2.44)))
+    return invented(settings, {name_of(*one): finals.get("_".join(one), 2.7) for one in ALL})
 
 
-def test_six_contenders_with_names_of_their_own(result: WarmupResult) -> None:
-    assert list(result.trained.curves) == [who.name for who in FIELD]
-    assert len(set(result.trained.curves)) == len(DESIGNS) * len(LENGTHS) == 6
-    assert FIELD[0].name == "Post-LN, no warm-up"
+def test_six_contenders_with_names_of_their_own(result: Trained[Warmup]) -> None:
+    assert list(result.histories) == list(result.ends) == [name_of(*one) for one in ALL]
+    assert len(set(result.histories)) == len(DESIGNS) * len(LENGTHS) == 6
+    assert FIRST == "Post-LN, no warm-up"
 
 
-def test_a_design_is_the_same_whatever_its_warm_up_will_be(result: WarmupResult) -> None:
+def test_a_design_is_the_same_whatever_its_warm_up_will_be(result: Trained[Warmup]) -> None:
     """Same weights, same batches: before the first step everything agrees, bit for bit."""
     for design in DESIGNS:
-        none, short, long = (result.trained.curves[Who(design, length).name] for length in LENGTHS)
+        none, short, long = (name_of(design, length) for length in LENGTHS)
         for other in (short, long):
-            np.testing.assert_array_equal(none.weights[0], other.weights[0])
-            assert none.loss[0] == other.loss[0]
-        assert none.final != long.final
+            for number in ("held_out_loss", "train_loss"):
+                assert result.histories[none].series(number)[1][0] == result.histories[other].series(number)[1][0]
+            np.testing.assert_array_equal(result.histories[none].layer_gradient()[1][0],
+                                          result.histories[other].layer_gradient()[1][0])
+        assert result.final(none) != result.final(long)
 
 
-def test_the_numbers_are_the_races(result: WarmupResult) -> None:
-    """Against a race of one, read by hand."""
+def test_the_numbers_are_the_races(result: Trained[Warmup]) -> None:
+    """Against a race of one."""
     task = Task(seed=0)
     config = task.fit(QUICK.contender("pre", "long")[0])
     race = Race([Contender("x", config, Recipe(learning_rate=3e-3, warmup=10))], task, 20, every=1).run()
-    found = result.trained.curves[Who("pre", "long").name]
-    frame = race.frame()
-    one = frame[(frame.statistic == "parameter_gradient") & (frame.step == 7)]
-    expected = [math.sqrt((one[one.layer == layer].value ** 2).sum()) for layer in (1, 2)]
-    np.testing.assert_allclose(found.weights[7], expected, rtol=1e-12)
-    assert found.final == race.verdict()[0].final_loss
-    streams = frame[(frame.statistic == "stream_gradient") & (frame.step == 3) & (frame.site != "resid_mid")]
-    np.testing.assert_array_equal(found.stream[3], streams.sort_values("layer").value)
-    assert result.trained.levels == race.levels
-    assert found.first_to_last[7] == pytest.approx(expected[0] / expected[1])
+    found, name = result.histories[name_of("pre", "long")], name_of("pre", "long")
+    assert found.losses == race.histories["x"].losses
+    assert result.final(name) == race.verdict()[0].final_loss
+    assert result.levels == race.levels
 
 
 def test_recipes_are_as_the_settings_say() -> None:
@@ -77,25 +72,25 @@ def test_recipes_are_as_the_settings_say() -> None:
     assert Warmup(warmup=2).lengths["short"] == 2
 
 
-def test_the_reading_at_a_step_is_the_first_at_or_behind_it(result: WarmupResult) -> None:
-    found = result.trained.curves[FIELD[0].name]
-    assert [found.reading(step) for step in (0, 10, 19, 20, 500)] == [0, 10, 19, 19, 19]
-    sparse = found._replace(steps=np.array([0.0, 8.0, 16.0]))
-    assert [sparse.reading(step) for step in (1, 8, 9, 17)] == [1, 1, 2, 2]
+def test_the_reading_at_a_step_is_the_first_at_or_after_it(result: Trained[Warmup]) -> None:
+    history = result.histories[FIRST]
+    norms = history.series("parameter_gradient", "W_in")[1]
+    for step, reading in ((0, 0), (10, 10), (19, 19), (20, 19), (500, 19)):
+        np.testing.assert_array_equal(profile_at(history, step)["parameter_gradient", "W_in"], norms[reading][None])
+    assert profile_at(history, 3)["token_correlation", "resid_post"].shape == (1, 2)
 
 
 def test_post_ln_stalls_without_warm_up_and_sgd_does_not_help() -> None:
     """The claim, on a seed that is not the notebook's. Pre-LN is far below by then."""
     settings = Warmup(seed=11, steps=120)
     for optimizer in ("adam", "sgd"):
-        field = [Who("post", "none"), Who("pre", "none")]
-        contenders = {who.name: settings.replace(optimizer=optimizer).contender(*who) for who in field}
-        found = train(contenders, settings.steps, settings.seed)
-        stalled, trained = (found.curves[who.name] for who in field)
-        assert not found.trains(field[0].name)
-        assert trained.final < found.levels.unigram - 2 * LEARNS
-        assert stalled.first_to_last.min() < 0.1 < trained.first_to_last.min()
-        assert stalled.correlation[:, -1].max() > 0.99
+        found = run(settings.replace(optimizer=optimizer), contenders=[("post", "none"), ("pre", "none")])
+        post, pre = found.histories
+        assert not found.trains(post)
+        assert found.final(pre) < found.levels.unigram - 2 * LEARNS
+        ratios = {name: found.histories[name].gradient_ratio()[1].min() for name in (post, pre)}
+        assert ratios[post] < 0.1 < ratios[pre]
+        assert found.histories[post].series("token_correlation", "resid_post")[1][:, -1].max() > 0.99
 
 
 @pytest.mark.parametrize(
@@ -111,18 +106,15 @@ def test_post_ln_stalls_without_warm_up_and_sgd_does_not_help() -> None:
     ],
 )
 def test_verdicts(finals: dict[str, float], severity: str, words: str) -> None:
-    found = verdict(invented(**finals))
+    found = verdict(ended(**finals))
     assert found[0] == severity
     assert words in found[1]
     assert "A unigram has 3.38, a bigram 2.44." in found[2]
 
 
-def test_a_warm_up_that_does_not_end_is_told_and_who_fell_out_too(result: WarmupResult) -> None:
-    short = WarmupResult(Warmup(steps=50), invented().trained)
-    assert "does not end within these steps" in verdict(short)[1]
-    curves = dict(result.trained.curves) | {FIELD[0].name: curve(math.nan, "the training loss is nan")}
-    told = verdict(WarmupResult(QUICK, Trained(curves, result.trained.levels)))[2]
-    assert "Post-LN out at step 300, " in told
+def test_a_warm_up_that_does_not_end_is_named_and_who_fell_out_too() -> None:
+    assert "does not end within these steps" in verdict(ended(Warmup(steps=50)))[1]
+    assert "Post-LN out at step 300, " in verdict(ended(post_none=math.nan))[2]
 
 
 @pytest.mark.parametrize("choices", [
@@ -130,10 +122,12 @@ def test_a_warm_up_that_does_not_end_is_told_and_who_fell_out_too(result: Warmup
 ])
 def test_both_ends_come_to_an_end(choices: dict[str, float]) -> None:
     found = run(QUICK.replace(**choices))
-    assert len(found.trained.curves) == 6
-    for one in found.trained.curves.values():
-        assert one.retired or (one.made == 20 and math.isfinite(one.final))
+    assert len(found.ends) == 6
+    for end in found.ends.values():
+        assert end.reason or (end.steps == 20 and math.isfinite(end.final_loss))
     assert verdict(found)[0] in ("good", "warning")
+    for plot in ROW.plots:
+        must_be_whole(plot.draw(found))
 
 
 def test_what_falls_out_keeps_what_was_read() -> None:
@@ -141,12 +135,12 @@ def test_what_falls_out_keeps_what_was_read() -> None:
     config, recipe = QUICK.contender("post", "none")
     wild = recipe.replace(optimizer="sgd", learning_rate=100.0)
     no_norm = config.replace(norm_placement="none")
-    found = train({"wild": (no_norm, wild), "tame": (config, recipe)}, 20, 0)
-    assert found.curves["wild"].retired
-    assert math.isnan(found.curves["wild"].final)
+    found = train(QUICK, {"wild": (no_norm, wild), "tame": (config, recipe)})
+    assert found.ends["wild"].reason
+    assert math.isnan(found.final("wild"))
     assert not found.trains("wild")
-    assert found.curves["wild"].weights.shape == (found.curves["wild"].made + 1, 2)
-    assert found.curves["tame"].made == 20
+    assert found.histories["wild"].layer_gradient()[1].shape == (found.ends["wild"].steps + 1, 2)
+    assert found.ends["tame"].steps == 20
 
 
 def test_it_stops_when_told_and_says_how_far_it_is() -> None:
@@ -161,3 +155,51 @@ def test_it_stops_when_told_and_says_how_far_it_is() -> None:
 def test_it_is_refused_in_a_sentence() -> None:
     with pytest.raises(ConfigError, match=r"^steps must be a whole number between 20 and 1000; got 5000$"):
         Warmup(steps=5000)
+
+
+# --- pictures -------------------------------------------------------------------------------------------------
+
+
+def test_losses_end_after_the_last_step(result: Trained[Warmup]) -> None:
+    figure = pictures.losses(result)
+    trace = named(figure, "Post, none")
+    np.testing.assert_allclose(trace.y[:-1], result.histories[FIRST].series("held_out_loss")[1], rtol=1e-6)
+    assert trace.y[-1] == pytest.approx(result.final(FIRST))
+    assert trace.x.tolist() == list(range(21))
+    assert named(figure, "unigram").y[0] == result.levels.unigram
+    assert named(figure, "bigram").y[0] == result.levels.bigram
+
+
+def test_who_falls_out_is_marked_with_the_step(result: Trained[Warmup]) -> None:
+    out = result.ends[FIRST]._replace(steps=5, reason="the training loss is nan", final_loss=math.nan)
+    figure = pictures.losses(replace(result, ends={**result.ends, FIRST: out}))
+    mark = named(figure, "Post, none, diverged at step 5")
+    assert (mark.x[0], mark.text[1]) == (5, "diverged at step 5")
+    assert "the training loss is nan" in mark.hovertemplate
+    assert not [trace for trace in pictures.losses(result).data if "diverged" in trace.name]
+
+
+def test_a_design_keeps_its_hue_and_a_warm_up_its_dash_and_symbol(result: Trained[Warmup]) -> None:
+    for draw in (pictures.losses, pictures.gradients, pictures.correlation):
+        lines = [trace for trace in draw(result).data if trace.showlegend]
+        assert len(lines) == len({trace.name for trace in lines}) == 6
+        assert len({trace.line.color for trace in lines[:3]}) == len({trace.line.color for trace in lines[3:]}) == 1
+        assert lines[0].line.color != lines[3].line.color
+        for part in (lambda trace: trace.line.dash, lambda trace: trace.marker.symbol):
+            assert len({part(trace) for trace in lines}) == 3
+            assert [part(trace) for trace in lines[:3]] == [part(trace) for trace in lines[3:]]
+
+
+def test_gradients_are_of_their_steps(result: Trained[Warmup]) -> None:
+    """As drawn, at the step where the warm-up ends, and at the same step without."""
+    figure = pictures.gradients(result)
+    for words, length, reading in (("as drawn", "long", 0), ("with", "long", 10), ("without", "none", 10)):
+        trace, history = named(figure, f"Pre, {words}"), result.histories[name_of("pre", length)]
+        np.testing.assert_allclose(trace.y, history.layer_gradient()[1][reading], rtol=1e-6)
+        assert trace.x.tolist() == [1, 2]
+
+
+def test_token_correlation_is_of_the_last_layer(result: Trained[Warmup]) -> None:
+    shown = named(pictures.correlation(result), "Post, none")
+    expected = result.histories[FIRST].series("token_correlation", "resid_post")[1][:, -1]
+    np.testing.assert_allclose(shown.y, expected, rtol=1e-6)

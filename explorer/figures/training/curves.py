@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from explorer.figures.axes import Axis, Range, axis, picture
+from explorer.figures.axes import TOP, Axis, Range, axis, picture
 from explorer.figures.traces import Trace, compact, level, masked
 from explorer.figures.training.course import Course, Track, extremes, medians, series, thinned
 from explorer.figures.words import typeset
@@ -66,18 +66,18 @@ def learning_rate(course: Course) -> go.Figure:
     tops = [values.max() for _, values in found if len(values)]
     log = bool(tops) and max(tops) > DECADE_OF_RATES * min(tops)
     return over_steps(course, found, "learning rate (1)", "η = %{y:.3g}", "Learning rate", log=log, dots=False,
-                      marks=None if log else {0.0: ""})
+                      levels=None if log else {0.0: ""})
 
 
 def gradient_ratio(course: Course) -> go.Figure:
     """The gradient by the first layer's weights over that by the last layer's: 1 is even."""
     found = [track.history.gradient_ratio() for track in course.tracks]
     return over_steps(course, found, "‖∂L/∂W‖ first / last (1)", "first / last layer = %{y:.3g}",
-                      "Gradient, first layer over last", log=True, marks={1.0: "even"})
+                      "Gradient, first layer over last", log=True, levels={1.0: "even"})
 
 
 def over_steps(course: Course, found: Readings, title: str, sentence: str, subject: str, *, log: bool = False,
-               dots: bool = True, marks: Mapping[float, str] | None = None) -> go.Figure:
+               dots: bool = True, levels: Mapping[float, str] | None = None) -> go.Figure:
     """A number of each contender over the steps.
 
     Args:
@@ -86,14 +86,14 @@ def over_steps(course: Course, found: Readings, title: str, sentence: str, subje
         title: of the vertical axis.
         sentence: the hover text after the step, with `%{y}` the value.
         subject: the picture in words, without its numbers.
-        marks: values that the axis must hold, each marked by a line where it has words.
+        levels: values that the axis must hold; those with words have a line.
     """
-    marks = marks or {}
-    height = axis(title, [list(marks), *(values for _, values in found)], log=log, least=float(log))
+    levels = levels or {}
+    height = axis(title, [list(levels), *(values for _, values in found)], log=log, least=float(log), top=TOP)
     curves = [_readings(track, *one, f"step %{{x}}: {sentence}", log=log, dots=dots)
               for track, one in zip(course.tracks, found, strict=True)]
-    levels = [level(value, words, course.axis, height) for value, words in marks.items() if words]
-    return picture([*curves, *levels], course.axis, height, _in_words(course, found, subject), legend=False)
+    named = [level(value, words, course.axis, height) for value, words in levels.items() if words]
+    return picture([*curves, *named], course.axis, height, _in_words(course, found, subject), legend=False)
 
 
 CURVES = (
@@ -139,7 +139,8 @@ def _losses(course: Course, curves: Sequence[Trace], found: Readings, last: Read
     """
     across, top = course.axis, CEILING * course.levels.unigram
     height = axis("loss (nats per character)", [course.levels, *(np.minimum(values, top) for _, values in found)])
-    levels = [level(value, words, across, height) for words, value in course.levels._asdict().items()]
+    levels = [level(course.levels.unigram, "unigram", across, height),
+              level(course.levels.bigram, "bigram", across, height, "left")]  # curves end close to it, at the right
     traces = [*levels, *curves, *ends(course, across, height, found)]
     return picture(traces, across, height, _in_words(course, last, f"{subject}, nats a character"), legend=False)
 

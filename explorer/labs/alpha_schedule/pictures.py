@@ -28,7 +28,7 @@ def means(result: Trained[AlphaSchedule]) -> go.Figure:
     found = [alphas(history) for history in result.histories.values()]
     found = [(steps, values.mean(1)) for steps, values in found]
     figure = over_steps(course(result, FOUR), found, "mean |α| (ratio)", "|α| = %{y:.3g}", "Mean |α| of the layers",
-                        marks={0.0: "", 1.0: ""})
+                        levels={0.0: "", 1.0: ""})
     return with_legend(figure, FOUR.values())
 
 

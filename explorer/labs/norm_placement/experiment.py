@@ -100,7 +100,7 @@ class NormPlacement(Choices):
 
 
 class Theorem(NamedTuple):
-    """The last MLP's ‖∂L/∂W_out‖ against depth, with the norm in one place."""
+    """The last MLP's ‖∂L/∂W_out‖ against depth, with the norm in one placement."""
 
     measured: Array
     """`[depth, seed]`."""
@@ -131,9 +131,9 @@ class NormPlacementResult:
         """`[seed, layer]` second moment of the theorem's Pre-LN stream after each layer."""
         return self.deepest.measured["second_moment", "resid_post"]
 
-    def slopes(self, place: str) -> tuple[float, float]:
+    def slopes(self, placement: str) -> tuple[float, float]:
         """Exponent of L in the last MLP's gradient, measured and predicted."""
-        found = self.theorem[place]
+        found = self.theorem[placement]
         return slope(self.settings.depths, found.typical), slope(self.settings.depths, found.predicted)
 
 
@@ -170,13 +170,13 @@ def run(settings: NormPlacement, stop: Stop = lambda: False, progress: Progress 
     """
     depths = settings.depths
     found = pairs({
-        **{(place, depth): settings.theirs(place, depth) for place in PLACEMENTS for depth in depths},
+        **{(placement, depth): settings.theirs(placement, depth) for placement in PLACEMENTS for depth in depths},
         **{("design", name): settings.design(name) for name in DESIGNS},
         **{("bend", name): settings.bent(name) for name in BENDS},
     }, stop, progress)
     return NormPlacementResult(
         settings=settings,
-        theorem={place: theorem([found[place, depth] for depth in depths]) for place in PLACEMENTS},
+        theorem={placement: theorem([found[placement, depth] for depth in depths]) for placement in PLACEMENTS},
         deepest=found["pre", settings.n_layers],
         designs={name: found["design", name] for name in DESIGNS},
         bends={name: found["bend", name] for name in BENDS},
@@ -198,7 +198,7 @@ def inside(result: NormPlacementResult) -> bool:
 
 def seen(result: NormPlacementResult) -> bool:
     """Whether both slopes are within `SLOPE_ERROR` of the theory's, and that far from each other."""
-    (post, post_line), (pre, pre_line) = (result.slopes(place) for place in PLACEMENTS)
+    (post, post_line), (pre, pre_line) = (result.slopes(placement) for placement in PLACEMENTS)
     near = max(abs(post - post_line), abs(pre - pre_line)) <= SLOPE_ERROR
     return near and post - pre > SLOPE_ERROR
 
@@ -206,7 +206,7 @@ def seen(result: NormPlacementResult) -> bool:
 def verdict(result: NormPlacementResult) -> Verdict:
     """Verdict on the two slopes, the band, and the V of Post-LN's gradient, all at initialization."""
     settings = result.settings
-    (post, post_line), (pre, pre_line) = (result.slopes(place) for place in PLACEMENTS)
+    (post, post_line), (pre, pre_line) = (result.slopes(placement) for placement in PLACEMENTS)
     flat, bent = (float(gradient(result.bends[name].measured).mean(0).min()) for name in ("none", "softmax"))
     low, high = (float(edge[-1]) for edge in band(settings.n_layers))
     evidence = (
@@ -241,8 +241,8 @@ def invariants() -> dict[str, float]:
     curve = lemma(PUBLISHED[-1], 32)
     numbers = {f"q of Pre-LN, L = {depth}": float(curve[depth]) for depth in PUBLISHED}
     numbers |= {f"relative gradient, L = {depth}": float(curve[depth] ** -0.5) for depth in PUBLISHED}
-    for place, words in PLACEMENTS.items():
-        found = theorem(list(pairs({depth: settings.theirs(place, depth) for depth in settings.depths}).values()))
+    for placement, words in PLACEMENTS.items():
+        found = theorem(list(pairs({depth: settings.theirs(placement, depth) for depth in settings.depths}).values()))
         numbers[f"{words}, slope of the last gradient in L"] = slope(settings.depths, found.typical) + 0.0
         numbers[f"{words}, the same, predicted"] = slope(settings.depths, found.predicted) + 0.0
     shallow = settings.replace(n_layers=12)

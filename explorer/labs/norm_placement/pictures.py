@@ -29,13 +29,13 @@ def theorem(result: NormPlacementResult) -> go.Figure:
         {"type": "scatter", "mode": "lines", "name": "1/√L", "x": compact(depths), "y": compact(root),
          "hoverinfo": "skip", "line": DOTTED},
     ]
-    for index, (place, words) in enumerate(PLACEMENTS.items()):
-        middle = found[place].typical
-        traces += [line(depths, found[place].predicted, words, index, sentence, log=True),
+    for index, (placement, words) in enumerate(PLACEMENTS.items()):
+        middle = found[placement].typical
+        traces += [line(depths, found[placement].predicted, words, index, sentence, log=True),
                    dots(depths, middle, words, index, sentence, log=True,
-                        error_y=seeds_range(index, middle, found[place].measured))]
-    text = "; ".join(f"{words} {result.slopes(place)[0]:.2f}, predicted {result.slopes(place)[1]:.2f}"
-                     for place, words in PLACEMENTS.items())
+                        error_y=seeds_range(index, middle, found[placement].measured))]
+    text = "; ".join(f"{words} {result.slopes(placement)[0]:.2f}, predicted {result.slopes(placement)[1]:.2f}"
+                     for placement, words in PLACEMENTS.items())
     return picture(traces, across, height, f"Exponent of the depth in the last MLP's gradient: {text}.")
 
 

@@ -20,7 +20,7 @@ from explorer.choices import Choices
 from explorer.config import Config, heads_of
 from explorer.fields import About
 from explorer.labs import Progress, Stop, Verdict, check, stages
-from explorer.labs.realformer.memory import kept
+from explorer.labs.realformer.memory import saved_bytes
 from explorer.labs.stacks import FirstSeed, Pair, apart, gradient, pairs, tensors, weight_gradient
 from explorer.presets import preset
 from explorer.profile import Array, Profile
@@ -65,7 +65,7 @@ class RealFormer(Choices):
         False, description="A token attends to itself and to earlier tokens only."
     )
     n_seeds: Annotated[int, Field(ge=1, le=16), About("Seeds", "", unit="draws", log=True)] = Field(
-        8, description="Independent draws of weights and inputs; dots are their mean, bars their range."
+        8, description="Independent draws of weights and inputs; dots are their mean, bands their range."
     )
     seed: FirstSeed = 0
 
@@ -220,7 +220,7 @@ def memory(settings: RealFormer, stop: Stop = lambda: False) -> Memory:
         for form, found in counted.items():
             check(stop)
             one, two = (plain.design(form, n_layers=layers, n_ctx=length) for layers in (1, 2))
-            found.append(kept(two) - kept(one))
+            found.append(saved_bytes(two) - saved_bytes(one))
     n = np.array(LENGTHS, float)
     return Memory({form: np.array(found, float) for form, found in counted.items()},
                   4 * n * settings.width, 4 * settings.n_heads * n**2)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @lru_cache(maxsize=128)
-def kept(config: Config) -> int:
+def saved_bytes(config: Config) -> int:
     """Bytes of all tensors that autograd keeps of one forward pass, weights not counted."""
     import torch
 
@@ -29,4 +29,4 @@ def kept(config: Config) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         model.loss(model(model.embed(inputs).detach().requires_grad_()), inputs)
-    return sum(tensor.untyped_storage().nbytes() for place, tensor in storages.items() if place not in weights)
+    return sum(tensor.untyped_storage().nbytes() for pointer, tensor in storages.items() if pointer not in weights)

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures import attention_entropy
+from explorer.figures import attention_entropy, gradient_by_layer
 from explorer.figures.axes import axis, picture
 from explorer.figures.layers import over_depth
 from explorer.figures.palette import Design
 from explorer.figures.series import at_site
-from explorer.figures.traces import DOTTED, Trace, dots, joined, line, ring, upright
+from explorer.figures.traces import Trace, dots, joined, line, ring, upright
 from explorer.labs.charts import designs, side_by_side
 from explorer.labs.realformer.experiment import FORMS, HEAD, LENGTHS, POWERS, RealFormerResult
-from explorer.labs.stacks import gradient, weight_gradient
 from explorer.profile import Profile
 
 HUE = {"none": 0, "scores": 4, "qk": 5}
@@ -85,25 +84,9 @@ def similarity(result: RealFormerResult) -> go.Figure:
     return picture(traces, across, height, f"Weight that the last two layers' patterns share: {text}.")
 
 
-def closer(result: RealFormerResult) -> go.Figure:
-    """Largest over smallest gradient of the layers: RealFormer's against Post-LN's of the same seed."""
-    rows = (("stream, γ", 4, gradient, 1), ("weights, ‖∂L/∂W‖²", 2, weight_gradient, 2))  # squares beside squares
-    ratios = [[result.apart(of, form) ** power for form in ("none", "scores")] for *_, of, power in rows]
-    ends = [part for pair in ratios for part in pair] + [[1.0]]
-    across = axis("Post-LN: largest / smallest (ratio)", ends, log=True)
-    height = axis("RealFormer: the same (ratio)", ends, log=True)
-    low, high = across.extent
-    diagonal = (10.0 ** np.array([low, low + 0.12 * (high - low), high])).tolist()
-    traces: list[Trace] = [
-        {"type": "scatter", "mode": "lines+text", "name": "equal", "hoverinfo": "skip", "showlegend": False,
-         "x": diagonal, "y": diagonal, "text": ["", "equal", ""], "textposition": "top left", "textfont": {"size": 11},
-         "line": DOTTED},
-        *(dots(post, own, words, hue, "a seed: Post-LN %{x:.3g}, RealFormer %{y:.3g}", log=True)
-          for (words, hue, *_), (post, own) in zip(rows, ratios, strict=True)),
-    ]
-    text = "; ".join(f"{words}: closer in {result.closer(of)} of {result.settings.n_seeds} seeds"
-                     for words, _, of, _ in rows)
-    return picture(traces, across, height, f"Largest over smallest gradient, RealFormer against Post-LN. {text}.")
+def gradients(result: RealFormerResult) -> go.Figure:
+    """Squared gradient along the stream, relative to the output."""
+    return side_by_side(gradient_by_layer, result.stacks, designs(FORMS, HUE))
 
 
 def memory(result: RealFormerResult) -> go.Figure:

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures import gradient_by_layer
-from explorer.figures.axes import BARE, Axis, axis, label, picture, sheet
+from explorer.figures.axes import AIR, BARE, Axis, axis, label, picture, sheet
 from explorer.figures.matrices import WRITTEN
 from explorer.figures.palette import NEUTRAL, Look
 from explorer.figures.traces import Trace, dots, level, line
@@ -45,7 +45,7 @@ def gradient(result: ResidualResult) -> go.Figure:
                 showlegend=True, line={"color": NEUTRAL, "width": 2, "dash": "dash"}) | {"name": "the path's weight²"}
     figure = side_by_side(gradient_by_layer, result.bends, designs(BENDS), below=[path])
     low, high = figure.layout.yaxis.range
-    extent = (min(low, float(np.log10(max(weight[0], LEAST_WEIGHT)))), high)
+    extent = (min(low, float(np.log10(max(weight[0], LEAST_WEIGHT))) - AIR), high)
     return figure.update_layout(yaxis=Axis(figure.layout.yaxis.title.text, extent, log=True).layout)
 
 

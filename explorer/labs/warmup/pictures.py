@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import plotly.graph_objects as go
 
@@ -14,42 +14,42 @@ from explorer.labs.charts import Variant, course, with_legend
 from explorer.labs.trained import Trained, profile_at
 from explorer.labs.warmup.experiment import ALL, DESIGNS, LENGTHS, Warmup, name_of
 
-HUES = {design: index for index, design in enumerate(DESIGNS)}
-SIX: dict[str, Design] = {
-    name_of(design, length): Variant(
-        HUES[design], None, f"{DESIGNS[design].removesuffix('-LN')}, {length}", LENGTHS[::-1].index(length))
-    for design, length in ALL
-}
-THREE_A_ROW: dict[str, Any] = {"entrywidthmode": "fraction", "entrywidth": 0.33}
+
+def variant(design: str, words: str, state: int) -> Variant:
+    """A design in one of three states: the design gives the hue, the state dash and symbol."""
+    return Variant(list(DESIGNS).index(design), None, f"{DESIGNS[design].removesuffix('-LN')}, {words}", state)
+
+
+SIX = {name_of(design, length): variant(design, length, LENGTHS[::-1].index(length)) for design, length in ALL}
 
 
 def losses(result: Trained[Warmup]) -> go.Figure:
     """Held-out loss over the steps."""
-    return _two_rows(held_out_loss(course(result, SIX)))
+    return _legend(held_out_loss(course(result, SIX)))
 
 
 def gradients(result: Trained[Warmup]) -> go.Figure:
     """Gradient of each layer's matrices before the first step, and when the long warm-up ends, with it and without."""
-    moments = (("as drawn", "long", 0), ("warmed up", "long", result.settings.warmup),
-               ("without", "none", result.settings.warmup))
-    rows = [(design, *moment) for design in DESIGNS for moment in moments]
-    profiles = [profile_at(result.histories[name_of(design, length)], step) for design, _, length, step in rows]
-    marks = [Variant(HUES[design], None, f"{DESIGNS[design].removesuffix('-LN')}, {words}", index % len(moments))
-             for index, (design, words, *_) in enumerate(rows)]
-    figure = gradient_by_matrix(profiles, marks)
-    for trace, mark in zip((trace for trace in figure.data if trace.mode == "markers"), marks, strict=False):
-        trace.update(mode="lines+markers", line={"color": mark.hue, "width": 1.5, "dash": mark.dash})
-    return _two_rows(figure, marks)
+    end = result.settings.warmup
+    moments = (("as drawn", "long", 0), ("with", "long", end), ("without", "none", end))
+    drawn = {
+        variant(design, words, state): profile_at(result.histories[name_of(design, length)], step)
+        for design in DESIGNS for state, (words, length, step) in enumerate(moments)
+    }
+    figure = _legend(gradient_by_matrix(list(drawn.values()), list(drawn)), drawn)
+    lines = {one.heading: {"color": one.hue, "width": 1.5, "dash": one.dash} for one in drawn}
+    return figure.for_each_trace(lambda trace: trace.update(mode="lines+markers", line=lines[trace.name]),
+                                 lambda trace: bool(trace.showlegend))
 
 
 def correlation(result: Trained[Warmup]) -> go.Figure:
     """Token correlation after the last layer, over the steps."""
     found = [series(history, "token_correlation", "resid_post") for history in result.histories.values()]
     last = [(steps, values[:, -1]) if len(steps) else (steps, values) for steps, values in found]
-    return _two_rows(over_steps(course(result, SIX), last, "ρ, last layer (ratio)", "tokens overlap by %{y:.3g}",
-                                "Token correlation after the last layer", marks={1.0: "all tokens alike", 0.0: ""}))
+    return _legend(over_steps(course(result, SIX), last, "ρ, last layer (ratio)", "tokens overlap by %{y:.3g}",
+                              "Token correlation after the last layer", levels={1.0: "all tokens alike", 0.0: ""}))
 
 
-def _two_rows(figure: go.Figure, marks: Any = ()) -> go.Figure:
-    """With a legend of six entries, three in a row."""
-    return with_legend(figure, marks or SIX.values(), **THREE_A_ROW).update_layout(margin_t=50)
+def _legend(figure: go.Figure, entries: Iterable[Design] = SIX.values()) -> go.Figure:
+    """With a legend of six entries: two rows, three on a narrow screen."""
+    return with_legend(figure, entries, font={"size": 11}).update_layout(margin_t=56)

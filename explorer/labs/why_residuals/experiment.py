@@ -43,7 +43,7 @@ KEPT = 0.5
 class WhyResiduals(Choices):
     """Depth and width of the stack, how small its branches are, and the step that is taken."""
 
-    exponent: Annotated[float, Field(ge=0, le=1.5), About("How small", "", "ε = N⁻ᵃ")] = Field(
+    exponent: Annotated[float, Field(ge=0, le=1.5), About("Exponent", "", "ε = N⁻ᵃ")] = Field(
         0.5, description="A branch is multiplied by ε = N^−a: 1 at 0, 1/√N at ½, 1/N at 1."
     )
     n_layers: Annotated[int, Field(ge=2, le=64), About("Depth", "", "N", "layers", log=True)] = Field(
