@@ -72,7 +72,7 @@ def one_by_one(result: NormalizationResult) -> go.Figure:
 
 def offset(result: NormalizationResult) -> go.Figure:
     """Share of each output's second moment that is one constant, against the offset of the input."""
-    height = axis("constant's share (ratio)", [[0.0, 1.0]], air=0.1)
+    height = axis("constant's share (ratio)", [[0.0, 1.0]], air=0.1, top=0.15)
     across = axis("offset c (std)", [OFFSETS], air=0.02)
     here = {name: output.constant_share for name, output in result.after.items()}
     traces = [level(1.0, "nothing but the constant", across, height, "left")]
