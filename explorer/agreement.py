@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from explorer.profile import BRANCHES, STATISTICS, Array, Key, Profile
 from explorer.schemes.placement import placements
 
-BOUNDED = ("token_correlation", "attention_entropy_normalized", "attention_max")
-"""Statistics between 0 and 1, compared by their difference; the others are compared by their ratio."""
 CLOSE = {True: 0.02, False: 0.05}
 """Differences (bounded) and relative errors up to here are what a model of finite width does."""
 
@@ -32,11 +30,11 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
     for statistics between 0 and 1, a ratio less one for all others; nan where the theory covers nothing. Where it stops
     half-way, the words say which layers were compared. What is fixed by definition does not count as agreement.
     """
-    bounded = statistic in BOUNDED
+    row, bounded = STATISTICS[statistic], STATISTICS[statistic].bounded
     errors, depths, missing, strays, free = [], [], [], [], []
     for key, theory in predicted.values.items():
-        # The branches' own moments are part of the record but not of the line that is drawn.
-        if key[0] != statistic or key not in measured.values or key[1] in BRANCHES:
+        # Beside the stream, branches are part of the record but not of the line that is drawn.
+        if key[0] != statistic or key not in measured.values or (row.on_stream and key[1] in BRANCHES):
             continue
         seeds, expected, depth = _by_seed(measured.values[key]), _by_seed(theory)[0], predicted.depth(key[1])
         covered = np.isfinite(expected)

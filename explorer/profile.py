@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -36,45 +36,97 @@ MATRICES = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
 
 FORWARD = ("embed", "attn_scores", "pattern", "attn_out", "resid_mid", "mlp_out", "resid_post")
 """The order in which a layer's sites are computed."""
-BACKWARD = ("activation_gradient", "parameter_gradient")
-"""Statistics of the backward pass, which begins where the forward pass ends."""
+ROWS = ("attn_scores", "pattern")
+"""Sites of attention, by head."""
+
+HALF_LARGEST = 65504.0
+"""Largest number of float16; bfloat16 ends at 3.39e38, like float32, but has 8 bits of precision."""
 
 
 class Statistic(NamedTuple):
-    """One quantity of the vocabulary: its name, its symbol, its sites and its axis."""
+    """One quantity of the vocabulary. Recorder, predictions, agreement, tables and figures follow from its row."""
 
     name: str
     label: str
     symbol: str
     definition: str
     sites: tuple[str, ...]
+    unit: str = "ratio"
+    reduce: Callable[[Any], Any] | None = None
+    """From `probe.statistics.Signal`, or `Rows` at the sites of attention, to `[layer]` or `[layer, head]`, by the
+    tensors' own methods; None of the backward pass, whose gradients become norms as they arrive."""
     log: bool = False
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    marks: Mapping[float, str] = MappingProxyType({})
+    """Levels that a figure marks, and their words."""
+    compared: str = ""
+    """Words after a value, which say what it is a multiple of."""
     reference: Literal["", "input", "last layer"] = ""
     """The site that fixes the values by definition: they are set there, or relative to it."""
+    backward: bool = False
+    """Whether it is of the backward pass, which begins where the forward pass ends."""
+    unpredicted: str = "not covered: it is measured only"
+    """The note of a statistic without a row in `theory.laws`."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether its values lie between two numbers: those are compared by their difference, others by their ratio."""
+        return all(map(math.isfinite, self.bounds))
+
+    @property
+    def on_stream(self) -> bool:
+        """Whether it is read along the residual stream."""
+        return any(site in STREAM for site in self.sites)
+
+    @property
+    def by_head(self) -> bool:
+        """Whether it is read of each head."""
+        return any(site in ROWS for site in self.sites)
+
+    @property
+    def axis(self) -> str:
+        """Title of an axis: the symbol and its unit."""
+        return f"{self.symbol} ({self.unit})"
 
 
-STATISTICS: Mapping[str, Statistic] = MappingProxyType({
+STATISTICS: dict[str, Statistic] = {
     row.name: row
     for row in (
-        Statistic("second_moment", "Second moment", "q", "mean of x² over batch, token and coordinate",
-                  (*STREAM, *BRANCHES), log=True, reference="input"),
-        Statistic("token_correlation", "Token correlation", "ρ",
-                  "mean overlap of two different tokens, divided by the second moment", STREAM, reference="input"),
+        Statistic("second_moment", "Second moment", "q = mean x²", "mean of x² over batch, token and coordinate",
+                  (*STREAM, *BRANCHES), "input² units", lambda signal: signal.q, log=True, marks={1.0: "q = 1"},
+                  reference="input"),
+        Statistic("token_correlation", "Token correlation", "ρ = p / q",
+                  "mean overlap of two different tokens, divided by the second moment", STREAM,
+                  reduce=lambda signal: signal.overlap / signal.q, bounds=(0.0, 1.0),
+                  marks={1.0: "all tokens alike", 0.0: "unrelated"}, reference="input"),
+        Statistic("max_abs", "Largest |x|", "max |x|",
+                  "largest |x| over batch, token and coordinate; float16 ends at 65,504, bfloat16 (8 bits) at 3.39e38",
+                  (*STREAM, *BRANCHES), "input units", lambda signal: signal.x.abs().flatten(1).amax(1), log=True,
+                  marks={HALF_LARGEST: "float16 ends"}),
+        Statistic("kurtosis", "Kurtosis of features", "mean s⁴ / (mean s²)²",
+                  "of the RMS s of each coordinate over a sequence: 1 where all coordinates are alike, d where one has "
+                  "all (outlier features, He et al. 2024)", STREAM,
+                  reduce=lambda signal: signal.features.square().mean(dim=(1, 2)), log=True,
+                  marks={1.0: "all features alike", 3.0: "one Gaussian direction"}),
         Statistic("logit_std", "Logit spread", "s", "RMS over keys of the centered attention logits",
-                  ("attn_scores",), log=True),
+                  ("attn_scores",), reduce=lambda rows: rows.variance.mean(dim=(1, 3)).clamp(min=0).sqrt(), log=True),
         Statistic("attention_entropy", "Attention entropy", "H", "Shannon entropy of an attention row, nats",
-                  ("pattern",)),
+                  ("pattern",), "nats", lambda rows: rows.entropy.mean(dim=(1, 3)), marks={0.0: "one-hot"}),
         Statistic("attention_entropy_normalized", "Attention entropy", "H / ln n",
-                  "entropy of an attention row over ln(visible keys); 1 is uniform, 0 one-hot", ("pattern",)),
+                  "entropy of an attention row over ln(visible keys); 1 is uniform, 0 one-hot", ("pattern",),
+                  reduce=lambda rows: rows.normalized.mean(dim=(1, 3)), bounds=(0.0, 1.0),
+                  marks={1.0: "uniform", 0.0: "one-hot"}, compared="of the uniform one"),
         Statistic("attention_max", "Largest attention weight", "max p",
-                  "mean over rows of the largest attention weight", ("pattern",)),
+                  "mean over rows of the largest attention weight", ("pattern",),
+                  reduce=lambda rows: rows.largest.mean(dim=(1, 3)), bounds=(0.0, 1.0), marks={1.0: "one-hot"}),
         Statistic("activation_gradient", "Activation gradient", "γ / γ_N",
                   "mean of (∂L/∂x)² per coordinate, relative to the last layer", STREAM, log=True,
-                  reference="last layer"),
+                  marks={1.0: "flat"}, compared="× that of the last layer", reference="last layer", backward=True),
         Statistic("parameter_gradient", "Parameter gradient", "‖∂L/∂W‖",
-                  "Frobenius norm of the loss gradient by one matrix", (*MATRICES, "alpha"), log=True),
+                  "Frobenius norm of the loss gradient by one matrix", (*MATRICES, "alpha"), "loss/weight", log=True,
+                  backward=True),
     )
-})
+}
 
 
 SITE_WORDS = MappingProxyType({
@@ -238,7 +290,7 @@ class Profile:
             bad = np.argwhere(~np.isfinite(value))
             if not len(bad) or (self.origin == "predicted" and statistic in self.notes):
                 continue
-            backward = statistic in BACKWARD
+            backward = STATISTICS[statistic].backward
             index = bad[np.argmax(bad[:, 1]) if backward else np.argmin(bad[:, 1])]
             layer = 0 if site == "embed" else int(index[1]) + 1
             order = (layer, FORWARD.index(site) if site in FORWARD else len(FORWARD))

@@ -44,9 +44,11 @@ def log_range(series: Sequence[Series], *marks: float) -> Range:
 
 
 def linear_range(series: Sequence[Series], *marks: float) -> Range:
-    """From the least to the largest value and mark, with air."""
+    """From the least to the largest value and mark, with air; of height 1 where all is one value, or nothing."""
     values = np.concatenate([finite_parts(series, log=False), np.array(marks)])
-    low, high = float(values.min()), float(values.max())
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+    slack = 0.5 if low == high else 0.0
+    low, high = low - slack, high + slack
     air = 0.06 * (high - low)
     return low - air, high + 2 * air
 

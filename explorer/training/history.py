@@ -19,17 +19,17 @@ TRAINING: Mapping[str, Statistic] = MappingProxyType({
     row.name: row
     for row in (
         Statistic("train_loss", "Training loss", "L", "cross-entropy of the step's batch, nats a character",
-                  (NO_SITE,)),
+                  (NO_SITE,), "nats a character"),
         Statistic("held_out_loss", "Held-out loss", "L", "cross-entropy of the held-out sequences, nats a character",
-                  (NO_SITE,)),
+                  (NO_SITE,), "nats a character"),
         Statistic("learning_rate", "Learning rate", "η", "of the step, before μP's powers of the width", (NO_SITE,),
-                  log=True),
+                  "1", log=True),
         Statistic("stream_gradient", "Stream gradient", "‖∂L/∂x‖", "Frobenius norm of the loss gradient by the stream",
-                  STREAM, log=True),
+                  STREAM, "loss", log=True, backward=True),
         Statistic("update_ratio", "Update to weight", "‖ΔW‖ / ‖W‖", "norm of a step's change of a matrix over its own",
                   MATRICES, log=True),
         Statistic("alpha", "Residual α", "α", "what multiplies a branch, mean over coordinates where it has several",
-                  BRANCHES),
+                  BRANCHES, "1"),
         *(row for row in STATISTICS.values() if row.name != "activation_gradient"),
     )
 })

@@ -16,7 +16,7 @@ from explorer.figures.training.course import Course, Track, series, stride
 from explorer.figures.training.curves import step_axis
 from explorer.numbers import number
 from explorer.profile import STREAM, Array
-from explorer.training.history import History
+from explorer.training.history import TRAINING, History
 
 MOST_COLUMNS, MOST_ROWS = 200, 64
 """Cells that are sent to a browser; of more readings or layers, every second, fourth, … is."""
@@ -175,20 +175,26 @@ def _layers(steps: Array, values: Array) -> Grid:
     return Grid(steps, np.arange(1.0, values.shape[1] + 1), values) if values.size else NOTHING
 
 
+def _map(statistic: str, title: str = "", read: Callable[[History], Grid] | None = None, name: str = "") -> Map:
+    """The map of a statistic: of the stream, or of its one site, where `read` says no other."""
+    row = TRAINING[statistic]
+    own = along_stream(statistic) if row.on_stream else by_layer(statistic, row.sites[0])
+    return Map(name or statistic, title or row.label, row.axis, read or own, row.log)
+
+
 NOTHING = Grid(np.zeros(0), np.zeros(0), np.zeros((0, 0)))
 MAPS: Mapping[str, Map] = MappingProxyType({
     row.name: row
     for row in (
-        Map("weight_gradient", "Gradient by the weights", "‖∂L/∂W‖ (loss/weight)", weight_gradient, log=True),
-        Map("stream_gradient", "Gradient by the stream", "‖∂L/∂x‖ (loss)", along_stream("stream_gradient"), log=True),
-        Map("update_ratio", "Update to weight", "‖ΔW‖ / ‖W‖ (1)", update_ratio, log=True),
-        Map("second_moment", "Second moment of the stream", "q (1)", along_stream("second_moment"), log=True),
-        Map("token_correlation", "Token correlation", "ρ (1)", along_stream("token_correlation")),
-        Map("attention_entropy", "Attention entropy", "H / ln n (1)",
-            by_layer("attention_entropy_normalized", "pattern")),
-        Map("logit_std", "Spread of attention logits", "s (1)", by_layer("logit_std", "attn_scores"), log=True),
-        Map("alpha_attention", "α of the attention branches", "α (1)", by_layer("alpha", "attn_out")),
-        Map("alpha_mlp", "α of the MLP branches", "α (1)", by_layer("alpha", "mlp_out")),
+        _map("parameter_gradient", "Gradient by the weights", weight_gradient, name="weight_gradient"),
+        _map("stream_gradient", "Gradient by the stream"),
+        _map("update_ratio", read=update_ratio),
+        _map("second_moment", "Second moment of the stream"),
+        *map(_map, ("token_correlation", "max_abs", "kurtosis")),
+        _map("attention_entropy_normalized", name="attention_entropy"),
+        _map("logit_std"),
+        _map("alpha", "α of the attention branches", by_layer("alpha", "attn_out"), "alpha_attention"),
+        _map("alpha", "α of the MLP branches", by_layer("alpha", "mlp_out"), "alpha_mlp"),
     )
 })
 """The statistics of a heat map, a row each."""
