@@ -36,10 +36,11 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
         # Beside the stream, branches are part of the record but not of the line that is drawn.
         if key[0] != statistic or key not in measured.values or (row.on_stream and key[1] in BRANCHES):
             continue
-        seeds, expected, depth = _by_seed(measured.values[key]), _by_seed(theory)[0], predicted.depth(key[1])
-        covered = np.isfinite(expected)
+        seeds, (expected, *_) = (part.mean(axis=tuple(range(2, part.ndim))) for part in (measured.values[key], theory))
+        covered, depth = np.isfinite(expected), predicted.depth(key[1])
         error = _error(seeds.mean(axis=0), expected, bounded)
-        strays += error[covered & ~_spread(seeds, expected)].tolist()
+        among = (seeds.min(axis=0) <= expected) & (expected <= seeds.max(axis=0))  # never of a single seed
+        strays += error[covered & ~among].tolist()
         errors += error[covered].tolist()
         depths += depth[covered].tolist()
         missing += depth[~covered].tolist()
@@ -110,15 +111,3 @@ def _error(found: Array, expected: Array, bounded: bool) -> Array:
     with np.errstate(all="ignore"):
         error = np.abs(found - expected) if bounded else np.maximum(found / expected, expected / found) - 1
     return np.where(found == expected, 0.0, error)  # two zeros agree
-
-
-def _spread(seeds: Array, expected: Array) -> NDArray[np.bool_]:
-    """Mask of the predictions between the lowest and the highest seed; all False with a single seed."""
-    among: NDArray[np.bool_] = (seeds.min(axis=0) <= expected) & (expected <= seeds.max(axis=0))
-    return among
-
-
-def _by_seed(values: Array) -> Array:
-    """`[seed, layer]`: the mean over heads."""
-    mean: Array = values.mean(axis=tuple(range(2, values.ndim)))
-    return mean

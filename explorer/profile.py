@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -38,9 +39,6 @@ FORWARD = ("embed", "attn_scores", "pattern", "attn_out", "resid_mid", "mlp_out"
 """The order in which a layer's sites are computed."""
 ROWS = ("attn_scores", "pattern")
 """Sites of attention, by head."""
-
-HALF_LARGEST = 65504.0
-"""Largest number of float16; bfloat16 ends at 3.39e38, like float32, but has 8 bits of precision."""
 
 
 class Statistic(NamedTuple):
@@ -83,11 +81,6 @@ class Statistic(NamedTuple):
         """Whether it is read of each head."""
         return any(site in ROWS for site in self.sites)
 
-    @property
-    def axis(self) -> str:
-        """Title of an axis: the symbol and its unit."""
-        return f"{self.symbol} ({self.unit})"
-
 
 STATISTICS: dict[str, Statistic] = {
     row.name: row
@@ -102,7 +95,7 @@ STATISTICS: dict[str, Statistic] = {
         Statistic("max_abs", "Largest |x|", "max |x|",
                   "largest |x| over batch, token and coordinate; float16 ends at 65,504, bfloat16 (8 bits) at 3.39e38",
                   (*STREAM, *BRANCHES), "input units", lambda signal: signal.x.abs().flatten(1).amax(1), log=True,
-                  marks={HALF_LARGEST: "float16 ends"}),
+                  marks={65504.0: "float16 ends"}),
         Statistic("kurtosis", "Kurtosis of features", "mean s⁴ / (mean s²)²",
                   "of the RMS s of each coordinate over a sequence: 1 where all coordinates are alike, d where one has "
                   "all (outlier features, He et al. 2024)", STREAM,
@@ -137,8 +130,8 @@ SITE_WORDS = MappingProxyType({
 """Words for the sites; a weight matrix keeps its name."""
 
 
-class Place(NamedTuple):
-    """Place of the first value that is not finite, in the order of computation."""
+class Breakdown(NamedTuple):
+    """The first value that is not finite, in the order of computation."""
 
     statistic: str
     site: str
@@ -283,39 +276,30 @@ class Profile:
         return np.arange(1, length + 1) - (0.5 if site in ("resid_mid", "attn_out") else 0.0)
 
     @property
-    def first_nonfinite(self) -> Place | None:
+    def first_nonfinite(self) -> Breakdown | None:
         """The first value that is not finite, forward before backward, by depth; None when all are finite."""
-        places = []
+        found = []
         for (statistic, site), value in self.values.items():
-            bad = np.argwhere(~np.isfinite(value))
-            if not len(bad) or (self.origin == "predicted" and statistic in self.notes):
-                continue
-            backward = STATISTICS[statistic].backward
-            index = bad[np.argmax(bad[:, 1]) if backward else np.argmin(bad[:, 1])]
-            layer = 0 if site == "embed" else int(index[1]) + 1
-            order = (layer, FORWARD.index(site) if site in FORWARD else len(FORWARD))
-            place = Place(statistic, site, layer, self.seeds[index[0]] if self.seeds else 0)
-            places.append((backward, (-order[0], -order[1]) if backward else order, place))
-        return min(places, key=lambda found: found[:2])[2] if places else None
+            bad = np.argwhere(~np.isfinite(value)).tolist()
+            if bad and not (self.origin == "predicted" and statistic in self.notes):
+                way = -1 if STATISTICS[statistic].backward else 1
+                seed, layer, *_ = min(bad, key=lambda index: way * index[1])
+                layer += site != "embed"
+                order = FORWARD.index(site) if site in FORWARD else len(FORWARD)
+                breakdown = Breakdown(statistic, site, layer, self.seeds[seed] if self.seeds else 0)
+                found.append(((way < 0, way * layer, way * order), breakdown))
+        return min(found, key=itemgetter(0))[1] if found else None
 
     def frame(self) -> pd.DataFrame:
         """Tidy: one number a row; columns origin, seed, site, layer, head, statistic, value.
 
         `head` is missing (<NA>) where the statistic has none; `seed` is missing in a prediction.
         """
-        parts = []
-        for (statistic, site), value in self.values.items():
-            index = np.indices(value.shape).reshape(value.ndim, -1)
-            parts.append(pd.DataFrame({
-                "origin": self.origin,
-                "seed": pd.array([self.seeds[i] if self.seeds else None for i in index[0]], dtype="Int64"),
-                "site": site,
-                "layer": index[1] + (0 if site == "embed" else 1),
-                "head": pd.array(index[2] if value.ndim == 3 else [None] * value.size, dtype="Int64"),
-                "statistic": statistic,
-                "value": value.ravel(),
-            }))
-        return pd.concat(parts, ignore_index=True)
+        seeds = np.array(self.seeds or [None])
+        parts = [tidy(key, value).assign(origin=self.origin, seed=lambda part: pd.array(seeds[part.row], dtype="Int64"))
+                 for key, value in self.values.items()]
+        columns = ["origin", "seed", "site", "layer", "head", "statistic", "value"]
+        return pd.concat(parts, ignore_index=True)[columns].astype({"layer": "int64"})
 
     def to_json(self) -> str:
         """One JSON object that `from_json` reads back; nan and infinities become strings, for JSON has none."""
@@ -325,7 +309,7 @@ class Profile:
             "seeds": self.seeds,
             "seconds": _plain(self.seconds),
             "notes": dict(self.notes),
-            "first_nonfinite": place._asdict() if (place := self.first_nonfinite) else None,
+            "first_nonfinite": first._asdict() if (first := self.first_nonfinite) else None,
             "values": [
                 {"statistic": statistic, "site": site, "values": _plain(value.tolist())}
                 for (statistic, site), value in self.values.items()
@@ -344,6 +328,26 @@ class Profile:
             notes=data["notes"],
             seconds=float(data["seconds"]),
         )
+
+
+def by_site(values: Array) -> dict[str, Array]:
+    """Values along the stream, in the order of the forward pass, to those of each of its sites."""
+    return dict(zip(STREAM, (values[:1], values[1::2], values[2::2]), strict=True))
+
+
+def tidy(key: Key, values: Array) -> pd.DataFrame:
+    """One number a row of `[row]`, `[row, layer]` or `[row, layer, head]`; an axis that is not there is missing (<NA>).
+
+    Layers count from 1, and 0 is the input.
+    """
+    index = np.indices(values.shape).reshape(values.ndim, -1)
+    missing = np.full(values.size, None)
+    return pd.DataFrame({
+        "row": index[0], "statistic": key[0], "site": key[1],
+        "layer": pd.array(index[1] + (key[1] != "embed") if values.ndim > 1 else missing, dtype="Int64"),
+        "head": pd.array(index[2] if values.ndim > 2 else missing, dtype="Int64"),
+        "value": values.ravel(),
+    })
 
 
 def _ends(value: Array) -> list[float]:

@@ -9,7 +9,7 @@ import pytest
 
 from explorer import Config, Profile, measure, predict
 from explorer.agreement import agreement
-from explorer.profile import STATISTICS, STREAM, Place, Statistic
+from explorer.profile import STATISTICS, STREAM, Breakdown, Statistic
 from explorer.theory.laws import LAWS, ROW_LAWS
 
 
@@ -84,27 +84,27 @@ def test_arrays_cannot_be_written_to() -> None:
 def test_the_first_trouble_is_found_forward_before_backward() -> None:
     assert profile().first_nonfinite is None
     gradient = profile(activation_gradient__resid_post=np.array([[np.nan, 1, 1]] * 2))
-    assert gradient.first_nonfinite == Place("activation_gradient", "resid_post", 1, 5)
+    assert gradient.first_nonfinite == Breakdown("activation_gradient", "resid_post", 1, 5)
     both = profile(
         activation_gradient__resid_post=np.full((2, 3), np.nan),
         second_moment__resid_mid=np.array([[1, 1, 1], [1, 1, np.inf]]),
         second_moment__resid_post=np.array([[1, 1, np.nan], [1, 1, np.nan]]),
     )
-    assert both.first_nonfinite == Place("second_moment", "resid_mid", 3, 6)
+    assert both.first_nonfinite == Breakdown("second_moment", "resid_mid", 3, 6)
 
 
 def test_within_a_layer_the_attention_comes_before_what_it_feeds() -> None:
     bad = np.full((2, 3), np.inf)
     broken = profile(second_moment__resid_mid=bad, second_moment__attn_out=bad, logit_std__attn_scores=bad[..., None])
-    assert broken.first_nonfinite == Place("logit_std", "attn_scores", 1, 5)
+    assert broken.first_nonfinite == Breakdown("logit_std", "attn_scores", 1, 5)
     broken = profile(second_moment__resid_mid=bad, second_moment__attn_out=bad)
-    assert broken.first_nonfinite == Place("second_moment", "attn_out", 1, 5)
+    assert broken.first_nonfinite == Breakdown("second_moment", "attn_out", 1, 5)
 
 
 def test_what_a_prediction_leaves_out_with_a_reason_is_no_trouble() -> None:
     values = {("second_moment", "resid_post"): np.array([[1.0, np.nan]])}
     assert Profile("predicted", values, notes={"second_moment": "not covered"}).first_nonfinite is None
-    assert Profile("predicted", values).first_nonfinite == Place("second_moment", "resid_post", 2, 0)
+    assert Profile("predicted", values).first_nonfinite == Breakdown("second_moment", "resid_post", 2, 0)
 
 
 def test_json_holds_every_number_also_those_that_json_lacks() -> None:
@@ -114,7 +114,7 @@ def test_json_holds_every_number_also_those_that_json_lacks() -> None:
     back = Profile.from_json(text)
     pd.testing.assert_frame_equal(back.frame(), original.frame())
     assert back.config == original.config
-    assert back.first_nonfinite == original.first_nonfinite == Place("second_moment", "resid_post", 2, 5)
+    assert back.first_nonfinite == original.first_nonfinite == Breakdown("second_moment", "resid_post", 2, 5)
     assert json.loads(text)["first_nonfinite"]["layer"] == 2
     assert math.isnan(Profile.from_json(Profile("measured", profile().values).to_json()).seconds)
 

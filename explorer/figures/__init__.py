@@ -23,8 +23,8 @@ from explorer.figures.pattern import attention_pattern
 from explorer.profile import STATISTICS, Profile
 
 __all__ = [
-    "CAPTIONS", "FIGURES", "Design", "Draw", "Row", "attention_pattern", "by_layer", "designs", "gradient_by_matrix",
-    "plot", "row_of",
+    "FIGURES", "Design", "Draw", "Row", "attention_pattern", "by_layer", "designs", "gradient_by_matrix", "plot",
+    "row_of",
 ]
 
 
@@ -55,20 +55,22 @@ def _pattern_of_first(
     return attention_pattern((kept or profiles[-1:] or [Profile(origin="measured", values={})])[0])
 
 
-def _layers(name: str, title: str, caption: str, statistic: str) -> Row:
-    return Row(name, title, caption, partial(by_layer, statistic), statistic)
+def _layers(statistic: str, caption: str = "", name: str = "", title: str = "") -> Row:
+    """A statistic by layer; what is not said follows from its row of the vocabulary."""
+    row = STATISTICS[statistic]
+    return Row(name or statistic, title or row.label, caption or f"{row.definition[0].upper()}{row.definition[1:]}.",
+               partial(by_layer, statistic), statistic)
 
 
 FIGURES: Mapping[str, Row] = MappingProxyType({
     row.name: row
     for row in (
-        _layers("second_moment", "Second moment", "Mean x² of the residual stream. It starts at 1.", "second_moment"),
-        _layers("gradient_by_layer", "Gradient by layer", "Mean squared ∂L/∂x, relative to the last layer. "
-                "Flat: all layers train evenly.", "activation_gradient"),
-        _layers("attention_entropy", "Attention entropy", "The median head of each layer. 1 is uniform, 0 is one-hot.",
-                "attention_entropy_normalized"),
-        _layers("token_correlation", "Token correlation",
-                "Overlap of two tokens. At 1 all tokens are alike: rank collapse.", "token_correlation"),
+        _layers("second_moment", "Mean x² of the residual stream. It starts at 1."),
+        _layers("activation_gradient", "Mean squared ∂L/∂x, relative to the last layer. Flat: all layers train evenly.",
+                "gradient_by_layer", "Gradient by layer"),
+        _layers("attention_entropy_normalized", "The median head of each layer. 1 is uniform, 0 is one-hot.",
+                "attention_entropy"),
+        _layers("token_correlation", "Overlap of two tokens. At 1 all tokens are alike: rank collapse."),
         Row("gradient_by_matrix", "Gradient by matrix",
             "Size of ∂L/∂W: what the first step moves most.", gradient_by_matrix, "parameter_gradient",
             together="Size of ∂L/∂W, by layer or by matrix: what the first step moves most."),
@@ -87,14 +89,12 @@ def row_of(name: str) -> Row:
         ValueError: there is no such statistic or figure; names those there are.
     """
     drawn = {row.statistic or row.name: row for row in FIGURES.values()}
-    if name in drawn:
-        return drawn[name]
-    if name in STATISTICS:
-        row = STATISTICS[name]
-        return _layers(name, row.label, f"{row.definition[0].upper()}{row.definition[1:]}.", name)
-    if name in FIGURES:
-        return FIGURES[name]
-    raise ValueError(f"statistic must be one of {', '.join(dict.fromkeys((*STATISTICS, *FIGURES)))}; got {name!r}")
+    if name not in drawn and name in STATISTICS:
+        return _layers(name)
+    if name not in drawn and name not in FIGURES:
+        names = ", ".join(dict.fromkeys((*STATISTICS, *FIGURES)))
+        raise ValueError(f"statistic must be one of {names}; got {name!r}")
+    return drawn.get(name) or FIGURES[name]
 
 
 def plot(profile: Profile, statistic: str = "second_moment", *others: Profile) -> go.Figure:
@@ -103,6 +103,3 @@ def plot(profile: Profile, statistic: str = "second_moment", *others: Profile) -
     for number, other in enumerate(others):
         must_be(Profile, f"others[{number}]", other)
     return alone(row.draw([profile, *others]), row.title, row.caption)
-
-
-CAPTIONS: Mapping[str, str] = MappingProxyType({name: row.caption for name, row in FIGURES.items()})

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from explorer.figures.axes import blank, depth_axis, depth_range, linear_range, log_range, sheet, value_axis
 from explorer.figures.palette import Design
 from explorer.figures.pattern import NO_ATTENTION
-from explorer.figures.series import along_stream, at_site
+from explorer.figures.series import by_depth
 from explorer.figures.traces import broken, floor, reference, rows
 from explorer.figures.words import describe
 from explorer.profile import STATISTICS, Profile
@@ -28,9 +28,8 @@ def by_layer(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design
     row, designs = STATISTICS[statistic], {profile.config for profile in profiles}
     if row.by_head and designs and all(config and config.attention == "none" for config in designs):
         return blank(NO_ATTENTION if len(designs) == 1 else "None of these designs has attention.")
-    series = along_stream(profiles, statistic, whose) if row.on_stream else [
-        one for site in row.sites for one in at_site(profiles, statistic, site, whose)
-    ]
+    sites = ("",) if row.on_stream else row.sites
+    series = [one for site in sites for one in by_depth(profiles, statistic, site, whose)]
     ends = [end for end in row.bounds if np.isfinite(end)]
     height = (log_range if row.log else linear_range)(series, *row.marks, *ends)
     where = "After %{x:~g} layers" if row.on_stream else "In layer %{x:~g}"
@@ -40,6 +39,6 @@ def by_layer(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design
     traces = [reference(mark, words, across, height, row.log) for mark, words in row.marks.items()]
     traces += rows(series, row.log, sentence) + (floor(named, height) if row.log else [])
     traces += broken(series, across, height, row.log)
-    subject = f"{row.label} of the residual stream" if row.on_stream else row.label
-    layout = sheet(depth_axis(across), value_axis(row.axis, height, row.log), describe(subject, named))
+    said = describe(f"{row.label} of the residual stream" if row.on_stream else row.label, named)
+    layout = sheet(depth_axis(across), value_axis(f"{row.symbol} ({row.unit})", height, row.log), said)
     return go.Figure({"data": traces, "layout": layout})

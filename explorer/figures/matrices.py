@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from explorer.figures.axes import MARGIN, depth_axis, depth_range, finite_parts, log_range, sheet, value_axis
 from explorer.figures.palette import MATRIX_MARKS, Design, designs
-from explorer.figures.series import Series, at_site, spread
+from explorer.figures.series import Series, by_depth, spread
 from explorer.figures.traces import Trace, band, broken, dots, floor, line, reference, rows
 from explorer.figures.words import describe, typeset
 from explorer.profile import Profile
@@ -32,28 +32,23 @@ def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = ()
     """
     whose = designs(profiles, whose)
     alone = len({design.index for design in whose}) < 2
-    named = _matrices(profiles, whose) if alone else [("", row) for row in _one_each(profiles, whose, matrix)]
+    if alone:
+        named = [(name, row) for name in MATRIX_MARKS for row in by_depth(profiles, STATISTIC, name, whose)]
+    else:
+        named = [("", row) for row in (by_depth(profiles, STATISTIC, matrix, whose) if matrix
+                                       else _totals(profiles, whose))]
     series = [row for _, row in named]
-    across, height = depth_range(series), log_range(series, *_level(series))
-    traces = [reference(level, "flat", across, height, log=True) for level in _level(series)]
+    values = finite_parts(series, log=True)
+    level = [float(10.0 ** np.log10(values).mean())] if len(values) else []
+    across, height = depth_range(series), log_range(series, *level)
+    traces = [reference(mean, "flat", across, height, log=True) for mean in level]
     subject = matrix or "all matrices together"
     traces += _by_matrix(named) if alone else rows(series, True, SENTENCE.format(WRITTEN.get(matrix, subject)))
     traces += floor(named, height) + broken(series, across, height, log=True)
     title = f"norm of ∂L/∂{'W' if alone else WRITTEN.get(matrix, 'layer')} (loss/weight)"
     said = f"Gradient norm of {'each matrix' if alone else subject}"
     layout = sheet(depth_axis(across), value_axis(title, height, log=True), describe(said, named))
-    layout |= LEGEND if alone else {}
-    return go.Figure({"data": traces, "layout": layout})
-
-
-def _matrices(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[tuple[str, Series]]:
-    """Every matrix of every profile (one design's: measured and predicted)."""
-    return [(matrix, row) for matrix in MATRIX_MARKS for row in at_site(profiles, STATISTIC, matrix, whose)]
-
-
-def _one_each(profiles: Sequence[Profile], whose: Sequence[Design], matrix: str) -> list[Series]:
-    """One matrix of every design that has it, or all of a layer together."""
-    return at_site(profiles, STATISTIC, matrix, whose) if matrix else _totals(profiles, whose)
+    return go.Figure({"data": traces, "layout": layout | (LEGEND if alone else {})})
 
 
 def _totals(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[Series]:
@@ -62,25 +57,16 @@ def _totals(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[Series
     for design, profile in zip(whose, profiles, strict=True):
         held = [matrix for matrix in MATRIX_MARKS if (STATISTIC, matrix) in profile.values]
         if held:
-            whole = np.linalg.norm(np.stack([profile[STATISTIC, matrix] for matrix in held]), axis=0)
+            whole = np.linalg.norm([profile[STATISTIC, matrix] for matrix in held], axis=0)
             totals.append(spread(design, profile, profile.depth(held[0]), whole))
     return totals
-
-
-def _level(series: Sequence[Series]) -> list[float]:
-    """The geometric mean of all that is drawn, as a list of one; empty when nothing is."""
-    values = finite_parts(series, log=True)
-    return [float(10.0 ** np.log10(values).mean())] if len(values) else []
 
 
 def _by_matrix(named: Sequence[tuple[str, Series]]) -> list[Trace]:
     """Dots and lines of one design, each matrix with its symbol and dash and one entry of the legend."""
     traces = [trace for _, row in named for trace in band(row, log=True, opacity=0.1)]
     for matrix, row in named:
-        sentence = SENTENCE.format(WRITTEN[matrix])
         mark, twin = MATRIX_MARKS[matrix], {"legendgroup": matrix, "name": WRITTEN[matrix]}
-        if row.measured:
-            traces.append(dots(row, True, sentence, symbol=mark.symbol, **twin))
-        else:
-            traces.append(line(row, True, sentence, dash=mark.dash, **twin, showlegend=False))
+        drawn = {"symbol": mark.symbol} if row.measured else {"dash": mark.dash, "showlegend": False}
+        traces.append((dots if row.measured else line)(row, True, SENTENCE.format(WRITTEN[matrix]), **drawn, **twin))
     return traces

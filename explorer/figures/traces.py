@@ -11,7 +11,7 @@ from explorer.figures.axes import Range, above, position
 from explorer.figures.palette import NEUTRAL, Design
 from explorer.figures.series import Series, compact, drawable, masked, runs
 from explorer.figures.words import typeset
-from explorer.profile import Place, Profile
+from explorer.profile import Breakdown, Profile
 
 Trace = dict[str, Any]
 
@@ -88,7 +88,7 @@ def reference(value: float, words: str, across: Range, height: Range, log: bool)
 
 def broken(series: Sequence[Series], across: Range, height: Range, log: bool) -> list[Trace]:
     """Marks where values stop being finite, one vertical line a design."""
-    marks: dict[Design, tuple[Profile, Place]] = {}
+    marks: dict[Design, tuple[Profile, Breakdown]] = {}
     for row in sorted(series, key=lambda row: not row.measured):
         place = row.profile.first_nonfinite
         if place and not all(np.isfinite(part).all() for part in (row.middle, row.low, row.high)):
@@ -100,7 +100,7 @@ def broken(series: Sequence[Series], across: Range, height: Range, log: bool) ->
 
 
 def _upright(
-    design: Design, profile: Profile, place: Place, across: Range, height: Range, log: bool, number: int,
+    design: Design, profile: Profile, place: Breakdown, across: Range, height: Range, log: bool, number: int,
     among: int,
 ) -> Trace:
     """One vertical line; its words stand on the side that has room, those of several designs below each other.
@@ -120,12 +120,12 @@ def _upright(
     }
 
 
-def _depth(place: Place) -> float:
+def _depth(place: Breakdown) -> float:
     """Depth of the vertical line: half a layer earlier when attention is the cause."""
     return place.layer - (0.5 if place.site in ("resid_mid", "attn_out", "attn_scores", "pattern") else 0.0)
 
 
-def _verdict(profile: Profile, place: Place) -> str:
+def _verdict(profile: Profile, place: Breakdown) -> str:
     """'not finite from layer 5 on (attention output)', with its origin when it was not measured."""
     backward = place.statistic in ("activation_gradient", "parameter_gradient")
     start = f"layer {place.layer}" if place.layer else "the input"

@@ -14,7 +14,7 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.display import must_be
-from explorer.profile import BRANCHES, MATRICES, ROWS, STATISTICS, STREAM, Array, Key, Profile
+from explorer.profile import BRANCHES, MATRICES, ROWS, STATISTICS, STREAM, Array, Key, Profile, by_site
 from explorer.schemes.residual import learned
 from explorer.schemes.scale import shapes
 from explorer.theory import coverage
@@ -82,8 +82,7 @@ def _rows(rows: Rows) -> dict[Key, Array]:
 def _gradients(recursions: Recursions, covered: bool) -> dict[Key, Array]:
     """Of a stack that is covered to its last layer; else a column without values, which has a note of its own."""
     site, weights = recursions.gradients() if covered else (np.empty(0), dict.fromkeys(MATRICES, np.empty(0)))
-    stream = zip(STREAM, (site[:1], site[1::2], site[2::2]), strict=True)
     return {
-        **{("activation_gradient", place): column for place, column in stream},
+        **{("activation_gradient", place): column for place, column in by_site(site).items()},
         **{("parameter_gradient", name): column for name, column in weights.items()},
     }

@@ -54,17 +54,15 @@ def layer_map(course: Course, chosen: int, row: Map) -> go.Figure:
     track, grid = course.tracks[chosen], grids[chosen]
     low, high = extent([one for one, other in zip(grids, course.tracks, strict=True) if not other.retired] or grids,
                        row.log)
-    z = np.log10(masked(grid.values, row.log)) if row.log else masked(grid.values, row.log)
+    values = masked(grid.values, row.log).T
+    z = np.log10(values) if row.log else values
     heading, words = _words(track, row, grid)
     heat: dict[str, Any] = {
-        "type": "heatmap", "name": track.name, "z": compact(z.T),
+        "type": "heatmap", "name": track.name, "z": compact(z), "customdata": compact(grid.values.T),
         "x": compact(grid.steps), "y": compact(grid.depth), "zmin": low, "zmax": high, "colorscale": SEQUENTIAL,
         "hoverongaps": False, "colorbar": scale(low, high, row),
-        "hovertemplate": f"step %{{x}}, depth %{{y}}: %{{z:.3g}}<extra>{track.name}</extra>",
+        "hovertemplate": f"step %{{x}}, depth %{{y}}: %{{customdata:.3g}}<extra>{track.name}</extra>",
     }
-    if row.log:  # the number itself, beside its exponent
-        heat["customdata"] = compact(grid.values.T)
-        heat["hovertemplate"] = heat["hovertemplate"].replace("z:", "customdata:")
     deepest = float(grid.depth.max(initial=1.0))
     return go.Figure({
         "data": [heat] if z.size else [],
@@ -118,10 +116,9 @@ def _words(track: Track, row: Map, grid: Grid) -> tuple[str, str]:
 
 def _rows(grid: Grid) -> tuple[float, float]:
     """The vertical extent: half a cell beyond the outermost rows."""
-    if not len(grid.depth):
-        return 0.5, 1.5
-    half = (grid.depth[1] - grid.depth[0]) / 2 if len(grid.depth) > 1 else 0.5
-    return float(grid.depth[0] - half), float(grid.depth[-1] + half)
+    depth = grid.depth if len(grid.depth) else np.ones(1)
+    half = (depth[1] - depth[0]) / 2 if len(depth) > 1 else 0.5
+    return float(depth[0] - half), float(depth[-1] + half)
 
 
 def _thin(grid: Grid) -> Grid:
@@ -139,10 +136,8 @@ def along_stream(statistic: str) -> Callable[[History], Grid]:
     def read(history: History) -> Grid:
         parts = [series(history, statistic, site) for site in STREAM]
         steps, (embed, middle, after) = parts[0][0], (values for _, values in parts)
-        if not len(steps) or not after.size:
+        if not len(steps):
             return NOTHING
-        if not middle.size:  # a design without attention
-            return Grid(steps, np.arange(after.shape[1] + 1.0), np.concatenate([embed, after], axis=1))
         layers = np.stack([middle, after], axis=2).reshape(len(steps), -1)
         return Grid(steps, np.arange(layers.shape[1] + 1) / 2, np.concatenate([embed, layers], axis=1))
 
@@ -179,7 +174,7 @@ def _map(statistic: str, title: str = "", read: Callable[[History], Grid] | None
     """The map of a statistic: of the stream, or of its one site, where `read` says no other."""
     row = TRAINING[statistic]
     own = along_stream(statistic) if row.on_stream else by_layer(statistic, row.sites[0])
-    return Map(name or statistic, title or row.label, row.axis, read or own, row.log)
+    return Map(name or statistic, title or row.label, f"{row.symbol} ({row.unit})", read or own, row.log)
 
 
 NOTHING = Grid(np.zeros(0), np.zeros(0), np.zeros((0, 0)))
