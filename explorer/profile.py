@@ -96,11 +96,11 @@ STATISTICS: dict[str, Statistic] = {
                   "largest |x| over batch, token and coordinate; float16 ends at 65,504, bfloat16 (8 bits) at 3.39e38",
                   (*STREAM, *BRANCHES), "input units", lambda signal: signal.x.abs().flatten(1).amax(1), log=True,
                   marks={65504.0: "float16 ends"}),
+        # He et al. 2024, arXiv 2405.19279: kurtosis of neurons' activation norms, their measure of outlier features
         Statistic("kurtosis", "Kurtosis of features", "mean s⁴ / (mean s²)²",
-                  "of the RMS s of each coordinate over a sequence: 1 where all coordinates are alike, d where one has "
-                  "all (outlier features, He et al. 2024)", STREAM,
+                  "of each coordinate's RMS s over a sequence: 1 if all are alike, d if one has it all", STREAM,
                   reduce=lambda signal: signal.features.square().mean(dim=(1, 2)), log=True,
-                  marks={1.0: "all features alike", 3.0: "one Gaussian direction"}),
+                  marks={1.0: "all features alike", 3.0: "all tokens alike"}),
         Statistic("logit_std", "Logit spread", "s", "RMS over keys of the centered attention logits",
                   ("attn_scores",), reduce=lambda rows: rows.variance.mean(dim=(1, 3)).clamp(min=0).sqrt(), log=True),
         Statistic("attention_entropy", "Attention entropy", "H", "Shannon entropy of an attention row, nats",

@@ -10,7 +10,7 @@ import pytest
 from trial import Array, agrees, both, by_layer
 
 from explorer import Config
-from explorer.profile import MATRICES
+from explorer.profile import MATRICES, STATISTICS
 from explorer.theory import predict
 from explorer.theory.coverage import TEXT
 
@@ -125,7 +125,7 @@ def test_every_design(name: str) -> None:
         if statistic not in ALLOWANCE or (statistic in predicted.notes):
             continue
         found, expected = by_layer(measured, predicted, statistic, site)
-        absolute = statistic in ("token_correlation", "attention_entropy_normalized", "attention_max")
+        absolute = STATISTICS[statistic].bounded
         assert agrees(found, expected, allowance[statistic], absolute), (statistic, site, found.mean(0), expected)
 
 
