@@ -42,8 +42,8 @@ def by_layer(result: ActivationsResult) -> go.Figure:
     rows = (("mean x²", result.signal, result.expected_signal),
             ("mean (∂L/∂x)²", result.gradient, result.expected_gradient))
     layers, q = np.arange(len(result.expected_signal)), result.fixed.q
-    levels = {1.0: "kept"} | ({q: "q*"} if 0 < q < math.inf and abs(math.log(q)) > 1e-6 else {})
-    height = axis("ratio to the input, to the output", [list(levels), *(part for row in rows for part in row[1:])],
+    levels = {1.0: ""} | ({q: "q*"} if 0 < q < math.inf and abs(math.log(q)) > 1e-6 else {})
+    height = axis("mean square (ratio)", [list(levels), *(part for row in rows for part in row[1:])],
                   log=True, least=LEAST, air=0.12)
     across, words = depth_axis(layers), "after %{x:.0f} layers %{y:.4g}"
     traces = [level(value, name, across, height, lift=0.05) for value, name in levels.items()]

@@ -22,7 +22,7 @@ from explorer.labs.charts import designs, side_by_side
 
 HUE = {"sqrt_d": 0, "t5": 1, "qk_norm": 2, "none": 4}
 ACROSS = axis("σ of the logits", [SIGMAS], log=True, air=0.02)
-SHARE = axis("H / ln n (ratio)", [[0.0, 1.0]], air=0.08)
+SHARE = axis("H / ln n (ratio)", [[0.0, 1.0]], air=0.08, top=0.15)
 LEAST = 1e-6
 """A median of ‖J‖² below this is drawn no more."""
 

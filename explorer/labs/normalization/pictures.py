@@ -61,7 +61,7 @@ def one_by_one(result: NormalizationResult) -> go.Figure:
     for index, (kind, values) in enumerate(kinds.items()):
         at = np.repeat(np.arange(len(outputs)) + 0.3 * index - 0.15, [len(part) for part in values])
         traces.append(dots(at, np.concatenate(values), kind, index, "mean y² of one is %{y:.3g}", log=True,
-                           marker={"size": 5, "opacity": 0.6, "maxdisplayed": 0}))
+                           marker={"size": 5, "opacity": 0.8, "maxdisplayed": 0}))
     text = "; ".join(
         f"{name}: tokens from {one.by_token.min():.2g} to {one.by_token.max():.2g}, features from "
         f"{one.by_feature.min():.2g} to {one.by_feature.max():.2g}" for name, one in outputs.items()
@@ -72,7 +72,7 @@ def one_by_one(result: NormalizationResult) -> go.Figure:
 
 def offset(result: NormalizationResult) -> go.Figure:
     """Share of each output's second moment that is one constant, against the offset of the input."""
-    height = axis("constant's share (ratio)", [[0.0, 1.0]], air=0.1)
+    height = axis("constant's share (ratio)", [[0.0, 1.0]], air=0.1, top=0.15)
     across = axis("offset c (std)", [OFFSETS], air=0.02)
     here = {name: output.constant_share for name, output in result.after.items()}
     traces = [level(1.0, "nothing but the constant", across, height, "left")]

@@ -20,7 +20,7 @@ def best_rate(result: ParametrizationResult) -> go.Figure:
     """The best learning rate of each width over that of the narrowest; 1 is transfer."""
     widths = np.array(result.settings.widths, float)
     values = {name: result.best(name) / result.best(name)[0] for name in SCHEMES}
-    height = axis(f"best η (× best at m = {BASE})", [*values.values(), [1.0]], log=True, least=LEAST, air=0.1)
+    height = axis(f"best η (× best at m = {BASE})", [*values.values(), [1.0]], log=True, least=LEAST, top=0.2)
     across = axis(WIDTH, [widths], log=True, least=0.3)
     traces = [level(1.0, "the same η", across, height)]
     traces += [

@@ -18,7 +18,7 @@ ROW = Lab(
         Plot("best_rate", "Best learning rate by width", "Over the narrowest network's. Flat at 1: it transfers.",
              pictures.best_rate),
         Plot("sweeps", "Learning rate sweeps",
-             "Loss after the steps. Solid: the widest network; dotted: the narrowest. Rings: the best.",
+             "Loss after the steps. Solid: widest; dotted: narrowest, where μP is standard. Rings: best.",
              pictures.sweeps),
         Plot("first_step", "First step",
              "Relative change. Full: the hidden weights. Hollow: their outputs. Flat: any width is safe.",

@@ -1,0 +1,71 @@
+"""The drawing kit: what an axis holds, its ticks, and where marks stand on it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from explorer.figures.axes import AIR, FEW, Axis, axis, depth_axis, picture
+from explorer.figures.palette import HUES
+from explorer.figures.traces import dots, error_bars, level, line, upright
+
+
+@pytest.mark.parametrize(("log", "low", "high"), [(False, -2.0, 8.0), (True, 0.0, 3.0)])
+def test_an_axis_holds_what_has_a_place_on_it_with_air_at_both_ends(log: bool, low: float, high: float) -> None:
+    found = axis("x (1)", [[-2.0, np.nan], np.array([[1.0, 8.0], [np.inf, 0.0]]), 1000.0 if log else 1.0], log=log)
+    assert found.extent == pytest.approx((low - AIR * (high - low), high + AIR * (high - low)))
+
+
+def test_a_flat_line_looks_flat_and_nothing_has_an_axis_too() -> None:
+    flat = axis("q (1)", [[1.0, 1.0 + 1e-9]], log=True, least=1.0, air=0.0, top=0.5)
+    assert flat.extent == pytest.approx((-0.5, 1.0))
+    low, high = axis("q (1)", [], log=True).extent
+    assert low < high
+
+
+def test_positions_are_values_also_where_these_are_beyond_floats() -> None:
+    linear, log = Axis("x", (-1.0, 3.0)), Axis("x", (-2.0, 2.0), log=True)
+    assert (linear.at(0.25), log.at(0.5)) == (0.0, 1.0)
+    assert linear.above(1.0, 0.5) == pytest.approx(3.0)
+    assert log.above(1.0, 0.25) == pytest.approx(10.0)
+    assert log.ends.tolist() == pytest.approx([0.01, 100.0])
+    assert np.isfinite(Axis("x", (-900.0, 900.0), log=True).ends).all()
+
+
+@pytest.mark.parametrize(("most", "step"), [(3, 1), (FEW, 1), (24, None), (20_000, None)])
+def test_an_axis_that_counts_has_whole_ticks(most: float, step: int | None) -> None:
+    layout = Axis("step", (-0.5, most), counts=True).layout
+    assert layout.get("dtick") == step
+    assert layout["tickformat"] == ("~s" if most > 9999 else "~g")
+    assert depth_axis(np.arange(most)).extent[0] < 0
+
+
+@pytest.mark.parametrize(("extent", "labels"), [((-0.5, 0.5), "~g"), ((-8.0, 0.0), None)])
+def test_wide_logarithmic_axes_are_labeled_in_powers(extent: tuple[float, float], labels: str | None) -> None:
+    layout = Axis("q", extent, log=True).layout
+    assert layout.get("tickformat") == labels
+    assert layout["nticks"] >= 3
+    assert layout["minorloglabels"] == "complete"
+
+
+def test_marks_stand_at_their_values_and_words_beside_them() -> None:
+    across, height = Axis("x", (0.0, 10.0)), Axis("y", (-1.0, 1.0), log=True)
+    mark = level(1.0, "kept", across, height, "left", lift=0.25)
+    assert mark["x"] == [0.0, 10.0, None, 0.0]
+    assert mark["y"] == pytest.approx([1.0, 1.0, None, 10**0.5])
+    assert mark["text"][-1] == "kept"
+    assert upright(3.0, "here", height, share=0.5)["y"] == pytest.approx([0.1, 1.0, 10.0])
+
+
+def test_dots_and_lines_leave_out_what_has_no_place_and_keep_the_marks_of_their_index() -> None:
+    found = dots([1, 2, 3], [0.0, np.inf, 2.0], "W_Q", 1, "%{y}", log=True, marker={"size": 12},
+                 error_y=error_bars(1, [1.0, 1.0, 1.0], [0.5, 0.5, 0.5]))
+    np.testing.assert_array_equal(found["y"], [np.nan, np.nan, 2.0])
+    assert found["marker"]["color"] == HUES[1]
+    assert (found["marker"]["size"], found["marker"]["symbol"]) == (12, "square")
+    assert found["name"] == "W<sub>Q</sub>"
+    assert found["error_y"]["symmetric"] is False
+    row = line([1, 2], [1.0, 2.0], "W_Q", 1, "%{y}")
+    figure = picture([found, row], Axis("x", (0, 4)), Axis("y", (-1, 1), log=True), "two")
+    assert [trace.showlegend for trace in figure.data] == [None, False]
+    assert figure.layout.meta["description"] == "two"
