@@ -13,7 +13,6 @@ from explorer.figures.axes import MARGIN, label, sheet
 from explorer.figures.palette import SEQUENTIAL
 from explorer.figures.traces import compact, masked
 from explorer.figures.training.course import Course, Track, series, stride
-from explorer.figures.training.curves import step_axis
 from explorer.numbers import number
 from explorer.profile import STREAM, Array
 from explorer.training.history import TRAINING, History
@@ -67,7 +66,7 @@ def layer_map(course: Course, chosen: int, row: Map) -> go.Figure:
     return go.Figure({
         "data": [heat] if z.size else [],
         "layout": sheet(
-            step_axis((-0.015 * course.steps, 1.015 * course.steps)) | {"showgrid": False},
+            course.axis.layout | {"showgrid": False},
             {"title": label("depth (layers)"), "range": _rows(grid), "zeroline": False, "showgrid": False,
              "tickformat": "d", "nticks": 7} | ({"dtick": 1} if deepest < 7 else {}),
             words,
