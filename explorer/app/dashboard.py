@@ -9,13 +9,13 @@ import ipywidgets as widgets
 from IPython.display import display
 
 from explorer.app import still
-from explorer.app.header import Header
-from explorer.app.panels.explore import Explore
-from explorer.app.panels.labs import Labs, tab
-from explorer.app.panels.live import tell_all
-from explorer.app.panels.race import RacePanel
-from explorer.app.tabbed import Panel, Tabbed
-from explorer.app.worker import Progress, Stop
+from explorer.app.explore.panel import Explore
+from explorer.app.labs.labs import Labs, tab
+from explorer.app.race.panel import RacePanel
+from explorer.app.widgets.header import Header
+from explorer.app.widgets.live import tell_all
+from explorer.app.widgets.tabbed import Panel, Tabbed
+from explorer.app.widgets.worker import Progress, Stop
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.display import must_be

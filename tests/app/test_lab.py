@@ -17,10 +17,10 @@ from watched import WAIT, Watched
 
 import explorer as ex
 from explorer.__main__ import main
-from explorer.app.controls import Controls, sections
 from explorer.app.dashboard import PANELS, Dashboard, lab
-from explorer.app.panels.lab import LabPanel
-from explorer.app.panels.labs import Labs
+from explorer.app.labs.lab import LabPanel
+from explorer.app.labs.labs import Labs
+from explorer.app.widgets.controls import Controls, sections
 from explorer.choices import Choices
 from explorer.fields import About
 from explorer.labs import check, stages

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from explorer.app.ladder import ladder
+from explorer.app.widgets.ladder import ladder
 from explorer.fields import Spec, users
 from explorer.labs.lab import Lab
 from explorer.labs.table import LABS, on
