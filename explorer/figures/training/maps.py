@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.axes import MARGIN, label, sheet
+from explorer.figures.axes import Axis, headline, sheet
 from explorer.figures.palette import SEQUENTIAL
-from explorer.figures.traces import compact, masked
+from explorer.figures.traces import colorbar, compact, masked
 from explorer.figures.training.course import Course, Track, series, stride
 from explorer.numbers import number
 from explorer.profile import STREAM, Array
@@ -62,17 +62,12 @@ def layer_map(course: Course, chosen: int, row: Map) -> go.Figure:
         "hoverongaps": False, "colorbar": scale(low, high, row),
         "hovertemplate": f"step %{{x}}, depth %{{y}}: %{{customdata:.3g}}<extra>{track.name}</extra>",
     }
-    deepest = float(grid.depth.max(initial=1.0))
     return go.Figure({
         "data": [heat] if z.size else [],
         "layout": sheet(
             course.axis.layout | {"showgrid": False},
-            {"title": label("depth (layers)"), "range": _rows(grid), "zeroline": False, "showgrid": False,
-             "tickformat": "d", "nticks": 7} | ({"dtick": 1} if deepest < 7 else {}),
-            words,
-            title={"text": heading, "x": 0.5, "xref": "paper", "xanchor": "center", "y": 1, "yref": "paper",
-                   "yanchor": "bottom", "pad": {"b": 5}, "font": {"size": 12}},
-            margin=MARGIN | {"t": 26},
+            Axis("depth (layers)", _rows(grid), counts=True).layout | {"showgrid": False},
+            words, **headline(heading),
         ),
     })
 
@@ -92,10 +87,7 @@ def scale(low: float, high: float, row: Map) -> dict[str, Any]:
     """The color bar, labeled with the values themselves."""
     at = np.linspace(low, high, TICKS)
     words = [number(10.0**value if row.log else value, 2) for value in at]
-    return {
-        "title": {"text": row.unit, "side": "right", "font": {"size": 12}}, "thickness": 10, "xpad": 6,
-        "outlinewidth": 0, "tickvals": at.tolist(), "ticktext": words, "tickfont": {"size": 11},
-    }
+    return colorbar(row.unit, tickvals=at.tolist(), ticktext=words)
 
 
 def _words(track: Track, row: Map, grid: Grid) -> tuple[str, str]:
