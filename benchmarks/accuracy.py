@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from explorer.config import Config, ConfigError
 from explorer.probe import measure
-from explorer.profile import BRANCHES, Profile
+from explorer.profile import BRANCHES, STATISTICS, Profile
 from explorer.schemes.residual import RESIDUALS
 from explorer.theory import predict
 
@@ -35,7 +35,7 @@ SEEDS, NAMED_SEEDS = 12, 64
 MORE_SEEDS = {"post": 256, "RealFormer": 256}
 """Their gradients scatter by a third from draw to draw."""
 OUTPUT = Path(__file__).parent.parent / "docs" / "accuracy.csv"
-ABSOLUTE = ("token_correlation", "attention_entropy_normalized", "attention_max")
+ABSOLUTE = tuple(row.name for row in STATISTICS.values() if row.bounded)
 SKIPPED = ("attention_entropy",)
 """The same as its normalized form."""
 

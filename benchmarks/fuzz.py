@@ -27,7 +27,7 @@ from explorer.profile import Profile
 from explorer.theory import predict
 
 SEEDS, MORE_SEEDS = 8, 64
-BOUNDS = {"second_moment": 1.5, "activation_gradient": 3.0, "parameter_gradient": 3.0}
+BOUNDS = {"second_moment": 1.5, "max_abs": 1.5, "kurtosis": 1.5, "activation_gradient": 3.0, "parameter_gradient": 3.0}
 """Largest factor, of squares."""
 RANGES = {"n_layers": (1, 12), "n_ctx": (4, 64), "batch_size": (1, 4), "mlp_ratio": (1, 6), "alpha": (0.1, 4.0),
           "init_variance": (1e-3, 1e3), "logit_cap": (0.01, 100.0)}

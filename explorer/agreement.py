@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from explorer.profile import BRANCHES, STATISTICS, Array, Key, Profile
 from explorer.schemes.placement import placements
 
-BOUNDED = ("token_correlation", "attention_entropy_normalized", "attention_max")
-"""Statistics between 0 and 1, compared by their difference; the others are compared by their ratio."""
 CLOSE = {True: 0.02, False: 0.05}
 """Differences (bounded) and relative errors up to here are what a model of finite width does."""
 
@@ -32,16 +30,17 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
     for statistics between 0 and 1, a ratio less one for all others; nan where the theory covers nothing. Where it stops
     half-way, the words say which layers were compared. What is fixed by definition does not count as agreement.
     """
-    bounded = statistic in BOUNDED
+    row, bounded = STATISTICS[statistic], STATISTICS[statistic].bounded
     errors, depths, missing, strays, free = [], [], [], [], []
     for key, theory in predicted.values.items():
-        # The branches' own moments are part of the record but not of the line that is drawn.
-        if key[0] != statistic or key not in measured.values or key[1] in BRANCHES:
+        # Beside the stream, branches are part of the record but not of the line that is drawn.
+        if key[0] != statistic or key not in measured.values or (row.on_stream and key[1] in BRANCHES):
             continue
-        seeds, expected, depth = _by_seed(measured.values[key]), _by_seed(theory)[0], predicted.depth(key[1])
-        covered = np.isfinite(expected)
+        seeds, (expected, *_) = (part.mean(axis=tuple(range(2, part.ndim))) for part in (measured.values[key], theory))
+        covered, depth = np.isfinite(expected), predicted.depth(key[1])
         error = _error(seeds.mean(axis=0), expected, bounded)
-        strays += error[covered & ~_spread(seeds, expected)].tolist()
+        among = (seeds.min(axis=0) <= expected) & (expected <= seeds.max(axis=0))  # never of a single seed
+        strays += error[covered & ~among].tolist()
         errors += error[covered].tolist()
         depths += depth[covered].tolist()
         missing += depth[~covered].tolist()
@@ -112,15 +111,3 @@ def _error(found: Array, expected: Array, bounded: bool) -> Array:
     with np.errstate(all="ignore"):
         error = np.abs(found - expected) if bounded else np.maximum(found / expected, expected / found) - 1
     return np.where(found == expected, 0.0, error)  # two zeros agree
-
-
-def _spread(seeds: Array, expected: Array) -> NDArray[np.bool_]:
-    """Mask of the predictions between the lowest and the highest seed; all False with a single seed."""
-    among: NDArray[np.bool_] = (seeds.min(axis=0) <= expected) & (expected <= seeds.max(axis=0))
-    return among
-
-
-def _by_seed(values: Array) -> Array:
-    """`[seed, layer]`: the mean over heads."""
-    mean: Array = values.mean(axis=tuple(range(2, values.ndim)))
-    return mean

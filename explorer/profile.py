@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -36,45 +37,89 @@ MATRICES = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
 
 FORWARD = ("embed", "attn_scores", "pattern", "attn_out", "resid_mid", "mlp_out", "resid_post")
 """The order in which a layer's sites are computed."""
-BACKWARD = ("activation_gradient", "parameter_gradient")
-"""Statistics of the backward pass, which begins where the forward pass ends."""
+ROWS = ("attn_scores", "pattern")
+"""Sites of attention, by head."""
 
 
 class Statistic(NamedTuple):
-    """One quantity of the vocabulary: its name, its symbol, its sites and its axis."""
+    """One quantity of the vocabulary. Recorder, predictions, agreement, tables and figures follow from its row."""
 
     name: str
     label: str
     symbol: str
     definition: str
     sites: tuple[str, ...]
+    unit: str = "ratio"
+    reduce: Callable[[Any], Any] | None = None
+    """From `probe.statistics.Signal`, or `Rows` at the sites of attention, to `[layer]` or `[layer, head]`, by the
+    tensors' own methods; None of the backward pass, whose gradients become norms as they arrive."""
     log: bool = False
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    marks: Mapping[float, str] = MappingProxyType({})
+    """Levels that a figure marks, and their words."""
+    compared: str = ""
+    """Words after a value, which say what it is a multiple of."""
     reference: Literal["", "input", "last layer"] = ""
     """The site that fixes the values by definition: they are set there, or relative to it."""
+    backward: bool = False
+    """Whether it is of the backward pass, which begins where the forward pass ends."""
+    unpredicted: str = "not covered: it is measured only"
+    """The note of a statistic without a row in `theory.laws`."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether its values lie between two numbers: those are compared by their difference, others by their ratio."""
+        return all(map(math.isfinite, self.bounds))
+
+    @property
+    def on_stream(self) -> bool:
+        """Whether it is read along the residual stream."""
+        return any(site in STREAM for site in self.sites)
+
+    @property
+    def by_head(self) -> bool:
+        """Whether it is read of each head."""
+        return any(site in ROWS for site in self.sites)
 
 
-STATISTICS: Mapping[str, Statistic] = MappingProxyType({
+STATISTICS: dict[str, Statistic] = {
     row.name: row
     for row in (
-        Statistic("second_moment", "Second moment", "q", "mean of x² over batch, token and coordinate",
-                  (*STREAM, *BRANCHES), log=True, reference="input"),
-        Statistic("token_correlation", "Token correlation", "ρ",
-                  "mean overlap of two different tokens, divided by the second moment", STREAM, reference="input"),
+        Statistic("second_moment", "Second moment", "q = mean x²", "mean of x² over batch, token and coordinate",
+                  (*STREAM, *BRANCHES), "input² units", lambda signal: signal.q, log=True, marks={1.0: "q = 1"},
+                  reference="input"),
+        Statistic("token_correlation", "Token correlation", "ρ = p / q",
+                  "mean overlap of two different tokens, divided by the second moment", STREAM,
+                  reduce=lambda signal: signal.overlap / signal.q, bounds=(0.0, 1.0),
+                  marks={1.0: "all tokens alike", 0.0: "unrelated"}, reference="input"),
+        Statistic("max_abs", "Largest |x|", "max |x|",
+                  "largest |x| over batch, token and coordinate; float16 ends at 65,504, bfloat16 (8 bits) at 3.39e38",
+                  (*STREAM, *BRANCHES), "input units", lambda signal: signal.x.abs().flatten(1).amax(1), log=True,
+                  marks={65504.0: "float16 ends"}),
+        # He et al. 2024, arXiv 2405.19279: kurtosis of neurons' activation norms, their measure of outlier features
+        Statistic("kurtosis", "Kurtosis of features", "mean s⁴ / (mean s²)²",
+                  "of each coordinate's RMS s over a sequence: 1 if all are alike, d if one has it all", STREAM,
+                  reduce=lambda signal: signal.features.square().mean(dim=(1, 2)), log=True,
+                  marks={1.0: "all features alike", 3.0: "all tokens alike"}),
         Statistic("logit_std", "Logit spread", "s", "RMS over keys of the centered attention logits",
-                  ("attn_scores",), log=True),
+                  ("attn_scores",), reduce=lambda rows: rows.variance.mean(dim=(1, 3)).clamp(min=0).sqrt(), log=True),
         Statistic("attention_entropy", "Attention entropy", "H", "Shannon entropy of an attention row, nats",
-                  ("pattern",)),
+                  ("pattern",), "nats", lambda rows: rows.entropy.mean(dim=(1, 3)), marks={0.0: "one-hot"}),
         Statistic("attention_entropy_normalized", "Attention entropy", "H / ln n",
-                  "entropy of an attention row over ln(visible keys); 1 is uniform, 0 one-hot", ("pattern",)),
+                  "entropy of an attention row over ln(visible keys); 1 is uniform, 0 one-hot", ("pattern",),
+                  reduce=lambda rows: rows.normalized.mean(dim=(1, 3)), bounds=(0.0, 1.0),
+                  marks={1.0: "uniform", 0.0: "one-hot"}, compared="of the uniform one"),
         Statistic("attention_max", "Largest attention weight", "max p",
-                  "mean over rows of the largest attention weight", ("pattern",)),
+                  "mean over rows of the largest attention weight", ("pattern",),
+                  reduce=lambda rows: rows.largest.mean(dim=(1, 3)), bounds=(0.0, 1.0), marks={1.0: "one-hot"}),
         Statistic("activation_gradient", "Activation gradient", "γ / γ_N",
                   "mean of (∂L/∂x)² per coordinate, relative to the last layer", STREAM, log=True,
-                  reference="last layer"),
+                  marks={1.0: "flat"}, compared="× that of the last layer", reference="last layer", backward=True),
         Statistic("parameter_gradient", "Parameter gradient", "‖∂L/∂W‖",
-                  "Frobenius norm of the loss gradient by one matrix", (*MATRICES, "alpha"), log=True),
+                  "Frobenius norm of the loss gradient by one matrix", (*MATRICES, "alpha"), "loss/weight", log=True,
+                  backward=True),
     )
-})
+}
 
 
 SITE_WORDS = MappingProxyType({
@@ -85,8 +130,8 @@ SITE_WORDS = MappingProxyType({
 """Words for the sites; a weight matrix keeps its name."""
 
 
-class Place(NamedTuple):
-    """Place of the first value that is not finite, in the order of computation."""
+class Breakdown(NamedTuple):
+    """The first value that is not finite, in the order of computation."""
 
     statistic: str
     site: str
@@ -231,39 +276,30 @@ class Profile:
         return np.arange(1, length + 1) - (0.5 if site in ("resid_mid", "attn_out") else 0.0)
 
     @property
-    def first_nonfinite(self) -> Place | None:
+    def first_nonfinite(self) -> Breakdown | None:
         """The first value that is not finite, forward before backward, by depth; None when all are finite."""
-        places = []
+        found = []
         for (statistic, site), value in self.values.items():
-            bad = np.argwhere(~np.isfinite(value))
-            if not len(bad) or (self.origin == "predicted" and statistic in self.notes):
-                continue
-            backward = statistic in BACKWARD
-            index = bad[np.argmax(bad[:, 1]) if backward else np.argmin(bad[:, 1])]
-            layer = 0 if site == "embed" else int(index[1]) + 1
-            order = (layer, FORWARD.index(site) if site in FORWARD else len(FORWARD))
-            place = Place(statistic, site, layer, self.seeds[index[0]] if self.seeds else 0)
-            places.append((backward, (-order[0], -order[1]) if backward else order, place))
-        return min(places, key=lambda found: found[:2])[2] if places else None
+            bad = np.argwhere(~np.isfinite(value)).tolist()
+            if bad and not (self.origin == "predicted" and statistic in self.notes):
+                way = -1 if STATISTICS[statistic].backward else 1
+                seed, layer, *_ = min(bad, key=lambda index: way * index[1])
+                layer += site != "embed"
+                order = FORWARD.index(site) if site in FORWARD else len(FORWARD)
+                breakdown = Breakdown(statistic, site, layer, self.seeds[seed] if self.seeds else 0)
+                found.append(((way < 0, way * layer, way * order), breakdown))
+        return min(found, key=itemgetter(0))[1] if found else None
 
     def frame(self) -> pd.DataFrame:
         """Tidy: one number a row; columns origin, seed, site, layer, head, statistic, value.
 
         `head` is missing (<NA>) where the statistic has none; `seed` is missing in a prediction.
         """
-        parts = []
-        for (statistic, site), value in self.values.items():
-            index = np.indices(value.shape).reshape(value.ndim, -1)
-            parts.append(pd.DataFrame({
-                "origin": self.origin,
-                "seed": pd.array([self.seeds[i] if self.seeds else None for i in index[0]], dtype="Int64"),
-                "site": site,
-                "layer": index[1] + (0 if site == "embed" else 1),
-                "head": pd.array(index[2] if value.ndim == 3 else [None] * value.size, dtype="Int64"),
-                "statistic": statistic,
-                "value": value.ravel(),
-            }))
-        return pd.concat(parts, ignore_index=True)
+        seeds = np.array(self.seeds or [None])
+        parts = [tidy(key, value).assign(origin=self.origin, seed=lambda part: pd.array(seeds[part.row], dtype="Int64"))
+                 for key, value in self.values.items()]
+        columns = ["origin", "seed", "site", "layer", "head", "statistic", "value"]
+        return pd.concat(parts, ignore_index=True)[columns].astype({"layer": "int64"})
 
     def to_json(self) -> str:
         """One JSON object that `from_json` reads back; nan and infinities become strings, for JSON has none."""
@@ -273,7 +309,7 @@ class Profile:
             "seeds": self.seeds,
             "seconds": _plain(self.seconds),
             "notes": dict(self.notes),
-            "first_nonfinite": place._asdict() if (place := self.first_nonfinite) else None,
+            "first_nonfinite": first._asdict() if (first := self.first_nonfinite) else None,
             "values": [
                 {"statistic": statistic, "site": site, "values": _plain(value.tolist())}
                 for (statistic, site), value in self.values.items()
@@ -292,6 +328,26 @@ class Profile:
             notes=data["notes"],
             seconds=float(data["seconds"]),
         )
+
+
+def by_site(values: Array) -> dict[str, Array]:
+    """Values along the stream, in the order of the forward pass, to those of each of its sites."""
+    return dict(zip(STREAM, (values[:1], values[1::2], values[2::2]), strict=True))
+
+
+def tidy(key: Key, values: Array) -> pd.DataFrame:
+    """One number a row of `[row]`, `[row, layer]` or `[row, layer, head]`; an axis that is not there is missing (<NA>).
+
+    Layers count from 1, and 0 is the input.
+    """
+    index = np.indices(values.shape).reshape(values.ndim, -1)
+    missing = np.full(values.size, None)
+    return pd.DataFrame({
+        "row": index[0], "statistic": key[0], "site": key[1],
+        "layer": pd.array(index[1] + (key[1] != "embed") if values.ndim > 1 else missing, dtype="Int64"),
+        "head": pd.array(index[2] if values.ndim > 2 else missing, dtype="Int64"),
+        "value": values.ravel(),
+    })
 
 
 def _ends(value: Array) -> list[float]:

@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from explorer import Config, Profile
-from explorer.profile import STATISTICS, Place
+from explorer import Config, Profile, measure, predict
+from explorer.agreement import agreement
+from explorer.profile import STATISTICS, STREAM, Breakdown, Statistic
+from explorer.theory.laws import LAWS, ROW_LAWS
 
 
 def profile(**changes: np.ndarray) -> Profile:
@@ -82,27 +84,27 @@ def test_arrays_cannot_be_written_to() -> None:
 def test_the_first_trouble_is_found_forward_before_backward() -> None:
     assert profile().first_nonfinite is None
     gradient = profile(activation_gradient__resid_post=np.array([[np.nan, 1, 1]] * 2))
-    assert gradient.first_nonfinite == Place("activation_gradient", "resid_post", 1, 5)
+    assert gradient.first_nonfinite == Breakdown("activation_gradient", "resid_post", 1, 5)
     both = profile(
         activation_gradient__resid_post=np.full((2, 3), np.nan),
         second_moment__resid_mid=np.array([[1, 1, 1], [1, 1, np.inf]]),
         second_moment__resid_post=np.array([[1, 1, np.nan], [1, 1, np.nan]]),
     )
-    assert both.first_nonfinite == Place("second_moment", "resid_mid", 3, 6)
+    assert both.first_nonfinite == Breakdown("second_moment", "resid_mid", 3, 6)
 
 
 def test_within_a_layer_the_attention_comes_before_what_it_feeds() -> None:
     bad = np.full((2, 3), np.inf)
     broken = profile(second_moment__resid_mid=bad, second_moment__attn_out=bad, logit_std__attn_scores=bad[..., None])
-    assert broken.first_nonfinite == Place("logit_std", "attn_scores", 1, 5)
+    assert broken.first_nonfinite == Breakdown("logit_std", "attn_scores", 1, 5)
     broken = profile(second_moment__resid_mid=bad, second_moment__attn_out=bad)
-    assert broken.first_nonfinite == Place("second_moment", "attn_out", 1, 5)
+    assert broken.first_nonfinite == Breakdown("second_moment", "attn_out", 1, 5)
 
 
 def test_what_a_prediction_leaves_out_with_a_reason_is_no_trouble() -> None:
     values = {("second_moment", "resid_post"): np.array([[1.0, np.nan]])}
     assert Profile("predicted", values, notes={"second_moment": "not covered"}).first_nonfinite is None
-    assert Profile("predicted", values).first_nonfinite == Place("second_moment", "resid_post", 2, 0)
+    assert Profile("predicted", values).first_nonfinite == Breakdown("second_moment", "resid_post", 2, 0)
 
 
 def test_json_holds_every_number_also_those_that_json_lacks() -> None:
@@ -112,13 +114,84 @@ def test_json_holds_every_number_also_those_that_json_lacks() -> None:
     back = Profile.from_json(text)
     pd.testing.assert_frame_equal(back.frame(), original.frame())
     assert back.config == original.config
-    assert back.first_nonfinite == original.first_nonfinite == Place("second_moment", "resid_post", 2, 5)
+    assert back.first_nonfinite == original.first_nonfinite == Breakdown("second_moment", "resid_post", 2, 5)
     assert json.loads(text)["first_nonfinite"]["layer"] == 2
     assert math.isnan(Profile.from_json(Profile("measured", profile().values).to_json()).seconds)
 
 
 def test_the_vocabulary_is_complete() -> None:
     assert set(STATISTICS) == {
-        "second_moment", "token_correlation", "logit_std", "attention_entropy", "attention_entropy_normalized",
-        "attention_max", "activation_gradient", "parameter_gradient",
+        "second_moment", "token_correlation", "max_abs", "kurtosis", "logit_std", "attention_entropy",
+        "attention_entropy_normalized", "attention_max", "activation_gradient", "parameter_gradient",
     }
+
+
+def test_json_of_a_version_without_the_newer_statistics_is_read() -> None:
+    whole = measure(Config(n_layers=2, d_model=16, n_heads=2, n_ctx=4, n_seeds=1))
+    data = json.loads(whole.to_json())
+    data["values"] = [row for row in data["values"] if row["statistic"] not in ("max_abs", "kurtosis")]
+    back = Profile.from_json(json.dumps(data))
+    assert "max_abs" not in back
+    np.testing.assert_array_equal(back["second_moment", "resid_post"], whole["second_moment", "resid_post"])
+    assert agreement(back, predict(back.config), "kurtosis").tone == ""
+    assert {trace.name for trace in back.plot("max_abs").data} == {"float16 ends"}
+
+
+@pytest.fixture(params=[(*STREAM, "mlp_out"), ("mlp_out", "attn_out"), ("pattern",)])
+def made_up(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Statistic:
+    """A row more in the vocabulary, until the test is over: the share of numbers above 0.1."""
+    row = Statistic("above", "Share above", "n / N", "share of numbers above 0.1", request.param, reduce=lambda seen: (
+        seen.pattern.gt(0.1).float().mean(dim=(1, 3, 4)) if hasattr(seen, "pattern")
+        else seen.x.gt(0.1).float().flatten(1).mean(1)))
+    monkeypatch.setitem(STATISTICS, "above", row)
+    return row
+
+
+def test_a_statistic_is_one_row(made_up: Statistic) -> None:
+    """Measured at its sites, empty with a note where it is not predicted, compared, in tables and drawn."""
+    config = Config(n_layers=3, d_model=32, n_heads=2, n_ctx=8, n_seeds=2)
+    measured, predicted = measure(config), predict(config)
+    assert {site for name, site in measured if name == "above"} == set(made_up.sites)
+    for site in made_up.sites:
+        found = measured["above", site]
+        assert found.shape == (2, 1 if site == "embed" else 3, *([2] if site == "pattern" else []))
+        assert ((found > 0) & (found < 1)).all()
+        assert np.isnan(predicted["above", site]).all()
+        assert predicted["above", site].shape[1] == found.shape[1]
+    assert predicted.notes["above"] == made_up.unpredicted
+    assert agreement(measured, predicted, "above").words == "theory does not cover this: it is measured only"
+    frame = measured.frame()
+    assert set(frame[frame.statistic == "above"].site) == set(made_up.sites)
+    pd.testing.assert_frame_equal(Profile.from_json(measured.to_json()).frame(), frame)
+    figure = measured.plot("above", predicted)
+    assert figure.layout.yaxis.title.text == "n / N (ratio)"
+    dots = [trace for trace in figure.data if trace.mode == "markers"]
+    depths = measured.stream("above")[0] if made_up.on_stream else measured.depth(made_up.sites[0])
+    np.testing.assert_allclose(dots[0].x, depths)
+
+
+def test_a_law_is_one_row(made_up: Statistic, monkeypatch: pytest.MonkeyPatch) -> None:
+    if made_up.by_head:
+        monkeypatch.setitem(ROW_LAWS, "above", lambda rows: 0 * rows.s + 0.5)
+    else:
+        monkeypatch.setitem(LAWS, "above", lambda config, moments: 0 * moments.q + 0.5)
+    config = Config(n_layers=3, d_model=32, n_heads=2, n_ctx=8)
+    predicted = predict(config)
+    assert "above" not in predicted.notes
+    assert agreement(measure(config), predicted, "above").worst > 0
+    assert all((predicted["above", site] == 0.5).all() for site in made_up.sites)
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_every_statistic_draws_itself(name: str) -> None:
+    config = Config(n_layers=3, d_model=32, n_heads=2, n_ctx=8, n_seeds=2)
+    measured = measure(config)
+    row, figure = STATISTICS[name], measured.plot(name, predict(config))
+    dots = next(trace for trace in figure.data if trace.mode == "markers")
+    values = measured.stream(name)[1].mean(0) if row.on_stream else np.median(measured[name, row.sites[0]], axis=(
+        0, *range(2, measured[name, row.sites[0]].ndim))) if row.by_head else measured[name, row.sites[0]].mean(0)
+    np.testing.assert_allclose(dots.y, values, rtol=1e-5)
+    assert any(trace.name.endswith("predicted") or trace.mode == "lines" for trace in figure.data)
+    assert (figure.layout.yaxis.type == "log") == row.log
+    assert figure.layout.yaxis.title.text.endswith(f"({row.unit})")
+    assert all(words in {trace.name for trace in figure.data} for words in row.marks.values())

@@ -8,6 +8,7 @@ every figure. Figures carry no theme: a page, or a reader, gives paper and text 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -15,15 +16,15 @@ import plotly.graph_objects as go
 
 from explorer.display import must_be
 from explorer.figures.axes import alone
-from explorer.figures.layers import attention_entropy, gradient_by_layer, second_moment, token_correlation
+from explorer.figures.layers import by_layer
 from explorer.figures.matrices import gradient_by_matrix
 from explorer.figures.palette import Design, designs
 from explorer.figures.pattern import attention_pattern
-from explorer.profile import Profile
+from explorer.profile import STATISTICS, Profile
 
 __all__ = [
-    "CAPTIONS", "FIGURES", "Design", "Draw", "Row", "attention_entropy", "attention_pattern", "designs",
-    "gradient_by_layer", "gradient_by_matrix", "plot", "second_moment", "token_correlation",
+    "FIGURES", "Design", "Draw", "Row", "attention_pattern", "by_layer", "designs", "gradient_by_matrix", "plot",
+    "row_of",
 ]
 
 
@@ -41,7 +42,7 @@ class Row(NamedTuple):
     caption: str
     draw: Draw
     statistic: str = ""
-    """Its statistic, where it shows one with a theory."""
+    """The statistic that it shows."""
     together: str = ""
     """The caption where several designs are drawn, if that is another picture."""
 
@@ -54,19 +55,22 @@ def _pattern_of_first(
     return attention_pattern((kept or profiles[-1:] or [Profile(origin="measured", values={})])[0])
 
 
+def _layers(statistic: str, caption: str = "", name: str = "", title: str = "") -> Row:
+    """A statistic by layer; what is not said follows from its row of the vocabulary."""
+    row = STATISTICS[statistic]
+    return Row(name or statistic, title or row.label, caption or f"{row.definition[0].upper()}{row.definition[1:]}.",
+               partial(by_layer, statistic), statistic)
+
+
 FIGURES: Mapping[str, Row] = MappingProxyType({
     row.name: row
     for row in (
-        Row("second_moment", "Second moment",
-            "Mean x² of the residual stream. It starts at 1.", second_moment, "second_moment"),
-        Row("gradient_by_layer", "Gradient by layer",
-            "Mean squared ∂L/∂x, relative to the last layer. Flat: all layers train evenly.", gradient_by_layer,
-            "activation_gradient"),
-        Row("attention_entropy", "Attention entropy",
-            "The median head of each layer. 1 is uniform, 0 is one-hot.", attention_entropy,
-            "attention_entropy_normalized"),
-        Row("token_correlation", "Token correlation",
-            "Overlap of two tokens. At 1 all tokens are alike: rank collapse.", token_correlation, "token_correlation"),
+        _layers("second_moment", "Mean x² of the residual stream. It starts at 1."),
+        _layers("activation_gradient", "Mean squared ∂L/∂x, relative to the last layer. Flat: all layers train evenly.",
+                "gradient_by_layer", "Gradient by layer"),
+        _layers("attention_entropy_normalized", "The median head of each layer. 1 is uniform, 0 is one-hot.",
+                "attention_entropy"),
+        _layers("token_correlation", "Overlap of two tokens. At 1 all tokens are alike: rank collapse."),
         Row("gradient_by_matrix", "Gradient by matrix",
             "Size of ∂L/∂W: what the first step moves most.", gradient_by_matrix, "parameter_gradient",
             together="Size of ∂L/∂W, by layer or by matrix: what the first step moves most."),
@@ -75,17 +79,27 @@ FIGURES: Mapping[str, Row] = MappingProxyType({
             together="A row is one token's attention, in the current design. 1/n is uniform."),
     )
 })
+"""The figures of the page."""
+
+
+def row_of(name: str) -> Row:
+    """The figure of any statistic of the vocabulary, or of the page.
+
+    Raises:
+        ValueError: there is no such statistic or figure; names those there are.
+    """
+    drawn = {row.statistic or row.name: row for row in FIGURES.values()}
+    if name not in drawn and name in STATISTICS:
+        return _layers(name)
+    if name not in drawn and name not in FIGURES:
+        names = ", ".join(dict.fromkeys((*STATISTICS, *FIGURES)))
+        raise ValueError(f"statistic must be one of {names}; got {name!r}")
+    return drawn.get(name) or FIGURES[name]
 
 
 def plot(profile: Profile, statistic: str = "second_moment", *others: Profile) -> go.Figure:
     """One figure by itself, with a title and a legend: see `Profile.plot`."""
-    row = next((row for row in FIGURES.values() if statistic in (row.name, row.statistic)), None)
-    if row is None:
-        names = ", ".join(dict.fromkeys(name for row in FIGURES.values() for name in (row.statistic, row.name) if name))
-        raise ValueError(f"statistic must be one of {names}; got {statistic!r}")
+    row = row_of(statistic)
     for number, other in enumerate(others):
         must_be(Profile, f"others[{number}]", other)
     return alone(row.draw([profile, *others]), row.title, row.caption)
-
-
-CAPTIONS: Mapping[str, str] = MappingProxyType({name: row.caption for name, row in FIGURES.items()})

@@ -90,7 +90,7 @@ def axis(title: str, values: Sequence[ArrayLike], *, log: bool = False, least: f
     if log:
         found = np.log10(found)
     low, high = (float(found.min()), float(found.max())) if len(found) else (0.0, 1.0)
-    length = max(high - low, least, 1e-9)
+    length = max(high - low, least) or 1.0  # of all one value
     slack = (length - (high - low)) / 2
     return Axis(title, (low - slack - air * length, high + slack + (air if top is None else top) * length), log, counts)
 

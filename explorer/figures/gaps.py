@@ -11,12 +11,12 @@ from explorer.figures.palette import Design
 from explorer.figures.series import Series
 from explorer.figures.traces import MOST_DOTS, Trace, compact, upright
 from explorer.figures.words import typeset
-from explorer.profile import Place, Profile
+from explorer.profile import Breakdown, Profile
 
 
 def broken(series: Sequence[Series], across: Axis, height: Axis) -> list[Trace]:
     """Where values stop being finite: one vertical line a design."""
-    found: dict[Design, tuple[Profile, Place]] = {}
+    found: dict[Design, tuple[Profile, Breakdown]] = {}
     for row in sorted(series, key=lambda row: not row.measured):
         place = row.profile.first_nonfinite
         if place and not all(np.isfinite(part).all() for part in row.parts):
@@ -27,7 +27,7 @@ def broken(series: Sequence[Series], across: Axis, height: Axis) -> list[Trace]:
     ]
 
 
-def _break(design: Design, profile: Profile, place: Place, across: Axis, height: Axis, share: float, alone: bool
+def _break(design: Design, profile: Profile, place: Breakdown, across: Axis, height: Axis, share: float, alone: bool
            ) -> Trace:
     """One vertical line; its words stand on the side that has room, those of several designs below each other.
 
@@ -43,12 +43,12 @@ def _break(design: Design, profile: Profile, place: Place, across: Axis, height:
     )
 
 
-def _depth(place: Place) -> float:
+def _depth(place: Breakdown) -> float:
     """Depth of the vertical line: half a layer earlier when attention is the cause."""
     return place.layer - (0.5 if place.site in ("resid_mid", "attn_out", "attn_scores", "pattern") else 0.0)
 
 
-def _verdict(profile: Profile, place: Place) -> str:
+def _verdict(profile: Profile, place: Breakdown) -> str:
     """'not finite from layer 5 on (attention output)', with its origin when it was not measured."""
     backward = place.statistic in ("activation_gradient", "parameter_gradient")
     start = f"layer {place.layer}" if place.layer else "the input"

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from explorer.figures.axes import LEAST, MARGIN, TOP, axis, depth_axis, drawable, picture
 from explorer.figures.gaps import broken, floor
 from explorer.figures.palette import MATRIX_MARKS, Design, designs
-from explorer.figures.series import Series, at_site, band, describe, measured, predicted, rows, spread
+from explorer.figures.series import Series, band, by_depth, describe, measured, predicted, rows, spread
 from explorer.figures.traces import Trace, level
 from explorer.figures.words import typeset
 from explorer.profile import Profile
@@ -33,7 +33,11 @@ def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = ()
     """
     whose = designs(profiles, whose)
     alone = len({design.index for design in whose}) < 2
-    named = _matrices(profiles, whose) if alone else [("", row) for row in _one_each(profiles, whose, matrix)]
+    if alone:
+        named = [(name, row) for name in MATRIX_MARKS for row in by_depth(profiles, STATISTIC, name, whose)]
+    else:
+        named = [("", row) for row in (by_depth(profiles, STATISTIC, matrix, whose) if matrix
+                                       else _totals(profiles, whose))]
     series = [row for _, row in named]
     title = f"norm of ∂L/∂{'W' if alone else WRITTEN.get(matrix, 'layer')} (loss/weight)"
     across = depth_axis(*(row.depth for row in series))
@@ -47,23 +51,13 @@ def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = ()
     return figure.update_layout(LEGEND) if alone else figure
 
 
-def _matrices(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[tuple[str, Series]]:
-    """Every matrix of every profile (one design's: measured and predicted)."""
-    return [(matrix, row) for matrix in MATRIX_MARKS for row in at_site(profiles, STATISTIC, matrix, whose)]
-
-
-def _one_each(profiles: Sequence[Profile], whose: Sequence[Design], matrix: str) -> list[Series]:
-    """One matrix of every design that has it, or all of a layer together."""
-    return at_site(profiles, STATISTIC, matrix, whose) if matrix else _totals(profiles, whose)
-
-
 def _totals(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[Series]:
     """The norm over all matrices of a layer together: √Σ‖∂L/∂W‖², one series a profile that has any."""
     totals = []
     for design, profile in zip(whose, profiles, strict=True):
         held = [matrix for matrix in MATRIX_MARKS if (STATISTIC, matrix) in profile.values]
         if held:
-            whole = np.linalg.norm(np.stack([profile[STATISTIC, matrix] for matrix in held]), axis=0)
+            whole = np.linalg.norm([profile[STATISTIC, matrix] for matrix in held], axis=0)
             totals.append(spread(design, profile, profile.depth(held[0]), whole))
     return totals
 
@@ -78,8 +72,8 @@ def _by_matrix(named: Sequence[tuple[str, Series]]) -> list[Trace]:
     """Dots and lines of one design, each matrix with its symbol and dash and one entry of the legend."""
     traces = [trace for _, row in named for trace in band(row, log=True, opacity=0.1)]
     for matrix, row in named:
-        sentence = SENTENCE.format(WRITTEN[matrix])
         mark, twin = MATRIX_MARKS[matrix], {"legendgroup": matrix, "name": WRITTEN[matrix]}
+        sentence = SENTENCE.format(WRITTEN[matrix])
         if row.measured:
             traces.append(measured(row, True, sentence, symbol=mark.symbol, **twin))
         else:

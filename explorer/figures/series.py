@@ -59,26 +59,16 @@ class Series:
         return f"{count} seed" if count == 1 else f"{count} seeds"
 
 
-def along_stream(profiles: Sequence[Profile], statistic: str, whose: Sequence[Design] = ()) -> list[Series]:
-    """A statistic of the residual stream, of every profile that has it: mean and range over seeds."""
-    return [
-        spread(design, profile, *profile.stream(statistic), profile.notes.get(statistic, ""))
-        for design, profile in zip(designs(profiles, whose), profiles, strict=True)
-        if any((statistic, site) in profile.values for site in STREAM)
-    ]
-
-
-def at_site(
-    profiles: Sequence[Profile], statistic: str, site: str, whose: Sequence[Design] = ()
-) -> list[Series]:
-    """A statistic at one kind of site, of every profile that has it.
+def by_depth(profiles: Sequence[Profile], statistic: str, site: str, whose: Sequence[Design] = ()) -> list[Series]:
+    """A statistic at one kind of site, or along the whole residual stream (no site), of every profile that has it.
 
     Mean and range over seeds; where there are heads, median and range over seeds and heads together.
     """
     return [
-        spread(design, profile, profile.depth(site), profile[statistic, site], profile.notes.get(statistic, ""))
+        spread(design, profile, *(profile.stream(statistic) if not site else (
+            profile.depth(site), profile[statistic, site])), profile.notes.get(statistic, ""))
         for design, profile in zip(designs(profiles, whose), profiles, strict=True)
-        if (statistic, site) in profile.values
+        if any((statistic, place) in profile.values for place in ([site] if site else STREAM))
     ]
 
 

@@ -67,9 +67,9 @@ def joined(index: int, dash: str = "dot", width: float = 1) -> Trace:
     return {"mode": "lines+markers", "line": {"color": Look(index).hue, "width": width, "dash": dash}}
 
 
-def ring(size: float = 12) -> Trace:
-    """For `dots` around others that they may equal: their `marker`."""
-    return {"symbol": "circle-open", "size": size, "line": {"width": 2}}
+def ring(size: float = 12, index: int = 0) -> Trace:
+    """For `dots` around others that they may equal: their `marker`, the hollow symbol of an index."""
+    return {"symbol": f"{Look(index).symbol}-open", "size": size, "line": {"width": 2}}
 
 
 def error_bars(index: int, up: ArrayLike, down: ArrayLike | None = None) -> Trace:

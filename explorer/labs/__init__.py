@@ -1,6 +1,6 @@
-"""The foundations as experiments: one module a topic, each a record of settings, a `run` and its numbers.
+"""The labs, a folder each: `experiment` computes, `pictures` chooses what is drawn of it, `row` says what it claims.
 
-A module holds `Settings` by its topic's name (a `Choices`), a frozen result, `run(settings, stop, progress)`, a
+An experiment holds settings by its topic's name (a `Choices`), a frozen result, `run(settings, stop, progress)`, a
 `verdict(result)` in words, and `invariants()`, the numbers that its notebook prints. Work is done in blocks, so that
 `stop` is honored and memory stays small. torch is imported where it is used, inside functions: a page that lists the
 labs must not wait for it.

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures import Draw
 from explorer.figures.axes import LEGEND, TOP, Axis, axis, drawable
-from explorer.figures.layers import over_depth
+from explorer.figures.layers import by_layer
 from explorer.figures.palette import DASHES, SYMBOLS, Design
-from explorer.figures.series import along_stream
 from explorer.figures.traces import Trace, error_bars
 from explorer.figures.training import Course, Track
 from explorer.labs.stacks import Pair
 from explorer.labs.trained import Trained
-from explorer.profile import Array, Profile
+from explorer.profile import Array
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,12 @@ def designs(names: Mapping[str, str], hues: Mapping[str, int] | None = None) -> 
     return {key: Design(hues[key], None, name) for key, name in names.items()}
 
 
-def side_by_side(draw: Draw, pairs: Mapping[str, Pair], whose: Mapping[str, Design], below: Sequence[Trace] = ()
-                 ) -> go.Figure:
+def side_by_side(statistic: str, pairs: Mapping[str, Pair], whose: Mapping[str, Design], height: Axis | None = None,
+                 below: Sequence[Trace] = ()) -> go.Figure:
     """A chart of the Explore page with several designs, measured and predicted, and other traces below them."""
     profiles = [profile for pair in pairs.values() for profile in pair]
-    marks = [whose[key] for key in pairs for _ in Pair._fields]
-    return with_legend(draw(profiles, marks), whose.values(), below)
+    looks = [whose[key] for key in pairs for _ in Pair._fields]
+    return with_legend(by_layer(statistic, profiles, looks, height), whose.values(), below)
 
 
 def with_legend(figure: go.Figure, whose: Iterable[Design], below: Sequence[Trace] = (), **more: Any) -> go.Figure:
@@ -63,14 +61,10 @@ def with_legend(figure: go.Figure, whose: Iterable[Design], below: Sequence[Trac
     return figure.update_layout(showlegend=True, legend=LEGEND | more, margin_t=34)
 
 
-def second_moment(profiles: Sequence[Profile], whose: Sequence[Design] = (), height: Axis | None = None) -> go.Figure:
-    """Second moment of the stream on an axis that is not logarithmic: so much a branch is a straight line."""
-    series = along_stream(profiles, "second_moment", whose)
-    return over_depth(
-        series, "q (ratio to 1)", {1.0: "q = 1"}, log=False,
-        sentence="After %{x:~g} layers<br>the second moment is %{y:.3g}", subject="Second moment of the stream",
-        height=height or axis("q (ratio to 1)", [0.0, *(part for row in series for part in row.parts)], top=TOP),
-    )
+def moments_axis(pairs: Iterable[Pair], *more: Array) -> Axis:
+    """Of the second moment, and not logarithmic: so much a branch is a straight line."""
+    found = [profile.stream("second_moment")[1] for pair in pairs for profile in pair]
+    return axis("q (ratio to 1)", [[0.0], *found, *more], top=TOP)
 
 
 def seeds_range(index: int, middle: Array, values: Array) -> Trace:

@@ -6,13 +6,14 @@ Nothing waits for the end of the pass, so a deep model's gradients never stand i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from torch import Tensor
 
 from explorer.model import Layer
 from explorer.probe.statistics import norms
-from explorer.profile import STREAM, Array, Key
+from explorer.profile import Array, Key, by_site
 
 
 class Gradients:
@@ -44,22 +45,16 @@ class Gradients:
         for middle in self.middles:
             middle.retain_grad()
         for index, (layer, stream) in enumerate(zip(layers, streams[::2], strict=False)):
-            stream.register_hook(self.below(layer, index))  # type: ignore[no-untyped-call]
+            stream.register_hook(partial(self.below, layer, index))  # type: ignore[no-untyped-call]
         if not self.by_stream:  # where runs meet, the one above has seen the gradient
             streams[-1].register_hook(lambda gradient: self.by_stream.extend(norms([gradient])))  # type: ignore[no-untyped-call]
 
-    def below(self, layer: Layer, index: int) -> Callable[[Tensor], None]:
-        """Hook that runs when the gradient by a layer's input is known. It holds no tensor: see `release`."""
+    def below(self, layer: Layer, index: int, gradient: Tensor) -> None:
+        """Turns a layer's gradients into norms and drops them, once that by its input is known.
 
-        def known(gradient: Tensor) -> None:
-            self.reduce(layer, self.middles[index], gradient)
-            self.after_layer(layer.layer - 1)
-
-        return known
-
-    def reduce(self, layer: Layer, middle: Tensor, gradient: Tensor) -> None:
-        """Turns a layer's gradients, by its weights, its middle and its input, into norms, and drops them."""
-        owners = (middle, *layer.weights.values())
+        As a hook it must hold no tensor: see `release`.
+        """
+        owners = (self.middles[index], *layer.weights.values())
         found = [owner.grad for owner in owners if owner.grad is not None]
         if len(found) != len(owners):
             raise RuntimeError(f"layer {layer.layer} has {len(found)} of {len(owners)} gradients in place")
@@ -68,6 +63,7 @@ class Gradients:
         self.by_weight.append(sizes[2:])
         for owner in owners:
             owner.grad = None
+        self.after_layer(layer.layer - 1)
 
     def release(self) -> None:
         """Lets go of the stream. Its graph holds these hooks, so holding it would keep both alive for ever."""
@@ -78,8 +74,7 @@ class Gradients:
         stream, weight = np.array(self.by_stream[::-1]), np.array(self.by_weight[::-1])
         with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
             relative = (stream / stream[-1]) ** 2
-        parts = dict(zip(STREAM, (relative[:1], relative[1::2], relative[2::2]), strict=True))
         return {
-            **{("activation_gradient", site): part for site, part in parts.items()},
+            **{("activation_gradient", site): part for site, part in by_site(relative).items()},
             **{("parameter_gradient", name): weight[:, index] for index, name in enumerate(self.names)},
         }

@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import torch
@@ -48,10 +49,15 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
     start = time.perf_counter()
     seeds = tuple(range(config.seed, config.seed + config.n_seeds))
     abandoned = threading.Event()
-    progresses = _shared(progress, len(seeds))
+    done, lock = dict.fromkeys(seeds, 0.0), threading.Lock()
+
+    def report(seed: int, fraction: float) -> None:
+        with lock:
+            done[seed] = fraction
+            progress(sum(done.values()) / len(done))
+
     passes = [
-        Pass(config, seed, pattern_of, lambda: abandoned.is_set() or stop(), part)
-        for seed, part in zip(seeds, progresses, strict=True)
+        Pass(config, seed, pattern_of, lambda: abandoned.is_set() or stop(), partial(report, seed)) for seed in seeds
     ]
     try:
         values = _run(passes, config, abandoned)
@@ -87,21 +93,6 @@ def _give_back(config: Config) -> None:
     if noise.settle() or config.sizes.memory_bytes > LARGE:
         with suppress(AttributeError, OSError, TypeError):  # another C library keeps less, or has no such function
             ctypes.CDLL(None).malloc_trim(0)
-
-
-def _shared(progress: Progress, count: int) -> list[Progress]:
-    """One progress for each of several passes, which together make the whole's."""
-    done, lock = [0.0] * count, threading.Lock()
-
-    def part(index: int) -> Progress:
-        def report(fraction: float) -> None:
-            with lock:
-                done[index] = fraction
-                progress(sum(done) / count)
-
-        return report
-
-    return [part(index) for index in range(count)]
 
 
 def device() -> torch.device:

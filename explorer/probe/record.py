@@ -7,14 +7,14 @@ many small calls few. Wide layers are reduced one by one, while they are still w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
 from explorer.config import Config
-from explorer.probe import statistics
-from explorer.profile import BRANCHES, STREAM, Array, Key
+from explorer.probe.statistics import Rows, Signal
+from explorer.profile import BRANCHES, ROWS, STATISTICS, STREAM, Array, Key
 
 ORDER = STREAM + BRANCHES
 
@@ -54,32 +54,29 @@ class Recorder:
     @torch.no_grad()
     def flush(self) -> None:
         """Reduces the pending tensors and releases them; sites of one shape go together, to make few calls."""
-        pending = {site: tensors for site, tensors in self.pending.items() if tensors}
-        self.pending = defaultdict(list)
-        if "pattern" in pending:
-            self.attention(torch.stack(pending.pop("attn_scores")), torch.stack(pending.pop("pattern")))
-        sites = sorted(pending, key=ORDER.index)  # the stream's come first
-        counts = [len(pending[site]) for site in sites]
-        streams = counts[: sum(site in STREAM for site in sites)]
-        stacked = torch.stack([tensor for site in sites for tensor in pending[site]])
-        q = statistics.second_moment(stacked)
-        length = sum(streams)
-        correlation = statistics.token_overlap(stacked[:length], q[:length]) / q[:length]
-        for site, moments in zip(sites, torch.split(q, counts), strict=True):
-            self.keep(site, {"second_moment": moments})
-        for site, correlations in zip(sites, torch.split(correlation, streams), strict=False):
-            self.keep(site, {"token_correlation": correlations})
+        pending, self.pending = self.pending, defaultdict(list)
+        if pending["pattern"]:
+            scores, pattern = (torch.stack(pending[site]) for site in ROWS)
+            self.reduce(Rows.of(scores, pattern, self.mask), dict.fromkeys(ROWS, (0, len(pattern))))
+        tensors: list[Tensor] = []
+        spans: dict[str, tuple[int, int]] = {}
+        for site in ORDER:
+            if pending[site]:
+                spans[site] = (len(tensors), len(tensors) + len(pending[site]))
+                tensors += pending[site]
+        self.reduce(Signal.of(torch.stack(tensors)), spans)
 
-    def attention(self, scores: Tensor, pattern: Tensor) -> None:
-        """Reduces a block's logits and weights."""
-        found = statistics.attention(scores, pattern, self.mask)
-        self.keep("attn_scores", {"logit_std": found.pop("logit_std")})
-        self.keep("pattern", found)
-
-    def keep(self, site: str, values: dict[str, Tensor]) -> None:
-        """Adds a block's numbers, `[layer]` or `[layer, head]`, to the site's."""
-        for statistic, value in values.items():
-            self.reduced[statistic, site].append(value)
+    def reduce(self, seen: Signal | Rows, spans: Mapping[str, tuple[int, int]]) -> None:
+        """Reduces stacked layers to the statistics of their sites, each over the part of the stack that it needs."""
+        for row in STATISTICS.values():
+            sites = [site for site in row.sites if site in spans]
+            if row.reduce is None or not sites:
+                continue
+            start, stop = min(spans[site][0] for site in sites), max(spans[site][1] for site in sites)
+            values = row.reduce(type(seen)(*(part[start:stop] for part in seen)))
+            for site in sites:
+                first, last = spans[site]
+                self.reduced[row.name, site].append(values[first - start : last - start])
 
     def values(self) -> dict[Key, Array]:
         """Statistic and site to `[layer]` or `[layer, head]`; this is where the device is waited for."""

@@ -1,4 +1,4 @@
-"""From tensors to numbers: each function reduces a stack of layers to one number a layer (and head).
+"""From tensors to numbers: what the reductions of `profile.STATISTICS` read of a stack of layers.
 
 Reductions run on the tensor's own device, in float32, and once more in float64 where squares left float32's range: what
 is reported as infinite is so itself. Nothing is masked: a value that is not finite comes out as such.
@@ -7,61 +7,95 @@ is reported as infinite is so itself. Nothing is masked: a value that is not fin
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-Stream = Float[Tensor, "layer batch token d"]
-Rows = Float[Tensor, "layer batch head query key"]
+Vectors = Float[Tensor, "layer batch token d"]
+Weights = Float[Tensor, "layer batch head query key"]
 Mask = Bool[Tensor, "query key"]
 PerLayer = Float[Tensor, " layer"]
-PerHead = Float[Tensor, "layer head"]
+PerRow = Float[Tensor, "layer batch head row"]
 
 LEAST, MOST = 1e-15, 1e15
 """Between these a norm summed in float32 is right: its squares neither overflowed nor sank below the normal numbers."""
 
 
-def second_moment(x: Stream) -> PerLayer:
+class Signal(NamedTuple):
+    """A few layers of one site, or of several: what `Statistic.reduce` reads of them."""
+
+    x: Vectors
+    q: PerLayer
+    """The second moment, float64."""
+
+    @classmethod
+    def of(cls, x: Vectors) -> Signal:
+        """The signal of tensors that are stacked."""
+        return cls(x, second_moment(x))
+
+    @property
+    def overlap(self) -> PerLayer:
+        """Mean of x_t · x_t' / d over pairs of different tokens of a sequence.
+
+        From the sum over tokens: ‖Σ x_t‖² holds each pair twice and each token once.
+        """
+        n = self.x.shape[2]
+        total = second_moment(self.x.sum(dim=2, keepdim=True))  # ‖Σ_t x_t‖² / d, mean over the batch
+        return (total - n * self.q) / (n * (n - 1))
+
+    @property
+    def features(self) -> Float[Tensor, "layer batch d"]:
+        """Mean of x² over a sequence's tokens by coordinate, relative to all coordinates' mean."""
+        unit = self.q.rsqrt().to(self.x.dtype).clamp(max=torch.finfo(self.x.dtype).max)  # x² may leave float32's range
+        square = (self.x * unit[:, None, None, None]).square_().mean(dim=2)
+        return square / square.mean(dim=-1, keepdim=True)
+
+
+class Rows(NamedTuple):
+    """A few layers' attention, row by row: what `Statistic.reduce` reads of it.
+
+    Rows that see one key have neither a spread nor an ln 1 to divide by: `variance` and `normalized` leave them out.
+    """
+
+    scores: Weights
+    pattern: Weights
+    variance: PerRow
+    """Of the logits, over visible keys, float64."""
+    entropy: PerRow
+    """In nats."""
+    normalized: PerRow
+    """Over ln(visible keys)."""
+    largest: PerRow
+    """The largest weight."""
+
+    @classmethod
+    def of(cls, scores: Weights, pattern: Weights, mask: Mask | None) -> Rows:
+        """The rows of stacked layers.
+
+        All from how far each logit lies below its row's largest, b_k = s_j − s_k. The variance is mean b² − (mean b)²,
+        where nothing cancels as it would in the logits themselves. And since log p_k = log p_j − b_k, the entropy is
+        H = Σ p_k b_k − log p_j: one logarithm a row where −Σ p log p takes one a weight.
+        """
+        largest = pattern.amax(dim=-1)  # [layer, batch, head, query]
+        if mask is None:
+            below = scores.amax(dim=-1, keepdim=True) - scores
+            seen = torch.full((pattern.shape[-1],), pattern.shape[-1], device=pattern.device)
+        else:
+            below = (scores.where(mask, -math.inf).amax(dim=-1, keepdim=True) - scores).where(mask, 0)
+            seen = mask.sum(dim=-1)
+        several = seen > 1 if mask is not None else slice(None)
+        square = _norm(below, (-1,), least=0).square() / seen  # a row of equal logits is a true 0
+        variance = square - (below.sum(dim=-1) / seen).double().square()
+        nats = below.mul_(pattern).sum(dim=-1) - largest.log()
+        normalized = nats[..., several] / seen[several].log()
+        return cls(scores, pattern, variance[..., several], nats, normalized, largest)
+
+
+def second_moment(x: Vectors) -> PerLayer:
     """Mean of x² over batch, token and coordinate."""
     return _norm(x.flatten(1), (1,)).square() / x[0].numel()
-
-
-def token_overlap(x: Stream, q: PerLayer) -> PerLayer:
-    """Mean of x_t · x_t' / d over pairs of different tokens of a sequence, given the second moment q.
-
-    From the sum over tokens: ‖Σ x_t‖² holds each pair twice and each token once.
-    """
-    n = x.shape[2]
-    total = second_moment(x.sum(dim=2, keepdim=True))  # ‖Σ_t x_t‖² / d, mean over the batch
-    return (total - n * q) / (n * (n - 1))
-
-
-def attention(scores: Rows, pattern: Rows, mask: Mask | None) -> dict[str, PerHead]:
-    """Spread of the logits, entropy in nats and over ln(visible keys), largest weight: per layer and head.
-
-    All from how far each logit lies below its row's largest, b_k = s_j − s_k. The spread is the RMS over visible keys
-    of the centered logits: mean b² − (mean b)², where nothing cancels as it would in the logits themselves. And since
-    log p_k = log p_j − b_k, the entropy is H = Σ p_k b_k − log p_j: one logarithm a row where −Σ p log p takes one a
-    weight. Rows that see one key have neither a spread nor an ln 1 to divide by, and are left out of both.
-    """
-    largest = pattern.amax(dim=-1)  # [layer, batch, head, query]
-    if mask is None:
-        below = scores.amax(dim=-1, keepdim=True) - scores
-        seen = torch.full((pattern.shape[-1],), pattern.shape[-1], device=pattern.device)
-    else:
-        below = (scores.where(mask, -math.inf).amax(dim=-1, keepdim=True) - scores).where(mask, 0)
-        seen = mask.sum(dim=-1)
-    several = seen > 1 if mask is not None else slice(None)
-    square = _norm(below, (-1,), least=0).square() / seen  # a row of equal logits is a true 0
-    variance = square - (below.sum(dim=-1) / seen).double().square()
-    nats = below.mul_(pattern).sum(dim=-1) - largest.log()
-    return {
-        "logit_std": variance[..., several].mean(dim=(1, 3)).clamp(min=0).sqrt(),
-        "attention_entropy": nats.mean(dim=(1, 3)),
-        "attention_entropy_normalized": (nats[..., several] / seen[several].log()).mean(dim=(1, 3)),
-        "attention_max": largest.mean(dim=(1, 3)),
-    }
 
 
 def norms(tensors: list[Tensor]) -> list[float]:

@@ -40,15 +40,13 @@ class Update:
     def ratio(self) -> Array:
         """The change over its first-order prediction, `[seed]`: 1 for a small step; nan where no gradient is left."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio: Array = self.change / self.first_order
-        return ratio
+            return np.asarray(self.change / self.first_order)
 
     @property
     def relative(self) -> Array:
         """The change over the loss's size, its root mean square over the seeds: a linear loss may itself be near 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            relative: Array = self.change / np.sqrt(np.mean(self.loss**2))
-        return relative
+            return np.asarray(self.change / np.sqrt(np.mean(self.loss**2)))
 
     @property
     def gradient(self) -> Array:
@@ -105,7 +103,9 @@ def _steps(config: Config, seed: int, rates: Sequence[float], stop: Stop, target
         if tensor.requires_grad and site == "resid_post":
             tensor.register_hook(check)  # type: ignore[no-untyped-call]
 
-    model, inputs = _double(Transformer(config, seed, check), batch.draw(config, seed), target)
+    model = Transformer(config, seed, check).double().to(target)
+    numbers = (part.double() if part.is_floating_point() else part for part in batch.draw(config, seed))
+    inputs = batch.Batch(*numbers).to(target)
     loss = model.loss(model(model.embed(inputs), tap), inputs)
     loss.backward()  # type: ignore[no-untyped-call]
     pairs = [(weight.detach(), weight.grad) for weight in model.parameters() if weight.grad is not None]
@@ -118,9 +118,3 @@ def _steps(config: Config, seed: int, rates: Sequence[float], stop: Stop, target
             taken = rate
             changes.append(float(model.loss(model(model.embed(inputs), tap), inputs) - loss))
     return [float(loss.detach()), square, *changes]
-
-
-def _double(model: Transformer, inputs: batch.Batch, target: torch.device) -> tuple[Transformer, batch.Batch]:
-    """Both in float64 on the device; characters' codes stay whole numbers."""
-    numbers = (part.double() if part.is_floating_point() else part for part in inputs)
-    return model.double().to(target), batch.Batch(*numbers).to(target)

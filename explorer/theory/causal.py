@@ -13,7 +13,7 @@ from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.inputs import FREQUENT, coincidence, embedding, loss_gradient
 from explorer.theory.positions import positions, stacked
-from explorer.theory.values import Gradients, Rows, Stream
+from explorer.theory.values import Gradients, Moments, Rows, Stream
 
 
 class Causal:
@@ -26,9 +26,8 @@ class Causal:
         self.steps = causal_forward.run(gains, self.place, self.table, config.n_layers, self.first)
 
     def stream(self) -> Stream:
-        """Second moments and overlaps of the sublayers that are covered."""
-        q, p = self._means(self._stack("site")).T
-        return Stream(q, p, self._mean(self._stack("added")))
+        """Moments of the sublayers that are covered."""
+        return Stream(self._moments("site"), self._moments("added"))
 
     def rows(self) -> Rows:
         """Softmax statistics of the layers that are covered, averaged over the rows."""
@@ -58,6 +57,14 @@ class Causal:
         own, others = self._within(back), self._across(last, back)
         weights = parameters.norms(self.config, self.gains, own, others, square * back.unit)
         return Gradients(self._mean(back.site), weights)
+
+    def _moments(self, name: str) -> Moments:
+        """See `laws.moments`; the correlations also differ by position."""
+        y, n = self._stack(name), self.config.n_ctx
+        q, p = self._means(y).T
+        v, w = np.array([(getattr(step, name).v, getattr(step, name).w) for step in self.steps]).reshape(-1, 2).T
+        chance = np.maximum(v - 1 / self.config.d_model, 0.0) * np.clip(1 - p / q, 0.0, 1.0) ** 2
+        return Moments(q, p, self._total(y, y) / (n * q) ** 2 + (1 - 1 / n) * chance, w, y[:, 0])
 
     def _stack(self, name: str) -> Array:
         """`[sublayer, pair]`: second moments and overlaps of one of the steps' states."""

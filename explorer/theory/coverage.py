@@ -44,10 +44,9 @@ TEXT = 0.25
 """Relative error of ‖∂L/∂W‖ under the next-token loss: above the worst seen at up to 64 tokens, .79 of the measured
 in a first layer under a causal mask. Over 256 tokens W_Q and W_K of the first layer were .60 ± .14 of it."""
 
-MOMENTS = ("second_moment", "token_correlation")
-GRADIENTS = ("activation_gradient", "parameter_gradient")
-
-PATTERN = ("attention_entropy", "attention_entropy_normalized", "attention_max")
+GRADIENTS = tuple(row.name for row in STATISTICS.values() if row.backward)
+FOLLOWED = tuple(row.name for row in STATISTICS.values() if "attn_scores" not in row.sites)
+"""Statistics of what follows from the logits."""
 
 
 def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
@@ -99,7 +98,7 @@ def _capped(config: Config, notes: dict[str, str], rows: Rows) -> None:
         notes["parameter_gradient"] = f"rough: W_Q and W_K, for whole rows of logits reach their cap of {cap:g}"
     if ((rows.uncapped > NEAR_CAP * cap) & (rows.s > UNEVEN)).any():
         reason = f"rough: logits reach their cap of {cap:g} (spread {rows.uncapped.max():.2g})"
-        notes |= dict.fromkeys((*MOMENTS, *PATTERN, *GRADIENTS), reason)
+        notes |= dict.fromkeys(FOLLOWED, reason)
     if rows.total.max(initial=0.0) * FEW > cap * count:
         reason = f"rough: few logits are below their cap of {cap:g} (spread {rows.total.max():.2g})"
         notes |= dict.fromkeys(GRADIENTS, reason)
@@ -114,7 +113,8 @@ def _scattered(config: Config, values: Mapping[Key, Array], notes: dict[str, str
             variance += 4 / config.d_model * float((added * values["token_correlation", site]).sum())
     if variance > SCATTER:
         factor = math.exp(math.sqrt(variance))
-        notes["second_moment"] = f"rough: without norms draws scatter more with each branch, in the end ×{factor:.2g}"
+        for name, spread in (("second_moment", factor), ("max_abs", math.sqrt(factor))):
+            notes[name] = f"rough: without norms draws scatter more with each branch, in the end ×{spread:.2g}"
 
 
 def _one_hot(config: Config, notes: dict[str, str], rows: Rows) -> None:

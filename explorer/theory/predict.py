@@ -14,7 +14,7 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.display import must_be
-from explorer.profile import Array, Key, Profile
+from explorer.profile import BRANCHES, MATRICES, ROWS, STATISTICS, STREAM, Array, Key, Profile, by_site
 from explorer.schemes.attention import attends
 from explorer.schemes.residual import learned
 from explorer.schemes.scale import shapes
@@ -22,11 +22,9 @@ from explorer.theory import coverage
 from explorer.theory.causal import Causal
 from explorer.theory.gains import gains
 from explorer.theory.inputs import embedding
+from explorer.theory.laws import LAWS, ROW_LAWS, moments
 from explorer.theory.unmasked import Unmasked
-from explorer.theory.values import Recursions, Rows, Stream
-
-ATTENTION = ("attn_scores", "pattern", "attn_out")
-"""Sites that only attention has."""
+from explorer.theory.values import Moments, Recursions, Rows, Stream
 
 
 def predict(config: Config) -> Profile:
@@ -45,55 +43,47 @@ def predict(config: Config) -> Profile:
 
 
 def _values(config: Config) -> tuple[dict[Key, Array], dict[str, str]]:
+    """Every statistic of the vocabulary at every site that the model has, and the notes."""
     masked = config.causal and attends(config)
     recursions: Recursions = (Causal if masked else Unmasked)(config, gains(config))
     stream, rows = recursions.stream(), recursions.rows()
-    values = {**_stream(config, stream), **_rows(config, rows), **_gradients(config, recursions, len(stream.q))}
-    if not attends(config):
-        values = {key: value for key, value in values.items() if key[1] not in ATTENTION}
-    return coverage.apply(config, values, rows, len(stream.q))
+    covered = len(stream.site.q)
+    columns = _stream(config, stream) | _rows(rows) | _gradients(recursions, covered == 2 * config.n_layers)
+    values, unpredicted = {}, {}
+    for row in STATISTICS.values():
+        for site, length in _lengths(config).items():
+            if site in row.sites:
+                column = columns.get((row.name, site), np.empty(0))
+                full = np.concatenate([column, np.full(length - len(column), math.nan)])
+                values[row.name, site] = full[None, :, None] if row.by_head else full[None]
+        if not any(name == row.name for name, _ in columns):
+            unpredicted[row.name] = row.unpredicted
+    values, notes = coverage.apply(config, values, rows, covered)
+    return values, notes | unpredicted
+
+
+def _lengths(config: Config) -> dict[str, int]:
+    """Number of layers of each site that the model has."""
+    absent = () if attends(config) else ("attn_scores", "pattern", "attn_out")
+    sites = [*STREAM, *BRANCHES, *ROWS, *shapes(config), *(["alpha"] if learned(config) else [])]
+    return {site: 1 if site == "embed" else config.n_layers for site in sites if site not in absent}
 
 
 def _stream(config: Config, stream: Stream) -> dict[Key, Array]:
-    first = embedding(config)
-    q, p, added = (_full(column, 2 * config.n_layers) for column in stream)
+    site, added = ([Moments(*(column[start::2] for column in part)) for start in (0, 1)] for part in stream)
+    first = moments([embedding(config)], config)
+    found = dict(zip((*STREAM, *BRANCHES), (first, *site, *added), strict=True))
+    return {(name, place): law(config, found[place]) for name, law in LAWS.items() for place in STATISTICS[name].sites}
+
+
+def _rows(rows: Rows) -> dict[Key, Array]:
+    return {(name, site): law(rows) for name, law in ROW_LAWS.items() for site in STATISTICS[name].sites}
+
+
+def _gradients(recursions: Recursions, covered: bool) -> dict[Key, Array]:
+    """Of a stack that is covered to its last layer; else a column without values, which has a note of its own."""
+    site, weights = recursions.gradients() if covered else (np.empty(0), dict.fromkeys(MATRICES, np.empty(0)))
     return {
-        ("second_moment", "embed"): np.array([[first.q]]),
-        ("second_moment", "resid_mid"): q[:, ::2],
-        ("second_moment", "resid_post"): q[:, 1::2],
-        ("second_moment", "attn_out"): added[:, ::2],
-        ("second_moment", "mlp_out"): added[:, 1::2],
-        ("token_correlation", "embed"): np.array([[first.p / first.q]]),
-        ("token_correlation", "resid_mid"): (p / q)[:, ::2],
-        ("token_correlation", "resid_post"): (p / q)[:, 1::2],
+        **{("activation_gradient", place): column for place, column in by_site(site).items()},
+        **{("parameter_gradient", name): column for name, column in weights.items()},
     }
-
-
-def _rows(config: Config, rows: Rows) -> dict[Key, Array]:
-    columns = {
-        ("logit_std", "attn_scores"): rows.spread,
-        ("attention_entropy", "pattern"): rows.entropy,
-        ("attention_entropy_normalized", "pattern"): rows.normalized,
-        ("attention_max", "pattern"): rows.largest,
-    }
-    return {key: _full(column, config.n_layers)[..., None] for key, column in columns.items()}
-
-
-def _gradients(config: Config, recursions: Recursions, covered: int) -> dict[Key, Array]:
-    names = [*shapes(config), *(["alpha"] if learned(config) else [])]
-    if covered < 2 * config.n_layers:
-        site, weights = np.empty(0), {name: np.empty(0) for name in names}
-    else:
-        site, weights = recursions.gradients()
-    site = _full(site, 2 * config.n_layers + 1)
-    return {
-        ("activation_gradient", "embed"): site[:, :1],
-        ("activation_gradient", "resid_mid"): site[:, 1::2],
-        ("activation_gradient", "resid_post"): site[:, 2::2],
-        **{("parameter_gradient", name): _full(weights[name], config.n_layers) for name in names},
-    }
-
-
-def _full(values: Array, length: int) -> Array:
-    """`[1, length]`: the values, followed by nan."""
-    return np.concatenate([values, np.full(length - len(values), math.nan)])[None]

@@ -13,6 +13,7 @@ from explorer.theory.forward import Tokens
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.inputs import FREQUENT, coincidence, embedding, loss_gradient
+from explorer.theory.laws import moments
 from explorer.theory.tables import softmax
 from explorer.theory.values import Gradients, Rows, Stream
 
@@ -27,8 +28,9 @@ class Unmasked:
         self.steps = forward.run(gains, self.table, config.n_layers, self.first)
 
     def stream(self) -> Stream:
-        """Second moments and overlaps of the sublayers that are covered."""
-        return Stream(*forward.columns(self.steps, "site"), forward.columns(self.steps, "added")[0])
+        """Moments of the sublayers that are covered."""
+        return Stream(*(moments([getattr(step, name) for step in self.steps], self.config)
+                        for name in ("site", "added")))
 
     def rows(self) -> Rows:
         """Softmax statistics of the layers that are covered."""

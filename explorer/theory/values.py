@@ -7,13 +7,26 @@ from typing import NamedTuple, Protocol
 from explorer.theory.grids import Array
 
 
-class Stream(NamedTuple):
-    """Over sublayers."""
+class Moments(NamedTuple):
+    """Tokens of a site, in law; arrays over sublayers."""
 
     q: Array
     p: Array
-    added: Array
-    """Second moment of the branch's term of the sum."""
+    """Mean overlap of two different tokens."""
+    alike: Array
+    """Mean squared correlation over all pairs of a sequence's tokens, each with itself among them."""
+    uneven: Array
+    """Relative variance of a token's squared length."""
+    first: Array
+    """Second moment of the first token."""
+
+
+class Stream(NamedTuple):
+    """Over sublayers."""
+
+    site: Moments
+    added: Moments
+    """Of the branch's term of the sum."""
 
 
 class Rows(NamedTuple):

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, Array, Key, Statistic
+from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, Array, Key, Statistic, tidy
 
 NO_SITE = ""
 """Site of a statistic of the whole model."""
@@ -19,17 +19,17 @@ TRAINING: Mapping[str, Statistic] = MappingProxyType({
     row.name: row
     for row in (
         Statistic("train_loss", "Training loss", "L", "cross-entropy of the step's batch, nats a character",
-                  (NO_SITE,)),
+                  (NO_SITE,), "nats a character"),
         Statistic("held_out_loss", "Held-out loss", "L", "cross-entropy of the held-out sequences, nats a character",
-                  (NO_SITE,)),
+                  (NO_SITE,), "nats a character"),
         Statistic("learning_rate", "Learning rate", "η", "of the step, before μP's powers of the width", (NO_SITE,),
-                  log=True),
+                  "1", log=True),
         Statistic("stream_gradient", "Stream gradient", "‖∂L/∂x‖", "Frobenius norm of the loss gradient by the stream",
-                  STREAM, log=True),
+                  STREAM, "loss", log=True, backward=True),
         Statistic("update_ratio", "Update to weight", "‖ΔW‖ / ‖W‖", "norm of a step's change of a matrix over its own",
                   MATRICES, log=True),
         Statistic("alpha", "Residual α", "α", "what multiplies a branch, mean over coordinates where it has several",
-                  BRANCHES),
+                  BRANCHES, "1"),
         *(row for row in STATISTICS.values() if row.name != "activation_gradient"),
     )
 })
@@ -110,17 +110,9 @@ class History:
 
         Layers count from 1, and 0 is the input; `layer` and `head` are missing (<NA>) where a statistic has none.
         """
-        return pd.concat([_rows(key, *self.series(*key)) for key in self.keys()], ignore_index=True)
-
-
-def _rows(key: Key, steps: Array, values: Array) -> pd.DataFrame:
-    index = np.indices(values.shape).reshape(values.ndim, -1)
-    missing = np.full(values.size, None)
-    return pd.DataFrame({
-        "step": steps[index[0]].astype(np.int64),
-        "statistic": key[0],
-        "site": key[1],
-        "layer": pd.array(index[1] + (key[1] != "embed") if values.ndim > 1 else missing, dtype="Int64"),
-        "head": pd.array(index[2] if values.ndim > 2 else missing, dtype="Int64"),
-        "value": values.ravel(),
-    })
+        parts = []
+        for key in self.keys():
+            steps, values = self.series(*key)
+            part = tidy(key, values).rename(columns={"row": "step"})
+            parts.append(part.assign(step=steps[part.step].astype(np.int64)))
+        return pd.concat(parts, ignore_index=True)

@@ -11,7 +11,7 @@ from explorer.model import Layer, Transformer, visible
 from explorer.probe.observe import both
 from explorer.probe.record import Recorder
 from explorer.probe.statistics import norms
-from explorer.profile import BRANCHES, STREAM, Array, Key
+from explorer.profile import BRANCHES, Array, Key, by_site
 
 
 class Instruments:
@@ -43,8 +43,7 @@ class Instruments:
     def backward_is_done(self) -> None:
         """Before the optimizer's step: the gradients by the stream and by the weights."""
         sizes = np.array(norms([stream.grad for stream in self.streams if stream.grad is not None]))
-        parts = zip(STREAM, (sizes[:1], sizes[1::2], sizes[2::2]), strict=True)
-        self.found |= {("stream_gradient", site): part for site, part in parts}
+        self.found |= {("stream_gradient", site): part for site, part in by_site(sizes).items()}
         self.streams.clear()  # so that their graph is freed
         for name in self.layers[0].weights:
             gradients = [layer.weights[name].grad for layer in self.layers]
@@ -68,15 +67,12 @@ class Instruments:
     @torch.no_grad()
     def alphas(self) -> dict[str, Array]:
         """α of each branch by layer, `[layer]`: their mean where a branch has one for every coordinate."""
-        if self.layers[0].alpha is None:
+        learned = [layer.alpha for layer in self.layers if layer.alpha is not None]
+        if not learned:
             return {}
-        shape = (len(BRANCHES), -1)
-        stacked = torch.stack([
-            layer.alpha.reshape(-1).expand(2) if layer.alpha.ndim == 0 else layer.alpha.reshape(shape).mean(-1)
-            for layer in self.layers if layer.alpha is not None
-        ])  # [layer, branch]
-        values = stacked.double().cpu().numpy()
-        return {site: values[:, index] for index, site in enumerate(BRANCHES)}
+        # [], [branch] or [branch, coordinate] to [branch]
+        by_branch = [alpha.reshape(min(alpha.numel(), 2), -1).mean(-1).expand(2) for alpha in learned]
+        return dict(zip(BRANCHES, torch.stack(by_branch, dim=1).double().cpu().numpy(), strict=True))
 
 
 @torch.no_grad()

@@ -10,10 +10,13 @@ import pytest
 from handmade import SEEDS, healthy, measured, predicted, stream, traces
 
 from explorer.config import Config
-from explorer.figures import attention_entropy, gradient_by_layer, second_moment, token_correlation
+from explorer.figures import row_of
 from explorer.profile import SITE_WORDS, STATISTICS, Profile
 
-OVER_DEPTH = (second_moment, token_correlation, attention_entropy, gradient_by_layer)
+second_moment, token_correlation, attention_entropy, gradient_by_layer = OVER_DEPTH = [
+    row_of(name).draw
+    for name in ("second_moment", "token_correlation", "attention_entropy_normalized", "activation_gradient")
+]
 
 
 def exponents(figure):

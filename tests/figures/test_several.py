@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from handmade import SEEDS, measured, predicted, small, stream, traces
 
-from explorer.figures import FIGURES, Design, gradient_by_matrix, second_moment
+from explorer.figures import FIGURES, Design, by_layer, gradient_by_matrix
 from explorer.figures.palette import HUES
 
 CONFIGS = [small(4).replace(init_variance=1.0 + number) for number in range(6)]
@@ -51,7 +51,7 @@ def test_the_pattern_is_that_of_the_one_design_that_kept_it():
 
 def test_breakdowns_of_six_designs_are_told_below_each_other():
     lost = stream("second_moment", np.full(9, math.inf))
-    figure = second_moment([measured(config=config, values=lost) for config in CONFIGS], SIX)
+    figure = by_layer("second_moment", [measured(config=config, values=lost) for config in CONFIGS], SIX)
     marks = [trace for trace in figure.data if trace.name.endswith("not finite")]
     assert [mark.line.color for mark in marks] == [design.hue for design in SIX]
     told = [(mark.y[1], mark.text[1]) for mark in marks if mark.text[1]]

@@ -60,7 +60,11 @@ def test_numbers_are_those_of_the_tensors_and_their_gradients() -> None:
             tensor = seen[site, layer]
             expected = float(tensor.detach().square().mean())
             assert profile["second_moment", site][0, index] == pytest.approx(expected, rel=1e-5)
+            assert profile["max_abs", site][0, index] == float(tensor.detach().abs().max())
             if site in STREAM:
+                feature = tensor.detach().square().mean(dim=1)
+                kurtosis = (feature.square().mean(-1) / feature.mean(-1).square()).mean()
+                assert profile["kurtosis", site][0, index] == pytest.approx(float(kurtosis), rel=1e-5)
                 gradient = tensor.grad.square().mean() / last  # type: ignore[union-attr]
                 assert profile["activation_gradient", site][0, index] == pytest.approx(float(gradient), rel=1e-5)
     for layer, block in enumerate(model.layers):

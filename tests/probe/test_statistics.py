@@ -7,10 +7,18 @@ import pytest
 import torch
 
 from explorer.probe import statistics
+from explorer.probe.statistics import Rows, Signal
+from explorer.profile import STATISTICS
 
 
 def rng(*shape: int) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(0).standard_normal(shape)).float()
+
+
+def reduced(seen: Signal | Rows) -> dict[str, torch.Tensor]:
+    """Every statistic of the vocabulary that is read of the signal, or of the rows of attention."""
+    return {row.name: row.reduce(seen) for row in STATISTICS.values()
+            if row.reduce and row.by_head == isinstance(seen, Rows)}
 
 
 def test_second_moment_and_overlap_by_hand() -> None:
@@ -19,14 +27,32 @@ def test_second_moment_and_overlap_by_hand() -> None:
     torch.testing.assert_close(q, x.double().square().mean(dim=(1, 2, 3)))
     gram = torch.einsum("lbtd,lbsd->lbts", x.double(), x.double()) / 7
     off = gram.sum((-1, -2)) - gram.diagonal(dim1=-2, dim2=-1).sum(-1)
-    torch.testing.assert_close(statistics.token_overlap(x, q), (off / 20).mean(1), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(Signal.of(x).overlap, (off / 20).mean(1), atol=1e-6, rtol=1e-5)
 
 
 def test_identical_tokens_overlap_fully_and_opposite_ones_fully_the_other_way() -> None:
     x = torch.ones(1, 1, 4, 8)
-    assert float(statistics.token_overlap(x, statistics.second_moment(x))) == pytest.approx(1)
+    assert float(Signal.of(x).overlap) == pytest.approx(1)
     x[:, :, 2:] = -1
-    assert float(statistics.token_overlap(x, statistics.second_moment(x))) == pytest.approx(-1 / 3)
+    assert float(Signal.of(x).overlap) == pytest.approx(-1 / 3)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
+def test_largest_and_kurtosis_by_hand_at_any_size(size: float) -> None:
+    x = rng(3, 2, 5, 7)
+    s = x.double().square().mean(dim=2).sqrt()  # [layer, batch, coordinate]
+    expected = (s**4).mean(-1) / (s**2).mean(-1) ** 2
+    found = reduced(Signal.of(x * size))
+    torch.testing.assert_close(found["kurtosis"].double(), expected.mean(-1), rtol=1e-5, atol=0)
+    torch.testing.assert_close(found["max_abs"], (x * size).abs().reshape(3, -1).max(1).values)
+
+
+def test_kurtosis_is_1_of_even_features_and_d_of_a_single_one() -> None:
+    even, single = torch.ones(1, 2, 5, 8), torch.zeros(1, 2, 5, 8)
+    single[..., 3] = -7.0
+    assert float(reduced(Signal.of(even))["kurtosis"]) == pytest.approx(1)
+    assert float(reduced(Signal.of(single))["kurtosis"]) == pytest.approx(8)
+    assert float(reduced(Signal.of(single))["max_abs"]) == 7
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e-12, 1.0, 1e12, 1e30])
@@ -42,10 +68,11 @@ def test_squares_beyond_float32_are_still_numbers(size: float) -> None:
 def test_what_is_not_finite_stays_so_in_its_own_layer(bad: float) -> None:
     x = rng(3, 2, 5, 7)
     x[1, 0, 2, 3] = bad
-    assert statistics.second_moment(x).isfinite().tolist() == [True, False, True]
+    for name, value in reduced(Signal.of(x)).items():
+        assert value.isfinite().tolist() == [True, False, True], name
     scores = rng(3, 1, 2, 5, 5)
     scores[1, 0, 0, 2, 3] = bad
-    found = statistics.attention(scores, scores.softmax(-1), None)
+    found = reduced(Rows.of(scores, scores.softmax(-1), None))
     for name, value in found.items():
         assert value.isfinite().tolist() == [[True, True], [False, True], [True, True]], name
 
@@ -57,7 +84,7 @@ def test_attention_statistics_by_their_definitions(causal: bool, spread: float) 
     scores = rng(2, 3, 2, n, n) * spread + 50 * spread  # a common offset must not matter
     mask = torch.ones(n, n, dtype=torch.bool).tril() if causal else None
     masked = scores if mask is None else scores.masked_fill(~mask, -math.inf)
-    found = statistics.attention(scores.clone(), masked.softmax(-1), mask)
+    found = reduced(Rows.of(scores.clone(), masked.softmax(-1), mask))
 
     rows = masked.double()
     exact = rows.softmax(-1)
@@ -78,11 +105,11 @@ def test_attention_statistics_by_their_definitions(causal: bool, spread: float) 
 
 
 def test_uniform_and_one_hot_rows() -> None:
-    uniform = statistics.attention(torch.zeros(1, 1, 1, 4, 4), torch.full((1, 1, 1, 4, 4), 0.25), None)
+    uniform = reduced(Rows.of(torch.zeros(1, 1, 1, 4, 4), torch.full((1, 1, 1, 4, 4), 0.25), None))
     assert float(uniform["attention_entropy"]) == pytest.approx(math.log(4))
     assert float(uniform["attention_entropy_normalized"]) == pytest.approx(1)
     scores = 1e4 * torch.eye(4)[None, None, None]
-    one_hot = statistics.attention(scores.clone(), scores.softmax(-1), None)
+    one_hot = reduced(Rows.of(scores.clone(), scores.softmax(-1), None))
     assert float(one_hot["attention_entropy"]) == 0
     assert float(one_hot["attention_max"]) == 1
     assert float(one_hot["logit_std"]) == pytest.approx(1e4 * math.sqrt(3) / 4)

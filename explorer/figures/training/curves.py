@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from explorer.figures.axes import TOP, Axis, Range, axis, picture
+from explorer.figures.axes import TOP, Axis, axis, picture
 from explorer.figures.traces import Trace, compact, level, masked
 from explorer.figures.training.course import Course, Track, extremes, medians, series, thinned
 from explorer.figures.words import typeset
@@ -173,11 +173,6 @@ def ends(course: Course, across: Axis, height: Axis, losses: Readings) -> list[T
             "marker": {"color": track.design.hue, "symbol": "arrow-up", "size": 13},
         }))
     return traces
-
-
-def step_axis(extent: Range) -> dict[str, Any]:
-    """The horizontal axis of everything that runs over steps."""
-    return Axis("step", extent, counts=True).layout
 
 
 def _in_words(course: Course, found: Readings, subject: str) -> str:

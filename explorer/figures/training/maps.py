@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.axes import MARGIN, label, sheet
+from explorer.figures.axes import Axis, headline, sheet
 from explorer.figures.palette import SEQUENTIAL
-from explorer.figures.traces import compact, masked
+from explorer.figures.traces import colorbar, compact, masked
 from explorer.figures.training.course import Course, Track, series, stride
-from explorer.figures.training.curves import step_axis
 from explorer.numbers import number
 from explorer.profile import STREAM, Array
-from explorer.training.history import History
+from explorer.training.history import TRAINING, History
 
 MOST_COLUMNS, MOST_ROWS = 200, 64
 """Cells that are sent to a browser; of more readings or layers, every second, fourth, … is."""
@@ -54,28 +53,21 @@ def layer_map(course: Course, chosen: int, row: Map) -> go.Figure:
     track, grid = course.tracks[chosen], grids[chosen]
     low, high = extent([one for one, other in zip(grids, course.tracks, strict=True) if not other.retired] or grids,
                        row.log)
-    z = np.log10(masked(grid.values, row.log)) if row.log else masked(grid.values, row.log)
+    values = masked(grid.values, row.log).T
+    z = np.log10(values) if row.log else values
     heading, words = _words(track, row, grid)
     heat: dict[str, Any] = {
-        "type": "heatmap", "name": track.name, "z": compact(z.T),
+        "type": "heatmap", "name": track.name, "z": compact(z), "customdata": compact(grid.values.T),
         "x": compact(grid.steps), "y": compact(grid.depth), "zmin": low, "zmax": high, "colorscale": SEQUENTIAL,
         "hoverongaps": False, "colorbar": scale(low, high, row),
-        "hovertemplate": f"step %{{x}}, depth %{{y}}: %{{z:.3g}}<extra>{track.name}</extra>",
+        "hovertemplate": f"step %{{x}}, depth %{{y}}: %{{customdata:.3g}}<extra>{track.name}</extra>",
     }
-    if row.log:  # the number itself, beside its exponent
-        heat["customdata"] = compact(grid.values.T)
-        heat["hovertemplate"] = heat["hovertemplate"].replace("z:", "customdata:")
-    deepest = float(grid.depth.max(initial=1.0))
     return go.Figure({
         "data": [heat] if z.size else [],
         "layout": sheet(
-            step_axis((-0.015 * course.steps, 1.015 * course.steps)) | {"showgrid": False},
-            {"title": label("depth (layers)"), "range": _rows(grid), "zeroline": False, "showgrid": False,
-             "tickformat": "d", "nticks": 7} | ({"dtick": 1} if deepest < 7 else {}),
-            words,
-            title={"text": heading, "x": 0.5, "xref": "paper", "xanchor": "center", "y": 1, "yref": "paper",
-                   "yanchor": "bottom", "pad": {"b": 5}, "font": {"size": 12}},
-            margin=MARGIN | {"t": 26},
+            course.axis.layout | {"showgrid": False},
+            Axis("depth (layers)", _rows(grid), counts=True).layout | {"showgrid": False},
+            words, **headline(heading),
         ),
     })
 
@@ -95,10 +87,7 @@ def scale(low: float, high: float, row: Map) -> dict[str, Any]:
     """The color bar, labeled with the values themselves."""
     at = np.linspace(low, high, TICKS)
     words = [number(10.0**value if row.log else value, 2) for value in at]
-    return {
-        "title": {"text": row.unit, "side": "right", "font": {"size": 12}}, "thickness": 10, "xpad": 6,
-        "outlinewidth": 0, "tickvals": at.tolist(), "ticktext": words, "tickfont": {"size": 11},
-    }
+    return colorbar(row.unit, tickvals=at.tolist(), ticktext=words)
 
 
 def _words(track: Track, row: Map, grid: Grid) -> tuple[str, str]:
@@ -118,10 +107,9 @@ def _words(track: Track, row: Map, grid: Grid) -> tuple[str, str]:
 
 def _rows(grid: Grid) -> tuple[float, float]:
     """The vertical extent: half a cell beyond the outermost rows."""
-    if not len(grid.depth):
-        return 0.5, 1.5
-    half = (grid.depth[1] - grid.depth[0]) / 2 if len(grid.depth) > 1 else 0.5
-    return float(grid.depth[0] - half), float(grid.depth[-1] + half)
+    depth = grid.depth if len(grid.depth) else np.ones(1)
+    half = (depth[1] - depth[0]) / 2 if len(depth) > 1 else 0.5
+    return float(depth[0] - half), float(depth[-1] + half)
 
 
 def _thin(grid: Grid) -> Grid:
@@ -139,10 +127,8 @@ def along_stream(statistic: str) -> Callable[[History], Grid]:
     def read(history: History) -> Grid:
         parts = [series(history, statistic, site) for site in STREAM]
         steps, (embed, middle, after) = parts[0][0], (values for _, values in parts)
-        if not len(steps) or not after.size:
+        if not len(steps):
             return NOTHING
-        if not middle.size:  # a design without attention
-            return Grid(steps, np.arange(after.shape[1] + 1.0), np.concatenate([embed, after], axis=1))
         layers = np.stack([middle, after], axis=2).reshape(len(steps), -1)
         return Grid(steps, np.arange(layers.shape[1] + 1) / 2, np.concatenate([embed, layers], axis=1))
 
@@ -175,20 +161,26 @@ def _layers(steps: Array, values: Array) -> Grid:
     return Grid(steps, np.arange(1.0, values.shape[1] + 1), values) if values.size else NOTHING
 
 
+def _map(statistic: str, title: str = "", read: Callable[[History], Grid] | None = None, name: str = "") -> Map:
+    """The map of a statistic: of the stream, or of its one site, where `read` says no other."""
+    row = TRAINING[statistic]
+    own = along_stream(statistic) if row.on_stream else by_layer(statistic, row.sites[0])
+    return Map(name or statistic, title or row.label, f"{row.symbol} ({row.unit})", read or own, row.log)
+
+
 NOTHING = Grid(np.zeros(0), np.zeros(0), np.zeros((0, 0)))
 MAPS: Mapping[str, Map] = MappingProxyType({
     row.name: row
     for row in (
-        Map("weight_gradient", "Gradient by the weights", "‖∂L/∂W‖ (loss/weight)", weight_gradient, log=True),
-        Map("stream_gradient", "Gradient by the stream", "‖∂L/∂x‖ (loss)", along_stream("stream_gradient"), log=True),
-        Map("update_ratio", "Update to weight", "‖ΔW‖ / ‖W‖ (1)", update_ratio, log=True),
-        Map("second_moment", "Second moment of the stream", "q (1)", along_stream("second_moment"), log=True),
-        Map("token_correlation", "Token correlation", "ρ (1)", along_stream("token_correlation")),
-        Map("attention_entropy", "Attention entropy", "H / ln n (1)",
-            by_layer("attention_entropy_normalized", "pattern")),
-        Map("logit_std", "Spread of attention logits", "s (1)", by_layer("logit_std", "attn_scores"), log=True),
-        Map("alpha_attention", "α of the attention branches", "α (1)", by_layer("alpha", "attn_out")),
-        Map("alpha_mlp", "α of the MLP branches", "α (1)", by_layer("alpha", "mlp_out")),
+        _map("parameter_gradient", "Gradient by the weights", weight_gradient, name="weight_gradient"),
+        _map("stream_gradient", "Gradient by the stream"),
+        _map("update_ratio", read=update_ratio),
+        _map("second_moment", "Second moment of the stream"),
+        *map(_map, ("token_correlation", "max_abs", "kurtosis")),
+        _map("attention_entropy_normalized", name="attention_entropy"),
+        _map("logit_std"),
+        _map("alpha", "α of the attention branches", by_layer("alpha", "attn_out"), "alpha_attention"),
+        _map("alpha", "α of the MLP branches", by_layer("alpha", "mlp_out"), "alpha_mlp"),
     )
 })
 """The statistics of a heat map, a row each."""

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from explorer.figures.axes import LEAST, Axis, axis, depth_axis, picture
 from explorer.figures.palette import HUES
-from explorer.figures.traces import DOTTED, dots, error_bars, level, line, upright
+from explorer.figures.traces import DOTTED, dots, error_bars, level, line, ring, upright
 from explorer.labs.activations.experiment import MAP, NAMES, ActivationsResult, selu_scale, solve_selu
 from explorer.schemes.activation import SELU_ALPHA, SELU_SCALE
 
@@ -51,7 +51,7 @@ def by_layer(result: ActivationsResult) -> go.Figure:
     for i, (name, (first, second), _) in enumerate(rows):
         traces += [dots(layers, first, name, i, words, log=True, marker={"size": 6}),
                    dots(layers, second, f"{name}, another draw", i, words, log=True, showlegend=False,
-                        marker={"size": 6, "symbol": "circle-open" if i == 0 else "square-open"})]
+                        marker=ring(6, i) | {"line": {"width": 1}})]
     said = " ".join(
         f"{name} by layer. Recursion: {expected[0]:.3g} at the input, {expected[-1]:.3g} at the output. "
         f"Measured: {draws[:, 0].mean():.3g} and {draws[:, -1].mean():.3g}." for name, draws, expected in rows
@@ -89,7 +89,7 @@ def selu(result: ActivationsResult) -> go.Figure:
         upright(solved, "mean 0", height, share=0.9),
         line(alpha, curve, "", 1, words, showlegend=True) | {"name": f"variance {variance:.3g}"},
         dots([SELU_ALPHA], [SELU_SCALE], "published", 2, words,
-             marker={"symbol": "circle-open", "size": 15, "line": {"width": 2}}),
+             marker=ring(15)),
         dots([solved], [scale], "solved", 0, words) | {"x": [solved], "y": [scale]},  # ten digits
     ]
     said = f"Mean 0 asks for α = {solved:.10g}; variance {variance:.4g} then for λ = {scale:.10g}."

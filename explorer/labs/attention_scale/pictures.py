@@ -7,7 +7,6 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures import gradient_by_layer
 from explorer.figures.axes import Axis, axis, picture
 from explorer.figures.traces import Trace, dots, joined, level, line, ring, upright
 from explorer.labs.attention_scale.experiment import (
@@ -99,4 +98,4 @@ def growth(result: AttentionScaleResult) -> go.Figure:
 def gradient(result: AttentionScaleResult) -> go.Figure:
     """Squared gradient by the stream, relative to the output, of a stack with each cure."""
     names = {cure: row.label for cure, row in CURES.items()}
-    return side_by_side(gradient_by_layer, result.stacks, designs(names, HUE))
+    return side_by_side("activation_gradient", result.stacks, designs(names, HUE))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures import gradient_by_layer
 from explorer.figures.axes import axis, picture
 from explorer.figures.traces import DOTTED, Trace, compact, dots, line
-from explorer.labs.charts import designs, second_moment, seeds_range, side_by_side
+from explorer.labs.charts import designs, moments_axis, seeds_range, side_by_side
 from explorer.labs.norm_placement.experiment import BENDS, DESIGNS, PLACEMENTS, NormPlacementResult, band
 
 BEND_HUES = {"none": 5, "uniform": 3, "softmax": 0}
@@ -48,16 +45,16 @@ def stream(result: NormPlacementResult) -> go.Figure:
         "x": compact(np.concatenate([layer, layer[::-1]])), "y": compact(np.concatenate([low, high[::-1]])),
         "line": {"width": 0}, "fillcolor": "rgba(128, 128, 128, 0.18)",
     }
-    height = axis("q (ratio to 1)", [[0.0], high, result.moments])
-    draw = partial(second_moment, height=height)
-    return side_by_side(draw, {"pre": result.deepest}, designs({"pre": "Pre-LN"}, {"pre": 1}), below=[edge])
+    stacks = {"pre": result.deepest}
+    return side_by_side("second_moment", stacks, designs({"pre": "Pre-LN"}, {"pre": 1}),
+                        moments_axis(stacks.values(), high), below=[edge])
 
 
 def bends(result: NormPlacementResult) -> go.Figure:
     """Squared gradient of Post-LN by layer: without attention, with uniform attention, and with softmax."""
-    return side_by_side(gradient_by_layer, result.bends, designs(BENDS, BEND_HUES))
+    return side_by_side("activation_gradient", result.bends, designs(BENDS, BEND_HUES))
 
 
 def gradients(result: NormPlacementResult) -> go.Figure:
     """Squared gradient along the stream, relative to the output, of five designs."""
-    return side_by_side(gradient_by_layer, result.designs, designs(DESIGNS))
+    return side_by_side("activation_gradient", result.designs, designs(DESIGNS))

@@ -18,7 +18,7 @@ TOY = (2, 4, 6)
 MARKED = (0, 1, 2)
 LABELS = {name: norm.label.removesuffix("Norm") for name, norm in NORMS.items()}
 MARKS = {  # pairs often coincide: a ring shows around a dot
-    "layer": ring(9), "rms": {"size": 6}, "batch": ring(9) | {"symbol": "diamond-open"}, "instance": {"size": 6},
+    "layer": ring(9), "rms": {"size": 6}, "batch": ring(9, 2), "instance": {"size": 6},
 }
 
 

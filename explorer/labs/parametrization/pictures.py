@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from explorer.figures.axes import LEAST, axis, picture
 from explorer.figures.palette import NEUTRAL
-from explorer.figures.traces import Trace, dots, joined, level, line
+from explorer.figures.traces import Trace, dots, joined, level, line, ring
 from explorer.labs.parametrization.experiment import STEP_WIDTHS, ParametrizationResult
 from explorer.labs.parametrization.network import BASE, SCHEMES
 
@@ -64,12 +64,12 @@ def first_step(result: ParametrizationResult) -> go.Figure:
         step, expected = result.step[name], result.expected_step(name)
         weights, output = (f"at width %{{x}}<br>{what} by %{{y:.3g}} of their size"
                            for what in ("the weights change", "its outputs change"))
-        ring = {"symbol": f"{('circle', 'square', 'diamond')[index]}-open", "size": 9, "line": {"width": 2}}
         traces += [
             line(widths, expected.weights, row.label, index, weights, log=True),
             line(widths, expected.output, f"{row.label}, output", index, output, log=True, dash="dot"),
             dots(widths, step.weights, row.label, index, weights, log=True),
-            dots(widths, step.output, f"{row.label}, output", index, output, log=True, marker=ring, showlegend=False),
+            dots(widths, step.output, f"{row.label}, output", index, output, log=True, showlegend=False,
+                 marker=ring(9, index)),
         ]
     ends = "; ".join(
         f"{row.label} weights {result.step[name].weights[0]:.3g} at width {STEP_WIDTHS[0]}, "

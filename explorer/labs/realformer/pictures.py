@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures import attention_entropy, gradient_by_layer
 from explorer.figures.axes import axis, picture
-from explorer.figures.layers import over_depth
-from explorer.figures.palette import Design
-from explorer.figures.series import at_site
 from explorer.figures.traces import Trace, dots, joined, line, ring, upright
 from explorer.labs.charts import designs, side_by_side
 from explorer.labs.realformer.experiment import FORMS, HEAD, LENGTHS, POWERS, RealFormerResult
-from explorer.profile import Profile
 
 HUE = {"none": 0, "scores": 4, "qk": 5}
 """Those of Post-LN and RealFormer in the lab on norm placement."""
@@ -47,22 +40,17 @@ def spread(result: RealFormerResult) -> go.Figure:
     shown = [profile["logit_std"] for form in ideals for profile in result.stacks[form]]
     least = max(float(result.spread("none").min()), first / 10**DECADES)
     height = axis(LOGITS, [*shown, *ideals.values(), [least]], log=True)
-
-    def draw(profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> go.Figure:
-        return over_depth(at_site(profiles, "logit_std", "attn_scores", whose), LOGITS, {}, log=True,
-                          sentence=SAYS, subject="Spread of the logits", height=height)
-
     dotted = [
         line(result.layers, values, f"{FORMS[form]}, layers independent", HUE[form],
              "in layer %{x:.0f}, independent of the others<br>logits of size %{y:.3g}", log=True, dash="dot")
         for form, values in ideals.items()
     ]
-    return side_by_side(draw, result.stacks, designs(FORMS, HUE), below=dotted)
+    return side_by_side("logit_std", result.stacks, designs(FORMS, HUE), height, dotted)
 
 
 def entropy(result: RealFormerResult) -> go.Figure:
     """Entropy of attention over that of a uniform row, by layer."""
-    return side_by_side(attention_entropy, result.stacks, designs(FORMS, HUE))
+    return side_by_side("attention_entropy_normalized", result.stacks, designs(FORMS, HUE))
 
 
 def similarity(result: RealFormerResult) -> go.Figure:
@@ -86,7 +74,7 @@ def similarity(result: RealFormerResult) -> go.Figure:
 
 def gradients(result: RealFormerResult) -> go.Figure:
     """Squared gradient along the stream, relative to the output."""
-    return side_by_side(gradient_by_layer, result.stacks, designs(FORMS, HUE))
+    return side_by_side("activation_gradient", result.stacks, designs(FORMS, HUE))
 
 
 def memory(result: RealFormerResult) -> go.Figure:

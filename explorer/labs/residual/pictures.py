@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures import gradient_by_layer
 from explorer.figures.axes import AIR, BARE, Axis, axis, label, picture, sheet
 from explorer.figures.matrices import WRITTEN
 from explorer.figures.palette import NEUTRAL, Look
 from explorer.figures.traces import Trace, dots, level, line
-from explorer.labs.charts import designs, second_moment, seeds_range, side_by_side
+from explorer.labs.charts import designs, moments_axis, seeds_range, side_by_side
 from explorer.labs.residual.experiment import BENDS, GROWTHS, LABELS, PARAMETERS, STARTS, ResidualResult
 
 FLOOR = 0.1
@@ -43,7 +42,7 @@ def gradient(result: ResidualResult) -> go.Figure:
     weight = result.expected[::-1] ** 2
     path = line(np.arange(len(weight)), weight, "the path's weight²", 0, "after %{x:.0f} layers: %{y:.3g}", log=True,
                 showlegend=True, line={"color": NEUTRAL, "width": 2, "dash": "dash"}) | {"name": "the path's weight²"}
-    figure = side_by_side(gradient_by_layer, result.bends, designs(BENDS), below=[path])
+    figure = side_by_side("activation_gradient", result.bends, designs(BENDS), below=[path])
     low, high = figure.layout.yaxis.range
     extent = (min(low, float(np.log10(max(weight[0], LEAST_WEIGHT))) - AIR), high)
     return figure.update_layout(yaxis=Axis(figure.layout.yaxis.title.text, extent, log=True).layout)
@@ -51,7 +50,7 @@ def gradient(result: ResidualResult) -> go.Figure:
 
 def growth(result: ResidualResult) -> go.Figure:
     """Second moment of the stream by layer: post-norm, pre-norm, and norms around the branch."""
-    return side_by_side(second_moment, result.growth, designs(GROWTHS))
+    return side_by_side("second_moment", result.growth, designs(GROWTHS), moments_axis(result.growth.values()))
 
 
 def first_gradients(result: ResidualResult) -> go.Figure:

@@ -1,0 +1,103 @@
+"""From the recursions' moments to the statistics of the stream and of attention: a row of `LAWS` or `ROW_LAWS` each.
+
+At initialization a coordinate is a sum of many independent terms: given the overlaps of the tokens it is Gaussian over
+the tokens, and coordinates are independent. Two laws follow that need no more than q, p and their scatter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtr
+
+from explorer.config import Config
+from explorer.theory.forward import Tokens
+from explorer.theory.grids import Array
+from explorer.theory.values import Moments, Rows
+
+SPREAD = np.linspace(0.0, 1.0, 13)
+"""√(1 − ρ) of the tables of expected maxima: the maximum is nearly linear in it where it changes fast."""
+COMMON = (np.arange(56) + 0.5) / 10
+"""|u| of the part that tokens share: the middle of each cell."""
+WEIGHT = np.exp(-COMMON**2 / 2) / np.exp(-COMMON**2 / 2).sum()
+HEAVIEST = 3.0
+"""Exponent up to which tokens of different lengths are followed: beyond it a delta method says nothing."""
+
+
+def moments(tokens: Sequence[Tokens], config: Config) -> Moments:
+    """Moments of tokens that are alike in law, a site each.
+
+    The overlaps of fresh coordinates scatter by 1/d by chance; only what is beyond is correlation of the coordinates.
+    """
+    q, p, v, w, u = np.array(tokens).reshape(-1, 5).T
+    rho = np.clip(p / q, 0.0, 1.0)
+    pairs = rho**2 + np.maximum(v - 1 / config.d_model, 0.0) * (1 - rho) ** 2
+    return Moments(q, p, (1 + (config.n_ctx - 1) * pairs) / config.n_ctx, w + u, q)
+
+
+def kurtosis(config: Config, x: Moments) -> Array:
+    """Of the mean squares of coordinates over a sequence, a_j = Σ_t x_tj² / n.
+
+    Gaussian x of correlations C have Var a = 2 Σ_tt' C² / n² = V (in units of q²). Over d independent coordinates
+    E d Σa² / (Σa)² = (1 + V) / (1 + V/d): exact for tokens that are independent (gammas: V = 2/n) and for tokens that
+    are all alike (V = 2, which gives 3d / (d + 2)). He et al. 2024, arXiv 2405.19279, relate the two in the same way.
+    """
+    variance = 2 * x.alike
+    return np.asarray((1 + variance) / (1 + variance / config.d_model))
+
+
+def max_abs(config: Config, x: Moments) -> Array:
+    """Expected largest |x| over B·n·d Gaussian coordinates, of which the n of a sequence correlate by p/q.
+
+    A first token whose second moment is larger, as under a causal mask, may have the largest coordinate alone.
+    """
+    rho = np.clip(np.nan_to_num(x.p / x.q), 0.0, 1.0)
+    groups = config.batch_size * config.d_model
+    every = np.interp(np.sqrt(1 - rho), SPREAD, _expected(config.n_ctx, groups))
+    excess = x.uneven - 2 / config.d_model
+    return np.maximum(_bent(every, excess) * np.sqrt(x.q), _bent(_expected(1, groups)[-1:], excess) * np.sqrt(x.first))
+
+
+def _bent(largest: Array, excess: Array) -> Array:
+    """The maximum where tokens differ in length more or less than Gaussian ones, by so much relative variance of |x|².
+
+    The tail of a coordinate on a sphere, (1 − x²/d)^(d/2), is as thin as a Gaussian's at m² = −d ln(1 − x²/d); so
+    x² = m² (1 − e^(−t)) / t with t = m²/d, and in general t = −m² · excess / 2.
+    """
+    t = np.clip(-(largest**2) * excess / 2, -HEAVIEST, None)
+    t = np.where(abs(t) < 1e-9, 1e-9, t)
+    return np.asarray(largest * np.sqrt(-np.expm1(-t) / t))
+
+
+@lru_cache(maxsize=256)
+def _expected(n: int, groups: int) -> Array:
+    """Expected maximum of |z| by `SPREAD`: z = √ρ u + √(1 − ρ) v, u common to the n of each independent group.
+
+    E max = ∫ 1 − (∫ (1 − P(|z| > x | u))^n φ(u) du)^groups dx.
+    """
+    x = np.linspace(0.0, math.sqrt(2 * math.log(2.0 * n * groups)) + 2, 60)[:, None]
+    own = np.maximum(SPREAD, 1e-6)[:, None, None]
+    shared = np.sqrt(1 - SPREAD**2)[:, None, None] * COMMON
+    beyond = ndtr((shared - x) / own) + ndtr((-shared - x) / own)
+    some = -np.expm1(n * np.log1p(-np.minimum(beyond, 1 - 1e-15))) @ WEIGHT
+    none = np.exp(groups * np.log1p(-np.minimum(some, 1 - 1e-15)))
+    return np.asarray(np.trapezoid(1 - none, x[:, 0], axis=1))
+
+
+LAWS: dict[str, Callable[[Config, Moments], Array]] = {
+    "second_moment": lambda config, x: x.q,
+    "token_correlation": lambda config, x: x.p / x.q,
+    "max_abs": max_abs,
+    "kurtosis": kurtosis,
+}
+"""Statistics of the stream and its branches, from the moments of a site's tokens."""
+ROW_LAWS: dict[str, Callable[[Rows], Array]] = {
+    "logit_std": lambda rows: rows.spread,
+    "attention_entropy": lambda rows: rows.entropy,
+    "attention_entropy_normalized": lambda rows: rows.normalized,
+    "attention_max": lambda rows: rows.largest,
+}
+"""Statistics of attention, from those of softmax over its rows."""
