@@ -13,8 +13,8 @@ from explorer.app.explore.panel import Explore
 from explorer.app.labs.labs import Labs, tab
 from explorer.app.race.panel import RacePanel
 from explorer.app.widgets.header import Header
-from explorer.app.widgets.live import tell_all
-from explorer.app.widgets.tabbed import Panel, Tabbed
+from explorer.app.widgets.panel import send_again
+from explorer.app.widgets.tabbed import Tab, Tabbed
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.config import Config
 from explorer.diagnosis import diagnose
@@ -32,12 +32,12 @@ def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[in
     return measured(config, stop, progress, pattern_of)
 
 
-PANELS: Mapping[str, Panel[Config]] = MappingProxyType({
-    "explore": Panel("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
-    "foundations": Panel("Foundations", lambda _: Labs(on("Foundations"))),
-    "depth": Panel("Depth", lambda _: Labs(on("Depth"))),
-    "training": Panel("Training", lambda _: Labs(on("Training"))),
-    "race": Panel("Race", lambda _: RacePanel()),
+PANELS: Mapping[str, Tab[Config]] = MappingProxyType({
+    "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
+    "foundations": Tab("Foundations", lambda _: Labs(on("Foundations"))),
+    "depth": Tab("Depth", lambda _: Labs(on("Depth"))),
+    "training": Tab("Training", lambda _: Labs(on("Training"))),
+    "race": Tab("Race", lambda _: RacePanel()),
 })
 
 
@@ -50,12 +50,12 @@ class Dashboard(Tabbed[Config]):
         still: what stands for it in a saved notebook, as HTML; drawn when the page is displayed.
     """
 
-    def __init__(self, config: Config, panels: Mapping[str, Panel[Config]] = PANELS,
+    def __init__(self, config: Config, panels: Mapping[str, Tab[Config]] = PANELS,
                  still: Callable[[Config], str] = still.page) -> None:
         super().__init__(Header(), config, panels)
         self._still = still
         self.add_class("ex-root")
-        self.header.on_shown(lambda: tell_all(self))
+        self.header.on_shown(lambda: send_again(self))
 
     def __repr__(self) -> str:
         return f"Dashboard({self._start!r})"

@@ -51,7 +51,7 @@ class Page(Watched[RacePanel]):
 
     def wait_for_a_table(self) -> None:
         self.wait(lambda: bool(self.panel.gallery.standings.rows))
-        with self.panel._lock:  # the charts follow the table
+        with self.panel.lock:  # the charts follow the table
             assert self.panel.gallery.curves["training_loss"].figure
 
     @property

@@ -244,7 +244,7 @@ def test_a_pin_that_was_left_too_soon_shows_its_line_and_is_measured_after_the_c
     assert hues(page, "second_moment", "lines") == [HUES[1], HUES[0]]
     held.may_end.set()
     until_pins(page, lambda found: "not measured" not in found[1]["about"])
-    with page.panel._lock:
+    with page.panel.lock:
         assert page.panel.status.state == "idle"
         assert page.panel.status.text == "Measured 2 layers of width 16"
         np.testing.assert_allclose(dots(page, HUES[1]), expected(SMALL))
@@ -264,7 +264,7 @@ def test_a_pin_that_cannot_be_measured_says_why_and_holds_up_nobody(open_panel: 
     held.may_end.set()
     until_pins(page, lambda found: found[1]["about"].endswith("MemoryError: no room")
                and "not measured" not in found[2]["about"])
-    with page.panel._lock:
+    with page.panel.lock:
         assert page.panel.status.state == "idle"
         assert held.asked.count(SMALL) <= 2
     click(page, "pin")

@@ -22,7 +22,8 @@ from explorer.app.explore.place import Place
 from explorer.app.explore.words import model_words, progress_words, summary
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
-from explorer.app.widgets.live import Live, words
+from explorer.app.widgets.live import Live
+from explorer.app.widgets.panel import Phase, prose
 from explorer.app.widgets.which import Which
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.config import Config
@@ -113,7 +114,7 @@ class Explore(Live[Job, Profile]):
         grid = widgets.Box(cells).add_class("ex-charts")
         side = widgets.Box([self.picker, self.controls]).add_class("ex-side")
         main = widgets.Box([self.verdict, self.comparison.box, grid]).add_class("ex-main")
-        heading = words("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
+        heading = prose("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
         return [heading, widgets.Box([side, main]).add_class("ex-explore"), self.status]
 
     # --- from the page: any thread ----------------------------------------------------------------------------
@@ -122,7 +123,7 @@ class Explore(Live[Job, Profile]):
         return self.controls.refusal or self.place.refusal
 
     def _next(self) -> Job:
-        self._dragging = self.status.state == "computing"
+        self._dragging = self.phase is Phase.COMPUTING
         self._done = self._behind = None
         self.place.fit(self.controls.config)
         self.picker.follow(self.controls.config)
@@ -185,12 +186,12 @@ class Explore(Live[Job, Profile]):
 
     def _click(self, content: object) -> None:
         """Handles a click on the pins."""
-        with self._lock:
+        with self.lock:
             self.comparison.obey(content)
 
     def _choose(self) -> None:
         """Draws another matrix."""
-        with self._lock:
+        with self.lock:
             self._draw()
 
     def _current(self) -> Current:
@@ -208,7 +209,7 @@ class Explore(Live[Job, Profile]):
 
     def _measure_pins(self) -> None:
         """Gives the worker a pin that has no measurement, when the design of the controls has its own."""
-        if self._done != self._job:
+        if self._job is None or self._done != self._job:
             return
         config = self.comparison.board.waiting()
         job = Job(config, (1, 0)) if config else None
@@ -221,7 +222,7 @@ class Explore(Live[Job, Profile]):
             self.worker.cancel()  # the pin that it was measuring is gone
 
     def _apply(self, index: int) -> None:
-        with self._lock:
+        with self.lock:
             finding, config = self._findings[index], self.controls.config
             if not finding.config_change:
                 return
@@ -230,7 +231,7 @@ class Explore(Live[Job, Profile]):
         self.controls.apply(finding.config_change)
 
     def _take_back(self) -> None:
-        with self._lock:
+        with self.lock:
             before = self._mends.pop().before if self._mends else {}
         self.controls.apply(before)
 
@@ -248,12 +249,12 @@ class Explore(Live[Job, Profile]):
             return self._measure(job.config, stop, progress, job.pattern_of)
         except Exception as error:
             if not stop():
-                with self._lock:
+                with self.lock:
                     self.comparison.board.fill(job.config, None, f"{type(error).__name__}: {error}")
             raise
 
     def _receive(self, job: Job, result: Profile) -> None:
-        with self._lock:
+        with self.lock:
             pinned = self.comparison.board.fill(job.config, result)
             if job == self._job:
                 self._done = job
@@ -261,7 +262,7 @@ class Explore(Live[Job, Profile]):
             self._ended(job, pinned and job != self._job)
 
     def _fail(self, job: Job | None, message: str) -> None:
-        with self._lock:
+        with self.lock:
             super()._fail(job, message)
             self._ended(job, redraw=False)
 
@@ -276,7 +277,7 @@ class Explore(Live[Job, Profile]):
 
     def _advance(self, job: Job, fraction: float) -> None:
         super()._advance(job, fraction)
-        with self._lock:
+        with self.lock:
             if job == self._job and self._owed and self.worker.busy_for * (1 - fraction) > PATIENCE * fraction:
                 self._draw()
 
@@ -297,7 +298,7 @@ class Explore(Live[Job, Profile]):
     @property
     def _line(self) -> Profile | None:
         """The prediction to be drawn: it goes ahead of its dots only while those are on their way."""
-        ahead = self._measured is None or self.status.state == "computing"
+        ahead = self._measured is None or self.phase is Phase.COMPUTING
         return self._predicted if ahead else self._expected
 
     def _draw(self) -> None:
@@ -310,7 +311,7 @@ class Explore(Live[Job, Profile]):
         draws["gradient_by_matrix"] = partial(gradient_by_matrix, matrix=self.which.matrix)
         legend = self.comparison.legend(whose)
         for name, chart in self.charts.items():
-            with chart.hold_sync():  # one message a chart; `_lock` keeps other threads out, as this needs
+            with chart.hold_sync():  # one message a chart; `lock` keeps other threads out, as this needs
                 chart.show(draws[name](profiles, whose), stale=self._stale)
                 # Of one design: the last, which is that of the controls.
                 chart.designs = legend[-1:] if name == "attention_pattern" else legend

@@ -10,7 +10,8 @@ import ipywidgets as widgets
 
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls, shown
-from explorer.app.widgets.live import Live, words
+from explorer.app.widgets.live import Live
+from explorer.app.widgets.panel import prose
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import Choices
 from explorer.labs.lab import Lab
@@ -42,8 +43,8 @@ class LabPanel(Live[Choices, Outcome]):
     def _children(self) -> list[widgets.Widget]:
         lab = self.lab
         claim, source = html.escape(lab.claim), html.escape(lab.source)
-        lead = words(f"<h2>{html.escape(lab.title)}</h2><p>{claim} <small>{source}.</small></p>", "ex-lead")
-        beware = words(f"<p><b>Beware.</b> {html.escape(lab.caveat)}</p>", "ex-beware")
+        lead = prose(f"<h2>{html.escape(lab.title)}</h2><p>{claim} <small>{source}.</small></p>", "ex-lead")
+        beware = prose(f"<p><b>Beware.</b> {html.escape(lab.caveat)}</p>", "ex-beware")
         cells = [widgets.Box([chart]).add_class("ex-cell") for chart in self.charts.values()]
         main = widgets.Box([self.verdict, widgets.Box(cells).add_class("ex-charts"), beware]).add_class("ex-main")
         return [lead, widgets.Box([self.controls, main]).add_class("ex-explore"), self.status]

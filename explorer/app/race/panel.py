@@ -21,7 +21,7 @@ from explorer.app.race.preparation import Preparation, Start
 from explorer.app.race.racebar import RaceBar
 from explorer.app.race.turns import Turn
 from explorer.app.widgets.controls import said
-from explorer.app.widgets.live import close_all, words
+from explorer.app.widgets.panel import close_all, prose
 from explorer.app.widgets.status import Status
 from explorer.app.widgets.worker import Progress, Stop, Worker
 from explorer.choices import ConfigError
@@ -73,7 +73,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
     """
 
     def __init__(self, lineup: Lineup | None = None, plan: Plan | None = None) -> None:
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self.race: Race | None = None
         """The race that runs, or ran last."""
         self._start: Start | None = None
@@ -84,8 +84,8 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         self._outcomes: Sequence[Outcome] = ()
         self._telling, self._judging, self._drawing = Turn(0.3), Turn(2.0, share=0.03), Turn(1.0, share=0.05, most=5.0)
         self.bar, self.status = RaceBar(self._press), Status(self._undo, self._mend)
-        self.gallery = Gallery(self._lock, self._still, self._kept)
-        self.next = Preparation(lineup or usual(), plan or Plan(), self._lock, self._changed)
+        self.gallery = Gallery(self.lock, self._still, self._kept)
+        self.next = Preparation(lineup or usual(), plan or Plan(), self.lock, self._changed)
         self.controls = self.next.plan
         self.worker: Worker[int, Shown] = Worker(self._work, self._receive, self._fail, capacity=1)
         super().__init__(children=self._children())
@@ -93,10 +93,10 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         self._free("Ready")
 
     def _children(self) -> list[widgets.Widget]:
-        self.waiting = words(WAITING, "ex-beware")
-        main = widgets.Box([self.waiting, self.gallery.box, words(BEWARE, "ex-beware")]).add_class("ex-main")
+        self.waiting = prose(WAITING, "ex-beware")
+        main = widgets.Box([self.waiting, self.gallery.box, prose(BEWARE, "ex-beware")]).add_class("ex-main")
         grid = widgets.Box([self.next.box, main]).add_class("ex-explore")
-        return [words(LEAD, "ex-lead"), self.bar, grid, self.status]
+        return [prose(LEAD, "ex-lead"), self.bar, grid, self.status]
 
     def close(self) -> None:
         """Ends the worker and removes every widget of the panel from the page."""
@@ -113,7 +113,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
 
     def _changed(self) -> None:
         """Checks the choices for the next race; a running race is not affected."""
-        with self._lock:
+        with self.lock:
             if self._phase != "ready":
                 return
             if refusal := self.next.refusal:
@@ -138,7 +138,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
 
     def _press(self, verb: str) -> None:
         """Handles a button of the bar, unless the race has ended while the press waited for the lock."""
-        with self._lock:
+        with self.lock:
             if not self.bar.offers(verb):
                 return
             if verb == "start":
@@ -178,14 +178,14 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
 
     def _still(self) -> Race:
         """The race, to be saved by the thread that takes presses: it cannot be resumed meanwhile."""
-        with self._lock:
+        with self.lock:
             if self.race is None or self._phase == "running":
                 raise ConfigError(f"race must stand still to be saved; got one that is {self._phase}")
             return self.race
 
     def _kept(self) -> None:
         """All of the race was saved: nothing of it is lost with the page until it goes on."""
-        with self._lock:
+        with self.lock:
             self.bar.losing = self._phase == "running"
 
     def _promise(self) -> str:
@@ -214,7 +214,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         if self._judging.due:
             with self._judging:
                 self._outcomes = race.verdict()
-        with self._lock:
+        with self.lock:
             if self._wish or self.race is not race:
                 return
             if self._telling.due:
@@ -233,7 +233,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
         return f"step {race.step:,} of {race.steps:,}" + (f" · about {words} left" if made > 1 else "")
 
     def _receive(self, job: int, shown: Shown) -> None:
-        with self._lock:
+        with self.lock:
             race = self.race
             if job != self._job:
                 return
@@ -251,7 +251,7 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
             self.status.say("idle", "Paused", f"at step {self._made:,} of {race.steps:,}", self._made / race.steps)
 
     def _fail(self, job: int, message: str) -> None:
-        with self._lock:
+        with self.lock:
             if job == self._job:
                 self._free(message, "failed")
 

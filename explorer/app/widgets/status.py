@@ -9,7 +9,7 @@ import traitlets
 
 from explorer.app.widgets.source import source
 
-STATES = ("idle", "computing", "stale", "refused", "failed")
+STATES = ("idle", "computing", "stale", "refused", "failed", "paused")
 
 
 class Status(anywidget.AnyWidget):

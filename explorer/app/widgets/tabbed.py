@@ -12,7 +12,7 @@ from explorer.app.widgets.header import Header
 Start = TypeVar("Start")
 
 
-class Panel(NamedTuple, Generic[Start]):
+class Tab(NamedTuple, Generic[Start]):
     """One tab: its title, and what builds its widget when it is first opened."""
 
     title: str
@@ -28,7 +28,7 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         panels: name to panel, in the order of the tabs.
     """
 
-    def __init__(self, header: Header, start: Start, panels: Mapping[str, Panel[Start]]) -> None:
+    def __init__(self, header: Header, start: Start, panels: Mapping[str, Tab[Start]]) -> None:
         self._start, self._rows = start, dict(panels)
         self.panels: dict[str, widgets.Widget] = {}
         self.header = header
