@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from explorer.app.explore.board import NOW, Board, PinError
+from explorer.app.explore.board import NOW, Board, Pin, PinError
 from explorer.app.explore.pins import PinBox, entry
 from explorer.app.explore.words import marks
+from explorer.app.widgets.record import changed, read
 from explorer.config import Config
+from explorer.display import shown
 from explorer.figures import Design
 from explorer.profile import Profile
 
@@ -44,6 +46,41 @@ class Comparison:
     ) -> None:
         self.board, self.box = Board(), box
         self._current, self._load, self._redraw = current, load, redraw
+
+    def state(self) -> list[dict[str, Any]]:
+        """A record of each pin."""
+        return [{"name": pin.name, "design": changed(pin.config), "visible": pin.visible} for pin in self.board]
+
+    def restore(self, records: object, predict: Callable[[Config], Profile | None]) -> list[str]:
+        """Replaces the pins by those of a `state()`; what was measured of a design is kept.
+
+        Returns:
+            A sentence for each part that was not understood.
+        """
+        if not isinstance(records, list):
+            return [f"pins must be a list; got {shown(records)}"]
+        before = {pin.config: pin for pin in self.board}
+        for pin in self.board:
+            self.board.remove(pin.number)
+        sentences = []
+        for number, one in enumerate(records, start=1):
+            known = one if isinstance(one, Mapping) else {}
+            config, more = read(Config, known.get("design"), f"pin {number}")
+            sentences += more
+            if config:
+                sentences += self._restore_pin(config, known, before.get(config), predict)
+        return sentences
+
+    def _restore_pin(self, config: Config, known: Mapping[str, object], before: Pin | None,
+                     predict: Callable[[Config], Profile | None]) -> list[str]:
+        try:
+            pin = self.board.add(config, before.predicted if before else predict(config),
+                                 before.measured if before else None)
+            self.board.show(pin.number, known.get("visible") is not False)
+            said = self.board.rename(pin.number, str(known.get("name", pin.name))[:LONGEST_MESSAGE])
+        except PinError as error:
+            said = str(error)
+        return [said] if said else []
 
     def obey(self, content: object) -> None:
         """Handles a click in a browser; messages that make no sense are ignored."""

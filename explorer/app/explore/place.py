@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from explorer.app.widgets.controls import ControlBox, describe
 from explorer.config import Config
@@ -49,11 +49,22 @@ class Place(ControlBox):
                 self.sections = [{"title": "", "fields": [describe(spec) for spec in specs.values()]}]
                 self.set_trait("values", {"layer": self.layer, "head": self.head})
 
-    def _read(self, _: object = None) -> None:
-        self.refusal = "; ".join(
-            f"{spec.about.label} must be {spec.rule()}; got {str(self.values.get(name))[:80]!r}"
-            for name, spec in self._specs.items() if not _fits(self.values.get(name), spec)
+    def restore(self, values: object) -> list[str]:
+        """Chooses a recorded layer and head; a sentence where there is no such place, which then stays as it is."""
+        found = values if isinstance(values, Mapping) else {}
+        wrong = self._wrong(found)
+        if not wrong:
+            self.values = {name: found[name] for name in self._specs}
+        return [f"pattern: {wrong}"] if wrong else []
+
+    def _wrong(self, values: Mapping[str, object]) -> str:
+        return "; ".join(
+            f"{spec.about.label} must be {spec.rule()}; got {str(values.get(name))[:80]!r}"
+            for name, spec in self._specs.items() if not _fits(values.get(name), spec)
         )
+
+    def _read(self, _: object = None) -> None:
+        self.refusal = self._wrong(self.values)
         self.refused = [name for name, spec in self._specs.items() if not _fits(self.values.get(name), spec)]
         chosen = (self.layer, self.head) if self.refusal else (self.values["layer"], self.values["head"])
         if self.refusal or chosen != self.pattern_of:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from explorer.app.widgets.controls import ControlBox, choice
+from explorer.display import shown
 from explorer.profile import MATRICES
 
 FIELD, ALL = "matrix", "all"
@@ -31,6 +32,13 @@ class Which(ControlBox):
     def several(self, *, there_are: bool) -> None:
         """Whether there is anything to choose: a design alone shows each of its matrices."""
         self.layout.display = None if there_are else "none"
+
+    def restore(self, matrix: object) -> list[str]:
+        """Chooses a recorded matrix; a sentence where there is no such one."""
+        if matrix not in ("", *CHOICES):
+            return [f"matrix must be one of {', '.join(CHOICES)}; got {shown(matrix)}"]
+        self.values = {FIELD: matrix or ALL}
+        return []
 
     def _read(self, _: object = None) -> None:
         """Reads a person's choice; ignored when there is no such matrix."""
