@@ -74,7 +74,8 @@ def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(ope
 
 
 @pytest.mark.parametrize(("part", "value", "complaints"), [
-    ("design", 7, 1), ("design", [], 1), ("pins", {}, 1), ("pins", [None], 1), ("pins", [{}, {"design": {}}], 1), ("pins", [{"design": {}}] * 2, 1),
+    ("design", 7, 1), ("design", [], 1), ("pins", {}, 1), ("pins", [None], 1), ("pins", [{}, {"design": {}}], 1),
+    ("pins", [{"design": {}}] * 2, 1),
     ("pattern", None, 1), ("pattern", {"layer": 3, "head": 0}, 1), ("pattern", {"layer": True, "head": "0"}, 1),
     ("matrix", "W_X", 1), ("matrix", None, 1), ("matrix", ["W_Q"], 1), ("color", "red", 1),
 ])

@@ -11,7 +11,7 @@ from explorer.app.explore.board import NOW, Board, Pin
 from explorer.app.explore.words import design_words, residual_words
 from explorer.app.named import differences, told
 from explorer.app.widgets.chips import ChipBox
-from explorer.app.widgets.source import HERE, source
+from explorer.app.widgets.runtime import view
 from explorer.config import Config
 from explorer.figures.palette import Design
 
@@ -28,8 +28,7 @@ class PinBox(ChipBox):
     `["load", 3]`, `["remove", 3]`.
     """
 
-    _esm = source("widgets/moves.js", "widgets/marks.js", "widgets/typeset.js", "explore/pins.js")
-    _css = HERE / "explore/pins.css"
+    _esm = view("pins")
     now = traitlets.Dict().tag(sync=True)
     pins = traitlets.List(traitlets.Dict()).tag(sync=True)
     marks = traitlets.List(traitlets.Unicode()).tag(sync=True)

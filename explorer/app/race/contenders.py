@@ -9,7 +9,7 @@ import traitlets
 from explorer.app.explore.pins import swatch
 from explorer.app.race.lineup import USUAL, Lineup, LineupError, recipe_words
 from explorer.app.widgets.chips import ChipBox
-from explorer.app.widgets.source import source
+from explorer.app.widgets.runtime import view
 from explorer.config import Config
 from explorer.presets import PRESETS, preset
 from explorer.training.recipe import Recipe
@@ -30,8 +30,7 @@ class ContenderBox(ChipBox):
     A click is a message, `["add", "preset:rezero"]`, `["edit", 3]`, `["remove", 3]` or `["name", 3, "Slow"]`.
     """
 
-    _esm = source("widgets/moves.js", "widgets/marks.js", "race/contenders.js")
-    _css = source("explore/pins.css", "race/contenders.css")
+    _esm = view("contenders")
     entries = traitlets.List(traitlets.Dict()).tag(sync=True)
     choices = traitlets.List(traitlets.Dict()).tag(sync=True)
     heading = traitlets.Unicode(HEADING).tag(sync=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import anywidget
 import traitlets
 
-from explorer.app.widgets.source import source
+from explorer.app.widgets.runtime import PageWidget, view
 
 
-class RaceBar(anywidget.AnyWidget):
+class RaceBar(PageWidget):
     """Three buttons and a line.
 
     Traits:
@@ -19,7 +18,7 @@ class RaceBar(anywidget.AnyWidget):
         losing: steps would be lost with the page, so that a browser asks before it closes it.
     """
 
-    _esm = source("widgets/moves.js", "widgets/marks.js", "race/racebar.js")
+    _esm = view("racebar")
     buttons = traitlets.List(traitlets.Dict()).tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
     losing = traitlets.Bool(False).tag(sync=True)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-import anywidget
 import traitlets
 
-from explorer.app.widgets.source import source
+from explorer.app.widgets.runtime import PageWidget, view
 from explorer.choices import ConfigError
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType({
 """By name, in the order of their buttons."""
 
 
-class Saves(anywidget.AnyWidget):
+class Saves(PageWidget):
     """A button for each kind of file, and a line.
 
     Traits:
@@ -66,7 +65,7 @@ class Saves(anywidget.AnyWidget):
         on_saved: called when all of the race was handed over.
     """
 
-    _esm = source("widgets/marks.js", "race/saves.js")
+    _esm = view("saves")
     kinds = traitlets.List(traitlets.Dict()).tag(sync=True)
     enabled = traitlets.Bool(False).tag(sync=True)
     said = traitlets.Unicode().tag(sync=True)

@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import anywidget
 import traitlets
 
 from explorer.app.explore.pins import swatch
-from explorer.app.widgets.source import source
+from explorer.app.widgets.runtime import PageWidget, view
 from explorer.figures.palette import Design
 from explorer.numbers import number
 from explorer.training.tasks import Levels
@@ -27,7 +26,7 @@ A_TENTH = 0.1
 """Share of the distance from the unigram's level to the bigram's; nearer to the unigram's, little is learned."""
 
 
-class Standings(anywidget.AnyWidget):
+class Standings(PageWidget):
     """A table.
 
     Traits:
@@ -37,7 +36,7 @@ class Standings(anywidget.AnyWidget):
         stale: it is of an earlier race.
     """
 
-    _esm = source("widgets/marks.js", "widgets/typeset.js", "race/standings.js")
+    _esm = view("standings")
     title = traitlets.Unicode().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
     columns = traitlets.List(traitlets.Dict()).tag(sync=True)

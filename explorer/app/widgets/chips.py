@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import anywidget
 import traitlets
 
 from explorer.app.named import LONGEST_NAME
+from explorer.app.widgets.runtime import PageWidget
 
 
-class ChipBox(anywidget.AnyWidget):
+class ChipBox(PageWidget):
     """Chips with a name each; a kind of them has a script and traits of its own.
 
     Traits:
