@@ -51,6 +51,14 @@ class Comparison:
             said = str(error)
         self.box.answer(said)
 
+    def restore(self, records: object, predict: Callable[[Config], Profile | None]) -> list[str]:
+        """Replaces the pins by those of a record, see `Roster`; what was measured of a design is kept."""
+        sentences = self.pins.restore(records)
+        for pin in self.pins:
+            if pin.predicted is None:
+                self.pins.change(pin.number, predicted=predict(pin.config))
+        return sentences
+
     def _changed(self) -> None:
         self.follow()
         self._redraw()

@@ -7,45 +7,33 @@ the worker has nothing else to do.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
-from explorer.agreement import agreement
 from explorer.app.explore.comparison import Comparison
+from explorer.app.explore.drawing import Drawing
+from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.pins import Pin
+from explorer.app.explore.remedies import Diagnose, Remedies
 from explorer.app.explore.selections import MatrixSelection, NamedDesigns, PatternSelection
 from explorer.app.explore.words import model_words, progress_words, summary
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import Phase, prose
+from explorer.app.widgets.record import changed, parts_of, read, record
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.config import Config
-from explorer.diagnosis import Finding
-from explorer.figures import FIGURES, Draw, Row, gradient_by_matrix
+from explorer.figures import FIGURES
 from explorer.profile import Profile
-from explorer.theory.solve import Solution
 
 Measure = Callable[[Config, Stop, Progress, tuple[int, int]], Profile]
 Predict = Callable[[Config], Profile]
-Diagnose = Callable[[Profile], Sequence[Finding]]
-Solve = Callable[[Config, str, str], Solution]
 
 PATIENCE = 0.8
 """Seconds of measuring still to come for which the theory's lines are drawn ahead of the dots."""
-FLAT = {
-    "flat_signal": ("Flat signal", "The value at which theory expects the last second moment to equal the first"),
-    "flat_gradient": ("Flat gradient", "The value at which theory expects the same gradient at both ends"),
-}
-"""Questions to the theory beside a slider: the target, the button's label and its tooltip."""
-BETTER = {"label": "Branches of 1/√(2N)", "title": "Instead: all 2N branches together add about as much as the input"}
-"""Label and tooltip of the offer that replaces a trivial answer."""
-SOLVED = ("init_variance", "alpha")
-"""The fields with such buttons."""
 
 
 class Job(NamedTuple):
@@ -53,14 +41,6 @@ class Job(NamedTuple):
 
     config: Config
     pattern_of: tuple[int, int]
-
-
-class Mend(NamedTuple):
-    """A remedy that was applied: its words, the values it set, and those before."""
-
-    words: str
-    change: Mapping[str, object]
-    before: Mapping[str, object]
 
 
 class Explore(Live[Job, Profile]):
@@ -82,22 +62,22 @@ class Explore(Live[Job, Profile]):
         diagnose: Diagnose | None = None,
         solve: Solve | None = None,
     ) -> None:
-        self._measure, self._predict, self._diagnose, self._solve = measure, predict, diagnose, solve
+        self._measure, self._predict = measure, predict
         self._predicted: Profile | None = None  # of the newest job
         self._expected: Profile | None = None  # of what was measured last
-        self._better: dict[str, Config | None] = {}
-        self._findings: Sequence[Finding] = ()
-        self._mends: list[Mend] = []  # the latest last
         self._trouble = ""
         self._done: Job | None = None  # the last job of the controls that was measured
         self._behind: Job | None = None  # a pin's, given to the worker since
         self._dragging = self._owed = False
-        offers = {name: [{"label": label, "title": title} for label, title in FLAT.values()] for name in SOLVED}
-        controls = Controls(config, self.refresh, offers if solve else {}, self._flatten)
+        controls = Controls(config, self.refresh)
         self.named_designs = NamedDesigns(config, controls.apply)
         self.pattern, self.matrix = PatternSelection(config, self.refresh), MatrixSelection(self._choose)
         charts = {row.name: Chart(title=row.title, caption=row.caption) for row in FIGURES.values()}
         self.comparison = Comparison(self._click, self._current, controls.apply, self._changed)
+        self.drawing = Drawing(charts, self.comparison, self.matrix)
+        self.remedies = Remedies(controls, diagnose)
+        if solve:
+            Flatten(controls, solve, lambda message: self._fail(self._job, message))
         super().__init__(controls, charts, subject="measured design", action="Measure")
 
     @property
@@ -115,6 +95,29 @@ class Explore(Live[Job, Profile]):
         heading = prose("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
         return [heading, widgets.Box([side, main]).add_class("ex-explore"), self.status]
 
+    def state(self) -> dict[str, Any]:
+        """Design, pins, and what two of the charts show; see `Recorded`."""
+        with self.lock:
+            return record(design=changed(self.controls.config), pins=self.comparison.pins.state(),
+                          pattern=self.pattern.chosen, **self.matrix.chosen)
+
+    def restore(self, state: object) -> list[str]:
+        """Sets the controls and the selectors, and replaces the pins; see `Recorded`."""
+        parts, sentences = parts_of(state, ("design", "pins", "pattern", "matrix"))
+        with self.lock:
+            if "pins" in parts:
+                sentences += self.comparison.restore(parts["pins"], self._expect)
+            if "design" in parts:
+                design, more = read(Config, parts["design"], "design")
+                sentences += more
+                self.controls.apply(design.model_dump() if design else {})
+            if "pattern" in parts:
+                sentences += self.pattern.restore(parts["pattern"])
+            if "matrix" in parts:
+                sentences += self.matrix.restore({"matrix": parts["matrix"]})
+            self.refresh()
+        return sentences
+
     # --- from the page: any thread ----------------------------------------------------------------------------
 
     def _refusal(self) -> str:
@@ -126,7 +129,7 @@ class Explore(Live[Job, Profile]):
         self.pattern.fit(self.controls.config)
         self.named_designs.follow(self.controls.config)
         self.comparison.move()
-        self._follow_mends()
+        self._offer_undo()
         return Job(self.controls.config, self.pattern.pattern_of)
 
     def _promise(self, job: Job) -> str:
@@ -138,14 +141,20 @@ class Explore(Live[Job, Profile]):
         A single move of a usual model is measured before an eye would have followed the line, and drawing takes
         processors from measuring. A theory that breaks does not keep the measurement from the page.
         """
-        if self._predict and not (self._predicted and self._predicted.config == job.config):
-            try:
-                self._predicted, self._trouble = self._predict(job.config), ""
-            except Exception as error:  # noqa: BLE001 - shown beside the measurement
-                self._predicted, self._trouble = None, f"no prediction: {type(error).__name__}: {error}"
+        if not (self._predicted and self._predicted.config == job.config):
+            self._trouble = ""
+            self._predicted = self._expect(job.config)
         self._owed = self._predicted is not self._expected
         if self._owed and (self._dragging or self._measured is None):
             self._draw()
+
+    def _expect(self, config: Config) -> Profile | None:
+        """The theory's profile, None where there is none: the reason is shown beside the measurement."""
+        try:
+            return self._predict(config) if self._predict else None
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is shown
+            self._trouble = f"no prediction: {type(error).__name__}: {error}"
+            return None
 
     def _rest(self) -> None:
         if self._predicted is not self._expected:
@@ -156,30 +165,6 @@ class Explore(Live[Job, Profile]):
             self.controls.apply({})
         else:
             self.pattern.show()
-
-    def _flatten(self, name: str, index: int) -> None:
-        """Solves for a field's value, on a thread of its own: a deep model takes a second.
-
-        Where the answer was trivial there is one more offer, the better design, which is known already.
-        """
-        solve = self._solve
-        if solve is None:
-            return
-        if index == len(FLAT):
-            better = self._better[name]
-            self.controls.apply({field: getattr(better, field) for field in ("residual", *SOLVED)})
-            return
-
-        def work() -> None:
-            try:
-                solution = solve(self.controls.config, name, list(FLAT)[index])
-                self.controls.apply({name: float(f"{getattr(solution.config, name):.6g}")})  # an entry holds no more
-                self._better[name] = solution.better
-                self.controls.remark(name, solution.message, *([BETTER] if solution.better else []))
-            except Exception as error:  # noqa: BLE001 - shown, and the page goes on
-                self._fail(self._job, f"{type(error).__name__}: {error}")
-
-        threading.Thread(target=work, name="explorer-solve", daemon=True).start()
 
     def _click(self, content: object) -> None:
         """Handles a click on the pins."""
@@ -220,24 +205,14 @@ class Explore(Live[Job, Profile]):
 
     def _apply(self, index: int) -> None:
         with self.lock:
-            finding, config = self._findings[index], self.controls.config
-            if not finding.config_change:
-                return
-            before = {name: getattr(config, name) for name in finding.config_change}
-            self._mends.append(Mend(finding.remedy, finding.config_change, before))
-        self.controls.apply(finding.config_change)
+            self.remedies.apply(index)
 
     def _take_back(self) -> None:
         with self.lock:
-            before = self._mends.pop().before if self._mends else {}
-        self.controls.apply(before)
+            self.remedies.take_back()
 
-    def _follow_mends(self) -> None:
-        """Offers to undo the last remedy while all values that it set are unchanged."""
-        config = self.controls.config
-        while self._mends and any(getattr(config, name) != value for name, value in self._mends[-1].change.items()):
-            self._mends.pop()
-        self.verdict.undo = self._mends[-1].words if self._mends else ""
+    def _offer_undo(self) -> None:
+        self.verdict.undo = self.remedies.undoable
 
     # --- on the worker's thread -------------------------------------------------------------------------------
 
@@ -281,10 +256,10 @@ class Explore(Live[Job, Profile]):
     def _progress(self, job: Job, fraction: float) -> str:
         return progress_words(job.config, fraction)
 
-    def _show(self, _: Profile) -> None:
+    def _show(self, result: Profile) -> None:
         self._expected = self._predicted
         self._draw()
-        self._judge()
+        self.verdict.findings = self.remedies.judge(result)
 
     def _summary(self, result: Profile) -> tuple[str, str]:
         text, detail = summary(result, self._predicted)
@@ -301,37 +276,4 @@ class Explore(Live[Job, Profile]):
     def _draw(self) -> None:
         """Draws every figure."""
         self._owed = False
-        profiles, whose = self.comparison.cast([profile for profile in (self._line, self._measured) if profile])
-        several = len({design.index for design in whose}) > 1
-        self.matrix.layout.display = None if several else "none"  # a design alone shows each of its matrices
-        draws: dict[str, Draw] = {name: row.draw for name, row in FIGURES.items()}
-        draws["gradient_by_matrix"] = partial(gradient_by_matrix, matrix=self.matrix.matrix)
-        legend = self.comparison.legend(whose)
-        for name, chart in self.charts.items():
-            with chart.hold_sync():  # one message a chart; `lock` keeps other threads out, as this needs
-                chart.show(draws[name](profiles, whose), stale=self._stale)
-                # Of one design: the last, which is that of the controls.
-                chart.designs = legend[-1:] if name == "attention_pattern" else legend
-                chart.marks = "" if name == "attention_pattern" else " · ".join(self.comparison.box.marks)
-                self._grade(chart, FIGURES[name], several)
-
-    def _grade(self, chart: Chart, row: Row, several: bool) -> None:
-        """The badge: how far the dots lie from the line, once both are of the same design; and the theory's notes."""
-        measured, predicted = self._measured, self._line
-        note = predicted.notes.get(row.statistic, "") if predicted else ""
-        caption = (row.together if several else "") or row.caption
-        chart.caption = f"{caption} Theory: {note}." if note else caption
-        if not row.statistic or measured is None or predicted is None or measured.config != predicted.config:
-            chart.badge = chart.badge_tone = ""
-        else:
-            words, chart.badge_tone, _ = agreement(measured, predicted, row.statistic)
-            chart.badge = f"now: {words}" if several and words else words
-
-    def _judge(self) -> None:
-        if self._diagnose and self._measured:
-            self._findings = tuple(self._diagnose(self._measured))
-            self.verdict.findings = [
-                {key: getattr(finding, key) for key in ("severity", "meaning", "evidence", "remedy")}
-                for finding in self._findings
-            ]
-
+        self.drawing.draw(self._line, self._measured, stale=self._stale)

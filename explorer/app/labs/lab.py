@@ -12,6 +12,7 @@ from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls, shown
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import prose
+from explorer.app.widgets.record import changed, parts_of, read, record
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import Choices
 from explorer.labs.lab import Lab
@@ -48,6 +49,20 @@ class LabPanel(Live[Choices, Outcome]):
         cells = [widgets.Box([chart]).add_class("ex-cell") for chart in self.charts.values()]
         main = widgets.Box([self.verdict, widgets.Box(cells).add_class("ex-charts"), beware]).add_class("ex-main")
         return [lead, widgets.Box([self.controls, main]).add_class("ex-explore"), self.status]
+
+    def state(self) -> dict[str, Any]:
+        """The settings; see `Recorded`."""
+        return record(settings=changed(self.controls.config))
+
+    def restore(self, state: object) -> list[str]:
+        """Sets the controls; see `Recorded`."""
+        parts, sentences = parts_of(state, ("settings",))
+        if "settings" in parts:
+            settings, more = read(self.lab.settings, parts["settings"], "settings")
+            sentences += more
+            if settings:
+                self.controls.apply(settings.model_dump())
+        return sentences
 
     def _next(self) -> Choices:
         settings: Choices = self.controls.config

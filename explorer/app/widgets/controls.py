@@ -8,7 +8,6 @@ stays where the person put it, beside the sentence that says why, and `config` s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import anywidget
@@ -59,8 +58,6 @@ class Controls(ControlBox, Generic[Chosen]):
     Args:
         config: where they start; its class decides what is accepted.
         on_read: called after each change, with `config`, `refusal` and `remedy` (what `mend` would do) up to date.
-        offers: what can be asked for beside a field: name to `[{label, title}]`.
-        on_offer: called with a field's name and the index of the offer that was taken.
         label: what the controls are for, said to a screen reader.
     """
 
@@ -68,15 +65,13 @@ class Controls(ControlBox, Generic[Chosen]):
         self,
         config: Chosen,
         on_read: Callable[[], None] = lambda: None,
-        offers: Mapping[str, list[dict[str, str]]] = MappingProxyType({}),
-        on_offer: Callable[[str, int], None] = lambda name, index: None,
         label: str = "Design of the Transformer",
     ) -> None:
-        super().__init__(sections=sections(config.specs()), label=label, offers=dict(offers))
-        self._offers = self.offers
+        super().__init__(sections=sections(config.specs()), label=label)
+        self._offers: Mapping[str, list[dict[str, str]]] = {}
         self._remarks: dict[str, tuple[object, str, list[dict[str, str]]]] = {}
         self._mend: dict[str, object] = {}
-        self._on_offer = on_offer
+        self._on_offer: Callable[[str, int], None] = lambda name, index: None
         self.on_msg(self._take)
         self.config = config
         self.refusal = self.remedy = ""
@@ -84,6 +79,16 @@ class Controls(ControlBox, Generic[Chosen]):
         self.apply(config.model_dump())
         self._explain()
         self.observe(self._read, names="values")
+
+    def offer(self, offers: Mapping[str, list[dict[str, str]]], on_take: Callable[[str, int], None]) -> None:
+        """Puts buttons beside fields.
+
+        Args:
+            offers: name of a field to `[{label, title}]`.
+            on_take: called with a field's name and the index of the offer that was taken.
+        """
+        self._offers, self._on_offer = offers, on_take
+        self._explain()
 
     def apply(self, changes: Mapping[str, object]) -> None:
         """Changes some choices of the last accepted config, as if a person had set them."""

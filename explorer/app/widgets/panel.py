@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping
 from contextlib import nullcontext
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import ipywidgets as widgets
 
@@ -92,18 +92,6 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
         super().close()
 
     # --- what a panel says of itself --------------------------------------------------------------------------
-
-    def state(self) -> dict[str, Any]:
-        """Everything that a person chose on the panel, as JSON has it."""
-        raise NotImplementedError
-
-    def restore(self, state: object) -> list[str]:
-        """Makes the choices of a `state()`; whatever is not understood leaves that part as it is.
-
-        Returns:
-            A sentence for each part that was not understood.
-        """
-        raise NotImplementedError
 
     def _act(self) -> None:
         """The button of the status line was pressed."""

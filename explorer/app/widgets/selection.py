@@ -44,18 +44,23 @@ class Selection(ControlBox):
         self.values = dict(self.chosen)
         self._refuse({})
 
+    def restore(self, values: object) -> list[str]:
+        """Makes recorded choices; where one is not offered, nothing changes, and a sentence says why."""
+        found = values if isinstance(values, Mapping) else {}
+        reasons = self._reasons(found)
+        if not reasons:
+            self.values = {name: found[name] for name in self.chosen}
+        return ["; ".join(reasons.values())] if reasons else []
+
     def _read(self, _: object = None) -> None:
         """Reads a person's choice."""
-        sent = {field["name"]: self.values.get(field["name"]) for field in self._fields}
-        wrong = {field["name"]: field for field in self._fields if not _offers(field, sent[field["name"]])}
-        typed = {name: field for name, field in wrong.items() if field["steps"]}
-        before = self.refusal
-        self._refuse({name: f"{field['label']} must be a whole number between {field['steps'][0]} and "
-                            f"{field['steps'][-1]}; got {str(sent[name])[:80]!r}" for name, field in typed.items()})
-        if typed:
+        reasons, before = self._reasons(self.values), self.refusal
+        self._refuse({field["name"]: reasons[field["name"]] for field in self._fields
+                      if field["steps"] and field["name"] in reasons})
+        if self.refusal:
             self._on_choice()
             return
-        chosen = {name: self.chosen[name] if name in wrong else value for name, value in sent.items()}
+        chosen = {name: old if name in reasons else self.values[name] for name, old in self.chosen.items()}
         changed, self.chosen = chosen != self.chosen, chosen
         self.values = dict(chosen)
         if changed or before:
@@ -64,9 +69,13 @@ class Selection(ControlBox):
     def _refuse(self, reasons: Mapping[str, str]) -> None:
         self.refusal, self.refused = "; ".join(reasons.values()), list(reasons)
 
-
-def _offers(field: Field, value: object) -> bool:
-    """Whether a control has such a value: an option of its list, or a whole number on its slider."""
-    if field["options"]:
-        return isinstance(value, str) and any(option["value"] == value for option in field["options"])
-    return type(value) is int and field["steps"][0] <= value <= field["steps"][-1]
+    def _reasons(self, values: Mapping[str, object]) -> dict[str, str]:
+        """The values that are not offered, by field, each with a sentence."""
+        reasons = {}
+        for field in self._fields:
+            value, options, steps = values.get(field["name"]), field["options"], field["steps"]
+            names = [option["value"] for option in options]
+            rule = f"one of {', '.join(names)}" if options else f"a whole number between {steps[0]} and {steps[-1]}"
+            if not (value in names if options else type(value) is int and steps[0] <= value <= steps[-1]):
+                reasons[field["name"]] = f"{field['label']} must be {rule}; got {str(value)[:80]!r}"
+        return reasons
