@@ -75,9 +75,9 @@ class Dashboard(Tabbed[Config]):
 
 def designs(explore: Explore) -> list[tuple[str, Config]]:
     """The pinned designs and the current one, by name."""
-    board, now = explore.comparison.board, explore.controls.config
-    pinned = [(pin.name, pin.config) for pin in board]
-    return pinned if board.holder(now) else [*pinned, (board.name_for(now), now)]
+    pins, now = explore.comparison.pins, explore.controls.config
+    pinned = [(pin.name, pin.config) for pin in pins]
+    return pinned if pins.holder(now) else [*pinned, (pins.name_for(now), now)]
 
 
 def dashboard(config: Config | None = None) -> Dashboard:

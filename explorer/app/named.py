@@ -67,7 +67,7 @@ def name_of(config: Config, taken: Collection[tuple[str, Config]] = ()) -> str:
         return name
     apart = told(config, differences(config, holder))
     fits = len(name) + len(apart) + 2 <= LONGEST_NAME
-    return _free(cut(f"{name}, {apart}" if fits else f"{apart}, {name}"), {held for held, _ in taken})
+    return unique(cut(f"{name}, {apart}" if fits else f"{apart}, {name}"), {held for held, _ in taken})
 
 
 def tidied(text: str) -> str:
@@ -79,6 +79,12 @@ def cut(name: str, end: str = "") -> str:
     """A name and its end in as many letters as a name may have."""
     room = LONGEST_NAME - len(end)
     return (name if len(name) <= room else name[: room - 1].rstrip(" ,") + "…") + end
+
+
+def unique(name: str, taken: Collection[str]) -> str:
+    """The name, with a number where it is taken."""
+    numbered = (cut(name, f" ({number})") for number in range(2, len(taken) + 3))
+    return name if name not in taken else next(other for other in numbered if other not in taken)
 
 
 def lowered(label: str) -> str:
@@ -95,12 +101,6 @@ def _alone(config: Config) -> str:
         if len(name) <= LONGEST_NAME:
             return name
     return cut(told(config, differences(config, Config(), design_fields())))
-
-
-def _free(name: str, taken: Collection[str]) -> str:
-    """The name, numbered where it is taken."""
-    numbered = (cut(name, f" ({number})") for number in range(2, len(taken) + 3))
-    return name if name not in taken else next(other for other in numbered if other not in taken)
 
 
 def _departures(config: Config, name: str) -> list[str]:

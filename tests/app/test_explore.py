@@ -202,17 +202,17 @@ def test_one_press_mends_a_refusal(open_panel: Open) -> None:
 def test_a_design_without_attention_says_so_where_its_charts_would_be(open_panel: Open) -> None:
     page = open_panel()
     page.until("idle")
-    assert page.panel.place.layout.display is None
+    assert page.panel.pattern.layout.display is None
     page.set(attention="none")
     page.until("idle")
     for name in ("attention_entropy", "attention_pattern"):
         figure = page.panel.charts[name].figure
         assert [note["text"] for note in figure["layout"]["annotations"]] == ["This design has no attention."]
         assert not figure["layout"]["xaxis"]["visible"]
-    assert page.panel.place.layout.display == "none"
+    assert page.panel.pattern.layout.display == "none"
     page.set(attention="softmax")
     page.until("idle")
-    assert page.panel.place.layout.display is None
+    assert page.panel.pattern.layout.display is None
     assert all(chart.figure["data"] for chart in page.panel.charts.values())
 
 
@@ -365,15 +365,15 @@ def test_layer_and_head_of_the_pattern(open_panel: Open) -> None:
     page = open_panel()
     page.until("idle")
     before = plain(page.panel.charts["attention_pattern"].figure["data"][0]["z"])
-    page.panel.place.set_state({"values": {"layer": 2, "head": 1}})
+    page.panel.pattern.set_state({"values": {"layer": 2, "head": 1}})
     page.until("idle")
     shown = plain(page.panel.charts["attention_pattern"].figure["data"][0]["z"])
     np.testing.assert_allclose(shown, measure(SMALL, pattern_of=(2, 1)).pattern, rtol=1e-6)
     assert not np.allclose(shown, before)
     page.set(n_layers=1)
     page.until("idle", "Measured 1 layer ")
-    assert page.panel.place.pattern_of == (1, 1)
-    assert page.panel.place.values == {"layer": 1, "head": 1}
+    assert page.panel.pattern.pattern_of == (1, 1)
+    assert page.panel.pattern.values == {"layer": 1, "head": 1}
 
 
 @pytest.mark.parametrize("values", [
@@ -383,11 +383,11 @@ def test_layer_and_head_of_the_pattern(open_panel: Open) -> None:
 def test_a_layer_that_there_is_not_is_refused_in_words(open_panel: Open, values: dict[str, object]) -> None:
     page = open_panel()
     page.until("idle")
-    page.panel.place.set_state({"values": values})
+    page.panel.pattern.set_state({"values": values})
     page.until("refused", "Layer must be a whole number between 1 and 2")
     page.panel.status._handle_custom_msg("action", [])
     page.until("idle")
-    assert page.panel.place.values == {"layer": 1, "head": 0}
+    assert page.panel.pattern.values == {"layer": 1, "head": 0}
 
 
 def test_long_work_shows_progress_and_can_be_stopped(open_panel: Open) -> None:

@@ -40,23 +40,23 @@ def test_explore_comes_back_from_json(open_panel: Open) -> None:
     pin(first, "name", 2, "Öfter “tief”")
     pin(first, "hide", 1)
     first.set(n_layers=2)
-    first.panel.place.set_state({"values": {"layer": 2, "head": 1}})
-    first.panel.which.set_state({"values": {"matrix": "W_Q"}})
+    first.panel.pattern.set_state({"values": {"layer": 2, "head": 1}})
+    first.panel.matrix.set_state({"values": {"matrix": "W_Q"}})
     state = through_json(first.panel.state())
 
     second = open_panel(Config(), predict=predict)
     assert second.panel.restore(state) == []
     assert second.panel.controls.config == SMALL.replace(**{**CHANGES, "n_layers": 2})
-    assert second.panel.place.pattern_of == (2, 1)
-    assert second.panel.which.matrix == "W_Q"
-    assert [(one.name, one.config, one.visible) for one in second.panel.comparison.board] == [
-        (one.name, one.config, one.visible) for one in first.panel.comparison.board]
-    assert [one.visible for one in second.panel.comparison.board] == [False, True]
+    assert second.panel.pattern.pattern_of == (2, 1)
+    assert second.panel.matrix.matrix == "W_Q"
+    assert [(one.design, one.visible) for one in second.panel.comparison.pins] == [
+        (one.design, one.visible) for one in first.panel.comparison.pins]
+    assert [one.visible for one in second.panel.comparison.pins] == [False, True]
     assert through_json(second.panel.state()) == state
     second.until("idle", "Measured 2 layers of width 16")
     assert second.stale() == {False}
     with second.changed:
-        assert second.changed.wait_for(lambda: all(one.measured for one in second.panel.comparison.board), 60)
+        assert second.changed.wait_for(lambda: all(one.measured for one in second.panel.comparison.pins), 60)
 
 
 def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(open_panel: Open) -> None:
@@ -68,14 +68,14 @@ def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(ope
     page.until("idle")
     assert page.panel.restore(state) == []
     page.until("idle", "Measured 2 layers")
-    (one,) = page.panel.comparison.board
+    (one,) = page.panel.comparison.pins
     assert one.measured is not None
     assert page.panel.worker.computations == 2, "nothing was measured again"
 
 
 @pytest.mark.parametrize(("part", "value", "complaints"), [
-    ("design", 7, 1), ("design", [], 1), ("pins", {}, 1), ("pins", [None], 1), ("pins", [{}, {"design": {}}], 1),
-    ("pins", [{"design": {}}] * 2, 1),
+    ("design", 7, 1), ("design", [], 1), ("pins", {}, 1), ("pins", [None], 1), ("pins", [{}, {"config": {}}], 1),
+    ("pins", [{"config": {}}] * 2, 1), ("pins", [{"config": {}, "visible": 1, "index": "2"}], 2),
     ("pattern", None, 1), ("pattern", {"layer": 3, "head": 0}, 1), ("pattern", {"layer": True, "head": "0"}, 1),
     ("matrix", "W_X", 1), ("matrix", None, 1), ("matrix", ["W_Q"], 1), ("color", "red", 1),
 ])

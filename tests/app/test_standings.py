@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from explorer.app.race import turns
-from explorer.app.race.lineup import USUAL, Lineup, field_words, recipe_words
+from explorer.app.race import throttle
+from explorer.app.race.lineup import USUAL, Contender, Lineup, field_words, recipe_words
 from explorer.app.race.standings import judged, ranked, ratio, row
-from explorer.app.race.turns import Turn
+from explorer.app.race.throttle import Throttle
 from explorer.config import Config
 from explorer.figures.palette import Design
 from explorer.training.race import Outcome
@@ -84,28 +84,29 @@ def test_recipes_in_words() -> None:
 def test_a_long_name_is_cut_and_stays_one_of_a_kind() -> None:
     lineup = Lineup()
     for _ in range(2):
-        lineup.add("A design with a name of nearly forty", Config(), USUAL.replace(warmup=100 + len(lineup)))
+        lineup.add(Contender(Config(), base="A design with a name of nearly forty",
+                             recipe=USUAL.replace(warmup=100 + len(lineup))))
     names = list(lineup.names().values())
     assert len(set(names)) == 2
-    assert all(len(name) <= 44 for name in names)
+    assert all(len(name) <= 40 for name in names)
 
 
-def test_a_turn_comes_when_its_share_of_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_throttle_opens_when_its_share_of_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(turns.time, "monotonic", lambda: now)
-    turn = Turn(1.0, share=0.1, most=5.0)
+    monkeypatch.setattr(throttle.time, "monotonic", lambda: now)
+    limit = Throttle(1.0, share=0.1, most=5.0)
     waits = []
     for cost in (0.0625, 0.25, 3.0):
-        assert turn.due
-        with turn:
+        assert limit.due
+        with limit:
             now += cost
         began = now
-        while not turn.due:
+        while not limit.due:
             now += 0.125
         waits.append(now - began)
     assert waits == [1.0, 2.5, 5.0]
-    with turn:
+    with limit:
         pass
-    assert not turn.due
-    turn.now()
-    assert turn.due
+    assert not limit.due
+    limit.now()
+    assert limit.due

@@ -7,8 +7,8 @@ from functools import partial
 
 from explorer.agreement import agreement
 from explorer.app.explore.comparison import Comparison
+from explorer.app.explore.selections import MatrixSelection
 from explorer.app.widgets.chart import Chart
-from explorer.app.widgets.which import Which
 from explorer.figures import FIGURES, Draw, Row, gradient_by_matrix
 from explorer.profile import Profile
 
@@ -22,14 +22,14 @@ class Drawing:
         matrix: the list that chooses the matrix whose gradient is compared.
     """
 
-    def __init__(self, charts: Mapping[str, Chart], comparison: Comparison, matrix: Which) -> None:
+    def __init__(self, charts: Mapping[str, Chart], comparison: Comparison, matrix: MatrixSelection) -> None:
         self._charts, self._comparison, self._matrix = charts, comparison, matrix
 
     def draw(self, predicted: Profile | None, measured: Profile | None, *, stale: bool) -> None:
         """Draws every figure: the current design's line and dots, and the pins."""
         profiles, whose = self._comparison.cast([profile for profile in (predicted, measured) if profile])
         several = len({design.index for design in whose}) > 1
-        self._matrix.several(there_are=several)
+        self._matrix.layout.display = None if several else "none"  # a design alone shows each of its matrices
         draws: dict[str, Draw] = {name: row.draw for name, row in FIGURES.items()}
         draws["gradient_by_matrix"] = partial(gradient_by_matrix, matrix=self._matrix.matrix)
         legend = self._comparison.legend(whose)

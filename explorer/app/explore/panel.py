@@ -12,20 +12,18 @@ from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
-from explorer.app.explore.comparison import Comparison, Current
+from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.flatten import Flatten, Solve
-from explorer.app.explore.picker import Picker
-from explorer.app.explore.pins import PinBox
-from explorer.app.explore.place import Place
+from explorer.app.explore.pins import Pin
 from explorer.app.explore.remedies import Diagnose, Remedies
+from explorer.app.explore.selections import MatrixSelection, NamedDesigns, PatternSelection
 from explorer.app.explore.words import model_words, progress_words, summary
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import Phase, prose
 from explorer.app.widgets.record import changed, parts_of, read, record
-from explorer.app.widgets.which import Which
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.config import Config
 from explorer.figures import FIGURES
@@ -72,11 +70,11 @@ class Explore(Live[Job, Profile]):
         self._behind: Job | None = None  # a pin's, given to the worker since
         self._dragging = self._owed = False
         controls = Controls(config, self.refresh)
-        self.place, self.picker = Place(config, self.refresh), Picker(config, controls.apply)
-        self.which = Which(self._choose)
+        self.named_designs = NamedDesigns(config, controls.apply)
+        self.pattern, self.matrix = PatternSelection(config, self.refresh), MatrixSelection(self._choose)
         charts = {row.name: Chart(title=row.title, caption=row.caption) for row in FIGURES.values()}
-        self.comparison = Comparison(PinBox(self._click), self._current, controls.apply, self._changed)
-        self.drawing = Drawing(charts, self.comparison, self.which)
+        self.comparison = Comparison(self._click, self._current, controls.apply, self._changed)
+        self.drawing = Drawing(charts, self.comparison, self.matrix)
         self.remedies = Remedies(controls, diagnose)
         if solve:
             Flatten(controls, solve, lambda message: self._fail(self._job, message))
@@ -87,12 +85,12 @@ class Explore(Live[Job, Profile]):
         return self._result
 
     def _children(self) -> list[widgets.Widget]:
-        below = {"attention_pattern": [self.place], "gradient_by_matrix": [self.which]}
-        for control in (self.place, self.which):
+        below = {"attention_pattern": [self.pattern], "gradient_by_matrix": [self.matrix]}
+        for control in (self.pattern, self.matrix):
             control.add_class("ex-place")
         cells = [widgets.Box([chart, *below.get(name, [])]).add_class("ex-cell") for name, chart in self.charts.items()]
         grid = widgets.Box(cells).add_class("ex-charts")
-        side = widgets.Box([self.picker, self.controls]).add_class("ex-side")
+        side = widgets.Box([self.named_designs, self.controls]).add_class("ex-side")
         main = widgets.Box([self.verdict, self.comparison.box, grid]).add_class("ex-main")
         heading = prose("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
         return [heading, widgets.Box([side, main]).add_class("ex-explore"), self.status]
@@ -100,9 +98,8 @@ class Explore(Live[Job, Profile]):
     def state(self) -> dict[str, Any]:
         """Design, pins, and what two of the charts show; see `Recorded`."""
         with self.lock:
-            layer, head = self.place.pattern_of
-            return record(design=changed(self.controls.config), pins=self.comparison.state(),
-                          pattern={"layer": layer, "head": head}, matrix=self.which.matrix)
+            return record(design=changed(self.controls.config), pins=self.comparison.pins.state(),
+                          pattern=self.pattern.chosen, **self.matrix.chosen)
 
     def restore(self, state: object) -> list[str]:
         """Sets the controls and the selectors, and replaces the pins; see `Recorded`."""
@@ -115,25 +112,25 @@ class Explore(Live[Job, Profile]):
                 sentences += more
                 self.controls.apply(design.model_dump() if design else {})
             if "pattern" in parts:
-                sentences += self.place.restore(parts["pattern"])
+                sentences += self.pattern.restore(parts["pattern"])
             if "matrix" in parts:
-                sentences += self.which.restore(parts["matrix"])
+                sentences += self.matrix.restore({"matrix": parts["matrix"]})
             self.refresh()
         return sentences
 
     # --- from the page: any thread ----------------------------------------------------------------------------
 
     def _refusal(self) -> str:
-        return self.controls.refusal or self.place.refusal
+        return self.controls.refusal or self.pattern.refusal
 
     def _next(self) -> Job:
         self._dragging = self.phase is Phase.COMPUTING
         self._done = self._behind = None
-        self.place.fit(self.controls.config)
-        self.picker.follow(self.controls.config)
+        self.pattern.fit(self.controls.config)
+        self.named_designs.follow(self.controls.config)
         self.comparison.move()
         self._offer_undo()
-        return Job(self.controls.config, self.place.pattern_of)
+        return Job(self.controls.config, self.pattern.pattern_of)
 
     def _promise(self, job: Job) -> str:
         return f"Measuring {model_words(job.config)}"
@@ -167,8 +164,7 @@ class Explore(Live[Job, Profile]):
         if self.controls.refusal:
             self.controls.apply({})
         else:
-            self.place.values = dict(zip(("layer", "head"), self.place.pattern_of, strict=True))
-            self.refresh()
+            self.pattern.show()
 
     def _click(self, content: object) -> None:
         """Handles a click on the pins."""
@@ -180,13 +176,13 @@ class Explore(Live[Job, Profile]):
         with self.lock:
             self._draw()
 
-    def _current(self) -> Current:
+    def _current(self) -> Pin:
         """The design of the controls, with what was predicted and measured of it and of no other."""
         config = self.controls.config
         predicted, measured = (
             profile if profile and profile.config == config else None for profile in (self._predicted, self._measured)
         )
-        return Current(config, predicted, measured)
+        return Pin(config, predicted=predicted, measured=measured)
 
     def _changed(self) -> None:
         """Pins came, went or changed."""
@@ -197,7 +193,7 @@ class Explore(Live[Job, Profile]):
         """Gives the worker a pin that has no measurement, when the design of the controls has its own."""
         if self._job is None or self._done != self._job:
             return
-        config = self.comparison.board.waiting()
+        config = self.comparison.pins.unmeasured()
         job = Job(config, (1, 0)) if config else None
         if job == self._behind:
             return
@@ -226,12 +222,12 @@ class Explore(Live[Job, Profile]):
         except Exception as error:
             if not stop():
                 with self.lock:
-                    self.comparison.board.fill(job.config, None, f"{type(error).__name__}: {error}")
+                    self.comparison.pins.fill(job.config, None, f"{type(error).__name__}: {error}")
             raise
 
     def _receive(self, job: Job, result: Profile) -> None:
         with self.lock:
-            pinned = self.comparison.board.fill(job.config, result)
+            pinned = self.comparison.pins.fill(job.config, result)
             if job == self._job:
                 self._done = job
             super()._receive(job, result)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import traitlets
 
-from explorer.app.explore.pins import swatch
+from explorer.app.widgets.roster_box import swatch
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.figures.palette import Design
 from explorer.numbers import number
@@ -49,16 +49,20 @@ class Standings(PageWidget):
     def tell(self, outcomes: Sequence[Outcome], designs: Sequence[Design], levels: Levels, *, final: bool) -> None:
         """Fills the table; the best first once the race is over."""
         scale = f"Nats a character; unigram {levels.unigram:.2f}, bigram {levels.bigram:.2f}."
-        step = max(one.steps for one in outcomes)
         marks = {design.label: design for design in designs}
         rows = [
             row(outcome, marks[outcome.name], final=final) for outcome in (ranked(outcomes) if final else outcomes)
         ]
         with self.hold_sync():
             self.title, self.words = (
-                ("Verdict", f"Best first. {scale}") if final else (f"At step {step:,}", scale)
+                ("Verdict", f"Best first. {scale}") if final else (f"At step {most_steps(outcomes):,}", scale)
             )
             self.rows = rows
+
+
+def most_steps(outcomes: Sequence[Outcome]) -> int:
+    """Steps of the contender with the most."""
+    return max(one.steps for one in outcomes)
 
 
 def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -1,4 +1,4 @@
-/* Elements that several views are made of: buttons that keep their keys, the mark of a design, chips with a name. */
+/* Elements that several views are made of: buttons that keep their keys, and the mark of a design. */
 
 const SVG = "http://www.w3.org/2000/svg";
 const DASHES = {
@@ -63,52 +63,4 @@ function swatch() {
     dot.setAttribute("d", SYMBOLS[symbol] ?? SYMBOLS.circle);
   };
   return { svg, paint };
-}
-
-/** The name of a chip, which can be edited: `send` receives a new one, and Escape cancels. */
-function nameEntry(send) {
-  let saved = "";
-  let writing = false; // a name that is being written is not painted over
-  const done = () => {
-    if (writing) send(input.value);
-    writing = false;
-  };
-  const input = make("input", {
-    class: "ex-pin-name", type: "text", size: 8, autocomplete: "off", spellcheck: "false", title: "Click to rename",
-    ...OWN_KEYS,
-    oninput: () => { writing = true; },
-    onchange: done,
-    onkeydown: (event) => {
-      if (event.key === "Enter") done(); // in JupyterLab, Enter does not make a `change`
-      if (event.key === "Escape") { writing = false; input.value = saved; }
-    },
-  });
-  const paint = (name, label, longest) => {
-    saved = name;
-    if (!writing) input.value = name;
-    input.maxLength = 4 * longest; // what is over the limit is cut in words, not in silence
-    input.setAttribute("aria-label", label);
-  };
-  return { input, paint };
-}
-
-/** Fills a list with the chips that `made` makes, `{ root, paint }`. They are kept by their number and only repainted,
-    so that the focus, and a name that is being written, survive. */
-function chipList(list, made, refuge) {
-  const chips = new Map();
-  return (entries) => {
-    for (const [number, { root }] of chips) {
-      if (entries.some((entry) => entry.number === number)) continue;
-      if (root.contains(document.activeElement)) refuge.focus(); // or the keyboard would start from the top
-      root.remove();
-      chips.delete(number);
-    }
-    for (const entry of entries) {
-      if (!chips.has(entry.number)) {
-        chips.set(entry.number, made(entry.number));
-        list.append(chips.get(entry.number).root);
-      }
-      chips.get(entry.number).paint(entry);
-    }
-  };
 }

@@ -19,7 +19,7 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 APP = Path(__file__).parent.parent
 SHARED = ("elements", "typeset", "messages", "picture", "plotly")
-STYLES = ("widgets/style.css", "widgets/media.css", "widgets/chart.css", "explore/pins.css", "race/contenders.css")
+STYLES = ("widgets/style.css", "widgets/media.css", "widgets/chart.css", "widgets/roster_box.css", "race/race.css")
 STUB = """const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
 const page = (pages.{key} ??= Promise.withResolvers());
 export default {{ render: async (view) => (await page.promise).{name}.render(view) }};
