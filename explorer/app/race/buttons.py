@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import anywidget
 import traitlets
 
-from explorer.app.widgets.source import HERE, source
+from explorer.app.widgets.runtime import PageWidget, view
 
 
 class Button(NamedTuple):
@@ -21,7 +20,7 @@ class Button(NamedTuple):
     title: str = ""
 
 
-class ButtonRow(anywidget.AnyWidget):
+class ButtonRow(PageWidget):
     """Some buttons, as many at all times, and a line beside them.
 
     Traits:
@@ -34,8 +33,7 @@ class ButtonRow(anywidget.AnyWidget):
     A message `{file, media}` to the browser, with bytes beside it, is a file that the browser downloads.
     """
 
-    _esm = source("widgets/moves.js", "widgets/marks.js", "race/buttons.js")
-    _css = HERE / "race/race.css"
+    _esm = view("buttons")
     label = traitlets.Unicode().tag(sync=True)
     links = traitlets.Bool(False).tag(sync=True)
     buttons = traitlets.List(traitlets.Dict()).tag(sync=True)

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-import anywidget
 import traitlets
 
 from explorer.app.widgets.ladder import ladder
-from explorer.app.widgets.source import source
+from explorer.app.widgets.runtime import PageWidget, view
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.fields import GROUPS, Option, Spec, users
@@ -29,7 +28,7 @@ Chosen = TypeVar("Chosen", bound=Choices)
 GPT2_SMALL = Config(n_layers=12, d_model=768, n_heads=12).sizes.n_parameters
 
 
-class ControlBox(anywidget.AnyWidget):
+class ControlBox(PageWidget):
     """Native controls for a list of sections; knows nothing of what the values mean.
 
     Traits:
@@ -41,7 +40,7 @@ class ControlBox(anywidget.AnyWidget):
         offers: field name to buttons below its control, `[{label, title}]`; a click is the message `[name, index]`.
     """
 
-    _esm = source("widgets/moves.js", "widgets/typeset.js", "widgets/controls.js")
+    _esm = view("controls")
     sections = traitlets.List(traitlets.Dict()).tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     notes = traitlets.Dict().tag(sync=True)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import anywidget
 import traitlets
 
 from explorer.app.named import LONGEST_NAME
 from explorer.app.roster import Kind, Roster
-from explorer.app.widgets.source import HERE, source
+from explorer.app.widgets.runtime import PageWidget, view
 from explorer.figures.palette import Design
 
 
-class RosterBox(anywidget.AnyWidget):
+class RosterBox(PageWidget):
     """Chips with a swatch, a name that can be edited, a line of words, and buttons.
 
     Traits:
@@ -33,8 +32,7 @@ class RosterBox(anywidget.AnyWidget):
     A click is a message, `["pin"]`, `["add", "preset:rezero"]`, or a verb and a number, as in `["select", 3]`.
     """
 
-    _esm = source("widgets/moves.js", "widgets/marks.js", "widgets/typeset.js", "widgets/roster_box.js")
-    _css = HERE / "widgets/roster_box.css"
+    _esm = view("roster_box")
     noun = traitlets.Unicode().tag(sync=True)
     heading = traitlets.Unicode().tag(sync=True)
     verbs = traitlets.List(traitlets.Unicode()).tag(sync=True)

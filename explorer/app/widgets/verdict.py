@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import anywidget
 import traitlets
 
-from explorer.app.widgets.source import source
+from explorer.app.widgets.runtime import PageWidget, view
 
 
-class Verdict(anywidget.AnyWidget):
+class Verdict(PageWidget):
     """A bar with the first finding; the others fold away below it.
 
     Traits:
@@ -19,7 +18,7 @@ class Verdict(anywidget.AnyWidget):
         undo: the remedy that can be taken back, as its button had it; empty where there is none.
     """
 
-    _esm = source("widgets/moves.js", "widgets/typeset.js", "widgets/verdict.js")
+    _esm = view("verdict")
     findings = traitlets.List(traitlets.Dict()).tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
     undo = traitlets.Unicode().tag(sync=True)

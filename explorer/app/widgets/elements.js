@@ -1,5 +1,4 @@
-/* What several widgets are made of: elements, buttons that keep their keys, and the mark of a design.
-   `source` in source.py puts this before a widget's own script. */
+/* Elements that several views are made of: buttons that keep their keys, the mark of a design. */
 
 const SVG = "http://www.w3.org/2000/svg";
 const DASHES = {
@@ -21,14 +20,28 @@ function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else node.setAttribute(name, value);
+    else if (value !== "" && value != null) node.setAttribute(name, value);
   }
   node.append(...children);
   return node;
 }
 
-function button(words, name, click) {
-  return make("button", { type: "button", class: name, ...OWN_KEYS, onclick: click }, words);
+function button(words, name, click, attributes = {}) {
+  return make("button", { type: "button", class: name, ...OWN_KEYS, ...attributes, onclick: click }, words);
+}
+
+/** Makes a view's own element a part of the page: its class in the style sheet, and what it says to screen readers. */
+function become(el, name, attributes = {}) {
+  el.classList.add(name);
+  for (const [key, value] of Object.entries(attributes)) el.setAttribute(key, value);
+}
+
+/** Paints now, and whenever one of the traits changes; returns what ends it. */
+function follow(model, traits, paint) {
+  const events = traits.split(" ").map((trait) => `change:${trait}`).join(" ");
+  model.on(events, paint);
+  paint();
+  return () => model.off(events, paint);
 }
 
 function drawn(tag, attributes) {
