@@ -17,6 +17,7 @@ from explorer.app.roster import RosterError, quoted
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.record import changed, parts_of, read, record
 from explorer.app.widgets.roster_box import RosterBox
+from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import shown
 from explorer.figures.palette import Design
@@ -81,8 +82,10 @@ class Preparation:
         """Everything that a race starts with.
 
         Raises:
-            ConfigError: a design cannot have the size.
+            ConfigError: there is a refusal, or a design cannot have the size.
         """
+        if self.refusal:
+            raise ConfigError(self.refusal)
         plan, designs = self.plan.config, self.lineup.designs()
         sized = (replace(designs[one.number], config=plan.sized(one.config, own=one.sized)) for one in self.lineup)
         return Start(tuple(sized), tuple(one.recipe for one in self.lineup), plan, self.text.text)
@@ -101,11 +104,11 @@ class Preparation:
             if "contenders" in parts:
                 sentences += self.lineup.restore(parts["contenders"])
             if "selected" in parts:
-                numbers, place = [entry.number for entry in self.lineup], parts["selected"]
-                if type(place) is int and 0 <= place < max(1, len(numbers)):
-                    self.selected = [*numbers, 0][place]
+                numbers, position = [entry.number for entry in self.lineup], parts["selected"]
+                if type(position) is int and 0 <= position < max(1, len(numbers)):
+                    self.selected = [*numbers, 0][position]
                 else:
-                    sentences.append(f"selected must be the place of a contender; got {shown(place)}")
+                    sentences.append(f"selected must be a contender's position; got {shown(position)}")
             if "plan" in parts:
                 plan, more = read(Plan, parts["plan"], "plan")
                 sentences += more
@@ -116,16 +119,14 @@ class Preparation:
 
     def undo(self) -> None:
         """Undoes refused choices."""
-        for controls in (self.recipe, self.plan):
-            if controls.refusal:
-                controls.apply({})
+        while refused := self.refused:
+            refused.apply({})
 
     def welcome(self, designs: Sequence[tuple[str, Config]]) -> None:
         """Offers designs, by name, beside the named ones."""
         named = {f"preset:{name}": named_design(name) for name in PRESETS}
-        pinned = {
-            f"pin:{place}": Contender(config, base=name, sized=True) for place, (name, config) in enumerate(designs)
-        }
+        pinned = {f"pin:{number}": Contender(config, base=name, sized=True)
+                  for number, (name, config) in enumerate(designs)}
         with self._lock:
             self._offered = named | pinned
             self.contenders.choices = [

@@ -39,14 +39,11 @@ class Standings(PageWidget):
     _esm = view("standings")
     title = traitlets.Unicode().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
-    columns = traitlets.List(traitlets.Dict()).tag(sync=True)
+    columns = traitlets.List(traitlets.Dict(), list(COLUMNS)).tag(sync=True)
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
 
-    def __init__(self) -> None:
-        super().__init__(columns=list(COLUMNS))
-
-    def tell(self, outcomes: Sequence[Outcome], designs: Sequence[Design], levels: Levels, *, final: bool) -> None:
+    def show(self, outcomes: Sequence[Outcome], designs: Sequence[Design], levels: Levels, *, final: bool) -> None:
         """Fills the table; the best first once the race is over."""
         scale = f"Nats a character; unigram {levels.unigram:.2f}, bigram {levels.bigram:.2f}."
         marks = {design.label: design for design in designs}
