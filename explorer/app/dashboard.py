@@ -69,7 +69,7 @@ class Dashboard(Tabbed[Config]):
         """Shows a panel; a race is offered the designs that the Explore panel has at that moment."""
         panel, explore = super().show(name), self.panels.get("explore")
         if isinstance(panel, RacePanel) and isinstance(explore, Explore):
-            panel.welcome(designs(explore))
+            panel.preparation.welcome(designs(explore))
         return panel
 
 

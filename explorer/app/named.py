@@ -45,7 +45,7 @@ def differences(config: Config, other: Config, among: Collection[str] = ()) -> l
     ]
 
 
-def told(config: Config, fields: Collection[str]) -> str:
+def choice_words(config: Config, fields: Collection[str]) -> str:
     """Some choices of a config in words: 'depth 24, norm placement post'; beyond a limit only their number."""
     specs = Config.specs()
     parts = [f"{lowered(specs[name].about.label)} {shown(getattr(config, name))}" for name in fields]
@@ -65,7 +65,7 @@ def name_of(config: Config, taken: Collection[tuple[str, Config]] = ()) -> str:
     holder = next((other for held, other in taken if held == name), None)
     if holder is None:
         return name
-    apart = told(config, differences(config, holder))
+    apart = choice_words(config, differences(config, holder))
     fits = len(name) + len(apart) + 2 <= LONGEST_NAME
     return unique(cut(f"{name}, {apart}" if fits else f"{apart}, {name}"), {held for held, _ in taken})
 
@@ -97,10 +97,10 @@ def _alone(config: Config) -> str:
     kin = [name for name in PRESETS if not {*IDENTITY} & {*_departures(config, name)}]
     if kin:
         nearest = min(kin, key=lambda name: len(_departures(config, name)))
-        name = ", ".join(filter(None, (PRESETS[nearest].title, told(config, _departures(config, nearest)))))
+        name = ", ".join(filter(None, (PRESETS[nearest].title, choice_words(config, _departures(config, nearest)))))
         if len(name) <= LONGEST_NAME:
             return name
-    return cut(told(config, differences(config, Config(), design_fields())))
+    return cut(choice_words(config, differences(config, Config(), design_fields())))
 
 
 def _departures(config: Config, name: str) -> list[str]:

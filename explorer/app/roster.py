@@ -53,10 +53,9 @@ class Roster(Generic[Kind]):
     full: ClassVar[str] = f"At most {MOST} designs: remove one first."
     first: ClassVar[int] = 0
     """The first hue that may be given."""
-    plain: ClassVar[Mapping[str, type]] = MappingProxyType({"name": str, "visible": bool, "index": int})
-    """Plain fields that are kept of an entry in a record, and their types."""
-    settings: ClassVar[Mapping[str, type[Choices]]] = MappingProxyType({"config": Config})
-    """Choices that are kept of it, without those that have their default."""
+    kept: ClassVar[Mapping[str, type]] = MappingProxyType(
+        {"config": Config, "name": str, "visible": bool, "index": int})
+    """The fields of an entry that its record has, and their types."""
 
     def __init__(self) -> None:
         self._entries: dict[int, Kind] = {}
@@ -155,11 +154,7 @@ class Roster(Generic[Kind]):
 
     def state(self) -> list[dict[str, Any]]:
         """A record of each entry."""
-        return [
-            {name: getattr(entry, name) for name in self.plain}
-            | {name: changed(getattr(entry, name)) for name in self.settings}
-            for entry in self
-        ]
+        return [{name: _plain(getattr(entry, name)) for name in self.kept} for entry in self]
 
     def restore(self, records: object) -> list[str]:
         """Replaces all entries by those of a `state()`.
@@ -170,32 +165,30 @@ class Roster(Generic[Kind]):
         if not isinstance(records, list):
             return [f"{self.noun}s must be a list; got {shown(records)}"]
         self._entries.clear()
-        sentences = []
-        for place, record in enumerate(records, start=1):
+        sentences: list[str] = []
+        for number, one in enumerate(records, start=1):
             try:
-                entry, more = self._read(record, f"{self.noun} {place}")
-                sentences += more
-                self.add(entry)
+                self.add(self._read(one, f"{self.noun} {number}", sentences))
             except RosterError as error:
-                sentences.append(f"{self.noun} {place}: {error}")
+                sentences.append(f"{self.noun} {number}: {error}")
         return sentences
 
-    def _read(self, record: object, where: str) -> tuple[Kind, list[str]]:
-        """An entry from a record, and a sentence for each part that was not understood.
+    def _read(self, record: object, where: str, sentences: list[str]) -> Kind:
+        """An entry from a record; adds a sentence for each part that is not understood.
 
         Raises:
             RosterError: it is no record of an entry.
         """
         if not isinstance(record, Mapping) or "config" not in record:
-            raise RosterError(f"a record of its config is needed; got {shown(record)}")
-        sentences: list[str] = []
+            raise RosterError(f"a record with a config is needed; got {shown(record)}")
         fields: dict[str, Any] = {"config": Config(), "name": ""}
         for name, value in record.items():
-            if name in self.settings:
-                made, more = read(self.settings[name], value, f"{where}, {name}")
-                sentences += more
-                fields |= {name: made} if made else {}
-            elif type(value) is self.plain.get(name):
+            kind = self.kept.get(name, type(None))
+            if issubclass(kind, Choices):
+                choices, refusals = read(kind, value, f"{where}, {name}")
+                sentences += refusals
+                fields |= {name: choices} if choices else {}
+            elif type(value) is kind:
                 fields[name] = value
             else:
                 sentences.append(f"{where}: {shown(name)} is not understood; got {shown(value)}")
@@ -203,7 +196,11 @@ class Roster(Generic[Kind]):
         if name and name in {other.name for other in self}:
             fields["name"] = ""
             sentences.append(f"{where}: another {self.noun} is called {quoted(name)}")
-        return self.entry(**fields), sentences
+        return self.entry(**fields)
+
+
+def _plain(value: object) -> object:
+    return changed(value) if isinstance(value, Choices) else value
 
 
 def quoted(name: str) -> str:

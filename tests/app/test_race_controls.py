@@ -151,7 +151,7 @@ def started(page: Page) -> list[Config]:
 def test_designs_of_the_explore_page_are_offered(open_race: Open) -> None:
     page = open_race(lineup("pre_ln"))
     deep = Config(n_layers=5, d_model=48, n_heads=3, norm_placement="peri")
-    page.panel.welcome([("Mine", deep)])
+    page.panel.preparation.welcome([("Mine", deep)])
     offered = page.panel.preparation.contenders.choices[-1]
     assert (offered["group"], offered["label"]) == ("Explore page", "Mine")
     page.ask("add", offered["value"])
@@ -191,7 +191,7 @@ def test_the_choices_come_back_from_json(open_race: Open) -> None:
     recipe = first.panel.preparation.recipe
     first.ask("select", 2)
     recipe.set_state({"values": {**recipe.values, "warmup": 50, "learning_rate": 0.1 + 0.2}})
-    first.panel.welcome([("Mine", Config(n_layers=5, d_model=48, n_heads=3, norm_placement="peri"))])
+    first.panel.preparation.welcome([("Mine", Config(n_layers=5, d_model=48, n_heads=3, norm_placement="peri"))])
     first.ask("add", "pin:0")
     first.ask("name", 3, "Öfter “tief”")
     first.ask("remove", 1)

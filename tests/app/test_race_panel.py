@@ -39,7 +39,7 @@ def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
     assert race is not None
     losses = {one.name: one.final_loss for one in race.verdict()}
     assert [row["name"] for row in rows] == sorted(losses, key=lambda name: losses[name]), "the best first"
-    assert [row["cells"][0]["text"] for row in rows] == [f"{losses[row['name']]:.3f}" for row in rows]
+    assert [row["cells"][0] for row in rows] == [f"{losses[row['name']]:.3f}" for row in rows]
     assert {row["name"]: row["hue"] for row in rows} == {"Post-LN": HUES[0], "Pre-LN": HUES[1]}
     for chart in page.panel.gallery.curves.values():
         assert {one["name"]: one["hue"] for one in chart.designs} == {"Post-LN": HUES[0], "Pre-LN": HUES[1]}
@@ -182,9 +182,9 @@ def test_one_that_diverges_is_told_and_comes_last(open_race: Open) -> None:
     last = page.panel.gallery.standings.rows[-1]
     assert last["name"] == "Plain stack"
     loss, _, diverged, _ = last["cells"]
-    assert loss["text"] == "none"
-    assert diverged["text"].startswith("at step ")
-    assert diverged["tone"] == "out"
+    assert loss == "none"
+    assert diverged.startswith("at step ")
+    assert last["out"]
     (finding,) = page.panel.gallery.verdict.findings
     assert finding["severity"] == "warning"
     assert "Diverged: “Plain stack”." in finding["evidence"]

@@ -49,8 +49,7 @@ def test_explore_comes_back_from_json(open_panel: Open) -> None:
     assert second.panel.controls.config == SMALL.replace(**{**CHANGES, "n_layers": 2})
     assert second.panel.pattern.pattern_of == (2, 1)
     assert second.panel.matrix.matrix == "W_Q"
-    assert [(one.design, one.visible) for one in second.panel.comparison.pins] == [
-        (one.design, one.visible) for one in first.panel.comparison.pins]
+    assert list(second.panel.comparison.pins.designs().values()) == list(first.panel.comparison.pins.designs().values())
     assert [one.visible for one in second.panel.comparison.pins] == [False, True]
     assert through_json(second.panel.state()) == state
     second.until("idle", "Measured 2 layers of width 16")

@@ -28,7 +28,7 @@ def full() -> Pins:
 
 def test_each_pin_has_a_hue_of_its_own_and_none_has_that_of_the_current_design() -> None:
     assert [pin.index for pin in full()] == [1, 2, 3, 4, 5]
-    assert len({pin.design.hue for pin in full()}) == 5
+    assert len({design.hue for design in full().designs().values()}) == 5
 
 
 def test_a_seventh_design_is_refused_in_words() -> None:

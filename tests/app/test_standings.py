@@ -41,7 +41,8 @@ def test_ratios_are_short(value: float, words: str) -> None:
 
 def test_a_row_says_what_is_so_far_and_what_will_never_be() -> None:
     def cells(one: Outcome, *, final: bool) -> list[str]:
-        return [cell["text"] for cell in row(one, Design(3, None, one.name), final=final)["cells"]]
+        found: list[str] = row(one, Design(3, None, one.name), final=final)["cells"]
+        return found
 
     assert cells(FAST, final=True) == ["2.100", "step 40", "no", "none → 0.5"]
     assert cells(outcome("on", 3.5), final=False) == ["3.500", "not yet", "no", "none → 0.5"]
@@ -65,9 +66,9 @@ def test_the_verdict(outcomes: list[Outcome], severity: str, best: str, named: l
 
 def test_who_ends_worse_than_a_guess_has_diverged() -> None:
     lost = outcome("lost", 1344.0)._replace(worse_from=20)
-    found = row(lost, Design(3, None, "lost"), final=True)["cells"]
-    assert [cell["text"] for cell in found[:3]] == ["1,340", "never", "from step 20: worse than a uniform guess"]
-    assert found[2]["tone"] == "out"
+    found = row(lost, Design(3, None, "lost"), final=True)
+    assert found["cells"][:3] == ["1,340", "never", "from step 20: worse than a uniform guess"]
+    assert found["out"]
     assert judged([FAST, lost], LEVELS)["evidence"] == "Diverged: “lost”."
     assert judged([lost], LEVELS)["severity"] == "bad"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from explorer.app.explore.pins import NOW, Pin, Pins
 from explorer.app.explore.words import design_words, marks, residual_words
-from explorer.app.named import differences, told
+from explorer.app.named import choice_words, differences
 from explorer.app.roster import RosterError, quoted
 from explorer.app.widgets.roster_box import RosterBox, swatch
 from explorer.config import Config
@@ -81,8 +81,8 @@ class Comparison:
 
         A visible pin of the current config is not drawn a second time.
         """
-        config = now[0].config if now else None
-        pinned = [(pin.design, profile) for pin in self.pins if pin.visible and pin.config != config
+        config, designs = now[0].config if now else None, self.pins.designs()
+        pinned = [(designs[pin.number], profile) for pin in self.pins if pin.visible and pin.config != config
                   for profile in pin.profiles]
         when = "now" if config == self._current().config else "before"
         name = f"{self.pins.name_for(config)} ({when})" if pinned and config else ""
@@ -103,4 +103,5 @@ class Comparison:
 def about_pin(pin: Pin, config: Config) -> str:
     """The line of a chip: differences from the current design, and whether it still waits."""
     waits = pin.trouble or ("" if pin.measured else "not measured yet")
-    return " · ".join(filter(None, (told(pin.config, differences(pin.config, config)) or "same as now", waits)))
+    apart = choice_words(pin.config, differences(pin.config, config))
+    return " · ".join(filter(None, (apart or "same as now", waits)))

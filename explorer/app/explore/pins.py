@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from explorer.app.named import name_of
 from explorer.app.roster import MOST, Entry, Roster, RosterError, quoted
 from explorer.config import Config
-from explorer.figures.palette import Design
 from explorer.profile import Profile
 
 NOW = 0
@@ -25,11 +24,6 @@ class Pin(Entry):
     measured: Profile | None = None
     trouble: str = ""
     """The reason why it cannot be measured; empty while it may be."""
-
-    @property
-    def design(self) -> Design:
-        """Its marks."""
-        return Design(self.index, self.config, self.name)
 
     @property
     def profiles(self) -> list[Profile]:

@@ -9,16 +9,18 @@ function download({ file, media }, bytes) {
 export default {
   render({ model, el }) {
     const links = model.get("links");
-    const note = links ? make("p", { class: "ex-hint", role: "status" }) : make("p");
+    const note = make("p", links ? { class: "ex-hint", role: "status" } : {});
     const buttons = model.get("buttons").map((_, index) => button("", links ? "ex-link" : "ex-button", () => {
       const { verb, enabled } = model.get("buttons")[index];
       if (enabled) press(model, verb);
     }));
-    el.classList.add(links ? "ex-saves" : "ex-race-bar");
-    el.setAttribute("role", "group");
-    el.setAttribute("aria-label", model.get("label"));
+    become(el, links ? "ex-saves" : "ex-race-bar", { role: "group", "aria-label": model.get("label") });
     el.append(...buttons, note);
-    const paint = () => {
+    const ask = (event) => model.get("losing") && event.preventDefault(); // the browser's own question
+    const take = (content, buffers) => download(content, buffers[0]);
+    window.addEventListener("beforeunload", ask);
+    model.on("msg:custom", take);
+    const end = follow(model, "buttons note refused", () => {
       const focused = buttons.indexOf(document.activeElement);
       model.get("buttons").forEach(({ verb, label, enabled, primary, title }, index) => {
         Object.assign(buttons[index], { textContent: label, title, disabled: !enabled });
@@ -28,16 +30,10 @@ export default {
       if (focused >= 0 && buttons[focused].disabled) buttons.find((node) => !node.disabled)?.focus();
       note.textContent = model.get("note");
       note.classList.toggle("ex-refusal", model.get("refused"));
-    };
-    const ask = (event) => model.get("losing") && event.preventDefault(); // the browser's own question
-    const take = (content, buffers) => download(content, buffers[0]);
-    window.addEventListener("beforeunload", ask);
-    model.on("change:buttons change:note change:refused", paint);
-    model.on("msg:custom", take);
-    paint();
+    });
     return () => {
+      end();
       window.removeEventListener("beforeunload", ask);
-      model.off("change:buttons change:note change:refused", paint);
       model.off("msg:custom", take);
     };
   },

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
 import traitlets
 
 from explorer.app.widgets.runtime import PageWidget, view
 
 
-class Button(NamedTuple):
-    """A button; a press is the message `verb`."""
-
-    verb: str
-    label: str
-    enabled: bool
-    primary: bool = False
-    title: str = ""
+def button(verb: str, label: str, *, enabled: bool, primary: bool = False, title: str = "") -> dict[str, object]:
+    """A button as the browser draws it; a press is the message `verb`."""
+    return {"verb": verb, "label": label, "enabled": enabled, "primary": primary, "title": title}
 
 
 class ButtonRow(PageWidget):
@@ -26,7 +20,7 @@ class ButtonRow(PageWidget):
     Traits:
         label: name of the row, said to a screen reader.
         links: whether the buttons look like links, and their line is read out.
-        buttons: `[{verb, label, enabled, primary, title}]`.
+        buttons: see `button`.
         note: the line; `refused` if it is a refusal.
         losing: steps would be lost with the page, so that a browser asks before it closes it.
 
@@ -45,10 +39,6 @@ class ButtonRow(PageWidget):
         super().__init__(label=label, links=links)
         self.on_msg(lambda _, verb, __: on_press(verb) if isinstance(verb, str) else None)
 
-    def put(self, buttons: Sequence[Button]) -> None:
-        """Replaces the buttons by as many others."""
-        self.buttons = [button._asdict() for button in buttons]
-
     def offers(self, verb: str) -> bool:
         """Whether this can be done now: a press in a browser may come late, and say anything."""
         return any(button["verb"] == verb and button["enabled"] for button in self.buttons)
@@ -64,8 +54,8 @@ class RaceButtons(ButtonRow):
         """Enables what can be done now."""
         paused = "resume" in verbs
         middle = ("resume", "Resume") if paused else ("pause", "Pause")
-        self.put([
-            Button("start", "Start", "start" in verbs, primary=True),
-            Button(*middle, middle[0] in verbs, primary=paused),
-            Button("stop", "Stop", "stop" in verbs),
-        ])
+        self.buttons = [
+            button("start", "Start", enabled="start" in verbs, primary=True),
+            button(*middle, enabled=middle[0] in verbs, primary=paused),
+            button("stop", "Stop", enabled="stop" in verbs),
+        ]

@@ -43,7 +43,7 @@ class Gallery:
         self._lock = lock
         self._course: Course | None = None
         self._legend: list[dict[str, str]] = []
-        self._wanted = list(range(COUNT))  # places of the contenders whose maps are shown, where there are so many
+        self._wanted = list(range(COUNT))  # positions of the contenders whose maps are shown, where there are so many
         self.verdict, self.standings = Verdict(), Standings()
         self.curves = {row.name: Chart(title=row.title, caption=row.caption) for row in CURVES}
         self.maps = [Chart(title="Layer by layer", caption=MAP_CAPTION) for _ in range(COUNT)]
@@ -73,7 +73,7 @@ class Gallery:
             {"name": design.label, "about": design_words(runner.config), **swatch(design)}
             for design, runner in zip(designs, race.runners, strict=True)
         ]
-        self.standings.tell(outcomes, designs, race.levels, final=final)
+        self.standings.show(outcomes, designs, race.levels, final=final)
         self.verdict.findings = [judged(outcomes, race.levels)] if final else []
         for row in CURVES:
             self.curves[row.name].show(row.draw(self._course))
@@ -89,7 +89,7 @@ class Gallery:
         """Fills the lists below a heat map with the contenders of a race."""
         chosen, last = self.selections[number].chosen, len(names) - 1
         statistics = [{"value": row.name, "label": row.title} for row in MAPS.values()]
-        contenders = [{"value": str(place), "label": name} for place, name in enumerate(names)]
+        contenders = [{"value": str(position), "label": name} for position, name in enumerate(names)]
         self.selections[number].offer([
             choice("statistic", "Shown", "Statistic shown by the colors.", statistics, FIRST),
             choice("contender", "Contender", "Contender shown by the colors.", contenders, str(min(number, last))),
@@ -104,7 +104,7 @@ class Gallery:
 
     def _map(self, course: Course, number: int) -> None:
         chart, chosen = self.maps[number], self.selections[number].chosen
-        row, place = MAPS[chosen["statistic"]], int(chosen["contender"])
+        row, position = MAPS[chosen["statistic"]], int(chosen["contender"])
         chart.title = f"Layer by layer: {lowered(row.title)}"
-        chart.designs = self._legend[place : place + 1]
-        chart.show(layer_map(course, place, row))
+        chart.designs = self._legend[position : position + 1]
+        chart.show(layer_map(course, position, row))

@@ -35,8 +35,7 @@ class Lineup(Roster[Contender]):
     entry = Contender
     noun = "contender"
     full = f"At most {MOST} contenders race: remove one first."
-    plain = MappingProxyType({**Roster.plain, "base": str, "sized": bool})
-    settings = MappingProxyType({**Roster.settings, "recipe": Recipe})
+    kept = MappingProxyType({**Roster.kept, "recipe": Recipe, "base": str, "sized": bool})
 
     def add(self, entry: Contender) -> Contender:
         """Adds a contender; see `Roster`."""

@@ -26,7 +26,6 @@ from explorer.app.widgets.controls import said
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import ConfigError
-from explorer.config import Config
 
 if TYPE_CHECKING:
     from explorer.training.race import Outcome, Race
@@ -58,8 +57,8 @@ class Leg:
         """'step 40 of 700 · about 32 s left'"""
         made = race.step - self.first
         left = (time.monotonic() - self.begun) / max(1, made) * (race.steps - race.step)
-        words = f"{left / 60:.0f} min" if left > 90 else f"{left:.0f} s"
-        return f"step {race.step:,} of {race.steps:,}" + (f" · about {words} left" if made > 1 else "")
+        rest = f"{left / 60:.0f} min" if left > 90 else f"{left:.0f} s"
+        return f"step {race.step:,} of {race.steps:,}" + (f" · about {rest} left" if made > 1 else "")
 
 
 def assemble(start: Start) -> Race:
@@ -104,10 +103,6 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
         self.children = [prose(LEAD, "ex-lead"), self.bar, grid, self.status]
         self.add_class("ex-race")
         self._ready(Phase.IDLE, "Ready")
-
-    def welcome(self, designs: Sequence[tuple[str, Config]]) -> None:
-        """Offers designs, by name, beside the named ones."""
-        self.preparation.welcome(designs)
 
     def state(self) -> dict[str, Any]:
         """The choices for the next race; see `Preparation`."""
@@ -162,8 +157,6 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
     def _begin(self) -> None:
         """Starts a race from the controls, in place of the last one."""
         try:
-            if refusal := self.preparation.refusal:
-                raise ConfigError(refusal)
             leg = Leg(self.preparation.start())
         except ConfigError as error:
             self._refuse(said(error))
@@ -190,7 +183,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
         """The race, to be saved by the thread that takes presses: it cannot be resumed meanwhile."""
         with self.lock:
             if self.race is None or self.phase is Phase.COMPUTING:
-                raise ConfigError(f"race must stand still to be saved; got one that is {self.phase}")
+                raise ConfigError("race must stand still to be saved; got none that does")
             return self.race
 
     def _saved(self) -> None:

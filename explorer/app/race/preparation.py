@@ -15,8 +15,9 @@ from explorer.app.race.plan import Plan
 from explorer.app.race.textfile import TextFile
 from explorer.app.roster import RosterError, quoted
 from explorer.app.widgets.controls import Controls
-from explorer.app.widgets.record import changed, parts_of, read, record
+from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
 from explorer.app.widgets.roster_box import RosterBox
+from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import shown
 from explorer.figures.palette import Design
@@ -81,8 +82,10 @@ class Preparation:
         """Everything that a race starts with.
 
         Raises:
-            ConfigError: a design cannot have the size.
+            ConfigError: there is a refusal, or a design cannot have the size.
         """
+        if self.refusal:
+            raise ConfigError(self.refusal)
         plan, designs = self.plan.config, self.lineup.designs()
         sized = (replace(designs[one.number], config=plan.sized(one.config, own=one.sized)) for one in self.lineup)
         return Start(tuple(sized), tuple(one.recipe for one in self.lineup), plan, self.text.text)
@@ -96,36 +99,32 @@ class Preparation:
 
     def restore(self, state: object) -> list[str]:
         """Replaces the contenders, and sets the controls; see `Recorded`."""
-        parts, sentences = parts_of(state, ("contenders", "selected", "plan"))
         with self._lock:
-            if "contenders" in parts:
-                sentences += self.lineup.restore(parts["contenders"])
-            if "selected" in parts:
-                numbers, place = [entry.number for entry in self.lineup], parts["selected"]
-                if type(place) is int and 0 <= place < max(1, len(numbers)):
-                    self.selected = [*numbers, 0][place]
-                else:
-                    sentences.append(f"selected must be the place of a contender; got {shown(place)}")
-            if "plan" in parts:
-                plan, more = read(Plan, parts["plan"], "plan")
-                sentences += more
-                self.plan.apply(plan.model_dump() if plan else {})
+            sentences = restore_parts(state, {
+                "contenders": self.lineup.restore, "selected": self._restore_selected,
+                "plan": lambda fields: restore_controls(self.plan, fields, "plan"),
+            })
             self._follow()
             self._on_change()
         return sentences
 
+    def _restore_selected(self, position: object) -> list[str]:
+        numbers = [entry.number for entry in self.lineup]
+        if type(position) is not int or not 0 <= position < max(1, len(numbers)):
+            return [f"selected must be a contender's position; got {shown(position)}"]
+        self.selected = [*numbers, 0][position]
+        return []
+
     def undo(self) -> None:
         """Undoes refused choices."""
-        for controls in (self.recipe, self.plan):
-            if controls.refusal:
-                controls.apply({})
+        while refused := self.refused:
+            refused.apply({})
 
     def welcome(self, designs: Sequence[tuple[str, Config]]) -> None:
         """Offers designs, by name, beside the named ones."""
         named = {f"preset:{name}": named_design(name) for name in PRESETS}
-        pinned = {
-            f"pin:{place}": Contender(config, base=name, sized=True) for place, (name, config) in enumerate(designs)
-        }
+        pinned = {f"pin:{number}": Contender(config, base=name, sized=True)
+                  for number, (name, config) in enumerate(designs)}
         with self._lock:
             self._offered = named | pinned
             self.contenders.choices = [

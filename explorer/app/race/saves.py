@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from explorer.app.race.buttons import Button, ButtonRow
+from explorer.app.race.buttons import ButtonRow, button
 from explorer.choices import ConfigError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Saves(ButtonRow):
 
     def offer(self, *, enabled: bool) -> None:
         """Enables or disables the buttons, and removes the last message."""
-        self.put([Button(name, file.label, enabled, title=file.title) for name, file in FILES.items()])
+        self.buttons = [button(name, file.label, enabled=enabled, title=file.title) for name, file in FILES.items()]
         self.note, self.refused = "", False
 
     def _save(self, name: str) -> None:

@@ -18,7 +18,8 @@ function nameEntry(send) {
     writing = false;
   };
   const input = make("input", {
-    class: "ex-pin-name", type: "text", size: 8, autocomplete: "off", spellcheck: "false", title: "Click to rename", ...OWN_KEYS,
+    class: "ex-pin-name", type: "text", size: 8, autocomplete: "off", spellcheck: "false", title: "Click to rename",
+    ...OWN_KEYS,
     oninput: () => { writing = true; },
     onchange: done,
     onkeydown: (event) => {
@@ -96,9 +97,9 @@ function pinning(model) {
   const mark = swatch();
   const name = make("b", { class: "ex-now-name" });
   const about = make("span", { class: "ex-pin-about" });
-  const pin = button("Pin", "ex-button ex-pin-button", () => press(model, ["pin"]));
-  pin.setAttribute("aria-label", "Pin the current design");
-  pin.title = "Keeps this design on every chart while the controls move on";
+  const pin = button("Pin", "ex-button ex-pin-button", () => press(model, ["pin"]), {
+    "aria-label": "Pin the current design", title: "Keeps this design on every chart while the controls move on",
+  });
   const now = make("span", { class: "ex-now" }, mark.svg, name, about, pin);
   const marks = make("span", { class: "ex-marks" });
   const paint = () => {
@@ -115,8 +116,9 @@ function pinning(model) {
 function adding(model) {
   const heading = make("h3", { class: "ex-side-heading" });
   const select = make("select", { "aria-label": "Design to add", ...OWN_KEYS });
-  const add = button("Add", "ex-button", () => press(model, ["add", select.value]));
-  add.setAttribute("aria-label", "Add the chosen design as a contender");
+  const add = button("Add", "ex-button", () => press(model, ["add", select.value]), {
+    "aria-label": "Add the chosen design as a contender",
+  });
   let filled;
   const fill = (choices) => {
     const before = select.value;
@@ -142,18 +144,13 @@ export default {
     const list = make("ul", { class: "ex-pin-list", "aria-label": `${model.get("noun")}s` });
     const said = make("p", { class: "ex-pin-said", role: "status" });
     const show = chipList(model, list, head.press);
-    el.classList.add(selects ? "ex-contenders" : "ex-pins");
-    el.setAttribute("role", "group");
+    become(el, selects ? "ex-contenders" : "ex-pins", { role: "group" });
     el.append(...head.nodes, list, said);
-    const paint = () => {
+    return follow(model, "entries choices now marks heading said answers", () => {
       el.setAttribute("aria-label", model.get("heading"));
       head.paint();
       said.textContent = model.get("said");
       show();
-    };
-    const events = "change:entries change:choices change:now change:marks change:heading change:said change:answers";
-    model.on(events, paint);
-    paint();
-    return () => model.off(events, paint);
+    });
   },
 };
