@@ -57,9 +57,10 @@ class Runtime(anywidget.AnyWidget):
 
     _only: Runtime | None = None
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.set_trait("plotly", packed_plotly())
+    @traitlets.default("plotly")
+    def _packed_plotly(self) -> bytes:
+        """From the start: the page's script reads it once, when the widget opens."""
+        return packed_plotly()
 
     @classmethod
     def shared(cls) -> Runtime:
