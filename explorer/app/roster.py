@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
-from explorer.app.named import LONGEST_NAME, tidied, unique
+from explorer.app.design_names import LONGEST_NAME, tidied, unique
 from explorer.app.widgets.record import changed, read
 from explorer.choices import Choices
 from explorer.config import Config

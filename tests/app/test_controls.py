@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from explorer.app.race.plan import Plan
-from explorer.app.widgets.controls import GPT2_SMALL, Controls, sections, shown, size
+from explorer.app.widgets.controls import GPT2_SMALL, Controls, sections
 from explorer.app.widgets.ladder import FINEST, ladder
+from explorer.app.widgets.wording import in_words, size_in_words
 from explorer.config import Config
 from explorer.fields import GROUPS
 from explorer.labs.table import LABS
@@ -227,8 +228,8 @@ def test_apply_sets_choices_as_a_person_would() -> None:
 
 def test_size_line() -> None:
     assert GPT2_SMALL == 84_934_656
-    assert size(Config()).startswith("9.4 M parameters · 11 % of GPT-2 small's 85 M · ")
-    assert size(Config()).endswith("MB of activations")
+    assert size_in_words(Config()).startswith("9.4 M parameters · 11 % of GPT-2 small's 85 M · ")
+    assert size_in_words(Config()).endswith("MB of activations")
     assert Page(Config(n_layers=1, d_model=8)).controls.summary.startswith("768 parameters · 0.0009 % of")
 
 
@@ -237,4 +238,4 @@ def test_size_line() -> None:
     (1024, "1024"),
 ])
 def test_values_in_words(value: object, words: str) -> None:
-    assert shown(value) == words
+    assert in_words(value) == words

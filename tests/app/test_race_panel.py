@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from raced import LONG, SMALL, Open, lineup, opened
 
-from explorer.app.explore.words import model_words
+from explorer.app.explore.sentences import model_words
 from explorer.app.race.lineup import Contender
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING
 from explorer.figures.palette import HUES

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from explorer.app.design_names import choice_words, differences
 from explorer.app.explore.pins import NOW, Pin, Pins
-from explorer.app.explore.words import design_words, marks, residual_words
-from explorer.app.named import choice_words, differences
+from explorer.app.explore.sentences import design_words, marks, residual_words
 from explorer.app.roster import RosterError, quoted
 from explorer.app.widgets.roster_box import RosterBox, swatch
 from explorer.config import Config
@@ -76,7 +76,7 @@ class Comparison:
             self.box.now = {"name": name, "about": about, **swatch(Design(NOW, config, ""))}
             self.box.show(self.pins, lambda pin: about_pin(pin, config))
 
-    def cast(self, now: Sequence[Profile]) -> tuple[list[Profile], list[Design]]:
+    def drawn(self, now: Sequence[Profile]) -> tuple[list[Profile], list[Design]]:
         """Everything to be drawn, and the design of each profile; the current design comes last and so lies on top.
 
         A visible pin of the current config is not drawn a second time.

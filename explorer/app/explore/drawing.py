@@ -27,7 +27,7 @@ class Drawing:
 
     def draw(self, predicted: Profile | None, measured: Profile | None, *, stale: bool) -> None:
         """Draws every figure: the current design's line and dots, and the pins."""
-        profiles, whose = self._comparison.cast([profile for profile in (predicted, measured) if profile])
+        profiles, whose = self._comparison.drawn([profile for profile in (predicted, measured) if profile])
         several = len({design.index for design in whose}) > 1
         self._matrix.layout.display = None if several else "none"  # a design alone shows each of its matrices
         draws: dict[str, Draw] = {name: row.draw for name, row in FIGURES.items()}

@@ -18,7 +18,7 @@ from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.pins import Pin
 from explorer.app.explore.remedies import Diagnose, Remedies
 from explorer.app.explore.selections import MatrixSelection, NamedDesigns, PatternSelection
-from explorer.app.explore.words import model_words, progress_words, summary
+from explorer.app.explore.sentences import model_words, progress_words, summary
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import Live
@@ -61,7 +61,7 @@ class Explore(Live[Job, Profile]):
         self._expected: Profile | None = None  # of what was measured last
         self._trouble = ""
         self._done: Job | None = None  # the last job of the controls that was measured
-        self._behind: Job | None = None  # a pin's, given to the worker since
+        self._pin_job: Job | None = None  # a pin's, given to the worker since
         self._dragging = self._owed = False
         controls = Controls(config, self.refresh)
         self.named_designs = NamedDesigns(config, controls.apply)
@@ -77,9 +77,8 @@ class Explore(Live[Job, Profile]):
         self.refresh()
 
     def _layout(self) -> list[widgets.Widget]:
-        below = {"attention_pattern": [self.pattern], "gradient_by_matrix": [self.matrix]}
-        for control in (self.pattern, self.matrix):
-            control.add_class("ex-place")
+        below = {"attention_pattern": [self.pattern.add_class("ex-place")],
+                 "gradient_by_matrix": [self.matrix.add_class("ex-place")]}
         cells = [widgets.Box([chart, *below.get(name, [])]).add_class("ex-cell") for name, chart in self.charts.items()]
         grid = widgets.Box(cells).add_class("ex-charts")
         side = widgets.Box([self.named_designs, self.controls]).add_class("ex-side")
@@ -105,14 +104,12 @@ class Explore(Live[Job, Profile]):
             self.refresh()
         return sentences
 
-    # --- from the page: any thread ----------------------------------------------------------------------------
-
     def _refusal(self) -> str:
         return self.controls.refusal or self.pattern.refusal
 
     def _next(self) -> Job:
         self._dragging = self.phase is Phase.COMPUTING
-        self._done = self._behind = None
+        self._done = self._pin_job = None
         self.pattern.fit(self.controls.config)
         self.named_designs.follow(self.controls.config)
         self.comparison.move()
@@ -167,9 +164,8 @@ class Explore(Live[Job, Profile]):
     def _current(self) -> Pin:
         """The design of the controls, with what was predicted and measured of it and of no other."""
         config = self.controls.config
-        predicted, measured = (
-            profile if profile and profile.config == config else None for profile in (self._predicted, self._result)
-        )
+        both = (self._predicted, self._result)
+        predicted, measured = (profile if profile and profile.config == config else None for profile in both)
         return Pin(config, predicted=predicted, measured=measured)
 
     def _changed(self) -> None:
@@ -183,15 +179,13 @@ class Explore(Live[Job, Profile]):
             return
         config = self.comparison.pins.unmeasured()
         job = Job(config, (1, 0)) if config else None
-        if job == self._behind:
+        if job == self._pin_job:
             return
-        self._behind = job
+        self._pin_job = job
         if job:
             self.worker.submit(job)
         else:
             self.worker.cancel()  # the pin that it was measuring is gone
-
-    # --- on the worker's thread -------------------------------------------------------------------------------
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
         try:
@@ -220,8 +214,8 @@ class Explore(Live[Job, Profile]):
         self.comparison.follow()
         if redraw:
             self._draw()
-        if job == self._behind:
-            self._behind = None
+        if job == self._pin_job:
+            self._pin_job = None
         self._measure_pins()
 
     def _advance(self, job: Job, fraction: float) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from explorer.app.named import name_of
+from explorer.app.design_names import name_of
 from explorer.app.roster import MOST, Entry, Roster, RosterError, quoted
 from explorer.config import Config
 from explorer.profile import Profile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from explorer.app.named import changes_to, matching
+from explorer.app.design_names import changes_to, matching
 from explorer.app.widgets.controls import choice, describe
 from explorer.app.widgets.selection import Selection
 from explorer.config import Config

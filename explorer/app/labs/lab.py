@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import ipywidgets as widgets
 
 from explorer.app.widgets.chart import Chart
-from explorer.app.widgets.controls import Controls, shown
+from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import prose
 from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
+from explorer.app.widgets.wording import in_words
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import Choices
 from explorer.labs.lab import Lab
@@ -84,4 +85,5 @@ class LabPanel(Live[Choices, Outcome]):
 
 def settings_words(settings: Choices) -> str:
     """Every choice in one line: 'Depth 12 · Norm placement pre'."""
-    return " · ".join(f"{spec.about.label} {shown(getattr(settings, name))}" for name, spec in settings.specs().items())
+    specs = settings.specs()
+    return " · ".join(f"{spec.about.label} {in_words(getattr(settings, name))}" for name, spec in specs.items())

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import ipywidgets as widgets
 
-from explorer.app.explore.words import design_words
-from explorer.app.named import lowered
+from explorer.app.design_names import lowered
+from explorer.app.explore.sentences import design_words
 from explorer.app.race.saves import Saves
 from explorer.app.race.standings import Standings, judged
 from explorer.app.widgets.chart import Chart

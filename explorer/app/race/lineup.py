@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from explorer.app.named import cut, lowered, name_of, tidied
+from explorer.app.design_names import cut, lowered, name_of, tidied
 from explorer.app.roster import MOST, Entry, Roster
-from explorer.app.widgets.controls import shown
+from explorer.app.widgets.wording import in_words
 from explorer.presets import PRESETS, preset
 from explorer.training.recipe import Recipe
 
@@ -70,7 +70,7 @@ def field_words(name: str, recipe: Recipe) -> str:
     if name == "warmup":
         return f"warm-up {value}" if value > 1 else "no warm-up"
     label = Recipe.specs()[name].about.label
-    return shown(value) if isinstance(value, str) else f"{lowered(label)} {shown(value)}"
+    return in_words(value) if isinstance(value, str) else f"{lowered(label)} {in_words(value)}"
 
 
 def recipe_words(recipe: Recipe) -> str:
@@ -80,4 +80,4 @@ def recipe_words(recipe: Recipe) -> str:
         if name not in ("optimizer", "learning_rate", "warmup") and getattr(recipe, name) != getattr(USUAL, name)
     ]
     warmup = [f"T {recipe.warmup}"] if recipe.warmup > 1 else []
-    return ", ".join([f"{shown(recipe.optimizer)} {shown(recipe.learning_rate)}", *warmup, *more])
+    return ", ".join([f"{in_words(recipe.optimizer)} {in_words(recipe.learning_rate)}", *warmup, *more])

@@ -22,8 +22,8 @@ from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, S
 from explorer.app.race.saves import Saves
 from explorer.app.race.standings import most_steps
 from explorer.app.race.throttle import Throttle
-from explorer.app.widgets.controls import said
 from explorer.app.widgets.panel import Panel, Phase, prose
+from explorer.app.widgets.wording import refusal_in_words
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import ConfigError
 
@@ -102,7 +102,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
         grid = widgets.Box([self.preparation.side, main]).add_class("ex-explore")
         self.children = [prose(LEAD, "ex-lead"), self.bar, grid, self.status]
         self.add_class("ex-race")
-        self._ready(Phase.IDLE, "Ready")
+        self._enter(Phase.IDLE, "Ready")
 
     def state(self) -> dict[str, Any]:
         """The choices for the next race; see `Preparation`."""
@@ -111,6 +111,19 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
     def restore(self, state: object) -> list[str]:
         """Makes the choices of `state()`; gives a sentence for each thing that could not be used."""
         return self.preparation.restore(state)
+
+    def _enter(self, phase: Phase, text: str, *words: Any, **more: Any) -> None:
+        """Goes to a phase, as every panel does, and offers what can be done in it."""
+        super()._enter(phase, text, *words, **more)
+        running, paused = phase is Phase.COMPUTING, phase is Phase.PAUSED
+        verbs = ("resume", "stop") if paused else ("pause", "stop") if running else ("start",)
+        self.bar.offer(*(() if running and self._wish else verbs))
+        self.bar.note = RUNS_ON if running or paused else ""
+        self.bar.losing = running or (paused and self.bar.losing)
+        self.saves.offer(enabled=not running and self.race is not None)
+        self.preparation.contenders.heading = WHILE_RUNNING if running or paused else HEADING
+        if not running:
+            self.gallery.stale(False)
 
     # --- from the page: any thread ----------------------------------------------------------------------------
 
@@ -151,7 +164,6 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
                 self._end("Stopped", self.race)
             else:
                 self._wish = verb
-                self.bar.offer()
                 self._enter(Phase.COMPUTING, {"pause": "Pausing", "stop": "Stopping"}[verb], fraction=2.0)
 
     def _begin(self) -> None:
@@ -159,7 +171,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
         try:
             leg = Leg(self.preparation.start())
         except ConfigError as error:
-            self._refuse(said(error))
+            self._refuse(refusal_in_words(error))
             return
         self.race = None
         self.gallery.stale(True)
@@ -168,10 +180,6 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
     def _go(self, leg: Leg) -> None:
         """Gives the race to the worker."""
         self._leg, self._wish = leg, ""
-        self.bar.offer("pause", "stop")
-        self.bar.note, self.bar.losing = RUNS_ON, True
-        self.saves.offer(enabled=False)
-        self.preparation.contenders.heading = WHILE_RUNNING
         self._enter(Phase.COMPUTING, self._promise(leg), fraction=2.0)
         self.worker.submit(leg)
 
@@ -227,7 +235,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
             if job is not self._leg:
                 return
             if isinstance(result, ConfigError):
-                self._ready(Phase.REFUSED, f"Refused: {said(result)}.")
+                self._enter(Phase.REFUSED, f"Refused: {refusal_in_words(result)}.")
             elif race is not None:
                 self._outcomes = result
                 if self._wish == "pause" and not race.finished:
@@ -238,29 +246,18 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
     def _fail(self, job: Leg, message: str) -> None:
         with self.lock:
             if job is self._leg:
-                self._ready(Phase.FAILED, message)
+                self._enter(Phase.FAILED, message)
 
     # --- where a race stands ----------------------------------------------------------------------------------
 
     def _pause(self, race: Race) -> None:
         self._draw(race, final=False)
-        self.bar.offer("resume", "stop")
-        self.saves.offer(enabled=True)
         made = most_steps(self._outcomes)
         self._enter(Phase.PAUSED, "Paused", f"at step {made:,} of {race.steps:,}", made / race.steps)
 
     def _end(self, how: str, race: Race) -> None:
         self._draw(race, final=True)
-        self._ready(Phase.IDLE, f"{how} at step {most_steps(self._outcomes):,} of {race.steps:,}")
-
-    def _ready(self, phase: Phase, text: str) -> None:
-        """Makes the panel ready for the next race."""
-        self.bar.offer("start")
-        self.bar.note, self.bar.losing = "", False
-        self.saves.offer(enabled=self.race is not None)
-        self.preparation.contenders.heading = HEADING
-        self.gallery.stale(False)
-        self._enter(phase, text)
+        self._enter(Phase.IDLE, f"{how} at step {most_steps(self._outcomes):,} of {race.steps:,}")
 
     def _draw(self, race: Race, *, final: bool) -> None:
         if self._leg:

@@ -61,7 +61,9 @@ class Saves(ButtonRow):
         self._race, self._on_saved = race, on_saved
 
     def offer(self, *, enabled: bool) -> None:
-        """Enables or disables the buttons, and removes the last message."""
+        """Enables or disables the buttons; if that is a change, the last message is removed."""
+        if self.buttons and self.offers("race") == enabled:
+            return
         self.buttons = [button(name, file.label, enabled=enabled, title=file.title) for name, file in FILES.items()]
         self.note, self.refused = "", False
 

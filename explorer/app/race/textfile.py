@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import traitlets
 
-from explorer.app.widgets.controls import said
 from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.wording import refusal_in_words
 from explorer.choices import ConfigError
 from explorer.text import LARGEST_BYTES, Text, decode
 
@@ -59,7 +59,7 @@ class TextFile(PageWidget):
             self._check(text)
         except ConfigError as error:
             with self.hold_sync():
-                self.said, self.refused = f"Refused: {name}: {said(error)}. It stays {self.now}.", True
+                self.said, self.refused = f"Refused: {name}: {refusal_in_words(error)}. It stays {self.now}.", True
         else:
             self._use(text, f"{name}, {len(text.codes):,} characters")
 

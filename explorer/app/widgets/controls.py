@@ -14,10 +14,10 @@ import traitlets
 
 from explorer.app.widgets.ladder import ladder
 from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.wording import in_words, refusal_in_words, size_in_words, unused
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
-from explorer.fields import GROUPS, Option, Spec, users
-from explorer.numbers import percent
+from explorer.fields import GROUPS, Option, Spec
 
 PINNED = ("n_layers", "d_model", "init_variance", "norm_placement", "alpha", "attention_scale")
 """The order on top; a pinned field that is not named here follows."""
@@ -25,7 +25,6 @@ SEGMENTS = 5
 """Choices of up to so many options are shown side by side when their words are short."""
 SEGMENT_LETTERS = 26
 Chosen = TypeVar("Chosen", bound=Choices)
-GPT2_SMALL = Config(n_layers=12, d_model=768, n_heads=12).sizes.n_parameters
 
 
 class ControlBox(PageWidget):
@@ -112,14 +111,14 @@ class Controls(ControlBox, Generic[Chosen]):
         try:
             config = type(self.config)(**self.values)
         except ConfigError as error:
-            self.refusal, self._mend = said(error), self._suggested(error)
+            self.refusal, self._mend = refusal_in_words(error), self._suggested(error)
         else:
             self.config, self.refusal, self._mend = config, "", {}
             if self.values != config.model_dump():
                 self.values = config.model_dump()  # a number that was written as "1_000"; which is read in turn
                 return
         specs = self.config.specs()
-        self.remedy = "".join(f"Set {specs[name].about.label} to {shown(value)}" for name, value in self._mend.items())
+        self.remedy = "".join(f"Set {specs[name].about.label} to {in_words(new)}" for name, new in self._mend.items())
         self._explain()
         self._on_read()
 
@@ -142,10 +141,10 @@ class Controls(ControlBox, Generic[Chosen]):
         with self.hold_sync():
             self.disabled = [name for name in idle if name not in refused]
             self.refused = refused
-            wrong = {name: f"refused; still {shown(good.get(name))}" for name in refused}
+            wrong = {name: f"refused; still {in_words(good.get(name))}" for name in refused}
             self.notes = {**remarks, **idle, **wrong}
             self.offers = {**self._offers, **more}
-            self.summary = size(self.config) if isinstance(self.config, Config) else ""
+            self.summary = size_in_words(self.config) if isinstance(self.config, Config) else ""
 
 
 def sections(specs: Mapping[str, Spec]) -> list[dict[str, Any]]:
@@ -174,7 +173,7 @@ def describe(spec: Spec) -> dict[str, Any]:
         "initial": spec.default,
         "steps": steps,
         "options": [
-            {"value": choice, "label": shown(choice), "formula": option.formula, "source": option.source}
+            {"value": choice, "label": in_words(choice), "formula": option.formula, "source": option.source}
             for choice in spec.choices for option in [spec.about.options.get(choice, Option(""))]
         ],
     }
@@ -199,25 +198,8 @@ def look(spec: Spec, steps: Iterable[float]) -> str:
         return "slider" if steps else "entry"
     if spec.kind == "switch":
         return "switch"
-    short = sum(len(shown(choice)) for choice in spec.choices) <= SEGMENT_LETTERS
+    short = sum(len(in_words(choice)) for choice in spec.choices) <= SEGMENT_LETTERS
     return "segments" if short and len(spec.choices) <= SEGMENTS else "list"
-
-
-def shown(value: object) -> str:
-    """A value in words: `inverse_sqrt_depth` is 1/√depth."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if not isinstance(value, str):
-        return f"{value:g}" if isinstance(value, float) else str(value)
-    return value.replace("inverse_", "1/").replace("sqrt_", "√").replace("sqrt", "√").replace("_", " ")
-
-
-def said(error: ConfigError) -> str:
-    """A refusal in the page's words: fields by their labels, values as the controls show them."""
-    return "".join(
-        part if isinstance(part, str) else part.label if part.value is None else f"{part.label} = {shown(part.value)}"
-        for part in error.parts
-    )
 
 
 def accepted(kind: type[Choices], values: Mapping[str, Any]) -> bool:
@@ -227,31 +209,3 @@ def accepted(kind: type[Choices], values: Mapping[str, Any]) -> bool:
     except ConfigError:
         return False
     return True
-
-
-def unused(spec: Spec, config: Choices) -> str:
-    """The reason why a field does not matter with these choices; empty when it does."""
-    specs = config.specs()
-    for other, values in users(specs, spec.name).items():
-        if getattr(config, other) not in values:
-            wanted = " or ".join(shown(value) for value in values)
-            return f"used when {specs[other].about.label.lower()} = {wanted}; it is {shown(getattr(config, other))}"
-    return ""
-
-
-def size(config: Config) -> str:
-    """Parameters and memory of a config, in a line."""
-    sizes = config.sizes
-    parameters, share = sizes.n_parameters, sizes.n_parameters / GPT2_SMALL
-    return (
-        f"{quantity(parameters)} parameters · {percent(share)} of GPT-2 small's {quantity(GPT2_SMALL)} · "
-        f"{quantity(sizes.activation_bytes)}B of activations{', computed twice' if sizes.block else ''}"
-    )
-
-
-def quantity(count: float) -> str:
-    """Two digits and a decimal prefix: 9.4 M."""
-    for scale, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= scale:
-            return f"{count / scale:.{1 if count < 10 * scale else 0}f} {prefix}"
-    return f"{count:.0f}"

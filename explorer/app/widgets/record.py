@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from explorer.app.widgets.controls import Controls, said
+from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.wording import refusal_in_words
 from explorer.choices import Choices, ConfigError
 from explorer.display import shown
 
@@ -86,7 +87,7 @@ def read(kind: type[Chosen], fields: object, part: str) -> tuple[Chosen | None, 
             try:
                 config = config.replace(**{name: value})
             except ConfigError as error:
-                refused[name] = said(error)
+                refused[name] = refusal_in_words(error)
         if len(refused) == len(waiting):
             return config, [f"{part}: {sentence}" for sentence in refused.values()]
         waiting = {name: waiting[name] for name in refused}

@@ -7,7 +7,7 @@ from typing import Any
 
 import traitlets
 
-from explorer.app.named import LONGEST_NAME
+from explorer.app.design_names import LONGEST_NAME
 from explorer.app.roster import Kind, Roster
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.figures.palette import Design

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.app.named import LONGEST_NAME, changes_to, choice_words, differences, matching, name_of
+from explorer.app.design_names import LONGEST_NAME, changes_to, choice_words, differences, matching, name_of
 from explorer.config import Config
 from explorer.presets import PRESETS, preset
 

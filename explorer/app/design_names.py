@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cache
 
-from explorer.app.widgets.controls import shown, unused
+from explorer.app.widgets.wording import in_words, unused
 from explorer.config import Config
 from explorer.presets import PRESETS, preset
 
@@ -48,7 +48,7 @@ def differences(config: Config, other: Config, among: Collection[str] = ()) -> l
 def choice_words(config: Config, fields: Collection[str]) -> str:
     """Some choices of a config in words: 'depth 24, norm placement post'; beyond a limit only their number."""
     specs = Config.specs()
-    parts = [f"{lowered(specs[name].about.label)} {shown(getattr(config, name))}" for name in fields]
+    parts = [f"{lowered(specs[name].about.label)} {in_words(getattr(config, name))}" for name in fields]
     more = len(parts) - MOST_DIFFERENCES
     return ", ".join(parts) if more <= 1 else ", ".join([*parts[:MOST_DIFFERENCES], f"{more} more"])
 

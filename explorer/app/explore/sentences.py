@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from explorer.app.named import choice_words, differences
-from explorer.app.widgets.controls import shown
+from explorer.app.design_names import choice_words, differences
+from explorer.app.widgets.wording import in_words
 from explorer.config import Config
 from explorer.profile import STATISTICS, Profile
 from explorer.schemes.residual import RESIDUALS
@@ -63,5 +63,5 @@ def design_words(config: Config) -> str:
 def residual_words(config: Config) -> str:
     """The residual rule of a design: 'x + α F(x), α = 1'."""
     rule = RESIDUALS[config.residual]
-    alpha = f", α = {shown(config.alpha)}" if "alpha" in rule.uses else ""
+    alpha = f", α = {in_words(config.alpha)}" if "alpha" in rule.uses else ""
     return f"{rule.formula}{alpha}"
