@@ -23,7 +23,7 @@ from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import Phase, prose
-from explorer.app.widgets.record import changed, parts_of, read, record
+from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.config import Config
 from explorer.figures import FIGURES
@@ -54,14 +54,8 @@ class Explore(Live[Job, Profile]):
         solve: the theory run backwards, or None.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        measure: Measure,
-        predict: Predict | None = None,
-        diagnose: Diagnose | None = None,
-        solve: Solve | None = None,
-    ) -> None:
+    def __init__(self, config: Config, measure: Measure, predict: Predict | None = None,
+                 diagnose: Diagnose | None = None, solve: Solve | None = None) -> None:
         self._measure, self._predict = measure, predict
         self._predicted: Profile | None = None  # of the newest job
         self._expected: Profile | None = None  # of what was measured last
@@ -75,16 +69,14 @@ class Explore(Live[Job, Profile]):
         charts = {row.name: Chart(title=row.title, caption=row.caption) for row in FIGURES.values()}
         self.comparison = Comparison(self._click, self._current, controls.apply, self._changed)
         self.drawing = Drawing(charts, self.comparison, self.matrix)
-        self.remedies = Remedies(controls, diagnose)
+        super().__init__(controls, charts, subject="measured design", action="Measure")
+        self.remedies = Remedies(self.verdict, controls, diagnose, self.lock) if diagnose else None
         if solve:
             Flatten(controls, solve, lambda message: self._fail(self._job, message))
-        super().__init__(controls, charts, subject="measured design", action="Measure")
+        self.children = self._layout()
+        self.refresh()
 
-    @property
-    def _measured(self) -> Profile | None:
-        return self._result
-
-    def _children(self) -> list[widgets.Widget]:
+    def _layout(self) -> list[widgets.Widget]:
         below = {"attention_pattern": [self.pattern], "gradient_by_matrix": [self.matrix]}
         for control in (self.pattern, self.matrix):
             control.add_class("ex-place")
@@ -103,18 +95,13 @@ class Explore(Live[Job, Profile]):
 
     def restore(self, state: object) -> list[str]:
         """Sets the controls and the selectors, and replaces the pins; see `Recorded`."""
-        parts, sentences = parts_of(state, ("design", "pins", "pattern", "matrix"))
         with self.lock:
-            if "pins" in parts:
-                sentences += self.comparison.restore(parts["pins"], self._expect)
-            if "design" in parts:
-                design, more = read(Config, parts["design"], "design")
-                sentences += more
-                self.controls.apply(design.model_dump() if design else {})
-            if "pattern" in parts:
-                sentences += self.pattern.restore(parts["pattern"])
-            if "matrix" in parts:
-                sentences += self.matrix.restore({"matrix": parts["matrix"]})
+            sentences = restore_parts(state, {
+                "pins": lambda pins: self.comparison.restore(pins, self._expect),
+                "design": lambda fields: restore_controls(self.controls, fields, "design"),
+                "pattern": self.pattern.restore,
+                "matrix": lambda matrix: self.matrix.restore({"matrix": matrix}),
+            })
             self.refresh()
         return sentences
 
@@ -129,7 +116,8 @@ class Explore(Live[Job, Profile]):
         self.pattern.fit(self.controls.config)
         self.named_designs.follow(self.controls.config)
         self.comparison.move()
-        self._offer_undo()
+        if self.remedies:
+            self.remedies.follow(self.controls.config)
         return Job(self.controls.config, self.pattern.pattern_of)
 
     def _promise(self, job: Job) -> str:
@@ -145,7 +133,7 @@ class Explore(Live[Job, Profile]):
             self._trouble = ""
             self._predicted = self._expect(job.config)
         self._owed = self._predicted is not self._expected
-        if self._owed and (self._dragging or self._measured is None):
+        if self._owed and (self._dragging or self._result is None):
             self._draw()
 
     def _expect(self, config: Config) -> Profile | None:
@@ -180,7 +168,7 @@ class Explore(Live[Job, Profile]):
         """The design of the controls, with what was predicted and measured of it and of no other."""
         config = self.controls.config
         predicted, measured = (
-            profile if profile and profile.config == config else None for profile in (self._predicted, self._measured)
+            profile if profile and profile.config == config else None for profile in (self._predicted, self._result)
         )
         return Pin(config, predicted=predicted, measured=measured)
 
@@ -202,17 +190,6 @@ class Explore(Live[Job, Profile]):
             self.worker.submit(job)
         else:
             self.worker.cancel()  # the pin that it was measuring is gone
-
-    def _apply(self, index: int) -> None:
-        with self.lock:
-            self.remedies.apply(index)
-
-    def _take_back(self) -> None:
-        with self.lock:
-            self.remedies.take_back()
-
-    def _offer_undo(self) -> None:
-        self.verdict.undo = self.remedies.undoable
 
     # --- on the worker's thread -------------------------------------------------------------------------------
 
@@ -259,21 +236,20 @@ class Explore(Live[Job, Profile]):
     def _show(self, result: Profile) -> None:
         self._expected = self._predicted
         self._draw()
-        self.verdict.findings = self.remedies.judge(result)
+        if self.remedies:
+            self.remedies.judge(result)
 
     def _summary(self, result: Profile) -> tuple[str, str]:
         text, detail = summary(result, self._predicted)
         return text, " · ".join(filter(None, (detail, self._trouble)))
 
-    # --- drawing ----------------------------------------------------------------------------------------------
-
     @property
     def _line(self) -> Profile | None:
         """The prediction to be drawn: it goes ahead of its dots only while those are on their way."""
-        ahead = self._measured is None or self.phase is Phase.COMPUTING
+        ahead = self._result is None or self.phase is Phase.COMPUTING
         return self._predicted if ahead else self._expected
 
     def _draw(self) -> None:
         """Draws every figure."""
         self._owed = False
-        self.drawing.draw(self._line, self._measured, stale=self._stale)
+        self.drawing.draw(self._line, self._result, stale=self._stale)

@@ -12,7 +12,7 @@ from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls, shown
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import prose
-from explorer.app.widgets.record import changed, parts_of, read, record
+from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import Choices
 from explorer.labs.lab import Lab
@@ -40,8 +40,10 @@ class LabPanel(Live[Choices, Outcome]):
         charts = {plot.name: Chart(title=plot.title, caption=plot.caption) for plot in lab.plots}
         super().__init__(controls, charts, subject="computed setting", action="Compute")
         self.add_class("ex-lab")
+        self.children = self._layout()
+        self.refresh()
 
-    def _children(self) -> list[widgets.Widget]:
+    def _layout(self) -> list[widgets.Widget]:
         lab = self.lab
         claim, source = html.escape(lab.claim), html.escape(lab.source)
         lead = prose(f"<h2>{html.escape(lab.title)}</h2><p>{claim} <small>{source}.</small></p>", "ex-lead")
@@ -56,13 +58,7 @@ class LabPanel(Live[Choices, Outcome]):
 
     def restore(self, state: object) -> list[str]:
         """Sets the controls; see `Recorded`."""
-        parts, sentences = parts_of(state, ("settings",))
-        if "settings" in parts:
-            settings, more = read(self.lab.settings, parts["settings"], "settings")
-            sentences += more
-            if settings:
-                self.controls.apply(settings.model_dump())
-        return sentences
+        return restore_parts(state, {"settings": lambda fields: restore_controls(self.controls, fields, "settings")})
 
     def _next(self) -> Choices:
         settings: Choices = self.controls.config

@@ -15,7 +15,7 @@ from explorer.app.race.plan import Plan
 from explorer.app.race.textfile import TextFile
 from explorer.app.roster import RosterError, quoted
 from explorer.app.widgets.controls import Controls
-from explorer.app.widgets.record import changed, parts_of, read, record
+from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
 from explorer.app.widgets.roster_box import RosterBox
 from explorer.choices import ConfigError
 from explorer.config import Config
@@ -99,23 +99,21 @@ class Preparation:
 
     def restore(self, state: object) -> list[str]:
         """Replaces the contenders, and sets the controls; see `Recorded`."""
-        parts, sentences = parts_of(state, ("contenders", "selected", "plan"))
         with self._lock:
-            if "contenders" in parts:
-                sentences += self.lineup.restore(parts["contenders"])
-            if "selected" in parts:
-                numbers, position = [entry.number for entry in self.lineup], parts["selected"]
-                if type(position) is int and 0 <= position < max(1, len(numbers)):
-                    self.selected = [*numbers, 0][position]
-                else:
-                    sentences.append(f"selected must be a contender's position; got {shown(position)}")
-            if "plan" in parts:
-                plan, more = read(Plan, parts["plan"], "plan")
-                sentences += more
-                self.plan.apply(plan.model_dump() if plan else {})
+            sentences = restore_parts(state, {
+                "contenders": self.lineup.restore, "selected": self._restore_selected,
+                "plan": lambda fields: restore_controls(self.plan, fields, "plan"),
+            })
             self._follow()
             self._on_change()
         return sentences
+
+    def _restore_selected(self, position: object) -> list[str]:
+        numbers = [entry.number for entry in self.lineup]
+        if type(position) is not int or not 0 <= position < max(1, len(numbers)):
+            return [f"selected must be a contender's position; got {shown(position)}"]
+        self.selected = [*numbers, 0][position]
+        return []
 
     def undo(self) -> None:
         """Undoes refused choices."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import ipywidgets as widgets
-
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.panel import Job, Panel, Phase, Result
@@ -22,7 +20,7 @@ SLOW = 1.0
 
 
 class Live(Panel[Job, Result]):
-    """A panel with controls, charts and a verdict.
+    """A panel with controls, charts and a verdict. A subclass puts them in its `children`, and calls `refresh`.
 
     Args:
         controls: made with `on_read=self.refresh`.
@@ -37,16 +35,10 @@ class Live(Panel[Job, Result]):
         self._stale = False
         self._subject, self._action = subject, action
         self.controls, self.charts = controls, dict(charts)
-        self.verdict = Verdict(self._apply, self._take_back)
+        self.verdict = Verdict()
         super().__init__()
-        self.children = self._children()
-        self.refresh()
 
     # --- what a panel says of itself --------------------------------------------------------------------------
-
-    def _children(self) -> list[widgets.Widget]:
-        """Widgets of the panel."""
-        raise NotImplementedError
 
     def _refusal(self) -> str:
         """The reason why the controls are refused; empty when they are accepted."""
@@ -74,12 +66,6 @@ class Live(Panel[Job, Result]):
     def _summary(self, result: Result) -> tuple[str, str]:
         """Status line of a result: a sentence, and details."""
         raise NotImplementedError
-
-    def _apply(self, index: int) -> None:
-        """A button of the verdict was clicked."""
-
-    def _take_back(self) -> None:
-        """The verdict's Undo was clicked."""
 
     def _rest(self) -> None:
         """Called when what was begun is not what the charts will show next: nothing of it may stay on them."""

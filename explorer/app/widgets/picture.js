@@ -5,7 +5,7 @@ const NARROWEST_PICTURE = 640; // pixels; in less, a legend takes more room than
 /** The page's colors where a card stands. */
 function palette(card) {
   const style = getComputedStyle(card);
-  const read = (name) => style.getPropertyValue(`--chart-${name}`).trim();
+  const read = (name) => style.getPropertyValue(`--ex-${name}`).trim();
   const [surface, border, text, muted, grid] = ["surface", "border", "text", "muted", "grid"].map(read);
   return { surface, border, text, muted, grid, family: style.fontFamily };
 }

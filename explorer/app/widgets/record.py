@@ -6,10 +6,10 @@ the rest counts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from explorer.app.widgets.controls import said
+from explorer.app.widgets.controls import Controls, said
 from explorer.choices import Choices, ConfigError
 from explorer.display import shown
 
@@ -42,15 +42,27 @@ def changed(config: Choices) -> dict[str, object]:
     return dict(config.__repr_args__())
 
 
-def parts_of(state: object, known: Collection[str]) -> tuple[dict[str, Any], list[str]]:
-    """The known parts of a record, none when it is not one of this version; and the sentences."""
+def restore_parts(state: object, parts: Mapping[str, Callable[[Any], list[str]]]) -> list[str]:
+    """Hands each part of a record to the function that restores it, in the order of the functions.
+
+    Returns:
+        Their sentences, and those about what is no part, or no record of this version.
+    """
     if not isinstance(state, Mapping):
-        return {}, [f"a record must be an object; got {shown(state)}"]
+        return [f"a record must be an object; got {shown(state)}"]
     if state.get("version") != VERSION:
-        return {}, [f"version must be {VERSION}; got {shown(state.get('version'))}"]
-    strange = [str(name) for name in state if name not in known and name != "version"]
-    return ({name: state[name] for name in known if name in state},
-            [f"{shown(name)} is not a part of a record; the parts are {', '.join(known)}" for name in strange])
+        return [f"version must be {VERSION}; got {shown(state.get('version'))}"]
+    strange = [name for name in state if name not in ("version", *parts)]
+    sentences = [f"{shown(name)} is not a part of a record; the parts are {', '.join(parts)}" for name in strange]
+    return sentences + [sentence for name in parts if name in state for sentence in parts[name](state[name])]
+
+
+def restore_controls(controls: Controls[Any], fields: object, part: str) -> list[str]:
+    """Sets all controls from the fields that were recorded; see `read`."""
+    choices, sentences = read(type(controls.config), fields, part)
+    if choices:
+        controls.apply(choices.model_dump())
+    return sentences
 
 
 def read(kind: type[Chosen], fields: object, part: str) -> tuple[Chosen | None, list[str]]:

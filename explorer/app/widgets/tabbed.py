@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import ipywidgets as widgets
 
 from explorer.app.widgets.header import Header
-from explorer.app.widgets.record import Recorded, parts_of, record
+from explorer.app.widgets.record import Recorded, record, restore_parts
 from explorer.display import shown
 
 Start = TypeVar("Start")
@@ -47,8 +47,7 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         if name not in self.panels:
             self.panels[name] = self._rows[name].build(self._start)
             self.children = [self.header, *self.panels.values()]
-            if name in self._unopened:
-                self.complaints += self._hand(name, self._unopened.pop(name))
+            self.complaints += self._hand(name)
         self.header.selected = list(self._rows).index(name)
         for other, panel in self.panels.items():
             panel.layout.display = None if other == name else "none"
@@ -66,27 +65,29 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
 
     def restore(self, state: object) -> list[str]:
         """Opens the tab and restores the panels, those that are not built yet when they are; see `Recorded`."""
-        parts, sentences = parts_of(state, ("open", "panels"))
-        records = parts.get("panels", {})
-        if not isinstance(records, Mapping):
-            sentences, records = [*sentences, f"panels must be an object of records; got {shown(records)}"], {}
-        wanted = parts.get("open", self.opened)
-        if isinstance(wanted, str) and wanted in self._rows:
-            self.show(wanted)
-        else:
-            sentences.append(f"open must be one of {', '.join(self._rows)}; got {shown(wanted)}")
-        for name, one in records.items():
-            sentences += self._hand(name, one)
-        return sentences
+        return restore_parts(state, {"open": self._open, "panels": self._hand_out})
 
-    def _hand(self, name: str, one: object) -> list[str]:
-        """Gives a panel its record, or keeps it until the panel is built."""
-        if name not in self._rows:
-            return [f"{shown(name)} is not a panel; the panels are {', '.join(self._rows)}"]
-        panel = self.panels.get(name)
-        if panel is None:
-            self._unopened[name] = one
-        return [f"{name}: {sentence}" for sentence in panel.restore(one)] if isinstance(panel, Recorded) else []
+    def _open(self, name: object) -> list[str]:
+        if not isinstance(name, str) or name not in self._rows:
+            return [f"open must be one of {', '.join(self._rows)}; got {shown(name)}"]
+        self.show(name)
+        return []
+
+    def _hand_out(self, records: object) -> list[str]:
+        """Gives each panel its record, or keeps it until the panel is built."""
+        if not isinstance(records, Mapping):
+            return [f"panels must be an object of records; got {shown(records)}"]
+        sentences = [f"{shown(name)} is not a panel; the panels are {', '.join(self._rows)}"
+                     for name in records if name not in self._rows]
+        self._unopened |= {name: records[name] for name in self._rows if name in records}
+        return sentences + [sentence for name in self.panels for sentence in self._hand(name)]
+
+    def _hand(self, name: str) -> list[str]:
+        """Gives a panel the record that waits for it, if there is one."""
+        panel = self.panels[name]
+        if name not in self._unopened or not isinstance(panel, Recorded):
+            return []
+        return [f"{name}: {sentence}" for sentence in panel.restore(self._unopened.pop(name))]
 
     def _select(self, _: object) -> None:
         names, index = list(self._rows), self.header.selected
