@@ -19,7 +19,7 @@ from explorer.display import shown
 from explorer.figures.palette import HUES, Design
 
 MOST = len(HUES)
-"""Designs that are told apart."""
+"""Designs that can be told apart by their hues."""
 LONGEST_TEXT = 1000
 """Letters of a name that are read: a browser can send any number."""
 
@@ -49,11 +49,12 @@ class Roster(Generic[Kind]):
     """Entries, in the order they came. A kind of roster says what its entries are in the attributes below."""
 
     entry: type[Kind]
+    """The class of its entries."""
     noun: ClassVar[str] = "design"
     full: ClassVar[str] = f"At most {MOST} designs: remove one first."
     first: ClassVar[int] = 0
     """The first hue that may be given."""
-    kept: ClassVar[Mapping[str, type]] = MappingProxyType(
+    recorded: ClassVar[Mapping[str, type]] = MappingProxyType(
         {"config": Config, "name": str, "visible": bool, "index": int})
     """The fields of an entry that its record has, and their types."""
 
@@ -124,11 +125,11 @@ class Roster(Generic[Kind]):
             RosterError: the name is another's, or empty where there is no automatic one.
         """
         wanted, names = tidied(text[:LONGEST_TEXT]), self.names()
-        name, kept = wanted[:LONGEST_NAME].rstrip(), quoted(names.pop(number))
+        name, current = wanted[:LONGEST_NAME].rstrip(), quoted(names.pop(number))
         if name and name in names.values():
-            raise RosterError(f"Another {self.noun} is called {quoted(name)}; this one keeps {kept}.")
+            raise RosterError(f"Another {self.noun} is called {quoted(name)}; this one keeps {current}.")
         if not name and not self.automatic(self[number]):
-            raise RosterError(f"A design needs a name; this one keeps {kept}.")
+            raise RosterError(f"A design needs a name; this one keeps {current}.")
         self.change(number, name=name)
         if not name:
             return f"Automatic name: {quoted(self.names()[number])}."
@@ -154,7 +155,7 @@ class Roster(Generic[Kind]):
 
     def state(self) -> list[dict[str, Any]]:
         """A record of each entry."""
-        return [{name: _plain(getattr(entry, name)) for name in self.kept} for entry in self]
+        return [{name: _plain(getattr(entry, name)) for name in self.recorded} for entry in self]
 
     def restore(self, records: object) -> list[str]:
         """Replaces all entries by those of a `state()`.
@@ -183,7 +184,7 @@ class Roster(Generic[Kind]):
             raise RosterError(f"a record with a config is needed; got {shown(record)}")
         fields: dict[str, Any] = {"config": Config(), "name": ""}
         for name, value in record.items():
-            kind = self.kept.get(name, type(None))
+            kind = self.recorded.get(name, type(None))
             if issubclass(kind, Choices):
                 choices, refusals = read(kind, value, f"{where}, {name}")
                 sentences += refusals

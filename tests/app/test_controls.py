@@ -11,7 +11,7 @@ import pytest
 
 from explorer.app.race.plan import Plan
 from explorer.app.widgets.controls import GPT2_SMALL, Controls, sections
-from explorer.app.widgets.ladder import FINEST, ladder
+from explorer.app.widgets.slider_steps import FINEST, slider_steps
 from explorer.app.widgets.wording import in_words, size_in_words
 from explorer.config import Config
 from explorer.fields import GROUPS
@@ -22,7 +22,7 @@ SPECS = Config.specs()
 RECORDS = (Config, Recipe, Plan, *(row.settings for row in LABS.values()))
 SLIDERS = [
     pytest.param(spec, id=f"{record.__name__}.{spec.name}")
-    for record in RECORDS for spec in record.specs().values() if ladder(spec)
+    for record in RECORDS for spec in record.specs().values() if slider_steps(spec)
 ]
 
 
@@ -83,8 +83,8 @@ def test_options_carry_formula_and_source() -> None:
 
 
 @pytest.mark.parametrize("spec", SLIDERS)
-def test_ladder_rises_from_bound_to_bound_through_the_default(spec) -> None:  # type: ignore[no-untyped-def]
-    steps = ladder(spec)
+def test_steps_rises_from_bound_to_bound_through_the_default(spec) -> None:  # type: ignore[no-untyped-def]
+    steps = slider_steps(spec)
     assert all(low < high for low, high in pairwise(steps))
     assert (steps[0], steps[-1]) == (spec.low, spec.high)
     assert spec.default in steps
@@ -97,8 +97,8 @@ def test_sizes_of_a_race_are_sizes_of_a_design() -> None:
         assert SPECS[name].low <= specs[name].low <= specs[name].high <= SPECS[name].high, name
 
 
-def test_logarithmic_fields_have_logarithmic_ladders() -> None:
-    depth, variance = ladder(SPECS["n_layers"]), ladder(SPECS["init_variance"])
+def test_logarithmic_fields_have_logarithmic_steps() -> None:
+    depth, variance = slider_steps(SPECS["n_layers"]), slider_steps(SPECS["init_variance"])
     assert depth[:10] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
     ratios = [high / low for low, high in pairwise(variance)]
     assert max(ratios) < 1.09
@@ -106,14 +106,14 @@ def test_logarithmic_fields_have_logarithmic_ladders() -> None:
     assert len(variance) == FINEST + 1
 
 
-def test_widths_of_the_ladder_take_four_and_eight_heads() -> None:
-    widths = [width for width in ladder(SPECS["d_model"]) if width >= 16]
+def test_widths_of_the_steps_take_four_and_eight_heads() -> None:
+    widths = [width for width in slider_steps(SPECS["d_model"]) if width >= 16]
     assert all(width % 4 == 0 for width in widths)
     assert all(width % 8 == 0 for width in widths if width >= 16)
 
 
-def test_head_counts_of_the_ladder_divide_the_default_width() -> None:
-    assert all(Config().d_model % heads == 0 for heads in ladder(SPECS["n_heads"]))
+def test_head_counts_of_the_steps_divide_the_default_width() -> None:
+    assert all(Config().d_model % heads == 0 for heads in slider_steps(SPECS["n_heads"]))
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=lambda spec: spec.name)

@@ -35,7 +35,7 @@ class Lineup(Roster[Contender]):
     entry = Contender
     noun = "contender"
     full = f"At most {MOST} contenders race: remove one first."
-    kept = MappingProxyType({**Roster.kept, "recipe": Recipe, "base": str, "sized": bool})
+    recorded = MappingProxyType({**Roster.recorded, "recipe": Recipe, "base": str, "sized": bool})
 
     def add(self, entry: Contender) -> Contender:
         """Adds a contender; see `Roster`."""

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 import traitlets
 
-from explorer.app.widgets.ladder import ladder
 from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.slider_steps import slider_steps
 from explorer.app.widgets.wording import in_words, refusal_in_words, size_in_words, unused
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
@@ -162,7 +162,7 @@ def sections(specs: Mapping[str, Spec]) -> list[dict[str, Any]]:
 
 def describe(spec: Spec) -> dict[str, Any]:
     """One control as the browser draws it."""
-    steps = ladder(spec)
+    steps = slider_steps(spec)
     return {
         "name": spec.name,
         "look": look(spec, steps),

@@ -1,4 +1,4 @@
-/* Elements that several views are made of: buttons that keep their keys, the mark of a design. */
+/* Elements that several views are made of: buttons that keep their keys, and the mark of a design. */
 
 const SVG = "http://www.w3.org/2000/svg";
 const DASHES = {
