@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from explorer.app.race.plan import Plan
-from explorer.app.widgets.controls import GPT2_SMALL, Controls, sections
+from explorer.app.widgets.controls import Controls, sections
 from explorer.app.widgets.slider_steps import FINEST, slider_steps
-from explorer.app.widgets.wording import in_words, size_in_words
+from explorer.app.widgets.wording import GPT2_SMALL, in_words, size_in_words
 from explorer.config import Config
 from explorer.fields import GROUPS
 from explorer.labs.table import LABS
