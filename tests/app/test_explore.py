@@ -528,10 +528,11 @@ def test_an_unknown_offer_is_ignored_and_a_failing_theory_is_told(open_panel: Op
 
 
 def test_the_badge_says_how_far_the_dots_lie_from_the_line(open_panel: Open) -> None:
-    page = open_panel(SMALL.replace(d_model=128, n_ctx=16), predict=predict)
+    config = SMALL.replace(d_model=128, n_ctx=16)
+    page = open_panel(config, predict=predict)
     page.until("idle")
     chart = page.panel.charts["second_moment"]
     assert chart.badge.endswith("of theory")
-    worst = agreement(page.panel._measured, page.panel._predicted, "second_moment").worst
+    worst = agreement(measure(config), predict(config), "second_moment").worst
     assert 0 < worst < 0.2
     assert page.panel.charts["attention_pattern"].badge == ""
