@@ -44,6 +44,21 @@ def test_the_numbers_are_the_tidy_frame(open_race: Open, monkeypatch: pytest.Mon
     assert page.panel.saves.note == f"Saved race.csv, {saves.size_words(len(content))}."
 
 
+def test_the_result_of_a_press_stays_while_the_next_race_is_prepared(
+    open_race: Open, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = open_race()
+    page.run()
+    asked(page, "numbers", monkeypatch)
+    said = page.panel.saves.note
+    page.set(steps=0)
+    page.until("refused")
+    page.set(steps=2)
+    page.until("idle", "Ready")
+    assert page.panel.saves.note == said != ""
+    assert enabled(page)
+
+
 def test_a_paused_race_is_saved_and_goes_on_from_its_file(
     open_race: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 ) -> None:

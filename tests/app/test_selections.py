@@ -1,10 +1,12 @@
-"""The list of named designs: it follows the controls, and sets them."""
+"""Lists and sliders beside the charts: what is offered, what is ignored or refused, and the list of named designs."""
 
 from __future__ import annotations
 
 import pytest
 
-from explorer.app.explore.selections import NamedDesigns
+from explorer.app.explore.selections import NamedDesigns, PatternSelection
+from explorer.app.widgets.controls import choice
+from explorer.app.widgets.selection import Selection
 from explorer.config import Config
 from explorer.presets import PRESETS, preset
 
@@ -44,3 +46,32 @@ def test_what_is_no_preset_changes_nothing(nonsense: object) -> None:
     designs.set_state({"values": {"preset": nonsense}})
     assert picked == []
     assert designs.values == {"preset": "pre_ln"}
+
+
+def test_a_list_has_only_what_it_offers() -> None:
+    heard: list[str] = []
+    fruit = Selection("Fruit", lambda: heard.append(fruit.chosen["fruit"]))
+    rows = [{"value": name, "label": name.title()} for name in ("apple", "pear")]
+    fruit.offer([choice("fruit", "Fruit", "A fruit.", rows, "apple")], fruit="apple")
+    for value in ("pear", "plum", None, ["pear"], 0):
+        fruit.set_state({"values": {"fruit": value}})
+        assert fruit.values == {"fruit": "pear"}
+    assert (heard, fruit.refusal) == (["pear"], "")
+    fruit.offer([choice("fruit", "Fruit", "A fruit.", rows[:1], "apple")], fruit="apple")
+    assert (heard, fruit.values) == (["pear"], {"fruit": "apple"}), "to offer less is not to choose"
+    assert len(fruit.restore({"fruit": "pear"})) == len(fruit.restore(None)) == 1
+    assert fruit.restore({"fruit": "apple"}) == []
+
+
+def test_a_number_out_of_range_is_refused_until_it_is_taken_back() -> None:
+    heard: list[str] = []
+    pattern = PatternSelection(Config(n_layers=3, d_model=16, n_heads=2), lambda: heard.append(pattern.refusal))
+    pattern.set_state({"values": {"layer": 9, "head": 1}})
+    assert pattern.refused == ["layer"]
+    assert pattern.pattern_of == (1, 0)
+    pattern.show()
+    assert (pattern.values, pattern.refused) == ({"layer": 1, "head": 0}, [])
+    assert heard == ["Layer must be a whole number between 1 and 3; got '9'", ""]
+    pattern.set_state({"values": {"layer": 3, "head": 1}})
+    pattern.fit(Config(n_layers=2, d_model=16, n_heads=1))
+    assert pattern.pattern_of == (2, 0)
