@@ -24,7 +24,7 @@ MOVES = 15
 SLACK = 0.100
 """Seconds that the page may take on top of the passes."""
 BUSY, BUSY_LIMIT = 2, 5.0
-MEGABYTES_LIMIT = 2.5
+MEGABYTES_LIMIT = 2.0
 
 SETTLED = """
   const plots = [...document.querySelectorAll('.ex-chart-plot')];

@@ -13,8 +13,8 @@ from explorer.app.explore.panel import Explore
 from explorer.app.labs.labs import Labs, tab
 from explorer.app.race.panel import RacePanel
 from explorer.app.widgets.header import Header
-from explorer.app.widgets.live import tell_all
-from explorer.app.widgets.tabbed import Panel, Tabbed
+from explorer.app.widgets.panel import send_again
+from explorer.app.widgets.tabbed import Tab, Tabbed
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.config import Config
 from explorer.diagnosis import diagnose
@@ -32,12 +32,12 @@ def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[in
     return measured(config, stop, progress, pattern_of)
 
 
-PANELS: Mapping[str, Panel[Config]] = MappingProxyType({
-    "explore": Panel("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
-    "foundations": Panel("Foundations", lambda _: Labs(on("Foundations"))),
-    "depth": Panel("Depth", lambda _: Labs(on("Depth"))),
-    "training": Panel("Training", lambda _: Labs(on("Training"))),
-    "race": Panel("Race", lambda _: RacePanel()),
+PANELS: Mapping[str, Tab[Config]] = MappingProxyType({
+    "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
+    "foundations": Tab("Foundations", lambda _: Labs(on("Foundations"))),
+    "depth": Tab("Depth", lambda _: Labs(on("Depth"))),
+    "training": Tab("Training", lambda _: Labs(on("Training"))),
+    "race": Tab("Race", lambda _: RacePanel()),
 })
 
 
@@ -50,12 +50,12 @@ class Dashboard(Tabbed[Config]):
         still: what stands for it in a saved notebook, as HTML; drawn when the page is displayed.
     """
 
-    def __init__(self, config: Config, panels: Mapping[str, Panel[Config]] = PANELS,
+    def __init__(self, config: Config, panels: Mapping[str, Tab[Config]] = PANELS,
                  still: Callable[[Config], str] = still.page) -> None:
         super().__init__(Header(), config, panels)
         self._still = still
         self.add_class("ex-root")
-        self.header.on_shown(lambda: tell_all(self))
+        self.header.on_shown(lambda: send_again(self))
 
     def __repr__(self) -> str:
         return f"Dashboard({self._start!r})"
@@ -69,15 +69,15 @@ class Dashboard(Tabbed[Config]):
         """Shows a panel; a race is offered the designs that the Explore panel has at that moment."""
         panel, explore = super().show(name), self.panels.get("explore")
         if isinstance(panel, RacePanel) and isinstance(explore, Explore):
-            panel.welcome(designs(explore))
+            panel.preparation.welcome(designs(explore))
         return panel
 
 
 def designs(explore: Explore) -> list[tuple[str, Config]]:
     """The pinned designs and the current one, by name."""
-    board, now = explore.comparison.board, explore.controls.config
-    pinned = [(pin.name, pin.config) for pin in board]
-    return pinned if board.holder(now) else [*pinned, (board.name_for(now), now)]
+    pins, now = explore.comparison.pins, explore.controls.config
+    pinned = [(pin.name, pin.config) for pin in pins]
+    return pinned if pins.holder(now) else [*pinned, (pins.name_for(now), now)]
 
 
 def dashboard(config: Config | None = None) -> Dashboard:

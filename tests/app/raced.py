@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 
 from watched import WAIT, Watched
 
-from explorer.app.race.lineup import Lineup
+from explorer.app.race.lineup import Lineup, named_design
 from explorer.app.race.panel import RacePanel
 from explorer.app.race.plan import Plan
-from explorer.config import preset
-from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import Recipe
 
 SMALL = {"n_layers": 2, "d_model": 32, "n_heads": 2, "n_ctx": 16, "batch_size": 4}
@@ -21,7 +19,7 @@ LONG = 100_000
 def lineup(*names: str, **recipe: object) -> Lineup:
     made = Lineup()
     for name in names or ("post_ln", "pre_ln"):
-        made.add(PRESETS[name].title, preset(name), Recipe(**recipe))
+        made.add(named_design(name, Recipe(**recipe)))
     return made
 
 
@@ -37,7 +35,7 @@ class Page(Watched[RacePanel]):
         self.panel.bar._handle_custom_msg(verb, [])
 
     def ask(self, *content: object) -> str:
-        box = self.panel.next.contenders.box
+        box = self.panel.preparation.contenders
         box._handle_custom_msg(list(content), [])
         return box.said
 
@@ -52,7 +50,7 @@ class Page(Watched[RacePanel]):
 
     def wait_for_a_table(self) -> None:
         self.wait(lambda: bool(self.panel.gallery.standings.rows))
-        with self.panel._lock:  # the charts follow the table
+        with self.panel.lock:  # the charts follow the table
             assert self.panel.gallery.curves["training_loss"].figure
 
     @property
@@ -61,7 +59,7 @@ class Page(Watched[RacePanel]):
 
     @property
     def names(self) -> list[str]:
-        return [entry["name"] for entry in self.panel.next.contenders.box.entries]
+        return [entry["name"] for entry in self.panel.preparation.contenders.entries]
 
     def points(self, chart: str = "held_out_loss") -> dict[str, int]:
         figure = self.panel.gallery.curves[chart].figure

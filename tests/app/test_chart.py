@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 import threading
 from pathlib import Path
 
@@ -12,10 +13,10 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 import traitlets
-from ipywidgets import Widget
-from plotly.offline import get_plotlyjs, get_plotlyjs_version
+from plotly.offline import get_plotlyjs
 
-from explorer.app.widgets.chart import Chart, Runtime, packed_plotly
+from explorer.app.widgets.chart import Chart
+from explorer.app.widgets.runtime import SHARED, STYLE, Runtime, packed_plotly, page_script
 
 SOURCE = Path(__file__).parents[2] / "explorer" / "app" / "widgets"
 
@@ -61,7 +62,7 @@ def test_show_replaces_the_whole_figure_and_takes_its_description():
 
 
 def test_every_front_end_trait_is_synced():
-    names = {"runtime", "title", "caption", "badge", "badge_tone", "description", "stale", "designs", "marks", "figure"}
+    names = {"title", "caption", "badge", "badge_tone", "description", "stale", "designs", "marks", "figure"}
     assert names <= set(Chart(title="a").get_state())
 
 
@@ -77,19 +78,29 @@ def test_plotly_is_packed_once_and_whole():
     assert packed_plotly() is packed_plotly()
 
 
-def test_all_charts_refer_to_one_runtime():
-    one, other = Chart(), Chart()
-    assert one.runtime is other.runtime is Runtime.shared()
-    assert one.get_state()["runtime"] == f"IPY_MODEL_{Runtime.shared().model_id}"
-    assert Runtime.shared().version == get_plotlyjs_version()
-    assert "plotly" not in one.get_state()
+def test_what_all_widgets_share_is_in_one_runtime():
+    Runtime.shared().close()
+    state = Chart().get_state()
+    runtime = Runtime.shared().get_state()
+    assert runtime["key"] in state["_esm"]
+    assert len(state["_esm"]) < 300
+    assert not state.get("_css")
+    assert gzip.decompress(runtime["plotly"]).decode() == get_plotlyjs()
+    assert runtime["_esm"] == page_script()
+
+
+def test_the_script_has_a_view_of_every_file_that_is_not_shared():
+    folder = SOURCE.parent
+    views = {path.stem for path in folder.rglob("*.js")} - {*SHARED, "runtime"}
+    assert views == set(re.findall(r"^views\.(\w+) = ", page_script(), re.M))
+    assert page_script().count("export default") == 1
 
 
 def test_a_closed_runtime_is_made_anew():
     before = Runtime.shared()
     before.close()
+    Chart()
     assert Runtime.shared() is not before
-    assert Chart().runtime is Runtime.shared()
 
 
 def test_one_runtime_however_many_threads_ask_first():
@@ -119,10 +130,9 @@ def test_figures_may_come_from_any_thread_and_the_last_stays():
     assert len(unpacked(chart.figure["data"][0]["y"])) == 30
 
 
-def test_a_browser_cannot_point_a_chart_at_another_runtime():
-    chart = Chart()
+def test_a_browser_cannot_change_what_all_widgets_share():
     with pytest.raises(traitlets.TraitError, match="read-only"):
-        chart.runtime = Widget()
+        Runtime.shared().plotly = b""
 
 
 @pytest.mark.parametrize("setting", [
@@ -131,10 +141,10 @@ def test_a_browser_cannot_point_a_chart_at_another_runtime():
     "DecompressionStream", "Plotly?.purge(this.plot)", "plot.dataset.drawn",
 ])
 def test_the_view_keeps_its_settings(setting):
-    assert setting in (SOURCE / "chart.js").read_text(encoding="utf-8")
+    assert setting in page_script()
 
 
 @pytest.mark.parametrize("forbidden", ["innerHTML", "insertAdjacentHTML", "outerHTML", "eval(", "new Function", "http"])
 def test_the_view_makes_no_markup_from_text_and_asks_no_host(forbidden):
-    for name in ("chart.js", "picture.js", "chart.css"):
-        assert forbidden not in (SOURCE / name).read_text(encoding="utf-8"), name
+    script = page_script().replace("http://www.w3.org/2000/svg", "")  # a name, which nobody asks for
+    assert forbidden not in script + STYLE

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from explorer.app.race.plan import Plan
-from explorer.app.widgets.controls import GPT2_SMALL, Controls, sections, shown, size
-from explorer.app.widgets.ladder import FINEST, ladder
+from explorer.app.widgets.controls import Controls, sections
+from explorer.app.widgets.slider_steps import FINEST, slider_steps
+from explorer.app.widgets.wording import GPT2_SMALL, in_words, size_in_words
 from explorer.config import Config
 from explorer.fields import GROUPS
 from explorer.labs.table import LABS
@@ -21,7 +22,7 @@ SPECS = Config.specs()
 RECORDS = (Config, Recipe, Plan, *(row.settings for row in LABS.values()))
 SLIDERS = [
     pytest.param(spec, id=f"{record.__name__}.{spec.name}")
-    for record in RECORDS for spec in record.specs().values() if ladder(spec)
+    for record in RECORDS for spec in record.specs().values() if slider_steps(spec)
 ]
 
 
@@ -82,8 +83,8 @@ def test_options_carry_formula_and_source() -> None:
 
 
 @pytest.mark.parametrize("spec", SLIDERS)
-def test_ladder_rises_from_bound_to_bound_through_the_default(spec) -> None:  # type: ignore[no-untyped-def]
-    steps = ladder(spec)
+def test_steps_rises_from_bound_to_bound_through_the_default(spec) -> None:  # type: ignore[no-untyped-def]
+    steps = slider_steps(spec)
     assert all(low < high for low, high in pairwise(steps))
     assert (steps[0], steps[-1]) == (spec.low, spec.high)
     assert spec.default in steps
@@ -96,8 +97,8 @@ def test_sizes_of_a_race_are_sizes_of_a_design() -> None:
         assert SPECS[name].low <= specs[name].low <= specs[name].high <= SPECS[name].high, name
 
 
-def test_logarithmic_fields_have_logarithmic_ladders() -> None:
-    depth, variance = ladder(SPECS["n_layers"]), ladder(SPECS["init_variance"])
+def test_logarithmic_fields_have_logarithmic_steps() -> None:
+    depth, variance = slider_steps(SPECS["n_layers"]), slider_steps(SPECS["init_variance"])
     assert depth[:10] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
     ratios = [high / low for low, high in pairwise(variance)]
     assert max(ratios) < 1.09
@@ -105,14 +106,14 @@ def test_logarithmic_fields_have_logarithmic_ladders() -> None:
     assert len(variance) == FINEST + 1
 
 
-def test_widths_of_the_ladder_take_four_and_eight_heads() -> None:
-    widths = [width for width in ladder(SPECS["d_model"]) if width >= 16]
+def test_widths_of_the_steps_take_four_and_eight_heads() -> None:
+    widths = [width for width in slider_steps(SPECS["d_model"]) if width >= 16]
     assert all(width % 4 == 0 for width in widths)
     assert all(width % 8 == 0 for width in widths if width >= 16)
 
 
-def test_head_counts_of_the_ladder_divide_the_default_width() -> None:
-    assert all(Config().d_model % heads == 0 for heads in ladder(SPECS["n_heads"]))
+def test_head_counts_of_the_steps_divide_the_default_width() -> None:
+    assert all(Config().d_model % heads == 0 for heads in slider_steps(SPECS["n_heads"]))
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=lambda spec: spec.name)
@@ -227,8 +228,8 @@ def test_apply_sets_choices_as_a_person_would() -> None:
 
 def test_size_line() -> None:
     assert GPT2_SMALL == 84_934_656
-    assert size(Config()).startswith("9.4 M parameters · 11 % of GPT-2 small's 85 M · ")
-    assert size(Config()).endswith("MB of activations")
+    assert size_in_words(Config()).startswith("9.4 M parameters · 11 % of GPT-2 small's 85 M · ")
+    assert size_in_words(Config()).endswith("MB of activations")
     assert Page(Config(n_layers=1, d_model=8)).controls.summary.startswith("768 parameters · 0.0009 % of")
 
 
@@ -237,4 +238,4 @@ def test_size_line() -> None:
     (1024, "1024"),
 ])
 def test_values_in_words(value: object, words: str) -> None:
-    assert shown(value) == words
+    assert in_words(value) == words

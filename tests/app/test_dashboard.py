@@ -12,7 +12,7 @@ import ipywidgets as widgets
 import plotly.graph_objects as go
 import pytest
 
-from explorer.app.dashboard import PANELS, Dashboard, Panel, dashboard
+from explorer.app.dashboard import PANELS, Dashboard, Tab, dashboard
 from explorer.app.explore.panel import Explore
 from explorer.app.race.panel import RacePanel
 from explorer.config import Config
@@ -90,7 +90,7 @@ def test_panels_are_built_when_first_opened_and_then_kept() -> None:
         built.append(name)
         return widgets.Box()
 
-    page = Dashboard(SMALL, {name: Panel(name, lambda _, name=name: build(name)) for name in ("one", "two")})
+    page = Dashboard(SMALL, {name: Tab(name, lambda _, name=name: build(name)) for name in ("one", "two")})
     assert built == ["one"]
     for index in (1, 0, 1):
         page.header.set_state({"selected": index})

@@ -13,7 +13,7 @@ from explored import SMALL, Open, Page, expected, opened, plain
 from watched import WAIT
 
 from explorer.agreement import agreement
-from explorer.app.explore.words import marks, residual_words, summary
+from explorer.app.explore.sentences import marks, residual_words, summary
 from explorer.config import Config
 from explorer.probe import measure
 from explorer.profile import Profile
@@ -202,17 +202,17 @@ def test_one_press_mends_a_refusal(open_panel: Open) -> None:
 def test_a_design_without_attention_says_so_where_its_charts_would_be(open_panel: Open) -> None:
     page = open_panel()
     page.until("idle")
-    assert page.panel.place.layout.display is None
+    assert page.panel.pattern.layout.display is None
     page.set(attention="none")
     page.until("idle")
     for name in ("attention_entropy", "attention_pattern"):
         figure = page.panel.charts[name].figure
         assert [note["text"] for note in figure["layout"]["annotations"]] == ["This design has no attention."]
         assert not figure["layout"]["xaxis"]["visible"]
-    assert page.panel.place.layout.display == "none"
+    assert page.panel.pattern.layout.display == "none"
     page.set(attention="softmax")
     page.until("idle")
-    assert page.panel.place.layout.display is None
+    assert page.panel.pattern.layout.display is None
     assert all(chart.figure["data"] for chart in page.panel.charts.values())
 
 
@@ -365,15 +365,15 @@ def test_layer_and_head_of_the_pattern(open_panel: Open) -> None:
     page = open_panel()
     page.until("idle")
     before = plain(page.panel.charts["attention_pattern"].figure["data"][0]["z"])
-    page.panel.place.set_state({"values": {"layer": 2, "head": 1}})
+    page.panel.pattern.set_state({"values": {"layer": 2, "head": 1}})
     page.until("idle")
     shown = plain(page.panel.charts["attention_pattern"].figure["data"][0]["z"])
     np.testing.assert_allclose(shown, measure(SMALL, pattern_of=(2, 1)).pattern, rtol=1e-6)
     assert not np.allclose(shown, before)
     page.set(n_layers=1)
     page.until("idle", "Measured 1 layer ")
-    assert page.panel.place.pattern_of == (1, 1)
-    assert page.panel.place.values == {"layer": 1, "head": 1}
+    assert page.panel.pattern.pattern_of == (1, 1)
+    assert page.panel.pattern.values == {"layer": 1, "head": 1}
 
 
 @pytest.mark.parametrize("values", [
@@ -383,11 +383,11 @@ def test_layer_and_head_of_the_pattern(open_panel: Open) -> None:
 def test_a_layer_that_there_is_not_is_refused_in_words(open_panel: Open, values: dict[str, object]) -> None:
     page = open_panel()
     page.until("idle")
-    page.panel.place.set_state({"values": values})
+    page.panel.pattern.set_state({"values": values})
     page.until("refused", "Layer must be a whole number between 1 and 2")
     page.panel.status._handle_custom_msg("action", [])
     page.until("idle")
-    assert page.panel.place.values == {"layer": 1, "head": 0}
+    assert page.panel.pattern.values == {"layer": 1, "head": 0}
 
 
 def test_long_work_shows_progress_and_can_be_stopped(open_panel: Open) -> None:
@@ -528,10 +528,11 @@ def test_an_unknown_offer_is_ignored_and_a_failing_theory_is_told(open_panel: Op
 
 
 def test_the_badge_says_how_far_the_dots_lie_from_the_line(open_panel: Open) -> None:
-    page = open_panel(SMALL.replace(d_model=128, n_ctx=16), predict=predict)
+    config = SMALL.replace(d_model=128, n_ctx=16)
+    page = open_panel(config, predict=predict)
     page.until("idle")
     chart = page.panel.charts["second_moment"]
     assert chart.badge.endswith("of theory")
-    worst = agreement(page.panel._measured, page.panel._predicted, "second_moment").worst
+    worst = agreement(measure(config), predict(config), "second_moment").worst
     assert 0 < worst < 0.2
     assert page.panel.charts["attention_pattern"].badge == ""

@@ -11,7 +11,7 @@ import pytest
 from explored import SMALL, Open, Page, expected, opened, plain
 from watched import WAIT
 
-from explorer.app.explore.words import design_words
+from explorer.app.explore.sentences import design_words
 from explorer.config import Config
 from explorer.figures.palette import HUES
 from explorer.probe import measure
@@ -35,7 +35,7 @@ def click(page: Page, *message: object) -> str:
 
 
 def pins(page: Page) -> dict[int, dict[str, Any]]:
-    return {pin["number"]: pin for pin in page.panel.comparison.box.pins}
+    return {pin["number"]: pin for pin in page.panel.comparison.box.entries}
 
 
 def hues(page: Page, chart: str, mode: str) -> list[str]:
@@ -154,9 +154,9 @@ def test_a_name_is_the_persons_in_legend_and_on_hovering_to_the_letter(open_pane
     assert trace["name"] == "&lt;b&gt;%\u200b{x}&lt;/b&gt;, measured"
     assert trace["hovertemplate"].startswith("<b>&lt;b&gt;%\u200b{x}&lt;/b&gt;, measured</b><br>")
     assert " <b>%{x}</b>, measured: " in page.panel.charts["second_moment"].description
-    turn = page.panel.comparison.box.turn
+    answers = page.panel.comparison.box.answers
     assert click(page, "name", 1, "  ") == "A design needs a name; this one keeps “<b>%{x}</b>”."
-    assert page.panel.comparison.box.turn == turn + 1, "so that the browser shows the old name again"
+    assert page.panel.comparison.box.answers == answers + 1, "so that the browser shows the old name again"
 
 
 def test_a_pin_can_be_loaded_back_into_the_controls(open_panel: Open) -> None:
@@ -180,9 +180,9 @@ def test_what_no_button_sends_changes_nothing(open_panel: Open, nonsense: object
     page = open_panel()
     page.until("idle")
     click(page, "pin")
-    before = page.panel.comparison.box.pins
+    before = page.panel.comparison.box.entries
     page.panel.comparison.box._handle_custom_msg(nonsense, [])
-    assert page.panel.comparison.box.pins == before
+    assert page.panel.comparison.box.entries == before
     assert page.panel.controls.config == SMALL
     assert page.panel.status.state == "idle"
 
@@ -214,7 +214,7 @@ class Held:
 def until_pins(page: Page, there: Any) -> None:
     """Waits for the pins to be as wanted."""
     changed = threading.Event()
-    page.panel.comparison.box.observe(lambda _: changed.set(), names="pins")
+    page.panel.comparison.box.observe(lambda _: changed.set(), names="entries")
     while not there(pins(page)):
         assert changed.wait(WAIT), pins(page)
         changed.clear()
@@ -244,7 +244,7 @@ def test_a_pin_that_was_left_too_soon_shows_its_line_and_is_measured_after_the_c
     assert hues(page, "second_moment", "lines") == [HUES[1], HUES[0]]
     held.may_end.set()
     until_pins(page, lambda found: "not measured" not in found[1]["about"])
-    with page.panel._lock:
+    with page.panel.lock:
         assert page.panel.status.state == "idle"
         assert page.panel.status.text == "Measured 2 layers of width 16"
         np.testing.assert_allclose(dots(page, HUES[1]), expected(SMALL))
@@ -264,7 +264,7 @@ def test_a_pin_that_cannot_be_measured_says_why_and_holds_up_nobody(open_panel: 
     held.may_end.set()
     until_pins(page, lambda found: found[1]["about"].endswith("MemoryError: no room")
                and "not measured" not in found[2]["about"])
-    with page.panel._lock:
+    with page.panel.lock:
         assert page.panel.status.state == "idle"
         assert held.asked.count(SMALL) <= 2
     click(page, "pin")
@@ -339,34 +339,34 @@ def test_moving_on_measures_no_pin_again(open_panel: Open) -> None:
 def test_a_preset_sets_the_design_and_leaves_the_size(open_panel: Open) -> None:
     page = open_panel(SMALL.replace(causal=True, alpha=0.5))
     page.until("idle")
-    assert page.panel.picker.values == {"preset": "custom"}
-    page.panel.picker.set_state({"values": {"preset": "post_ln"}})
+    assert page.panel.named_designs.values == {"preset": "custom"}
+    page.panel.named_designs.set_state({"values": {"preset": "post_ln"}})
     page.until("idle")
     assert page.panel.controls.config == POST
-    assert page.panel.picker.values == {"preset": "post_ln"}
+    assert page.panel.named_designs.values == {"preset": "post_ln"}
     page.set(norm_placement="pre")
     page.until("idle")
-    assert page.panel.picker.values == {"preset": "pre_ln"}
+    assert page.panel.named_designs.values == {"preset": "pre_ln"}
     page.set(d_model=17)
     page.until("refused")
-    assert page.panel.picker.values == {"preset": "pre_ln"}
+    assert page.panel.named_designs.values == {"preset": "pre_ln"}
 
 
 def test_one_matrix_is_compared_where_one_is_chosen(open_panel: Open) -> None:
     page = open_panel()
     page.until("idle")
-    which = page.panel.which
-    assert which.layout.display == "none"
+    selection = page.panel.matrix
+    assert selection.layout.display == "none"
     click(page, "pin")
     page.set(norm_placement="post")
     page.until("idle")
-    assert which.layout.display is None
-    which.set_state({"values": {"matrix": "W_V"}})
+    assert selection.layout.display is None
+    selection.set_state({"values": {"matrix": "W_V"}})
     for hue, config in ((HUES[1], SMALL), (HUES[0], POST)):
         norm = measure(config)["parameter_gradient", "W_V"].mean(axis=0)
         np.testing.assert_allclose(dots(page, hue, "gradient_by_matrix"), norm, rtol=1e-6)
     for nonsense in ("W_X", None, 3, ["W_V"]):
-        which.set_state({"values": {"matrix": nonsense}})
-        assert which.values == {"matrix": "W_V"}
-    which.set_state({"values": {"matrix": "all"}})
+        selection.set_state({"values": {"matrix": nonsense}})
+        assert selection.values == {"matrix": "W_V"}
+    selection.set_state({"values": {"matrix": "all"}})
     assert dots(page, HUES[0], "gradient_by_matrix")[0] > norm[0]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 
 import pytest
-from raced import LONG, Open, lineup, opened
+from raced import LONG, Open, Page, lineup, opened
 from watched import WAIT
 
 from explorer.app.dashboard import PANELS, Dashboard
@@ -25,7 +26,8 @@ def open_race() -> Iterator[Open]:
 
 def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
     page = open_race()
-    file, raw = page.panel.next.text, b"To be, or not to be, that is the question.\n" + bytes(range(32, 127)) * 60
+    file = page.panel.preparation.text
+    raw = b"To be, or not to be, that is the question.\n" + bytes(range(32, 127)) * 60
     file._handle_custom_msg(["text", "play.txt"], [memoryview(raw)])
     assert file.now == f"play.txt, {len(raw):,} characters"
     page.run()
@@ -47,7 +49,7 @@ def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
     (b"a" * 5_000_001, "text must have at most 5,000,000 bytes; got more"),
 ])
 def test_a_bad_text_is_refused_in_a_sentence(open_race: Open, raw: bytes, words: str) -> None:
-    file = open_race().panel.next.text
+    file = open_race().panel.preparation.text
     file._handle_custom_msg(["text", "bad.txt"], [raw])
     assert file.said == f"Refused: bad.txt: {words}. It stays Python's own prose."
     assert (file.refused, file.text, file.own) == (True, None, False)
@@ -59,24 +61,24 @@ def test_a_bad_text_is_refused_in_a_sentence(open_race: Open, raw: bytes, words:
 def test_the_lists_below_a_heat_map_choose_what_it_shows(open_race: Open) -> None:
     page = open_race()
     page.run()
-    chart, pick = page.panel.gallery.maps[0], page.panel.gallery.picks[0]
+    chart, selection = page.panel.gallery.maps[0], page.panel.gallery.selections[0]
     assert chart.figure["layout"]["title"]["text"] == "Post-LN"
-    pick.set_state({"values": {"statistic": "second_moment", "contender": "1"}})
+    selection.set_state({"values": {"statistic": "second_moment", "contender": "1"}})
     assert chart.title == "Layer by layer: second moment of the stream"
     assert chart.figure["layout"]["title"]["text"] == "Pre-LN"
-    pick.set_state({"values": {"statistic": "nonsense", "contender": ["7"]}})
-    assert pick.values == {"statistic": "second_moment", "contender": "1"}
+    selection.set_state({"values": {"statistic": "nonsense", "contender": ["7"]}})
+    assert selection.values == {"statistic": "second_moment", "contender": "1"}
     page.ask("remove", 2)
     page.run()
-    assert pick.values["contender"] == "0", "there is but one"
+    assert selection.values["contender"] == "0", "there is but one"
 
 
 def test_a_heat_map_can_be_chosen_while_the_race_runs(open_race: Open) -> None:
     page = open_race(steps=LONG)
     page.press("start")
     page.wait_for_a_table()
-    page.wait(lambda: bool(page.panel.gallery.picks[0].sections))
-    page.panel.gallery.picks[0].set_state({"values": {"statistic": "attention_entropy", "contender": "1"}})
+    page.wait(lambda: bool(page.panel.gallery.selections[0].sections))
+    page.panel.gallery.selections[0].set_state({"values": {"statistic": "attention_entropy", "contender": "1"}})
     assert page.panel.gallery.maps[0].title == "Layer by layer: attention entropy"
     page.press("stop")
     page.until("idle", "Stopped")
@@ -87,12 +89,12 @@ def test_a_heat_map_can_be_chosen_while_the_race_runs(open_race: Open) -> None:
 
 def test_the_page_starts_with_post_ln_with_and_without_warmup_beside_two_others() -> None:
     panel = RacePanel()
-    entries = panel.next.contenders.box.entries
+    entries = panel.preparation.contenders.entries
     assert [entry["name"] for entry in entries][2:] == ["Pre-LN", "ReZero"]
     assert entries[0]["name"] == "Post-LN, no warm-up"
     assert entries[1]["name"].startswith("Post-LN, warm-up ")
     assert [entry["hue"] for entry in entries] == list(HUES[:4])
-    assert (panel.next.plan.config.n_layers, panel.next.plan.config.d_model) == (12, 64)
+    assert (panel.preparation.plan.config.n_layers, panel.preparation.plan.config.d_model) == (12, 64)
     panel.close()
 
 
@@ -103,23 +105,23 @@ def test_up_to_six_contenders_and_a_seventh_in_words(open_race: Open) -> None:
     assert page.ask("add", "preset:deepnorm") == "At most 6 contenders race: remove one first."
     assert page.ask("remove", 2) == "Removed “Pre-LN (2)”."
     page.ask("add", "preset:rezero")
-    assert page.panel.next.contenders.box.entries[-1]["hue"] == HUES[1], "the free one"
+    assert page.panel.preparation.contenders.entries[-1]["hue"] == HUES[1], "the free one"
 
 
 def test_each_contender_has_a_recipe_of_its_own(open_race: Open) -> None:
     page = open_race(lineup("post_ln", "post_ln"))
-    recipe = page.panel.next.recipe
-    page.ask("edit", 2)
+    recipe = page.panel.preparation.recipe
+    page.ask("select", 2)
     recipe.set_state({"values": {**recipe.values, "warmup": 50, "optimizer": "radam"}})
     assert page.names == ["Post-LN, adam, no warm-up", "Post-LN, radam, warm-up 50"]
-    page.ask("edit", 1)
+    page.ask("select", 1)
     assert (recipe.values["warmup"], recipe.config.optimizer) == (1, "adam")
     recipe.set_state({"values": {**recipe.values, "warmup": -3}})
     assert recipe.refusal
-    page.ask("edit", 2)
+    page.ask("select", 2)
     assert (recipe.refusal, recipe.values["warmup"]) == ("", 50)
-    assert [entry.recipe.warmup for entry in page.panel.next.contenders.lineup] == [1, 50]
-    assert "Recipe of Post-LN, radam, warm-up 50" in page.panel.next._heading.value
+    assert [entry.recipe.warmup for entry in page.panel.preparation.lineup] == [1, 50]
+    assert "Recipe of Post-LN, radam, warm-up 50" in page.panel.preparation.recipe_heading.value
 
 
 def test_names_can_be_given_and_are_all_different(open_race: Open) -> None:
@@ -134,27 +136,32 @@ def test_names_can_be_given_and_are_all_different(open_race: Open) -> None:
 
 def test_nonsense_from_a_browser_changes_nothing(open_race: Open) -> None:
     page = open_race()
-    before = page.panel.next.contenders.box.entries
+    before = page.panel.preparation.contenders.entries
     for content in (None, 3, ["add"], ["add", "preset:"], ["add", "pre_ln"], ["add", 7], ["remove", 99],
-                    ["name", 1, 5], ["edit", "1"], ["explode", 1]):
-        page.panel.next.contenders.box._handle_custom_msg(content, [])
-    assert page.panel.next.contenders.box.entries == before
+                    ["name", 1, 5], ["select", "1"], ["explode", 1]):
+        page.panel.preparation.contenders._handle_custom_msg(content, [])
+    assert page.panel.preparation.contenders.entries == before
+
+
+def started(page: Page) -> list[Config]:
+    """The designs, in the size in which they would race."""
+    return [design.config for design in page.panel.preparation.start().designs if design.config]
 
 
 def test_designs_of_the_explore_page_are_offered(open_race: Open) -> None:
     page = open_race(lineup("pre_ln"))
     deep = Config(n_layers=5, d_model=48, n_heads=3, norm_placement="peri")
-    page.panel.welcome([("Mine", deep)])
-    offered = page.panel.next.contenders.box.choices[-1]
+    page.panel.preparation.welcome([("Mine", deep)])
+    offered = page.panel.preparation.contenders.choices[-1]
     assert (offered["group"], offered["label"]) == ("Explore page", "Mine")
     page.ask("add", offered["value"])
     assert page.names == ["Pre-LN", "Mine"]
-    sizes = [(config.n_layers, config.d_model, config.n_ctx) for _, config, _ in page.panel.next.start().lineup]
+    sizes = [(one.n_layers, one.d_model, one.n_ctx) for one in started(page)]
     assert sizes == [(2, 32, 16), (2, 32, 16)]
     page.set(own_size=True)
-    sizes = [(config.n_layers, config.d_model, config.n_ctx) for _, config, _ in page.panel.next.start().lineup]
+    sizes = [(one.n_layers, one.d_model, one.n_ctx) for one in started(page)]
     assert sizes == [(2, 32, 16), (5, 48, 16)]
-    assert page.panel.next.start().lineup[1][1].norm_placement == "peri"
+    assert started(page)[1].norm_placement == "peri"
 
 
 def test_the_dashboard_hands_over_what_is_pinned() -> None:
@@ -165,12 +172,70 @@ def test_the_dashboard_hands_over_what_is_pinned() -> None:
     explore.status.observe(lambda change: arrived.set() if change["new"] == "idle" else None, names="state")
     assert explore.status.state == "idle" or arrived.wait(WAIT)
     page.header.set_state({"selected": 1})
-    choices = page.panels["race"].next.contenders.box.choices
+    choices = page.panels["race"].preparation.contenders.choices
     assert [one["label"] for one in choices if one["group"] == "Explore page"] == ["Post-LN"]
     page.show("explore")
     explore.comparison.obey(["pin"])
     explore.comparison.obey(["name", 1, "Kept"])
     explore.controls.apply({"norm_placement": "pre"})
-    choices = page.show("race").next.contenders.box.choices
+    choices = page.show("race").preparation.contenders.choices
     assert [one["label"] for one in choices if one["group"] == "Explore page"] == ["Kept", "Pre-LN"]
     page.close()
+
+
+# --- as a record ----------------------------------------------------------------------------------------------
+
+
+def test_the_choices_come_back_from_json(open_race: Open) -> None:
+    first = open_race(lineup("post_ln", "post_ln", "pre_ln"), seed=5)
+    recipe = first.panel.preparation.recipe
+    first.ask("select", 2)
+    recipe.set_state({"values": {**recipe.values, "warmup": 50, "learning_rate": 0.1 + 0.2}})
+    first.panel.preparation.welcome([("Mine", Config(n_layers=5, d_model=48, n_heads=3, norm_placement="peri"))])
+    first.ask("add", "pin:0")
+    first.ask("name", 3, "Öfter “tief”")
+    first.ask("remove", 1)
+    first.ask("select", 2)
+    first.set(own_size=True, kind="masked_character")
+    state = json.loads(json.dumps(first.panel.state()))
+
+    second = open_race()
+    assert second.panel.restore(state) == []
+    assert second.panel.preparation.start() == first.panel.preparation.start()
+    assert second.names == first.names == ["Post-LN", "Öfter “tief”", "Mine"]
+    assert [one["hue"] for one in second.panel.preparation.contenders.entries] == [HUES[1], HUES[2], HUES[3]]
+    assert second.panel.preparation.recipe.config.warmup == 50
+    assert json.loads(json.dumps(second.panel.state())) == state
+
+
+@pytest.mark.parametrize(("part", "value", "complaints"), [
+    ("plan", 7, 1), ("plan", {"steps": 0, "n_heads": 5, "seed": 3}, 2), ("contenders", {}, 1), ("selected", "1", 1),
+    ("selected", 2, 1), ("selected", True, 1), ("color", "red", 1),
+    ("contenders", [None, {}, {"config": {"n_layers": 0}, "recipe": {"warmup": -1}, "sized": 1, "index": 99}], 5),
+    ("contenders", [{"config": {}, "name": "\x00 A  b"}, {"config": {}, "name": "A b"}], 1),
+    ("contenders", [{"config": {}}] * 7, 1),
+])
+def test_what_is_not_understood_of_a_record_is_said_in_a_sentence_each(
+    open_race: Open, part: str, value: object, complaints: int,
+) -> None:
+    page = open_race()
+    before = page.panel.state()
+    assert len(page.panel.restore({"version": 1, part: value})) == complaints
+    after = page.panel.state()
+    assert {name for name in before if before[name] != after[name]} <= {part, *(["selected"] * (part == "contenders"))}
+    assert page.panel.status.state == "idle"
+    assert len(set(page.names)) == len(page.names) > 0
+
+
+def test_a_record_restored_while_a_race_runs_is_for_the_next(open_race: Open) -> None:
+    page = open_race(steps=LONG)
+    state = open_race(lineup("rezero")).panel.state()
+    page.press("start")
+    page.wait_for_a_table()
+    assert page.panel.restore(state) == []
+    assert page.panel.status.state == "computing"
+    assert page.names == ["ReZero"]
+    page.press("stop")
+    page.until("idle", "Stopped")
+    assert page.panel.race is not None
+    assert [one.name for one in page.panel.race.contenders] == ["Post-LN", "Pre-LN"]

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 from raced import LONG, SMALL, Open, lineup, opened
 
-from explorer.app.explore.words import model_words
-from explorer.app.race.contenders import HEADING, WHILE
+from explorer.app.explore.sentences import model_words
+from explorer.app.race.lineup import Contender
+from explorer.app.race.preparation import HEADING, WHILE_RUNNING
 from explorer.config import preset
 from explorer.figures.palette import HUES
 from explorer.training.recipe import Recipe
@@ -38,7 +39,7 @@ def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
     assert race is not None
     losses = {one.name: one.final_loss for one in race.verdict()}
     assert [row["name"] for row in rows] == sorted(losses, key=lambda name: losses[name]), "the best first"
-    assert [row["cells"][0]["text"] for row in rows] == [f"{losses[row['name']]:.3f}" for row in rows]
+    assert [row["cells"][0] for row in rows] == [f"{losses[row['name']]:.3f}" for row in rows]
     assert {row["name"]: row["hue"] for row in rows} == {"Post-LN": HUES[0], "Pre-LN": HUES[1]}
     for chart in page.panel.gallery.curves.values():
         assert {one["name"]: one["hue"] for one in chart.designs} == {"Post-LN": HUES[0], "Pre-LN": HUES[1]}
@@ -52,7 +53,7 @@ def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
 def test_the_race_is_the_one_that_the_controls_say(open_race: Open) -> None:
     page = open_race(lineup("rezero", warmup=3), kind="masked_character", seed=5)
     page.set(n_layers=3, steps=5, every=2)
-    page.panel.next.recipe.set_state({"values": {**page.panel.next.recipe.values, "learning_rate": 0.01}})
+    page.panel.preparation.recipe.set_state({"values": {**page.panel.preparation.recipe.values, "learning_rate": 0.01}})
     page.run()
     race = page.panel.race
     assert race is not None
@@ -82,7 +83,7 @@ def test_a_pause_loses_nothing(open_race: Open) -> None:
     page.press("start")
     page.wait_for_a_table()
     page.press("pause")
-    page.until("idle", "Paused")
+    page.until("paused", "Paused")
     assert page.enabled == {"resume", "stop"}
     assert page.panel.status.fraction >= 0
     race = page.panel.race
@@ -118,7 +119,7 @@ def test_a_paused_race_can_be_ended(open_race: Open) -> None:
     page.press("start")
     page.wait_for_a_table()
     page.press("pause")
-    page.until("idle", "Paused")
+    page.until("paused", "Paused")
     assert page.panel.gallery.standings.title.startswith("At step ")
     assert page.panel.gallery.verdict.findings == []
     page.press("stop")
@@ -150,11 +151,11 @@ def test_another_race_replaces_the_finished_one(open_race: Open) -> None:
 
 def test_controls_are_for_the_next_race(open_race: Open) -> None:
     page = open_race(steps=LONG)
-    box = page.panel.next.contenders.box
+    box = page.panel.preparation.contenders
     assert box.heading == HEADING
     page.press("start")
     page.wait_for_a_table()
-    assert box.heading == WHILE
+    assert box.heading == WHILE_RUNNING
     assert "next race" in page.panel.bar.note
     page.set(n_layers=9, steps=7)
     page.ask("remove", 1)
@@ -174,15 +175,16 @@ def test_controls_are_for_the_next_race(open_race: Open) -> None:
 
 def test_one_that_diverges_is_told_and_comes_last(open_race: Open) -> None:
     wild = lineup()
-    wild.add("Plain stack", preset("plain_stack", init_variance=10.0), Recipe(optimizer="sgd", learning_rate=100.0))
+    wild.add(Contender(preset("plain_stack", init_variance=10.0), base="Plain stack",
+                       recipe=Recipe(optimizer="sgd", learning_rate=100.0)))
     page = open_race(wild)
     page.run()
     last = page.panel.gallery.standings.rows[-1]
     assert last["name"] == "Plain stack"
     loss, _, diverged, _ = last["cells"]
-    assert loss["text"] == "none"
-    assert diverged["text"].startswith("at step ")
-    assert diverged["tone"] == "out"
+    assert loss == "none"
+    assert diverged.startswith("at step ")
+    assert last["out"]
     (finding,) = page.panel.gallery.verdict.findings
     assert finding["severity"] == "warning"
     assert "Diverged: “Plain stack”." in finding["evidence"]
@@ -206,7 +208,7 @@ def test_what_the_engine_refuses_is_told_in_a_sentence(open_race: Open) -> None:
     page.until("refused", "Refused: α schedule must be learned where the residual has no α to learn")
     assert page.panel.status.text.endswith("(Pre-LN).")
     assert page.enabled == {"start"}
-    page.panel.next.recipe.set_state({"values": Recipe().model_dump()})
+    page.panel.preparation.recipe.set_state({"values": Recipe().model_dump()})
     page.run()
 
 

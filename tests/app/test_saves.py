@@ -22,10 +22,14 @@ def open_race() -> Iterator[Open]:
 def asked(page: Page, name: object, monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, str], bytes]]:
     """The files that a press sends to the browser."""
     sent: list[tuple[dict[str, str], bytes]] = []
-    box = page.panel.gallery.saves
+    box = page.panel.saves
     monkeypatch.setattr(box, "send", lambda content, buffers: sent.append((content, *buffers)))
     box._handle_custom_msg(name, [])
     return sent
+
+
+def enabled(page: Page) -> bool:
+    return all(button["enabled"] for button in page.panel.saves.buttons)
 
 
 def test_the_numbers_are_the_tidy_frame(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +41,22 @@ def test_the_numbers_are_the_tidy_frame(open_race: Open, monkeypatch: pytest.Mon
     frame = page.panel.race.frame()
     read = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={"value": "", "layer": "", "head": ""})
     pd.testing.assert_frame_equal(read.astype(frame.dtypes), frame, check_exact=False, rtol=1e-12)
-    assert page.panel.gallery.saves.said == f"Saved race.csv, {saves.size_words(len(content))}."
+    assert page.panel.saves.note == f"Saved race.csv, {saves.size_words(len(content))}."
+
+
+def test_the_result_of_a_press_stays_while_the_next_race_is_prepared(
+    open_race: Open, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = open_race()
+    page.run()
+    asked(page, "numbers", monkeypatch)
+    said = page.panel.saves.note
+    page.set(steps=0)
+    page.until("refused")
+    page.set(steps=2)
+    page.until("idle", "Ready")
+    assert page.panel.saves.note == said != ""
+    assert enabled(page)
 
 
 def test_a_paused_race_is_saved_and_goes_on_from_its_file(
@@ -46,7 +65,7 @@ def test_a_paused_race_is_saved_and_goes_on_from_its_file(
     page = open_race(steps=40)
     page.press("start")
     page.press("pause")
-    page.until("idle", "Paused")
+    page.until("paused", "Paused")
     asked(page, "numbers", monkeypatch)
     assert page.panel.bar.losing, "the table alone cannot be run on"
     [(about, content)] = asked(page, "race", monkeypatch)
@@ -63,14 +82,13 @@ def test_a_paused_race_is_saved_and_goes_on_from_its_file(
 
 def test_nothing_is_saved_of_a_race_that_runs_or_never_ran(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     page = open_race(steps=LONG)
-    box = page.panel.gallery.saves
-    assert not box.enabled
+    assert not enabled(page)
     page.press("start")
-    assert not box.enabled
+    assert not enabled(page)
     assert asked(page, "numbers", monkeypatch) == []
     page.press("stop")
     page.until("idle", "Stopped")
-    assert box.enabled
+    assert enabled(page)
     for press in ("weights", 3, None, ["numbers"]):
         assert asked(page, press, monkeypatch) == []
 
@@ -80,9 +98,9 @@ def test_what_a_browser_could_not_take_is_refused_in_words(open_race: Open, monk
     page.run()
     monkeypatch.setattr(saves, "MOST", 1_000)
     assert asked(page, "race", monkeypatch) == []
-    box = page.panel.gallery.saves
+    box = page.panel.saves
     assert box.refused
-    assert box.said.startswith("Refused: race.zip must have at most 1 kB to go through a browser; got ")
+    assert box.note.startswith("Refused: race.zip must have at most 1 kB to go through a browser; got ")
     page.press("start")
     page.until("idle", "Finished")
-    assert (box.said, box.refused) == ("", False), "that was another race"
+    assert (box.note, box.refused) == ("", False), "that was another race"

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from explorer.app.race import turns
-from explorer.app.race.lineup import USUAL, Lineup, field_words, recipe_words
+from explorer.app.race import throttle
+from explorer.app.race.lineup import USUAL, Contender, Lineup, field_words, recipe_words
 from explorer.app.race.standings import judged, ranked, ratio, row
-from explorer.app.race.turns import Turn
+from explorer.app.race.throttle import Throttle
 from explorer.config import Config
 from explorer.figures.palette import Design
 from explorer.training.race import Outcome
@@ -41,7 +41,8 @@ def test_ratios_are_short(value: float, words: str) -> None:
 
 def test_a_row_says_what_is_so_far_and_what_will_never_be() -> None:
     def cells(one: Outcome, *, final: bool) -> list[str]:
-        return [cell["text"] for cell in row(one, Design(3, None, one.name), final=final)["cells"]]
+        found: list[str] = row(one, Design(3, None, one.name), final=final)["cells"]
+        return found
 
     assert cells(FAST, final=True) == ["2.100", "step 40", "no", "none → 0.5"]
     assert cells(outcome("on", 3.5), final=False) == ["3.500", "not yet", "no", "none → 0.5"]
@@ -65,9 +66,9 @@ def test_the_verdict(outcomes: list[Outcome], severity: str, best: str, named: l
 
 def test_who_ends_worse_than_a_guess_has_diverged() -> None:
     lost = outcome("lost", 1344.0)._replace(worse_from=20)
-    found = row(lost, Design(3, None, "lost"), final=True)["cells"]
-    assert [cell["text"] for cell in found[:3]] == ["1,340", "never", "from step 20: worse than a uniform guess"]
-    assert found[2]["tone"] == "out"
+    found = row(lost, Design(3, None, "lost"), final=True)
+    assert found["cells"][:3] == ["1,340", "never", "from step 20: worse than a uniform guess"]
+    assert found["out"]
     assert judged([FAST, lost], LEVELS)["evidence"] == "Diverged: “lost”."
     assert judged([lost], LEVELS)["severity"] == "bad"
 
@@ -84,28 +85,29 @@ def test_recipes_in_words() -> None:
 def test_a_long_name_is_cut_and_stays_one_of_a_kind() -> None:
     lineup = Lineup()
     for _ in range(2):
-        lineup.add("A design with a name of nearly forty", Config(), USUAL.replace(warmup=100 + len(lineup)))
+        lineup.add(Contender(Config(), base="A design with a name of nearly forty",
+                             recipe=USUAL.replace(warmup=100 + len(lineup))))
     names = list(lineup.names().values())
     assert len(set(names)) == 2
-    assert all(len(name) <= 44 for name in names)
+    assert all(len(name) <= 40 for name in names)
 
 
-def test_a_turn_comes_when_its_share_of_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_throttle_opens_when_its_share_of_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(turns.time, "monotonic", lambda: now)
-    turn = Turn(1.0, share=0.1, most=5.0)
+    monkeypatch.setattr(throttle.time, "monotonic", lambda: now)
+    limit = Throttle(1.0, share=0.1, most=5.0)
     waits = []
     for cost in (0.0625, 0.25, 3.0):
-        assert turn.due
-        with turn:
+        assert limit.due
+        with limit:
             now += cost
         began = now
-        while not turn.due:
+        while not limit.due:
             now += 0.125
         waits.append(now - began)
     assert waits == [1.0, 2.5, 5.0]
-    with turn:
+    with limit:
         pass
-    assert not turn.due
-    turn.now()
-    assert turn.due
+    assert not limit.due
+    limit.now()
+    assert limit.due

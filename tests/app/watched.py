@@ -33,7 +33,7 @@ class Watched(Generic[Panel]):
         with self.changed:
             self.changed.wait_for(lambda: there() or status.state == "failed", WAIT)
         assert there(), f"wanted {state} {words!r}, got {status.state}: {status.text}"
-        with self.panel._lock:  # whoever changed the line has finished its change
+        with self.panel.lock:  # whoever changed the line has finished its change
             assert status.state == state
 
     def set(self, **values: object) -> None:

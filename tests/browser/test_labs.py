@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from explorer.app.widgets.ladder import ladder
+from explorer.app.widgets.slider_steps import slider_steps
 from explorer.fields import Spec, users
 from explorer.labs.lab import Lab
 from explorer.labs.table import LABS, on
@@ -95,7 +95,7 @@ class Bench:
         elif spec.kind == "choice":
             radio = control.locator(f"input[value='{value}']").get_attribute("id")
             control.locator(f"label[for='{radio}']").click()
-        elif ladder(spec):
+        elif slider_steps(spec):
             control.locator("input[type=range]").press("Home" if value == spec.low else "End")
         else:
             control.locator("input.ex-entry").fill(f"{value:.0f}")

@@ -11,8 +11,9 @@ import pytest
 
 import explorer
 from explorer import Config, ConfigError, Recipe, measure, predict, preset, solve
-from explorer.app.explore.picker import Picker
-from explorer.app.widgets.controls import Controls, unused
+from explorer.app.explore.selections import NamedDesigns
+from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.wording import unused
 from explorer.fields import Option
 from explorer.profile import STREAM
 from explorer.schemes.activation import ACTIVATIONS, Activation
@@ -100,7 +101,7 @@ def test_an_added_row_differs_from_the_default(field: str) -> None:
 def test_an_added_preset_is_a_design_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PRESETS, "made_up", Preset("Made up", "of nothing", {"alpha": 0.3}, "nobody"))
     assert preset("made_up", n_layers=3) == Config(alpha=0.3, n_layers=3)
-    picker = Picker(preset("made_up"))
+    picker = NamedDesigns(preset("made_up"), lambda changes: None)
     assert picker.values == {"preset": "made_up"}
     assert "made_up" in {option["value"] for option in picker.sections[0]["fields"][0]["options"]}
 

@@ -1,79 +1,67 @@
-"""Pinned designs of the Explore panel: their buttons, and the marks in which each is drawn."""
+"""Pinned designs of the Explore panel: what their buttons do, and the marks in which each is drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
-from explorer.app.explore.board import NOW, Board, PinError
-from explorer.app.explore.pins import PinBox, entry
-from explorer.app.explore.words import marks
+from explorer.app.design_names import choice_words, differences
+from explorer.app.explore.pins import NOW, Pin, Pins
+from explorer.app.explore.sentences import design_words, marks, residual_words
+from explorer.app.roster import RosterError, quoted
+from explorer.app.widgets.roster_box import RosterBox, swatch
 from explorer.config import Config
 from explorer.figures import Design
 from explorer.profile import Profile
-
-LONGEST_MESSAGE = 1000
-"""Letters of a name that are read: a browser can send any number."""
-
-
-class Current(NamedTuple):
-    """The design of the controls, and its profiles so far."""
-
-    config: Config
-    predicted: Profile | None
-    measured: Profile | None
-
-
-class Nonsense(ValueError):  # noqa: N818 - a browser's, and nobody's fault
-    """A message that none of our buttons sends; it is ignored."""
 
 
 class Comparison:
     """The pins of a panel. Callers must hold the panel's lock.
 
     Args:
-        box: their widget, whose clicks come to `obey`.
-        current: gives the design of the controls.
+        click: called with what a button of `box` sends: must hold the lock and call `obey`.
+        current: gives the design of the controls, and its profiles so far.
         load: sets the controls, given every field.
         redraw: draws every chart anew; called when pins have changed.
     """
 
     def __init__(
-        self, box: PinBox, current: Callable[[], Current], load: Callable[[Mapping[str, object]], None],
-        redraw: Callable[[], None],
+        self, click: Callable[[object], None], current: Callable[[], Pin],
+        load: Callable[[Mapping[str, object]], None], redraw: Callable[[], None],
     ) -> None:
-        self.board, self.box = Board(), box
+        self.pins = Pins()
+        self.box = RosterBox(click, noun="pinned design", heading="Designs on the charts",
+                             verbs=["hide", "load", "remove"])
         self._current, self._load, self._redraw = current, load, redraw
 
-    def obey(self, content: object) -> None:
+    def obey(self, message: object) -> None:
         """Handles a click in a browser; messages that make no sense are ignored."""
         try:
-            match content:
-                case ["load", int() as number] if number in self.board:
-                    self._load(self.board[number].config.model_dump())
-                    said = f"The controls show “{self.board[number].name}”."
+            match message:
+                case ["load", int() as number] if number in self.pins:
+                    self._load(self.pins[number].config.model_dump())
+                    said = f"The controls show {quoted(self.pins[number].name)}."
+                case ["pin"]:
+                    pin = self.pins.add(self._current())
+                    said = f"Pinned as {quoted(pin.name)}: it stays on the charts while the controls move on."
+                    self._changed()
                 case _:
-                    said = self._change(content)
-                    self.follow()
-                    self._redraw()
-        except (PinError, Nonsense) as error:
+                    said = self.pins.obey(message)
+                    self._changed()
+        except RosterError as error:
             said = str(error)
         self.box.answer(said)
 
-    def _change(self, content: object) -> str:
-        """Changes the pins; returns a message for the page."""
-        match content:
-            case ["pin"]:
-                pin = self.board.add(*self._current())
-                return f"Pinned as “{pin.name}”: it stays on the charts while the controls move on."
-            case ["name", int() as number, str() as text] if number in self.board:
-                return self.board.rename(number, text[:LONGEST_MESSAGE])
-            case ["show" | "hide" as verb, int() as number] if number in self.board:
-                self.board.show(number, verb == "show")
-                return ""
-            case ["remove", int() as number] if number in self.board:
-                return f"Removed “{self.board.remove(number).name}”."
-        raise Nonsense
+    def restore(self, records: object, predict: Callable[[Config], Profile | None]) -> list[str]:
+        """Replaces the pins by those of a record, see `Roster`; what was measured of a design is kept."""
+        sentences = self.pins.restore(records)
+        for pin in self.pins:
+            if pin.predicted is None:
+                self.pins.change(pin.number, predicted=predict(pin.config))
+        return sentences
+
+    def _changed(self) -> None:
+        self.follow()
+        self._redraw()
 
     def move(self) -> None:
         """Removes the message about the last click, after the controls have moved."""
@@ -82,24 +70,38 @@ class Comparison:
 
     def follow(self) -> None:
         """Updates the legend, after pins have changed or one was measured."""
-        self.box.tell(self.board, self._current().config)
+        config = self._current().config
+        with self.box.hold_sync():
+            name, about = self.pins.name_for(config), residual_words(config)
+            self.box.now = {"name": name, "about": about, **swatch(Design(NOW, config, ""))}
+            self.box.show(self.pins, lambda pin: about_pin(pin, config))
 
-    def cast(self, now: Sequence[Profile]) -> tuple[list[Profile], list[Design]]:
+    def drawn(self, now: Sequence[Profile]) -> tuple[list[Profile], list[Design]]:
         """Everything to be drawn, and the design of each profile; the current design comes last and so lies on top.
 
         A visible pin of the current config is not drawn a second time.
         """
-        config = now[0].config if now else None
-        pinned = [(pin.design, profile) for pin in self.board if pin.visible and pin.config != config
+        config, designs = now[0].config if now else None, self.pins.designs()
+        pinned = [(designs[pin.number], profile) for pin in self.pins if pin.visible and pin.config != config
                   for profile in pin.profiles]
         when = "now" if config == self._current().config else "before"
-        name = f"{self.board.name_for(config)} ({when})" if pinned and config else ""
+        name = f"{self.pins.name_for(config)} ({when})" if pinned and config else ""
         rows = [*pinned, *((Design(NOW, config, name), profile) for profile in now)]
         profiles = [profile for _, profile in rows]
-        self.box.explain(marks(profiles))
+        self.box.marks = marks(profiles)
         return profiles, [design for design, _ in rows]
 
     def legend(self, whose: Sequence[Design]) -> list[dict[str, str]]:
         """The designs that are drawn, each once, for a picture that is saved."""
-        return [entry(design.label or self.board.name_for(design.config), design)
-                for design in dict.fromkeys(whose) if design.config]
+        return [
+            {"name": design.label or self.pins.name_for(design.config), "about": design_words(design.config),
+             **swatch(design)}
+            for design in dict.fromkeys(whose) if design.config
+        ]
+
+
+def about_pin(pin: Pin, config: Config) -> str:
+    """The line of a chip: differences from the current design, and whether it still waits."""
+    waits = pin.trouble or ("" if pin.measured else "not measured yet")
+    apart = choice_words(pin.config, differences(pin.config, config))
+    return " · ".join(filter(None, (apart or "same as now", waits)))

@@ -1,64 +1,86 @@
-"""The legend: the current design and the pinned ones, each with its marks, and what can be done with them."""
+"""`Pins`: the designs that are pinned for comparison, each with its profiles. No widgets.
+
+The first hue belongs to the current design, and no pin ever has it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, replace
 
-import traitlets
-
-from explorer.app.explore.board import NOW, Board, Pin
-from explorer.app.explore.words import design_words, residual_words
-from explorer.app.named import differences, told
-from explorer.app.widgets.chips import ChipBox
-from explorer.app.widgets.source import HERE, source
+from explorer.app.design_names import name_of
+from explorer.app.roster import MOST, Entry, Roster, RosterError, quoted
 from explorer.config import Config
-from explorer.figures.palette import Design
+from explorer.profile import Profile
+
+NOW = 0
+"""The current design's place among the hues."""
 
 
-class PinBox(ChipBox):
-    """Names, swatches and buttons of designs.
+@dataclass(frozen=True)
+class Pin(Entry):
+    """One pinned design."""
 
-    Traits:
-        now: the current design, `{name, about, hue, symbol, dash}`.
-        pins: the pinned ones, the same with `number` and `visible`.
-        marks: what dots and lines mean, a phrase each.
+    predicted: Profile | None = None
+    measured: Profile | None = None
+    trouble: str = ""
+    """The reason why it cannot be measured; empty while it may be."""
 
-    A click is a message: `["pin"]`, or a verb and a pin's number, `["name", 3, "Deep"]`, `["show", 3]`, `["hide", 3]`,
-    `["load", 3]`, `["remove", 3]`.
-    """
-
-    _esm = source("widgets/moves.js", "widgets/marks.js", "widgets/typeset.js", "explore/pins.js")
-    _css = HERE / "explore/pins.css"
-    now = traitlets.Dict().tag(sync=True)
-    pins = traitlets.List(traitlets.Dict()).tag(sync=True)
-    marks = traitlets.List(traitlets.Unicode()).tag(sync=True)
-
-    def tell(self, board: Board, config: Config) -> None:
-        """Updates the name of each design and its differences from the current one."""
-        with self.hold_sync():
-            about = residual_words(config)
-            self.now = {"name": board.name_for(config), "about": about, **swatch(Design(NOW, config, ""))}
-            self.pins = [describe(pin, config) for pin in board]
-
-    def explain(self, marks: Sequence[str]) -> None:
-        """Sets the meaning of dots and lines."""
-        self.marks = list(marks)
+    @property
+    def profiles(self) -> list[Profile]:
+        """Profiles to draw: the theory's line, the dots."""
+        return [profile for profile in (self.predicted, self.measured) if profile is not None]
 
 
-def describe(pin: Pin, config: Config) -> dict[str, Any]:
-    """A pin as the browser draws it, beside the current config."""
-    fields = differences(pin.config, config)
-    waits = pin.trouble or ("" if pin.measured else "not measured yet")
-    about = " · ".join(filter(None, (told(pin.config, fields) or "same as now", waits)))
-    return {"number": pin.number, "name": pin.name, "about": about, "visible": pin.visible, **swatch(pin.design)}
+class Pins(Roster[Pin]):
+    """The pins. Each design is there once, and is named when it comes; the name stays."""
+
+    entry = Pin
+    noun = "pin"
+    full = f"At most {MOST} designs are compared, this one and {MOST - 1} pins: remove one first."
+    first = NOW + 1
+
+    def name_for(self, config: Config) -> str:
+        """Name of a design beside the pins; the pin's name if it is pinned."""
+        held = self.holder(config)
+        return held.name if held else name_of(config, [(pin.name, pin.config) for pin in self])
+
+    def holder(self, config: Config) -> Pin | None:
+        """The pin of a config, if there is one."""
+        return next((pin for pin in self if pin.config == config), None)
+
+    def add(self, entry: Pin) -> Pin:
+        """Pins a design.
+
+        Raises:
+            RosterError: it is pinned already, or there is no hue left.
+        """
+        if held := self.holder(entry.config):
+            raise RosterError(f"This design is pinned already, as {quoted(held.name)}.")
+        name = entry.name or self.name_for(entry.config)
+        return super().add(replace(entry, name=name, measured=_without_pattern(entry.measured)))
+
+    def restore(self, records: object) -> list[str]:
+        """Replaces all pins; what is known of a design that was pinned before is kept."""
+        known = {pin.config: pin for pin in self}
+        sentences = super().restore(records)
+        for pin in self:
+            if before := known.get(pin.config):
+                self.change(pin.number, predicted=before.predicted, measured=before.measured, trouble=before.trouble)
+        return sentences
+
+    def unmeasured(self) -> Config | None:
+        """The first pinned config with neither a measurement nor a reason why it has none."""
+        return next((pin.config for pin in self if pin.measured is None and not pin.trouble), None)
+
+    def fill(self, config: Config, measured: Profile | None, trouble: str = "") -> bool:
+        """Gives a measurement, or the reason for its absence, to the pin that waits for it; False when none does."""
+        pin = self.holder(config)
+        if pin is None or pin.measured is not None:
+            return False
+        self.change(pin.number, measured=_without_pattern(measured), trouble=trouble)
+        return True
 
 
-def entry(name: str, design: Design) -> dict[str, str]:
-    """A design in the legend of a picture that is saved."""
-    return {"name": name, "about": design_words(design.config) if design.config else "", **swatch(design)}
-
-
-def swatch(design: Design) -> dict[str, str]:
-    """The marks of a design."""
-    return {"hue": design.hue, "symbol": design.symbol, "dash": design.dash}
+def _without_pattern(profile: Profile | None) -> Profile | None:
+    """A profile without its attention pattern, which is only ever shown of the current design."""
+    return profile and replace(profile, pattern=None, pattern_of=None)

@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 import ipywidgets as widgets
 
 from explorer.app.widgets.chart import Chart
-from explorer.app.widgets.controls import Controls, shown
-from explorer.app.widgets.live import Live, words
+from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.live import Live
+from explorer.app.widgets.panel import prose
+from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
+from explorer.app.widgets.wording import in_words
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import Choices
 from explorer.labs.lab import Lab
@@ -38,15 +41,25 @@ class LabPanel(Live[Choices, Outcome]):
         charts = {plot.name: Chart(title=plot.title, caption=plot.caption) for plot in lab.plots}
         super().__init__(controls, charts, subject="computed setting", action="Compute")
         self.add_class("ex-lab")
+        self.children = self._layout()
+        self.refresh()
 
-    def _children(self) -> list[widgets.Widget]:
+    def _layout(self) -> list[widgets.Widget]:
         lab = self.lab
         claim, source = html.escape(lab.claim), html.escape(lab.source)
-        lead = words(f"<h2>{html.escape(lab.title)}</h2><p>{claim} <small>{source}.</small></p>", "ex-lead")
-        beware = words(f"<p><b>Beware.</b> {html.escape(lab.caveat)}</p>", "ex-beware")
+        lead = prose(f"<h2>{html.escape(lab.title)}</h2><p>{claim} <small>{source}.</small></p>", "ex-lead")
+        beware = prose(f"<p><b>Beware.</b> {html.escape(lab.caveat)}</p>", "ex-beware")
         cells = [widgets.Box([chart]).add_class("ex-cell") for chart in self.charts.values()]
         main = widgets.Box([self.verdict, widgets.Box(cells).add_class("ex-charts"), beware]).add_class("ex-main")
         return [lead, widgets.Box([self.controls, main]).add_class("ex-explore"), self.status]
+
+    def state(self) -> dict[str, Any]:
+        """The settings; see `Recorded`."""
+        return record(settings=changed(self.controls.config))
+
+    def restore(self, state: object) -> list[str]:
+        """Sets the controls; see `Recorded`."""
+        return restore_parts(state, {"settings": lambda fields: restore_controls(self.controls, fields, "settings")})
 
     def _next(self) -> Choices:
         settings: Choices = self.controls.config
@@ -72,4 +85,5 @@ class LabPanel(Live[Choices, Outcome]):
 
 def settings_words(settings: Choices) -> str:
     """Every choice in one line: 'Depth 12 · Norm placement pre'."""
-    return " · ".join(f"{spec.about.label} {shown(getattr(settings, name))}" for name, spec in settings.specs().items())
+    specs = settings.specs()
+    return " · ".join(f"{spec.about.label} {in_words(getattr(settings, name))}" for name, spec in specs.items())

@@ -7,7 +7,7 @@ from typing import Any
 
 from explorer.app.labs.lab import LabPanel
 from explorer.app.widgets.header import Header
-from explorer.app.widgets.tabbed import Panel, Tabbed
+from explorer.app.widgets.tabbed import Tab, Tabbed
 from explorer.labs.lab import Lab
 
 
@@ -23,6 +23,6 @@ class Labs(Tabbed[None]):
         self.add_class("ex-panel").add_class("ex-labs")
 
 
-def tab(row: Lab) -> Panel[Any]:
+def tab(row: Lab) -> Tab[Any]:
     """A lab as the panel of a tab."""
-    return Panel(row.title, lambda _: LabPanel(row))
+    return Tab(row.title, lambda _: LabPanel(row))

@@ -1,31 +1,31 @@
 """The Race panel: contenders learn the same text side by side, and their curves grow while the controls stay free.
 
-What the controls say is for the next race; the one that runs has its own copy. It runs on the worker's thread, which
-draws from it at most about once a second and takes a few per cent of its time for that. To pause is to let the worker
-go: the race stands still, and another job goes on with it.
+The controls are for the next race; the one that runs has its own copy. It runs on the worker's thread, which draws from
+it at most about once a second and takes a few per cent of its time for that. A pause ends the worker's job: the race
+stands still, and another job goes on with it.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
+from explorer.app.race.buttons import RaceButtons
 from explorer.app.race.gallery import Gallery
-from explorer.app.race.lineup import Lineup, usual
+from explorer.app.race.lineup import Lineup, first_lineup
 from explorer.app.race.plan import Plan
-from explorer.app.race.preparation import Preparation, Start
-from explorer.app.race.racebar import RaceBar
-from explorer.app.race.turns import Turn
-from explorer.app.widgets.controls import said
-from explorer.app.widgets.live import close_all, words
-from explorer.app.widgets.status import Status
-from explorer.app.widgets.worker import Progress, Stop, Worker
+from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, Start
+from explorer.app.race.saves import Saves
+from explorer.app.race.standings import most_steps
+from explorer.app.race.throttle import Throttle
+from explorer.app.widgets.panel import Panel, Phase, prose
+from explorer.app.widgets.wording import refusal_in_words
+from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import ConfigError
-from explorer.config import Config
 
 if TYPE_CHECKING:
     from explorer.training.race import Outcome, Race
@@ -44,11 +44,21 @@ BEWARE = (
 WAITING = "<p>No race has been run yet. Choose contenders and recipes, and press Start.</p>"
 
 
-class Shown(NamedTuple):
-    """Result of the worker: the outcomes so far, or the reason why there is no race."""
+@dataclass(eq=False)
+class Leg:
+    """The part of a race from a start or a resume until it stands still: one job of the worker."""
 
-    outcomes: Sequence[Outcome] = ()
-    refusal: str = ""
+    start: Start
+    first: int = 0
+    """The step it begins with."""
+    begun: float = 0.0
+
+    def progress(self, race: Race) -> str:
+        """'step 40 of 700 · about 32 s left'"""
+        made = race.step - self.first
+        left = (time.monotonic() - self.begun) / max(1, made) * (race.steps - race.step)
+        rest = f"{left / 60:.0f} min" if left > 90 else f"{left:.0f} s"
+        return f"step {race.step:,} of {race.steps:,}" + (f" · about {rest} left" if made > 1 else "")
 
 
 def assemble(start: Start) -> Race:
@@ -59,12 +69,15 @@ def assemble(start: Start) -> Race:
     """
     from explorer.training.race import Contender, Race
 
-    task = start.plan.task
-    contenders = [Contender(design.label, task.fit(config), recipe) for design, config, recipe in start.lineup]
-    return Race(contenders, task, start.plan.steps, start.plan.every, start.text)
+    task, plan = start.plan.task, start.plan
+    contenders = [
+        Contender(design.label, task.fit(design.config), recipe)
+        for design, recipe in zip(start.designs, start.recipes, strict=True) if design.config
+    ]
+    return Race(contenders, task, plan.steps, plan.every, start.text)
 
 
-class RacePanel(widgets.Box):  # type: ignore[misc]
+class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
     """The panel.
 
     Args:
@@ -73,210 +86,180 @@ class RacePanel(widgets.Box):  # type: ignore[misc]
     """
 
     def __init__(self, lineup: Lineup | None = None, plan: Plan | None = None) -> None:
-        self._lock = threading.RLock()
         self.race: Race | None = None
         """The race that runs, or ran last."""
-        self._start: Start | None = None
-        self._phase = "ready"  # or running, or paused
+        self._leg: Leg | None = None  # the newest
         self._wish = ""  # pause or stop, until the race obeys
-        self._job = 0
-        self._resumed = (0, 0.0)  # at which step, and when
         self._outcomes: Sequence[Outcome] = ()
-        self._telling, self._judging, self._drawing = Turn(0.3), Turn(2.0, share=0.03), Turn(1.0, share=0.05, most=5.0)
-        self.bar, self.status = RaceBar(self._press), Status(self._undo, self._mend)
-        self.gallery = Gallery(self._lock, self._still, self._kept)
-        self.next = Preparation(lineup or usual(), plan or Plan(), self._lock, self._changed)
-        self.controls = self.next.plan
-        self.worker: Worker[int, Shown] = Worker(self._work, self._receive, self._fail, capacity=1)
-        super().__init__(children=self._children())
-        self.add_class("ex-panel").add_class("ex-race")
-        self._free("Ready")
+        self._judging, self._drawing = Throttle(2.0, share=0.03), Throttle(1.0, share=0.05, most=5.0)
+        super().__init__(capacity=1)
+        self.bar, self.saves = RaceButtons(self._press), Saves(self._still, self._saved)
+        self.gallery = Gallery(self.lock, self.saves)
+        self.preparation = Preparation(lineup or first_lineup(), plan or Plan(), self.lock, self._changed)
+        self.controls = self.preparation.plan
+        self.waiting = prose(WAITING, "ex-beware")
+        main = widgets.Box([self.waiting, self.gallery.box, prose(BEWARE, "ex-beware")]).add_class("ex-main")
+        grid = widgets.Box([self.preparation.side, main]).add_class("ex-explore")
+        self.children = [prose(LEAD, "ex-lead"), self.bar, grid, self.status]
+        self.add_class("ex-race")
+        self._enter(Phase.IDLE, "Ready")
 
-    def _children(self) -> list[widgets.Widget]:
-        self.waiting = words(WAITING, "ex-beware")
-        main = widgets.Box([self.waiting, self.gallery.box, words(BEWARE, "ex-beware")]).add_class("ex-main")
-        grid = widgets.Box([self.next.box, main]).add_class("ex-explore")
-        return [words(LEAD, "ex-lead"), self.bar, grid, self.status]
+    def state(self) -> dict[str, Any]:
+        """The choices for the next race; see `Preparation`."""
+        return self.preparation.state()
 
-    def close(self) -> None:
-        """Ends the worker and removes every widget of the panel from the page."""
-        self.worker.close()
-        for child in self.children:
-            close_all(child)
-        super().close()
+    def restore(self, state: object) -> list[str]:
+        """Makes the choices of `state()`; gives a sentence for each thing that could not be used."""
+        return self.preparation.restore(state)
 
-    def welcome(self, designs: Sequence[tuple[str, Config]]) -> None:
-        """Offers designs, by name, beside the named ones."""
-        self.next.welcome(designs)
+    def _enter(self, phase: Phase, text: str, *words: Any, **more: Any) -> None:
+        """Goes to a phase, as every panel does, and offers what can be done in it."""
+        super()._enter(phase, text, *words, **more)
+        running, paused = phase is Phase.COMPUTING, phase is Phase.PAUSED
+        verbs = ("resume", "stop") if paused else ("pause", "stop") if running else ("start",)
+        self.bar.offer(*(() if running and self._wish else verbs))
+        self.bar.note = RUNS_ON if running or paused else ""
+        self.bar.losing = running or (paused and self.bar.losing)
+        self.saves.offer(enabled=not running and self.race is not None)
+        self.preparation.contenders.heading = WHILE_RUNNING if running or paused else HEADING
+        if not running:
+            self.gallery.stale(False)
 
     # --- from the page: any thread ----------------------------------------------------------------------------
 
     def _changed(self) -> None:
         """Checks the choices for the next race; a running race is not affected."""
-        with self._lock:
-            if self._phase != "ready":
+        with self.lock:
+            if self.phase in (Phase.COMPUTING, Phase.PAUSED):
                 return
-            if refusal := self.next.refusal:
+            if refusal := self.preparation.refusal:
                 self._refuse(refusal)
-            elif self.status.state == "refused":
-                self.status.say("idle", "Ready")
+            elif self.phase is Phase.REFUSED:
+                self._enter(Phase.IDLE, "Ready")
 
     def _refuse(self, sentence: str) -> None:
-        undo = "Undo" if self.next.recipe.refusal or self.next.plan.refusal else ""
-        self.status.say("refused", f"Refused: {sentence}.", action=undo,
-                        offer=self.next.recipe.remedy or self.next.plan.remedy)
+        refused = self.preparation.refused
+        self._enter(Phase.REFUSED, f"Refused: {sentence}.", action="Undo" if refused else "",
+                    offer=refused.remedy if refused else "")
 
     def _mend(self) -> None:
         """Makes the change that a refusal offers."""
-        controls = self.next.recipe if self.next.recipe.remedy else self.next.plan
-        controls.mend()
+        if refused := self.preparation.refused:
+            refused.mend()
 
-    def _undo(self) -> None:
+    def _act(self) -> None:
         """Undoes refused choices."""
-        self.next.undo()
-        self._changed()
+        self.preparation.undo()
 
     def _press(self, verb: str) -> None:
         """Handles a button of the bar, unless the race has ended while the press waited for the lock."""
-        with self._lock:
+        with self.lock:
             if not self.bar.offers(verb):
                 return
             if verb == "start":
                 self._begin()
-            elif verb == "resume":
-                self._go()
-            elif self._phase == "paused":
-                self._settle("Stopped")
+            elif verb == "resume" and self._leg:
+                self._go(Leg(self._leg.start))
+            elif self.phase is Phase.PAUSED and self.race:
+                self._end("Stopped", self.race)
             else:
                 self._wish = verb
-                self.bar.offer(running=False, paused=False)
-                self.status.say("computing", {"pause": "Pausing", "stop": "Stopping"}[verb], fraction=2.0)
+                self._enter(Phase.COMPUTING, {"pause": "Pausing", "stop": "Stopping"}[verb], fraction=2.0)
 
     def _begin(self) -> None:
         """Starts a race from the controls, in place of the last one."""
         try:
-            if refusal := self.next.refusal:
-                raise ConfigError(refusal)
-            self._start = self.next.start()
+            leg = Leg(self.preparation.start())
         except ConfigError as error:
-            self._refuse(said(error))
+            self._refuse(refusal_in_words(error))
             return
         self.race = None
         self.gallery.stale(True)
-        self._go()
+        self._go(leg)
 
-    def _go(self) -> None:
+    def _go(self, leg: Leg) -> None:
         """Gives the race to the worker."""
-        self._phase, self._wish, self._job = "running", "", self._job + 1
-        self.bar.offer(running=True, paused=False)
-        self.bar.losing = True
-        self.gallery.saves.offer(enabled=False)
-        self.bar.note = RUNS_ON
-        self.next.meanwhile(running=True)
-        self.status.say("computing", self._promise(), fraction=2.0)
-        self.worker.submit(self._job)
+        self._leg, self._wish = leg, ""
+        self._enter(Phase.COMPUTING, self._promise(leg), fraction=2.0)
+        self.worker.submit(leg)
+
+    def _promise(self, leg: Leg) -> str:
+        count = len(leg.start.designs)
+        return f"Training {count} contender{'s' * (count != 1)}"
 
     def _still(self) -> Race:
         """The race, to be saved by the thread that takes presses: it cannot be resumed meanwhile."""
-        with self._lock:
-            if self.race is None or self._phase == "running":
-                raise ConfigError(f"race must stand still to be saved; got one that is {self._phase}")
+        with self.lock:
+            if self.race is None or self.phase is Phase.COMPUTING:
+                raise ConfigError("race must stand still to be saved; got none that does")
             return self.race
 
-    def _kept(self) -> None:
+    def _saved(self) -> None:
         """All of the race was saved: nothing of it is lost with the page until it goes on."""
-        with self._lock:
-            self.bar.losing = self._phase == "running"
-
-    def _promise(self) -> str:
-        count = len(self._start.lineup) if self._start else 0
-        return f"Training {count} contender{'s' * (count != 1)}"
+        with self.lock:
+            self.bar.losing = self.phase is Phase.COMPUTING
 
     # --- on the worker's thread -------------------------------------------------------------------------------
 
-    def _work(self, _: int, stop: Stop, __: Progress) -> Shown:
-        start, race = self._start, self.race
-        if start is None:
-            raise RuntimeError("a race was never started")
+    def _work(self, job: Leg, stop: Stop, progress: Progress) -> list[Outcome] | ConfigError:
         try:
-            if race is None:
-                self.race = race = assemble(start)
+            if (race := self.race) is None:
+                self.race = race = assemble(job.start)
                 self._judging.now()
                 self._drawing.now()
-            self._resumed = (race.step, time.monotonic())
-            race.run(lambda: stop() or bool(self._wish), self._look)
-            return Shown(() if stop() else race.verdict())
+            job.first, job.begun = race.step, time.monotonic()
+            race.run(lambda: stop() or bool(self._wish), lambda race: self._look(job, race, progress))
+            return [] if stop() else race.verdict()
         except ConfigError as error:
-            return Shown(refusal=said(error))
+            return error
 
-    def _look(self, race: Race) -> None:
+    def _look(self, job: Leg, race: Race, progress: Progress) -> None:
         """Called after each round: from time to time, updates progress, charts and verdict."""
         if self._judging.due:
             with self._judging:
                 self._outcomes = race.verdict()
-        with self._lock:
-            if self._wish or self.race is not race:
-                return
-            if self._telling.due:
-                with self._telling:
-                    self.status.say("computing", self._promise(), self._progress(race), race.step / race.steps)
-            if self._drawing.due:
+        progress(race.step / race.steps)
+        with self.lock:
+            if self._drawing.due and job is self._leg and not self._wish:
                 with self._drawing:
                     self._draw(race, final=False)
 
-    def _progress(self, race: Race) -> str:
-        """'step 40 of 700 · about 32 s left'"""
-        first, since = self._resumed
-        made = race.step - first
-        left = (time.monotonic() - since) / max(1, made) * (race.steps - race.step)
-        words = f"{left / 60:.0f} min" if left > 90 else f"{left:.0f} s"
-        return f"step {race.step:,} of {race.steps:,}" + (f" · about {words} left" if made > 1 else "")
+    def _advance(self, job: Leg, fraction: float) -> None:
+        with self.lock:
+            if job is self._leg and self.race and not self._wish:
+                self._enter(Phase.COMPUTING, self._promise(job), job.progress(self.race), fraction)
 
-    def _receive(self, job: int, shown: Shown) -> None:
-        with self._lock:
+    def _receive(self, job: Leg, result: list[Outcome] | ConfigError) -> None:
+        with self.lock:
             race = self.race
-            if job != self._job:
+            if job is not self._leg:
                 return
-            if shown.refusal or race is None:
-                self._free(f"Refused: {shown.refusal}.", "refused")
-                return
-            self._outcomes = shown.outcomes
-            if self._wish != "pause" or race.finished:
-                self._settle("Finished" if race.finished else "Stopped")
-                return
-            self._phase = "paused"
-            self._draw(race, final=False)
-            self.bar.offer(running=False, paused=True)
-            self.gallery.saves.offer(enabled=True)
-            self.status.say("idle", "Paused", f"at step {self._made:,} of {race.steps:,}", self._made / race.steps)
+            if isinstance(result, ConfigError):
+                self._enter(Phase.REFUSED, f"Refused: {refusal_in_words(result)}.")
+            elif race is not None:
+                self._outcomes = result
+                if self._wish == "pause" and not race.finished:
+                    self._pause(race)
+                else:
+                    self._end("Finished" if race.finished else "Stopped", race)
 
-    def _fail(self, job: int, message: str) -> None:
-        with self._lock:
-            if job == self._job:
-                self._free(message, "failed")
+    def _fail(self, job: Leg, message: str) -> None:
+        with self.lock:
+            if job is self._leg:
+                self._enter(Phase.FAILED, message)
 
-    def _settle(self, how: str) -> None:
-        """The race is over."""
-        if self.race is not None:
-            self._draw(self.race, final=True)
-            self._free(f"{how} at step {self._made:,} of {self.race.steps:,}")
+    # --- where a race stands ----------------------------------------------------------------------------------
 
-    @property
-    def _made(self) -> int:
-        """Steps of the contender with the most."""
-        return max(one.steps for one in self._outcomes)
+    def _pause(self, race: Race) -> None:
+        self._draw(race, final=False)
+        made = most_steps(self._outcomes)
+        self._enter(Phase.PAUSED, "Paused", f"at step {made:,} of {race.steps:,}", made / race.steps)
 
-    def _free(self, words: str, state: str = "idle") -> None:
-        """Makes the panel ready for the next race."""
-        self._phase = "ready"
-        self.bar.offer(running=False, paused=False)
-        self.gallery.saves.offer(enabled=self.race is not None)
-        self.bar.note, self.bar.losing = "", False
-        self.next.meanwhile(running=False)
-        self.gallery.stale(False)
-        self.status.say(state, words)
+    def _end(self, how: str, race: Race) -> None:
+        self._draw(race, final=True)
+        self._enter(Phase.IDLE, f"{how} at step {most_steps(self._outcomes):,} of {race.steps:,}")
 
     def _draw(self, race: Race, *, final: bool) -> None:
-        if self._start is not None:
-            self.gallery.draw(race, self._start.designs, self._outcomes, final=final)
+        if self._leg:
+            self.gallery.draw(race, self._leg.start.designs, self._outcomes, final=final)
             self.waiting.layout.display = "none"

@@ -5,34 +5,38 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
-from explorer.app.race.contenders import HEADING, WHILE, ContenderBox, Contenders
-from explorer.app.race.lineup import Lineup
+from explorer.app.race.lineup import Contender, Lineup, named_design, recipe_words
 from explorer.app.race.plan import Plan
 from explorer.app.race.textfile import TextFile
+from explorer.app.roster import RosterError, quoted
 from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
+from explorer.app.widgets.roster_box import RosterBox
+from explorer.choices import ConfigError
 from explorer.config import Config
+from explorer.display import shown
 from explorer.figures.palette import Design
+from explorer.schemes.preset import PRESETS
 from explorer.text import Text
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data
+
+HEADING, WHILE_RUNNING = "Contenders", "Contenders of the next race"
 
 
 class Start(NamedTuple):
     """Everything that a race starts with: nothing that moves later changes it."""
 
-    lineup: tuple[tuple[Design, Config, Recipe], ...]
-    """The marks and the name of each contender, its design, and its recipe."""
+    designs: tuple[Design, ...]
+    """The marks and the name of each contender, and its config in the size of the race."""
+    recipes: tuple[Recipe, ...]
     plan: Plan
     text: Text | None
-
-    @property
-    def designs(self) -> list[Design]:
-        """Marks and names."""
-        return [design for design, _, _ in self.lineup]
 
 
 class Preparation:
@@ -47,77 +51,130 @@ class Preparation:
 
     def __init__(self, lineup: Lineup, plan: Plan, lock: AbstractContextManager[object],
                  on_change: Callable[[], None]) -> None:
-        self._lock, self._on_change = lock, on_change
-        self._heading = widgets.HTML().add_class("ex-side-heading")
-        self.recipe: Controls[Recipe] = Controls(next((entry.recipe for entry in lineup), Recipe()), self._tune,
-                                                 label="Recipe")
+        self.lineup, self._lock, self._on_change = lineup, lock, on_change
+        self.selected = 0
+        self._offered: dict[str, Contender] = {}
+        self.recipe_heading = widgets.HTML().add_class("ex-side-heading")
+        self.contenders = RosterBox(self._click, noun="contender", heading=HEADING, verbs=["remove"])
+        first = next((entry.recipe for entry in lineup), Recipe())
+        self.recipe: Controls[Recipe] = Controls(first, self._tune, label="Recipe")
         self.plan: Controls[Plan] = Controls(plan, on_change, label="Size and task")
-        self.text = TextFile(self._learn)
-        self.contenders = Contenders(lineup, ContenderBox(self._click), self._follow)
+        self.text = TextFile(self._check)
         common = widgets.HTML("<h3>Size and task, of all</h3>").add_class("ex-side-heading")
-        self.box = widgets.Box([
-            self.contenders.box, self._heading, self.recipe, common, self.plan, self.text,
+        self.side = widgets.Box([
+            self.contenders, self.recipe_heading, self.recipe, common, self.plan, self.text,
         ]).add_class("ex-side")
+        self.welcome(())
+
+    @property
+    def refused(self) -> Controls[Any] | None:
+        """The controls that hold a refused choice."""
+        return next((controls for controls in (self.recipe, self.plan) if controls.refusal), None)
 
     @property
     def refusal(self) -> str:
         """The reason why no race can be started; empty when one can."""
-        if not len(self.contenders.lineup):
+        if not len(self.lineup):
             return "a race needs a contender; add one"
-        return self.recipe.refusal or self.plan.refusal
+        return self.refused.refusal if self.refused else ""
 
     def start(self) -> Start:
         """Everything that a race starts with.
 
         Raises:
-            ConfigError: a design cannot have the size.
+            ConfigError: there is a refusal, or a design cannot have the size.
         """
-        lineup, plan = self.contenders.lineup, self.plan.config
-        return Start(tuple(
-            (design, plan.sized(entry.config, own=entry.sized), entry.recipe)
-            for entry, design in zip(lineup, lineup.designs(), strict=True)
-        ), plan, self.text.text)
+        if self.refusal:
+            raise ConfigError(self.refusal)
+        plan, designs = self.plan.config, self.lineup.designs()
+        sized = (replace(designs[one.number], config=plan.sized(one.config, own=one.sized)) for one in self.lineup)
+        return Start(tuple(sized), tuple(one.recipe for one in self.lineup), plan, self.text.text)
+
+    def state(self) -> dict[str, Any]:
+        """The contenders, whose recipe is shown, the size and the task; see `Recorded`. Not a text of one's own."""
+        with self._lock:
+            numbers = [entry.number for entry in self.lineup]
+            return record(contenders=self.lineup.state(), plan=changed(self.plan.config),
+                          selected=numbers.index(self.selected) if numbers else 0)
+
+    def restore(self, state: object) -> list[str]:
+        """Replaces the contenders, and sets the controls; see `Recorded`."""
+        with self._lock:
+            sentences = restore_parts(state, {
+                "contenders": self.lineup.restore, "selected": self._restore_selected,
+                "plan": lambda fields: restore_controls(self.plan, fields, "plan"),
+            })
+            self._follow()
+            self._on_change()
+        return sentences
+
+    def _restore_selected(self, position: object) -> list[str]:
+        numbers = [entry.number for entry in self.lineup]
+        if type(position) is not int or not 0 <= position < max(1, len(numbers)):
+            return [f"selected must be a contender's position; got {shown(position)}"]
+        self.selected = [*numbers, 0][position]
+        return []
 
     def undo(self) -> None:
         """Undoes refused choices."""
-        for controls in (self.recipe, self.plan):
-            if controls.refusal:
-                controls.apply({})
-
-    def meanwhile(self, *, running: bool) -> None:
-        """Sets the heading: these are the contenders of the next race while one runs."""
-        self.contenders.box.heading = WHILE if running else HEADING
+        while refused := self.refused:
+            refused.apply({})
 
     def welcome(self, designs: Sequence[tuple[str, Config]]) -> None:
         """Offers designs, by name, beside the named ones."""
+        named = {f"preset:{name}": named_design(name) for name in PRESETS}
+        pinned = {f"pin:{number}": Contender(config, base=name, sized=True)
+                  for number, (name, config) in enumerate(designs)}
         with self._lock:
-            self.contenders.welcome(designs)
+            self._offered = named | pinned
+            self.contenders.choices = [
+                {"group": "Explore page" if one.sized else "Named designs", "value": key, "label": one.base}
+                for key, one in self._offered.items()
+            ]
+            self._follow()
 
-    def _learn(self, text: Text) -> None:
+    def _check(self, text: Text) -> None:
         """Raises ConfigError if a text cannot be learned as the controls have it: too repetitive, too short."""
         plan = self.plan.config
         Data(plan.task, text, plan.n_ctx, plan.batch_size)
 
-    def _click(self, content: object) -> None:
-        """Handles a click on the contenders."""
+    def _click(self, message: object) -> None:
+        """Handles a click on the contenders; messages that make no sense are ignored."""
         with self._lock:
-            self.contenders.obey(content)
+            try:
+                said = self._obey(message)
+            except RosterError as error:
+                said = str(error)
+            self._follow()
+            self.contenders.answer(said)
             self._on_change()
 
-    def _follow(self, contenders: Contenders) -> None:
-        """Shows the recipe of the selected contender in the controls."""
-        if contenders.selected not in contenders.lineup:
-            self._heading.value = "<h3>Recipe</h3>"
-            return
-        entry = contenders.lineup[contenders.selected]
-        self._heading.value = f"<h3>Recipe of {html.escape(contenders.lineup.names()[entry.number])}</h3>"
-        if self.recipe.config != entry.recipe or self.recipe.refusal:
-            self.recipe.config = entry.recipe
-            self.recipe.apply({})
+    def _obey(self, message: object) -> str:
+        match message:
+            case ["add", str() as key] if key in self._offered:
+                self.selected = self.lineup.add(self._offered[key]).number
+                return f"Added {quoted(self.lineup.names()[self.selected])}; its recipe is shown below."
+            case ["select", int() as number] if number in self.lineup:
+                self.selected = number
+                return ""
+        return self.lineup.obey(message)
+
+    def _follow(self) -> None:
+        """Updates the list of contenders, and shows the recipe of the selected one in the controls."""
+        if self.selected not in self.lineup:
+            self.selected = next((entry.number for entry in self.lineup), 0)
+        self.contenders.show(self.lineup, lambda entry: recipe_words(entry.recipe), self.selected)
+        name = self.lineup.names().get(self.selected, "")
+        self.recipe_heading.value = f"<h3>Recipe{' of ' * bool(name)}{html.escape(name)}</h3>"
+        if self.selected in self.lineup:
+            self.recipe.apply(self.lineup[self.selected].recipe.model_dump())
 
     def _tune(self) -> None:
         """Handles a change of the recipe's controls."""
         with self._lock:
-            if not self.recipe.refusal:
-                self.contenders.train(self.recipe.config)
+            recipe = self.recipe.config
+            of_selected = not self.recipe.refusal and self.selected in self.lineup
+            if of_selected and self.lineup[self.selected].recipe != recipe:
+                self.lineup.change(self.selected, recipe=recipe)
+                self._follow()
             self._on_change()

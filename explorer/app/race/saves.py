@@ -6,10 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-import anywidget
-import traitlets
-
-from explorer.app.widgets.source import source
+from explorer.app.race.buttons import ButtonRow, button
 from explorer.choices import ConfigError
 
 if TYPE_CHECKING:
@@ -31,80 +28,62 @@ def whole(race: Race) -> bytes:
     return to_bytes(race)
 
 
-class Kind(NamedTuple):
+class File(NamedTuple):
     """One of the files there are."""
 
     label: str
-    about: str
+    title: str
     """Its content, in words."""
-    file: str
+    name: str
     media: str
     write: Callable[[Race], bytes]
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType({
-    "numbers": Kind("Save numbers (CSV)", "Every reading of the instruments, one number a row",
+FILES: Mapping[str, File] = MappingProxyType({
+    "numbers": File("Save numbers (CSV)", "Every reading of the instruments, one number a row",
                     "race.csv", "text/csv", numbers),
-    "race": Kind("Save race", "Text, settings, numbers, weights and optimizers; load it in Python to continue the race",
+    "race": File("Save race", "Text, settings, numbers, weights and optimizers; load it in Python to continue the race",
                  "race.zip", "application/zip", whole),
 })
 """By name, in the order of their buttons."""
 
 
-class Saves(anywidget.AnyWidget):
-    """A button for each kind of file, and a line.
-
-    Traits:
-        kinds: `[{name, label, title}]`.
-        enabled: whether there is something that stands still.
-        said: what came of the last press; `refused` if nothing did.
-
-    A press is the name of a kind; its answer is a message `{file, media}` with the file's bytes beside it.
+class Saves(ButtonRow):
+    """A button for each file, and a line that says the result of the last press.
 
     Args:
         race: the race, which stands still until this thread lets go; it may refuse by a `ConfigError`.
         on_saved: called when all of the race was handed over.
     """
 
-    _esm = source("widgets/marks.js", "race/saves.js")
-    kinds = traitlets.List(traitlets.Dict()).tag(sync=True)
-    enabled = traitlets.Bool(False).tag(sync=True)
-    said = traitlets.Unicode().tag(sync=True)
-    refused = traitlets.Bool(False).tag(sync=True)
-
-    def __init__(self, race: Callable[[], Race], on_saved: Callable[[], None] = lambda: None) -> None:
-        kinds = [{"name": name, "label": kind.label, "title": kind.about} for name, kind in KINDS.items()]
-        super().__init__(kinds=kinds)
+    def __init__(self, race: Callable[[], Race], on_saved: Callable[[], None]) -> None:
+        super().__init__("Save", self._save, links=True)
         self._race, self._on_saved = race, on_saved
-        self.on_msg(self._take)
 
     def offer(self, *, enabled: bool) -> None:
-        """Enables or disables the buttons, and removes the last message."""
-        with self.hold_sync():
-            self.enabled, self.said, self.refused = enabled, "", False
+        """Enables or disables the buttons; if that is a change, the last message is removed."""
+        if self.buttons and self.offers("race") == enabled:
+            return
+        self.buttons = [button(name, file.label, enabled=enabled, title=file.title) for name, file in FILES.items()]
+        self.note, self.refused = "", False
 
-    def _take(self, _: object, name: object, __: object) -> None:
+    def _save(self, name: str) -> None:
         """Handles a press in a browser, which may come late."""
-        if self.enabled and isinstance(name, str) and name in KINDS:
-            self._hand_over(KINDS[name])
-
-    def _hand_over(self, kind: Kind) -> None:
+        if not self.offers(name):
+            return
+        file = FILES[name]
         try:
-            content = kind.write(self._race())
+            content = file.write(self._race())
             if len(content) > MOST:
-                raise ConfigError(f"{kind.file} must have at most {size_words(MOST)} to go through a browser; "
+                raise ConfigError(f"{file.name} must have at most {size_words(MOST)} to go through a browser; "
                                   f"got {size_words(len(content))}")
         except ConfigError as error:
-            self._tell(f"Refused: {error}.", refused=True)
+            self.note, self.refused = f"Refused: {error}.", True
             return
-        self.send({"file": kind.file, "media": kind.media}, [content])
-        self._tell(f"Saved {kind.file}, {size_words(len(content))}.")
-        if kind is KINDS["race"]:
+        self.send({"file": file.name, "media": file.media}, [content])
+        self.note, self.refused = f"Saved {file.name}, {size_words(len(content))}.", False
+        if name == "race":
             self._on_saved()
-
-    def _tell(self, words: str, *, refused: bool = False) -> None:
-        with self.hold_sync():
-            self.said, self.refused = words, refused
 
 
 def size_words(count: int) -> str:

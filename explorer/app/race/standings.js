@@ -1,8 +1,7 @@
-/* How the contenders stand: a table whose rows are headed by a name and its marks, and so the legend of the charts. */
+/* The contenders' results: a table whose rows are headed by a name and its marks, and so the legend of the charts. */
 
 export default {
   render({ model, el }) {
-    el.classList.add("ex-standings");
     const title = make("b");
     const words = make("span");
     const head = make("tr");
@@ -10,25 +9,24 @@ export default {
     const table = make("table", {}, make("thead", {}, head), body);
     // The table may scroll sideways, and must then be within reach of the keyboard.
     const frame = make("div", { class: "ex-scroll", tabindex: 0, role: "region", "aria-label": "Standings" }, table);
+    become(el, "ex-standings");
     el.append(make("p", {}, title, " ", words), frame);
-    const cell = (tag, { text, number, tone }, scope) => make(tag, {
-      class: [number ? "ex-number" : "", tone ? `ex-${tone}` : ""].filter(Boolean).join(" "), ...(scope ? { scope } : {}),
-    }, ...typeset(text));
-    const paint = () => {
+    return follow(model, "title words columns rows stale", () => {
+      const columns = model.get("columns");
+      const cells = ({ cells: texts, out }) => texts.map((text, index) => make("td", {
+        class: columns[index + 1].number ? "ex-number" : out && columns[index + 1].out ? "ex-out" : "",
+      }, ...typeset(text)));
       el.classList.toggle("ex-stale", model.get("stale"));
       title.textContent = model.get("title");
       table.setAttribute("aria-label", model.get("title"));
       words.textContent = model.get("words");
-      head.replaceChildren(...model.get("columns").map((column) => cell("th", column, "col")));
+      head.replaceChildren(...columns.map(({ text, number }) => (
+        make("th", { scope: "col", class: number ? "ex-number" : "" }, ...typeset(text)))));
       body.replaceChildren(...model.get("rows").map((row) => {
         const mark = swatch();
         mark.paint(row);
-        const name = make("th", { scope: "row" }, mark.svg, row.name);
-        return make("tr", {}, name, ...row.cells.map((one) => cell("td", one)));
+        return make("tr", {}, make("th", { scope: "row" }, mark.svg, row.name), ...cells(row));
       }));
-    };
-    model.on("change:title change:words change:columns change:rows change:stale", paint);
-    paint();
-    return () => model.off("change:title change:words change:columns change:rows change:stale", paint);
+    });
   },
 };

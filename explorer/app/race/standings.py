@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import anywidget
 import traitlets
 
-from explorer.app.explore.pins import swatch
-from explorer.app.widgets.source import source
+from explorer.app.widgets.roster_box import swatch
+from explorer.app.widgets.runtime import PageWidget, view
 from explorer.figures.palette import Design
 from explorer.numbers import number
 from explorer.training.tasks import Levels
@@ -18,48 +17,49 @@ from explorer.training.tasks import Levels
 if TYPE_CHECKING:
     from explorer.training.race import Outcome
 
-COLUMNS = (
-    ("Contender", False), ("Held-out loss", True), ("Below unigram from", True), ("Diverged", False),
-    ("Gradient first / last layer", False),
+COLUMNS: tuple[dict[str, object], ...] = (
+    {"text": "Contender"}, {"text": "Held-out loss", "number": True}, {"text": "Below unigram from", "number": True},
+    {"text": "Diverged", "out": True}, {"text": "Gradient first / last layer"},
 )
-"""Headings, and whether the column is one of numbers."""
+"""Headings, whether a column is one of numbers, and whether it says why a contender is out."""
 A_TENTH = 0.1
 """Share of the distance from the unigram's level to the bigram's; nearer to the unigram's, little is learned."""
 
 
-class Standings(anywidget.AnyWidget):
+class Standings(PageWidget):
     """A table.
 
     Traits:
         title, words: the text above it.
-        columns: `[{text, number}]`.
-        rows: `[{name, hue, symbol, dash, cells: [{text, number, tone}]}]`.
+        columns: see `COLUMNS`.
+        rows: `[{name, hue, symbol, dash, cells, out}]`: the texts of the other columns, and whether it diverged.
         stale: it is of an earlier race.
     """
 
-    _esm = source("widgets/marks.js", "widgets/typeset.js", "race/standings.js")
+    _esm = view("standings")
     title = traitlets.Unicode().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
-    columns = traitlets.List(traitlets.Dict()).tag(sync=True)
+    columns = traitlets.List(traitlets.Dict(), list(COLUMNS)).tag(sync=True)
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
 
-    def __init__(self) -> None:
-        super().__init__(columns=[{"text": text, "number": number} for text, number in COLUMNS])
-
-    def tell(self, outcomes: Sequence[Outcome], designs: Sequence[Design], levels: Levels, *, final: bool) -> None:
+    def show(self, outcomes: Sequence[Outcome], designs: Sequence[Design], levels: Levels, *, final: bool) -> None:
         """Fills the table; the best first once the race is over."""
         scale = f"Nats a character; unigram {levels.unigram:.2f}, bigram {levels.bigram:.2f}."
-        step = max(one.steps for one in outcomes)
         marks = {design.label: design for design in designs}
         rows = [
             row(outcome, marks[outcome.name], final=final) for outcome in (ranked(outcomes) if final else outcomes)
         ]
         with self.hold_sync():
             self.title, self.words = (
-                ("Verdict", f"Best first. {scale}") if final else (f"At step {step:,}", scale)
+                ("Verdict", f"Best first. {scale}") if final else (f"At step {most_steps(outcomes):,}", scale)
             )
             self.rows = rows
+
+
+def most_steps(outcomes: Sequence[Outcome]) -> int:
+    """Steps of the contender with the most."""
+    return max(one.steps for one in outcomes)
 
 
 def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -73,16 +73,12 @@ def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def row(outcome: Outcome, design: Design, *, final: bool) -> dict[str, Any]:
     """One contender, as the browser draws it."""
-    out = outcome.diverged
-    ends = f"{ratio(outcome.ratio_first)} → {ratio(outcome.ratio_last)}"
-    never = "never" if final or out else "not yet"
+    never = "never" if final or outcome.diverged else "not yet"
     return {
-        "name": outcome.name, **swatch(design),
+        "name": outcome.name, "out": outcome.diverged, **swatch(design),
         "cells": [
-            _cell(loss(outcome.final_loss), number=True),
-            _cell(never if outcome.below_unigram is None else f"step {outcome.below_unigram:,}", number=True),
-            _cell(divergence(outcome) or "no", tone="out" if out else ""),
-            _cell(ends),
+            loss(outcome.final_loss), never if outcome.below_unigram is None else f"step {outcome.below_unigram:,}",
+            divergence(outcome) or "no", f"{ratio(outcome.ratio_first)} → {ratio(outcome.ratio_last)}",
         ],
     }
 
@@ -130,7 +126,3 @@ def judged(outcomes: Sequence[Outcome], levels: Levels) -> dict[str, str]:
 def listed(names: Sequence[str]) -> str:
     """Names within a sentence."""
     return " · ".join(f"“{name}”" for name in names)
-
-
-def _cell(text: str, *, number: bool = False, tone: str = "") -> dict[str, Any]:
-    return {"text": text, "number": number, "tone": tone}

@@ -2,8 +2,6 @@
 
 export default {
   render({ model, el }) {
-    el.classList.add("ex-textfile");
-    const title = make("label", { class: "ex-label" }, "Text");
     const now = make("span", { class: "ex-symbol" });
     const file = make("input", {
       type: "file", accept: ".txt,.md,.csv,text/*", "aria-label": "Text file of your own, UTF-8", ...OWN_KEYS,
@@ -21,15 +19,13 @@ export default {
       file.focus();
     });
     const said = make("p", { class: "ex-hint", role: "status" });
-    el.append(make("div", { class: "ex-head" }, title, now), file, said, back);
-    const paint = () => {
+    become(el, "ex-textfile");
+    el.append(make("div", { class: "ex-head" }, make("label", { class: "ex-label" }, "Text"), now), file, said, back);
+    return follow(model, "now said refused own", () => {
       now.textContent = model.get("now");
       said.textContent = model.get("said");
       said.classList.toggle("ex-refusal", model.get("refused"));
       back.hidden = !model.get("own");
-    };
-    model.on("change:now change:said change:refused change:own", paint);
-    paint();
-    return () => model.off("change:now change:said change:refused change:own", paint);
+    });
   },
 };

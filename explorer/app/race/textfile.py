@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import anywidget
 import traitlets
 
-from explorer.app.widgets.controls import said
-from explorer.app.widgets.source import source
+from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.wording import refusal_in_words
 from explorer.choices import ConfigError
 from explorer.text import LARGEST_BYTES, Text, decode
 
@@ -17,7 +16,7 @@ LONGEST = 60
 """Letters of a file's name that are shown."""
 
 
-class TextFile(anywidget.AnyWidget):
+class TextFile(PageWidget):
     """A file entry, and `text`: its content, or None for Python's prose.
 
     Args:
@@ -32,7 +31,7 @@ class TextFile(anywidget.AnyWidget):
     A choice is a message: `["text", name]` with the file's bytes beside it, or `["prose"]`.
     """
 
-    _esm = source("widgets/marks.js", "race/textfile.js")
+    _esm = view("textfile")
     now = traitlets.Unicode(PROSE).tag(sync=True)
     said = traitlets.Unicode().tag(sync=True)
     refused = traitlets.Bool(False).tag(sync=True)
@@ -60,7 +59,7 @@ class TextFile(anywidget.AnyWidget):
             self._check(text)
         except ConfigError as error:
             with self.hold_sync():
-                self.said, self.refused = f"Refused: {name}: {said(error)}. It stays {self.now}.", True
+                self.said, self.refused = f"Refused: {name}: {refusal_in_words(error)}. It stays {self.now}.", True
         else:
             self._use(text, f"{name}, {len(text.codes):,} characters")
 

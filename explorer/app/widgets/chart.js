@@ -5,34 +5,6 @@
    come from the page's CSS variables at each draw; figures carry none of their own but the hues of their data. */
 
 const NARROWEST = 60; // pixels; below, plotly would place words at minus infinity
-const COPIES = Symbol.for("transformer-signal-explorer/plotly");
-
-/** The page's plotly.js of one version: unpacked by the first chart that asks, shared by all. */
-async function plotly(model) {
-  const reference = model.get("runtime").replace("IPY_MODEL_", "");
-  const runtime = await model.widget_manager.get_model(reference);
-  const copies = (globalThis[COPIES] ??= new Map());
-  const version = runtime.get("version");
-  if (!copies.has(version)) copies.set(version, unpack(runtime.get("plotly")));
-  return copies.get(version).catch((error) => {
-    copies.delete(version); // the next chart tries again
-    throw error;
-  });
-}
-
-async function unpack(bytes) {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const source = await new Response(stream).blob();
-  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-  const before = window.Plotly; // somebody else's copy stays theirs
-  try {
-    await import(url);
-    return window.Plotly;
-  } finally {
-    window.Plotly = before;
-    URL.revokeObjectURL(url);
-  }
-}
 
 /** What plotly may do: nothing that leaves this page, and no buttons or words of its own on the drawing. */
 const SETTINGS = {
@@ -44,12 +16,6 @@ const SETTINGS = {
   plotlyServerURL: "",
   typesetMath: false,
 };
-function palette(card) {
-  const style = getComputedStyle(card);
-  const read = (name) => style.getPropertyValue(`--chart-${name}`).trim();
-  const [surface, border, text, muted, grid] = ["surface", "border", "text", "muted", "grid"].map(read);
-  return { surface, border, text, muted, grid, family: style.fontFamily };
-}
 
 const axes = (layout) => Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key));
 
@@ -78,13 +44,6 @@ function dress(layout, { surface, border, text, muted, grid, family }) {
   return layout;
 }
 
-function element(tag, name, ...children) {
-  const made = document.createElement(tag);
-  made.className = name;
-  made.append(...children);
-  return made;
-}
-
 /** Calls back whenever the page may have changed its colors; returns what ends it. */
 function onColors(callback) {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -97,7 +56,7 @@ function onColors(callback) {
   };
 }
 
-const TEXTS = "change:title change:caption change:badge change:badge_tone change:description change:stale";
+const TEXTS = "title caption badge badge_tone description stale";
 
 class Card {
   constructor(model) {
@@ -109,29 +68,26 @@ class Card {
     this.size = [0, 0];
     this.zoom = new Map(); // axis to the range that a person chose
     this.build();
-    this.write = this.write.bind(this);
     this.redraw = this.redraw.bind(this);
     this.reset = this.reset.bind(this);
-    model.on(TEXTS, this.write);
-    model.on("change:figure", this.redraw);
-    this.stopColors = onColors(this.redraw);
     this.sized = new ResizeObserver(() => this.resize());
     this.sized.observe(this.plot);
-    this.write();
+    this.ends = [
+      follow(model, TEXTS, () => this.write()), follow(model, "figure", this.redraw), onColors(this.redraw),
+      () => this.sized.disconnect(),
+    ];
   }
 
   build() {
-    this.title = element("h3", "ex-chart-title");
-    this.tools = element("div", "ex-chart-tools", ...this.buttons());
-    this.tools.setAttribute("role", "group");
-    this.stale = element("span", "ex-chart-stale", "stale");
-    this.badge = element("span", "ex-chart-badge");
-    this.caption = element("p", "ex-chart-caption");
-    this.plot = element("div", "ex-chart-plot");
-    this.plot.dataset.drawn = "0";
-    const header = element("div", "ex-chart-header", this.title, this.stale, this.badge);
-    const words = element("figcaption", "ex-chart-words", header, this.caption, this.tools);
-    this.el = element("figure", "ex-chart", words, this.plot);
+    this.title = make("h3", { class: "ex-chart-title" });
+    this.tools = make("div", { class: "ex-chart-tools", role: "group" }, ...this.buttons());
+    this.stale = make("span", { class: "ex-chart-stale" }, "stale");
+    this.badge = make("span", { class: "ex-chart-badge" });
+    this.caption = make("p", { class: "ex-chart-caption" });
+    this.plot = make("div", { class: "ex-chart-plot", "data-drawn": 0 });
+    const header = make("div", { class: "ex-chart-header" }, this.title, this.stale, this.badge);
+    const words = make("figcaption", { class: "ex-chart-words" }, header, this.caption, this.tools);
+    this.el = make("figure", { class: "ex-chart" }, words, this.plot);
     // A finger scrolls the page and taps; it would zoom by accident. What follows a tap comes as a mouse's.
     this.plot.addEventListener("touchstart", (event) => event.stopPropagation(), { capture: true });
   }
@@ -144,13 +100,8 @@ class Card {
       ["PNG", "Save as PNG", () => this.save("png")],
       ["SVG", "Save as SVG", () => this.save("svg")],
     ];
-    return rows.map(([words, title, click]) => {
-      const button = element("button", "ex-chart-tool", words);
-      Object.assign(button, { type: "button", title, ariaLabel: title });
-      button.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take the Enter
-      button.addEventListener("click", () => this.listening && click());
-      return button;
-    });
+    return rows.map(([words, title, click]) => (
+      button(words, "ex-chart-tool", () => this.listening && click(), { title, "aria-label": title })));
   }
 
   /** Zooms about the middle; less than 1 comes closer. */
@@ -207,7 +158,7 @@ class Card {
     if (this.busy) return;
     this.busy = true;
     try {
-      this.Plotly ??= await plotly(this.model);
+      this.Plotly ??= await plotly();
       while (this.alive && this.wanted && this.plot.clientWidth >= NARROWEST) {
         this.wanted = false;
         await this.paint();
@@ -261,10 +212,7 @@ class Card {
 
   remove() {
     this.alive = false;
-    this.stopColors();
-    this.sized.disconnect();
-    this.model.off(TEXTS, this.write);
-    this.model.off("change:figure", this.redraw);
+    this.ends.forEach((end) => end());
     this.Plotly?.purge(this.plot);
   }
 }

@@ -8,18 +8,16 @@ stays where the person put it, beside the sentence that says why, and `config` s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-import anywidget
 import traitlets
 
-from explorer.app.widgets.ladder import ladder
-from explorer.app.widgets.source import source
+from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.slider_steps import slider_steps
+from explorer.app.widgets.wording import in_words, refusal_in_words, size_in_words, unused
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
-from explorer.fields import GROUPS, Option, Spec, users
-from explorer.numbers import percent
+from explorer.fields import GROUPS, Option, Spec
 
 PINNED = ("n_layers", "d_model", "init_variance", "norm_placement", "alpha", "attention_scale")
 """The order on top; a pinned field that is not named here follows."""
@@ -27,10 +25,9 @@ SEGMENTS = 5
 """Choices of up to so many options are shown side by side when their words are short."""
 SEGMENT_LETTERS = 26
 Chosen = TypeVar("Chosen", bound=Choices)
-GPT2_SMALL = Config(n_layers=12, d_model=768, n_heads=12).sizes.n_parameters
 
 
-class ControlBox(anywidget.AnyWidget):
+class ControlBox(PageWidget):
     """Native controls for a list of sections; knows nothing of what the values mean.
 
     Traits:
@@ -42,7 +39,7 @@ class ControlBox(anywidget.AnyWidget):
         offers: field name to buttons below its control, `[{label, title}]`; a click is the message `[name, index]`.
     """
 
-    _esm = source("widgets/moves.js", "widgets/typeset.js", "widgets/controls.js")
+    _esm = view("controls")
     sections = traitlets.List(traitlets.Dict()).tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     notes = traitlets.Dict().tag(sync=True)
@@ -59,8 +56,6 @@ class Controls(ControlBox, Generic[Chosen]):
     Args:
         config: where they start; its class decides what is accepted.
         on_read: called after each change, with `config`, `refusal` and `remedy` (what `mend` would do) up to date.
-        offers: what can be asked for beside a field: name to `[{label, title}]`.
-        on_offer: called with a field's name and the index of the offer that was taken.
         label: what the controls are for, said to a screen reader.
     """
 
@@ -68,15 +63,13 @@ class Controls(ControlBox, Generic[Chosen]):
         self,
         config: Chosen,
         on_read: Callable[[], None] = lambda: None,
-        offers: Mapping[str, list[dict[str, str]]] = MappingProxyType({}),
-        on_offer: Callable[[str, int], None] = lambda name, index: None,
         label: str = "Design of the Transformer",
     ) -> None:
-        super().__init__(sections=sections(config.specs()), label=label, offers=dict(offers))
-        self._offers = self.offers
+        super().__init__(sections=sections(config.specs()), label=label)
+        self._offers: Mapping[str, list[dict[str, str]]] = {}
         self._remarks: dict[str, tuple[object, str, list[dict[str, str]]]] = {}
         self._mend: dict[str, object] = {}
-        self._on_offer = on_offer
+        self._on_offer: Callable[[str, int], None] = lambda name, index: None
         self.on_msg(self._take)
         self.config = config
         self.refusal = self.remedy = ""
@@ -84,6 +77,16 @@ class Controls(ControlBox, Generic[Chosen]):
         self.apply(config.model_dump())
         self._explain()
         self.observe(self._read, names="values")
+
+    def offer(self, offers: Mapping[str, list[dict[str, str]]], on_take: Callable[[str, int], None]) -> None:
+        """Puts buttons beside fields.
+
+        Args:
+            offers: name of a field to `[{label, title}]`.
+            on_take: called with a field's name and the index of the offer that was taken.
+        """
+        self._offers, self._on_offer = offers, on_take
+        self._explain()
 
     def apply(self, changes: Mapping[str, object]) -> None:
         """Changes some choices of the last accepted config, as if a person had set them."""
@@ -108,14 +111,14 @@ class Controls(ControlBox, Generic[Chosen]):
         try:
             config = type(self.config)(**self.values)
         except ConfigError as error:
-            self.refusal, self._mend = said(error), self._suggested(error)
+            self.refusal, self._mend = refusal_in_words(error), self._suggested(error)
         else:
             self.config, self.refusal, self._mend = config, "", {}
             if self.values != config.model_dump():
                 self.values = config.model_dump()  # a number that was written as "1_000"; which is read in turn
                 return
         specs = self.config.specs()
-        self.remedy = "".join(f"Set {specs[name].about.label} to {shown(value)}" for name, value in self._mend.items())
+        self.remedy = "".join(f"Set {specs[name].about.label} to {in_words(new)}" for name, new in self._mend.items())
         self._explain()
         self._on_read()
 
@@ -138,10 +141,10 @@ class Controls(ControlBox, Generic[Chosen]):
         with self.hold_sync():
             self.disabled = [name for name in idle if name not in refused]
             self.refused = refused
-            wrong = {name: f"refused; still {shown(good.get(name))}" for name in refused}
+            wrong = {name: f"refused; still {in_words(good.get(name))}" for name in refused}
             self.notes = {**remarks, **idle, **wrong}
             self.offers = {**self._offers, **more}
-            self.summary = size(self.config) if isinstance(self.config, Config) else ""
+            self.summary = size_in_words(self.config) if isinstance(self.config, Config) else ""
 
 
 def sections(specs: Mapping[str, Spec]) -> list[dict[str, Any]]:
@@ -159,7 +162,7 @@ def sections(specs: Mapping[str, Spec]) -> list[dict[str, Any]]:
 
 def describe(spec: Spec) -> dict[str, Any]:
     """One control as the browser draws it."""
-    steps = ladder(spec)
+    steps = slider_steps(spec)
     return {
         "name": spec.name,
         "look": look(spec, steps),
@@ -170,7 +173,7 @@ def describe(spec: Spec) -> dict[str, Any]:
         "initial": spec.default,
         "steps": steps,
         "options": [
-            {"value": choice, "label": shown(choice), "formula": option.formula, "source": option.source}
+            {"value": choice, "label": in_words(choice), "formula": option.formula, "source": option.source}
             for choice in spec.choices for option in [spec.about.options.get(choice, Option(""))]
         ],
     }
@@ -195,51 +198,5 @@ def look(spec: Spec, steps: Iterable[float]) -> str:
         return "slider" if steps else "entry"
     if spec.kind == "switch":
         return "switch"
-    short = sum(len(shown(choice)) for choice in spec.choices) <= SEGMENT_LETTERS
+    short = sum(len(in_words(choice)) for choice in spec.choices) <= SEGMENT_LETTERS
     return "segments" if short and len(spec.choices) <= SEGMENTS else "list"
-
-
-def shown(value: object) -> str:
-    """A value in words: `inverse_sqrt_depth` is 1/√depth."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if not isinstance(value, str):
-        return f"{value:g}" if isinstance(value, float) else str(value)
-    return value.replace("inverse_", "1/").replace("sqrt_", "√").replace("sqrt", "√").replace("_", " ")
-
-
-def said(error: ConfigError) -> str:
-    """A refusal in the page's words: fields by their labels, values as the controls show them."""
-    return "".join(
-        part if isinstance(part, str) else part.label if part.value is None else f"{part.label} = {shown(part.value)}"
-        for part in error.phrases
-    )
-
-
-def unused(spec: Spec, config: Choices) -> str:
-    """The reason why a field does not matter with these choices; empty when it does."""
-    specs, needed = config.specs(), users(config.specs(), spec.name)
-    if not needed or any(getattr(config, other) in values for other, values in needed.items()):
-        return ""
-    wanted = ", or ".join(
-        f"{specs[other].about.label.lower()} = {' or '.join(map(shown, values))}" for other, values in needed.items()
-    )
-    return f"used when {wanted}; it is {', '.join(shown(getattr(config, other)) for other in needed)}"
-
-
-def size(config: Config) -> str:
-    """Parameters and memory of a config, in a line."""
-    sizes = config.sizes
-    parameters, share = sizes.n_parameters, sizes.n_parameters / GPT2_SMALL
-    return (
-        f"{quantity(parameters)} parameters · {percent(share)} of GPT-2 small's {quantity(GPT2_SMALL)} · "
-        f"{quantity(sizes.activation_bytes)}B of activations{', computed twice' if sizes.block else ''}"
-    )
-
-
-def quantity(count: float) -> str:
-    """Two digits and a decimal prefix: 9.4 M."""
-    for scale, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= scale:
-            return f"{count / scale:.{1 if count < 10 * scale else 0}f} {prefix}"
-    return f"{count:.0f}"

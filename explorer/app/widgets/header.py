@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import anywidget
 import traitlets
 
-from explorer.app.widgets.source import source
+from explorer.app.widgets.runtime import PageWidget, view
 
 
-class Header(anywidget.AnyWidget):
+class Header(PageWidget):
     """Name and tabs.
 
     Traits:
@@ -23,8 +22,7 @@ class Header(anywidget.AnyWidget):
         selected: index of the open panel, set from either side; the browser's is only a wish.
     """
 
-    _esm = source("widgets/moves.js", "widgets/header.js")
-    _css = source("widgets/style.css", "widgets/media.css")
+    _esm = view("header")
     name = traitlets.Unicode("Transformer Signal Explorer").tag(sync=True)
     label = traitlets.Unicode("Panels").tag(sync=True)
     tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -1,28 +1,17 @@
-"""Base of the live panels: controls become a job or a refusal, the worker computes the newest job, charts follow.
+"""`Live`: base of the panels that follow their controls: these become a job or a refusal, charts show the result.
 
-A panel says what its jobs and results are by overriding the methods in the middle of `Live`. Charts show the last good
-result at all times, marked stale until the next one is there. Callbacks may come from any thread: `_lock` makes one
-change of the panel's state at a time.
+Charts show the last good result at all times, marked stale until the next one is there.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Hashable, Mapping
-from contextlib import nullcontext
-from typing import Any, Generic, TypeVar
-
-import ipywidgets as widgets
+from collections.abc import Mapping
+from typing import Any
 
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
-from explorer.app.widgets.status import Status
+from explorer.app.widgets.panel import Job, Panel, Phase, Result
 from explorer.app.widgets.verdict import Verdict
-from explorer.app.widgets.worker import Progress, Stop, Worker
-from explorer.figures.words import typeset
-
-Job = TypeVar("Job", bound=Hashable)
-Result = TypeVar("Result")
 
 LONGEST_REFUSAL = 400
 """Characters of a refusal that are shown: a browser can send any number of wrong fields."""
@@ -30,8 +19,8 @@ SLOW = 1.0
 """Seconds of computing after which there is a button to stop it."""
 
 
-class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
-    """A panel with controls, charts, a verdict, a status line and a worker.
+class Live(Panel[Job, Result]):
+    """A panel with controls, charts and a verdict. A subclass puts them in its `children`, and calls `refresh`.
 
     Args:
         controls: made with `on_read=self.refresh`.
@@ -41,31 +30,15 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
     """
 
     def __init__(self, controls: Controls[Any], charts: Mapping[str, Chart], subject: str, action: str) -> None:
-        self._lock = threading.RLock()
         self._job: Job | None = None
         self._result: Result | None = None
         self._stale = False
         self._subject, self._action = subject, action
         self.controls, self.charts = controls, dict(charts)
-        self.verdict = Verdict(self._apply, self._take_back)
-        self.status = Status(self._act, self.controls.mend)
-        self.worker: Worker[Job, Result] = Worker(self._work, self._receive, self._fail, self._advance)
-        super().__init__(children=self._children())
-        self.add_class("ex-panel")
-        self.refresh()
-
-    def close(self) -> None:
-        """Ends the worker and removes every widget of the panel from the page."""
-        self.worker.close()
-        for child in self.children:
-            close_all(child)
-        super().close()
+        self.verdict = Verdict()
+        super().__init__()
 
     # --- what a panel says of itself --------------------------------------------------------------------------
-
-    def _children(self) -> list[widgets.Widget]:
-        """Widgets of the panel."""
-        raise NotImplementedError
 
     def _refusal(self) -> str:
         """The reason why the controls are refused; empty when they are accepted."""
@@ -86,10 +59,6 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
     def _begun(self, _: Job) -> None:
         """Called when a job was handed to the worker: what can be shown at once."""
 
-    def _work(self, job: Job, stop: Stop, progress: Progress) -> Result:
-        """Does a job, on the worker's thread."""
-        raise NotImplementedError
-
     def _show(self, result: Result) -> None:
         """Draws a result."""
         raise NotImplementedError
@@ -97,12 +66,6 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
     def _summary(self, result: Result) -> tuple[str, str]:
         """Status line of a result: a sentence, and details."""
         raise NotImplementedError
-
-    def _apply(self, index: int) -> None:
-        """A button of the verdict was clicked."""
-
-    def _take_back(self) -> None:
-        """The verdict's Undo was clicked."""
 
     def _rest(self) -> None:
         """Called when what was begun is not what the charts will show next: nothing of it may stay on them."""
@@ -115,41 +78,42 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
     def refresh(self) -> None:
         """Asks for what the controls say: a refusal in words, or a result soon."""
-        with self._lock:
+        with self.lock:
             try:
                 if refusal := self._refusal():
-                    self._refuse(refusal)
+                    short = refusal if len(refusal) <= LONGEST_REFUSAL else refusal[:LONGEST_REFUSAL] + "…"
+                    self._halt(Phase.REFUSED, f"Refused: {short}.", "Undo", self.controls.remedy)
                 else:
                     self._ask()
             except Exception as error:  # noqa: BLE001 - the page says what broke and goes on
                 self._fail(self._job, f"{type(error).__name__}: {error}")
 
-    def _refuse(self, sentence: str) -> None:
-        short = sentence if len(sentence) <= LONGEST_REFUSAL else sentence[:LONGEST_REFUSAL] + "…"
-        self._halt("refused", f"Refused: {short}.", "Undo", self.controls.remedy)
-
-    def _halt(self, state: str, sentence: str, action: str, offer: str = "") -> None:
+    def _halt(self, phase: Phase, sentence: str, action: str, offer: str = "") -> None:
         """The charts stay what they last were, and the status line says why."""
         self._mark(stale=True)
         shown = f"The charts show the last {self._subject}." if self._result is not None else ""
-        self.status.say(state, sentence, shown, action=action, offer=offer)
+        self._enter(phase, sentence, shown, action=action, offer=offer)
         self._rest()
 
     def _ask(self) -> None:
         self._job = job = self._next()
         self._mark(stale=self._result is not None)
-        self.status.say("computing", self._promise(job), fraction=2.0)
+        self._enter(Phase.COMPUTING, self._promise(job), fraction=2.0)
         self.worker.submit(job)
         self._begun(job)
 
+    def _mend(self) -> None:
+        self.controls.mend()
+
     def _act(self) -> None:
-        """The button of the status line: stop, undo or try again, as its state has it."""
-        with self._lock:
-            if self.status.state == "idle":
-                return  # what was to be stopped has ended while the press was on its way
-            if self.status.state == "computing":
+        """Stops, undoes or tries again, as the phase has it; nothing when what was to be stopped has just ended."""
+        with self.lock:
+            if self.phase is Phase.IDLE:
+                return
+            if self.phase is Phase.COMPUTING:
                 self.worker.cancel()
-                self._halt("stale", "Stopped.", self._action)
+                self._job = None  # its result may be on the way
+                self._halt(Phase.STALE, "Stopped.", self._action)
             elif self._refusal():
                 self._undo()
             else:
@@ -158,13 +122,13 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
     # --- on the worker's thread -------------------------------------------------------------------------------
 
     def _advance(self, job: Job, fraction: float) -> None:
-        with self._lock:
-            if job == self._job and self.status.state == "computing":
+        with self.lock:
+            if job == self._job and self.phase is Phase.COMPUTING:
                 action = "Stop" if self.worker.busy_for > SLOW else ""
-                self.status.say("computing", self.status.text, self._progress(job, fraction), fraction, action)
+                self._enter(Phase.COMPUTING, self.status.text, self._progress(job, fraction), fraction, action)
 
     def _receive(self, job: Job, result: Result) -> None:
-        with self._lock:
+        with self.lock:
             if job != self._job:
                 return
             refused = bool(self._refusal())
@@ -173,41 +137,15 @@ class Live(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
             self._show(result)
             self._mark(stale=refused)
             if not refused:
-                self.status.say("idle", *self._summary(result))
+                self._enter(Phase.IDLE, *self._summary(result))
 
     def _fail(self, job: Job | None, message: str) -> None:
-        with self._lock:
+        with self.lock:
             if job == self._job:
-                self._halt("failed", message, "Try again")
+                self._halt(Phase.FAILED, message, "Try again")
 
     def _mark(self, stale: bool) -> None:
         self._stale = stale
         for chart in self.charts.values():
             chart.stale = stale
         self.verdict.stale = stale
-
-
-def words(markup: str, name: str) -> widgets.HTML:
-    """A text on a panel; `name` is its class in the style sheet."""
-    return widgets.HTML(typeset(markup)).add_class("ex-words").add_class(name)
-
-
-def tell_all(widget: widgets.Widget) -> None:
-    """Sends a widget and its children again, to a browser that has just created them.
-
-    It did so from a copy of their state. What a worker sent while that copy was on its way was for widgets that the
-    browser did not know yet, and is lost: without this, a page could say "Measuring" for ever.
-    """
-    with getattr(widget, "_lock", nullcontext()):  # or a newer result could be overtaken by this in turn
-        for child in getattr(widget, "children", ()):
-            tell_all(child)
-        changing = [key for key in widget.keys if not key.startswith("_")]  # scripts and styles stay as they are
-        widget.send_state(changing)
-        widget.layout.send_state("display")
-
-
-def close_all(widget: widgets.Widget) -> None:
-    """Closes a widget and its children: a closed box leaves its children in the browser's memory."""
-    for child in getattr(widget, "children", ()):
-        close_all(child)
-    widget.close()

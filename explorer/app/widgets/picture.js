@@ -1,7 +1,14 @@
-/* A chart as a file: the plot, its title and caption, and the designs in it by name. What is not defined here is in
-   typeset.js and chart.js, between which `source` puts this. */
+/* A chart as a file: the plot, its title and caption, and the designs in it by name. */
 
 const NARROWEST_PICTURE = 640; // pixels; in less, a legend takes more room than the data
+
+/** The page's colors where a card stands. */
+function palette(card) {
+  const style = getComputedStyle(card);
+  const read = (name) => style.getPropertyValue(`--ex-${name}`).trim();
+  const [surface, border, text, muted, grid] = ["surface", "border", "text", "muted", "grid"].map(read);
+  return { surface, border, text, muted, grid, family: style.fontFamily };
+}
 
 /** Lines of at most so many letters, broken between words. */
 function wrapped(text, letters) {

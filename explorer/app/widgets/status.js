@@ -2,29 +2,16 @@
 
 export default {
   render({ model, el }) {
-    el.classList.add("ex-status");
-    const mark = document.createElement("span");
-    const text = document.createElement("span");
-    const detail = document.createElement("span");
-    const progress = document.createElement("progress");
-    const [offer, action] = ["offer", "action"].map((name) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.className = "ex-button";
-      button.addEventListener("click", () => press(model, name));
-      return button;
-    });
-    mark.className = "ex-mark";
-    mark.setAttribute("aria-hidden", "true");
-    text.className = "ex-status-text";
-    text.setAttribute("role", "status");
-    text.setAttribute("aria-live", "polite");
-    detail.className = "ex-status-detail";
-    progress.setAttribute("aria-label", "Progress");
-    offer.classList.add("ex-primary");
-    el.append(mark, text, detail, progress, offer, action);
-
-    const paint = () => {
+    become(el, "ex-status");
+    const text = make("span", { class: "ex-status-text", role: "status", "aria-live": "polite" });
+    const detail = make("span", { class: "ex-status-detail" });
+    const progress = make("progress", { "aria-label": "Progress" });
+    const buttons = {
+      offer: button("", "ex-button ex-primary", () => press(model, "offer")),
+      action: button("", "ex-button", () => press(model, "action")),
+    };
+    el.append(make("span", { class: "ex-mark", "aria-hidden": "true" }), text, detail, progress, ...Object.values(buttons));
+    return follow(model, "state text detail fraction action offer", () => {
       const fraction = model.get("fraction");
       el.dataset.state = model.get("state");
       write(text, model.get("text"));
@@ -32,14 +19,10 @@ export default {
       progress.hidden = fraction < 0;
       if (fraction > 1) progress.removeAttribute("value");
       else progress.value = Math.max(fraction, 0);
-      for (const [button, label] of [[offer, model.get("offer")], [action, model.get("action")]]) {
-        button.textContent = label;
-        button.hidden = !label;
+      for (const [name, node] of Object.entries(buttons)) {
+        node.textContent = model.get(name);
+        node.hidden = !model.get(name);
       }
-    };
-    const events = "change:state change:text change:detail change:fraction change:action change:offer";
-    model.on(events, paint);
-    paint();
-    return () => model.off(events, paint);
+    });
   },
 };

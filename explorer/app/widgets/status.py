@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import anywidget
 import traitlets
 
-from explorer.app.widgets.source import source
+from explorer.app.widgets.runtime import PageWidget, view
 
-STATES = ("idle", "computing", "stale", "refused", "failed")
+STATES = ("idle", "computing", "stale", "refused", "failed", "paused")
 
 
-class Status(anywidget.AnyWidget):
+class Status(PageWidget):
     """One line at the bottom of the page, announced politely to screen readers.
 
     Traits:
@@ -24,7 +23,7 @@ class Status(anywidget.AnyWidget):
         offer: label of a button before it, for another way out; empty for none.
     """
 
-    _esm = source("widgets/moves.js", "widgets/typeset.js", "widgets/status.js")
+    _esm = view("status")
     state = traitlets.Enum(STATES, default_value="idle").tag(sync=True)
     text = traitlets.Unicode().tag(sync=True)
     detail = traitlets.Unicode().tag(sync=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import ipywidgets as widgets
 
 from explorer.app.widgets.header import Header
+from explorer.app.widgets.record import Recorded, record, restore_parts
+from explorer.display import shown
 
 Start = TypeVar("Start")
 
 
-class Panel(NamedTuple, Generic[Start]):
+class Tab(NamedTuple, Generic[Start]):
     """One tab: its title, and what builds its widget when it is first opened."""
 
     title: str
@@ -28,9 +30,12 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         panels: name to panel, in the order of the tabs.
     """
 
-    def __init__(self, header: Header, start: Start, panels: Mapping[str, Panel[Start]]) -> None:
+    def __init__(self, header: Header, start: Start, panels: Mapping[str, Tab[Start]]) -> None:
         self._start, self._rows = start, dict(panels)
         self.panels: dict[str, widgets.Widget] = {}
+        self._unopened: dict[str, object] = {}  # records for panels that are not built yet
+        self.complaints: list[str] = []
+        """Sentences about records of panels that were built after `restore`."""
         self.header = header
         header.tabs = [row.title for row in panels.values()]
         super().__init__(children=[header])
@@ -42,15 +47,51 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         if name not in self.panels:
             self.panels[name] = self._rows[name].build(self._start)
             self.children = [self.header, *self.panels.values()]
+            self.complaints += self._hand(name)
         self.header.selected = list(self._rows).index(name)
         for other, panel in self.panels.items():
             panel.layout.display = None if other == name else "none"
         return self.panels[name]
 
+    @property
+    def opened(self) -> str:
+        """Name of the panel that is shown."""
+        return next(name for name, panel in self.panels.items() if panel.layout.display != "none")
+
+    def state(self) -> dict[str, Any]:
+        """The open tab and the records of the panels; see `Recorded`."""
+        built = {name: panel.state() for name, panel in self.panels.items() if isinstance(panel, Recorded)}
+        return record(open=self.opened, panels={**self._unopened, **built})
+
+    def restore(self, state: object) -> list[str]:
+        """Opens the tab and restores the panels, those that are not built yet when they are; see `Recorded`."""
+        return restore_parts(state, {"open": self._open, "panels": self._hand_out})
+
+    def _open(self, name: object) -> list[str]:
+        if not isinstance(name, str) or name not in self._rows:
+            return [f"open must be one of {', '.join(self._rows)}; got {shown(name)}"]
+        self.show(name)
+        return []
+
+    def _hand_out(self, records: object) -> list[str]:
+        """Gives each panel its record, or keeps it until the panel is built."""
+        if not isinstance(records, Mapping):
+            return [f"panels must be an object of records; got {shown(records)}"]
+        sentences = [f"{shown(name)} is not a panel; the panels are {', '.join(self._rows)}"
+                     for name in records if name not in self._rows]
+        self._unopened |= {name: records[name] for name in self._rows if name in records}
+        return sentences + [sentence for name in self.panels for sentence in self._hand(name)]
+
+    def _hand(self, name: str) -> list[str]:
+        """Gives a panel the record that waits for it, if there is one."""
+        panel = self.panels[name]
+        if name not in self._unopened or not isinstance(panel, Recorded):
+            return []
+        return [f"{name}: {sentence}" for sentence in panel.restore(self._unopened.pop(name))]
+
     def _select(self, _: object) -> None:
         names, index = list(self._rows), self.header.selected
-        shown = next(name for name, panel in self.panels.items() if panel.layout.display != "none")
-        self.show(names[index] if 0 <= index < len(names) else shown)
+        self.show(names[index] if 0 <= index < len(names) else self.opened)
 
     def close(self) -> None:
         """Ends the panels' threads and removes the page."""

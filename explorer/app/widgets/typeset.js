@@ -1,5 +1,4 @@
-/* Sub- and superscripts of what is written plainly: W_Q, A_(l−1), 2^(−l/2). `figures/words.py` does the same for plotly.
-   `source` in source.py puts this before a widget's own script. */
+/* Sub- and superscripts of what is written plainly: W_Q, A_(l−1), 2^(−l/2). `figures/words.py` does the same for plotly. */
 
 const NOTATION = /(?<![\p{L}\p{N}_])(\p{L}|fan)_(\([^()]+\)|[\p{L}\p{N}]+)|\^(\([^()]+\)|[-+−]?[\p{L}\p{N}]+)/gu;
 

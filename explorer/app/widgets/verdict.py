@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import anywidget
 import traitlets
 
-from explorer.app.widgets.source import source
+from explorer.app.widgets.runtime import PageWidget, view
 
 
-class Verdict(anywidget.AnyWidget):
+class Verdict(PageWidget):
     """A bar with the first finding; the others fold away below it.
 
     Traits:
@@ -19,20 +18,20 @@ class Verdict(anywidget.AnyWidget):
         undo: the remedy that can be taken back, as its button had it; empty where there is none.
     """
 
-    _esm = source("widgets/moves.js", "widgets/typeset.js", "widgets/verdict.js")
+    _esm = view("verdict")
     findings = traitlets.List(traitlets.Dict()).tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
     undo = traitlets.Unicode().tag(sync=True)
 
-    def __init__(
-        self, on_apply: Callable[[int], None] = lambda index: None, on_undo: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._on_apply, self._on_undo = on_apply, on_undo
+        self.on_apply: Callable[[int], None] = lambda index: None
+        """Called with the index of the finding whose button was clicked."""
+        self.on_undo: Callable[[], None] = lambda: None
         self.on_msg(self._receive)
 
     def _receive(self, _: object, content: object, __: object) -> None:
         if isinstance(content, int) and 0 <= content < len(self.findings):
-            self._on_apply(content)
+            self.on_apply(content)
         elif content == "undo" and self.undo:
-            self._on_undo()
+            self.on_undo()

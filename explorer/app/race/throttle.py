@@ -1,12 +1,12 @@
-"""`Turn`: limits how often charts and verdicts are updated while a race runs."""
+"""`Throttle`: limits how often charts and verdicts are updated while a race runs."""
 
 from __future__ import annotations
 
 import time
 
 
-class Turn:
-    """Limit on the rate of some work: `if turn.due: with turn: …`.
+class Throttle:
+    """Limit on the rate of some work: `if throttle.due: with throttle: …`.
 
     Args:
         least: seconds from one time to the next, at least.
@@ -14,7 +14,7 @@ class Turn:
         most: seconds after which the work is due in any case.
     """
 
-    def __init__(self, least: float, share: float = 1.0, most: float = 10.0) -> None:
+    def __init__(self, least: float, share: float, most: float = 10.0) -> None:
         self._least, self._share, self._most = least, share, most
         self._next = self._begun = 0.0
 
@@ -31,5 +31,5 @@ class Turn:
         self._begun = time.monotonic()
 
     def __exit__(self, *_: object) -> None:
-        cost = time.monotonic() - self._begun
-        self._next = self._begun + cost + min(self._most, max(self._least, cost / self._share))
+        end = time.monotonic()
+        self._next = end + min(self._most, max(self._least, (end - self._begun) / self._share))

@@ -1,4 +1,4 @@
-"""`ladder(spec)`: the values that a slider steps over, from the field's lowest to its highest."""
+"""`slider_steps(spec)`: the values that a slider steps over, from the field's lowest to its highest."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from explorer.fields import Spec
 FINEST = 200
 """Steps of a slider over real numbers; a hand on a 280-pixel slider cannot tell more apart."""
 TWOS_ONLY = ("n_heads",)
-"""A number of heads must divide the width, and powers of two divide nearly every width of the ladder."""
+"""A number of heads must divide the width, and powers of two divide nearly every width among the steps."""
 
 
-def ladder(spec: Spec) -> list[float]:
+def slider_steps(spec: Spec) -> list[float]:
     """Rising values within the field's bounds; both bounds and the default are among them.
 
     Whole numbers on a logarithmic axis go 1, 2, 3, 4, 6, 8, 12, 16, …: powers of two and one and a half times those,
     which 4 and 8 heads divide from 16 and 32 up. Real numbers take even steps, of the logarithm on a logarithmic axis,
-    rounded to three digits between the bounds. A range too long to step through, such as a seed's, gives an empty
-    ladder: no slider.
+    rounded to three digits between the bounds. A range too long to step through, such as a seed's, gives no
+    steps, and so no slider.
     """
     if spec.kind == "integer":
         values = _octaves(spec) if spec.about.log else _whole(spec)

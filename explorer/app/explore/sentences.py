@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from explorer.app.named import differences, told
-from explorer.app.widgets.controls import shown
+from explorer.app.design_names import choice_words, differences
+from explorer.app.widgets.wording import in_words
 from explorer.config import Config
 from explorer.profile import STATISTICS, Profile
 from explorer.schemes.residual import RESIDUALS
@@ -57,11 +57,11 @@ def design_words(config: Config) -> str:
     """A design in one line: its size, how it adds its branches, and what else is not as in the default one."""
     said = ("n_layers", "d_model", "residual", *RESIDUALS[config.residual].uses)
     others = [name for name in differences(config, Config()) if name not in said]
-    return " · ".join(filter(None, (model_words(config), residual_words(config), told(config, others))))
+    return " · ".join(filter(None, (model_words(config), residual_words(config), choice_words(config, others))))
 
 
 def residual_words(config: Config) -> str:
     """The residual rule of a design: 'x + α F(x), α = 1'."""
     rule = RESIDUALS[config.residual]
-    alpha = f", α = {shown(config.alpha)}" if "alpha" in rule.uses else ""
+    alpha = f", α = {in_words(config.alpha)}" if "alpha" in rule.uses else ""
     return f"{rule.formula}{alpha}"

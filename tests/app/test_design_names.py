@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.app.named import LONGEST_NAME, changes_to, differences, matching, name_of, told
+from explorer.app.design_names import LONGEST_NAME, changes_to, choice_words, differences, matching, name_of
 from explorer.config import Config, preset
 from explorer.schemes.preset import PRESETS
 
@@ -69,7 +69,8 @@ def test_names_differ_even_where_designs_are_the_same() -> None:
 
 def test_many_differences_are_counted() -> None:
     config = Config(n_layers=3, d_model=64, n_heads=2, n_ctx=16, alpha=0.5)
-    assert told(config, ["n_layers"]) == "depth 3"
-    assert told(config, ["n_layers", "d_model", "n_heads", "alpha"]) == "depth 3, width 64, heads 2, residual α 0.5"
-    assert told(config, ["n_layers", "d_model", "n_heads", "n_ctx", "alpha"]) == "depth 3, width 64, heads 2, 2 more"
-    assert told(config, []) == ""
+    size = ["n_layers", "d_model", "n_heads"]
+    assert choice_words(config, ["n_layers"]) == "depth 3"
+    assert choice_words(config, [*size, "alpha"]) == "depth 3, width 64, heads 2, residual α 0.5"
+    assert choice_words(config, [*size, "n_ctx", "alpha"]) == "depth 3, width 64, heads 2, 2 more"
+    assert choice_words(config, []) == ""

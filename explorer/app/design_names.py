@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cache
 
-from explorer.app.widgets.controls import shown, unused
+from explorer.app.widgets.wording import in_words, unused
 from explorer.config import Config, preset
 from explorer.schemes.preset import PRESETS
 
@@ -45,10 +45,10 @@ def differences(config: Config, other: Config, among: Collection[str] = ()) -> l
     ]
 
 
-def told(config: Config, fields: Collection[str]) -> str:
+def choice_words(config: Config, fields: Collection[str]) -> str:
     """Some choices of a config in words: 'depth 24, norm placement post'; beyond a limit only their number."""
     specs = Config.specs()
-    parts = [f"{lowered(specs[name].about.label)} {shown(getattr(config, name))}" for name in fields]
+    parts = [f"{lowered(specs[name].about.label)} {in_words(getattr(config, name))}" for name in fields]
     more = len(parts) - MOST_DIFFERENCES
     return ", ".join(parts) if more <= 1 else ", ".join([*parts[:MOST_DIFFERENCES], f"{more} more"])
 
@@ -65,9 +65,9 @@ def name_of(config: Config, taken: Collection[tuple[str, Config]] = ()) -> str:
     holder = next((other for held, other in taken if held == name), None)
     if holder is None:
         return name
-    apart = told(config, differences(config, holder))
+    apart = choice_words(config, differences(config, holder))
     fits = len(name) + len(apart) + 2 <= LONGEST_NAME
-    return _free(cut(f"{name}, {apart}" if fits else f"{apart}, {name}"), {held for held, _ in taken})
+    return unique(cut(f"{name}, {apart}" if fits else f"{apart}, {name}"), {held for held, _ in taken})
 
 
 def tidied(text: str) -> str:
@@ -81,6 +81,12 @@ def cut(name: str, end: str = "") -> str:
     return (name if len(name) <= room else name[: room - 1].rstrip(" ,") + "…") + end
 
 
+def unique(name: str, taken: Collection[str]) -> str:
+    """The name, with a number where it is taken."""
+    numbered = (cut(name, f" ({number})") for number in range(2, len(taken) + 3))
+    return name if name not in taken else next(other for other in numbered if other not in taken)
+
+
 def lowered(label: str) -> str:
     """A label within a sentence: 'Depth' is 'depth', 'QK-norm' stays."""
     return label if label[:2].isupper() else label[0].lower() + label[1:]
@@ -91,16 +97,10 @@ def _alone(config: Config) -> str:
     kin = [name for name in PRESETS if not {*IDENTITY} & {*_departures(config, name)}]
     if kin:
         nearest = min(kin, key=lambda name: len(_departures(config, name)))
-        name = ", ".join(filter(None, (PRESETS[nearest].title, told(config, _departures(config, nearest)))))
+        name = ", ".join(filter(None, (PRESETS[nearest].title, choice_words(config, _departures(config, nearest)))))
         if len(name) <= LONGEST_NAME:
             return name
-    return cut(told(config, differences(config, Config(), design_fields())))
-
-
-def _free(name: str, taken: Collection[str]) -> str:
-    """The name, numbered where it is taken."""
-    numbered = (cut(name, f" ({number})") for number in range(2, len(taken) + 3))
-    return name if name not in taken else next(other for other in numbered if other not in taken)
+    return cut(choice_words(config, differences(config, Config(), design_fields())))
 
 
 def _departures(config: Config, name: str) -> list[str]:

@@ -1,0 +1,57 @@
+"""`Drawing`: the profiles of all designs on the charts of the Explore panel, with captions and badges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from explorer.agreement import agreement
+from explorer.app.explore.comparison import Comparison
+from explorer.app.explore.selections import MatrixSelection
+from explorer.app.widgets.chart import Chart
+from explorer.figures import FIGURES, Draw, Row, gradient_by_matrix
+from explorer.profile import Profile
+
+
+class Drawing:
+    """The charts of `FIGURES`. Callers must hold the panel's lock.
+
+    Args:
+        charts: by name.
+        comparison: the pinned designs.
+        matrix: the list that chooses the matrix whose gradient is compared.
+    """
+
+    def __init__(self, charts: Mapping[str, Chart], comparison: Comparison, matrix: MatrixSelection) -> None:
+        self._charts, self._comparison, self._matrix = charts, comparison, matrix
+
+    def draw(self, predicted: Profile | None, measured: Profile | None, *, stale: bool) -> None:
+        """Draws every figure: the current design's line and dots, and the pins."""
+        profiles, whose = self._comparison.drawn([profile for profile in (predicted, measured) if profile])
+        several = len({design.index for design in whose}) > 1
+        self._matrix.layout.display = None if several else "none"  # a design alone shows each of its matrices
+        draws: dict[str, Draw] = {name: row.draw for name, row in FIGURES.items()}
+        draws["gradient_by_matrix"] = partial(gradient_by_matrix, matrix=self._matrix.matrix)
+        legend = self._comparison.legend(whose)
+        for name, chart in self._charts.items():
+            alone = name == "attention_pattern"  # of one design: the last, which is that of the controls
+            with chart.hold_sync():  # one message a chart; the lock keeps other threads out, as this needs
+                chart.show(draws[name](profiles, whose), stale=stale)
+                chart.designs = legend[-1:] if alone else legend
+                chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
+                self._caption(chart, FIGURES[name], predicted, several)
+                self._grade(chart, FIGURES[name].statistic, predicted, measured, several)
+
+    def _caption(self, chart: Chart, row: Row, predicted: Profile | None, several: bool) -> None:
+        note = predicted.notes.get(row.statistic, "") if predicted else ""
+        caption = (row.together if several else "") or row.caption
+        chart.caption = f"{caption} Theory: {note}." if note else caption
+
+    def _grade(self, chart: Chart, statistic: str, predicted: Profile | None, measured: Profile | None, several: bool
+               ) -> None:
+        """The badge: how far the dots lie from the line, once both are of the same design."""
+        if not statistic or measured is None or predicted is None or measured.config != predicted.config:
+            chart.badge = chart.badge_tone = ""
+        else:
+            words, chart.badge_tone, _ = agreement(measured, predicted, statistic)
+            chart.badge = f"now: {words}" if several and words else words

@@ -1,0 +1,65 @@
+"""`Remedies`: the findings of a design, the changes that they offer, and the way back from each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.verdict import Verdict
+from explorer.config import Config
+from explorer.diagnosis import Finding
+from explorer.profile import Profile
+
+Diagnose = Callable[[Profile], Sequence[Finding]]
+
+
+class Applied(NamedTuple):
+    """A remedy that was applied: its words, the values it set, and those before."""
+
+    words: str
+    change: Mapping[str, object]
+    before: Mapping[str, object]
+
+
+class Remedies:
+    """What stands in a verdict, and what its buttons do.
+
+    Args:
+        verdict: shows them.
+        controls: what a remedy sets.
+        diagnose: findings of a measured profile.
+        lock: the panel's; callers hold it.
+    """
+
+    def __init__(self, verdict: Verdict, controls: Controls[Config], diagnose: Diagnose,
+                 lock: AbstractContextManager[object]) -> None:
+        self._verdict, self._controls, self._diagnose, self._lock = verdict, controls, diagnose, lock
+        self._findings: Sequence[Finding] = ()
+        self._applied: list[Applied] = []  # the latest last
+        verdict.on_apply, verdict.on_undo = self._apply, self._take_back
+
+    def judge(self, measured: Profile) -> None:
+        """Shows the findings of a profile."""
+        self._findings = tuple(self._diagnose(measured))
+        parts = ("severity", "meaning", "evidence", "remedy")
+        self._verdict.findings = [{part: getattr(finding, part) for part in parts} for finding in self._findings]
+
+    def follow(self, config: Config) -> None:
+        """Offers to undo the latest remedy while all values that it set are unchanged."""
+        while self._applied and any(getattr(config, name) != value for name, value in self._applied[-1].change.items()):
+            self._applied.pop()
+        self._verdict.undo = self._applied[-1].words if self._applied else ""
+
+    def _apply(self, index: int) -> None:
+        with self._lock:
+            finding, config = self._findings[index], self._controls.config
+            if finding.config_change:
+                before = {name: getattr(config, name) for name in finding.config_change}
+                self._applied.append(Applied(finding.remedy, finding.config_change, before))
+                self._controls.apply(finding.config_change)
+
+    def _take_back(self) -> None:
+        with self._lock:
+            self._controls.apply(self._applied.pop().before if self._applied else {})

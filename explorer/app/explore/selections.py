@@ -1,0 +1,98 @@
+"""Lists and sliders of the Explore panel beside its controls: the named design, the pattern and the matrix shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from explorer.app.design_names import changes_to, matching
+from explorer.app.widgets.controls import choice, describe
+from explorer.app.widgets.selection import Selection
+from explorer.config import Config
+from explorer.fields import About, Spec
+from explorer.profile import MATRICES
+from explorer.schemes.attention import attends
+from explorer.schemes.preset import PRESETS
+
+CUSTOM, ALL = "custom", "all"
+MANY_LAYERS = 64
+"""Layers beyond which the slider becomes logarithmic."""
+MATRIX_WORDS = dict(zip((*MATRICES, "alpha"), (
+    "queries", "keys", "values", "attention output", "MLP input", "MLP output", "residual α"), strict=True))
+"""Words, for a list cannot show W_Q with its Q below the line."""
+
+
+class NamedDesigns(Selection):
+    """The list of named designs. It follows the controls: it shows which one they make, or that it is none.
+
+    Args:
+        config: what it starts with.
+        apply: called with the changes that make the chosen design of any config.
+    """
+
+    def __init__(self, config: Config, apply: Callable[[dict[str, object]], None]) -> None:
+        super().__init__("Named design", self._take)
+        self._apply = apply
+        rows = [  # the line below the list has the design's words, its differences from the paper, and the source
+            {"value": name, "label": row.title, "formula": row.words,
+             "source": ". ".join(filter(None, (row.source, row.differs)))}
+            for name, row in PRESETS.items()
+        ]
+        rows.insert(0, {"value": CUSTOM, "label": CUSTOM, "formula": "None of the named designs."})
+        about = "A named design: sets every choice but sizes, input, loss and seeds."
+        self.followed = matching(config) or CUSTOM
+        self.offer([choice("preset", "Design", about, rows, matching(Config()))], preset=self.followed)
+
+    def follow(self, config: Config) -> None:
+        """Shows the named design that a config is."""
+        self.followed = matching(config) or CUSTOM
+        self.show(preset=self.followed)
+
+    def _take(self) -> None:
+        if (wanted := self.chosen["preset"]) != CUSTOM:
+            self._apply(changes_to(wanted))  # which calls `follow` where it is accepted
+        self.show(preset=self.followed)
+
+
+class PatternSelection(Selection):
+    """Layer (from 1) and head (from 0) of the attention pattern that is shown, within the bounds of a config."""
+
+    def __init__(self, config: Config, on_choice: Callable[[], None]) -> None:
+        super().__init__("Attention pattern shown", on_choice)
+        self.chosen = {"layer": 1, "head": 0}
+        self.fit(config)
+
+    @property
+    def pattern_of(self) -> tuple[int, int]:
+        """Layer and head, as arguments of `measure`."""
+        return self.chosen["layer"], self.chosen["head"]
+
+    def fit(self, config: Config) -> None:
+        """Takes the bounds of another config; a choice beyond them moves to the last one."""
+        layers, last = config.n_layers, config.n_heads - 1
+        self.layout.display = "none" if not attends(config) else None  # then there is nothing to choose
+        specs = (
+            Spec("layer", "integer", 1, "Layer whose attention is shown.",
+                 About("Layer", "Attention", log=layers > MANY_LAYERS), 1, layers),
+            Spec("head", "integer", 0, "Head whose attention is shown, counted from 0.",
+                 About("Head", "Attention"), 0, last),
+        )
+        layer, head = self.pattern_of
+        self.offer([describe(spec) for spec in specs], layer=min(layer, layers), head=min(head, last))
+
+
+class MatrixSelection(Selection):
+    """The matrix whose gradient is compared, where several designs are drawn together."""
+
+    def __init__(self, on_choice: Callable[[], None]) -> None:
+        super().__init__("Gradient compared", on_choice)
+        self.layout.display = "none"  # until there are several
+        about = "Matrix whose gradient is drawn for each design; all together: √Σ‖∂L/∂W‖²."
+        rows = [{"value": name, "label": words, "formula": name} for name, words in MATRIX_WORDS.items()]
+        rows.insert(0, {"value": ALL, "label": "all of a layer together"})
+        self.offer([choice("matrix", "Matrix", about, rows, ALL)], matrix=ALL)
+
+    @property
+    def matrix(self) -> str:
+        """Its name; empty for all of a layer together."""
+        name: str = self.chosen["matrix"]
+        return "" if name == ALL else name

@@ -1,0 +1,61 @@
+"""Rows of buttons: those that run a race, and the base of those that save it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import traitlets
+
+from explorer.app.widgets.runtime import PageWidget, view
+
+
+def button(verb: str, label: str, *, enabled: bool, primary: bool = False, title: str = "") -> dict[str, object]:
+    """A button as the browser draws it; a press is the message `verb`."""
+    return {"verb": verb, "label": label, "enabled": enabled, "primary": primary, "title": title}
+
+
+class ButtonRow(PageWidget):
+    """Some buttons, as many at all times, and a line beside them.
+
+    Traits:
+        label: name of the row, said to a screen reader.
+        links: whether the buttons look like links, and their line is read out.
+        buttons: see `button`.
+        note: the line; `refused` if it is a refusal.
+        losing: steps would be lost with the page, so that a browser asks before it closes it.
+
+    A message `{file, media}` to the browser, with bytes beside it, is a file that the browser downloads.
+    """
+
+    _esm = view("buttons")
+    label = traitlets.Unicode().tag(sync=True)
+    links = traitlets.Bool(False).tag(sync=True)
+    buttons = traitlets.List(traitlets.Dict()).tag(sync=True)
+    note = traitlets.Unicode().tag(sync=True)
+    refused = traitlets.Bool(False).tag(sync=True)
+    losing = traitlets.Bool(False).tag(sync=True)
+
+    def __init__(self, label: str, on_press: Callable[[str], None], *, links: bool = False) -> None:
+        super().__init__(label=label, links=links)
+        self.on_msg(lambda _, verb, __: on_press(verb) if isinstance(verb, str) else None)
+
+    def offers(self, verb: str) -> bool:
+        """Whether this can be done now: a press in a browser may come late, and say anything."""
+        return any(button["verb"] == verb and button["enabled"] for button in self.buttons)
+
+
+class RaceButtons(ButtonRow):
+    """Start, pause or resume, and stop."""
+
+    def __init__(self, on_press: Callable[[str], None]) -> None:
+        super().__init__("The race", on_press)
+
+    def offer(self, *verbs: str) -> None:
+        """Enables what can be done now."""
+        paused = "resume" in verbs
+        middle = ("resume", "Resume") if paused else ("pause", "Pause")
+        self.buttons = [
+            button("start", "Start", enabled="start" in verbs, primary=True),
+            button(*middle, enabled=middle[0] in verbs, primary=paused),
+            button("stop", "Stop", enabled="stop" in verbs),
+        ]

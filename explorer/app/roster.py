@@ -1,0 +1,209 @@
+"""`Roster`: designs with a name and a hue of their own: pins on the charts, contenders of a race. No widgets.
+
+A design keeps its hue for as long as it is there, whatever becomes of the others; a hue that is free again may be given
+to the next one. Messages from a browser come to `obey`, records to `restore`, and neither is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, TypeVar
+
+from explorer.app.design_names import LONGEST_NAME, tidied, unique
+from explorer.app.widgets.record import changed, read
+from explorer.choices import Choices
+from explorer.config import Config
+from explorer.display import shown
+from explorer.figures.palette import HUES, Design
+
+MOST = len(HUES)
+"""Designs that can be told apart by their hues."""
+LONGEST_TEXT = 1000
+"""Letters of a name that are read: a browser can send any number."""
+
+
+class RosterError(ValueError):
+    """A change was refused; the message is one sentence, or empty where nobody can have wanted it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A design in a roster; what else is known of it is added by its own kind of entry."""
+
+    config: Config
+    name: str = ""
+    """The name that was given to it; empty where it is automatic."""
+    visible: bool = True
+    index: int = -1
+    """Its hue, symbol and dash; below 0, the first that are free."""
+    number: int = 0
+    """Identifier for the browser; counts up, never used twice."""
+
+
+Kind = TypeVar("Kind", bound=Entry)
+
+
+class Roster(Generic[Kind]):
+    """Entries, in the order they came. A kind of roster says what its entries are in the attributes below."""
+
+    entry: type[Kind]
+    """The class of its entries."""
+    noun: ClassVar[str] = "design"
+    full: ClassVar[str] = f"At most {MOST} designs: remove one first."
+    first: ClassVar[int] = 0
+    """The first hue that may be given."""
+    recorded: ClassVar[Mapping[str, type]] = MappingProxyType(
+        {"config": Config, "name": str, "visible": bool, "index": int})
+    """The fields of an entry that its record has, and their types."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, Kind] = {}
+        self._last = 0
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(tuple(self._entries.values()))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._entries
+
+    def __getitem__(self, number: int) -> Kind:
+        return self._entries[number]
+
+    def automatic(self, _: Kind) -> str:
+        """Name of an entry that was given none; empty where it must have one."""
+        return ""
+
+    def names(self) -> dict[int, str]:
+        """Number to name, all different."""
+        names = {entry.number: entry.name for entry in self if entry.name}
+        for entry in self:
+            if not entry.name:
+                names[entry.number] = unique(self.automatic(entry), names.values())
+        return {entry.number: names[entry.number] for entry in self}
+
+    def designs(self) -> dict[int, Design]:
+        """Number to name and marks."""
+        names = self.names()
+        return {entry.number: Design(entry.index, entry.config, names[entry.number]) for entry in self}
+
+    def add(self, entry: Kind) -> Kind:
+        """Adds an entry, which gets a number, and a hue where its own is taken.
+
+        Raises:
+            RosterError: there is no hue left.
+        """
+        free = sorted(set(range(self.first, MOST)) - {other.index for other in self})
+        if not free:
+            raise RosterError(self.full)
+        self._last += 1
+        self._entries[self._last] = replace(
+            entry, number=self._last, index=entry.index if entry.index in free else free[0],
+        )
+        return self._entries[self._last]
+
+    def change(self, number: int, **fields: Any) -> None:
+        """Changes some fields of an entry."""
+        self._entries[number] = replace(self._entries[number], **fields)
+
+    def remove(self, number: int) -> str:
+        """Removes an entry, whose hue is free again; gives its name."""
+        name = self.names()[number]
+        del self._entries[number]
+        return name
+
+    def rename(self, number: int, text: str) -> str:
+        """Gives an entry a name; an empty one restores the automatic name.
+
+        Returns:
+            A message for the page; empty when the name is taken as it was given.
+        Raises:
+            RosterError: the name is another's, or empty where there is no automatic one.
+        """
+        wanted, names = tidied(text[:LONGEST_TEXT]), self.names()
+        name, current = wanted[:LONGEST_NAME].rstrip(), quoted(names.pop(number))
+        if name and name in names.values():
+            raise RosterError(f"Another {self.noun} is called {quoted(name)}; this one keeps {current}.")
+        if not name and not self.automatic(self[number]):
+            raise RosterError(f"A design needs a name; this one keeps {current}.")
+        self.change(number, name=name)
+        if not name:
+            return f"Automatic name: {quoted(self.names()[number])}."
+        return f"Names have at most {LONGEST_NAME} letters: cut to {quoted(name)}." if name != wanted else ""
+
+    def obey(self, message: object) -> str:
+        """Makes the change of a chip: `["name", 3, "Deep"]`, `["show", 3]`, `["hide", 3]` or `["remove", 3]`.
+
+        Returns:
+            A message for the page.
+        Raises:
+            RosterError: it is refused, or no chip sends such a message.
+        """
+        match message:
+            case ["name", int() as number, str() as text] if number in self:
+                return self.rename(number, text)
+            case ["show" | "hide" as verb, int() as number] if number in self:
+                self.change(number, visible=verb == "show")
+                return ""
+            case ["remove", int() as number] if number in self:
+                return f"Removed {quoted(self.remove(number))}."
+        raise RosterError("")
+
+    def state(self) -> list[dict[str, Any]]:
+        """A record of each entry."""
+        return [{name: _plain(getattr(entry, name)) for name in self.recorded} for entry in self]
+
+    def restore(self, records: object) -> list[str]:
+        """Replaces all entries by those of a `state()`.
+
+        Returns:
+            A sentence for each part that was not understood.
+        """
+        if not isinstance(records, list):
+            return [f"{self.noun}s must be a list; got {shown(records)}"]
+        self._entries.clear()
+        sentences: list[str] = []
+        for number, one in enumerate(records, start=1):
+            try:
+                self.add(self._read(one, f"{self.noun} {number}", sentences))
+            except RosterError as error:
+                sentences.append(f"{self.noun} {number}: {error}")
+        return sentences
+
+    def _read(self, record: object, where: str, sentences: list[str]) -> Kind:
+        """An entry from a record; adds a sentence for each part that is not understood.
+
+        Raises:
+            RosterError: it is no record of an entry.
+        """
+        if not isinstance(record, Mapping) or "config" not in record:
+            raise RosterError(f"a record with a config is needed; got {shown(record)}")
+        fields: dict[str, Any] = {"config": Config(), "name": ""}
+        for name, value in record.items():
+            kind = self.recorded.get(name, type(None))
+            if issubclass(kind, Choices):
+                choices, refusals = read(kind, value, f"{where}, {name}")
+                sentences += refusals
+                fields |= {name: choices} if choices else {}
+            elif type(value) is kind:
+                fields[name] = value
+            else:
+                sentences.append(f"{where}: {shown(name)} is not understood; got {shown(value)}")
+        fields["name"] = name = tidied(fields["name"][:LONGEST_TEXT])[:LONGEST_NAME].rstrip()
+        if name and name in {other.name for other in self}:
+            fields["name"] = ""
+            sentences.append(f"{where}: another {self.noun} is called {quoted(name)}")
+        return self.entry(**fields)
+
+
+def _plain(value: object) -> object:
+    return changed(value) if isinstance(value, Choices) else value
+
+
+def quoted(name: str) -> str:
+    """A name within a sentence."""
+    return f"“{name}”"

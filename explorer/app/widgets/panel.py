@@ -1,0 +1,141 @@
+"""`Panel`: base of every panel: a phase, a worker, a status line that always says the phase, and an end.
+
+    idle ──► computing ──► idle, stale (stopped), paused, refused or failed
+
+Callbacks come from any thread: who changes a panel holds its `lock`, and `_enter` is the only way from one phase to
+the next.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Mapping
+from contextlib import nullcontext
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+import ipywidgets as widgets
+
+from explorer.app.widgets.status import Status
+from explorer.app.widgets.worker import Progress, Stop, Worker
+from explorer.figures.words import typeset
+
+Job = TypeVar("Job", bound=Hashable)
+Result = TypeVar("Result")
+
+
+class Phase(StrEnum):
+    """Phase of a panel, as its status line has it."""
+
+    IDLE = "idle"
+    """The page shows what its controls say, or waits for a start."""
+    COMPUTING = "computing"
+    STALE = "stale"
+    """Stopped by a person: the page shows an earlier result."""
+    REFUSED = "refused"
+    FAILED = "failed"
+    PAUSED = "paused"
+    """Stopped by a person, to be resumed where it was."""
+
+
+NEXT: Mapping[Phase, frozenset[Phase]] = MappingProxyType({
+    Phase.IDLE: frozenset({Phase.COMPUTING, Phase.REFUSED, Phase.FAILED}),
+    Phase.COMPUTING: frozenset(Phase),
+    Phase.STALE: frozenset({Phase.COMPUTING, Phase.REFUSED, Phase.FAILED}),
+    Phase.REFUSED: frozenset({Phase.IDLE, Phase.COMPUTING, Phase.FAILED}),
+    Phase.FAILED: frozenset({Phase.IDLE, Phase.COMPUTING, Phase.REFUSED}),
+    Phase.PAUSED: frozenset({Phase.IDLE, Phase.COMPUTING, Phase.FAILED}),
+})
+"""The phases that may follow each; only what computes can be stopped or paused."""
+
+
+class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
+    """A widget that computes on a thread of its own. What the jobs are, subclasses say.
+
+    Args:
+        capacity: results that the worker keeps.
+    """
+
+    def __init__(self, capacity: int = 64) -> None:
+        self.lock = threading.RLock()
+        """Held by whoever changes the panel."""
+        self._phase = Phase.IDLE
+        self.status = Status(self._act, self._mend)
+        self.worker: Worker[Job, Result] = Worker(self._work, self._receive, self._fail, self._advance, capacity)
+        super().__init__()
+        self.add_class("ex-panel")
+
+    @property
+    def phase(self) -> Phase:
+        """Where the panel is."""
+        return self._phase
+
+    def _enter(self, phase: Phase, text: str, detail: str = "", fraction: float = -1.0, action: str = "",
+               offer: str = "") -> None:
+        """Goes to a phase, or stays in it, and says so; see `Status` for the words.
+
+        Raises:
+            RuntimeError: this phase cannot follow the last one.
+        """
+        with self.lock:
+            if phase is not self._phase and phase not in NEXT[self._phase]:
+                raise RuntimeError(f"a panel that is {self._phase} cannot become {phase}")
+            self._phase = phase
+            self.status.say(phase, text, detail, fraction, action, offer)
+
+    def close(self) -> None:
+        """Ends the worker and removes every widget of the panel from the page."""
+        self.worker.close()
+        for child in self.children:
+            close_all(child)
+        super().close()
+
+    # --- what a panel says of itself --------------------------------------------------------------------------
+
+    def _act(self) -> None:
+        """The button of the status line was pressed."""
+
+    def _mend(self) -> None:
+        """The button with the offer was pressed."""
+
+    def _work(self, job: Job, stop: Stop, progress: Progress) -> Result:
+        """Does a job, on the worker's thread."""
+        raise NotImplementedError
+
+    def _receive(self, job: Job, result: Result) -> None:
+        """Takes the result of a job, on the worker's thread."""
+        raise NotImplementedError
+
+    def _fail(self, job: Job, message: str) -> None:
+        """Takes the failure of a job, on the worker's thread."""
+        raise NotImplementedError
+
+    def _advance(self, job: Job, fraction: float) -> None:
+        """Takes the progress of a job, on the worker's thread."""
+
+
+def prose(markup: str, css_class: str) -> widgets.HTML:
+    """A text on a panel, with its class in the style sheet."""
+    return widgets.HTML(typeset(markup)).add_class("ex-words").add_class(css_class)
+
+
+def send_again(widget: widgets.Widget) -> None:
+    """Sends a widget and its children again, to a browser that has just created them.
+
+    It did so from a copy of their state. What a worker sent while that copy was on its way was for widgets that the
+    browser did not know yet, and is lost: without this, a page could say "Measuring" for ever.
+    """
+    with getattr(widget, "lock", nullcontext()):  # or a newer result could be overtaken by this in turn
+        for child in getattr(widget, "children", ()):
+            send_again(child)
+        changing = [key for key in widget.keys if not key.startswith("_")]  # scripts and styles stay as they are
+        widget.send_state(changing)
+        widget.layout.send_state("display")
+
+
+def close_all(widget: widgets.Widget) -> None:
+    """Closes a widget and its children: a closed box leaves its children in the browser's memory."""
+    for child in getattr(widget, "children", ()):
+        close_all(child)
+    widget.close()

@@ -1,0 +1,9 @@
+/* The end of the page's script: hands the views to the stubs of all widgets, however early these came. */
+
+export default {
+  initialize({ model }) {
+    packed.plotly ??= model.get("plotly");
+    const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {});
+    (pages[model.get("key")] ??= Promise.withResolvers()).resolve(views);
+  },
+};

@@ -1,0 +1,84 @@
+"""`Runtime`: script, style and plotly.js of the page, in one widget per kernel for all the others.
+
+Each widget brings no more than a stub, which waits until the page has the script and draws by the view of its name. The
+script is put together from the `.js` files of this package: those in `SHARED` are seen by all others, each of which
+exports one view under the file's name.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import threading
+from functools import cache
+from pathlib import Path
+
+import anywidget
+import traitlets
+from plotly.offline import get_plotlyjs, get_plotlyjs_version
+
+APP = Path(__file__).parent.parent
+SHARED = ("elements", "typeset", "messages", "picture", "plotly")
+STYLES = ("widgets/style.css", "widgets/media.css", "widgets/chart.css", "widgets/roster_box.css", "race/race.css")
+STUB = """const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
+const page = (pages.{key} ??= Promise.withResolvers());
+export default {{ render: async (view) => (await page.promise).{name}.render(view) }};
+"""
+_creating = threading.Lock()
+
+
+@cache
+def packed_plotly() -> bytes:
+    """plotly.js as plotly carries it, gzipped; the same bytes each time."""
+    return gzip.compress(get_plotlyjs().encode(), compresslevel=9, mtime=0)
+
+
+def page_script() -> str:
+    """All scripts as one module: what is shared, the views, each in a scope of its own, and what hands them out."""
+    files = {path.stem: path.read_text(encoding="utf-8") for path in sorted(APP.rglob("*.js"))}
+    shared, start = [files.pop(name) for name in SHARED], files.pop("runtime")
+    own = [f"views.{name} = (() => {{\n{text.replace('export default', 'return')}}})();"
+           for name, text in files.items()]
+    return "\n".join([*shared, "const views = {};", *own, start])
+
+
+SCRIPT = page_script()
+STYLE = "\n".join((APP / name).read_text(encoding="utf-8") for name in STYLES)
+KEY = "v" + hashlib.sha256(f"{SCRIPT}{STYLE}{get_plotlyjs_version()}".encode()).hexdigest()[:12]
+"""Pages of several kernels in one window share a script only if it is the same."""
+
+
+class Runtime(anywidget.AnyWidget):
+    """Holds what all widgets of a kernel need. It has no view."""
+
+    _esm, _css = SCRIPT, STYLE
+    key = traitlets.Unicode(KEY, read_only=True).tag(sync=True)
+    plotly = traitlets.Bytes(read_only=True).tag(sync=True)
+
+    _only: Runtime | None = None
+
+    @traitlets.default("plotly")
+    def _packed_plotly(self) -> bytes:
+        """From the start: the page's script reads it once, when the widget opens."""
+        return packed_plotly()
+
+    @classmethod
+    def shared(cls) -> Runtime:
+        """The kernel's only one, made at the first call and again if somebody closed it."""
+        with _creating:
+            if cls._only is None or cls._only.comm is None:
+                cls._only = cls()
+            return cls._only
+
+
+class PageWidget(anywidget.AnyWidget):
+    """Base of the page's widgets. A subclass that has a view says `_esm = view("its name")`."""
+
+    def __init__(self, **traits: object) -> None:
+        Runtime.shared()
+        super().__init__(**traits)
+
+
+def view(name: str) -> str:
+    """The script of a widget that is drawn by the page's view of this name: that of the file `name.js`."""
+    return STUB.format(key=KEY, name=name)

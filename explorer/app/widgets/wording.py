@@ -1,0 +1,58 @@
+"""Values, refusals and sizes in the page's words. Pure functions."""
+
+from __future__ import annotations
+
+from explorer.choices import Choices, ConfigError, FieldName
+from explorer.config import Config
+from explorer.fields import Spec, users
+from explorer.numbers import percent
+
+GPT2_SMALL = Config(n_layers=12, d_model=768, n_heads=12).sizes.n_parameters
+
+
+def in_words(value: object) -> str:
+    """A value in words: `inverse_sqrt_depth` is 1/√depth."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if not isinstance(value, str):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    return value.replace("inverse_", "1/").replace("sqrt_", "√").replace("sqrt", "√").replace("_", " ")
+
+
+def refusal_in_words(error: ConfigError) -> str:
+    """A refusal in the page's words: fields by their labels, values as the controls show them."""
+    def words(part: str | FieldName) -> str:
+        if isinstance(part, str):
+            return part
+        return part.label if part.value is None else f"{part.label} = {in_words(part.value)}"
+
+    return "".join(words(part) for part in error.phrases)
+
+
+def unused(spec: Spec, config: Choices) -> str:
+    """The reason why a field does not matter with these choices; empty when it does."""
+    specs, needed = config.specs(), users(config.specs(), spec.name)
+    if not needed or any(getattr(config, other) in values for other, values in needed.items()):
+        return ""
+    wanted = ", or ".join(
+        f"{specs[other].about.label.lower()} = {' or '.join(map(in_words, values))}" for other, values in needed.items()
+    )
+    return f"used when {wanted}; it is {', '.join(in_words(getattr(config, other)) for other in needed)}"
+
+
+def size_in_words(config: Config) -> str:
+    """Parameters and memory of a config, in a line."""
+    sizes = config.sizes
+    parameters, share = sizes.n_parameters, sizes.n_parameters / GPT2_SMALL
+    return (
+        f"{quantity(parameters)} parameters · {percent(share)} of GPT-2 small's {quantity(GPT2_SMALL)} · "
+        f"{quantity(sizes.activation_bytes)}B of activations{', computed twice' if sizes.block else ''}"
+    )
+
+
+def quantity(count: float) -> str:
+    """Two digits and a decimal prefix: 9.4 M."""
+    for scale, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= scale:
+            return f"{count / scale:.{1 if count < 10 * scale else 0}f} {prefix}"
+    return f"{count:.0f}"

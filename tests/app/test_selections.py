@@ -1,0 +1,77 @@
+"""Lists and sliders beside the charts: what is offered, what is ignored or refused, and the list of named designs."""
+
+from __future__ import annotations
+
+import pytest
+
+from explorer.app.explore.selections import NamedDesigns, PatternSelection
+from explorer.app.widgets.controls import choice
+from explorer.app.widgets.selection import Selection
+from explorer.config import Config, preset
+from explorer.schemes.preset import PRESETS
+
+
+def test_the_list_has_every_preset_with_its_words_and_source() -> None:
+    (field,) = NamedDesigns(Config(), lambda changes: None).sections[0]["fields"]
+    options = {option["value"]: option for option in field["options"]}
+    assert set(options) == {"custom", *PRESETS}
+    for name, row in PRESETS.items():
+        assert (options[name]["label"], options[name]["formula"]) == (row.title, row.words)
+        assert options[name]["source"] == (f"{row.source}. {row.differs}" if row.differs else row.source)
+
+
+def test_it_follows_the_controls() -> None:
+    picked: list[dict[str, object]] = []
+    designs = NamedDesigns(preset("bert"), picked.append)
+    assert designs.values == {"preset": "bert"}
+    designs.follow(preset("bert", causal=True))
+    assert designs.values == {"preset": "custom"}
+    designs.follow(Config(n_layers=3))
+    assert designs.values == {"preset": "pre_ln"}
+    assert picked == [], "to follow is not to choose"
+
+
+def test_a_choice_gives_every_field_of_the_design() -> None:
+    config = Config(alpha=0.5, causal=True, n_layers=5)
+    picked: list[dict[str, object]] = []
+    designs = NamedDesigns(config, picked.append)
+    designs.set_state({"values": {"preset": "t5"}})
+    assert config.replace(**picked[0]) == preset("t5", n_layers=5)
+
+
+@pytest.mark.parametrize("nonsense", ["custom", "no such", 3, None, ["post_ln"], {}])
+def test_what_is_no_preset_changes_nothing(nonsense: object) -> None:
+    picked: list[dict[str, object]] = []
+    designs = NamedDesigns(Config(), picked.append)
+    designs.set_state({"values": {"preset": nonsense}})
+    assert picked == []
+    assert designs.values == {"preset": "pre_ln"}
+
+
+def test_a_list_has_only_what_it_offers() -> None:
+    heard: list[str] = []
+    fruit = Selection("Fruit", lambda: heard.append(fruit.chosen["fruit"]))
+    rows = [{"value": name, "label": name.title()} for name in ("apple", "pear")]
+    fruit.offer([choice("fruit", "Fruit", "A fruit.", rows, "apple")], fruit="apple")
+    for value in ("pear", "plum", None, ["pear"], 0):
+        fruit.set_state({"values": {"fruit": value}})
+        assert fruit.values == {"fruit": "pear"}
+    assert (heard, fruit.refusal) == (["pear"], "")
+    fruit.offer([choice("fruit", "Fruit", "A fruit.", rows[:1], "apple")], fruit="apple")
+    assert (heard, fruit.values) == (["pear"], {"fruit": "apple"}), "to offer less is not to choose"
+    assert len(fruit.restore({"fruit": "pear"})) == len(fruit.restore(None)) == 1
+    assert fruit.restore({"fruit": "apple"}) == []
+
+
+def test_a_number_out_of_range_is_refused_until_it_is_taken_back() -> None:
+    heard: list[str] = []
+    pattern = PatternSelection(Config(n_layers=3, d_model=16, n_heads=2), lambda: heard.append(pattern.refusal))
+    pattern.set_state({"values": {"layer": 9, "head": 1}})
+    assert pattern.refused == ["layer"]
+    assert pattern.pattern_of == (1, 0)
+    pattern.show()
+    assert (pattern.values, pattern.refused) == ({"layer": 1, "head": 0}, [])
+    assert heard == ["Layer must be a whole number between 1 and 3; got '9'", ""]
+    pattern.set_state({"values": {"layer": 3, "head": 1}})
+    pattern.fit(Config(n_layers=2, d_model=16, n_heads=1))
+    assert pattern.pattern_of == (2, 0)
