@@ -137,9 +137,13 @@ class RealFormerResult:
         """`[seed, layer]` spread of the logits of a stack, mean over heads."""
         return np.asarray(self.stacks[form].measured["logit_std"].mean(2))
 
+    def expected(self, form: str) -> Array:
+        """`[layer]` spread of the logits of independent layers: 1, √l or l."""
+        return np.asarray(self.layers ** POWERS[form])
+
     def ideal(self, form: str) -> Array:
         """`[layer]` what the stack's logits would be, had all layers the first one's and were they independent."""
-        return np.asarray(self.spread(form)[:, 0].mean() * self.layers ** POWERS[form])
+        return np.asarray(self.spread(form)[:, 0].mean() * self.expected(form))
 
     def apart(self, measure: Measure, form: str) -> Array:
         """`[seed]` the largest of the layers' gradients over the smallest."""
