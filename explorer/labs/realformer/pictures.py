@@ -8,7 +8,8 @@ import plotly.graph_objects as go
 from explorer.figures.axes import axis, picture
 from explorer.figures.traces import Trace, dots, joined, line, ring, upright
 from explorer.labs.charts import designs, side_by_side
-from explorer.labs.realformer.experiment import FORMS, HEAD, LENGTHS, RealFormerResult
+from explorer.labs.realformer.experiment import FORMS, HEAD, RealFormerResult
+from explorer.labs.realformer.memory import LENGTHS
 
 HUE = {"none": 0, "scores": 4, "qk": 5}
 """Those of Post-LN and RealFormer in the lab on norm placement."""
