@@ -15,17 +15,15 @@ from explorer.choices import ConfigError
 from explorer.labs.realformer import pictures
 from explorer.labs.realformer.experiment import (
     FORMS,
-    LENGTHS,
     RealFormer,
     independent,
     invariants,
-    memory,
     overlap,
     run,
     similarity,
     verdict,
 )
-from explorer.labs.realformer.memory import saved_bytes
+from explorer.labs.realformer.memory import LENGTHS, memory, saved_bytes
 from explorer.labs.realformer.row import ROW
 from explorer.labs.stacks import Pair, gradient, weight_gradient
 from explorer.probe.observe import Stopped

@@ -173,7 +173,7 @@ def test_it_stops_when_told_and_says_how_far_it_is() -> None:
     assert told[-1] == pytest.approx(1)
     for before in (0, 3, 30, 150):
         with pytest.raises(Stopped):
-            run(QUICK.replace(n_seeds=1, seed=50 + before), stop=iter([False] * before + [True] * 9999).__next__)
+            run(QUICK.replace(n_seeds=1, seed=9000 + before), stop=iter([False] * before + [True] * 9999).__next__)
 
 
 def test_a_stack_that_is_too_wide_is_refused_in_a_sentence() -> None:

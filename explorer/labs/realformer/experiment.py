@@ -20,7 +20,7 @@ from explorer.choices import Choices
 from explorer.config import Config, heads_of, preset
 from explorer.fields import About
 from explorer.labs import Progress, Stop, Verdict, check, stages
-from explorer.labs.realformer.memory import saved_bytes
+from explorer.labs.realformer.memory import MLP_RATIO, Memory, memory
 from explorer.labs.stacks import FirstSeed, Pair, apart, gradient, pairs, tensors, weight_gradient
 from explorer.profile import Array, Profile
 
@@ -34,9 +34,6 @@ POWERS: Mapping[str, float] = MappingProxyType({"none": 0.0, "scores": 0.5, "qk"
 """Of l, that the spread of independent layers' logits goes with."""
 HEAD = 64
 """Coordinates of a head, and tokens, of the independent layers."""
-LENGTHS = (16, 32, 64, 128, 256, 512)
-"""Tokens for which memory is counted."""
-MLP_RATIO = 1
 
 Measure = Callable[[Profile], Array]
 """From a profile to the size of a gradient, `[seed, layer]`."""
@@ -94,27 +91,6 @@ class Similarity(NamedTuple):
     """The same with another head of the layer below, which shares nothing with it but the tokens."""
 
 
-class Memory(NamedTuple):
-    """Bytes that one more layer makes autograd keep, weights not counted: counted on real tensors, and from shapes."""
-
-    counted: Mapping[str, Array]
-    """Form to `[length]`, over `LENGTHS`."""
-    stream: Array
-    """The stream, n · d numbers."""
-    scores: Array
-    """One score tensor, H · n² numbers."""
-
-    @property
-    def fused(self) -> Array:
-        """A layer whose scores and pattern are never kept: ten streams. Two numbers a norm and token are left out."""
-        return (8 + 2 * MLP_RATIO) * self.stream
-
-    @property
-    def written_out(self) -> Array:
-        """The same with the pattern, as large as the scores: the way back through the softmax needs it."""
-        return self.fused + self.scores
-
-
 @dataclass(frozen=True, eq=False)
 class RealFormerResult:
     """Everything about one choice."""
@@ -136,9 +112,13 @@ class RealFormerResult:
         """`[seed, layer]` spread of the logits of a stack, mean over heads."""
         return np.asarray(self.stacks[form].measured["logit_std"].mean(2))
 
+    def expected(self, form: str) -> Array:
+        """`[layer]` spread of the logits of independent layers: 1, √l or l."""
+        return np.asarray(self.layers ** POWERS[form])
+
     def ideal(self, form: str) -> Array:
         """`[layer]` what the stack's logits would be, had all layers the first one's and were they independent."""
-        return np.asarray(self.spread(form)[:, 0].mean() * self.layers ** POWERS[form])
+        return np.asarray(self.spread(form)[:, 0].mean() * self.expected(form))
 
     def apart(self, measure: Measure, form: str) -> Array:
         """`[seed]` the largest of the layers' gradients over the smallest."""
@@ -209,20 +189,6 @@ def overlap(one: Tensor, other: Tensor) -> Array:
     import torch
 
     return np.asarray(torch.minimum(one, other).sum(-1).mean((1, 2, 3)).double().numpy())
-
-
-def memory(settings: RealFormer, stop: Stop = lambda: False) -> Memory:
-    """Bytes that autograd keeps of two layers less those of one, for sequences of `LENGTHS`, unmasked."""
-    plain = settings.replace(seed=0, n_seeds=1, init_variance=1.0, causal=False)  # which no size depends on
-    counted: dict[str, list[int]] = {"none": [], "scores": []}
-    for length in LENGTHS:
-        for form, found in counted.items():
-            check(stop)
-            one, two = (plain.design(form, n_layers=layers, n_ctx=length) for layers in (1, 2))
-            found.append(saved_bytes(two) - saved_bytes(one))
-    n = np.array(LENGTHS, float)
-    return Memory({form: np.array(found, float) for form, found in counted.items()},
-                  4 * n * settings.width, 4 * settings.n_heads * n**2)
 
 
 def verdict(result: RealFormerResult) -> Verdict:

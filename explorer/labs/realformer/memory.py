@@ -2,13 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from explorer.config import Config
+from explorer.labs import Stop, check
+from explorer.profile import Array
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from explorer.labs.realformer.experiment import RealFormer
+
+LENGTHS = (16, 32, 64, 128, 256, 512)
+"""Tokens for which memory is counted."""
+MLP_RATIO = 1
+
+
+class Memory(NamedTuple):
+    """Bytes that one more layer makes autograd keep, weights not counted: counted on real tensors, and from shapes."""
+
+    counted: Mapping[str, Array]
+    """Form to `[length]`, over `LENGTHS`."""
+    stream: Array
+    """The stream, n · d numbers."""
+    scores: Array
+    """One score tensor, H · n² numbers."""
+
+    @property
+    def fused(self) -> Array:
+        """A layer whose scores and pattern are never kept: ten streams. Two numbers a norm and token are left out."""
+        return (8 + 2 * MLP_RATIO) * self.stream
+
+    @property
+    def written_out(self) -> Array:
+        """The same with the pattern, as large as the scores: the way back through the softmax needs it."""
+        return self.fused + self.scores
+
+
+def memory(settings: RealFormer, stop: Stop = lambda: False) -> Memory:
+    """Bytes that autograd keeps of two layers less those of one, for sequences of `LENGTHS`, unmasked."""
+    plain = settings.replace(seed=0, n_seeds=1, init_variance=1.0, causal=False)  # which no size depends on
+    counted: dict[str, list[int]] = {"none": [], "scores": []}
+    for length in LENGTHS:
+        for form, found in counted.items():
+            check(stop)
+            one, two = (plain.design(form, n_layers=layers, n_ctx=length) for layers in (1, 2))
+            found.append(saved_bytes(two) - saved_bytes(one))
+    n = np.array(LENGTHS, float)
+    return Memory({form: np.array(found, float) for form, found in counted.items()},
+                  4 * n * settings.width, 4 * settings.n_heads * n**2)
 
 
 @lru_cache(maxsize=128)

@@ -8,7 +8,8 @@ import plotly.graph_objects as go
 from explorer.figures.axes import axis, picture
 from explorer.figures.traces import Trace, dots, joined, line, ring, upright
 from explorer.labs.charts import designs, side_by_side
-from explorer.labs.realformer.experiment import FORMS, HEAD, LENGTHS, POWERS, RealFormerResult
+from explorer.labs.realformer.experiment import FORMS, HEAD, RealFormerResult
+from explorer.labs.realformer.memory import LENGTHS
 
 HUE = {"none": 0, "scores": 4, "qk": 5}
 """Those of Post-LN and RealFormer in the lab on norm placement."""
@@ -22,7 +23,7 @@ DECADES = 1.5
 def independent(result: RealFormerResult) -> go.Figure:
     """Spread of the logits of independent layers, against the layer, both axes logarithmic: slopes 0, ½ and 1."""
     found, layers = result.independent, result.layers
-    lines = {form: layers**power for form, power in POWERS.items()}
+    lines = {form: result.expected(form) for form in FORMS}
     height = axis(LOGITS, [*found.values(), *lines.values()], log=True, least=1.0)
     across = axis(LAYER, [layers], log=True, air=0.04)
     traces = [line(layers, lines[form], words, HUE[form], SAYS, log=True) for form, words in FORMS.items()]

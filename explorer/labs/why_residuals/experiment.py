@@ -142,6 +142,15 @@ class WhyResidualsResult:
         """The step of the deepest stack with the chosen rule and rate."""
         return self.steps[self.settings.chosen][self.settings.rates.index(self.settings.learning_rate)]
 
+    @property
+    def products_error(self) -> Array:
+        """`[exponent]` two standard errors of the products' mean over starts."""
+        return np.asarray(2 * self.products.std(1) / self.products.shape[1] ** 0.5)
+
+    def ratios(self, key: str) -> Array:
+        """`[rate]` of a rule: the loss's change over its first order, median over seeds."""
+        return np.array([np.median(step.ratio) for step in self.steps[key]])
+
     def weights(self, key: str) -> Array:
         """`[depth, seed]` of a rule: Σ‖∂L/∂W‖² over that of one plain layer."""
         found = [(weight_gradient(pair.measured) ** 2).sum(1) for pair in self.stacks[key]]

@@ -69,7 +69,7 @@ def rates(result: WhyResidualsResult) -> go.Figure:
     ]
     ends = []
     for key, rule in settings.rules().items():
-        ratio = np.array([np.median(step.ratio) for step in result.steps[key]])
+        ratio = result.ratios(key)
         shown = np.clip(np.nan_to_num(ratio, nan=STEEPEST), 0, STEEPEST)
         traces.append(dots(eta, shown, rule.label, HUE[key], "η = %{x:.3g}<br>%{y:.3g} of the first order",
                            **joined(HUE[key])))
@@ -97,7 +97,7 @@ def small_enough(result: WhyResidualsResult) -> go.Figure:
         *(line(fine, values, name, index, sentence, log=True, showlegend=True) | {"name": name}
           for name, index, values in lines),
         dots(EXPONENTS, result.products.mean(1), "∏(I + εW), drawn", 0, sentence, log=True,
-             error_y=error_bars(0, 2 * result.products.std(1) / result.products.shape[1] ** 0.5)),
+             error_y=error_bars(0, result.products_error)),
         dots(here, measured, "measured here", 2, sentence, log=True, showlegend=False),
     ]
     text = (f"In {n} layers with {result.rule.label} the signal's second moment grows by {result.rule.growth(n):.3g}, "
