@@ -53,6 +53,10 @@ class Tokens(NamedTuple):
         """Correlation of two tokens, in [0, 1]."""
         return min(max(self.p / self.q, 0.0), 1.0)
 
+    def scaled(self, factor: float) -> Tokens:
+        """Times √factor."""
+        return Tokens(self.q * factor, self.p * factor, self.v, self.w, self.u)
+
 
 class Norm(NamedTuple):
     """Input of a norm: the second moment it divided by, and the scatter of the tokens' squared lengths."""
@@ -132,7 +136,7 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, b
     inside, before = tokens, Norm()
     if place.before:
         inside, before = normalize(tokens)
-        inside = _rescaled(inside, place.scale**2) if place.scale != 1 else inside
+        inside = inside.scaled(place.scale**2) if place.scale != 1 else inside
     law, seen = Logits(), NO_LOGITS
     if below is None:
         read, branch = mlp(gains, inside)
@@ -143,7 +147,7 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, b
     behind, after, added = Norm(), Norm(), branch
     if place.behind:
         added, behind = normalize(branch)
-    skip, scaled = _rescaled(tokens, gains.skip**2), _rescaled(added, gains.branch**2)
+    skip, scaled = tokens.scaled(gains.skip**2), added.scaled(gains.branch**2)
     # an MLP's overlaps follow those that it reads, an attention's hardly do
     follows = passed(inside) if below is None else 0.0
     total, followed = add(skip, scaled, gains.d_model, follows)
@@ -165,20 +169,24 @@ def attention(gains: Gains, softmax: Softmax, x: Tokens, law: Capped) -> tuple[T
     uneven = y.unevenness / gains.n_heads * (own * y.square / max(q, 1e-300)) ** 2
     v = min(x.v + 2 / gains.d_model + y.overlap / gains.n_heads, 1.0)
     read = Tokens(gains.v * q, gains.v * p, v, gains.noise[0] + rho * uneven, (1 - rho) * uneven)
-    return read, _rescaled(read, gains.o)
+    return read, read.scaled(gains.o)
 
 
 def mlp(gains: Gains, x: Tokens) -> tuple[Tokens, Tokens]:
     """Input of W_out, and output of the MLP."""
     square, overlap = gains.kernel.pair(gains.hidden * x.q, x.rho)
-    v = x.v * passed(x) ** 2 + 1 / gains.d_model + 1.6 / gains.d_mlp
-    read = Tokens(square, overlap, v, gains.noise[1] + x.w)
-    return read, _rescaled(read, gains.out)
+    read = Tokens(square, overlap, scattered(gains, x.v, passed(x)), gains.noise[1] + x.w)
+    return read, read.scaled(gains.out)
 
 
 def passed(x: Tokens) -> float:
     """Factor of a nonlinearity on deviations of an overlap, relative to its factor on Δ (relu's, within 3 %)."""
     return math.sqrt(0.5 + 0.5 * x.rho)
+
+
+def scattered(gains: Gains, v: float, follows: float) -> float:
+    """Scatter of the overlaps of what an MLP's last matrix reads."""
+    return v * follows**2 + 1 / gains.d_model + 1.6 / gains.d_mlp
 
 
 NOTHING = Tokens(0.0, 0.0, 0.0, 0.0)
@@ -219,10 +227,6 @@ def add(x: Tokens, y: Tokens, d_model: int, follows: float) -> tuple[Tokens, flo
     w = (x.w * x.q**2 + y.w * y.q**2 + 4 / d_model * x.q * y.q) / square
     u = (x.u * x.q**2 + y.u * y.q**2) / square
     return Tokens(q, x.p + y.p, v, w, u), (a + follows * b) / both
-
-
-def _rescaled(x: Tokens, factor: float) -> Tokens:
-    return Tokens(x.q * factor, x.p * factor, x.v, x.w, x.u)
 
 
 def columns(steps: list[Step], name: str) -> tuple[Array, Array]:
