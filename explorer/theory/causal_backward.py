@@ -133,9 +133,9 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
     found = [step.attention for step in steps if step.attention]
     law = Logits(*(stack(column) for column in zip(*(one.logits for one in found), strict=True)))
     longer, shorter = place.t[place.larger], place.t[place.smaller]
-    rows, overlap = stack([one.rows for one in found]), stack([one.overlap for one in found])
-    jacobian = stack([table.jacobian(one.cell) for one in found])
-    square, ratio = rows[..., 2], place.ratio[1:]
+    rows, overlap = stack([one.reading.rows for one in found]), stack([one.overlap for one in found])
+    jacobian = stack([table.jacobian(one.reading) for one in found])
+    square, ratio = rows[:, 2], place.ratio[1:]
     apart = np.where(longer > 1, (1 - overlap * ratio) / (1 - 1 / np.maximum(longer, 1.5)), 0.0)
     value = np.stack([
         _join(place.t * square, shorter * overlap), _join(_others(place.t, 1 - square), apart),
@@ -145,8 +145,8 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
     both, scatter = place.lift(energy), stack([one.scatter for one in found])
     jacobian = jacobian * law.slopes[:, 1:]
     own = np.stack([
-        both * _join(rows[..., 3], jacobian * ratio), place.lift(energy * scatter * rows[..., 4] * law.keys),
-        both * _join(rows[..., 8], jacobian),
+        both * _join(rows[:, 3], jacobian * ratio), place.lift(energy * scatter * rows[:, 4] * law.keys),
+        both * _join(rows[:, 8], jacobian),
     ], 1)
     seen = place.lift(law.key + (1 - law.keys) * law.key_p)  # of the keys, what a row's gradients do not cancel
     x = stack([step.inside.y for step in steps])

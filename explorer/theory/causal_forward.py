@@ -17,10 +17,15 @@ from explorer.theory import logits as unmasked
 from explorer.theory.forward import LARGEST, LARGEST_LOGIT, Tokens, add, passed, scattered
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
-from explorer.theory.positions import Cell, Positions, Stacked
+from explorer.theory.positions import Positions, Reading, Stacked
 
 FINITE = 1e70
 """The loop ends when a mean second moment leaves this range; which sublayers are covered is seen afterwards."""
+
+
+ZERO, ONE, WITH_EPSILON = np.array(0.0), np.array(1.0), np.array([[0.0], [EPSILON]])
+ONES, TINY = np.ones(64), np.array(1e-300)
+"""Arrays, for numpy takes them sooner than floats."""
 
 
 class State:
@@ -50,7 +55,7 @@ class State:
 
 def correlation(y: Array, square: Array) -> Array:
     """`[pair]`: overlaps over the geometric mean of the squares, in [0, 1]; of a token with itself exactly 1."""
-    rho: Array = np.minimum(np.maximum(y / square, 0.0), 1.0)
+    rho: Array = np.minimum(np.maximum(y / square, ZERO), ONE)
     rho[0] = 1.0
     return rho
 
@@ -99,10 +104,8 @@ class Attention(NamedTuple):
     """`[position]`: part of the keys that a row sees which they do not share, before any matrix."""
     scatter: Array
     """`[position]`: variance of their centered overlaps over `apart`²."""
-    rows: Array
-    """`[position, RowValues]`"""
-    cell: Cell
-    """Where two rows are in the tables of pairs."""
+    reading: Reading
+    """Of the tables, for single rows and pairs of them."""
     overlap: Array
     """`[position, position]`: Y11 of two rows."""
 
@@ -163,12 +166,12 @@ def sublayer(gains: Gains, table: Stacked, x: State, design: Placement, below: t
     else:
         follows = passed(inside.mean)
         read = mlp(gains, inside, follows)
-    added, behind = State(x.place, gain * read.y, read.v, read.w), None
+    added, behind = State(x.place, times(gain, read.y), read.v, read.w), None
     if design.behind:
         added, behind = normalize(added)
     skip, scale = gains.skip**2, gains.branch**2
     both, followed = add(x.mean.scaled(skip), added.mean.scaled(scale), gains.d_model, follows)
-    site, after = State(x.place, skip * x.y + scale * added.y, both.v, both.w), None
+    site, after = State(x.place, times(skip, x.y) + times(scale, added.y), both.v, both.w), None
     site.mean = both
     if design.after:
         site, after = normalize(site)
@@ -177,48 +180,54 @@ def sublayer(gains: Gains, table: Stacked, x: State, design: Placement, below: t
 
 def normalize(x: State, scale: float = 1.0) -> tuple[State, Norm]:
     """A norm; the scatter of the lengths lowers overlaps a little (delta method, see `forward.normalize`)."""
-    q = x.q + EPSILON
-    factor = scale / x.place.lift(q)
-    rho = x.rho
+    place, q = x.place, x.q + WITH_EPSILON
+    without, divided = place.lift(q)
+    rho = correlation(x.y, without)
     lower = rho * rho * (x.w / 4) + (1 - x.w / 4)
-    out = State(x.place, x.y * factor * lower, x.v, 0.0)
-    out.square, out.rho = x.square * factor, rho * lower
-    return out, Norm(q, x.w)
+    factor = times(scale, lower / divided)
+    out = State(place, x.y * factor, x.v, 0.0)
+    out.square, out.rho = times(scale, without / divided), rho * lower
+    return out, Norm(q[1], x.w)
+
+
+def times(factor: float, x: Array) -> Array:
+    """The product; x itself where the factor is 1, as most are."""
+    return x if factor == 1 else factor * x
 
 
 def mlp(gains: Gains, x: State, follows: float) -> State:
     """What W_out reads: kernels at the geometric mean of two positions' second moments."""
-    _, overlap = gains.kernel.overlaps(gains.hidden * x.square, x.rho)
+    _, overlap = gains.kernel.overlaps(times(gains.hidden, x.square), x.rho)
     return State(x.place, overlap, scattered(gains, x.v, follows), gains.noise[1] + x.w)
 
 
 def attention(gains: Gains, table: Stacked, x: State, below: Logits | None, kept: float) -> tuple[State, Attention]:
     """What W_O reads."""
     place = x.place
-    keys = x.y.dot(place.prefix.T)  # [token with itself or others, row]: averages over the keys of a row
+    keys = x.y.dot(place.prefix.T)  # averages over the keys of a row: of tokens with themselves, and by token
     seen = place.prefix.dot(keys[1:])  # of two rows
-    mean, common = keys[0], seen.diagonal()
-    own = np.maximum(mean - common, 0.0)
+    common = seen.diagonal()
+    own = np.maximum(keys[0] - common, ZERO)
     scatter = _scatter(x, keys[1:], own, common)
-    law = logits(gains, x, mean, own, common, scatter, below, kept)
-    rows, rho = table.rows(law.s), law.rho[1:]
-    _, _, square, _, spread, _, crowding, unevenness, _ = rows.T
+    law = logits(gains, x, keys[0], own, common, scatter, below, kept)
+    rho = law.rho[1:]
+    reading = table.read(law.s, rho)
+    _, _, square, _, spread, _, crowding, unevenness, _ = reading.rows
     alike = law.alike
     if gains.cap:
         alike = alike * law.s**2 / np.maximum(law.covariance[0], 1e-300)
-    alike = alike / (1 + alike)
-    first, second = place.first[1:], place.second[1:]
-    cell = table.cell(np.sqrt(law.s.take(first) * law.s.take(second)), rho)
-    pair = table.overlap(cell)
-    crowd = np.sqrt(alike * spread)
+    alike = alike / (ONE + alike)
+    first, second, crowd = place.first[1:], place.second[1:], np.sqrt(alike * spread)
+    pair = table.overlap(reading)
     y = np.empty_like(x.y)
     y[0] = common + own * (square + alike * crowding)
     y[1:] = seen + own.take(place.smaller) * (
         pair * place.ratio[1:] + crowd.take(first) * crowd.take(second) * rho)
-    uneven = float(place.mean.dot(unevenness * (own * square / y[0]) ** 2)) / gains.n_heads
+    uneven = own * square / y[0]
+    uneven = float(place.mean.dot(unevenness * uneven * uneven)) / gains.n_heads
     v = x.v + 2 / gains.d_model + float(place.mean.dot(pair.diagonal())) / gains.n_heads
-    return (State(place, gains.v * y, min(v, 1.0), gains.noise[0] + uneven),
-            Attention(law, own, scatter, rows, cell, pair))
+    return (State(place, times(gains.v, y), min(v, 1.0), gains.noise[0] + uneven),
+            Attention(law, own, scatter, reading, pair))
 
 
 def _scatter(x: State, rows: Array, own: Array, common: Array) -> Array:
@@ -227,8 +236,9 @@ def _scatter(x: State, rows: Array, own: Array, common: Array) -> Array:
     Over the keys of a row, of p_ij less the means over i and over j: E p² − 2 E_i (E_j p)² + (E p)².
     """
     p, prefix = x.y[1:], x.place.prefix.T
-    varied = np.add.reduce(prefix * ((p * p).dot(prefix) - 2 * rows * rows)) + common * common
-    total: Array = np.minimum(x.v + np.maximum(varied, 0.0) / np.maximum(own * own, 1e-300), 1.0)
+    rows = rows * rows
+    varied = ONES[:len(own)].dot(prefix * ((p * p).dot(prefix) - (rows + rows))) + common * common
+    total: Array = np.minimum(np.maximum(varied, ZERO) / np.maximum(own * own, TINY) + x.v, ONE)
     return total
 
 
@@ -259,8 +269,7 @@ def logits(gains: Gains, x: State, mean: Array, own: Array, common: Array, scatt
 def _cap(gains: Gains, place: Positions, s: Array, mean: Array, rho: Array) -> tuple[Array, ...]:
     """The last six fields of `Logits`."""
     if gains.cap == 0:
-        ones = np.ones_like(rho)
-        return s, s, ones[0], rho, ones, ones[0]
+        return s, s, place.ones[0], rho, place.ones, place.ones[0]
     rows = zip(s.tolist(), mean.tolist(), place.t.tolist(), strict=True)
     bent = [unmasked.cap(one, two, gains.cap, max(int(t), 2)) for one, two, t in rows]
     std, inside, slope = np.array([one[:3] for one in bent]).T

@@ -55,7 +55,7 @@ class Tokens(NamedTuple):
 
     def scaled(self, factor: float) -> Tokens:
         """Times √factor."""
-        return Tokens(self.q * factor, self.p * factor, self.v, self.w, self.u)
+        return self if factor == 1 else Tokens(self.q * factor, self.p * factor, self.v, self.w, self.u)
 
 
 class Norm(NamedTuple):

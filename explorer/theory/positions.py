@@ -44,6 +44,8 @@ class Positions(NamedTuple):
     smaller: Indices
     """`[position, position]`: index of the smaller of the two."""
     larger: Indices
+    ones: Array
+    """`[pair]`"""
     ratio: Array
     """`[pair]`: the smaller position over the larger."""
     averages: Array
@@ -99,15 +101,18 @@ def positions(n: int) -> Positions:
     return Positions(
         t, mean, np.cumsum(share, 0)[index] / t[:, None], suffix, suffix_2, collect.reshape(len(t), -1), first, second,
         np.minimum(first, second)[1:], np.maximum(first, second)[1:],
-        np.minimum(t[first], t) / np.maximum(t[first], t), averages.reshape(2, -1), others,
+        np.ones(first.shape), np.minimum(t[first], t) / np.maximum(t[first], t), averages.reshape(2, -1), others,
         total=n * averages[0] + n * (n - 1) * others,
     )
 
 
-class Cell(NamedTuple):
-    """Where pairs of rows are in the tables: index of the table's cell, and the place in it, each in [0, 1]."""
+class Reading(NamedTuple):
+    """What the tables say of single rows, and where in them pairs of rows are."""
 
+    rows: Array
+    """`[RowValues, position]`"""
     index: Indices
+    """`[position, position]`: of the table's cell, and the place in it, each in [0, 1]."""
     x: Array
     v: Array
 
@@ -116,54 +121,58 @@ class Stacked:
     """Softmax statistics for the row lengths of all positions, as piecewise linear tables read with arrays."""
 
     def __init__(self, n: int, d_head: int, fixed_length: bool, sphere: int = 0) -> None:
-        place = positions(n)
+        self._place = place = positions(n)
         line = s_of(np.linspace(0, float(X[-1]), FINE_X))
         s = line[:, None] + np.zeros(FINE_V)
         rho = np.clip(rho_of(np.linspace(0, 1, FINE_V) + np.zeros_like(s), s), 0.0, 1.0)
         tables = [None if size == 1 else softmax(int(size), d_head, fixed_length, sphere) for size in place.t]
         alone = (np.ones_like(s), np.zeros_like(s))
         pairs = np.array([alone if table is None else table.pairs(s, rho) for table in tables]).swapaxes(0, 1)
-        along = np.stack([pairs, _steps(pairs, 2)], -1)
-        # [(Y11, J11), position · x · v, (value, step in x, step in v, change of one by the other)]
-        self._pairs = np.stack([along, _steps(along, 3)], -2).reshape(2, -1, 4)
+        along = np.stack([pairs, _steps(pairs, 2)], 1)
+        # [(Y11, J11), (value, step in x, step in v, change of one by the other), position · x · v]
+        self._pairs = np.stack([along, _steps(along, 4)], 1).reshape(2, 4, -1)
         # two rows share the shorter one's keys
         self._pair = place.smaller * (FINE_X * FINE_V)
-        only = ONE_HOT + np.zeros((FINE_X, 1))
+        only = ONE_HOT + np.zeros(FINE_X)
         # the largest weight rises with s itself, not with s²: nodes even in √x are dense enough where s is small
         even = s_of(np.linspace(0, math.sqrt(float(X[-1])), FINE_X) ** 2)
-        rows = np.array([only if table is None else np.stack(table.rows(even), -1) for table in tables])
-        # [position · √x, RowValues, (value, step)]
-        self._rows = np.stack([rows, _steps(rows, 1)], 2).reshape(-1, 2, len(ONE_HOT))
+        rows = np.stack([only if table is None else np.array(table.rows(even)) for table in tables], 1)
+        # [(value, step), RowValues, position · √x]
+        self._rows = np.stack([rows, _steps(rows, 2)]).reshape(2, len(ONE_HOT), -1)
         self._row = np.arange(len(place.t)) * FINE_X
 
-    def rows(self, s: Array) -> Array:
-        """`[..., position]` of s to `[..., position, RowValues]`."""
-        i, x = _cell(_inside(s), 0.5)
-        cell = self._rows.take(self._row + i, 0, mode="clip")
-        out: Array = cell[..., 0, :] + x[..., None] * cell[..., 1, :]
-        if max(s.ravel().tolist(), default=0.0) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
-            out = ONE_HOT + (out - ONE_HOT) * (S_MAX / np.maximum(s, S_MAX))[..., None]
-        return out
+    def read(self, s: Array, rho: Array) -> Reading:
+        """The rows of all positions, `[position]` of s, and where pairs of them are, `[position, position]` of ρ."""
+        place = self._place
+        square = s.take(place.first) * s.take(place.second)
+        square = np.fmin(np.fmax(square, LEAST), MOST)  # where the tables end; the least for what is not a number
+        x = np.log1p(square) * CELLS_X
+        root = np.sqrt(x[0] * (FINE_X - 1))
+        low = np.floor(root)
+        value, step = self._rows.take(self._row + low.astype(int), 2, mode="clip")
+        rows = value + (root - low) * step
+        if max(s.tolist()) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
+            rows = ONE_HOT + (rows - ONE_HOT) * (S_MAX / np.maximum(s, S_MAX))
+        x, inside = x[1:], np.sqrt(square[1:])
+        v = np.arcsinh(inside * np.sqrt(ONE - rho)) / np.arcsinh(inside) * CELLS_V
+        i, k = np.floor(x), np.floor(v)
+        return Reading(rows, self._pair + (i * NODES_V + k).astype(int), x - i, v - k)
 
-    def cell(self, s: Array, rho: Array) -> Cell:
-        """Of pairs of rows, `[position, position]`: the tables' cells at s and ρ."""
-        inside = _inside(s)
-        i, x = _cell(inside)
-        v = np.arcsinh(inside * np.sqrt(1 - rho)) / np.arcsinh(inside) * (FINE_V - 1)
-        k = v.astype(int)
-        return Cell(self._pair + (i * FINE_V + k), x, v - k)
-
-    def overlap(self, at: Cell) -> Array:
-        """Y11 of pairs of rows."""
+    def overlap(self, at: Reading) -> Array:
+        """Y11 of pairs of rows, `[position, position]`."""
         return _read(self._pairs[0], at)
 
-    def jacobian(self, at: Cell) -> Array:
+    def jacobian(self, at: Reading) -> Array:
         """J11 of pairs of rows."""
         return _read(self._pairs[1], at)
 
 
-ONE_HOT = np.array([0, 1, 1, 0, 0, 0, 0, 0, 0.0])
+ONE_HOT = np.array([[0], [1], [1], [0], [0], [0], [0], [0], [0.0]])
 """`RowValues` of a row with all its weight on one key."""
+ONE, NODES_V, CELLS_V = np.array(1.0), np.array(float(FINE_V)), np.array(FINE_V - 1.0)
+CELLS_X = np.array((FINE_X - 1) / float(X[-1]))
+LEAST, MOST = np.array(1e-6), np.array(S_MAX**2)
+"""Arrays, for numpy takes them sooner than floats."""
 
 
 def _steps(values: Array, axis: int) -> Array:
@@ -171,24 +180,10 @@ def _steps(values: Array, axis: int) -> Array:
     return np.diff(values, axis=axis, append=values.take([-1], axis))
 
 
-def _inside(s: Array) -> Array:
-    """Where the tables end; the least for what is not a number."""
-    inside: Array = np.fmin(np.fmax(s, 1e-3), S_MAX)
-    return inside
-
-
-def _cell(inside: Array, power: float = 1.0) -> tuple[Indices, Array]:
-    """Index of the table's cell in a power of x = ln(1 + s²), and the place in it."""
-    x = np.log1p(inside * inside)
-    x = (x if power == 1 else np.sqrt(x)) * ((FINE_X - 1) / float(X[-1]) ** power)
-    i = x.astype(int)
-    return i, x - i
-
-
-def _read(table: Array, at: Cell) -> Array:
+def _read(table: Array, at: Reading) -> Array:
     """Linear in x and in v within a cell."""
-    cell = table.take(at.index, 0, mode="clip")
-    between: Array = cell[..., 0] + at.x * cell[..., 1] + at.v * (cell[..., 2] + at.x * cell[..., 3])
+    value, in_x, in_v, mixed = table.take(at.index, 1, mode="clip")
+    between: Array = value + at.x * in_x + at.v * (in_v + at.x * mixed)
     return between
 
 
