@@ -59,7 +59,7 @@ class Forward(NamedTuple):
     added: Array
     """`join` without the branch's multiplier."""
     slopes: Array
-    """`[layer, pair]`: through an MLP to its hidden units, of gradients' overlaps and of small changes in the tokens'."""
+    """`[layer, pair]`: through an MLP to its hidden units, of gradients' overlaps and small changes in the tokens'."""
     mlp: Array
     """`[layer, pair]`: past an MLP, of the same, on stream and branch together; one factor up and down."""
     inside: Array
@@ -90,7 +90,7 @@ def forward(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid) -> F
     return Forward(enter, stay, join, added, slopes, mlp, x, np.array(read), float(grid.mean @ p @ grid.mean))
 
 
-def _pair(x: Sequence[Array]) -> Array:
+def _pair(x: Sequence[Array] | Array) -> Array:
     """`[..., position]` to `[..., pair]`: the geometric mean at two positions."""
     root = np.sqrt(x)
     product: Array = root[..., :, None] * root[..., None, :]
@@ -136,7 +136,7 @@ def by_weights(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid, l
 
 def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: tuple[Array, Array], grid: Grid
            ) -> dict[str, Array]:
-    """Terms added to the totals of `parameters.norms`, `[layer]`: by other sequences' tokens, and by correlated factors.
+    """Terms added to the totals of `parameters.norms`, `[layer]`: of other sequences' tokens, of correlated factors.
 
     Args:
         tokens: the forward pass.
@@ -191,7 +191,8 @@ def _descend(gains: Gains, tokens: Forward, gradient: Array, query: Array, grid:
     """The backward recursion, `[sublayer, kind, pair]`: gradients after each sublayer."""
     after: list[Array] = []
     enter, join = tokens.enter[::2], tokens.join[::2]
-    keep, collected = tokens.stay[::2, None] + (enter * join)[:, None] * query, gains.v * gains.o * enter[:, None] * MIXED
+    keep = tokens.stay[::2, None] + (enter * join)[:, None] * query
+    collected = gains.v * gains.o * enter[:, None] * MIXED
     for layer in range(len(tokens.mlp) - 1, -1, -1):
         after.append(gradient)
         gradient = gradient * tokens.mlp[layer]

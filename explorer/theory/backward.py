@@ -20,7 +20,7 @@ from explorer.theory.tables import Softmax
 
 
 class Backward(NamedTuple):
-    """Gradients `[..., pair]`, relative to that at the last layer's output; a pair is (γ_q, γ_p), or see `Positions`."""
+    """Gradients relative to that at the last layer's output; a `[pair]` is (γ_q, γ_p), under a mask see `Positions`."""
 
     site: Array
     """`[2N + 1, pair]`: at the embedding and after every sublayer."""

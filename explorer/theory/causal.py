@@ -10,7 +10,7 @@ from explorer.theory.causal_backward import stack
 from explorer.theory.forward import Tokens
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
-from explorer.theory.inputs import FREQUENT, coincidence, embedding, loss_gradient
+from explorer.theory.inputs import coincidence, embedding, loss_gradient
 from explorer.theory.positions import positions, stacked
 from explorer.theory.values import Gradients, Rows, Stream
 

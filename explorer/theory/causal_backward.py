@@ -16,7 +16,7 @@ from explorer.theory.backward import ISOTROPIC, Along, Backward, left, through_n
 from explorer.theory.causal_forward import Logits, Norm, Step
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
-from explorer.theory.positions import Positions, Stacked
+from explorer.theory.positions import Positions, Reading, Stacked
 
 
 class Paths(NamedTuple):
@@ -52,7 +52,7 @@ def run(gains: Gains, place: Positions, table: Stacked, steps: list[Step], overl
     for index in range(len(steps) - 1, -1, -1):
         gradient, along = loop.sublayer(index, gradient, along)
         sites.append(gradient)
-    return loop.record(np.array(sites[::-1])), unit
+    return loop.record(stack(sites[::-1])), unit
 
 
 class Descent:
@@ -64,10 +64,12 @@ class Descent:
         self.before = _isotropic(gains, place, scaled)
         self.branch = gains.branch**2 * _isotropic(gains, place, [step.behind for step in steps])
         square, rho = (stack([getattr(step.inside, name) for step in steps[1::2]]) for name in ("square", "rho"))
-        self.hidden = gains.out * gains.d_model / gains.d_mlp * gains.kernel.slopes(gains.hidden * square, rho)[1]
-        """`[layer, pair]`: from an MLP's output to its hidden units' inputs."""
-        through = gains.hidden * gains.d_mlp / gains.d_model * self.hidden
-        self.mlp = self.before[1::2] * through * self.branch[1::2]
+        slopes = gains.kernel.slopes(gains.hidden * square, rho)[1]
+        self.hidden = self.branch[1::2] * (gains.out * gains.hidden * slopes)
+        """`[layer, pair]`: from an MLP's term of the sum to what it reads."""
+        # where logits inherit nothing, all of an attention is one factor on what is gathered, and one on the rest
+        self.given = paths.value + paths.key * paths.energy[:, 2:]
+        self.query = paths.query * (paths.energy[:, 0] + paths.energy[:, 1])
         self.totals: list[Array] = []
         self.energies: list[Array] = []
         self.kept = 1.0
@@ -81,7 +83,8 @@ class Descent:
             factor = (1 + same) * through_norm(gains, along, 1 - step.kept)
             gradient = gradient * self.place.lift(factor / square)
         self.totals.append(gradient)
-        inner = self.attention(index // 2, gradient) if step.attention else self.mlp[index // 2] * gradient
+        inner = self.attention(index // 2, gradient) if step.attention else self.hidden[index // 2] * gradient
+        inner = self.before[index] * inner if step.before else inner
         self.kept *= step.followed
         along = ISOTROPIC
         if step.after:
@@ -94,28 +97,32 @@ class Descent:
 
     def attention(self, layer: int, gradient: Array) -> Array:
         """The three paths together; see `attention.inherit` for what comes from the logits of the layers above."""
-        value, own, query, key = (part[layer] for part in self.paths)
         inner = self.branch[2 * layer] * gradient
-        energy = own * inner
-        if self.gains.residual_attention and self.energies:
+        if not self.gains.residual_attention:
+            plain: Array = self.query[layer] * inner
+            return plain + self.place.gather(self.given[layer] * inner)
+        value, own, query, key = (part[layer] for part in self.paths)
+        energy: Array = own * inner
+        if self.energies:
             energy += self.energies[-1] * np.array([1.0, self.kept, 1.0])[:, None, None]
         self.energies.append(energy)
         self.kept = 1.0
-        given = self.place.gather(value * inner + key * energy[2])
-        through: Array = self.before[2 * layer] * (given + query * (energy[0] + energy[1]))
-        return through
+        through: Array = query * (energy[0] + energy[1])
+        return through + self.place.gather(value * inner + key * energy[2])
 
     def record(self, site: Array) -> Backward:
         """All of it, once the loop is through."""
-        total, energy = np.array(self.totals[::-1]), np.array(self.energies[::-1])
+        gains, total = self.gains, stack(self.totals[::-1])
         branch = self.branch * total
+        energy = stack(self.energies[::-1]) if self.energies else self.paths.energy * branch[::2, None]
         query = self.paths.query * (energy[:, 0] + energy[:, 1])
         after, alike = branch[::2, 0], (self.paths.query * energy[:, 1])[:, 0]
         alike = np.divide(alike, after, out=np.zeros_like(after), where=after > 0)
         key = query
-        if self.gains.residual_attention == "qk":
+        if gains.residual_attention == "qk":
             key = np.array([self.place.gather(one) for one in self.paths.key * energy[:, 2:]])
-        return Backward(site, total, branch, query, key, alike, self.hidden * branch[1::2])
+        hidden = gains.d_model / (gains.d_mlp * gains.hidden) * self.hidden * total[1::2]
+        return Backward(site, total, branch, query, key, alike, hidden)
 
 
 def _isotropic(gains: Gains, place: Positions, norms: list[Norm | None]) -> Array:
@@ -131,11 +138,12 @@ def _isotropic(gains: Gains, place: Positions, norms: list[Norm | None]) -> Arra
 def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> Paths:
     """The factors of all layers' attention."""
     found = [step.attention for step in steps if step.attention]
-    law = Logits(*(stack(column) for column in zip(*(one.logits for one in found), strict=True)))
+    law = Logits(*map(stack, zip(*(one.logits for one in found), strict=True)))
+    rows, cells, at_x, at_v = zip(*(one.reading for one in found), strict=True)
+    reading = Reading(stack(rows), stack(cells).astype(int), stack(at_x), stack(at_v))
     longer, shorter = place.t[place.larger], place.t[place.smaller]
-    rows, overlap = stack([one.reading.rows for one in found]), stack([one.overlap for one in found])
-    jacobian = stack([table.jacobian(one.reading) for one in found])
-    square, ratio = rows[:, 2], place.ratio[1:]
+    overlap, jacobian = stack([one.overlap for one in found]), table.jacobian(reading)
+    square, ratio = reading.rows[:, 2], place.ratio[1:]
     apart = np.where(longer > 1, (1 - overlap * ratio) / (1 - 1 / np.maximum(longer, 1.5)), 0.0)
     value = np.stack([
         _join(place.t * square, shorter * overlap), _join(_others(place.t, 1 - square), apart),
@@ -145,8 +153,9 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
     both, scatter = place.lift(energy), stack([one.scatter for one in found])
     jacobian = jacobian * law.slopes[:, 1:]
     own = np.stack([
-        both * _join(rows[:, 3], jacobian * ratio), place.lift(energy * scatter * rows[:, 4] * law.keys),
-        both * _join(rows[:, 8], jacobian),
+        both * _join(reading.rows[:, 3], jacobian * ratio),
+        place.lift(energy * scatter * reading.rows[:, 4] * law.keys),
+        both * _join(reading.rows[:, 8], jacobian),
     ], 1)
     seen = place.lift(law.key + (1 - law.keys) * law.key_p)  # of the keys, what a row's gradients do not cancel
     x = stack([step.inside.y for step in steps])

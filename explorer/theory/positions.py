@@ -22,8 +22,8 @@ Indices = NDArray[np.intp]
 class Positions(NamedTuple):
     """The positions of one sequence length, and what sums over tokens become on them.
 
-    Statistics of two tokens are `[pair] = [1 + position, position]`: first a token with itself (the second moments), then
-    two different tokens (on the diagonal the limit of close ones). So one operation serves them all.
+    Statistics of two tokens are `[pair] = [1 + position, position]`: first a token with itself (the second moments),
+    then two different tokens (on the diagonal the limit of close ones). So one operation serves them all.
     """
 
     t: Array
@@ -69,7 +69,7 @@ class Positions(NamedTuple):
                 times what their common keys receive.
         """
         one, two = given
-        out = np.empty_like(one)
+        out: Array = np.empty_like(one)
         out[0] = self.collect.dot(one.ravel())
         alone = self.suffix_2.dot(two[0] - two[1:].diagonal())
         out[1:] = self.suffix.dot(two[1:]).dot(self.suffix.T) + alone.take(self.larger)
@@ -111,7 +111,7 @@ class Reading(NamedTuple):
 
     rows: Array
     """`[RowValues, position]`"""
-    index: Indices
+    cell: Indices
     """`[position, position]`: of the table's cell, and the place in it, each in [0, 1]."""
     x: Array
     v: Array
@@ -158,13 +158,13 @@ class Stacked:
         i, k = np.floor(x), np.floor(v)
         return Reading(rows, self._pair + (i * NODES_V + k).astype(int), x - i, v - k)
 
-    def overlap(self, at: Reading) -> Array:
+    def overlap(self, pairs: Reading) -> Array:
         """Y11 of pairs of rows, `[position, position]`."""
-        return _read(self._pairs[0], at)
+        return _between(self._pairs[0], pairs)
 
-    def jacobian(self, at: Reading) -> Array:
+    def jacobian(self, pairs: Reading) -> Array:
         """J11 of pairs of rows."""
-        return _read(self._pairs[1], at)
+        return _between(self._pairs[1], pairs)
 
 
 ONE_HOT = np.array([[0], [1], [1], [0], [0], [0], [0], [0], [0.0]])
@@ -177,13 +177,14 @@ LEAST, MOST = np.array(1e-6), np.array(S_MAX**2)
 
 def _steps(values: Array, axis: int) -> Array:
     """From each node to the next along an axis; 0 from the last."""
-    return np.diff(values, axis=axis, append=values.take([-1], axis))
+    steps: Array = np.diff(values, axis=axis, append=values.take([-1], axis))
+    return steps
 
 
-def _read(table: Array, at: Reading) -> Array:
+def _between(table: Array, pairs: Reading) -> Array:
     """Linear in x and in v within a cell."""
-    value, in_x, in_v, mixed = table.take(at.index, 1, mode="clip")
-    between: Array = value + at.x * in_x + at.v * (in_v + at.x * mixed)
+    value, in_x, in_v, mixed = table.take(pairs.cell, 1, mode="clip")
+    between: Array = value + pairs.x * in_x + pairs.v * (in_v + pairs.x * mixed)
     return between
 
 
