@@ -14,7 +14,15 @@ import numpy as np
 
 from explorer.schemes.placement import Placement
 from explorer.theory import logits as unmasked
-from explorer.theory.forward import LARGEST, LARGEST_LOGIT, Tokens, add, passed, scattered
+from explorer.theory.forward import (
+    LARGEST,
+    LARGEST_LOGIT,
+    Tokens,
+    add,
+    passed,
+    scattered_by_attention,
+    scattered_by_mlp,
+)
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.positions import Positions, Reading, Stacked
@@ -198,7 +206,7 @@ def times(factor: float, x: Array) -> Array:
 def mlp(gains: Gains, x: State, follows: float) -> State:
     """What W_out reads: kernels at the geometric mean of two positions' second moments."""
     _, overlap = gains.kernel.overlaps(times(gains.hidden, x.square), x.rho)
-    return State(x.place, overlap, scattered(gains, x.v, follows), gains.noise[1] + x.w)
+    return State(x.place, overlap, scattered_by_mlp(gains, x.v, follows), gains.noise[1] + x.w)
 
 
 def attention(gains: Gains, table: Stacked, x: State, below: Logits | None, kept: float) -> tuple[State, Attention]:
@@ -225,8 +233,8 @@ def attention(gains: Gains, table: Stacked, x: State, below: Logits | None, kept
         pair * place.ratio[1:] + crowd.take(first) * crowd.take(second) * rho)
     uneven = own * square / y[0]
     uneven = float(place.mean.dot(unevenness * uneven * uneven)) / gains.n_heads
-    v = x.v + 2 / gains.d_model + float(place.mean.dot(pair.diagonal())) / gains.n_heads
-    return (State(place, times(gains.v, y), min(v, 1.0), gains.noise[0] + uneven),
+    v = scattered_by_attention(gains, x.v, float(place.mean.dot(pair.diagonal())))
+    return (State(place, times(gains.v, y), v, gains.noise[0] + uneven),
             Attention(law, own, scatter, reading, pair))
 
 
