@@ -42,7 +42,11 @@ def _at(n: int, table: tuple[float, ...]) -> float:
 
 
 def embedding(config: Config) -> Tokens:
-    """The tokens before the first layer: unit second moment, Gaussian coordinates."""
+    """The tokens before the first layer: unit second moment, Gaussian coordinates.
+
+    Over d of them a product of two tokens scatters by 1/d, and a square by 2/d. Of text the pairs of one character, the
+    share `same`, overlap by ½ more than the others: the variance of a coin of that weight, times ¼.
+    """
     d = config.d_model
     if config.input == "text":  # (E[character] + P[position]) / √2: characters repeat, positions do not
         same = coincidence(config.n_ctx)
