@@ -36,8 +36,8 @@ FLOORS = {
     "agreement": 8,
     "diagnosis": 8,
     "training": 9,
-    "labs": 10,
-    "figures": 11,
+    "figures": 10,
+    "labs": 11,
     "app": 12,
     "visits": 12,
     "serve": 13,
@@ -49,7 +49,7 @@ THEORY_MAY_IMPORT = {"fields", "limits", "numbers", "display", "choices", "confi
 GUESTS = {
     "ipywidgets": {"app"},
     "anywidget": {"app"},
-    "plotly": {"figures", "app"},
+    "plotly": {"figures", "labs", "app"},
     "voila": {"visits"},
     "jupyterlab": {"serve"},
 }

@@ -9,17 +9,17 @@ import ipywidgets as widgets
 from IPython.display import display
 
 from explorer.app import still
-from explorer.app.header import Header
-from explorer.app.panels import depth, foundations, training
-from explorer.app.panels.explore import Explore
-from explorer.app.panels.labs import LABS, Labs, tab
-from explorer.app.panels.live import tell_all
-from explorer.app.panels.race import RacePanel
-from explorer.app.tabbed import Panel, Tabbed
-from explorer.app.worker import Progress, Stop
+from explorer.app.explore.panel import Explore
+from explorer.app.labs.labs import Labs, tab
+from explorer.app.race.panel import RacePanel
+from explorer.app.widgets.header import Header
+from explorer.app.widgets.live import tell_all
+from explorer.app.widgets.tabbed import Panel, Tabbed
+from explorer.app.widgets.worker import Progress, Stop
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.display import must_be
+from explorer.labs.table import LABS, on
 from explorer.profile import Profile
 from explorer.theory import predict
 from explorer.theory.solve import solve
@@ -34,9 +34,9 @@ def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[in
 
 PANELS: Mapping[str, Panel[Config]] = MappingProxyType({
     "explore": Panel("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
-    "foundations": Panel("Foundations", lambda _: Labs(foundations.ROWS)),
-    "depth": Panel("Depth", lambda _: Labs(depth.ROWS)),
-    "training": Panel("Training", lambda _: Labs(training.ROWS)),
+    "foundations": Panel("Foundations", lambda _: Labs(on("Foundations"))),
+    "depth": Panel("Depth", lambda _: Labs(on("Depth"))),
+    "training": Panel("Training", lambda _: Labs(on("Training"))),
     "race": Panel("Race", lambda _: RacePanel()),
 })
 

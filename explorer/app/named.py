@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cache
 
-from explorer.app.controls import shown, unused
+from explorer.app.widgets.controls import shown, unused
 from explorer.config import Config
 from explorer.presets import PRESETS, preset
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import html
 
+from explorer.app.explore.words import model_words, residual_words
 from explorer.app.named import name_of
-from explorer.app.panels.lab import Lab
-from explorer.app.words import model_words, residual_words
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.display import table
+from explorer.labs.lab import Lab
 from explorer.theory import predict
 
 STYLE = """<style>

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from watched import Watched
 
-from explorer.app.panels.explore import Explore
+from explorer.app.explore.panel import Explore
 from explorer.config import Config
 from explorer.probe import measure
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 from watched import WAIT, Watched
 
-from explorer.app.lineup import Lineup
-from explorer.app.panels.race import RacePanel
-from explorer.app.plan import Plan
+from explorer.app.race.lineup import Lineup
+from explorer.app.race.panel import RacePanel
+from explorer.app.race.plan import Plan
 from explorer.presets import PRESETS, preset
 from explorer.training.recipe import Recipe
 

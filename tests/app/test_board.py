@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.app.board import Board, PinError
+from explorer.app.explore.board import Board, PinError
 from explorer.app.named import LONGEST_NAME
 from explorer.config import Config
 from explorer.profile import Profile

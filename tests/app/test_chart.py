@@ -15,9 +15,9 @@ import traitlets
 from ipywidgets import Widget
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
-from explorer.app.chart import Chart, Runtime, packed_plotly
+from explorer.app.widgets.chart import Chart, Runtime, packed_plotly
 
-SOURCE = Path(__file__).parents[2] / "explorer" / "app"
+SOURCE = Path(__file__).parents[2] / "explorer" / "app" / "widgets"
 
 
 def figure(y: np.ndarray, description: str = "A line.") -> go.Figure:

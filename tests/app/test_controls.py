@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from explorer.app.controls import GPT2_SMALL, Controls, sections, shown, size
-from explorer.app.ladder import FINEST, ladder
-from explorer.app.panels.labs import LABS
-from explorer.app.plan import Plan
+from explorer.app.race.plan import Plan
+from explorer.app.widgets.controls import GPT2_SMALL, Controls, sections, shown, size
+from explorer.app.widgets.ladder import FINEST, ladder
 from explorer.config import Config
 from explorer.fields import GROUPS
+from explorer.labs.table import LABS
 from explorer.training.recipe import Recipe
 
 SPECS = Config.specs()

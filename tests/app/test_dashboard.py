@@ -13,8 +13,8 @@ import plotly.graph_objects as go
 import pytest
 
 from explorer.app.dashboard import PANELS, Dashboard, Panel, dashboard
-from explorer.app.panels.explore import Explore
-from explorer.app.panels.race import RacePanel
+from explorer.app.explore.panel import Explore
+from explorer.app.race.panel import RacePanel
 from explorer.config import Config
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)

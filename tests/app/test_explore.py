@@ -13,7 +13,7 @@ from explored import SMALL, Open, Page, expected, opened, plain
 from watched import WAIT
 
 from explorer.agreement import agreement
-from explorer.app.words import marks, residual_words, summary
+from explorer.app.explore.words import marks, residual_words, summary
 from explorer.config import Config
 from explorer.probe import measure
 from explorer.profile import Profile

@@ -17,14 +17,15 @@ from watched import WAIT, Watched
 
 import explorer as ex
 from explorer.__main__ import main
-from explorer.app.controls import Controls, sections
 from explorer.app.dashboard import PANELS, Dashboard, lab
-from explorer.app.panels import depth, foundations, training
-from explorer.app.panels.lab import Lab, LabPanel, Plot
-from explorer.app.panels.labs import LABS, Labs
+from explorer.app.labs.lab import LabPanel
+from explorer.app.labs.labs import Labs
+from explorer.app.widgets.controls import Controls, sections
 from explorer.choices import Choices
 from explorer.fields import About
 from explorer.labs import check, stages
+from explorer.labs.lab import Lab, Plot
+from explorer.labs.table import LABS, on
 from explorer.probe import Stopped
 from explorer.serve import notebooks
 
@@ -63,7 +64,7 @@ def draw(result: Square) -> go.Figure:
 
 def toy(run: Callable[..., Square] = measure) -> Lab:
     return Lab(
-        "toy", "Squares", "An area is a side < squared.", "Not of a circle & such.", Toy, run, judge,
+        "toy", "Foundations", "Squares", "An area is a side < squared.", "Not of a circle & such.", Toy, run, judge,
         (Plot("area", "Area", "In m².", draw),), "Euclid & others, arXiv 0000.00000",
     )
 
@@ -208,7 +209,7 @@ def test_controls_take_any_choices() -> None:
 @pytest.mark.parametrize("row", LABS.values(), ids=lambda row: row.name)
 def test_every_lab_computes_with_its_defaults(open_lab: Open, row: Lab) -> None:
     """Those that train, for a few steps only."""
-    page = open_lab(row, row.settings(steps=20) if row in training.ROWS else None)
+    page = open_lab(row, row.settings(steps=20) if row in on("Training") else None)
     page.until("idle", "Computed")
     assert all(chart.figure["data"] for chart in page.panel.charts.values())
     (finding,) = page.panel.verdict.findings
@@ -218,9 +219,9 @@ def test_every_lab_computes_with_its_defaults(open_lab: Open, row: Lab) -> None:
 
 def test_a_lab_of_depth_opens_from_its_tab() -> None:
     page = Dashboard(ex.Config(), {name: PANELS[name] for name in ("depth", "foundations")})
-    assert list(page.panels["depth"].panels) == [depth.ROWS[0].name]  # type: ignore[attr-defined]
+    assert list(page.panels["depth"].panels) == [on("Depth")[0].name]  # type: ignore[attr-defined]
     page.header.set_state({"selected": 1})
-    assert list(page.panels["foundations"].panels) == [foundations.ROWS[0].name]  # type: ignore[attr-defined]
+    assert list(page.panels["foundations"].panels) == [on("Foundations")[0].name]  # type: ignore[attr-defined]
     page.close()
 
 
@@ -244,7 +245,7 @@ def test_names_are_those_of_the_notebooks() -> None:
 
 
 def test_every_lab_stands_on_one_panel() -> None:
-    rows = [*foundations.ROWS, *depth.ROWS, *training.ROWS]
+    rows = [*on("Foundations"), *on("Depth"), *on("Training")]
     assert [row.name for row in rows] == list(LABS)
     assert list(LABS)[6:8] == ["07_residual", "08_why_residuals"]
 
@@ -278,7 +279,7 @@ def test_an_unknown_lab_is_refused_with_the_choices() -> None:
 
 
 def test_listing_the_labs_does_not_wait_for_torch() -> None:
-    code = "import sys, explorer.app.panels.labs; sys.exit('torch' in sys.modules)"
+    code = "import sys, explorer.labs.table; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

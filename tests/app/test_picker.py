@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.app.picker import Picker
+from explorer.app.explore.picker import Picker
 from explorer.config import Config
 from explorer.presets import PRESETS, preset
 

@@ -11,7 +11,7 @@ import pytest
 from explored import SMALL, Open, Page, expected, opened, plain
 from watched import WAIT
 
-from explorer.app.words import design_words
+from explorer.app.explore.words import design_words
 from explorer.config import Config
 from explorer.figures.palette import HUES
 from explorer.probe import measure

@@ -10,7 +10,7 @@ from raced import LONG, Open, lineup, opened
 from watched import WAIT
 
 from explorer.app.dashboard import PANELS, Dashboard
-from explorer.app.panels.race import RacePanel
+from explorer.app.race.panel import RacePanel
 from explorer.config import Config
 from explorer.figures.palette import HUES
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from raced import LONG, SMALL, Open, lineup, opened
 
-from explorer.app.contenders import HEADING, WHILE
-from explorer.app.words import model_words
+from explorer.app.explore.words import model_words
+from explorer.app.race.contenders import HEADING, WHILE
 from explorer.figures.palette import HUES
 from explorer.presets import preset
 from explorer.training.recipe import Recipe
@@ -243,7 +243,7 @@ def test_what_cannot_be_done_now_is_not(open_race: Open) -> None:
 def test_an_exception_is_told_and_the_next_race_runs(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     page = open_race()
     with monkeypatch.context() as patch:
-        patch.setattr("explorer.app.panels.race.assemble", lambda start: 1 / 0)
+        patch.setattr("explorer.app.race.panel.assemble", lambda start: 1 / 0)
         page.press("start")
         page.until("failed", "ZeroDivisionError")
         assert page.enabled == {"start"}

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from raced import LONG, Open, Page, opened
 
-from explorer.app import saves
+from explorer.app.race import saves
 from explorer.training.archive import load
 
 

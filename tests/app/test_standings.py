@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from explorer.app import turns
-from explorer.app.lineup import USUAL, Lineup, field_words, recipe_words
-from explorer.app.standings import judged, ranked, ratio, row
-from explorer.app.turns import Turn
+from explorer.app.race import turns
+from explorer.app.race.lineup import USUAL, Lineup, field_words, recipe_words
+from explorer.app.race.standings import judged, ranked, ratio, row
+from explorer.app.race.turns import Turn
 from explorer.config import Config
 from explorer.figures.palette import Design
 from explorer.training.race import Outcome

@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 
 import explorer as ex
 from explorer.app import still
-from explorer.app.panels.labs import LABS
+from explorer.labs.table import LABS
 
 SOURCES = (
     "import explorer as ex\nex.dashboard(ex.preset('deepnorm', n_layers=3))", "ex.lab('06_attention_scale')",

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 import numpy as np
 import pytest
 
-from explorer.app.worker import MOST_BYTES, Worker
+from explorer.app.widgets.worker import MOST_BYTES, Worker
 
 WAIT = 20.0
 """Seconds after which a test gives up; nothing is asserted about how long anything takes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Generic, TypeVar
 
-from explorer.app.panels.live import Live
+from explorer.app.widgets.live import Live
 
 WAIT = 60.0
 """Seconds after which a test gives up; nothing is asserted about how long anything takes."""

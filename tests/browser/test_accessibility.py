@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from explorer.app.dashboard import PANELS
-from explorer.app.panels.labs import LABS
+from explorer.labs.table import LABS
 
 from .dashboard import Dashboard
 from .test_labs import HOMES

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from explorer.app.dashboard import PANELS
-from explorer.app.ladder import ladder
-from explorer.app.panels import depth, foundations, training
-from explorer.app.panels.lab import Lab
-from explorer.app.panels.labs import LABS
+from explorer.app.widgets.ladder import ladder
 from explorer.fields import Spec, users
+from explorer.labs.lab import Lab
+from explorer.labs.table import LABS, on
 
 from .conftest import server
 from .dashboard import Dashboard
@@ -46,12 +44,9 @@ EMPTY = f"""() => [...{OPEN}.querySelectorAll('figure.ex-chart')].filter((card) 
 }}).map((card) => card.querySelector('.ex-chart-title').textContent)"""
 
 
-INSTANT = (*foundations.ROWS, *depth.ROWS)
+INSTANT = (*on("Foundations"), *on("Depth"))
 """Labs that answer while one looks; those that train have tests of their own."""
-HOMES = {
-    row.name: PANELS[name].title
-    for name, panel in (("foundations", foundations), ("depth", depth), ("training", training)) for row in panel.ROWS
-}
+HOMES = {row.name: row.panel for row in LABS.values()}
 """The tab of the page that a lab is in."""
 
 

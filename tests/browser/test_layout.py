@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import Page
 
-from explorer.app.panels.labs import LABS
 from explorer.figures.palette import HUES
+from explorer.labs.table import LABS
 
 from .dashboard import CHARTS, Dashboard
 from .test_labs import Bench

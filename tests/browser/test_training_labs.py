@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from explorer.app.panels import training
-from explorer.app.panels.lab import Lab
+from explorer.labs.lab import Lab
+from explorer.labs.table import on
 
 from .dashboard import Dashboard
 from .test_labs import EMPTY, OPEN, WATCH, Bench
@@ -30,7 +30,7 @@ class Training(Bench):
         return self.panel.locator(".ex-status-text").inner_text()
 
 
-@pytest.mark.parametrize("row", training.ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", on("Training"), ids=lambda row: row.name)
 def test_it_can_be_stopped_and_then_answers_to_every_control(visit: Dashboard, row: Lab) -> None:
     bench = Training(visit, row)
     bench.panel.get_by_role("button", name="Stop", exact=True).click()
@@ -51,7 +51,7 @@ def test_it_can_be_stopped_and_then_answers_to_every_control(visit: Dashboard, r
     visit.must_be_clean()
 
 
-@pytest.mark.parametrize("row", training.ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", on("Training"), ids=lambda row: row.name)
 def test_a_long_training_says_how_far_it_is(visit: Dashboard, row: Lab) -> None:
     bench = Training(visit, row)
     bench.set(bench.specs["steps"], bench.specs["steps"].high)
@@ -66,7 +66,7 @@ def test_a_long_training_says_how_far_it_is(visit: Dashboard, row: Lab) -> None:
 @pytest.mark.parametrize("width", [390, 1024])
 def test_neither_is_wider_than_the_window(visit: Dashboard, width: int) -> None:
     visit.page.set_viewport_size({"width": width, "height": 900})
-    for row in training.ROWS:
+    for row in on("Training"):
         Training(visit, row)
         overflow = visit.page.evaluate("() => document.querySelector('.ex-root').scrollWidth - window.innerWidth")
         assert overflow <= 0, row.name

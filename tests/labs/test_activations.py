@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from explorer.choices import ConfigError
-from explorer.labs.activations import (
+from explorer.labs.activations.experiment import (
     NAMES,
     Activations,
     ActivationsResult,

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from explorer.labs.alpha_schedule import NAMES, AlphaSchedule, AlphaScheduleResult, run, verdict
+from explorer.labs.alpha_schedule.experiment import NAMES, AlphaSchedule, AlphaScheduleResult, run, verdict
 from explorer.labs.trained import Curve, Trained
 from explorer.probe.observe import Stopped
 from explorer.training.tasks import Levels

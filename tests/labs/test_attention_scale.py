@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from explorer.choices import ConfigError
-from explorer.labs.attention_scale import (
+from explorer.labs.attention_scale.experiment import (
     CURES,
     DIMENSIONS,
     GROWTHS,

@@ -11,9 +11,8 @@ import torch
 
 from explorer import batch
 from explorer.choices import ConfigError
-from explorer.labs import lines
-from explorer.labs.lines import Line, pairs
-from explorer.labs.norm_placement import (
+from explorer.labs import stacks
+from explorer.labs.norm_placement.experiment import (
     BENDS,
     DESIGNS,
     PLACEMENTS,
@@ -28,6 +27,7 @@ from explorer.labs.norm_placement import (
     slope,
     verdict,
 )
+from explorer.labs.stacks import Line, pairs
 from explorer.model import Transformer
 from explorer.probe.observe import Pass, Stopped
 
@@ -250,12 +250,12 @@ def test_invariants() -> None:
 
 def test_what_was_measured_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A design's setting moves: the theorem's stacks stay. Beyond so many, all are forgotten."""
-    monkeypatch.setattr(lines, "_known", {})
+    monkeypatch.setattr(stacks, "_known", {})
     run(QUICK)
-    first = dict(lines._known)
+    first = dict(stacks._known)
     run(QUICK.replace(causal=True))
-    assert len(lines._known) == len(first) + len(DESIGNS) + 1, "of the bends, MLPs alone have no mask"
-    assert all(lines._known[config] is one for config, one in first.items())
-    monkeypatch.setattr(lines, "MOST_KNOWN", 2)
+    assert len(stacks._known) == len(first) + len(DESIGNS) + 1, "of the bends, MLPs alone have no mask"
+    assert all(stacks._known[config] is one for config, one in first.items())
+    monkeypatch.setattr(stacks, "MOST_KNOWN", 2)
     pairs({depth: QUICK.theirs("post", depth).replace(seed=9) for depth in (1, 2)})
-    assert len(lines._known) <= 2
+    assert len(stacks._known) <= 2

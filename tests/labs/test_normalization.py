@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from explorer.choices import ConfigError
-from explorer.labs.normalization import (
+from explorer.labs.normalization.experiment import (
     NORMS,
     OFFSETS,
     SCALES,

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from explorer.choices import ConfigError
-from explorer.labs.network import BASE, SCHEMES, adam, layers
-from explorer.labs.parametrization import (
+from explorer.labs.parametrization.experiment import (
     STEP_WIDTHS,
     Parametrization,
     first_step,
@@ -22,6 +21,7 @@ from explorer.labs.parametrization import (
     train,
     verdict,
 )
+from explorer.labs.parametrization.network import BASE, SCHEMES, adam, layers
 from explorer.probe.observe import Stopped
 
 SETTINGS = Parametrization(widest="128")

@@ -10,9 +10,7 @@ import pytest
 import torch
 
 from explorer.choices import ConfigError
-from explorer.labs.kept import kept
-from explorer.labs.lines import Line
-from explorer.labs.realformer import (
+from explorer.labs.realformer.experiment import (
     FORMS,
     LENGTHS,
     RealFormer,
@@ -24,6 +22,8 @@ from explorer.labs.realformer import (
     similarity,
     verdict,
 )
+from explorer.labs.realformer.memory import kept
+from explorer.labs.stacks import Line
 from explorer.probe.observe import Stopped
 
 QUICK = RealFormer(n_layers=3, width=32, n_heads=2, n_ctx=8, n_seeds=2)

@@ -12,7 +12,7 @@ import torch
 from explorer import batch
 from explorer.choices import ConfigError
 from explorer.config import Config
-from explorer.labs.residual import (
+from explorer.labs.residual.experiment import (
     CORRELATIONS,
     IDENTITY,
     STARTS,

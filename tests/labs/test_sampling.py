@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from explorer.choices import ConfigError
-from explorer.labs.sampling import (
+from explorer.labs.sampling.experiment import (
     BLOCK,
     REACH,
     Sampling,

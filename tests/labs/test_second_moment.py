@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from explorer.choices import ConfigError
-from explorer.labs.second_moment import (
+from explorer.labs.second_moment.experiment import (
     MEANS,
     RULES,
     SecondMoment,

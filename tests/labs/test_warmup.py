@@ -9,7 +9,7 @@ import pytest
 
 from explorer.choices import ConfigError
 from explorer.labs.trained import LEARNS, SHAPE, Curve, Trained, train
-from explorer.labs.warmup import DESIGNS, FIELD, LENGTHS, USUAL, Warmup, WarmupResult, Who, run, verdict
+from explorer.labs.warmup.experiment import DESIGNS, FIELD, LENGTHS, USUAL, Warmup, WarmupResult, Who, run, verdict
 from explorer.probe.observe import Stopped
 from explorer.training.race import Contender, Race
 from explorer.training.recipe import Recipe

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.choices import ConfigError
-from explorer.labs.why_residuals import (
+from explorer.labs.why_residuals.experiment import (
     EXPONENTS,
     WhyResiduals,
     invariants,

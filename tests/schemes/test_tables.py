@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer import Config, ConfigError, measure, predict
-from explorer.app.controls import Controls, unused
+from explorer.app.widgets.controls import Controls, unused
 from explorer.fields import Option
 from explorer.profile import STREAM
 from explorer.schemes.activation import ACTIVATIONS, Activation

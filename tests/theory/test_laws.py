@@ -48,8 +48,8 @@ def test_tokens_of_one_length_have_thinner_tails(d: int) -> None:
     config = Config(d_model=d, n_heads=1, n_ctx=16)
     largest = np.abs(gaussian(config, 0.0, sphere=True)).reshape(DRAWS, -1).max(1)[:, None]
     even, usual = (laws.max_abs(config, moments(config, 0.0, lengths)) for lengths in (0.0, 2 / d))
-    assert agrees(largest, even, 0.02)
-    assert not agrees(largest, usual, 0.02)
+    assert agrees(largest, even, 0.03)
+    assert not agrees(largest, usual, 0.03)
 
 
 def test_ends_in_closed_form() -> None:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from explorer.figures.axes import Range, label, position, sheet, value_axis, whole
-from explorer.figures.labs.parts import Axis, axis, level
+from explorer.figures.parts import Axis, axis, level
 from explorer.figures.series import compact, masked
 from explorer.figures.traces import Trace
 from explorer.figures.training.course import (

@@ -1,0 +1,75 @@
+"""One lab: a claim, controls, a verdict in words, charts, and a caveat."""
+
+from __future__ import annotations
+
+import html
+import time
+from typing import Any, NamedTuple
+
+import ipywidgets as widgets
+
+from explorer.app.widgets.chart import Chart
+from explorer.app.widgets.controls import Controls, shown
+from explorer.app.widgets.live import Live, words
+from explorer.app.widgets.worker import Progress, Stop
+from explorer.choices import Choices
+from explorer.labs.lab import Lab
+
+
+class Outcome(NamedTuple):
+    """A lab's result, how long it took in seconds, and what was asked."""
+
+    result: Any
+    seconds: float
+    settings: Choices
+
+
+class LabPanel(Live[Choices, Outcome]):
+    """The panel of one lab.
+
+    Args:
+        lab: what it is about.
+        settings: where it starts; the lab's defaults when left out.
+    """
+
+    def __init__(self, lab: Lab, settings: Choices | None = None) -> None:
+        self.lab = lab
+        controls = Controls(settings or lab.settings(), self.refresh, label=f"Settings: {lab.title}")
+        charts = {plot.name: Chart(title=plot.title, caption=plot.caption) for plot in lab.plots}
+        super().__init__(controls, charts, subject="computed setting", action="Compute")
+        self.add_class("ex-lab")
+
+    def _children(self) -> list[widgets.Widget]:
+        lab = self.lab
+        claim, source = html.escape(lab.claim), html.escape(lab.source)
+        lead = words(f"<h2>{html.escape(lab.title)}</h2><p>{claim} <small>{source}.</small></p>", "ex-lead")
+        beware = words(f"<p><b>Beware.</b> {html.escape(lab.caveat)}</p>", "ex-beware")
+        cells = [widgets.Box([chart]).add_class("ex-cell") for chart in self.charts.values()]
+        main = widgets.Box([self.verdict, widgets.Box(cells).add_class("ex-charts"), beware]).add_class("ex-main")
+        return [lead, widgets.Box([self.controls, main]).add_class("ex-explore"), self.status]
+
+    def _next(self) -> Choices:
+        settings: Choices = self.controls.config
+        return settings
+
+    def _promise(self, _: Choices) -> str:
+        return f"Computing: {self.lab.title}"
+
+    def _work(self, job: Choices, stop: Stop, progress: Progress) -> Outcome:
+        begun = time.perf_counter()
+        return Outcome(self.lab.run(job, stop, progress), time.perf_counter() - begun, job)
+
+    def _show(self, result: Outcome) -> None:
+        for plot in self.lab.plots:
+            self.charts[plot.name].show(plot.draw(result.result), stale=self._stale)
+            self.charts[plot.name].marks = settings_words(result.settings)
+        severity, meaning, evidence = self.lab.verdict(result.result)
+        self.verdict.findings = [{"severity": severity, "meaning": meaning, "evidence": evidence, "remedy": ""}]
+
+    def _summary(self, result: Outcome) -> tuple[str, str]:
+        return f"Computed: {self.lab.title}", f"in {result.seconds:.2f} s"
+
+
+def settings_words(settings: Choices) -> str:
+    """Every choice in one line: 'Depth 12 · Norm placement pre'."""
+    return " · ".join(f"{spec.about.label} {shown(getattr(settings, name))}" for name, spec in settings.specs().items())

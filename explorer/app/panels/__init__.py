@@ -1,1 +1,0 @@
-"""One file a panel; `dashboard.PANELS` has one row for each."""

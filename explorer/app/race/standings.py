@@ -1,0 +1,136 @@
+"""Standings of a race: a table, and a verdict in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from explorer.app.explore.pins import swatch
+from explorer.app.widgets.source import source
+from explorer.figures.palette import Design
+from explorer.numbers import number
+from explorer.training.tasks import Levels
+
+if TYPE_CHECKING:
+    from explorer.training.race import Outcome
+
+COLUMNS = (
+    ("Contender", False), ("Held-out loss", True), ("Below unigram from", True), ("Diverged", False),
+    ("Gradient first / last layer", False),
+)
+"""Headings, and whether the column is one of numbers."""
+A_TENTH = 0.1
+"""Share of the distance from the unigram's level to the bigram's; nearer to the unigram's, little is learned."""
+
+
+class Standings(anywidget.AnyWidget):
+    """A table.
+
+    Traits:
+        title, words: the text above it.
+        columns: `[{text, number}]`.
+        rows: `[{name, hue, symbol, dash, cells: [{text, number, tone}]}]`.
+        stale: it is of an earlier race.
+    """
+
+    _esm = source("widgets/marks.js", "widgets/typeset.js", "race/standings.js")
+    title = traitlets.Unicode().tag(sync=True)
+    words = traitlets.Unicode().tag(sync=True)
+    columns = traitlets.List(traitlets.Dict()).tag(sync=True)
+    rows = traitlets.List(traitlets.Dict()).tag(sync=True)
+    stale = traitlets.Bool(False).tag(sync=True)
+
+    def __init__(self) -> None:
+        super().__init__(columns=[{"text": text, "number": number} for text, number in COLUMNS])
+
+    def tell(self, outcomes: Sequence[Outcome], designs: Sequence[Design], levels: Levels, *, final: bool) -> None:
+        """Fills the table; the best first once the race is over."""
+        scale = f"Nats a character; unigram {levels.unigram:.2f}, bigram {levels.bigram:.2f}."
+        step = max(one.steps for one in outcomes)
+        marks = {design.label: design for design in designs}
+        rows = [
+            row(outcome, marks[outcome.name], final=final) for outcome in (ranked(outcomes) if final else outcomes)
+        ]
+        with self.hold_sync():
+            self.title, self.words = (
+                ("Verdict", f"Best first. {scale}") if final else (f"At step {step:,}", scale)
+            )
+            self.rows = rows
+
+
+def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Outcomes, the best first; those that are out last, by their steps."""
+    def key(one: Outcome) -> tuple[bool, float]:
+        out = not math.isfinite(one.final_loss)
+        return out, -one.steps if out else one.final_loss
+
+    return sorted(outcomes, key=key)
+
+
+def row(outcome: Outcome, design: Design, *, final: bool) -> dict[str, Any]:
+    """One contender, as the browser draws it."""
+    out = outcome.diverged
+    ends = f"{ratio(outcome.ratio_first)} → {ratio(outcome.ratio_last)}"
+    never = "never" if final or out else "not yet"
+    return {
+        "name": outcome.name, **swatch(design),
+        "cells": [
+            _cell(loss(outcome.final_loss), number=True),
+            _cell(never if outcome.below_unigram is None else f"step {outcome.below_unigram:,}", number=True),
+            _cell(divergence(outcome) or "no", tone="out" if out else ""),
+            _cell(ends),
+        ],
+    }
+
+
+def loss(nats: float) -> str:
+    """A loss to three decimals, or a short form where it is large; "none" for a contender that is out."""
+    return "none" if math.isnan(nats) else f"{nats:.3f}" if nats < 100 else number(nats)
+
+
+def divergence(outcome: Outcome) -> str:
+    """Step and reason of a contender's divergence; empty if it did not diverge."""
+    if outcome.retired_at is not None:
+        return f"at step {outcome.retired_at:,}: {outcome.reason}"
+    return "" if outcome.worse_from is None else f"from step {outcome.worse_from:,}: worse than a uniform guess"
+
+
+def ratio(value: float) -> str:
+    """A ratio to two digits; none where no layer had a gradient."""
+    return "none" if math.isnan(value) else number(value, 2)
+
+
+def judged(outcomes: Sequence[Outcome], levels: Levels) -> dict[str, str]:
+    """The verdict on a race in words: the best, those that are out, and those that learned little or nothing."""
+    best = ranked(outcomes)[0]
+    out = [one.name for one in outcomes if one.diverged]
+    near = A_TENTH * (levels.unigram - levels.bigram)
+    above = {one.name: one.final_loss - levels.unigram for one in outcomes if not one.diverged}
+    stuck = [name for name, nats in above.items() if -near <= nats < near]
+    lost = [name for name, nats in above.items() if not nats < near]
+    notes = [
+        *([f"Diverged: {listed(out)}."] if out else []),
+        *([f"Still above the unigram loss, nothing learned yet: {listed(lost)}."] if lost else []),
+        *([f"Near the unigram loss, little learned: {listed(stuck)}."] if stuck else []),
+    ]
+    if len(out) == len(outcomes):
+        meaning, notes = "Every contender diverged.", ["Lower the learning rate, warm up, or cut the gradient."]
+    else:
+        verb = "is best" if len(outcomes) > 1 else "stands"
+        meaning = f"“{best.name}” {verb} at {best.final_loss:.2f} nats a character after {best.steps:,} steps."
+    severity = "bad" if len(out) == len(outcomes) else "warning" if notes else "good"
+    evidence = " ".join(notes) or f"All are well below the unigram level of {levels.unigram:.2f}."
+    return {"severity": severity, "meaning": meaning, "evidence": evidence, "remedy": ""}
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names within a sentence."""
+    return " · ".join(f"“{name}”" for name in names)
+
+
+def _cell(text: str, *, number: bool = False, tone: str = "") -> dict[str, Any]:
+    return {"text": text, "number": number, "tone": tone}

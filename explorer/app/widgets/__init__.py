@@ -1,0 +1,1 @@
+"""The parts that panels are made of, and the core of a panel."""

@@ -1,0 +1,35 @@
+"""The head of the page: its name, and a tab for each panel when there are several. Carries the page's style.
+
+Without a name it is a bar of tabs within a panel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anywidget
+import traitlets
+
+from explorer.app.widgets.source import source
+
+
+class Header(anywidget.AnyWidget):
+    """Name and tabs.
+
+    Traits:
+        name: the page's heading; empty for none.
+        label: what the tabs choose among, said to a screen reader.
+        tabs: titles of the panels; a single one shows no tab bar.
+        selected: index of the open panel, set from either side; the browser's is only a wish.
+    """
+
+    _esm = source("widgets/moves.js", "widgets/header.js")
+    _css = source("widgets/style.css", "widgets/media.css")
+    name = traitlets.Unicode("Transformer Signal Explorer").tag(sync=True)
+    label = traitlets.Unicode("Panels").tag(sync=True)
+    tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    selected = traitlets.Int(0).tag(sync=True)
+
+    def on_shown(self, call: Callable[[], None]) -> None:
+        """Registers a function to call each time a browser has created the page."""
+        self.on_msg(lambda _, content, __: call() if content == "shown" else None)

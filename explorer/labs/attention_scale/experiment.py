@@ -1,0 +1,286 @@
+"""The division by √d: size of the logits, effect on softmax, three cures, and a whole stack.
+
+Entropy and gradients are kept apart. Without the division the entropy collapses; each row's softmax passes on less and
+less *typically* (the median of ‖J‖²), but not on average, and the logits' path is d_head times stronger: the gradients
+of the whole stack explode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from explorer.choices import Choices
+from explorer.config import Config
+from explorer.fields import About
+from explorer.labs import Progress, Stop, Verdict, plus_minus, rounded, stages
+from explorer.labs.stacks import Line, pairs, streams
+
+Array = NDArray[np.float64]
+
+BLOCK = 2**21
+"""Numbers drawn at a time."""
+BINS = np.linspace(-5, 5, 101)
+"""Of q·k / √d."""
+DIMENSIONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+ROWS, FEWEST_ROWS, LOGITS = 2048, 512, 2**18
+"""Softmax rows that are averaged: fewer of them where they are long, about so many logits together."""
+SIGMAS = np.geomspace(1 / 8, 32, 17)
+FINE = np.geomspace(1 / 8, 32, 97)
+GROWTHS = np.geomspace(1, 8, 7)
+"""Factors on W_Q and on W_K."""
+FINE_GROWTHS = np.geomspace(1, 8, 49)
+ERRORS = 3
+"""Standard errors up to which the theory's gradient² counts as explained by the draws."""
+EXPLODES = 3.0
+"""A gradient² that is multiplied by more is said to grow."""
+
+
+class Cure(NamedTuple):
+    """A way to treat the logits, and the design that has it."""
+
+    label: str
+    choices: Mapping[str, Any]
+
+
+CURES: Mapping[str, Cure] = MappingProxyType({
+    "sqrt_d": Cure("÷ √d", {"attention_scale": "sqrt_d"}),
+    "t5": Cure("T5 init", {"attention_scale": "none", "scale_rule": "t5"}),
+    "qk_norm": Cure("QK-norm", {"attention_scale": "sqrt_d", "qk_norm": True}),
+    "none": Cure("undivided", {"attention_scale": "none"}),
+})
+
+
+class AttentionScale(Choices):
+    """Sizes of a head, of a row, and of the stack that is measured."""
+
+    d_head: Annotated[
+        int, Field(ge=2, le=256), About("Head width", "Size", "d", "coordinates", log=True, pinned=True)
+    ] = Field(64, description="Coordinates of a query and of a key.")
+    n_keys: Annotated[int, Field(ge=2, le=512), About("Keys", "Size", "n", "tokens", log=True, pinned=True)] = Field(
+        64, description="Keys of each query; the stack's sequence length."
+    )
+    n_layers: Annotated[int, Field(ge=1, le=24), About("Depth", "Size", "N", "layers", log=True, pinned=True)] = Field(
+        12, description="Layers of the Pre-LN stack in the last two charts."
+    )
+    draws: Annotated[
+        int, Field(ge=1000, le=1_000_000), About("Draws", "Input and loss", "", "products", log=True, pinned=True)
+    ] = Field(100_000, description="Products in the histogram.")
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "Input and loss")] = Field(
+        0, description="Seed of all draws."
+    )
+
+    @property
+    def freezing(self) -> float:
+        """σ_c = √(2 ln n), beyond which a row of n Gaussian logits freezes onto its largest few."""
+        return math.sqrt(2 * math.log(self.n_keys))
+
+    @property
+    def n_seeds(self) -> int:
+        """Draws of each stack: eight, fewer where long rows make them slow."""
+        return max(2, min(8, 512 // self.n_keys))
+
+    def design(self, cure: str) -> Config:
+        """The stack that is measured with a cure: Pre-LN with RMS norm, one sequence, about 128 wide."""
+        heads = max(1, 128 // self.d_head)
+        return Config(
+            n_layers=self.n_layers, d_model=heads * self.d_head, n_heads=heads, n_ctx=self.n_keys, batch_size=1,
+            norm="rms", n_seeds=self.n_seeds, seed=min(self.seed, 2**31 - 64), **CURES[cure].choices,
+        )
+
+
+class Rows(NamedTuple):
+    """Averages of softmax rows, by σ or by growth."""
+
+    entropy: Array
+    """Over ln n."""
+    largest: Array
+    jacobian: Array
+    """Mean ‖J‖²_F of ∂p/∂logits."""
+    typical: Array
+    """Its median; nan where it was not sampled."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionScaleResult:
+    """Everything about one head width and row length."""
+
+    settings: AttentionScale
+    counts: Array
+    """Of q·k / √d in `BINS`."""
+    second_moment: float
+    """E(q·k)² / d."""
+    kurtosis: float
+    moments: Array
+    """E(q·k)² over `DIMENSIONS`."""
+    sampled: Rows
+    """Over `SIGMAS`."""
+    expected: Rows
+    """Over `FINE`."""
+    grown: Mapping[str, Array]
+    """Cure to entropy over ln n, sampled over `GROWTHS`."""
+    grown_expected: Mapping[str, Array]
+    """The same over `FINE_GROWTHS`."""
+    moved: float
+    """Largest difference of the logits of T5's init from those divided by √d."""
+    entropy: Mapping[str, Line]
+    """Cure to entropy over ln n, by layer of a stack."""
+    gradient: Mapping[str, Line]
+    """Cure to squared ∂L/∂x of the same stack, relative to the output."""
+
+    @property
+    def overshoot(self) -> float:
+        """The theory's gradient² at the input of the undivided stack, over the mean of the draws."""
+        line = self.gradient["none"]
+        return float(line.predicted[0] / line.measured[:, 0].mean())
+
+    @property
+    def explained(self) -> bool:
+        """Whether the theory's is within `ERRORS` standard errors of the mean of the draws."""
+        line = self.gradient["none"]
+        draws = line.measured[:, 0]
+        return bool(abs(line.predicted[0] - draws.mean()) <= ERRORS * draws.std(ddof=1) / math.sqrt(len(draws)))
+
+
+def products(d: int, count: int, rng: np.random.Generator) -> Array:
+    """`count` products q·k of unit-second-moment Gaussian vectors of `d` coordinates."""
+    q, k = (rng.standard_normal((count, d), dtype=np.float32) for _ in range(2))
+    return np.asarray(np.einsum("ij,ij->i", q, k), dtype=np.float64)
+
+
+def heads(settings: AttentionScale) -> tuple[Array, Array]:
+    """Queries `[group, query, d]` and keys `[group, key, d]` of unit second moment; queries of a group share keys."""
+    rng = np.random.default_rng([settings.seed, 1])
+    groups = min(64, max(8, BLOCK // (settings.n_keys * settings.d_head)))
+    rows = min(ROWS, max(FEWEST_ROWS, LOGITS // settings.n_keys))
+    queries = rng.standard_normal((groups, rows // groups, settings.d_head))
+    return queries, rng.standard_normal((groups, settings.n_keys, settings.d_head))
+
+
+def logits(cure: str, q: Array, k: Array) -> Array:
+    """`[row, key]`: the scores as a cure makes them, from queries and keys of any size."""
+    import torch
+
+    root = math.sqrt(q.shape[-1])
+    if cure == "t5":  # W_Q is drawn √d smaller; nothing is divided
+        q = q / root
+    elif cure == "qk_norm":
+        q, k = (x / np.sqrt(np.mean(x**2, -1, keepdims=True)) for x in (q, k))
+    # torch's product, whose threads wait quietly where numpy's spin
+    scores = (torch.from_numpy(q) @ torch.from_numpy(k).transpose(1, 2)).numpy()
+    return np.asarray(scores.reshape(-1, k.shape[1]) / (root if cure in ("sqrt_d", "qk_norm") else 1.0))
+
+
+def softmax_rows(scores: Array) -> tuple[float, float, float, float]:
+    """Of logits `[row, key]`: mean entropy over ln n, mean largest weight, mean and median ‖J‖²_F."""
+    centered = scores - scores.max(1, keepdims=True)
+    p = np.exp(centered)
+    z = p.sum(1, keepdims=True)
+    p /= z
+    entropy = np.log(z[:, 0]) - (p * centered).sum(1)
+    square = (p * p).sum(1)
+    jacobian = square - 2 * (p**3).sum(1) + square**2
+    n = math.log(scores.shape[1])
+    return float(entropy.mean()) / n, float(p.max(1).mean()), float(jacobian.mean()), float(np.median(jacobian))
+
+
+def expected_rows(settings: AttentionScale, sigma: Array, *, fixed_length: bool = False) -> Rows:
+    """The theory's averages at each σ; `fixed_length` where queries are normalized."""
+    from explorer.theory.tables import softmax
+
+    rows = softmax(settings.n_keys, settings.d_head, fixed_length).rows(sigma)
+    unknown = np.full_like(sigma, np.nan)
+    return Rows(rows.entropy / math.log(settings.n_keys), rows.largest, rows.jacobian, unknown)
+
+
+def run(settings: AttentionScale, stop: Stop = lambda: False, progress: Progress = lambda _: None
+        ) -> AttentionScaleResult:
+    """Draws, rows and stacks.
+
+    Raises:
+        Stopped: `stop()` said true.
+    """
+    counts, second, fourth = _histogram(settings, stop, lambda part: progress(0.3 * part))
+    rng = np.random.default_rng([settings.seed, 2])
+    moments = np.array([np.mean(products(d, 8_000, rng) ** 2) for d in stages(DIMENSIONS, stop, lambda _: None)])
+    q, k = heads(settings)
+    plain = logits("sqrt_d", q, k)
+    rows = [softmax_rows(sigma * plain) for sigma in stages(SIGMAS.tolist(), stop, lambda _: None)]
+    grown = {}
+    for cure in stages(tuple(CURES), stop, lambda part: progress(0.3 + 0.2 * part)):
+        grown[cure] = np.array([softmax_rows(logits(cure, g * q, g * k))[0] for g in GROWTHS])
+    found = pairs({cure: settings.design(cure) for cure in CURES}, stop, lambda part: progress(0.5 + 0.5 * part))
+    return AttentionScaleResult(
+        settings=settings, counts=counts, second_moment=second, kurtosis=fourth / second**2, moments=moments,
+        sampled=Rows(*np.array(rows).T), expected=expected_rows(settings, FINE), grown=grown,
+        grown_expected=_grown_expected(settings), moved=float(np.abs(logits("t5", q, k) - plain).max()),
+        entropy={cure: one.attention("attention_entropy_normalized", "pattern") for cure, one in found.items()},
+        gradient=streams(found, "activation_gradient"),
+    )
+
+
+def _histogram(settings: AttentionScale, stop: Stop, progress: Progress) -> tuple[Array, float, float]:
+    """Counts of q·k / √d in `BINS`, its second moment and its fourth, in blocks."""
+    rng, d = np.random.default_rng([settings.seed, 0]), settings.d_head
+    block = max(1, BLOCK // d)
+    sizes = [min(block, settings.draws - start) for start in range(0, settings.draws, block)]
+    counts, second, fourth = np.zeros(len(BINS) - 1), 0.0, 0.0
+    for size in stages(sizes, stop, progress):
+        z = products(d, size, rng) / math.sqrt(d)
+        counts += np.histogram(z, BINS)[0]
+        second, fourth = second + float((z**2).sum()), fourth + float((z**4).sum())
+    return counts, second / settings.draws, fourth / settings.draws
+
+
+def _grown_expected(settings: AttentionScale) -> dict[str, Array]:
+    """Entropy when the weights grow: σ = growth², √d more without a division, and 1 after a QK-norm."""
+    root = math.sqrt(settings.d_head)
+    sigma = {cure: FINE_GROWTHS**2 * {"none": root}.get(cure, 1.0) for cure in CURES}
+    sigma["qk_norm"] = np.ones_like(FINE_GROWTHS)
+    return {
+        cure: expected_rows(settings, values, fixed_length=cure == "qk_norm").entropy for cure, values in sigma.items()
+    }
+
+
+def verdict(result: AttentionScaleResult) -> Verdict:
+    """Entropy without the division, and separately gradients, with the theory's distance from them."""
+    settings = result.settings
+    entropy = {cure: line.measured[:, 0].mean() for cure, line in result.entropy.items()}
+    start = {cure: line.measured[:, 0] for cure, line in result.gradient.items()}
+    grows = start["none"].mean() / start["sqrt_d"].mean()
+    evidence = (
+        f"At d = {settings.d_head} and n = {settings.n_keys} σ is {math.sqrt(settings.d_head):.3g}, the freezing "
+        f"threshold {settings.freezing:.3g}; first layer's entropy {entropy['sqrt_d']:.2f} → {entropy['none']:.2f} of "
+        f"uniform. Input gradient² over output, mean of {settings.n_seeds} draws: {plus_minus(start['sqrt_d'])} → "
+        f"{plus_minus(start['none'])}; theory, for all draws, {rounded(result.gradient['sqrt_d'].predicted[0])} → "
+        f"{rounded(result.gradient['none'].predicted[0])}; undivided, theory is {result.overshoot:.2g} × the "
+        f"draws' mean, {'within' if result.explained else 'beyond'} {ERRORS} standard errors."
+    )
+    if math.sqrt(settings.d_head) <= settings.freezing:
+        return "good", "Heads this narrow stay below the freezing threshold even without the division.", evidence
+    if grows > EXPLODES:
+        return "warning", f"Without the division attention freezes; the gradient² grows × {rounded(grows)}.", evidence
+    return "warning", f"Without the division attention freezes; the gradient² hardly changes, × {grows:.3g}.", evidence
+
+
+def invariants(settings: AttentionScale = AttentionScale()) -> dict[str, float]:  # noqa: B008 - frozen
+    """The logits' second moment and kurtosis; entropy and largest weight with and without √d; T5 against √d."""
+    _, second, fourth = _histogram(settings, lambda: False, lambda _: None)
+    q, k = heads(settings)
+    with_root, without = (softmax_rows(logits(cure, q, k)) for cure in ("sqrt_d", "none"))
+    return {
+        "E (q·k)² / d": second,
+        "kurtosis": fourth / second**2,
+        "entropy / ln n with √d": with_root[0],
+        "entropy / ln n without": without[0],
+        "largest weight with √d": with_root[1],
+        "largest weight without": without[1],
+        "T5's logits − logits with √d": float(np.abs(logits("t5", q, k) - logits("sqrt_d", q, k)).max()),
+    }

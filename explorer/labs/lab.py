@@ -1,0 +1,42 @@
+"""`Lab`: one lab as a row of data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import plotly.graph_objects as go
+
+from explorer.choices import Choices
+
+
+class Plot(NamedTuple):
+    """One chart of a lab."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[Any], go.Figure]
+    """From the lab's result to a figure."""
+
+
+class Lab(NamedTuple):
+    """One lab, as a row of data."""
+
+    name: str
+    """Of its notebook; the number is its place among the others."""
+    panel: str
+    """Title of the panel that it is on."""
+    title: str
+    claim: str
+    """The claim of `source`, in a sentence."""
+    caveat: str
+    """Limits of the claim, or an error in its popular version."""
+    settings: type[Choices]
+    run: Callable[[Any, Callable[[], bool], Callable[[float], None]], Any]
+    """From settings, `stop` and `progress` to the result."""
+    verdict: Callable[[Any], tuple[str, str, str]]
+    """From the result to severity, finding, and evidence."""
+    plots: tuple[Plot, ...]
+    source: str
+    """Of the claim: author, year, and its number at arXiv or kexue.fm."""

@@ -1,0 +1,39 @@
+"""The lab Norm placement: its claim, its limits and its charts."""
+
+from __future__ import annotations
+
+from explorer.labs.lab import Lab, Plot
+from explorer.labs.norm_placement import experiment, pictures
+
+ROW = Lab(
+    "09_norm_placement", "Depth",
+    "Norm placement",
+    "In Post-LN the last MLP's initial gradient does not depend on depth. In Pre-LN the stream's second moment "
+    "stays between 1 + l/2 and 1 + 3l/2, and the last gradient shrinks as 1/√L.",
+    "All of this is at initialization. That Pre-LN therefore needs no warm-up is the paper's conclusion, which is "
+    "tried in the lab Warm-up, not here. The theorem bounds from above, without constants, for one head with W_Q "
+    "= W_K = 0: what can be tested is its slope, a little steeper than −½ while tokens still become more alike. "
+    "And 2^(−l/2), the weight of the identity path, is not how the gradient decays: Post-LN without attention has "
+    "a flat gradient. Attention bends it into a V: averaging shrinks gradients that differ from token to token, "
+    "and passes on what they share.",
+    experiment.NormPlacement, experiment.run, experiment.verdict,
+    (
+        Plot("theorem", "The last MLP's gradient", "Theorem 1's setting, stacks of growing depth. Dotted: 1/√L.",
+             pictures.theorem),
+        Plot("last", "Every MLP's gradient", "The deepest of these stacks, layer by layer. Bars: seeds.",
+             pictures.last),
+        Plot("stream", "Pre-LN in its band", "Second moment. Gray: from 1 + l/2 to 1 + 3l/2.",
+             pictures.stream),
+        Plot("bends", "What bends Post-LN", "Mean squared ∂L/∂x: no attention, a plain mean, softmax.",
+             pictures.bends),
+        Plot("gradients", "Gradient of five designs", "Mean squared ∂L/∂x over the output's. Lines: theory.",
+             pictures.gradients),
+        Plot("weights", "Gradient of the weights", "All matrices of a layer together.",
+             pictures.weights),
+        Plot("moments", "Second moment of five designs", "Three stay at 1: they normalize the sum.",
+             pictures.moments),
+        Plot("correlations", "How alike tokens become", "Mean overlap of two tokens, over q.",
+             pictures.correlations),
+    ),
+    "Xiong et al. 2020, arXiv 2002.04745",
+)

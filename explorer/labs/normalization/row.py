@@ -1,0 +1,33 @@
+"""The lab Normalization: its claim, its limits and its charts."""
+
+from __future__ import annotations
+
+from explorer.labs.lab import Lab, Plot
+from explorer.labs.normalization import experiment, pictures
+
+ROW = Lab(
+    "04_normalization", "Foundations",
+    "Normalization",
+    "A norm resets the second moment to 1. Norms differ in what they average together, and whether they subtract "
+    "the mean.",
+    "RMSNorm does not center: a constant offset passes, and can be most of the output. BatchNorm and InstanceNorm "
+    "average over tokens, so a causal model would see its future, and of a batch of one token nothing is left. A "
+    "norm works only while ε is small beside the variance: a zero vector stays zero.",
+    experiment.Normalization, experiment.run, experiment.verdict,
+    (
+        Plot("sharing", "Who is averaged together", "A small tensor. Full color: one entry. Faint: its group.",
+             pictures.sharing),
+        Plot("by_token", "Token by token", "Mean y² of single tokens. Gray: the input. Flat at 1: all equal.",
+             pictures.by_token),
+        Plot("by_feature", "Feature by feature",
+             "Mean y² of single features. Gray: the input. Flat at 1: all equal.",
+             pictures.by_feature),
+        Plot("offset", "A constant offset", "Share of the output that is one constant. 0: removed.",
+             pictures.offset),
+        Plot("epsilon", "Scale and ε", "Mean y² against the input's size. Lines: v / (v + ε).",
+             pictures.epsilon),
+        Plot("cost", "What a call costs", "Measured on this machine. Dotted: x + x. Whiskers: quartiles.",
+             pictures.cost),
+    ),
+    "Essay: Su Jianlin 2021, kexue 8620; Ba et al. 2016, arXiv 1607.06450; Zhang & Sennrich 2019, arXiv 1910.07467",
+)

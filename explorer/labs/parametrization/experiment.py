@@ -1,0 +1,244 @@
+"""Standard, NTK and μP: one function at initialization, three reactions to the same learning rate.
+
+A small network learns a fixed teacher from fresh Gaussian batches. All learning rates of a width are trained at once,
+as a stack of models that differ in nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from explorer.choices import Choices
+from explorer.fields import About, Option
+from explorer.labs import Progress, Stop, Verdict, check
+from explorer.labs.parametrization.network import ADAM_EPSILON, SCHEMES, Examples, adam, forward, layers, weights
+
+Array = NDArray[np.float64]
+
+STEP_WIDTHS = (32, 64, 128, 256, 512, 1024)
+"""Widths of the first step, which is quick."""
+STEP_DRAWS = 3
+"""Seeds that the first step is averaged over."""
+OCTAVES = 11
+"""Learning rates of a sweep, each twice the one before."""
+HELD_OUT = 512
+"""Examples that the loss is read on."""
+
+
+_sweeps: dict[tuple[str, Parametrization, int], Array] = {}
+MOST_SWEEPS = 200
+"""Sweeps that are remembered; each is eleven numbers."""
+
+
+class Parametrization(Choices):
+    """Networks and training."""
+
+    optimizer: Annotated[
+        Literal["adam", "sgd"],
+        About("Optimizer", "Initialization", pinned=True,
+              options={"adam": Option("Adam, β = 0.9, 0.999", "Kingma & Ba 2015"), "sgd": Option("plain SGD")}),
+    ] = Field("adam", description="Rule that turns gradients into steps.")
+    learning_rate: Annotated[
+        float, Field(ge=1e-4, le=1), About("Learning rate", "Initialization", "η", "", log=True, pinned=True)
+    ] = Field(0.01, description="Learning rate of the first step; the sweep has its own.")
+    widest: Annotated[
+        Literal["64", "128", "256", "512"],
+        About("Widest network", "Size", "m", "units", pinned=True,
+              options={"64": Option("32, 64"), "128": Option("32 to 128"), "256": Option("32 to 256"),
+                       "512": Option("32 to 512, takes a while")}),
+    ] = Field("256", description="Widths double from 32 up to this in the sweep.")
+    steps: Annotated[int, Field(ge=1, le=64), About("Steps", "Size", "k", "steps", log=True, pinned=True)] = Field(
+        32, description="Steps of training before the loss is read."
+    )
+    batch_size: Annotated[int, Field(ge=1, le=128), About("Batch size", "Size", "B", "examples", log=True)] = Field(
+        64, description="Fresh examples in each step."
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "Initialization")] = Field(
+        0, description="Seed of weights, teacher and examples."
+    )
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Widths of the sweep."""
+        return tuple(width for width in STEP_WIDTHS if width <= int(self.widest))
+
+
+class FirstStep(NamedTuple):
+    """The hidden matrix's first step, over `STEP_WIDTHS`."""
+
+    weights: Array
+    """RMS of the change over RMS of the weights."""
+    output: Array
+    """Norm of what the change does to the matrix's output, over the norm of the output."""
+
+
+@dataclass(frozen=True, eq=False)
+class ParametrizationResult:
+    """All parametrizations; mappings are by scheme."""
+
+    settings: Parametrization
+    outputs: Mapping[str, Array]
+    """Of the widest network at initialization, on the same inputs, float64."""
+    step: Mapping[str, FirstStep]
+    rates: Mapping[str, Array]
+    losses: Mapping[str, Array]
+    """`[width, rate]` after the steps; not finite where training diverged."""
+    untrained: float
+    """The loss before the first step, mean over widths."""
+
+    def best(self, scheme: str) -> Array:
+        """The learning rate with the least loss at each width."""
+        losses = np.where(np.isfinite(self.losses[scheme]), self.losses[scheme], np.inf)
+        return np.asarray(self.rates[scheme][np.argmin(losses, axis=1)])
+
+    def transferred(self, scheme: str) -> Array:
+        """Loss at each width with the learning rate that is best at the narrowest."""
+        return np.asarray(self.losses[scheme][:, self.rates[scheme] == self.best(scheme)[0]][:, 0])
+
+
+def first_step(scheme: str, settings: Parametrization, width: int) -> tuple[float, float]:
+    """Effect of one step on the hidden matrix: on its weights, and on its output on the step's own batch.
+
+    The residuals are random, of unit variance: how well a width happens to fit before training does not matter.
+    """
+    import torch
+
+    plan = layers(scheme, width, settings.optimizer)
+    stored = [weight.requires_grad_() for weight in weights(plan, width, settings.seed)]
+    x, _ = Examples(settings.seed).draw(settings.batch_size)
+    residual = np.random.default_rng([settings.seed, 4]).standard_normal((settings.batch_size, 1))
+    seen = forward(plan, stored, x)
+    gradient = torch.autograd.grad((2 * torch.from_numpy(residual) * seen[-1]).mean(), stored)[1]
+    direction = gradient / (gradient.abs() + ADAM_EPSILON) if settings.optimizer == "adam" else gradient
+    change = settings.learning_rate * plan[1].rate * direction
+    read, weight = seen[1].detach(), stored[1].detach()
+    ratio = (change.norm() / weight.norm(), (read @ change.T).norm() / (read @ weight.T).norm())
+    return float(ratio[0]), float(ratio[1])
+
+
+def first_steps(scheme: str, settings: Parametrization) -> FirstStep:
+    """The first step at every width, root mean square over a few seeds."""
+    seeds = [settings.replace(seed=(settings.seed + draw) % 2**31) for draw in range(STEP_DRAWS)]
+    found = np.array([[first_step(scheme, one, width) for width in STEP_WIDTHS] for one in seeds])
+    return FirstStep(*np.moveaxis(np.sqrt(np.mean(found**2, 0)), -1, 0))
+
+
+def train(scheme: str, settings: Parametrization, width: int, rates: Array, step: Callable[[], None]) -> Array:
+    """Held-out loss `[rate]` of networks that differ in the learning rate alone; `step` is called before each step."""
+    import torch
+
+    plan, examples = layers(scheme, width, settings.optimizer), Examples(settings.seed)
+    x_held, y_held = (part.float() for part in examples.draw(HELD_OUT))
+    stored = [
+        weight.float().expand(len(rates), -1, -1).clone().requires_grad_()
+        for weight in weights(plan, width, settings.seed)
+    ]
+    eta = torch.from_numpy(rates).float()[:, None, None]
+    moments = [(torch.zeros_like(weight), torch.zeros_like(weight)) for weight in stored]
+    for count in range(1, settings.steps + 1):
+        step()
+        x, y = (part.float() for part in examples.draw(settings.batch_size))
+        loss = (forward(plan, stored, x)[-1] - y).square().mean((1, 2)).sum()
+        with torch.no_grad():
+            for layer, weight, gradient, moment in zip(
+                plan, stored, torch.autograd.grad(loss, stored), moments, strict=True
+            ):
+                change = adam(gradient, *moment, count) if settings.optimizer == "adam" else gradient
+                weight -= change.mul_(eta * layer.rate)
+    with torch.no_grad():
+        return np.asarray((forward(plan, stored, x_held)[-1] - y_held).square().mean((1, 2)).double().numpy())
+
+
+def run(settings: Parametrization, stop: Stop = lambda: False, progress: Progress = lambda _: None
+        ) -> ParametrizationResult:
+    """The functions at initialization, the first step, and the sweep.
+
+    Raises:
+        Stopped: `stop()` said true; asked before each step.
+    """
+    check(stop)
+    step = {scheme: first_steps(scheme, settings) for scheme in SCHEMES}
+    rates: dict[str, Array] = {
+        name: np.exp2(row.growth[settings.optimizer].first + np.arange(OCTAVES)) for name, row in SCHEMES.items()
+    }
+    jobs = [(scheme, width) for width in settings.widths for scheme in SCHEMES]
+    whole, done = settings.steps * sum(width**2 + 256 * width for _, width in jobs), 0
+    losses: dict[str, list[Array]] = {scheme: [] for scheme in SCHEMES}
+    for scheme, width in jobs:
+
+        def tick(width: int = width) -> None:
+            nonlocal done
+            check(stop)
+            progress(done / whole)
+            done += width**2 + 256 * width
+
+        losses[scheme].append(_trained(scheme, settings, width, rates[scheme], tick))
+    progress(1.0)
+    return ParametrizationResult(
+        settings, {scheme: outputs(scheme, settings) for scheme in SCHEMES}, step, rates,
+        {scheme: np.array(rows) for scheme, rows in losses.items()}, untrained(settings),
+    )
+
+
+def _trained(scheme: str, settings: Parametrization, width: int, rates: Array, step: Callable[[], None]) -> Array:
+    """Result of `train`, cached: the first step's learning rate and the widest width do not matter to it."""
+    key = scheme, settings.replace(learning_rate=0.01, widest="512"), width
+    if key not in _sweeps:
+        _sweeps[key] = train(scheme, settings, width, rates, step)
+        while len(_sweeps) > MOST_SWEEPS:
+            _sweeps.pop(next(iter(_sweeps)), None)
+    return _sweeps[key]
+
+
+def outputs(scheme: str, settings: Parametrization, width: int | None = None) -> Array:
+    """A network's outputs at initialization on 64 inputs, float64; of the widest unless a width is given."""
+    m = width or settings.widths[-1]
+    plan = layers(scheme, m, settings.optimizer)
+    x, _ = Examples(settings.seed).draw(64)
+    return np.asarray(forward(plan, weights(plan, m, settings.seed), x)[-1][:, 0].numpy())
+
+
+def untrained(settings: Parametrization) -> float:
+    """The standard networks' loss on 64 examples before any step, mean over the widths of the sweep."""
+    _, y = Examples(settings.seed).draw(64)
+    found = [np.mean((outputs("standard", settings, width) - y[:, 0].numpy()) ** 2) for width in settings.widths]
+    return float(np.mean(found))
+
+
+def verdict(result: ParametrizationResult) -> Verdict:
+    """Change of the best learning rate between the narrowest and the widest network."""
+    moved = {scheme: math.log2(result.best(scheme)[-1] / result.best(scheme)[0]) for scheme in SCHEMES}
+    widths = result.settings.widths
+    ratios = ", ".join(f"{row.label} {_power_of_two(moved[scheme])}" for scheme, row in SCHEMES.items())
+    where = f"Best learning rate at m = {widths[-1]} over that at m = {widths[0]}: {ratios}."
+    if abs(moved["standard"]) > abs(moved["mup"]) <= 1:
+        stays = "stays" if moved["mup"] == 0 else "moves by one step of the sweep"
+        return "good", f"A narrow network's best learning rate {stays} under μP; under standard it drifts.", where
+    if abs(moved["standard"]) < 1:
+        return "warning", "No drift is visible here; more steps or wider networks show it.", where
+    return "warning", "Here μP's best learning rate moves too; with one seed and few steps it is uncertain.", where
+
+
+def _power_of_two(exponent: float) -> str:
+    """1/16, 1 or 4."""
+    return f"{2**exponent:.0f}" if exponent >= 0 else f"1/{2**-exponent:.0f}"
+
+
+def invariants(settings: Parametrization = Parametrization()) -> dict[str, float]:  # noqa: B008 - frozen
+    """NTK's function at init against standard's, and the relative first step of Adam at η = 0.01."""
+    widths = (256, 1024)
+    out = {"|NTK − standard| at init, m = 256": float(
+        np.abs(outputs("ntk", settings, 256) - outputs("standard", settings, 256)).max()
+    )}
+    base = settings.replace(optimizer="adam", learning_rate=0.01)
+    for scheme, row in SCHEMES.items():
+        for width in widths:
+            out[f"first Adam step, {row.label}, m = {width}"] = first_step(scheme, base, width)[0]
+    return out

@@ -1,0 +1,34 @@
+"""The lab Why residuals: its claim, its limits and its charts."""
+
+from __future__ import annotations
+
+from explorer.labs.lab import Lab, Plot
+from explorer.labs.why_residuals import experiment, pictures
+
+ROW = Lab(
+    "08_why_residuals", "Depth",
+    "Why residuals",
+    "With a residual the branch can be small, and 1/√N is small enough: signal, gradient and the effect of one "
+    "step on the loss then stay bounded at any depth.",
+    "That a residual adds 1 to the derivative is not the point: x + F(x) without a norm grows as 2^N, both ways. "
+    "1/N is smaller than needed. In one dimension the growth is (1 + ε)^N; in many, the branch is nearly "
+    "orthogonal to the stream, and ε² adds up. All this holds at initialization: trained branches may align.",
+    experiment.WhyResiduals, experiment.run, experiment.verdict,
+    (
+        Plot("growths", "Three growths at once", "With the chosen ε, against depth. Flat: bounded at any depth.",
+             pictures.growths),
+        Plot("gradients", "Gradient of all weights",
+             "Σ‖∂L/∂W‖² over one plain layer's. Bars: seeds, far apart without a residual.",
+             pictures.gradients),
+        Plot("step", "One step of descent", "How far the loss falls, at the chosen η. Lines: η‖∇L‖², expected.",
+             pictures.step),
+        Plot("rates", "Longer steps",
+             "Change of the loss over its first order. 1: equal. At the edge: off the scale.",
+             pictures.rates),
+        Plot("product", "One dimension against many", "Aligned branches: (1+ε)ᴺ. Random ones: only (1+ε²)ᴺ.",
+             pictures.product),
+        Plot("small_enough", "How small is small enough", "All growths in N layers, against a. For a ≥ ½: bounded.",
+             pictures.small_enough),
+    ),
+    "Essay: Su Jianlin 2022, kexue 8994, after Wang et al. 2022, arXiv 2203.00555",
+)
