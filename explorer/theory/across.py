@@ -42,11 +42,11 @@ class Grid(NamedTuple):
 
     def attend(self, x: Array) -> Array:
         """Average over the keys of two rows, of `[..., position, position]`, as all pairs are here."""
-        return self.prefix @ x @ self.prefix.T
+        return x if len(self.mean) == 1 else self.prefix @ x @ self.prefix.T
 
     def collect(self, x: Array) -> Array:
         """The adjoint: from two rows to their keys."""
-        return self.suffix @ x @ self.suffix.T
+        return x if len(self.mean) == 1 else self.suffix @ x @ self.suffix.T
 
 
 class Forward(NamedTuple):

@@ -32,7 +32,7 @@ FINITE = 1e70
 
 
 ZERO, ONE, WITH_EPSILON = np.array(0.0), np.array(1.0), np.array([[0.0], [EPSILON]])
-ONES, TINY = np.ones(64), np.array(1e-300)
+TINY = np.array(1e-300)
 """Arrays, for numpy takes them sooner than floats."""
 
 
@@ -245,7 +245,7 @@ def _scatter(x: State, rows: Array, own: Array, common: Array) -> Array:
     """
     p, prefix = x.y[1:], x.place.prefix.T
     rows = rows * rows
-    varied = ONES[:len(own)].dot(prefix * ((p * p).dot(prefix) - (rows + rows))) + common * common
+    varied = x.place.ones[0].dot(prefix * ((p * p).dot(prefix) - (rows + rows))) + common * common
     total: Array = np.minimum(np.maximum(varied, ZERO) / np.maximum(own * own, TINY) + x.v, ONE)
     return total
 
