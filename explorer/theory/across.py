@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from explorer.config import Config
-from explorer.theory.forward import Tokens
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
 from explorer.theory.inputs import BIGRAM, FREQUENT, followings, loss_gradient
+from explorer.theory.tokens import Tokens
 
 KINDS = 3
 """Of pairs of tokens: all, their mean overlap; then the excess of single pairs, and of whole windows."""
