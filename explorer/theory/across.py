@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from explorer.config import Config
-from explorer.theory.forward import Tokens
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
 from explorer.theory.inputs import BIGRAM, FREQUENT, followings, loss_gradient
+from explorer.theory.tokens import Tokens
 
 KINDS = 3
 """Of pairs of tokens: all, their mean overlap; then the excess of single pairs, and of whole windows."""
@@ -42,11 +42,11 @@ class Grid(NamedTuple):
 
     def attend(self, x: Array) -> Array:
         """Average over the keys of two rows, of `[..., position, position]`, as all pairs are here."""
-        return self.prefix @ x @ self.prefix.T
+        return x if len(self.mean) == 1 else self.prefix @ x @ self.prefix.T
 
     def collect(self, x: Array) -> Array:
         """The adjoint: from two rows to their keys."""
-        return self.suffix @ x @ self.suffix.T
+        return x if len(self.mean) == 1 else self.suffix @ x @ self.suffix.T
 
 
 class Forward(NamedTuple):

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.theory.attention import Inherited, Pair, collect, inherit, paths
-from explorer.theory.forward import NOTHING, Norm, Step, Tokens, columns
+from explorer.theory.forward import Step, columns
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.tables import Softmax
+from explorer.theory.tokens import NOTHING, Norm, Tokens
 
 
 class Backward(NamedTuple):

@@ -7,11 +7,11 @@ import numpy as np
 from explorer.config import Config
 from explorer.theory import across, causal_backward, causal_forward, parameters
 from explorer.theory.causal_backward import stack
-from explorer.theory.forward import Tokens
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.inputs import coincidence, embedding, loss_gradient
 from explorer.theory.positions import positions, stacked
+from explorer.theory.tokens import Tokens
 from explorer.theory.values import Gradients, Moments, Rows, Stream
 
 

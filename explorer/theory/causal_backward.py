@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.theory.backward import ISOTROPIC, Along, Backward, left, through_norm
-from explorer.theory.causal_forward import Logits, Norm, Step
+from explorer.theory.causal_forward import Logits, Step
+from explorer.theory.causal_tokens import Norm
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.positions import Positions, Reading, Stacked

@@ -7,72 +7,21 @@ The corrections of order 1/width (scatter v of the overlaps, w of the lengths) a
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from explorer.schemes.placement import Placement
 from explorer.theory import logits as unmasked
-from explorer.theory.forward import (
-    LARGEST,
-    LARGEST_LOGIT,
-    Tokens,
-    add,
-    passed,
-    scattered_by_attention,
-    scattered_by_mlp,
-)
+from explorer.theory.causal_tokens import ONE, TINY, ZERO, Norm, State, correlation, normalize, times
+from explorer.theory.forward import LARGEST, LARGEST_LOGIT
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.positions import Positions, Reading, Stacked
+from explorer.theory.tokens import Tokens, add, passed, scattered_by_attention, scattered_by_mlp
 
 FINITE = 1e70
 """The loop ends when a mean second moment leaves this range; which sublayers are covered is seen afterwards."""
-
-
-ZERO, ONE, WITH_EPSILON = np.array(0.0), np.array(1.0), np.array([[0.0], [EPSILON]])
-ONES, TINY = np.ones(64), np.array(1e-300)
-"""Arrays, for numpy takes them sooner than floats."""
-
-
-class State:
-    """Tokens at one site: `y`, `[pair]` (see `Positions`), and the scatter v and w as in `forward.Tokens`."""
-
-    def __init__(self, place: Positions, y: Array, v: float, w: float) -> None:
-        self.place, self.y, self.v, self.w = place, y, v, w
-        self.q: Array = y[0]
-        """`[position]`: the second moments."""
-
-    @cached_property
-    def square(self) -> Array:
-        """`[pair]`: geometric mean of the two tokens' second moments."""
-        return self.place.lift(self.q)
-
-    @cached_property
-    def rho(self) -> Array:
-        """`[pair]`: correlation of two tokens, in [0, 1]."""
-        return correlation(self.y, self.square)
-
-    @cached_property
-    def mean(self) -> Tokens:
-        """The tokens' law, averaged over positions."""
-        q, p = self.place.averages.dot(self.y.ravel()).tolist()
-        return Tokens(q, p, self.v, self.w)
-
-
-def correlation(y: Array, square: Array) -> Array:
-    """`[pair]`: overlaps over the geometric mean of the squares, in [0, 1]; of a token with itself exactly 1."""
-    rho: Array = np.minimum(np.maximum(y / square, ZERO), ONE)
-    rho[0] = 1.0
-    return rho
-
-
-class Norm(NamedTuple):
-    """Input of a norm: what it divided by, ε included, by position, and as in `forward.Norm`."""
-
-    q: Array
-    same: float
 
 
 class Logits(NamedTuple):
@@ -186,23 +135,6 @@ def sublayer(gains: Gains, table: Stacked, x: State, design: Placement, below: t
     return Step(design, softmax, before, inside, read, added, behind, after, skip * x.mean.q / both.q, followed, site)
 
 
-def normalize(x: State, scale: float = 1.0) -> tuple[State, Norm]:
-    """A norm; the scatter of the lengths lowers overlaps a little (delta method, see `forward.normalize`)."""
-    place, q = x.place, x.q + WITH_EPSILON
-    without, divided = place.lift(q)
-    rho = correlation(x.y, without)
-    lower = rho * rho * (x.w / 4) + (1 - x.w / 4)
-    factor = times(scale, lower / divided)
-    out = State(place, x.y * factor, x.v, 0.0)
-    out.square, out.rho = times(scale, without / divided), rho * lower
-    return out, Norm(q[1], x.w)
-
-
-def times(factor: float, x: Array) -> Array:
-    """The product; x itself where the factor is 1, as most are."""
-    return x if factor == 1 else factor * x
-
-
 def mlp(gains: Gains, x: State, follows: float) -> State:
     """What W_out reads: kernels at the geometric mean of two positions' second moments."""
     _, overlap = gains.kernel.overlaps(times(gains.hidden, x.square), x.rho)
@@ -245,7 +177,7 @@ def _scatter(x: State, rows: Array, own: Array, common: Array) -> Array:
     """
     p, prefix = x.y[1:], x.place.prefix.T
     rows = rows * rows
-    varied = ONES[:len(own)].dot(prefix * ((p * p).dot(prefix) - (rows + rows))) + common * common
+    varied = x.place.ones[0].dot(prefix * ((p * p).dot(prefix) - (rows + rows))) + common * common
     total: Array = np.minimum(np.maximum(varied, ZERO) / np.maximum(own * own, TINY) + x.v, ONE)
     return total
 

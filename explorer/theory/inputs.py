@@ -9,8 +9,8 @@ import numpy as np
 from explorer.config import Config
 from explorer.schemes.placement import has_final_norm
 from explorer.schemes.scale import readout_variance
-from explorer.theory.forward import Tokens
 from explorer.theory.tables import softmax
+from explorer.theory.tokens import Tokens
 
 VOCABULARY = 103
 """Characters of the prose that text inputs are drawn from."""
