@@ -17,36 +17,41 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from explorer.config import Config
-from explorer.schemes.closed_forms import Kernel
+from explorer.schemes.data import predicts_text
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
-from explorer.theory.inputs import BIGRAM, FREQUENT, followings
+from explorer.theory.inputs import BIGRAM, FREQUENT, followings, loss_gradient
+from explorer.theory.tokens import Tokens
 
-Overlap = Any
-"""Of two tokens of different sequences: a float, or `[position, position]` under a causal mask."""
+KINDS = 3
+"""Of pairs of tokens: all, their mean overlap; then the excess of single pairs, and of whole windows."""
+MIXED = np.array([1.0, 0.0, 1.0])[:, None, None]
+"""Which of these attention passes on."""
 
 
-class Ways(NamedTuple):
-    """Operations that differ with and without a mask."""
+class Grid(NamedTuple):
+    """What differs with a mask and without one, where one position stands for all."""
 
-    square: Callable[[Any], Overlap]
-    """A norm's square, for two tokens."""
-    pair: Callable[[Any], Overlap]
-    """The geometric mean of a quantity at two tokens."""
-    kernel: Callable[[Kernel, Overlap, Overlap], Overlap]
-    """Overlap after the MLP's activation, of inputs of a second moment and an overlap."""
-    attend: Callable[[Overlap], Overlap]
-    """Average over the keys of two rows."""
-    collect: Callable[[Overlap], Overlap]
-    """The adjoint: from two rows to their keys."""
-    mean: Callable[[Array], Array]
-    """Over the pairs of tokens, of `[layer]` or `[layer, position, position]`."""
-    each: Callable[[Array], list[Overlap]]
-    """The layers' entries."""
+    mean: Array
+    """`[position]`: average over all tokens."""
+    prefix: Array
+    """`[position, position]`: average over the keys of a row."""
+    suffix: Array
+    """Its adjoint, from rows to keys."""
+    square: Callable[[Any], Array]
+    """What a norm divides by, `[position]`."""
+
+    def attend(self, x: Array) -> Array:
+        """Average over the keys of two rows, of `[..., position, position]`, as all pairs are here."""
+        return x if len(self.mean) == 1 else self.prefix @ x @ self.prefix.T
+
+    def collect(self, x: Array) -> Array:
+        """The adjoint: from two rows to their keys."""
+        return x if len(self.mean) == 1 else self.suffix @ x @ self.suffix.T
 
 
 class Forward(NamedTuple):
-    """Over the sublayers, `[sublayer, …]`."""
+    """Over the sublayers, `[sublayer, pair]`."""
 
     enter: Array
     """Factor on overlaps into the branch F, and so on: p → stay · p + join · F(enter · p)."""
@@ -55,52 +60,84 @@ class Forward(NamedTuple):
     added: Array
     """`join` without the branch's multiplier."""
     slopes: Array
-    """`[layer, …]`: through an MLP to its hidden units, of gradients' overlaps and of small changes in the tokens'."""
+    """`[layer, pair]`: through an MLP to its hidden units, of gradients' overlaps and small changes in the tokens'."""
     mlp: Array
-    """`[layer, …]`: past an MLP, of the same, on stream and branch together; one factor up and down."""
+    """`[layer, pair]`: past an MLP, of the same, on stream and branch together; one factor up and down."""
     inside: Array
     """Overlap of what the branch reads."""
     read: Array
     """Of what its last matrix reads."""
-    last: Overlap
+    last: float
+    """After the last sublayer, mean over all pairs."""
 
 
-def forward(config: Config, gains: Gains, steps: Sequence[Any], ways: Ways) -> Forward:
+def forward(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid) -> Forward:
     """From the embedding: half of a token is its character's, half its position's."""
-    unit = 0 * ways.pair(steps[0].inside.q) + 1
-    p, squares, inside, read = (FREQUENT + 1 / config.n_ctx) / 2 * unit, [], [], []
-    links = [_link(gains, step, index, unit, ways) for index, step in enumerate(steps)]
-    for index, (step, (enter, stay, join, _)) in enumerate(zip(steps, links, strict=True)):
-        x = p * enter
+    enter, stay, join, added = _links(gains, steps, grid)
+    square = gains.hidden * _pair([np.atleast_1d(step.inside.q) for step in steps[1::2]])
+    p, inside, read = (FREQUENT + 1 / config.n_ctx) / 2 * np.ones_like(square[0]), [], []
+    for index in range(len(steps)):
+        x = p * enter[index]
         if index % 2 == 0:
-            mixed, gain = gains.v * ways.attend(x), gains.o
+            mixed, gain = gains.v * grid.attend(x), gains.o
         else:
-            squares.append(gains.hidden * ways.pair(step.inside.q))
-            mixed, gain = ways.kernel(gains.kernel, squares[-1], gains.hidden * x), gains.out
+            mixed, gain = gains.kernel.overlaps(square[index // 2], _rho(gains, x, square[index // 2]))[1], gains.out
         inside.append(x)
         read.append(mixed)
-        p = stay * p + join * gain * mixed
-    enter, stay, join, added = (np.array(column) for column in zip(*links, strict=True))
-    square, x = np.array(squares), np.array(inside)
-    slopes = gains.kernel.slopes(square, np.clip(gains.hidden * x[1::2] / square, 0.0, 1.0))[1]
+        p = stay[index] * p + join[index] * gain * mixed
+    x = np.array(inside)
+    slopes = gains.kernel.slopes(square, _rho(gains, x[1::2], square))[1]
     mlp = stay[1::2] + join[1::2] * gains.out * gains.hidden * slopes * enter[1::2]
-    return Forward(enter, stay, join, added, slopes, mlp, x, np.array(read), p)
+    return Forward(enter, stay, join, added, slopes, mlp, x, np.array(read), float(grid.mean @ p @ grid.mean))
 
 
-def _link(gains: Gains, step: Any, index: int, unit: Overlap, ways: Ways) -> tuple[Overlap, ...]:
-    """`enter`, `stay`, `join` and `added` of a sublayer."""
-    if index % 2 == 0 and not gains.attends:
-        return 0 * unit, unit, 0 * unit, 0 * unit
-    place = step.place
-    enter = place.scale**2 / ways.square(step.before) if place.on_input else 1.0
-    after = ways.square(step.after) if place.on_sum else 1.0
-    added = 1 / (after * ways.square(step.behind)) if place.on_output else 1 / after
-    return enter * unit, gains.skip**2 / after * unit, gains.branch**2 * added * unit, added * unit
+def _pair(x: Sequence[Array] | Array) -> Array:
+    """`[..., position]` to `[..., pair]`: the geometric mean at two positions."""
+    root = np.sqrt(x)
+    product: Array = root[..., :, None] * root[..., None, :]
+    return product
 
 
-def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: tuple[Overlap, Overlap], ways: Ways
+def _rho(gains: Gains, x: Array, square: Array) -> Array:
+    """Correlation of the inputs of two hidden units."""
+    return np.clip(gains.hidden * x / square, 0.0, 1.0)
+
+
+def _links(gains: Gains, steps: Sequence[Any], grid: Grid) -> tuple[Array, Array, Array, Array]:
+    """`enter`, `stay`, `join` and `added`."""
+    one = np.ones_like(grid.mean)
+    on_input, on_output, on_sum = (
+        _pair([grid.square(getattr(step, name)) if getattr(step.place, name) else one for step in steps])
+        for name in ("on_input", "on_output", "on_sum")
+    )
+    scale = np.array([step.place.scale for step in steps])[:, None, None]
+    enter, stay, added = scale**2 / on_input, gains.skip**2 / on_sum, 1 / (on_sum * on_output)
+    if not gains.attends:
+        enter[::2], stay[::2], added[::2] = 0.0, 1.0, 0.0
+    return enter, stay, gains.branch**2 * added, added
+
+
+def by_weights(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid, last: Tokens, alike: Array, length: Array
+               ) -> dict[str, Array]:
+    """Terms of other sequences in the weights' gradients, see `totals`; none under the linear loss.
+
+    Args:
+        last: the tokens at the output.
+        alike: as in `backward.Backward`.
+        length: `[position]`, factor on a gradient's square through the final norm.
+    """
+    if not predicts_text(config):
+        return {}
+    tokens = forward(config, gains, steps, grid)
+    _, every, own = loss_gradient(config, last._replace(p=tokens.last), FREQUENT)
+    shape = _pair([length])[0]
+    query = _pair(alike.reshape(-1, len(grid.mean)))
+    return totals(config, gains, tokens, query, (every * shape, own * shape), grid)
+
+
+def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: tuple[Array, Array], grid: Grid
            ) -> dict[str, Array]:
-    """Terms added to the totals of `parameters.norms`: by other sequences' tokens, and by correlated factors.
+    """Terms added to the totals of `parameters.norms`, `[layer]`: of other sequences' tokens, of correlated factors.
 
     Args:
         tokens: the forward pass.
@@ -110,54 +147,56 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
     """
     n, others = config.n_ctx, (config.batch_size - 1) * config.n_ctx**2
     followed, varied = followings(n)
-    parts = (
-        _sums(gains, tokens, (tokens.inside, tokens.read), start[0], query, ways.collect, others, ways),
-        _sums(gains, tokens, _excess(gains, tokens, _mixed_away, ways), start[1], 0 * query, _mixed_away,
-              (n - 1) * n * followed + others * (BIGRAM - FREQUENT**2), ways),
-        _sums(gains, tokens, _excess(gains, tokens, ways.attend, ways), start[1], 0 * query, ways.collect,
-              (n - 1) * n * varied, ways),
-    )
-    return {name: ways.mean(np.sum([part[name] for part in parts], axis=0)) for name in parts[0]}
+    pairs = np.array([others, (n - 1) * n * followed + others * (BIGRAM - FREQUENT**2), (n - 1) * n * varied])
+    gradient = np.array([start[0], start[1], start[1]])
+    query = np.array([1.0, 0.0, 0.0])[:, None, None] * query[:, None]
+    inside, read = _excess(gains, tokens, grid)
+    after = _descend(gains, tokens, gradient, query, grid)
+    weights = np.einsum("k,i,j->kij", pairs, grid.mean, grid.mean)
+
+    def total(*factors: Array) -> Array:
+        found: Array = np.einsum("lkij,kij->l", np.prod(np.broadcast_arrays(*factors), 0), weights)
+        return found
+
+    joined, added = tokens.join[:, None] * after, tokens.added[:, None] * after
+    last = np.array([gains.o, gains.out] * config.n_layers)
+    return {
+        "W_Q": total(inside[::2], query, joined[::2]),
+        "W_O": total(read[::2], joined[::2]),
+        "W_in": gains.out * gains.d_model / gains.d_mlp * total(tokens.slopes[:, None], inside[1::2], joined[1::2]),
+        "W_out": total(read[1::2], joined[1::2]),
+        "alpha": last * total(read, added),
+    }
 
 
-def _mixed_away(overlap: Overlap) -> Overlap:
-    return 0 * overlap
+def _excess(gains: Gains, tokens: Forward, grid: Grid) -> tuple[Array, Array]:
+    """By kind, `[sublayer, kind, pair]`, overlaps in what a branch reads and in what its last matrix reads.
 
-
-def _excess(gains: Gains, tokens: Forward, attend: Callable[[Overlap], Overlap], ways: Ways) -> tuple[Array, Array]:
-    """Overlaps above the mean, in what a branch reads and in what its last matrix reads: small changes, carried on."""
-    own, stream, gain = 0.5 + 0 * tokens.last, [], gains.v * gains.o
+    The excesses are small changes, carried on; of half a token, which is its character's.
+    """
+    own, stream, gain = np.full((KINDS - 1, *tokens.enter[0].shape), 0.5), [], gains.v * gains.o
     columns = (tokens.enter[::2], tokens.stay[::2], tokens.join[::2], tokens.mlp)
-    for enter, stay, join, mlp in zip(*map(ways.each, columns), strict=True):
+    for enter, stay, join, mlp in zip(*columns, strict=True):
         stream.append(own)
-        own = stay * own + join * gain * attend(enter * own)
+        own = stay * own + MIXED[1:] * (join * gain * grid.attend(enter * own))
         stream.append(own)
         own = own * mlp
-    inside = np.array(stream) * tokens.enter
-    read = gains.v * attend(inside)
-    read[1::2] = gains.hidden * tokens.slopes * inside[1::2]
-    return inside, read
+    inside = np.array(stream) * tokens.enter[:, None]
+    read = MIXED[1:] * (gains.v * grid.attend(inside))
+    read[1::2] = gains.hidden * tokens.slopes[:, None] * inside[1::2]
+    mean = tokens.inside[:, None], tokens.read[:, None]
+    return np.concatenate([mean[0], inside], 1), np.concatenate([mean[1], read], 1)
 
 
-def _sums(gains: Gains, tokens: Forward, forward: tuple[Array, Array], gradient: Overlap, query: Array,
-          collect: Callable[[Overlap], Overlap], pairs: float, ways: Ways) -> dict[str, Array]:
-    """The backward recursion of one kind of pairs, and (x·x′)(δ·δ′) times their number, by matrix `[layer, …]`."""
-    (x, read), after, gain = forward, [], gains.v * gains.o
-    keep = tokens.stay[::2] + tokens.enter[::2] * tokens.join[::2] * query
-    columns = (tokens.enter[::2], tokens.join[::2], keep, tokens.mlp)
-    for enter, join, kept, mlp in zip(*(reversed(ways.each(column)) for column in columns), strict=True):
+def _descend(gains: Gains, tokens: Forward, gradient: Array, query: Array, grid: Grid) -> Array:
+    """The backward recursion, `[sublayer, kind, pair]`: gradients after each sublayer."""
+    after: list[Array] = []
+    enter, join = tokens.enter[::2], tokens.join[::2]
+    keep = tokens.stay[::2, None] + (enter * join)[:, None] * query
+    collected = gains.v * gains.o * enter[:, None] * MIXED
+    for layer in range(len(tokens.mlp) - 1, -1, -1):
         after.append(gradient)
-        gradient = gradient * mlp
+        gradient = gradient * tokens.mlp[layer]
         after.append(gradient)
-        gradient = kept * gradient + gain * enter * collect(join * gradient)
-    total = np.array(after[::-1]) * pairs
-    joined = tokens.join * total
-    computed = tokens.added * read * total
-    computed[::2], computed[1::2] = gains.o * computed[::2], gains.out * computed[1::2]
-    return {
-        "W_Q": x[::2] * query * joined[::2],
-        "W_O": read[::2] * joined[::2],
-        "W_in": gains.out * gains.d_model / gains.d_mlp * tokens.slopes * x[1::2] * joined[1::2],
-        "W_out": read[1::2] * joined[1::2],
-        "alpha": computed,
-    }
+        gradient = keep[layer] * gradient + collected[layer] * grid.collect(join[layer] * gradient)
+    return np.array(after[::-1])

@@ -12,30 +12,31 @@ from typing import NamedTuple
 
 import numpy as np
 
-from explorer.theory.attention import Inherited, Pair, collect, inherit, matrix, paths
-from explorer.theory.forward import NOTHING, Norm, Step, Tokens, columns
+from explorer.theory.attention import Inherited, Pair, collect, inherit, paths
+from explorer.theory.forward import Step, columns
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.tables import Softmax
+from explorer.theory.tokens import NOTHING, Norm, Tokens
 
 
 class Backward(NamedTuple):
-    """Gradients (γ_q, γ_p), relative to that at the last layer's output."""
+    """Gradients relative to that at the last layer's output; a `[pair]` is (γ_q, γ_p), under a mask see `Positions`."""
 
     site: Array
-    """`[2N + 1, 2]`: at the embedding and after every sublayer."""
+    """`[2N + 1, pair]`: at the embedding and after every sublayer."""
     total: Array
-    """`[2N, 2]`: at each sum of stream and branch, before a norm on it."""
+    """`[2N, pair]`: at each sum of stream and branch, before a norm on it."""
     branch: Array
-    """`[2N, 2]`: at what each branch computes, before any norm on its output."""
+    """`[2N, pair]`: at what each branch computes, before any norm on its output."""
     query: Array
-    """`[N, 2]`: what comes down to what each attention reads through its queries."""
+    """`[N, pair]`: what comes down to what each attention reads through its queries."""
     key: Array
-    """The same through its keys."""
+    """The same through its keys, where it is not the same as by the queries."""
     alike: Array
-    """`[N]`: of γ_q in `query`, over γ_q after the branch, the part of keys that are alike."""
+    """`[N]` or `[N, position]`: of γ_q in `query`, over γ_q after the branch, the part of keys that are alike."""
     hidden: Array
-    """`[N, 2, 2]`: from the MLP's output to its hidden units' inputs."""
+    """`[N, pair]`: at the inputs of each MLP's hidden units."""
 
 
 class Along(NamedTuple):
@@ -48,15 +49,15 @@ class Along(NamedTuple):
 def run(gains: Gains, softmax: Softmax, steps: list[Step], first: Tokens, overlap: float) -> Backward:
     """The recursion from (1, `overlap`) at the output of the last of the steps; `first` is the embedding."""
     q, p = columns(steps[1::2], "inside")
-    same, cross = gains.kernel.slopes(gains.hidden * q, np.clip(p / q, 0.0, 1.0))
-    hidden = gains.out * gains.d_model / gains.d_mlp * matrix(same, 0 * same, 0 * same, cross)
+    slopes = np.stack(gains.kernel.slopes(gains.hidden * q, np.clip(p / q, 0.0, 1.0)), -1)
     through = np.zeros((len(steps), 2, 2))
-    through[1::2] = hidden * (gains.hidden * gains.d_mlp / gains.d_model)
+    through[1::2] = gains.out * gains.hidden * slopes[:, None] * np.eye(2)
     logits: list[list[float]] = []
     if gains.attends:
         attention = paths(gains, softmax, steps[::2])
         through[::2], logits = attention.value, attention.logits.tolist()
-    return Descent(gains, steps, first, softmax.n - 1).run(through, logits, overlap, hidden)
+    back = Descent(gains, steps, first, softmax.n - 1).run(through, logits, overlap)
+    return back._replace(hidden=gains.out * gains.d_model / gains.d_mlp * slopes * back.branch[1::2])
 
 
 class Descent:
@@ -74,7 +75,7 @@ class Descent:
         self.kept = 1.0
         """Factor on deviations of overlaps from this layer to the next."""
 
-    def run(self, through: Array, logits: list[list[float]], overlap: float, hidden: Array) -> Backward:
+    def run(self, through: Array, logits: list[list[float]], overlap: float) -> Backward:
         """`through` is what each sublayer's values or hidden units make of a gradient, `logits` as in `Paths`."""
         gradient = (1.0, overlap)
         along = Along(0.0, 0.0) if self.gains.final else ISOTROPIC
@@ -89,7 +90,8 @@ class Descent:
             self.sites.append(gradient)
         found = (self.sites, self.totals, self.branches, self.queries, self.keys)
         site, total, branch, query, key = (np.array(pairs[::-1]) for pairs in found)
-        return Backward(site, total, branch, query, key, np.array(self.alike[::-1]), hidden)
+        key = key if self.gains.residual_attention == "qk" else query
+        return Backward(site, total, branch, query, key, np.array(self.alike[::-1]), np.empty(0))
 
     def sublayer(self, index: int, gradient: Pair, along: Along, entry: list[float], logits: list[float] | None
                  ) -> tuple[Pair, Along]:
@@ -102,12 +104,12 @@ class Descent:
             return gradient, along
         tokens = self.steps[index - 1].site if index else self.first
         if step.place.on_sum:
-            gradient = across(gradient, step.after, along, step.site.rho, gains, 1 - step.kept)
+            gradient = across(gradient, step.on_sum, along, step.site.rho, gains, 1 - step.kept)
         self.totals.append(gradient)
         scale = gains.branch**2
         inner = (gradient[0] * scale, gradient[1] * scale)
         if step.place.on_output:
-            inner = across(inner, step.behind, ISOTROPIC, step.branch.rho, gains)
+            inner = across(inner, step.on_output, ISOTROPIC, step.branch.rho, gains)
         self.branches.append(inner)
         a, b, c, d = entry
         after, inner = inner, (a * inner[0] + b * inner[1], c * inner[0] + d * inner[1])
@@ -115,9 +117,13 @@ class Descent:
             inner = self.attention(step, logits, after, inner)
         if step.place.on_input:
             square = step.place.scale**2
-            inner = across((inner[0] * square, inner[1] * square), step.before, ISOTROPIC, tokens.rho, gains)
+            inner = across((inner[0] * square, inner[1] * square), step.on_input, ISOTROPIC, tokens.rho, gains)
         self.kept *= step.followed
-        return _join(gains, step, gradient, inner, mlp=index % 2 == 1)
+        skip, along = step.skip**2, ISOTROPIC
+        if step.place.on_sum:
+            along, meet = left(gains, skip * gradient[0], inner[0], step.kept, mlp=index % 2 == 1)
+            skip *= 1 - meet
+        return (skip * gradient[0] + inner[0], skip * gradient[1] + inner[1]), along
 
     def attention(self, step: Step, logits: list[float], after: Pair, value: Pair) -> Pair:
         """The three paths together."""
@@ -135,23 +141,45 @@ ISOTROPIC = Along(1.0, 1.0)
 
 
 def across(gradient: Pair, norm: Norm, along: Along, rho: float, gains: Gains, mean: float = 1.0) -> Pair:
-    """Through a norm, from its output to its input; `mean` is the tokens' square of mean over the isotropic 1/d."""
-    ones, mean = (along.ones, mean) if gains.centers else (0.0, 0.0)
-    factor = 1 / (norm.q * (1 - mean / gains.d_model) + EPSILON)
-    lost, lost_2 = (along.token + ones) / gains.d_model, (along.token * (2 - rho * rho) + ones) / gains.d_model
+    """Through a norm, from its output to its input; `mean` as in `through_norm`."""
+    token, ones, mean = _shares(gains, along, mean)
+    factor = 1 / (norm.q * (1 - mean) + EPSILON)
     even, even_2 = 1 + norm.same, 1 + 0.75 * norm.same + 0.25 * norm.cross
+    lost, lost_2 = token + ones, token * (2 - rho * rho) + ones
     return gradient[0] * factor * even * (1 - lost), gradient[1] * factor * even_2 * (1 - lost_2)
 
 
-def _join(gains: Gains, step: Step, gradient: Pair, inner: Pair, mlp: bool) -> tuple[Pair, Along]:
-    """Stream and branch added; after a norm on the sum also what is left along the token and the ones."""
-    skip = step.skip**2
-    q, p = skip * gradient[0] + inner[0], skip * gradient[1] + inner[1]
-    if not step.place.on_sum or q <= 0:
-        return (q, p), ISOTROPIC
-    ones = inner[0] / q
-    if not mlp:
-        return (q, p), Along((skip * gradient[0] * (1 - step.kept) + inner[0]) / q, ones)
-    # an MLP is nearly homogeneous: x·J F = F, so what the stream and the branch have along x cancels
-    meet = 2 * skip * (1 - step.kept) / gains.d_model
-    return (q - meet * gradient[0], p - meet * gradient[1]), Along(0.0, ones)
+def through_norm(gains: Gains, along: Along, mean: float) -> float:
+    """Factor on a gradient through a norm, times what it divides by.
+
+    A norm's Jacobian removes what points along the token, and along the ones if it centers. Then it divides by the
+    variance, not by the second moment; `mean` is the tokens' square of mean over the isotropic 1/d.
+    """
+    token, ones, mean = _shares(gains, along, mean)
+    return (1 - token - ones) / (1 - mean)
+
+
+def _shares(gains: Gains, along: Along, mean: float) -> tuple[float, float, float]:
+    """Along the token, along the ones, and the tokens' own along the ones, as parts of the whole."""
+    d = gains.d_model
+    return (along.token / d, along.ones / d, mean / d) if gains.centers else (along.token / d, 0.0, 0.0)
+
+
+def left(gains: Gains, skip: float, branch: float, kept: float, mlp: bool) -> tuple[Along, float]:
+    """After a norm on the sum and a sublayer: what is left along its input's tokens, and what cancels.
+
+    The norm has removed what pointed along the sum, of which the stream's gradient keeps the part 1 − `kept` along the
+    stream; along the ones all of it. An MLP is nearly homogeneous: x·J F = F, so what stream and branch have along x
+    cancels, twice the meeting of the two.
+
+    Args:
+        skip: energy of the stream's gradient; `branch` of that through the branch.
+    Returns:
+        the gradient's part along, and the part of the stream's gradient lost to the meeting.
+    """
+    total = skip + branch
+    if total <= 0:
+        return ISOTROPIC, 0.0
+    if mlp:
+        return Along(0.0, branch / total), 2 * (1 - kept) / gains.d_model
+    return Along((skip * (1 - kept) + branch) / total, branch / total), 0.0

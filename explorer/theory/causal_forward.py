@@ -1,8 +1,8 @@
 """The forward recursion under a causal mask: second moments by position, overlaps by pair of positions.
 
-As `forward`, with the averages over keys running over the prefix that a row sees. Row t attends to t keys of mean
-second moment Q_t and mean overlap P_t; the t common keys of rows t < t′ weigh t/t′ of the longer row's softmax. The
-corrections of order 1/width (scatter v of the overlaps, w of the lengths) are taken alike for all positions.
+As `forward` and `logits`, with the averages over keys running over the prefix that a row sees. Row t attends to t keys
+of mean second moment Q_t and mean overlap P_t; the t common keys of rows t < t′ weigh t/t′ of the longer row's softmax.
+The corrections of order 1/width (scatter v of the overlaps, w of the lengths) are taken alike for all positions.
 """
 
 from __future__ import annotations
@@ -12,57 +12,90 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.schemes.placement import Placement
-from explorer.theory.causal_logits import Logits, logits
-from explorer.theory.causal_state import State
-from explorer.theory.forward import LARGEST, LARGEST_LOGIT, Tokens, add, passed
+from explorer.theory import logits as unmasked
+from explorer.theory.causal_tokens import ONE, TINY, ZERO, Norm, State, correlation, normalize, times
+from explorer.theory.forward import LARGEST, LARGEST_LOGIT
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
-from explorer.theory.positions import Positions, Stacked
+from explorer.theory.positions import Positions, Reading, Stacked
+from explorer.theory.tokens import Tokens, add, passed, scattered_by_attention, scattered_by_mlp
 
 FINITE = 1e70
 """The loop ends when a mean second moment leaves this range; which sublayers are covered is seen afterwards."""
 
 
-class Norm(NamedTuple):
-    """What a norm divided by, by position, and the relative variance of the tokens' squared lengths there."""
+class Logits(NamedTuple):
+    """Logits of a layer, in law; what the layer above inherits are the same numbers. As in `logits.Logits`."""
 
-    q: Array
-    same: float
+    query: Array
+    """`[pair]`; only `[position]` where the layer above inherits nothing."""
+    key: Array
+    """`[position]`: of the keys that a row sees, and so the two that follow."""
+    key_p: Array
+    crowd: Array
+    covariance: Array
+    """The same as `query`, of two rows' logits; of a row with itself their variance."""
+    common: Array
+    """`[position]`, as all that follow if nothing else is said."""
+    alike: Array
+    """As softmax sees it, after the cap."""
+    s: Array
+    """Standard deviation after the cap, as softmax sees it."""
+    std: Array
+    """Standard deviation after the cap."""
+    slope: Array
+    """Mean squared slope of the cap, where the gradient passes."""
+    rho: Array
+    """`[pair]`: correlation of two rows' logits after the cap."""
+    slopes: Array
+    """`[pair]`: mean product of the slopes in two rows, over the mean square."""
+    keys: Array
+    """The same of two keys."""
+
+
+class Attention(NamedTuple):
+    """A softmax over the prefix, as the backward recursion needs it."""
+
+    logits: Logits
+    apart: Array
+    """`[position]`: part of the keys that a row sees which they do not share, before any matrix."""
+    scatter: Array
+    """`[position]`: variance of their centered overlaps over `apart`²."""
+    reading: Reading
+    """Of the tables, for single rows and pairs of them."""
+    overlap: Array
+    """`[position, position]`: Y11 of two rows."""
 
 
 class Step(NamedTuple):
-    """One sublayer, as the backward recursion needs it."""
+    """One sublayer, as the backward recursion needs it; names as in `forward.Step`."""
 
     place: Placement
-    logits: Logits | None
+    attention: Attention | None
     """None at an MLP."""
-    before: Norm | None
+    on_input: Norm | None
     inside: State
     read: State
-    """What the branch's last matrix reads."""
     added: State
-    behind: Norm | None
-    after: Norm | None
+    on_output: Norm | None
+    on_sum: Norm | None
     kept: float
-    """The stream's part of the sum's second moment."""
     followed: float
-    """How far deviations of overlaps survived the sublayer."""
     site: State
 
 
 def run(gains: Gains, place: Positions, table: Stacked, n_layers: int, first: Tokens) -> list[Step]:
     """The recursion over 2N sublayers; shorter where a second moment leaves the range of `LARGEST`."""
-    y = np.full(len(place.ratio), first.p)
-    y[:len(place.t)] = first.q
+    y = np.full_like(place.ratio, first.p)
+    y[0] = first.q
     x = State(place, y, first.v, first.w)
     steps: list[Step] = []
     below: Logits | None = None
     kept = 1.0
     for index in range(2 * n_layers):
-        inherited = (below, kept) if index % 2 == 0 else None
-        step = sublayer(gains, table, x, gains.places[index // 2], inherited)
-        if step.logits:
-            below, kept = step.logits, 1.0
+        step = sublayer(gains, table, x, gains.places[index // 2], (below, kept) if index % 2 == 0 else None)
+        if step.attention:
+            below, kept = step.attention.logits, 1.0
         kept *= step.followed
         steps.append(step)
         x = step.site
@@ -73,9 +106,9 @@ def run(gains: Gains, place: Positions, table: Stacked, n_layers: int, first: To
 
 def _covered(steps: list[Step]) -> int:
     """Number of sublayers up to which second moments and logits are within their ranges."""
-    sums = np.array([step.after.q if step.after else step.site.q for step in steps])
+    sums = np.array([step.on_sum.q if step.on_sum else step.site.q for step in steps])
     fine = (sums.min(1) > 1 / LARGEST) & (sums.max(1) < LARGEST)
-    s = np.array([step.logits.s for step in steps if step.logits])
+    s = np.array([step.attention.logits.s for step in steps if step.attention])
     fine[::2] &= ~(s.max(1) > LARGEST_LOGIT)
     return len(steps) if fine.all() else int(fine.argmin())
 
@@ -83,63 +116,104 @@ def _covered(steps: list[Step]) -> int:
 def sublayer(gains: Gains, table: Stacked, x: State, design: Placement, below: tuple[Logits | None, float] | None
              ) -> Step:
     """One branch and its way back into the stream; an attention reads the logits below it and what is kept."""
-    inside, before = normalize(x, design.scale**2) if design.on_input else (x, None)
-    law, follows, gain = None, 0.0, gains.out
+    inside, on_input = normalize(x, design.scale**2) if design.on_input else (x, None)
+    softmax, follows, gain = None, 0.0, gains.out
     if below:
-        seen = x.place.attend @ inside.y
-        law, gain = logits(gains, inside, seen, *below), gains.o
-        read = attention(gains, table, inside, seen, law)
+        (read, softmax), gain = attention(gains, table, inside, *below), gains.o
     else:
         follows = passed(inside.mean)
         read = mlp(gains, inside, follows)
-    added, behind = State(x.place, gain * read.y, read.v, read.w), None
+    added, on_output = State(x.place, times(gain, read.y), read.v, read.w), None
     if design.on_output:
-        added, behind = normalize(added)
+        added, on_output = normalize(added)
     skip, scale = gains.skip**2, gains.branch**2
-    both, followed = add(_scaled(x.mean, skip), _scaled(added.mean, scale), gains.d_model, follows)
-    site, after = State(x.place, skip * x.y + scale * added.y, both.v, both.w), None
+    both, followed = add(x.mean.scaled(skip), added.mean.scaled(scale), gains.d_model, follows)
+    site, on_sum = State(x.place, times(skip, x.y) + times(scale, added.y), both.v, both.w), None
     site.mean = both
     if design.on_sum:
-        site, after = normalize(site)
-    return Step(design, law, before, inside, read, added, behind, after, skip * x.mean.q / both.q, followed, site)
-
-
-def _scaled(x: Tokens, factor: float) -> Tokens:
-    return Tokens(factor * x.q, factor * x.p, x.v, x.w)
-
-
-def attention(gains: Gains, table: Stacked, x: State, seen: Array, law: Logits) -> State:
-    """What W_O reads; `seen` is the tokens' average over keys."""
-    place, count, own = x.place, len(x.q), law.apart
-    square, spread, crowding, unevenness = table.forward(law.s).T
-    smaller, larger, rho = place.smaller[count:], place.larger[count:], law.rho[count:]
-    alike = law.alike
-    if gains.cap:
-        alike = alike * law.s**2 / np.maximum(law.covariance[:count], 1e-300)
-    alike = alike / (1 + alike)
-    pair = table.overlap(np.sqrt(law.s.take(smaller) * law.s.take(larger)), rho)
-    crowd = np.sqrt(alike * spread)
-    y = np.empty_like(x.y)
-    y[:count] = seen[count:2 * count] + own * (square + alike * crowding)
-    y[count:] = seen[count:] + own.take(smaller) * (
-        pair * place.ratio[count:] + crowd.take(smaller) * crowd.take(larger) * rho)
-    uneven = float(place.mean @ (unevenness * (own * square / y[:count]) ** 2)) / gains.n_heads
-    v = x.v + 2 / gains.d_model + float(place.mean @ pair[:count]) / gains.n_heads
-    return State(place, gains.v * y, min(v, 1.0), gains.noise[0] + uneven)
+        site, on_sum = normalize(site)
+    kept = skip * x.mean.q / both.q
+    return Step(design, softmax, on_input, inside, read, added, on_output, on_sum, kept, followed, site)
 
 
 def mlp(gains: Gains, x: State, follows: float) -> State:
     """What W_out reads: kernels at the geometric mean of two positions' second moments."""
-    _, overlap = gains.kernel.overlaps(gains.hidden * x.square, x.rho)
-    v = x.v * follows**2 + 1 / gains.d_model + 1.6 / gains.d_mlp
-    return State(x.place, overlap, v, gains.noise[1] + x.w)
+    _, overlap = gains.kernel.overlaps(times(gains.hidden, x.square), x.rho)
+    return State(x.place, overlap, scattered_by_mlp(gains, x.v, follows), gains.noise[1] + x.w)
 
 
-def normalize(x: State, scale: float = 1.0) -> tuple[State, Norm]:
-    """A norm; the scatter of the lengths lowers overlaps a little (delta method, see `forward.normalize`)."""
-    q = x.q + EPSILON
-    factor = 1 / x.place.lift(q) if scale == 1 else scale / x.place.lift(q)
-    lower = (1 - x.w / 4) + x.w / 4 * (x.rho * x.rho)
-    out = State(x.place, x.y * factor * lower, x.v, 0.0)
-    out.square, out.rho = x.square * factor, x.rho * lower
-    return out, Norm(q, x.w)
+def attention(gains: Gains, table: Stacked, x: State, below: Logits | None, kept: float) -> tuple[State, Attention]:
+    """What W_O reads."""
+    place = x.place
+    keys = x.y.dot(place.prefix.T)  # averages over the keys of a row: of tokens with themselves, and by token
+    seen = place.prefix.dot(keys[1:])  # of two rows
+    common = seen.diagonal()
+    own = np.maximum(keys[0] - common, ZERO)
+    scatter = _scatter(x, keys[1:], own, common)
+    law = logits(gains, x, keys[0], own, common, scatter, below, kept)
+    rho = law.rho[1:]
+    reading = table.read(law.s, rho)
+    _, _, square, _, spread, _, crowding, unevenness, _ = reading.rows
+    alike = law.alike
+    if gains.cap:
+        alike = alike * law.s**2 / np.maximum(law.covariance[0], 1e-300)
+    alike = alike / (ONE + alike)
+    first, second, crowd = place.first[1:], place.second[1:], np.sqrt(alike * spread)
+    pair = table.overlap(reading)
+    y = np.empty_like(x.y)
+    y[0] = common + own * (square + alike * crowding)
+    y[1:] = seen + own.take(place.smaller) * (
+        pair * place.ratio[1:] + crowd.take(first) * crowd.take(second) * rho)
+    uneven = own * square / y[0]
+    uneven = float(place.mean.dot(unevenness * uneven * uneven)) / gains.n_heads
+    v = scattered_by_attention(gains, x.v, float(place.mean.dot(pair.diagonal())))
+    return (State(place, times(gains.v, y), v, gains.noise[0] + uneven),
+            Attention(law, own, scatter, reading, pair))
+
+
+def _scatter(x: State, rows: Array, own: Array, common: Array) -> Array:
+    """Variance of centered overlaps over own², for the keys of each row: by chance, and because positions differ.
+
+    Over the keys of a row, of p_ij less the means over i and over j: E p² − 2 E_i (E_j p)² + (E p)².
+    """
+    p, prefix = x.y[1:], x.place.prefix.T
+    rows = rows * rows
+    varied = x.place.ones[0].dot(prefix * ((p * p).dot(prefix) - (rows + rows))) + common * common
+    total: Array = np.minimum(np.maximum(varied, ZERO) / np.maximum(own * own, TINY) + x.v, ONE)
+    return total
+
+
+def logits(gains: Gains, x: State, mean: Array, own: Array, common: Array, scatter: Array, below: Logits | None,
+           kept: float) -> Logits:
+    """The logits of a layer's tokens, whose keys have so much in the mean, apart and in common; see `logits.logits`."""
+    place, rho, inherits = x.place, x.rho, gains.residual_attention
+    by_key = 1 / (mean + EPSILON) if gains.qk_norm else gains.k
+    query = rho if inherits else rho[0]
+    if not gains.qk_norm:
+        query = gains.q * (x.square * rho if inherits else x.q)
+    key, key_p = by_key * own, by_key * np.maximum(common, 0.0)
+    crowd = key * scatter
+    if below and inherits == "qk":
+        query, key, key_p = query + below.query, key + below.key, key_p + below.key_p
+        crowd = crowd + kept * below.crowd
+    scaled = gains.scale * (query[0] if inherits else query)
+    shared, alike, covariance = scaled * key_p, scaled * crowd, (scaled * key)[None]
+    if inherits:
+        covariance = gains.scale * place.lift(key) * query
+        if below and inherits == "scores":
+            covariance, shared, alike = covariance + below.covariance, shared + below.common, alike + kept * below.alike
+        rho = correlation(covariance, np.maximum(place.lift(covariance[0]), 1e-300))
+    bent = _cap(gains, place, np.sqrt(covariance[0]), np.sqrt(shared), rho)
+    return Logits(query, key, key_p, crowd, covariance, shared, alike, *bent)
+
+
+def _cap(gains: Gains, place: Positions, s: Array, mean: Array, rho: Array) -> tuple[Array, ...]:
+    """The last six fields of `Logits`."""
+    if gains.cap == 0:
+        return s, s, place.ones[0], rho, place.ones, place.ones[0]
+    rows = zip(s.tolist(), mean.tolist(), place.t.tolist(), strict=True)
+    bent = [unmasked.cap(one, two, gains.cap, max(int(t), 2)) for one, two, t in rows]
+    std, inside, slope = np.array([one[:3] for one in bent]).T
+    two, slopes = unmasked.pairs(place.lift(s), place.lift(mean), rho, gains.cap)
+    _, keys = unmasked.pairs(s, mean, np.zeros_like(s), gains.cap)
+    return inside, std, slope, two, slopes, keys

@@ -20,48 +20,27 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.schemes.placement import Placement
-from explorer.theory.gains import EPSILON, Gains
+from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
 from explorer.theory.logits import Capped, Logits, capped, logits
 from explorer.theory.tables import Softmax
+from explorer.theory.tokens import (
+    NOTHING,
+    Norm,
+    Tokens,
+    add,
+    normalize,
+    normalize_sum,
+    passed,
+    scattered_by_attention,
+    scattered_by_mlp,
+)
 
 LARGEST = 1e60
-"""Second moments beyond this, or below its inverse, leave float32's range: nothing is claimed there."""
+"""Second moments beyond this, or below its inverse, leave float32's range: nothing is claimed there. Entries of 1e30
+leave 1e8 to its end at 3e38, for the largest of many and for sums over a width."""
 LARGEST_LOGIT = 1e37
 """Logits of this standard deviation overflow float32."""
-
-
-class Tokens(NamedTuple):
-    """Tokens at one site, in law: second moment, mean overlap of two, and scatter of the overlaps."""
-
-    q: float
-    p: float
-    v: float
-    """Variance of centered overlaps over (q − p)²."""
-    w: float
-    """Relative variance of a token's squared length; 0 after a norm."""
-    u: float = 0.0
-    """The same from rows of attention that differ: scatter that two tokens do not share."""
-
-    @property
-    def own(self) -> float:
-        """The part of a token that it does not share with the others."""
-        return max(self.q - self.p, 0.0)
-
-    @property
-    def rho(self) -> float:
-        """Correlation of two tokens, in [0, 1]."""
-        return min(max(self.p / self.q, 0.0), 1.0)
-
-
-class Norm(NamedTuple):
-    """Input of a norm: the second moment it divided by, and the scatter of the tokens' squared lengths."""
-
-    q: float = math.nan
-    same: float = 0.0
-    """Relative variance of a token's squared length."""
-    cross: float = 0.0
-    """Relative covariance of two tokens' squared lengths."""
 
 
 class Step(NamedTuple):
@@ -74,7 +53,7 @@ class Step(NamedTuple):
     """Nothing, at an MLP."""
     capped: Capped
     """The logits after their cap; nan at an MLP."""
-    before: Norm
+    on_input: Norm
     """The norm before the branch."""
     inside: Tokens
     """The branch's input, after its norm where there is one."""
@@ -84,9 +63,9 @@ class Step(NamedTuple):
     """Output of the branch, before any norm on its output."""
     added: Tokens
     """The branch's term of the sum, after the norm where there is one."""
-    behind: Norm
+    on_output: Norm
     """The norm on the branch's output."""
-    after: Norm
+    on_sum: Norm
     """The norm on the sum."""
     total: float
     """Second moment of skip · x + branch · F(x), before a norm on it."""
@@ -121,18 +100,19 @@ def run(gains: Gains, softmax: Softmax, n_layers: int, tokens: Tokens) -> list[S
 def absent(tokens: Tokens) -> Step:
     """The step of a sublayer that is not there."""
     return Step(
-        place=Placement(), skip=1.0, logits=Logits(), capped=NO_LOGITS, before=Norm(), inside=tokens, read=NOTHING,
-        branch=NOTHING, added=NOTHING, behind=Norm(), after=Norm(), total=tokens.q, kept=1.0, followed=1.0, site=tokens,
+        place=Placement(), skip=1.0, logits=Logits(), capped=NO_LOGITS, on_input=Norm(), inside=tokens, read=NOTHING,
+        branch=NOTHING, added=NOTHING, on_output=Norm(), on_sum=Norm(), total=tokens.q, kept=1.0, followed=1.0,
+        site=tokens,
     )
 
 
 def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, below: tuple[Logits, float] | None
              ) -> Step:
     """One branch and its way back into the stream; attention also takes the logits below it."""
-    inside, before = tokens, Norm()
+    inside, on_input = tokens, Norm()
     if place.on_input:
-        inside, before = normalize(tokens)
-        inside = _rescaled(inside, place.scale**2) if place.scale != 1 else inside
+        inside, on_input = normalize(tokens)
+        inside = inside.scaled(place.scale**2) if place.scale != 1 else inside
     law, seen = Logits(), NO_LOGITS
     if below is None:
         read, branch = mlp(gains, inside)
@@ -140,18 +120,18 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, b
         law = logits(gains, inside.q, inside.p, inside.v, *below)
         seen = capped(gains, law, softmax.n)
         read, branch = attention(gains, softmax, inside, seen)
-    behind, after, added = Norm(), Norm(), branch
+    on_output, on_sum, added = Norm(), Norm(), branch
     if place.on_output:
-        added, behind = normalize(branch)
-    skip, scaled = _rescaled(tokens, gains.skip**2), _rescaled(added, gains.branch**2)
+        added, on_output = normalize(branch)
+    skip, scaled = tokens.scaled(gains.skip**2), added.scaled(gains.branch**2)
     # an MLP's overlaps follow those that it reads, an attention's hardly do
     follows = passed(inside) if below is None else 0.0
     total, followed = add(skip, scaled, gains.d_model, follows)
     site = total
     if place.on_sum:
-        site, after = normalize_sum(skip, scaled, gains.d_model, total.v)
+        site, on_sum = normalize_sum(skip, scaled, gains.d_model, total.v)
     kept = skip.q / total.q if total.q > 0 else 0.0
-    return Step(place, gains.skip, law, seen, before, inside, read, branch, added, behind, after, total.q, kept,
+    return Step(place, gains.skip, law, seen, on_input, inside, read, branch, added, on_output, on_sum, total.q, kept,
                 followed, site)
 
 
@@ -162,67 +142,21 @@ def attention(gains: Gains, softmax: Softmax, x: Tokens, law: Capped) -> tuple[T
     alike = law.alike / (1 + law.alike)
     crowd, crowd_2 = alike * y.crowding, alike * rho * (y.spread + (y.crowding - y.spread) * rho)
     q, p = x.p + own * (y.square + crowd), x.p + own * (y.overlap + crowd_2)
+    # rows whose Σp² differ have outputs of different length: their relative variance, of its share of q, over the heads
     uneven = y.unevenness / gains.n_heads * (own * y.square / max(q, 1e-300)) ** 2
-    v = min(x.v + 2 / gains.d_model + y.overlap / gains.n_heads, 1.0)
+    v = scattered_by_attention(gains, x.v, y.overlap)
     read = Tokens(gains.v * q, gains.v * p, v, gains.noise[0] + rho * uneven, (1 - rho) * uneven)
-    return read, _rescaled(read, gains.o)
+    return read, read.scaled(gains.o)
 
 
 def mlp(gains: Gains, x: Tokens) -> tuple[Tokens, Tokens]:
     """Input of W_out, and output of the MLP."""
     square, overlap = gains.kernel.pair(gains.hidden * x.q, x.rho)
-    v = x.v * passed(x) ** 2 + 1 / gains.d_model + 1.6 / gains.d_mlp
-    read = Tokens(square, overlap, v, gains.noise[1] + x.w)
-    return read, _rescaled(read, gains.out)
+    read = Tokens(square, overlap, scattered_by_mlp(gains, x.v, passed(x)), gains.noise[1] + x.w)
+    return read, read.scaled(gains.out)
 
 
-def passed(x: Tokens) -> float:
-    """Factor of a nonlinearity on deviations of an overlap, relative to its factor on Δ (relu's, within 3 %)."""
-    return math.sqrt(0.5 + 0.5 * x.rho)
-
-
-NOTHING = Tokens(0.0, 0.0, 0.0, 0.0)
 NO_LOGITS = Capped(math.nan, math.nan, 1.0)
-
-
-def normalize(x: Tokens) -> tuple[Tokens, Norm]:
-    """A norm on one signal."""
-    q, p, same = x.q, x.p, x.w + x.u
-    if q <= 0:
-        return NOTHING, Norm(q)
-    cross = x.w * (p / q) ** 2
-    overlap = (p * (1 + 0.75 * same + 0.25 * cross) - x.w * p) / (q + EPSILON)
-    return Tokens(q / (q + EPSILON), overlap, x.v, 0.0), Norm(q, same, cross)
-
-
-def normalize_sum(x: Tokens, y: Tokens, d_model: int, v: float) -> tuple[Tokens, Norm]:
-    """A norm on the sum of two signals of independent directions, whose overlaps together scatter by v."""
-    q, p = x.q + y.q, x.p + y.p
-    if q <= 0:
-        return NOTHING, Norm(q)
-    same = ((x.w + x.u) * x.q**2 + (y.w + y.u) * y.q**2 + 4 / d_model * x.q * y.q) / q**2
-    cross = (x.w * x.p**2 + y.w * y.p**2 + 4 / d_model * x.p * y.p) / q**2
-    mixed = (x.w * x.q * x.p + y.w * y.q * y.p + 2 / d_model * (x.q * y.p + x.p * y.q)) / q
-    overlap = (p * (1 + 0.75 * same + 0.25 * cross) - mixed) / (q + EPSILON)
-    return Tokens(q / (q + EPSILON), overlap, v, 0.0), Norm(q, same, cross)
-
-
-def add(x: Tokens, y: Tokens, d_model: int, follows: float) -> tuple[Tokens, float]:
-    """Two signals of independent directions added; the second's overlaps deviate as `follows` times the first's.
-
-    Returns:
-        the sum, and how far deviations of the first's overlaps survive in it.
-    """
-    a, b, q = x.own, y.own, x.q + y.q
-    both, square = max(a + b, 1e-150), max(q * q, 1e-300)
-    v = (a * a * x.v + b * b * y.v + 2 * a * b * (1 / d_model + follows * x.v)) / (both * both)
-    w = (x.w * x.q**2 + y.w * y.q**2 + 4 / d_model * x.q * y.q) / square
-    u = (x.u * x.q**2 + y.u * y.q**2) / square
-    return Tokens(q, x.p + y.p, v, w, u), (a + follows * b) / both
-
-
-def _rescaled(x: Tokens, factor: float) -> Tokens:
-    return Tokens(x.q * factor, x.p * factor, x.v, x.w, x.u)
 
 
 def columns(steps: list[Step], name: str) -> tuple[Array, Array]:

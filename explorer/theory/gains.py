@@ -52,7 +52,8 @@ class Gains(NamedTuple):
     d_head: int
     n_heads: int
     noise: tuple[float, float]
-    """Relative variance of a token's squared length after attention and after the MLP, from finite widths."""
+    """Relative variance of a token's squared length after attention and after the MLP, from finite widths: a sum of m
+    squares of Gaussians scatters by 2/m, after W_V, W_O and W_out; the MLP's hidden units by their flatness."""
 
 
 def gains(config: Config) -> Gains:

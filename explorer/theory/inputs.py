@@ -10,8 +10,8 @@ from explorer.config import Config
 from explorer.schemes.data import INPUTS, predicts_text, reads_text
 from explorer.schemes.placement import has_final_norm
 from explorer.schemes.scale import readout_variance
-from explorer.theory.forward import Tokens
 from explorer.theory.tables import softmax
+from explorer.theory.tokens import Tokens
 
 VOCABULARY = 103
 """Characters of the prose that text inputs are drawn from."""
@@ -43,7 +43,11 @@ def _at(n: int, table: tuple[float, ...]) -> float:
 
 
 def embedding(config: Config) -> Tokens:
-    """The tokens before the first layer: unit second moment, Gaussian coordinates."""
+    """The tokens before the first layer: unit second moment, Gaussian coordinates.
+
+    Over d of them a product of two tokens scatters by 1/d, and a square by 2/d. Of text the pairs of one character, the
+    share `same`, overlap by ½ more than the others: the variance of a coin of that weight, times ¼.
+    """
     d = config.d_model
     if reads_text(config):  # (E[character] + P[position]) / √2: characters repeat, positions do not
         same = coincidence(config.n_ctx)

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from explorer.config import Config
-from explorer.theory.forward import Tokens
 from explorer.theory.grids import Array
+from explorer.theory.tokens import Tokens
 from explorer.theory.values import Moments, Rows
 
 SPREAD = np.linspace(0.0, 1.0, 13)

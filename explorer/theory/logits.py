@@ -64,7 +64,7 @@ def factors(gains: Gains, q: float) -> tuple[float, float]:
 
 
 def logits(gains: Gains, q: float, p: float, v: float, below: Logits, kept: float) -> Logits:
-    """The logits of tokens of second moment q, overlap p and scatter v (see `forward.Tokens`).
+    """The logits of tokens of second moment q, overlap p and scatter v (see `tokens.Tokens`).
 
     Args:
         below: the logits of the layer below.

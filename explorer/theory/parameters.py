@@ -13,7 +13,6 @@ from explorer.config import Config
 from explorer.schemes.residual import learned
 from explorer.schemes.scale import scales_forward, shapes, variances
 from explorer.theory.backward import Backward
-from explorer.theory.forward import Step, columns
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
 
@@ -43,28 +42,30 @@ _LIKE = {"W_K": "W_Q"}
 """By W_Q and W_K of one product the gradients are alike; where queries and keys add up, the products differ."""
 
 
-def within(config: Config, gains: Gains, steps: list[Step], backward: Backward) -> dict[str, Array]:
-    """`own` of `norms`, of tokens that are all alike in law."""
-    inside = np.stack(columns(steps, "inside"), -1)  # [sublayer, (q, p)]
-    last = np.stack(columns(steps, "read"), -1)  # what W_O and W_out read
-    total = {
-        "W_in": _pairs(config, inside[1::2], np.einsum("lij,lj->li", backward.hidden, backward.branch[1::2])),
-        "W_out": _pairs(config, last[1::2], backward.branch[1::2]),
-        "alpha": _pairs(config, np.stack(columns(steps, "added"), -1), backward.total),
+def within(gains: Gains, total: Array, inside: Array, read: Array, added: Array, backward: Backward
+           ) -> dict[str, Array]:
+    """`own` of `norms`.
+
+    Args:
+        total: `[pair]`, Σ over the ordered pairs of tokens of a sequence, each with itself among them.
+        inside: `[sublayer, pair]`, of what a branch reads; `read` of what its last matrix reads; `added` of its term of
+            the sum.
+    """
+    def pairs(x: Array, delta: Array) -> Array:
+        """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate."""
+        axes = "i" if total.ndim == 1 else "ij"
+        found: Array = np.einsum(f"l{axes},l{axes},{axes}->l", x, delta, total)
+        return found
+
+    own = {
+        "W_in": pairs(inside[1::2], backward.hidden),
+        "W_out": pairs(read[1::2], backward.branch[1::2]),
+        "alpha": pairs(added, backward.total),
     }
     if gains.attends:
-        total["W_Q"] = total["W_K"] = _pairs(config, inside[::2], backward.query)
-        total["W_O"] = _pairs(config, last[::2], backward.branch[::2])
-    if gains.residual_attention == "qk":
-        total["W_K"] = _pairs(config, inside[::2], backward.key)
-    return total
-
-
-def _pairs(config: Config, x: Array, delta: Array) -> Array:
-    """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate over the tokens of a sequence, from `[layer, (q, p)]` of either."""
-    n = config.n_ctx
-    total: Array = n * (x[:, 0] * delta[:, 0] + (n - 1) * x[:, 1] * delta[:, 1])
-    return total
+        own["W_Q"], own["W_K"] = pairs(inside[::2], backward.query), pairs(inside[::2], backward.key)
+        own["W_O"] = pairs(read[::2], backward.branch[::2])
+    return own
 
 
 def frobenius(config: Config, square: dict[str, Array]) -> dict[str, Array]:

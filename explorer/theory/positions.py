@@ -1,7 +1,7 @@
 """Causal masks: statistics that depend on a token's position, kept at a few positions and interpolated between them.
 
 Row t sees t keys. Positions are spaced like the tables' sizes (1, 2, 3, 4, 6, 8, 12, … n) and functions of position are
-linear in ln t between them, so that sums over tokens become small matrices. A pair (t, t′) is a pair of positions.
+linear in ln t between them, so that sums over tokens become small matrices.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Indices = NDArray[np.intp]
 class Positions(NamedTuple):
     """The positions of one sequence length, and what sums over tokens become on them.
 
-    Statistics of two tokens are vectors `[pair]`: first a token with itself, by position (the second moments), then two
-    different tokens at one position (the limit of close ones), then at two. So one operation serves them all.
+    Statistics of two tokens are `[pair] = [1 + position, position]`: first a token with itself (the second moments),
+    then two different tokens (on the diagonal the limit of close ones). So one operation serves them all.
     """
 
     t: Array
@@ -36,35 +36,44 @@ class Positions(NamedTuple):
     """`[position, position]`: Σ over the tokens t from one on of f(t)/t."""
     suffix_2: Array
     """The same of f(t)/t²."""
+    collect: Array
+    """`[position, pair · position]`: see `gather`, to a key with itself."""
+    first: Indices
+    """`[pair]`: index of the first of the two positions."""
+    second: Indices
     smaller: Indices
-    """`[pair]`: index of the smaller position of two."""
+    """`[position, position]`: index of the smaller of the two."""
     larger: Indices
-    ratio: Array
-    """`[pair]`: the smaller position over the larger."""
     ones: Array
     """`[pair]`"""
-    square: Indices
-    """`[position, position]`: index of the pair of different tokens there."""
+    ratio: Array
+    """`[pair]`: the smaller position over the larger."""
     averages: Array
-    """`[2, pair]`: average over tokens of the second moments, and over pairs of positions of the overlaps."""
+    """`[2, pair · position]`: average over tokens of the second moments, over pairs of positions of the overlaps."""
     others: Array
     """`[pair]`: average over the ordered pairs of two different tokens."""
     total: Array
     """`[pair]`: Σ over the ordered pairs of tokens, each with itself among them."""
-    attend: Array
-    """`[pair, pair]`: average over the keys of one row (a token with itself), and over those of two rows."""
-    collect: Array
-    """`[position, pair]`: to each key with itself, from what a row gives one key, and two rows a common one."""
-    collect_2: Array
-    """`[different pair, pair]`: to each two keys, from what the rows give a pair of different keys."""
-    between: Array
-    """`[different pair, different pair]`: the same, from what two rows give."""
 
     def lift(self, x: Array) -> Array:
         """`[…, position]` to `[…, pair]`: the geometric mean of a quantity at two positions."""
         root = np.sqrt(x)
-        product: Array = root.take(self.smaller, -1) * root.take(self.larger, -1)
+        product: Array = root.take(self.first, -1) * root.take(self.second, -1)
         return product
+
+    def gather(self, given: Array) -> Array:
+        """From rows to keys: `[2, pair]` to `[pair]`, the adjoint of averages over keys.
+
+        Args:
+            given: to one key, and to two different ones: of a row with itself t² times what it gives; of two rows t t′
+                times what their common keys receive.
+        """
+        one, two = given
+        out: Array = np.empty_like(one)
+        out[0] = self.collect.dot(one.ravel())
+        alone = self.suffix_2.dot(two[0] - two[1:].diagonal())
+        out[1:] = self.suffix.dot(two[1:]).dot(self.suffix.T) + alone.take(self.larger)
+        return out
 
 
 @lru_cache(maxsize=64)
@@ -77,145 +86,109 @@ def positions(n: int) -> Positions:
     share = np.zeros((n, len(t)))  # [token, position]
     share[np.arange(n), low] = 1 - (at - low)
     share[np.arange(n), low + 1] += at - low
-    index = t.astype(int) - 1
-    prefix = np.cumsum(share, 0)[index] / t[:, None]
+    index, mean = t.astype(int) - 1, share.mean(0)
     suffix, suffix_2 = (
         np.cumsum((share / every[:, None] ** power)[::-1], 0)[::-1][index] for power in (1, 2)
     )
-    return _paired(t, share.mean(0), prefix, suffix, suffix_2)
-
-
-def _paired(t: Array, mean: Array, prefix: Array, suffix: Array, suffix_2: Array) -> Positions:
-    """Sums over pairs of positions from those over positions."""
-    n, count = t[-1], len(t)
-    i, (one, two) = np.arange(count), np.triu_indices(count, 1)
-    smaller, larger = np.concatenate([i, i, one]), np.concatenate([i, i, two])
-    square = np.empty((count, count), dtype=int)
-    square[smaller[count:], larger[count:]] = square[larger[count:], smaller[count:]] = np.arange(count, len(smaller))
-
-    def product(x: Array, y: Array) -> Array:
-        """Σ x_i y_j p_ij as a sum over pairs of different tokens, for each row of x and y."""
-        both = x[:, :, None] * y[:, None, :]
-        return np.concatenate([both[:, i, i], both[:, one, two] + both[:, two, one]], 1)
-
-    def excess(x: Array, y: Array, same: Array) -> Array:
-        """`product`, and what a token with itself has above two different ones there."""
-        pairs = product(x, y)
-        pairs[:, :count] -= same
-        return np.concatenate([same, pairs], 1)
-
-    first, second = smaller[count:], larger[count:]
-    attend = np.zeros((len(smaller),) * 2)
-    attend[:count, :count] = prefix
-    attend[count:, count:] = product(prefix[first], prefix[second])
-    averages = np.zeros((2, len(smaller)))
-    averages[0, :count], averages[1, count:] = mean, product(mean[None], mean[None])[0]
-    others = excess(n / (n - 1) * mean[None], mean[None], mean[None] / (n - 1))[0]
-    others[:count] = 0.0
+    i = np.arange(len(t))
+    first, second = np.vstack([i, i[:, None] + 0 * i]), i + np.zeros((len(t) + 1, 1), dtype=int)
+    averages = np.zeros((2, *first.shape))
+    averages[0, 0], averages[1, 1:] = mean, np.outer(mean, mean)
+    others = n / (n - 1) * averages[1]
+    others[1 + i, i] -= mean / (n - 1)
+    collect = np.concatenate([suffix_2[:, None], suffix[:, :, None] * suffix[:, None]], 1)
+    collect[:, 1 + i, i] -= suffix_2
     return Positions(
-        t, mean, prefix, suffix, suffix_2, smaller, larger, t[smaller] / t[larger], np.ones(len(smaller)), square,
-        averages, others,
+        t, mean, np.cumsum(share, 0)[index] / t[:, None], suffix, suffix_2, collect.reshape(len(t), -1), first, second,
+        np.minimum(first, second)[1:], np.maximum(first, second)[1:],
+        np.ones(first.shape), np.minimum(t[first], t) / np.maximum(t[first], t), averages.reshape(2, -1), others,
         total=n * averages[0] + n * (n - 1) * others,
-        attend=attend,
-        collect=excess(suffix, suffix, suffix_2),
-        collect_2=excess(suffix[first], suffix[second], suffix_2[second]),
-        between=product(suffix[first], suffix[second]),
     )
+
+
+class Reading(NamedTuple):
+    """What the tables say of single rows, and where in them pairs of rows are."""
+
+    rows: Array
+    """`[RowValues, position]`"""
+    cell: Indices
+    """`[position, position]`: of the table's cell, and the place in it, each in [0, 1]."""
+    x: Array
+    v: Array
 
 
 class Stacked:
     """Softmax statistics for the row lengths of all positions, as piecewise linear tables read with arrays."""
 
     def __init__(self, n: int, d_head: int, fixed_length: bool, sphere: int = 0) -> None:
-        place = positions(n)
-        self.t = place.t
+        self._place = place = positions(n)
         line = s_of(np.linspace(0, float(X[-1]), FINE_X))
         s = line[:, None] + np.zeros(FINE_V)
         rho = np.clip(rho_of(np.linspace(0, 1, FINE_V) + np.zeros_like(s), s), 0.0, 1.0)
-        tables = [None if size == 1 else softmax(int(size), d_head, fixed_length, sphere) for size in self.t]
+        tables = [None if size == 1 else softmax(int(size), d_head, fixed_length, sphere) for size in place.t]
         alone = (np.ones_like(s), np.zeros_like(s))
-        pairs = [alone if table is None else table.pairs(s, rho) for table in tables]
-        self._pairs = np.array(pairs).swapaxes(0, 1).reshape(2, -1)  # [(Y11, J11), position · x · v]
-        only = ONE_HOT + np.zeros((FINE_X, 1))
+        pairs = np.array([alone if table is None else table.pairs(s, rho) for table in tables]).swapaxes(0, 1)
+        along = np.stack([pairs, _steps(pairs, 2)], 1)
+        # [(Y11, J11), (value, step in x, step in v, change of one by the other), position · x · v]
+        self._pairs = np.stack([along, _steps(along, 4)], 1).reshape(2, 4, -1)
+        # two rows share the shorter one's keys
+        self._pair = place.smaller * (FINE_X * FINE_V)
+        only = ONE_HOT + np.zeros(FINE_X)
         # the largest weight rises with s itself, not with s²: nodes even in √x are dense enough where s is small
         even = s_of(np.linspace(0, math.sqrt(float(X[-1])), FINE_X) ** 2)
-        rows = [only if table is None else np.stack(table.rows(even), -1) for table in tables]
-        steps = np.diff(rows, axis=1, append=0.0)
-        # [position · √x, (value, step), RowValues]
-        self._rows = np.stack([rows, steps], 2).reshape(-1, 2, len(ONE_HOT))
-        self._forward = np.ascontiguousarray(self._rows[..., FORWARD])
-        self._row = np.arange(len(self.t)) * FINE_X
-        corners = np.array([[0, 1], [FINE_V, FINE_V + 1]])
-        # two rows share the shorter one's keys; [x, v, pair of different tokens], the corners of its table's first cell
-        self._corners = corners[..., None] + place.smaller[len(self.t):] * (FINE_X * FINE_V)
+        rows = np.stack([only if table is None else np.array(table.rows(even)) for table in tables], 1)
+        # [(value, step), RowValues, position · √x]
+        self._rows = np.stack([rows, _steps(rows, 2)]).reshape(2, len(ONE_HOT), -1)
+        self._row = np.arange(len(place.t)) * FINE_X
 
-    def rows(self, s: Array) -> Array:
-        """`[..., position]` of s to `[..., position, RowValues]`."""
-        return self._read(self._rows, s, ONE_HOT)
+    def read(self, s: Array, rho: Array) -> Reading:
+        """The rows of all positions, `[position]` of s, and where pairs of them are, `[position, position]` of ρ."""
+        place = self._place
+        square = s.take(place.first) * s.take(place.second)
+        square = np.fmin(np.fmax(square, LEAST), MOST)  # where the tables end; the least for what is not a number
+        x = np.log1p(square) * CELLS_X
+        root = np.sqrt(x[0] * (FINE_X - 1))
+        low = np.floor(root)
+        value, step = self._rows.take(self._row + low.astype(int), 2, mode="clip")
+        rows = value + (root - low) * step
+        if max(s.tolist()) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
+            rows = ONE_HOT + (rows - ONE_HOT) * (S_MAX / np.maximum(s, S_MAX))
+        x, inside = x[1:], np.sqrt(square[1:])
+        v = np.arcsinh(inside * np.sqrt(ONE - rho)) / np.arcsinh(inside) * CELLS_V
+        i, k = np.floor(x), np.floor(v)
+        return Reading(rows, self._pair + (i * NODES_V + k).astype(int), x - i, v - k)
 
-    def forward(self, s: Array) -> Array:
-        """`[position]` of s to `[position, 4]`, the statistics of rows that the forward recursion reads (`FORWARD`)."""
-        return self._read(self._forward, s, ONE_HOT[FORWARD])
+    def overlap(self, pairs: Reading) -> Array:
+        """Y11 of pairs of rows, `[position, position]`."""
+        return _between(self._pairs[0], pairs)
 
-    def _read(self, table: Array, s: Array, one_hot: Array) -> Array:
-        i, x = _cell(_inside(s), 0.5)
-        cell = table.take(self._row + i, 0, mode="clip")
-        out: Array = cell[..., 0, :] + x[..., None] * cell[..., 1, :]
-        if max(s.ravel().tolist(), default=0.0) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
-            out = one_hot + (out - one_hot) * (S_MAX / np.maximum(s, S_MAX))[..., None]
-        return out
-
-    def overlap(self, s: Array, rho: Array) -> Array:
-        """`[different pair]` of s and ρ to Y11."""
-        at, x, v = self._square(s, rho)
-        return _between(self._pairs[0].take(at, mode="clip"), x, v)
-
-    def pairs(self, s: Array, rho: Array) -> Array:
-        """`[..., different pair]` of s and ρ to `[(Y11, J11), ..., different pair]`."""
-        at, x, v = self._square(s, rho)
-        return np.array([_between(table.take(at, mode="clip"), x, v) for table in self._pairs])
-
-    def _square(self, s: Array, rho: Array) -> tuple[Indices, Array, Array]:
-        """Indices of a cell's corners in a table of pairs, `[x, v, ..., different pair]`, and the place in it."""
-        inside = _inside(s)
-        i, x = _cell(inside)
-        v = np.arcsinh(inside * np.sqrt(1 - rho)) / np.arcsinh(inside) * (FINE_V - 1)
-        k = v.astype(int)
-        corners = self._corners if s.ndim == 1 else self._corners[:, :, None]
-        return corners + (i * FINE_V + k), x, v - k
+    def jacobian(self, pairs: Reading) -> Array:
+        """J11 of pairs of rows."""
+        return _between(self._pairs[1], pairs)
 
 
-ONE_HOT = np.array([0, 1, 1, 0, 0, 0, 0, 0, 0.0])
+ONE_HOT = np.array([[0], [1], [1], [0], [0], [0], [0], [0], [0.0]])
 """`RowValues` of a row with all its weight on one key."""
-FORWARD = [2, 4, 6, 7]
-"""Y2, spread, crowding and unevenness among `RowValues`."""
+ONE, NODES_V, CELLS_V = np.array(1.0), np.array(float(FINE_V)), np.array(FINE_V - 1.0)
+CELLS_X = np.array((FINE_X - 1) / float(X[-1]))
+LEAST, MOST = np.array(1e-6), np.array(S_MAX**2)
+"""Arrays, for numpy takes them sooner than floats."""
 
 
-def _inside(s: Array) -> Array:
-    """Where the tables end; the least for what is not a number."""
-    inside: Array = np.fmin(np.fmax(s, 1e-3), S_MAX)
-    return inside
+def _steps(values: Array, axis: int) -> Array:
+    """From each node to the next along an axis; 0 from the last."""
+    steps: Array = np.diff(values, axis=axis, append=values.take([-1], axis))
+    return steps
 
 
-def _cell(inside: Array, power: float = 1.0) -> tuple[Indices, Array]:
-    """Index of the table's cell in a power of x = ln(1 + s²), and the place in it.
-
-    At a table's end it is the next one's first cell, of which nothing is taken; `mode="clip"` is for the last table's.
-    """
-    x = np.log1p(inside * inside)
-    x = (x if power == 1 else np.sqrt(x)) * ((FINE_X - 1) / float(X[-1]) ** power)
-    i = x.astype(int)
-    return i, x - i
-
-
-def _between(corners: Array, x: Array, v: Array) -> Array:
-    """`[x, v, ...]` to what is linear between them."""
-    edge = corners[:, 0] + v * (corners[:, 1] - corners[:, 0])
-    between: Array = edge[0] + x * (edge[1] - edge[0])
+def _between(table: Array, pairs: Reading) -> Array:
+    """Linear in x and in v within a cell."""
+    value, in_x, in_v, mixed = table.take(pairs.cell, 1, mode="clip")
+    between: Array = value + pairs.x * in_x + pairs.v * (in_v + pairs.x * mixed)
     return between
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=16)
 def stacked(n: int, d_head: int, fixed_length: bool, sphere: int = 0) -> Stacked:
     """The tables of one sequence length and head width, kept."""
     return Stacked(n, d_head, fixed_length, sphere)

@@ -7,12 +7,9 @@ import math
 import numpy as np
 
 from explorer.config import Config
-from explorer.schemes.data import predicts_text
 from explorer.theory import across, backward, forward, parameters
-from explorer.theory.forward import Tokens
 from explorer.theory.gains import EPSILON, Gains
-from explorer.theory.grids import Array
-from explorer.theory.inputs import FREQUENT, coincidence, embedding, loss_gradient
+from explorer.theory.inputs import coincidence, embedding, loss_gradient
 from explorer.theory.laws import moments
 from explorer.theory.tables import softmax
 from explorer.theory.values import Gradients, Rows, Stream
@@ -45,30 +42,18 @@ class Unmasked:
 
     def gradients(self) -> Gradients:
         """Along the stream and by the weights."""
-        last = self.steps[-1].site
-        square, overlap, _ = loss_gradient(self.config, last, coincidence(self.config.n_ctx))
+        last, n = self.steps[-1].site, self.config.n_ctx
+        square, overlap, _ = loss_gradient(self.config, last, coincidence(n))
         unit = square / (last.q + EPSILON) if self.gains.final else square
         back = backward.run(self.gains, self.table, self.steps, self.first, overlap)
-        own = parameters.within(self.config, self.gains, self.steps, back)
-        weights = parameters.norms(self.config, self.gains, own, self._across(last, back), unit)
-        return Gradients(back.site[:, 0], weights)
-
-    def _across(self, last: Tokens, back: backward.Backward) -> dict[str, Array]:
-        """Terms of other sequences in the weights' gradients; none under the linear loss."""
-        if not predicts_text(self.config):
-            return {}
-        tokens = across.forward(self.config, self.gains, self.steps, WAYS)
-        _, every, own = loss_gradient(self.config, last._replace(p=tokens.last), FREQUENT)
-        return across.totals(self.config, self.gains, tokens, back.alike, (every, own), WAYS)
+        inside, read, added = (
+            np.stack(forward.columns(self.steps, name), -1) for name in ("inside", "read", "added")
+        )
+        own = parameters.within(self.gains, np.array([n, n * (n - 1)]), inside, read, added, back)
+        others = across.by_weights(self.config, self.gains, self.steps, GRID, last, back.alike, ONE[0])
+        return Gradients(back.site[:, 0], parameters.norms(self.config, self.gains, own, others, unit))
 
 
-WAYS = across.Ways(
-    square=lambda norm: norm.q + EPSILON,
-    pair=lambda x: x,
-    kernel=lambda kernel, square, overlap: kernel.pair(square, min(max(overlap / square, 0.0), 1.0))[1],
-    attend=lambda x: x,
-    collect=lambda x: x,
-    mean=lambda x: x,
-    each=np.ndarray.tolist,
-)
+ONE = np.ones((1, 1))
+GRID = across.Grid(ONE[0], ONE, ONE, square=lambda norm: np.array([norm.q + EPSILON]))
 """All tokens are alike: one number stands for all pairs."""

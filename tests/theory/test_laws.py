@@ -10,7 +10,7 @@ from trial import agrees, both, by_layer
 
 from explorer import Config
 from explorer.theory import laws
-from explorer.theory.forward import Tokens
+from explorer.theory.tokens import Tokens
 from explorer.theory.values import Moments
 
 DRAWS = 2000

@@ -13,10 +13,11 @@ from explorer.schemes.placement import Placement
 from explorer.theory import predict
 from explorer.theory.attention import Inherited, collect, inherit, paths
 from explorer.theory.backward import ISOTROPIC, across
-from explorer.theory.forward import Norm, Tokens, mlp, sublayer
+from explorer.theory.forward import mlp, sublayer
 from explorer.theory.gains import gains
 from explorer.theory.logits import Logits
 from explorer.theory.tables import softmax
+from explorer.theory.tokens import Norm, Tokens
 
 PUBLISHED = {  # per cent of error at the 50th, 90th and 99th percentile: Kedia et al. 2024 (DeepScaleLM)
     "FFN variance": (0.4, 1.4, 2.8), "ReLU": (0.5, 1.9, 3.4), "GeLU": (0.2, 0.6, 1.3), "LN gradient": (0.4, 1.5, 3.2),

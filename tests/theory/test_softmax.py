@@ -172,15 +172,33 @@ def test_positions_sum_over_tokens() -> None:
 def test_stacked_tables_are_the_single_ones() -> None:
     place, table = positions(64), stacked(64, 32, False)
     s = np.linspace(0.3, 3.0, len(place.t))
-    read = table.rows(s)
-    assert read[0][:3] == pytest.approx((0, 1, 1))  # the first token sees itself alone
+    reading = table.read(s, np.full((len(s), len(s)), 0.4))
+    assert reading.rows[:3, 0] == pytest.approx((0, 1, 1))  # the first token sees itself alone
+    overlap, jacobian = table.overlap(reading), table.jacobian(reading)
     for i in (3, len(place.t) - 1):
         one = softmax(int(place.t[i]), 32)
-        assert read[i, 2] == pytest.approx(one.rows(s[i : i + 1]).square[0], rel=3e-3)
-        rho = np.full(1, 0.4)
-        different = place.smaller[len(place.t):]  # the first ones are at one position
-        y11 = table.pairs(s[different], np.repeat(rho, len(different)))[0, i]
-        assert y11 == pytest.approx(one.pairs(s[i : i + 1], rho)[0][0], rel=3e-3)
+        assert reading.rows[2, i] == pytest.approx(one.rows(s[i : i + 1]).square[0], rel=3e-3)
+        y11, j11 = one.pairs(s[i : i + 1], np.full(1, 0.4))
+        assert (overlap[i, i], jacobian[i, i]) == pytest.approx((y11[0], j11[0]), rel=3e-3)
+
+
+def test_what_rows_give_to_keys_is_the_adjoint_of_the_average_over_keys() -> None:
+    """Σ g·(mean over keys of y) is Σ (g gathered)·y, over all tokens, where g and y are the same at all positions."""
+    n = 50
+    place = positions(n)
+    own, pair = 0.7, 0.2
+    found = place.gather(np.stack([place.ratio * 0 + own, place.ratio * 0 + pair]))
+    every = np.arange(1, n + 1)
+    by_hand = [(1 / every[i:] ** 2).sum() for i in range(n)]
+    twice = [(1 / every[i:]).sum() ** 2 for i in range(n)]
+    index = place.t.astype(int) - 1
+    assert found[0] == pytest.approx(own * np.array(twice)[index], rel=1e-9)
+    assert found[1:].diagonal() == pytest.approx(pair * np.array(twice)[index], rel=1e-9)
+    rows = np.zeros((2, *place.ratio.shape))
+    rows[:, 0] = 1.0
+    alone = place.gather(rows)
+    assert alone[0] == pytest.approx(np.array(by_hand)[index], rel=1e-9)
+    assert alone[1:] == pytest.approx(np.array(by_hand)[np.maximum.outer(index, index)], rel=1e-9)
 
 
 def test_the_stored_sizes_span_what_a_config_can_ask() -> None:

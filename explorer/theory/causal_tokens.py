@@ -1,0 +1,73 @@
+"""Tokens under a causal mask, by position and by pair of positions, and what a norm makes of them; see `tokens`."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from explorer.theory.gains import EPSILON
+from explorer.theory.grids import Array
+from explorer.theory.positions import Positions
+from explorer.theory.tokens import Tokens
+
+ZERO, ONE, WITH_EPSILON = np.array(0.0), np.array(1.0), np.array([[0.0], [EPSILON]])
+TINY = np.array(1e-300)
+"""Arrays, for numpy takes them sooner than floats."""
+
+
+class State:
+    """Tokens at one site: `y`, `[pair]` (see `Positions`), and the scatter v and w as in `tokens.Tokens`."""
+
+    def __init__(self, place: Positions, y: Array, v: float, w: float) -> None:
+        self.place, self.y, self.v, self.w = place, y, v, w
+        self.q: Array = y[0]
+        """`[position]`: the second moments."""
+
+    @cached_property
+    def square(self) -> Array:
+        """`[pair]`: geometric mean of the two tokens' second moments."""
+        return self.place.lift(self.q)
+
+    @cached_property
+    def rho(self) -> Array:
+        """`[pair]`: correlation of two tokens, in [0, 1]."""
+        return correlation(self.y, self.square)
+
+    @cached_property
+    def mean(self) -> Tokens:
+        """The tokens' law, averaged over positions."""
+        q, p = self.place.averages.dot(self.y.ravel()).tolist()
+        return Tokens(q, p, self.v, self.w)
+
+
+def correlation(y: Array, square: Array) -> Array:
+    """`[pair]`: overlaps over the geometric mean of the squares, in [0, 1]; of a token with itself exactly 1."""
+    rho: Array = np.minimum(np.maximum(y / square, ZERO), ONE)
+    rho[0] = 1.0
+    return rho
+
+
+class Norm(NamedTuple):
+    """Input of a norm: what it divided by, ε included, by position, and as in `tokens.Norm`."""
+
+    q: Array
+    same: float
+
+
+def normalize(x: State, scale: float = 1.0) -> tuple[State, Norm]:
+    """A norm; the scatter of the lengths lowers overlaps a little (delta method, see `tokens.normalize`)."""
+    place, q = x.place, x.q + WITH_EPSILON
+    without, divided = place.lift(q)
+    rho = correlation(x.y, without)
+    lower = rho * rho * (x.w / 4) + (1 - x.w / 4)
+    factor = times(scale, lower / divided)
+    out = State(place, x.y * factor, x.v, 0.0)
+    out.square, out.rho = times(scale, without / divided), rho * lower
+    return out, Norm(q[1], x.w)
+
+
+def times(factor: float, x: Array) -> Array:
+    """The product; x itself where the factor is 1, as most are."""
+    return x if factor == 1 else factor * x
