@@ -113,8 +113,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
         return self.preparation.restore(state)
 
     def _enter(self, phase: Phase, text: str, *words: Any, **more: Any) -> None:
-        """Goes to a phase, as every panel does, and offers what can be done in it."""
-        super()._enter(phase, text, *words, **more)
+        """Goes to a phase, as every panel does, and before it is said offers what can be done in it."""
         running, paused = phase is Phase.COMPUTING, phase is Phase.PAUSED
         verbs = ("resume", "stop") if paused else ("pause", "stop") if running else ("start",)
         self.bar.offer(*(() if running and self._wish else verbs))
@@ -124,6 +123,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
         self.preparation.contenders.heading = WHILE_RUNNING if running or paused else HEADING
         if not running:
             self.gallery.stale(False)
+        super()._enter(phase, text, *words, **more)
 
     # --- from the page: any thread ----------------------------------------------------------------------------
 
