@@ -78,9 +78,9 @@ def inherit(gains: Gains, step: Step, logits: list[float], after: Pair, above: I
     """
     row, rows, alike, key, keys = logits
     law, q, p = step.logits, *after
-    if not gains.residual_attention:
+    if not gains.adds:
         return Inherited(row * q, rows * p, alike * q, alike * p, key * q, keys * p)
-    if gains.residual_attention == "qk":  # the other factor of the product, summed over the layers
+    if gains.adds == "qk":  # the other factor of the product, summed over the layers
         seen = law.key + (1 - step.capped.keys) * law.key_p
         by_key, by_query, by_query_p = (gains.scale * factor for factor in (seen, law.query, law.query_p))
     else:
@@ -96,7 +96,7 @@ def collect(gains: Gains, step: Step, passed: Inherited, others: int) -> tuple[P
     """(γ_q, γ_p) before the branch through the queries, and through the keys."""
     x, alone = step.inside, step.capped.keys
     by_query, by_key = factors(gains, x.q)
-    if gains.residual_attention == "qk":
+    if gains.adds == "qk":
         query, same, cross = by_query, by_key, by_key
     else:
         both = gains.scale * by_query * by_key

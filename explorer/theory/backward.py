@@ -90,7 +90,7 @@ class Descent:
             self.sites.append(gradient)
         found = (self.sites, self.totals, self.branches, self.queries, self.keys)
         site, total, branch, query, key = (np.array(pairs[::-1]) for pairs in found)
-        key = key if self.gains.residual_attention == "qk" else query
+        key = key if self.gains.adds == "qk" else query
         return Backward(site, total, branch, query, key, np.array(self.alike[::-1]), np.empty(0))
 
     def sublayer(self, index: int, gradient: Pair, along: Along, entry: list[float], logits: list[float] | None

@@ -99,7 +99,7 @@ class Descent:
     def attention(self, layer: int, gradient: Array) -> Array:
         """The three paths together; see `attention.inherit` for what comes from the logits of the layers above."""
         inner = self.branch[2 * layer] * gradient
-        if not self.gains.residual_attention:
+        if not self.gains.adds:
             plain: Array = self.query[layer] * inner
             return plain + self.place.gather(self.given[layer] * inner)
         value, own, query, key = (part[layer] for part in self.paths)
@@ -120,7 +120,7 @@ class Descent:
         after, alike = branch[::2, 0], (self.paths.query * energy[:, 1])[:, 0]
         alike = np.divide(alike, after, out=np.zeros_like(after), where=after > 0)
         key = query
-        if gains.residual_attention == "qk":
+        if gains.adds == "qk":
             key = np.array([self.place.gather(one) for one in self.paths.key * energy[:, 2:]])
         hidden = gains.d_model / (gains.d_mlp * gains.hidden) * self.hidden * total[1::2]
         return Backward(site, total, branch, query, key, alike, hidden)
@@ -161,7 +161,7 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
     seen = place.lift(law.key + (1 - law.keys) * law.key_p)  # of the keys, what a row's gradients do not cancel
     x = stack([step.inside.y for step in steps])
     query, key = _by_logits(gains, place, x)
-    if gains.residual_attention == "qk":  # the other factor of the product, summed over the layers
+    if gains.adds == "qk":  # the other factor of the product, summed over the layers
         own[:, :2] *= gains.scale * seen[:, None]
         own[:, 2] *= gains.scale * law.query
     else:

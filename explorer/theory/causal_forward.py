@@ -186,7 +186,7 @@ def _scatter(x: State, rows: Array, own: Array, common: Array) -> Array:
 def logits(gains: Gains, x: State, mean: Array, own: Array, common: Array, scatter: Array, below: Logits | None,
            kept: float) -> Logits:
     """The logits of a layer's tokens, whose keys have so much in the mean, apart and in common; see `logits.logits`."""
-    place, rho, inherits = x.place, x.rho, gains.residual_attention
+    place, rho, inherits = x.place, x.rho, gains.adds
     by_key = 1 / (mean + EPSILON) if gains.qk_norm else gains.k
     query = rho if inherits else rho[0]
     if not gains.qk_norm:

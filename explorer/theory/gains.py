@@ -40,7 +40,7 @@ class Gains(NamedTuple):
     centers: bool
     """The norm subtracts the mean."""
     attends: bool
-    residual_attention: str
+    adds: str
     qk_norm: bool
     sphere: int
     """Dimensions in which a head's normalized keys lie; 0 where they are not normalized, or summed over the layers."""
@@ -76,7 +76,7 @@ def gains(config: Config) -> Gains:
         final=has_final_norm(config),
         centers=centers(config),
         attends=attends(config),
-        residual_attention=inherits(config),
+        adds=inherits(config),
         qk_norm=config.qk_norm,
         sphere=sphere,
         cap=config.logit_cap,

@@ -73,13 +73,13 @@ def logits(gains: Gains, q: float, p: float, v: float, below: Logits, kept: floa
     by_query, by_key = factors(gains, q)
     query, query_p, key, key_p = by_query * q, by_query * p, by_key * max(q - p, 0.0), by_key * max(p, 0.0)
     crowd = key * v
-    if gains.residual_attention == "qk":
+    if gains.adds == "qk":
         query, query_p, key = query + below.query, query_p + below.query_p, key + below.key
         key_p += below.key_p
         crowd += kept * below.crowd
     variance, covariance = gains.scale * query * key, gains.scale * query_p * key
     common, alike, own = gains.scale * query * key_p, gains.scale * query * crowd, 1.0
-    if gains.residual_attention == "scores":
+    if gains.adds == "scores":
         total = below.variance + variance
         own = variance / total if total > 0 else 1.0
         variance, covariance, alike = total, below.covariance + covariance, kept * below.alike + alike
