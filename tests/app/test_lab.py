@@ -8,11 +8,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import plotly.graph_objects as go
 import pytest
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from watched import WAIT, Watched
 
 import explorer as ex
@@ -22,7 +22,7 @@ from explorer.app.labs.lab import LabPanel
 from explorer.app.labs.labs import Labs
 from explorer.app.widgets.controls import Controls, sections
 from explorer.choices import Choices
-from explorer.fields import About
+from explorer.fields import setting
 from explorer.labs import check, stages
 from explorer.labs.lab import Lab, Plot
 from explorer.labs.table import LABS, on
@@ -33,8 +33,8 @@ from explorer.serve import notebooks
 class Toy(Choices):
     """Settings of a lab whose result is known by heart."""
 
-    side: Annotated[int, Field(ge=0, le=9), About("Side", "", "a", "m")] = Field(2, description="Of the square.")
-    holes: Annotated[int, Field(ge=0, le=9), About("Holes", "More", unit="m²")] = Field(0, description="Cut out.")
+    side: int = setting(2, "Side", "", "Of the square.", 0, 9, symbol="a", unit="m")
+    holes: int = setting(0, "Holes", "More", "Cut out.", 0, 9, unit="m²")
 
     @model_validator(mode="after")
     def _room(self) -> Toy:

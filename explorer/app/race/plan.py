@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from explorer.config import Config
-from explorer.fields import About
+from explorer.fields import setting
 from explorer.training.tasks import Task
 
 OWN = ("n_layers", "d_model", "n_heads")
@@ -21,34 +19,25 @@ class Plan(Task):
         ConfigError: an unknown field, a wrong type, a value out of range, or sizes that exclude each other.
     """
 
-    n_layers: Annotated[int, Field(ge=1, le=128), About("Depth", "Size", "N", "layers", log=True, pinned=True)] = Field(
-        12, description="Layers of every contender."
-    )
-    d_model: Annotated[int, Field(ge=8, le=1024), About("Width", "Size", "d", "features", log=True, pinned=True)] = (
-        Field(64, description="Width of every contender's residual stream.")
-    )
-    steps: Annotated[int, Field(ge=1, le=100_000), About("Steps", "Race", log=True, pinned=True)] = Field(
-        500, description="Steps of each contender, and length of a decay."
-    )
-    n_heads: Annotated[int, Field(ge=1, le=64), About("Heads", "Size", log=True)] = Field(
-        4, description="Attention heads; they divide the width."
-    )
-    n_ctx: Annotated[int, Field(ge=2, le=1024), About("Sequence length", "Size", "n", "characters", log=True)] = Field(
-        64, description="Characters in a sequence."
-    )
-    batch_size: Annotated[int, Field(ge=1, le=256), About("Batch size", "Size", "B", "sequences", log=True)] = Field(
-        16, description="Sequences in a batch."
-    )
-    own_size: Annotated[bool, About("Pinned designs keep their size", "Size")] = Field(
-        False, description="Depth, width and heads of a pinned design are its own; off: all have those given here."
-    )
-    every: Annotated[int, Field(ge=1, le=1000), About("Instruments every", "Task", "k", "steps", log=True)] = Field(
-        10, description="Steps between readings of gradients, updates, attention and the held-out loss."
-    )
+    n_layers: int = setting(12, "Depth", "Size", "Layers of every contender.", 1, 128, symbol="N", unit="layers",
+                            log=True, pinned=True)
+    d_model: int = setting(64, "Width", "Size", "Width of every contender's residual stream.", 8, 1024, symbol="d",
+                           unit="features", log=True, pinned=True)
+    steps: int = setting(500, "Steps", "Race", "Steps of each contender, and length of a decay.", 1, 100_000, log=True,
+                         pinned=True)
+    n_heads: int = setting(4, "Heads", "Size", "Attention heads; they divide the width.", 1, 64, log=True)
+    n_ctx: int = setting(64, "Sequence length", "Size", "Characters in a sequence.", 2, 1024, symbol="n",
+                         unit="characters", log=True)
+    batch_size: int = setting(16, "Batch size", "Size", "Sequences in a batch.", 1, 256, symbol="B", unit="sequences",
+                              log=True)
+    own_size: bool = setting(False, "Pinned designs keep their size", "Size",
+                             "Depth, width and heads of a pinned design are its own; off: all have those given here.")
+    every: int = setting(10, "Instruments every", "Task",
+                         "Steps between readings of gradients, updates, attention and the held-out loss.", 1, 1000,
+                         symbol="k", unit="steps", log=True)
 
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "Task")] = Field(
-        1, description="Seed of the weights and of the batches; the batches are the same for all."
-    )
+    seed: int = setting(1, "Seed", "Task", "Seed of the weights and of the batches; the batches are the same for all.",
+                        0, 2**31 - 1)
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Plan:

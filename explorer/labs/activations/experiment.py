@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from pydantic import Field
 from scipy.optimize import brentq
 
 from explorer.choices import Choices
-from explorer.fields import About, Option
+from explorer.fields import Option, setting
 from explorer.labs import Progress, Stop, Verdict, check, stages
 from explorer.profile import Array
 from explorer.schemes.activation import ACTIVATIONS
@@ -40,39 +39,30 @@ CLOSE = 2.0
 class Activations(Choices):
     """Activation, its version, the MLP, and SELU's fixed point."""
 
-    activation: Annotated[str, About("Activation", "", "φ", options=ACTIVATIONS)] = Field(
-        "relu", description="Nonlinearity of the MLP."
-    )
-    version: Annotated[
-        Literal["plain", "unit", "centered"],
-        About("Version", "", options={
+    activation: str = setting("relu", "Activation", "", "Nonlinearity of the MLP.", symbol="φ", options=ACTIVATIONS)
+    version: str = setting(
+        "plain", "Version", "", "The activation as it is, or rescaled so that it keeps a unit second moment.",
+        options={
             "plain": Option("φ"), "unit": Option("φ / √E φ²"), "centered": Option("(φ − E φ) / √Var φ"),
-        }),
-    ] = Field("plain", description="The activation as it is, or rescaled so that it keeps a unit second moment.")
-    rule: Annotated[
-        Literal["matched", "lecun", "he"],
-        About("Init variance", "", "Var W", options={
+        }
+    )
+    rule: str = setting(
+        "matched", "Init variance", "", "Variance of the MLP's weights.", symbol="Var W",
+        options={
             "matched": Option("1 / (n E φ²)"),
             "lecun": Option("1 / n", "LeCun et al. 1998"),
             "he": Option("2 / n", "He et al. 2015"),
-        }),
-    ] = Field("matched", description="Variance of the MLP's weights.")
-    gain: Annotated[float, Field(ge=0.25, le=4), About("Variance", "", "σ²", "× rule", log=True)] = Field(
-        1.0, description="Multiplies the rule's variance."
+        }
     )
-    depth: Annotated[int, Field(ge=1, le=100), About("Depth", "", "L", "layers", log=True)] = Field(
-        32, description="Layers of the MLP."
-    )
-    width: Annotated[int, Field(ge=16, le=1024), About("Width", "", "n", "coordinates", log=True)] = Field(
-        256, description="Units of each layer."
-    )
-    samples: Annotated[int, Field(ge=1024, le=10**7), About("Samples", "", log=True)] = Field(
-        2**16, description="Draws from N(0, 1) for each sampled moment."
-    )
-    fixed_point: Annotated[float, Field(ge=0.25, le=4), About("SELU's variance", "", "ν", log=True)] = Field(
-        1.0, description="λ and α are solved so that mean 0 and this variance are kept; SELU's own are for 1."
-    )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(0, description="Seed of the draw.")
+    gain: float = setting(1.0, "Variance", "", "Multiplies the rule's variance.", 0.25, 4, symbol="σ²", unit="× rule",
+                          log=True)
+    depth: int = setting(32, "Depth", "", "Layers of the MLP.", 1, 100, symbol="L", unit="layers", log=True)
+    width: int = setting(256, "Width", "", "Units of each layer.", 16, 1024, symbol="n", unit="coordinates", log=True)
+    samples: int = setting(2**16, "Samples", "", "Draws from N(0, 1) for each sampled moment.", 1024, 10**7, log=True)
+    fixed_point: float = setting(1.0, "SELU's variance", "",
+                                 "λ and α are solved so that mean 0 and this variance are kept; SELU's own are for 1.",
+                                 0.25, 4, symbol="ν", log=True)
+    seed: int = setting(0, "Seed", "", "Seed of the draw.", 0, 2**31 - 1)
 
 
 class Fixed(NamedTuple):

@@ -9,14 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
 
 from explorer.choices import Choices
 from explorer.config import Config
-from explorer.fields import About, Option
+from explorer.fields import Option, setting
 from explorer.labs import Progress, Stop, Verdict
 from explorer.labs.trained import AS_WELL, LEARNS, SHAPE, Depth, Seed, Steps, Trained, alphas, train
 from explorer.profile import Array
@@ -35,23 +33,20 @@ WHOLE: Mapping[str, str] = MappingProxyType({"post": "Post-LN", "pre": "Pre-LN",
 class AlphaSchedule(Choices):
     """The contenders, and the schedules of α."""
 
-    norm_placement: Annotated[
-        Literal["post", "none", "pre"],
-        About("Norm", "", options={
+    norm_placement: str = setting(
+        "post", "Norm", "", "Position of the norm; the schedule matters most where α = 1 does not train.",
+        options={
             "post": Option("after each sum: norm(x + αF(x))"),
             "none": Option("none, as published: x + αF(x)", "ReZero: Bachlechner et al. 2020"),
             "pre": Option("before each branch: x + αF(norm(x))"),
-        }),
-    ] = Field("post", description="Position of the norm; the schedule matters most where α = 1 does not train.")
-    ramp: Annotated[int, Field(ge=1, le=2000), About("Ramp", "", unit="steps", log=True)] = Field(
-        250, description="Steps in which the ramp's α rises from 0 to 1."
+        }
     )
-    alpha_rate: Annotated[float, Field(ge=0.01, le=100), About("α's own rate", "", unit="× η", log=True)] = Field(
-        10.0, description="α's learning rate where it has one of its own."
-    )
-    rate: Annotated[float, Field(ge=0.1, le=10), About("Learning rate", "", "η", "× 0.003", log=True)] = Field(
-        1.0, description="Adam's learning rate, constant, without warm-up."
-    )
+    ramp: int = setting(250, "Ramp", "", "Steps in which the ramp's α rises from 0 to 1.", 1, 2000, unit="steps",
+                        log=True)
+    alpha_rate: float = setting(10.0, "α's own rate", "", "α's learning rate where it has one of its own.", 0.01, 100,
+                                unit="× η", log=True)
+    rate: float = setting(1.0, "Learning rate", "", "Adam's learning rate, constant, without warm-up.", 0.1, 10,
+                          symbol="η", unit="× 0.003", log=True)
     n_layers: Depth = 8
     steps: Steps = 300
     seed: Seed = 0

@@ -11,14 +11,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from explorer.choices import Choices
 from explorer.config import Config
-from explorer.fields import About
+from explorer.fields import setting
 from explorer.labs import Progress, Stop, Verdict, plus_minus, stages
 from explorer.labs.stacks import Pair, gradient, pairs
 from explorer.numbers import number
@@ -58,21 +57,15 @@ CURES: Mapping[str, Cure] = MappingProxyType({
 class AttentionScale(Choices):
     """Sizes of a head, of a row, and of the stack that is measured."""
 
-    d_head: Annotated[
-        int, Field(ge=2, le=256), About("Head width", "Size", "d", "coordinates", log=True, pinned=True)
-    ] = Field(64, description="Coordinates of a query and of a key.")
-    n_keys: Annotated[int, Field(ge=2, le=512), About("Keys", "Size", "n", "tokens", log=True, pinned=True)] = Field(
-        64, description="Keys of each query; the stack's sequence length."
-    )
-    n_layers: Annotated[int, Field(ge=1, le=24), About("Depth", "Size", "N", "layers", log=True, pinned=True)] = Field(
-        12, description="Layers of the Pre-LN stack in the last chart."
-    )
-    draws: Annotated[
-        int, Field(ge=1000, le=1_000_000), About("Draws", "Input and loss", "", "products", log=True, pinned=True)
-    ] = Field(100_000, description="Products q·k of this head width.")
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "Input and loss")] = Field(
-        0, description="Seed of all draws."
-    )
+    d_head: int = setting(64, "Head width", "Size", "Coordinates of a query and of a key.", 2, 256, symbol="d",
+                          unit="coordinates", log=True, pinned=True)
+    n_keys: int = setting(64, "Keys", "Size", "Keys of each query; the stack's sequence length.", 2, 512, symbol="n",
+                          unit="tokens", log=True, pinned=True)
+    n_layers: int = setting(12, "Depth", "Size", "Layers of the Pre-LN stack in the last chart.", 1, 24, symbol="N",
+                            unit="layers", log=True, pinned=True)
+    draws: int = setting(100_000, "Draws", "Input and loss", "Products q·k of this head width.", 1000, 1_000_000,
+                         unit="products", log=True, pinned=True)
+    seed: int = setting(0, "Seed", "Input and loss", "Seed of all draws.", 0, 2**31 - 1)
 
     @property
     def freezing(self) -> float:

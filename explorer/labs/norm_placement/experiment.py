@@ -16,14 +16,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from explorer.choices import Choices
 from explorer.config import LEAST_CAP, Config, heads_of, preset
-from explorer.fields import About
+from explorer.fields import setting
 from explorer.labs import Progress, Stop, Verdict, plus_minus
 from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, powers_of_two
 from explorer.profile import Array
@@ -48,24 +47,21 @@ PUBLISHED = (6, 8, 10, 12, 14)
 class NormPlacement(Choices):
     """Sizes of the stacks, and other choices of the five designs."""
 
-    n_layers: Annotated[int, Field(ge=2, le=48), About("Depth", "", "N", "layers", log=True)] = Field(
-        12, description="Layers; for the theorem, stacks of half, a quarter, … of them are measured too."
-    )
-    width: Annotated[int, Field(ge=32, le=256), About("Width", "", "d", "coordinates", log=True)] = Field(
-        128, description="Width of the stream and of the MLPs' hidden layer; the designs' heads are about 32 wide."
-    )
-    n_ctx: Annotated[int, Field(ge=4, le=128), About("Tokens", "", "n", "tokens", log=True)] = Field(
-        32, description="Tokens in the sequence."
-    )
-    input_correlation: Annotated[float, Field(ge=0, le=0.9), About("Input correlation", "", "ρ₀")] = Field(
-        0.0, description="Overlap of two input tokens of the designs; the theorem's are independent."
-    )
-    activation: Annotated[str, About("Activation", "", "φ", options=ACTIVATIONS)] = Field(
-        "relu", description="Of the designs, rescaled to unit second moment; the theorem's is the plain relu."
-    )
-    causal: Annotated[bool, About("Causal mask", "")] = Field(
-        False, description="In the designs, a token attends to itself and earlier ones; in the theorem, to all."
-    )
+    n_layers: int = setting(12, "Depth", "",
+                            "Layers; for the theorem, stacks of half, a quarter, … of them are measured too.", 2, 48,
+                            symbol="N", unit="layers", log=True)
+    width: int = setting(128, "Width", "",
+                         "Width of the stream and of the MLPs' hidden layer; the designs' heads are about 32 wide.",
+                         32, 256, symbol="d", unit="coordinates", log=True)
+    n_ctx: int = setting(32, "Tokens", "", "Tokens in the sequence.", 4, 128, symbol="n", unit="tokens", log=True)
+    input_correlation: float = setting(0.0, "Input correlation", "",
+                                       "Overlap of two input tokens of the designs; the theorem's are independent.",
+                                       0, 0.9, symbol="ρ₀")
+    activation: str = setting("relu", "Activation", "",
+                              "Of the designs, rescaled to unit second moment; the theorem's is the plain relu.",
+                              symbol="φ", options=ACTIVATIONS)
+    causal: bool = setting(False, "Causal mask", "",
+                           "In the designs, a token attends to itself and earlier ones; in the theorem, to all.")
     n_seeds: Seeds = 3
     seed: FirstSeed = 0
 

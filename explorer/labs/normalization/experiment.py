@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from explorer.choices import Choices
-from explorer.fields import About
+from explorer.fields import setting
 from explorer.labs import Progress, Stop, Verdict, stages
 from explorer.profile import Array
 
@@ -52,36 +52,29 @@ NORMS: Mapping[str, Norm] = MappingProxyType({
 class Normalization(Choices):
     """The tensor that is normalized, and ε."""
 
-    offset: Annotated[
-        float, Field(ge=-20, le=20), About("Constant offset", "Input and loss", "c", "std", pinned=True)
-    ] = Field(3.0, description="Added to every entry, in standard deviations of the noise.")
-    batch_size: Annotated[
-        int, Field(ge=1, le=64), About("Batch size", "Size", "B", "sequences", log=True, pinned=True)
-    ] = Field(8, description="Sequences in the tensor; 1 is a batch of one.")
-    n_tokens: Annotated[
-        int, Field(ge=1, le=256), About("Sequence length", "Size", "n", "tokens", log=True, pinned=True)
-    ] = Field(16, description="Tokens in a sequence.")
-    n_features: Annotated[
-        int, Field(ge=2, le=1024), About("Width", "Size", "d", "features", log=True, pinned=True)
-    ] = Field(64, description="Features of a token.")
-    token_spread: Annotated[
-        float, Field(ge=1, le=100), About("Spread of tokens", "Input and loss", "", "×", log=True)
-    ] = Field(10.0, description="Largest standard deviation of a token over the smallest.")
-    feature_spread: Annotated[
-        float, Field(ge=1, le=100), About("Spread of features", "Input and loss", "", "×", log=True)
-    ] = Field(10.0, description="Largest standard deviation of a feature over the smallest.")
-    scale: Annotated[
-        float, Field(ge=1e-4, le=1e4), About("Input scale", "Input and loss", "s", "×", log=True, pinned=True)
-    ] = Field(1.0, description="Factor on the whole tensor; a norm removes it unless the variance is near ε.")
-    epsilon: Annotated[
-        float, Field(ge=1e-12, le=1), About("ε", "Normalization", "ε", "", log=True, pinned=True)
-    ] = Field(1e-5, description="Added to the variance before the square root.")
-    zero_vector: Annotated[bool, About("A zero vector", "Input and loss", pinned=True)] = Field(
-        False, description="Makes the first token of the first sequence all zeros."
-    )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "Input and loss")] = Field(
-        0, description="Seed of the noise."
-    )
+    offset: float = setting(3.0, "Constant offset", "Input and loss",
+                            "Added to every entry, in standard deviations of the noise.", -20, 20, symbol="c",
+                            unit="std", pinned=True)
+    batch_size: int = setting(8, "Batch size", "Size", "Sequences in the tensor; 1 is a batch of one.", 1, 64,
+                              symbol="B", unit="sequences", log=True, pinned=True)
+    n_tokens: int = setting(16, "Sequence length", "Size", "Tokens in a sequence.", 1, 256, symbol="n", unit="tokens",
+                            log=True, pinned=True)
+    n_features: int = setting(64, "Width", "Size", "Features of a token.", 2, 1024, symbol="d", unit="features",
+                              log=True, pinned=True)
+    token_spread: float = setting(10.0, "Spread of tokens", "Input and loss",
+                                  "Largest standard deviation of a token over the smallest.", 1, 100, unit="×",
+                                  log=True)
+    feature_spread: float = setting(10.0, "Spread of features", "Input and loss",
+                                    "Largest standard deviation of a feature over the smallest.", 1, 100, unit="×",
+                                    log=True)
+    scale: float = setting(1.0, "Input scale", "Input and loss",
+                           "Factor on the whole tensor; a norm removes it unless the variance is near ε.", 1e-4, 1e4,
+                           symbol="s", unit="×", log=True, pinned=True)
+    epsilon: float = setting(1e-5, "ε", "Normalization", "Added to the variance before the square root.", 1e-12, 1,
+                             symbol="ε", log=True, pinned=True)
+    zero_vector: bool = setting(False, "A zero vector", "Input and loss",
+                                "Makes the first token of the first sequence all zeros.", pinned=True)
+    seed: int = setting(0, "Seed", "Input and loss", "Seed of the noise.", 0, 2**31 - 1)
 
     @model_validator(mode="after")
     def _fits(self) -> Normalization:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from explorer.choices import Choices
-from explorer.fields import About, Option
+from explorer.fields import Option, setting
 from explorer.labs import Progress, Stop, Verdict, check
 from explorer.labs.parametrization.network import (
     ADAM_EPSILON,
@@ -47,29 +46,24 @@ MOST_SWEEPS = 200
 class Parametrization(Choices):
     """Networks and training."""
 
-    optimizer: Annotated[
-        Literal["adam", "sgd"],
-        About("Optimizer", "Initialization", pinned=True,
-              options={"adam": Option("Adam, β = 0.9, 0.999", "Kingma & Ba 2015"), "sgd": Option("plain SGD")}),
-    ] = Field("adam", description="Rule that turns gradients into steps.")
-    learning_rate: Annotated[
-        float, Field(ge=1e-4, le=1), About("Learning rate", "Initialization", "η", "", log=True, pinned=True)
-    ] = Field(0.01, description="Learning rate of the first step; the sweep has its own.")
-    widest: Annotated[
-        Literal["64", "128", "256", "512"],
-        About("Widest network", "Size", "m", "units", pinned=True,
-              options={"64": Option("32, 64"), "128": Option("32 to 128"), "256": Option("32 to 256"),
-                       "512": Option("32 to 512, takes a while")}),
-    ] = Field("256", description="Widths double from 32 up to this in the sweep.")
-    steps: Annotated[int, Field(ge=1, le=64), About("Steps", "Size", "k", "steps", log=True, pinned=True)] = Field(
-        32, description="Steps of training before the loss is read."
+    optimizer: str = setting(
+        "adam", "Optimizer", "Initialization", "Rule that turns gradients into steps.", pinned=True,
+        options={"adam": Option("Adam, β = 0.9, 0.999", "Kingma & Ba 2015"), "sgd": Option("plain SGD")}
     )
-    batch_size: Annotated[int, Field(ge=1, le=128), About("Batch size", "Size", "B", "examples", log=True)] = Field(
-        64, description="Fresh examples in each step."
+    learning_rate: float = setting(0.01, "Learning rate", "Initialization",
+                                   "Learning rate of the first step; the sweep has its own.", 1e-4, 1, symbol="η",
+                                   log=True, pinned=True)
+    widest: str = setting(
+        "256", "Widest network", "Size", "Widths double from 32 up to this in the sweep.", symbol="m", unit="units",
+        pinned=True,
+        options={"64": Option("32, 64"), "128": Option("32 to 128"), "256": Option("32 to 256"),
+                       "512": Option("32 to 512, takes a while")}
     )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "Initialization")] = Field(
-        0, description="Seed of weights, teacher and examples."
-    )
+    steps: int = setting(32, "Steps", "Size", "Steps of training before the loss is read.", 1, 64, symbol="k",
+                         unit="steps", log=True, pinned=True)
+    batch_size: int = setting(64, "Batch size", "Size", "Fresh examples in each step.", 1, 128, symbol="B",
+                              unit="examples", log=True)
+    seed: int = setting(0, "Seed", "Initialization", "Seed of weights, teacher and examples.", 0, 2**31 - 1)
 
     @property
     def widths(self) -> tuple[int, ...]:

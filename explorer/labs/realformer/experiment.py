@@ -11,14 +11,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from explorer.choices import Choices
 from explorer.config import Config, heads_of, preset
-from explorer.fields import About
+from explorer.fields import setting
 from explorer.labs import Progress, Stop, Verdict, check, stages
 from explorer.labs.realformer.memory import MLP_RATIO, Memory, memory
 from explorer.labs.stacks import FirstSeed, Pair, apart, gradient, pairs, tensors, weight_gradient
@@ -42,27 +42,21 @@ Measure = Callable[[Profile], Array]
 class RealFormer(Choices):
     """Sizes of the stacks, and the weights' variance."""
 
-    n_layers: Annotated[int, Field(ge=2, le=48), About("Depth", "", "N", "layers", log=True)] = Field(
-        12, description="Layers, of an attention and an MLP each."
+    n_layers: int = setting(12, "Depth", "", "Layers, of an attention and an MLP each.", 2, 48, symbol="N",
+                            unit="layers", log=True)
+    width: int = setting(128, "Width", "", "Width of the stream and of the MLPs' hidden layer.", 32, 256, symbol="d",
+                         unit="coordinates", log=True)
+    n_heads: int = setting(4, "Heads", "", "Attention heads; they must divide the width.", 2, 8, symbol="H",
+                           unit="heads", log=True)
+    n_ctx: int = setting(32, "Tokens", "", "Tokens in the sequence.", 4, 128, symbol="n", unit="tokens", log=True)
+    init_variance: float = setting(
+        1.0, "Init variance", "", "Factor on the variance of every matrix; the logits' variance grows with its square.",
+        0.25, 8, symbol="σ²", unit="× rule", log=True
     )
-    width: Annotated[int, Field(ge=32, le=256), About("Width", "", "d", "coordinates", log=True)] = Field(
-        128, description="Width of the stream and of the MLPs' hidden layer."
-    )
-    n_heads: Annotated[int, Field(ge=2, le=8), About("Heads", "", "H", "heads", log=True)] = Field(
-        4, description="Attention heads; they must divide the width."
-    )
-    n_ctx: Annotated[int, Field(ge=4, le=128), About("Tokens", "", "n", "tokens", log=True)] = Field(
-        32, description="Tokens in the sequence."
-    )
-    init_variance: Annotated[float, Field(ge=0.25, le=8), About("Init variance", "", "σ²", "× rule", log=True)] = Field(
-        1.0, description="Factor on the variance of every matrix; the logits' variance grows with its square."
-    )
-    causal: Annotated[bool, About("Causal mask", "")] = Field(
-        False, description="A token attends to itself and to earlier tokens only."
-    )
-    n_seeds: Annotated[int, Field(ge=1, le=16), About("Seeds", "", unit="draws", log=True)] = Field(
-        8, description="Independent draws of weights and inputs; dots are their mean, bands their range."
-    )
+    causal: bool = setting(False, "Causal mask", "", "A token attends to itself and to earlier tokens only.")
+    n_seeds: int = setting(8, "Seeds", "",
+                           "Independent draws of weights and inputs; dots are their mean, bands their range.", 1, 16,
+                           unit="draws", log=True)
     seed: FirstSeed = 0
 
     @model_validator(mode="after")

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from explorer.choices import Choices
 from explorer.config import Config, preset
-from explorer.fields import About
+from explorer.fields import setting
 from explorer.labs import Progress, Stop, Verdict, plus_minus, stages
 from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, tensors
 from explorer.profile import MATRICES, Array, Profile
@@ -40,15 +39,11 @@ BENDS: Mapping[str, str] = MappingProxyType({"none": "MLPs only", "softmax": "wi
 class Residual(Choices):
     """The branch's multiplier, and the sizes of the stacks."""
 
-    alpha: Annotated[float, Field(ge=0, le=2), About("Residual α", "", "α")] = Field(
-        1.0, description="Factor on each branch: x + α F(x)."
-    )
-    n_layers: Annotated[int, Field(ge=2, le=48), About("Depth", "", "N", "layers", log=True)] = Field(
-        12, description="Layers. With attention a layer has two branches, else one."
-    )
-    width: Annotated[int, Field(ge=16, le=256), About("Width", "", "d", "coordinates", log=True)] = Field(
-        128, description="Width of the stream and of the MLPs' hidden layer."
-    )
+    alpha: float = setting(1.0, "Residual α", "", "Factor on each branch: x + α F(x).", 0, 2, symbol="α")
+    n_layers: int = setting(12, "Depth", "", "Layers. With attention a layer has two branches, else one.", 2, 48,
+                            symbol="N", unit="layers", log=True)
+    width: int = setting(128, "Width", "", "Width of the stream and of the MLPs' hidden layer.", 16, 256, symbol="d",
+                         unit="coordinates", log=True)
     n_seeds: Seeds = 3
     seed: FirstSeed = 0
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from scipy.optimize import brentq
 from scipy.special import erf
 
 from explorer.choices import Choices
-from explorer.fields import About, Option
+from explorer.fields import Option, setting
 from explorer.labs import Progress, Stop, Verdict, stages
 from explorer.profile import Array
 from explorer.schemes.activation import normal_pdf
@@ -37,26 +37,21 @@ REACH, BINS = 6.0, 240
 class Sampling(Choices):
     """Number of weights, and cut of the normal distribution."""
 
-    cut: Annotated[float, Field(ge=0.1, le=6), About("Cut", "", "c")] = Field(
-        2.0, description="Bound of the truncated normal, on both sides of 0."
-    )
-    bounds: Annotated[
-        Literal["relative", "absolute"],
-        About("Cut measured in", "", options={
+    cut: float = setting(2.0, "Cut", "", "Bound of the truncated normal, on both sides of 0.", 0.1, 6, symbol="c")
+    bounds: str = setting(
+        "relative", "Cut measured in", "", "Whether the bounds follow the standard deviation.",
+        options={
             "relative": Option("±c standard deviations"),
             "absolute": Option("±c as a number, whatever σ is", "torch's truncated normal does this", uses=("std",)),
-        }),
-    ] = Field("relative", description="Whether the bounds follow the standard deviation.")
-    std: Annotated[float, Field(ge=0.005, le=1), About("Std asked for", "", "σ", log=True)] = Field(
-        0.02, description="Standard deviation that the weights should have."
+        }
     )
-    corrected: Annotated[bool, About("Correct for the cut", "", "s = σ / √γ")] = Field(
-        True, description="Widens the normal before it is cut, so that σ remains."
-    )
-    draws: Annotated[int, Field(ge=1024, le=10**7), About("Draws", "", "n", "weights", log=True)] = Field(
-        2**18, description="Weights drawn from each distribution."
-    )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(0, description="Seed of the draw.")
+    std: float = setting(0.02, "Std asked for", "", "Standard deviation that the weights should have.", 0.005, 1,
+                         symbol="σ", log=True)
+    corrected: bool = setting(True, "Correct for the cut", "", "Widens the normal before it is cut, so that σ remains.",
+                              symbol="s = σ / √γ")
+    draws: int = setting(2**18, "Draws", "", "Weights drawn from each distribution.", 1024, 10**7, symbol="n",
+                         unit="weights", log=True)
+    seed: int = setting(0, "Seed", "", "Seed of the draw.", 0, 2**31 - 1)
 
     @model_validator(mode="after")
     def _reachable(self) -> Sampling:

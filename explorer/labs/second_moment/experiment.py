@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from explorer.choices import Choices
-from explorer.fields import About
+from explorer.fields import setting
 from explorer.labs import Progress, Stop, Verdict, check, stages
 from explorer.profile import Array
 
@@ -46,28 +45,20 @@ RULES = (
 class SecondMoment(Choices):
     """Shape of the layers, their input, and number of draws."""
 
-    n: Annotated[int, Field(ge=16, le=1024), About("Width in", "", "n", "coordinates", log=True)] = Field(
-        256, description="Inputs of the first layer."
-    )
-    m: Annotated[int, Field(ge=16, le=1024), About("Width out", "", "m", "coordinates", log=True)] = Field(
-        1024, description="Outputs of the first layer; the second leads back to n, and so on."
-    )
-    depth: Annotated[int, Field(ge=1, le=32), About("Depth", "", "L", "layers")] = Field(
-        8, description="Layers of the stack."
-    )
-    mean: Annotated[float, Field(ge=-4, le=4), About("Mean of the input", "", "μ", "std")] = Field(
-        0.0, description="Added to every coordinate of an input that is otherwise N(0, 1)."
-    )
-    positive: Annotated[bool, About("Non-negative input", "", "|x|")] = Field(
-        False, description="Takes the absolute value of the input."
-    )
-    variance: Annotated[float, Field(ge=0.25, le=4), About("Variance", "", "σ²", "× rule", log=True)] = Field(
-        1.0, description="Multiplies the variance that each rule gives."
-    )
-    draws: Annotated[int, Field(ge=1, le=64), About("Draws of the weights", "", log=True)] = Field(
-        4, description="Independent draws; dots are their mean, bars the standard error."
-    )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1), About("Seed", "")] = Field(0, description="Seed of the first draw.")
+    n: int = setting(256, "Width in", "", "Inputs of the first layer.", 16, 1024, symbol="n", unit="coordinates",
+                     log=True)
+    m: int = setting(1024, "Width out", "", "Outputs of the first layer; the second leads back to n, and so on.",
+                     16, 1024, symbol="m", unit="coordinates", log=True)
+    depth: int = setting(8, "Depth", "", "Layers of the stack.", 1, 32, symbol="L", unit="layers")
+    mean: float = setting(0.0, "Mean of the input", "",
+                          "Added to every coordinate of an input that is otherwise N(0, 1).", -4, 4, symbol="μ",
+                          unit="std")
+    positive: bool = setting(False, "Non-negative input", "", "Takes the absolute value of the input.", symbol="|x|")
+    variance: float = setting(1.0, "Variance", "", "Multiplies the variance that each rule gives.", 0.25, 4,
+                              symbol="σ²", unit="× rule", log=True)
+    draws: int = setting(4, "Draws of the weights", "",
+                         "Independent draws; dots are their mean, bars the standard error.", 1, 64, log=True)
+    seed: int = setting(0, "Seed", "", "Seed of the first draw.", 0, 2**31 - 1)
 
     def fans(self) -> list[tuple[int, int]]:
         """`(fan_in, fan_out)` of every layer."""

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
 
 from explorer.choices import Choices
 from explorer.config import Config
-from explorer.fields import About, Option
+from explorer.fields import Option, setting
 from explorer.labs import Progress, Stop, Verdict
 from explorer.labs.trained import AS_WELL, SHAPE, Depth, Seed, Steps, Trained, train
 from explorer.training.recipe import Recipe
@@ -30,20 +28,19 @@ LENGTHS = ("none", "short", "long")
 class Warmup(Choices):
     """Training and depth of the contenders."""
 
-    optimizer: Annotated[
-        Literal["adam", "radam", "sgd"],
-        About("Optimizer", "", options={
+    optimizer: str = setting(
+        "adam", "Optimizer", "", "Rule that turns gradients into steps, as implemented in torch.",
+        options={
             "adam": Option("W − η m / √v", "Kingma & Ba 2014"),
             "radam": Option("Adam, held back while v is uncertain", "Liu et al. 2019"),
             "sgd": Option("W − η g"),
-        }),
-    ] = Field("adam", description="Rule that turns gradients into steps, as implemented in torch.")
-    warmup: Annotated[int, Field(ge=2, le=1000), About("Long warm-up", "", "T", "steps", log=True)] = Field(
-        100, description="Steps until the full learning rate; the short warm-up takes a tenth of them."
+        }
     )
-    rate: Annotated[float, Field(ge=0.1, le=10), About("Learning rate", "", "η", "× usual", log=True)] = Field(
-        1.0, description="Factor on the usual one: 0.003 for adam and radam, 0.3 for sgd."
-    )
+    warmup: int = setting(100, "Long warm-up", "",
+                          "Steps until the full learning rate; the short warm-up takes a tenth of them.", 2, 1000,
+                          symbol="T", unit="steps", log=True)
+    rate: float = setting(1.0, "Learning rate", "", "Factor on the usual one: 0.003 for adam and radam, 0.3 for sgd.",
+                          0.1, 10, symbol="η", unit="× usual", log=True)
     n_layers: Depth = 6
     steps: Steps = 240
     seed: Seed = 0

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from explorer.choices import Choices
 from explorer.config import Config
-from explorer.fields import About
+from explorer.fields import setting
 from explorer.labs import Progress, Stop, Verdict, check, stages
 from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, powers_of_two, weight_gradient
 from explorer.profile import Array
@@ -43,18 +42,16 @@ KEPT = 0.5
 class WhyResiduals(Choices):
     """Depth and width of the stack, how small its branches are, and the step that is taken."""
 
-    exponent: Annotated[float, Field(ge=0, le=1.5), About("Exponent", "", "ε = N⁻ᵃ")] = Field(
-        0.5, description="A branch is multiplied by ε = N^−a: 1 at 0, 1/√N at ½, 1/N at 1."
-    )
-    n_layers: Annotated[int, Field(ge=2, le=64), About("Depth", "", "N", "layers", log=True)] = Field(
-        32, description="Layers of the deepest stack; shallower ones by halves are measured beside it."
-    )
-    width: Annotated[int, Field(ge=16, le=256), About("Width", "", "d", "coordinates", log=True)] = Field(
-        128, description="Width of the stream, of the MLPs' hidden layer and of the random matrices."
-    )
-    learning_rate: Annotated[float, Field(ge=1e-6, le=1), About("Learning rate", "", "η", log=True)] = Field(
-        1e-4, description="Learning rate of the one step of plain gradient descent."
-    )
+    exponent: float = setting(0.5, "Exponent", "", "A branch is multiplied by ε = N^−a: 1 at 0, 1/√N at ½, 1/N at 1.",
+                              0, 1.5, symbol="ε = N⁻ᵃ")
+    n_layers: int = setting(32, "Depth", "",
+                            "Layers of the deepest stack; shallower ones by halves are measured beside it.", 2, 64,
+                            symbol="N", unit="layers", log=True)
+    width: int = setting(128, "Width", "", "Width of the stream, of the MLPs' hidden layer and of the random matrices.",
+                         16, 256, symbol="d", unit="coordinates", log=True)
+    learning_rate: float = setting(1e-4, "Learning rate", "",
+                                   "Learning rate of the one step of plain gradient descent.", 1e-6, 1, symbol="η",
+                                   log=True)
     n_seeds: Seeds = 4
     seed: FirstSeed = 0
 
