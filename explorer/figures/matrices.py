@@ -42,7 +42,7 @@ def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = ()
     title = f"norm of ∂L/∂{'W' if alone else WRITTEN.get(matrix, 'layer')} (loss/weight)"
     across = depth_axis(*(row.depth for row in series))
     height = axis(title, [part for row in series for part in row.parts], log=True, least=LEAST, top=TOP)
-    traces = [level(value, "flat", across, height) for value in _level(series)]
+    traces = [level(value, "flat", across, height, "left") for value in _level(series)]
     subject = matrix or "all matrices together"
     traces += _by_matrix(named) if alone else rows(series, True, SENTENCE.format(WRITTEN.get(matrix, subject)))
     traces += floor(named, height) + broken(series, across, height)

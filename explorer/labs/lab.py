@@ -13,11 +13,15 @@ from explorer.choices import Choices
 class Plot(NamedTuple):
     """One chart of a lab."""
 
-    name: str
-    title: str
-    caption: str
     draw: Callable[[Any], go.Figure]
     """From the lab's result to a figure."""
+    title: str
+    caption: str
+
+    @property
+    def name(self) -> str:
+        """Of the function that draws it."""
+        return self.draw.__name__
 
 
 class Lab(NamedTuple):
