@@ -109,8 +109,8 @@ def upright(value: float, words: str, height: Axis, side: str = "right", share: 
     """A vertical gray line. Its name stands beside it, clear of it as of a marker, at a share of the height."""
     return {
         "type": "scatter", "mode": "lines+markers+text", "name": words, "hoverinfo": "skip", "showlegend": False,
-        "marker": {"opacity": 0}, "x": [value] * 3, "y": [height.at(at) for at in (0.0, share, 1.0)], "text": ["", words, ""],
-        "textposition": f"middle {side}", "textfont": {"size": 11}, "line": DOTTED,
+        "x": [value] * 3, "y": [height.at(at) for at in (0.0, share, 1.0)], "text": ["", words, ""],
+        "textposition": f"middle {side}", "textfont": {"size": 11}, "line": DOTTED, "marker": {"opacity": 0},
     } | more
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import numpy as np
@@ -79,6 +79,12 @@ def apart(values: Array) -> Array:
     """`[seed, site]` to `[seed]`: the largest over the smallest."""
     with np.errstate(all="ignore"):
         return np.asarray(values.max(1) / values.min(1))
+
+
+def slope(depths: Sequence[int], values: Array, least: int = 4) -> float:
+    """Exponent of the depth in `[depth]`, from stacks of `least` layers on where there are two of them."""
+    deep = np.array(depths) >= min(least, depths[-2])
+    return float(np.polyfit(np.log(np.array(depths)[deep]), np.log(values[deep]), 1)[0])
 
 
 def powers_of_two(deepest: int) -> list[int]:

@@ -16,7 +16,6 @@ from explorer.labs.activations.experiment import (
     Activations,
     ActivationsResult,
     gain,
-    invariants,
     kept,
     recursion,
     run,
@@ -233,13 +232,6 @@ def test_stop_is_honored(calls: int) -> None:
     answers = iter([False] * calls)
     with pytest.raises(Stopped):
         run(Activations(samples=10**7, seed=5), lambda: next(answers, True))
-
-
-def test_invariants() -> None:
-    numbers = invariants()
-    assert numbers["E relu²"] == pytest.approx(0.5)
-    assert numbers["n Var W for relu"] == pytest.approx(2)
-    assert numbers["SELU λ"] == pytest.approx(1.0507009874, abs=1e-9)
 
 
 def test_every_picture_is_whole_and_leaves_out_what_is_not_finite(drawn: ActivationsResult) -> None:

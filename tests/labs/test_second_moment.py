@@ -14,7 +14,6 @@ from explorer.labs.second_moment.experiment import (
     RULES,
     SecondMoment,
     SecondMomentResult,
-    invariants,
     mean_error,
     run,
     verdict,
@@ -128,12 +127,9 @@ def test_stop_is_honored() -> None:
         run(SecondMoment(draws=64, seed=77), lambda: next(answers, True))
 
 
-def test_invariants() -> None:
-    numbers = invariants()
-    for name, (forward, backward) in FACTORS.items():
-        assert numbers[f"{name} forward"] == pytest.approx(forward, rel=0.02)
-        assert numbers[f"{name} backward"] == pytest.approx(backward, rel=0.02)
-    assert numbers["|x|, mean 2"] == pytest.approx(1, abs=0.03)
+def test_the_mean_of_an_input_that_is_nowhere_negative_does_not_matter() -> None:
+    result = run(SecondMoment(depth=1, draws=16))
+    np.testing.assert_allclose(result.sweep[1].mean(axis=0), 1, atol=0.03)
 
 
 def test_every_picture_is_whole(drawn: SecondMomentResult) -> None:

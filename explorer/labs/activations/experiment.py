@@ -42,9 +42,7 @@ class Activations(Choices):
     activation: str = setting("relu", "Activation", "", "Nonlinearity of the MLP.", symbol="φ", options=ACTIVATIONS)
     version: str = setting(
         "plain", "Version", "", "The activation as it is, or rescaled so that it keeps a unit second moment.",
-        options={
-            "plain": Option("φ"), "unit": Option("φ / √E φ²"), "centered": Option("(φ − E φ) / √Var φ"),
-        }
+        options={"plain": Option("φ"), "unit": Option("φ / √E φ²"), "centered": Option("(φ − E φ) / √Var φ")},
     )
     rule: str = setting(
         "matched", "Init variance", "", "Variance of the MLP's weights.", symbol="Var W",
@@ -291,10 +289,3 @@ def _evidence(result: ActivationsResult) -> str:
         f"{result.fixed.slope:.3g}. The matching variance is {1 / kept(settings, 1.0).square:.4g}"
         "\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}n."
     )
-
-
-def invariants() -> dict[str, float]:
-    """E φ² of each activation and its matching n·Var(W), by quadrature; SELU's λ and α."""
-    numbers = {f"E {name}²": moments(name).square for name in NAMES}
-    numbers |= {f"n Var W for {name}": 1 / moments(name).square for name in NAMES}
-    return numbers | {"SELU λ": solve_selu(1.0).scale, "SELU α": solve_selu(1.0).alpha}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -41,12 +40,12 @@ class Norm(NamedTuple):
     """Values averaged together, in words."""
 
 
-NORMS: Mapping[str, Norm] = MappingProxyType({
+NORMS: Mapping[str, Norm] = {
     "layer": Norm("LayerNorm", (2,), True, "the features of one token"),
     "rms": Norm("RMSNorm", (2,), False, "the features of one token"),
     "batch": Norm("BatchNorm", (0, 1), True, "one feature over all tokens of all sequences"),
     "instance": Norm("InstanceNorm", (1,), True, "one feature over the tokens of one sequence"),
-})
+}
 
 
 class Normalization(Choices):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -31,9 +30,9 @@ PARAMETERS = (*MATRICES, "alpha")
 STARTS = ("post_ln", "pre_ln", "layer_scale", "rezero", "skipinit", "fixup")
 """Presets whose first gradients are compared; the last three start as the identity."""
 IDENTITY = STARTS[3:]
-LABELS: Mapping[str, str] = MappingProxyType({name: PRESETS[name].title for name in STARTS})
-GROWTHS: Mapping[str, str] = MappingProxyType({"post": "Post-LN", "pre": "Pre-LN", "peri": "Peri-LN"})
-BENDS: Mapping[str, str] = MappingProxyType({"none": "MLPs only", "softmax": "with attention"})
+LABELS: Mapping[str, str] = {name: PRESETS[name].title for name in STARTS}
+GROWTHS: Mapping[str, str] = {"post": "Post-LN", "pre": "Pre-LN", "peri": "Peri-LN"}
+BENDS: Mapping[str, str] = {"none": "MLPs only", "softmax": "with attention"}
 
 
 class Residual(Choices):

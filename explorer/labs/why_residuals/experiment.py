@@ -20,7 +20,7 @@ from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import setting
 from explorer.labs import Progress, Stop, Verdict, check, stages
-from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, powers_of_two, weight_gradient
+from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, powers_of_two, slope, weight_gradient
 from explorer.profile import Array
 from explorer.theory.depth import aligned_growth, random_growth
 
@@ -205,13 +205,6 @@ def products(width: int, cases: Sequence[tuple[int, float]], seed: int, stop: St
     return np.asarray(grown.numpy(), dtype=np.float64)
 
 
-def slope(settings: WhyResiduals, values: Array, least: int = 4) -> float:
-    """Exponent of N in medians over seeds of `[depth, seed]`, from stacks of `least` layers on."""
-    depths = np.array(settings.depths, float)
-    deep = depths >= min(least, depths[-2])
-    return float(np.polyfit(np.log(depths[deep]), np.log(np.median(values[deep], axis=1)), 1)[0])
-
-
 def verdict(result: WhyResidualsResult) -> Verdict:
     """Whether the chosen branches are small enough, and what one step did."""
     settings, rule = result.settings, result.rule
@@ -244,8 +237,8 @@ def invariants() -> dict[str, float]:
     settings = WhyResiduals(width=256, n_seeds=8)
     numbers = {}
     for rule in settings.rules().values():
-        gradients = np.stack([update_size(rule.design(settings, n), 1e-6).gradient for n in settings.depths])
-        numbers[f"slope of Σ‖∂L/∂W‖² in N, {rule.label}"] = slope(settings, gradients)
+        gradients = [np.median(update_size(rule.design(settings, n), 1e-6).gradient) for n in settings.depths]
+        numbers[f"slope of Σ‖∂L/∂W‖² in N, {rule.label}"] = slope(settings.depths, np.array(gradients))
     root, inverse = products(256, [(64, 0.5), (64, 1.0)], seed=0).mean(1)
     return numbers | {
         "(1 + ε)^64, ε = 1/√64": aligned_growth(64**-0.5, 64),
