@@ -16,7 +16,7 @@ from explorer.labs.activations.experiment import (
     Activations,
     ActivationsResult,
     gain,
-    kept,
+    moments_at,
     recursion,
     run,
     solve_selu,
@@ -71,7 +71,7 @@ def test_sampling_agrees_with_quadrature(million: ActivationsResult) -> None:
 @pytest.mark.parametrize("version", ["unit", "centered"])
 def test_rescaled_versions_keep_a_unit_second_moment(name: str, version: str) -> None:
     settings = Activations(activation=name, version=version)
-    there = kept(settings, 1.0)
+    there = moments_at(settings, 1.0)
     assert there.square == pytest.approx(1, abs=1e-9)
     if version == "centered":
         assert there.mean == pytest.approx(0, abs=1e-9)
@@ -135,7 +135,7 @@ def test_the_fixed_point_is_where_the_recursion_ends() -> None:
     result = run(settings)
     assert result.fixed.q == pytest.approx(result.expected_signal[-1], rel=1e-9)
     assert result.fixed.slope < 1
-    assert gain(settings) * kept(settings, result.fixed.q).square == pytest.approx(result.fixed.q, rel=1e-9)
+    assert gain(settings) * moments_at(settings, result.fixed.q).square == pytest.approx(result.fixed.q, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gelu", "silu"])

@@ -114,11 +114,6 @@ class ResidualResult:
         left = float(self.expected[-1])
         return float(((1 / (d * TOKENS) + 1 / d**2 + left**2 * moments) / self.settings.n_seeds) ** 0.5)
 
-    @property
-    def fades_as_expected(self) -> bool:
-        """Whether the final coefficient of x_0 is within `ERRORS` standard errors of (1 + α²)^(−N/2)."""
-        return bool(abs(self.path[:, -1].mean() - self.expected[-1]) <= ERRORS * self.noise)
-
 
 def run(settings: Residual, stop: Stop = lambda: False, progress: Progress = lambda _: None) -> ResidualResult:
     """Streams and gradients.
@@ -172,7 +167,7 @@ def verdict(result: ResidualResult) -> Verdict:
         return "bad", f"Not as designed: {', '.join(LABELS[name] for name in broken)}.", evidence
     if settings.alpha == 0:
         return "warning", "At α = 0 every stack is the identity, and its matrices have no gradient.", evidence
-    if not result.fades_as_expected:
+    if not abs(left - expected) <= ERRORS * result.noise:
         return "warning", "The input's share differs from theory's by more than the error of the draws.", evidence
     if left > 0.5:
         return "good", "Branches this small or few leave most of the input in the stream.", evidence

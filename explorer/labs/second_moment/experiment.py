@@ -83,11 +83,6 @@ class SecondMomentResult:
         """`[draw, 2]` forward and backward factor of one layer n → m."""
         return self.single * self.settings.n * self._variance(rule, self.settings.n, self.settings.m)
 
-    def expected_factors(self, rule: Rule) -> tuple[float, float]:
-        """n·Var(W) and m·Var(W)."""
-        variance = self._variance(rule, self.settings.n, self.settings.m)
-        return self.settings.n * variance, self.settings.m * variance
-
     def signal(self, rule: Rule) -> Array:
         """`[draw, layer + 1]` second moment after so many layers, relative to the input's."""
         gains: Array = np.concatenate([[1.0], np.cumprod(self._gains(rule))])

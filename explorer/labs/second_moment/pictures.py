@@ -63,14 +63,14 @@ def gradient(result: SecondMomentResult) -> go.Figure:
                   "mean (∂L/∂x)² (output = 1)", "gradient kept", "Gradient by layer, relative to the output")
 
 
-def _stack(draws: list[Array], expected: list[Array], title: str, kept: str, subject: str) -> go.Figure:
+def _stack(draws: list[Array], expected: list[Array], title: str, words: str, subject: str) -> go.Figure:
     """`[draw, layer + 1]` and `[layer + 1]` of each rule."""
     found, layers = [mean_error(one) for one in draws], np.arange(len(expected[0]))
     across = depth_axis(layers)
     height = axis(title, [[1.0], *expected, *(middle for middle, _ in found)], log=True, least=LEAST, air=0.16)
-    words = "after %{x:.0f} layers × %{y:.4g}"
-    traces = [level(1.0, kept, across, height, lift=0.05)]
-    traces += [line(layers, expected[i], rule.name, i, words, log=True) for i, rule in enumerate(RULES)]
+    sentence = "after %{x:.0f} layers × %{y:.4g}"
+    traces = [level(1.0, words, across, height, lift=0.05)]
+    traces += [line(layers, expected[i], rule.name, i, sentence, log=True) for i, rule in enumerate(RULES)]
     for i, (rule, (middle, error)) in enumerate(zip(RULES, found, strict=True)):
-        traces.append(dots(layers, middle, rule.name, i, words, log=True, error_y=error_bars(i, error)))
+        traces.append(dots(layers, middle, rule.name, i, sentence, log=True, error_y=error_bars(i, error)))
     return picture(traces, across, height, described(subject, traces))

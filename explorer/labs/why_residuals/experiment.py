@@ -35,7 +35,7 @@ STARTS = 32
 """Vectors that one product of matrices is applied to."""
 TOO_MUCH = 10.0
 """A signal that has grown more is said to explode."""
-KEPT = 0.5
+EQUAL = 0.5
 """Relative error of one step's change of the loss up to which it counts as equal to first order."""
 
 
@@ -139,11 +139,6 @@ class WhyResidualsResult:
         """The step of the deepest stack with the chosen rule and rate."""
         return self.steps[self.settings.chosen][self.settings.rates.index(self.settings.learning_rate)]
 
-    @property
-    def products_error(self) -> Array:
-        """`[exponent]` two standard errors of the products' mean over starts."""
-        return np.asarray(2 * self.products.std(1) / self.products.shape[1] ** 0.5)
-
     def ratios(self, key: str) -> Array:
         """`[rate]` of a rule: the loss's change over its first order, median over seeds."""
         return np.array([np.median(step.ratio) for step in self.steps[key]])
@@ -217,11 +212,11 @@ def verdict(result: WhyResidualsResult) -> Verdict:
         f"N = {n}, ε = {rule.epsilon(n):.3g}: signal × {signal:.3g}, theory {rule.growth(n):.3g}; gradient² of all "
         f"weights × {weights:.3g}, theory {rule.gradient(n):.3g}. One step at η = "
         f"{settings.learning_rate:.1g} {falls}; to first order it falls by {-promised:.3g}. Growth by more than "
-        f"{TOO_MUCH:g} counts as an explosion, a change within {KEPT:.0%} of first order as equal to it."
+        f"{TOO_MUCH:g} counts as an explosion, a change within {EQUAL:.0%} of first order as equal to it."
     )
     if not (np.isfinite(signal) and signal <= TOO_MUCH):
         return "bad", "Branches this large multiply: signal and gradients explode with depth.", evidence
-    if not abs(change / promised - 1) < KEPT:
+    if not abs(change / promised - 1) < EQUAL:
         return "warning", "The step is too long: the change of the loss is not its first order.", evidence
     if settings.exponent < 0.5:
         return "warning", "Signal and gradient still grow with depth; with a ≥ ½ they do not.", evidence

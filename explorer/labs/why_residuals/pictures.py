@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from explorer.figures.axes import axis, picture
 from explorer.figures.traces import Trace, described, dots, error_bars, joined, level, line, upright
 from explorer.labs.charts import seeds_range
-from explorer.labs.why_residuals.experiment import EXPONENTS, Rule, WhyResidualsResult
+from explorer.labs.why_residuals.experiment import EXPONENTS, STARTS, Rule, WhyResidualsResult
 from explorer.profile import Array
 
 HUE = {"none": 4, "root": 0, "inverse": 2, "own": 1}
@@ -90,7 +90,7 @@ def small_enough(result: WhyResidualsResult) -> go.Figure:
         level(1.0, "", across, height), upright(0.5, "1/√N", height, "right"), upright(1.0, "1/N", height, "right"),
         *(line(fine, values, name, index, sentence, log=True, showlegend=True) for name, index, values in lines),
         dots(EXPONENTS, result.products.mean(1), "∏(I + εW), drawn", 0, sentence, log=True,
-             error_y=error_bars(0, result.products_error)),
+             error_y=error_bars(0, 2 * result.products.std(1) / STARTS**0.5)),  # two standard errors
         dots(here, measured, "measured here", 2, sentence, log=True, showlegend=False),
     ]
     return picture(traces, across, height, described(f"Growth in {n} layers by the exponent", traces))
