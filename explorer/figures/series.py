@@ -37,8 +37,8 @@ class Series:
         return self.profile.origin == "measured"
 
     @property
-    def parts(self) -> tuple[Array, Array, Array]:
-        """Everything that an axis must hold."""
+    def drawn_values(self) -> tuple[Array, Array, Array]:
+        """All that an axis must hold."""
         return self.middle, self.low, self.high
 
     @property

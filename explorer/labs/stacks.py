@@ -93,7 +93,7 @@ def powers_of_two(deepest: int) -> list[int]:
 
 
 def tensors(config: Config, seed: int, sites: tuple[str, ...], stop: Stop) -> list[Tensor]:
-    """Everything that passes some sites in one forward pass, in its order."""
+    """Tensors that pass some sites in one forward pass, in its order."""
     import torch
 
     from explorer import batch

@@ -99,7 +99,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AttentionScaleResult:
-    """Everything about one head width and row length."""
+    """Measurements at one head width and row length."""
 
     settings: AttentionScale
     second_moment: float

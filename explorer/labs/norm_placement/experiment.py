@@ -110,7 +110,7 @@ class Theorem(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NormPlacementResult:
-    """Everything about one depth."""
+    """Measurements at one depth."""
 
     settings: NormPlacement
     theorem: Mapping[str, Theorem]

@@ -86,7 +86,7 @@ class Similarity(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RealFormerResult:
-    """Everything about one choice."""
+    """Measurements of one choice of settings."""
 
     settings: RealFormer
     independent: Mapping[str, Array]

@@ -86,7 +86,7 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ResidualResult:
-    """Everything about one α."""
+    """Measurements at one α."""
 
     settings: Residual
     path: Array

@@ -67,7 +67,7 @@ class SecondMoment(Choices):
 
 @dataclass(frozen=True)
 class SecondMomentResult:
-    """Everything for Var(W) = 1/fan_in; `signal` and `gradient` give it for a rule."""
+    """Measurements for Var(W) = 1/fan_in; `signal` and `gradient` give it for a rule."""
 
     settings: SecondMoment
     forward: Array

@@ -119,7 +119,7 @@ ROOT = Rule("ε = 1/√N", 0.5)
 
 @dataclass(frozen=True, eq=False)
 class WhyResidualsResult:
-    """Everything about one choice."""
+    """Measurements of one choice of settings."""
 
     settings: WhyResiduals
     stacks: Mapping[str, list[Pair]]
