@@ -165,14 +165,12 @@ def settle(settings: Activations, table: Array) -> Fixed:
     start = excess(0.0)
     if abs(start) < 1e-9:
         return at(1.0)
-    away = (np.log(table) - np.log(MAP)) * np.sign(start)
-    path = range(30, 61) if start > 0 else range(30, -1, -1)  # MAP[30] is 1
-    for here in path:
-        if away[here] <= 0:
-            before = here - 1 if start > 0 else here + 1
-            return at(math.exp(float(brentq(excess, math.log(MAP[here]), math.log(MAP[before])))))
-    end = float(MAP[path[-1]])
-    return Fixed(math.inf if start > 0 else 0.0, at(end).chi)
+    step = 1 if start > 0 else -1
+    path = np.log(MAP)[len(MAP) // 2 :: step]  # from q = 1 on
+    met = np.flatnonzero(step * (np.log(table)[len(MAP) // 2 :: step] - path) <= 0)
+    if len(met):
+        return at(math.exp(float(brentq(excess, path[met[0]], path[met[0] - 1]))))
+    return Fixed(math.inf if start > 0 else 0.0, at(math.exp(path[-1])).chi)
 
 
 def solve_selu(variance: float) -> Selu:
