@@ -125,18 +125,18 @@ def colorbar(title: str, **ticks: Any) -> dict[str, Any]:
 def described(subject: str, series: Sequence[Trace]) -> str:
     """A picture in words: its subject, and the ends and extremes of all that is drawn, marks of the scale left out."""
     drawn = [trace for trace in series if "hovertemplate" in trace and trace.get("hoverinfo") != "skip"]
-    return " ".join([f"{subject}.", *(
-        ends(re.sub("<[^>]*>", "", trace["name"]), np.asarray(trace["x"]), np.asarray(trace["y"])) for trace in drawn
-    )])
+    names = [re.sub("<.*?>", "", trace["name"].replace("<sub>", "_").replace("<sup>", "^")) for trace in drawn]
+    rows = [ends(name, *(np.asarray(trace[axis]) for axis in "xy")) for name, trace in zip(names, drawn, strict=True)]
+    return " ".join([f"{subject}.", *rows])
 
 
 def ends(name: str, x: Array, y: Array, unit: str = "") -> str:
     """One series in words: where it starts and ends, its lowest and highest point; `unit` stands before each `x`."""
-    start, seen = f"{name[:1].upper()}{name[1:]}:", np.flatnonzero(np.isfinite(y))
+    seen = np.flatnonzero(np.isfinite(y))
     if not len(seen):
-        return f"{start} no finite value."
+        return f"{name}: no finite value."
     places = seen[0], seen[-1], seen[np.argmin(y[seen])], seen[np.argmax(y[seen])]
-    first, last, low, high = (f"{number(float(y[at]))} at {unit}{x[at]:g}" for at in places)
-    text = f"{start} {first}" if len(y) == 1 else f"{start} {first}, {last}; lowest {low}, highest {high}"
+    first, last, low, high = (f"{number(float(y[at]))} at {unit}{number(float(x[at]), 4)}" for at in places)
+    text = f"{name}: {first}" if len(y) == 1 else f"{name}: {first}, {last}; lowest {low}, highest {high}"
     lost = len(y) - len(seen)
     return f"{text}; not finite at {lost} of {len(y)}." if lost else f"{text}."

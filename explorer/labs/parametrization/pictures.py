@@ -41,9 +41,9 @@ def sweeps(result: ParametrizationResult) -> go.Figure:
     best = {"color": "rgba(0, 0, 0, 0)", "symbol": "circle", "size": 15, "line": {"color": NEUTRAL, "width": 2}}
     for index, (name, row) in enumerate(SCHEMES.items()):
         rates, lowest = result.rates[name], losses[name].min(axis=1)
-        for at, style in ((0, joined(index, "dot", 1.5)), (-1, joined(index, "solid", 2))):
+        for at, end, style in ((0, ", narrowest", joined(index, "dot", 1.5)), (-1, "", joined(index, "solid", 2))):
             words = f"m = {widths[at]}, η = %{{x:.3g}}<br>loss %{{y:.3g}}"
-            traces.append(dots(rates, losses[name][at], row.label, index, words, log=True, showlegend=at == -1,
+            traces.append(dots(rates, losses[name][at], row.label + end, index, words, log=True, showlegend=at == -1,
                                marker={"size": 5}, **style))
         traces.append(dots(result.best(name)[[0, -1]], lowest[[0, -1]], f"{row.label}, best", index,
                            "best: η = %{x:.3g}<br>loss %{y:.3g}", log=True, showlegend=False, marker=best))
