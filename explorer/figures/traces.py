@@ -126,7 +126,8 @@ def described(subject: str, series: Sequence[Trace]) -> str:
     """A picture in words: its subject, and the ends and extremes of all that is drawn, marks of the scale left out."""
     drawn = [trace for trace in series if "hovertemplate" in trace and trace.get("hoverinfo") != "skip"]
     names = [re.sub("<.*?>", "", trace["name"].replace("<sub>", "_").replace("<sup>", "^")) for trace in drawn]
-    rows = [ends(name, *(np.asarray(trace[axis]) for axis in "xy")) for name, trace in zip(names, drawn, strict=True)]
+    rows = [ends(name, np.asarray(trace["x"]), np.asarray(trace["y"]))
+            for name, trace in zip(names, drawn, strict=True)]
     return " ".join([f"{subject}.", *rows])
 
 
