@@ -56,7 +56,7 @@ def _uprights(result: AttentionScaleResult, height: Axis, share: float, without:
     root = math.sqrt(result.settings.d_head)
     return [
         upright(1.0, "with √d", height, "left", 0.5), upright(root, "without", height, "right", without),
-        upright(result.settings.freezing, "σ<sub>c</sub> = √(2 ln n)", height, "left", share),
+        upright(result.settings.freezing, "σ<sub>c</sub> =<br>√(2 ln n)", height, "left", share),
     ]
 
 
