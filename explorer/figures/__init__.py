@@ -51,8 +51,8 @@ def _pattern_of_first(
     profiles: Sequence[Profile], whose: Sequence[Design] = ()  # noqa: ARG001 - a heat map has no hue of a design
 ) -> go.Figure:
     """A pattern belongs to one profile: the first that kept one, and the last where none did."""
-    kept = [profile for profile in profiles if profile.pattern is not None]
-    return attention_pattern((kept or profiles[-1:] or [Profile(origin="measured", values={})])[0])
+    having = [profile for profile in profiles if profile.pattern is not None]
+    return attention_pattern((having or profiles[-1:] or [Profile(origin="measured", values={})])[0])
 
 
 def _layers(statistic: str, caption: str = "", name: str = "", title: str = "") -> Row:
