@@ -39,8 +39,8 @@ small difference of large numbers, and the first order of it is not enough."""
 FEW = 10.0
 """Logits of a sequence below the cap: of fewer, an average over draws contains them and a single draw may not."""
 NARROW = 32
-"""Width below which corrections of higher order in 1/width are no longer small. The largest coordinate of a branch was off
-by up to 64 % at width 8 and 16 % at 24, over 256 draws without √d; by 7 % at 64."""
+"""Width below which corrections of higher order in 1/width are no longer small. Over 256 draws without √d the largest
+coordinate of a branch was off by 64 % at width 8 and by 16 % at 24; by 7 % at 64."""
 TEXT = 0.25
 """Relative error of ‖∂L/∂W‖ under the next-token loss: above the worst seen at up to 64 tokens, .79 of the measured
 in a first layer under a causal mask. Over 256 tokens W_Q and W_K of the first layer were .60 ± .14 of it."""
