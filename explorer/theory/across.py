@@ -116,7 +116,7 @@ def _pair(grid: Grid, x: Any) -> Array:
 
 def _rho(gains: Gains, x: Array, square: Array) -> Array:
     """Correlation of the inputs of two hidden units."""
-    return np.clip(gains.hidden * x / square, 0.0, 1.0)
+    return np.minimum(np.maximum(gains.hidden * x / square, 0.0), 1.0)
 
 
 def _links(gains: Gains, steps: Sequence[Any], grid: Grid) -> tuple[Array, Array, Array, Array]:
