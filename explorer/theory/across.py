@@ -178,8 +178,10 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
 
     joined, slopes = tokens.join[:, None] * after, tokens.slopes[:, None]
     last = np.array([gains.o, gains.out] * config.n_layers)
+    logits = total(inside[::2] * query * joined[::2])
     return {
-        "W_Q": total(inside[::2] * query * joined[::2]),
+        "W_Q": logits,
+        "W_K": logits,  # alike, of one product; where queries and keys add up, the products differ
         "W_O": total(read[::2] * joined[::2]),
         "W_in": gains.out * gains.d_model / gains.d_mlp * total(slopes * inside[1::2] * joined[1::2]),
         "W_out": total(read[1::2] * joined[1::2]),

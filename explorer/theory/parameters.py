@@ -27,7 +27,7 @@ def norms(config: Config, gains: Gains, own: dict[str, Array], across: dict[str,
         across: the same over the pairs with other sequences' tokens, by sequence.
         unit: the gradient's mean square at the last site.
     """
-    total = {name: unit * (part + across.get(_LIKE.get(name, name), 0.0)) for name, part in own.items()}
+    total = {name: unit * (part + across.get(name, 0.0)) for name, part in own.items()}
     alpha = total.pop("alpha")
     if gains.attends:
         total["W_V"] = total["W_O"] * gains.o / gains.v
@@ -41,10 +41,6 @@ def norms(config: Config, gains: Gains, own: dict[str, Array], across: dict[str,
     if learned(config):  # it multiplies what both branches compute, as one number or by coordinate
         out["alpha"] = np.sqrt(config.batch_size * config.d_model * alpha.reshape(-1, 2).sum(1))
     return out
-
-
-_LIKE = {"W_K": "W_Q"}
-"""By W_Q and W_K of one product the gradients are alike; where queries and keys add up, the products differ."""
 
 
 def within(gains: Gains, total: Array, inside: Array, read: Array, added: Array, backward: Backward
