@@ -164,11 +164,7 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
     followed, varied = followings(n)
     single = (n - 1) * n * followed + others * (BIGRAM - FREQUENT**2)
     pairs = np.array([others, single, (n - 1) * n * varied])
-    columns = [(tokens.inside, tokens.read, _descend(gains, tokens, start[0], query, 1.0, grid))]
-    for passed, within in ((0.0, grid._replace(mixes=False)), (1.0, grid)):  # of single pairs, of whole windows
-        after = _descend(gains, tokens, start[1], 0 * query, passed, within)
-        columns.append((*_excess(gains, tokens, passed, within), after))
-    inside, read, after = (np.stack(column, 1) for column in zip(*columns, strict=True))
+    inside, read, after = _kinds(gains, tokens, query, start, grid)
     query = np.array([1.0, 0.0, 0.0])[:, None, None] * query[:, None]
     weights = np.einsum("k,i,j->kij", pairs, grid.mean, grid.mean)
 
@@ -187,6 +183,18 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
         "W_out": total(read[1::2] * joined[1::2]),
         "alpha": last * total(read * tokens.added[:, None] * after),
     }
+
+
+def _kinds(gains: Gains, tokens: Forward, query: Array, start: tuple[Array, Array], grid: Grid) -> Iterator[Array]:
+    """`[sublayer, kind, pair]` of what branches read, their last matrices, and gradients, see `totals`.
+
+    Of all pairs the mean; of single pairs the excess, which attention mixes away; of whole windows the excess.
+    """
+    columns = [(tokens.inside, tokens.read, _descend(gains, tokens, start[0], query, 1.0, grid))]
+    for passed, within in ((0.0, grid._replace(mixes=False)), (1.0, grid)):
+        after = _descend(gains, tokens, start[1], 0 * query, passed, within)
+        columns.append((*_excess(gains, tokens, passed, within), after))
+    return (np.stack(column, 1) for column in zip(*columns, strict=True))
 
 
 def _excess(gains: Gains, tokens: Forward, passed: float, grid: Grid) -> tuple[Array, Array]:
