@@ -48,7 +48,7 @@ def test_explore_comes_back_from_json(open_panel: Open) -> None:
     assert second.panel.restore(state) == []
     assert second.panel.controls.config == SMALL.replace(**{**CHANGES, "n_layers": 2})
     assert second.panel.pattern.pattern_of == (2, 1)
-    assert second.panel.matrix.matrix == "W_Q"
+    assert second.panel.matrix.value == "W_Q"
     assert list(second.panel.comparison.pins.designs().values()) == list(first.panel.comparison.pins.designs().values())
     assert [one.visible for one in second.panel.comparison.pins] == [False, True]
     assert through_json(second.panel.state()) == state
@@ -76,7 +76,8 @@ def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(ope
     ("design", 7, 1), ("design", [], 1), ("pins", {}, 1), ("pins", [None], 1), ("pins", [{}, {"config": {}}], 1),
     ("pins", [{"config": {}}] * 2, 1), ("pins", [{"config": {}, "visible": 1, "index": "2"}], 2),
     ("pattern", None, 1), ("pattern", {"layer": 3, "head": 0}, 1), ("pattern", {"layer": True, "head": "0"}, 1),
-    ("matrix", "W_X", 1), ("matrix", None, 1), ("matrix", ["W_Q"], 1), ("color", "red", 1),
+    ("matrix", "W_X", 1), ("matrix", None, 1), ("matrix", ["W_Q"], 1), ("statistic", "color", 1), ("statistic", {}, 1),
+    ("color", "red", 1),
 ])
 def test_a_part_that_is_not_understood_is_said_and_changes_nothing_else(
     open_panel: Open, part: str, value: object, complaints: int,
