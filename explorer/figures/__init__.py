@@ -87,7 +87,7 @@ BY_CHOICE: Mapping[str, Row] = MappingProxyType({
         _layers("max_abs", "The largest |x| of the batch. float16 ends at 65,504: what is larger becomes infinite."),
         _layers("kurtosis", "1: features are alike. Up to the width d: one outlier dominates, and low precision loses "
                 "the rest.", title="Outlier features (kurtosis)"),
-        _layers("logit_std", "RMS of the centered attention logits. Far below 1 it is uniform, far above one-hot."),
+        _layers("logit_std", "RMS of the centered logits. Far below 1, attention is uniform; far above, one-hot."),
         _layers("attention_max", "Mean of each token's largest attention weight. 1 is one-hot, 1/n is uniform."),
     )
 })

@@ -111,9 +111,11 @@ def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser
             expect(shown.locator(".jp-Toolbar-kernelName")).to_have_text("Python 3 (ipykernel)")
             page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
 
-        def run(layers: int) -> None:
-            shown.locator(".jp-CodeCell .jp-InputPrompt").first.click()
-            page.keyboard.press("Shift+Enter")
+        def run(layers: int, menu: str, item: str) -> None:
+            page.get_by_role("menuitem", name=menu, exact=True).click()
+            page.get_by_role("menuitem", name=item, exact=True).click()
+            if menu == "Kernel":
+                page.locator(".jp-Dialog .jp-mod-accept").click()
             page.wait_for_function(ALL_DRAWN, arg=3)
             shown.locator("[data-field=n_layers] .ex-entry").fill(str(layers))
             shown.locator("[data-field=n_layers] .ex-entry").press("Tab")
@@ -121,15 +123,11 @@ def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser
 
         page.goto(f"{address}/lab?reset")
         show("first")
-        run(layers=4)
+        run(4, "Run", "Run All Cells")
         show("second")
-        run(layers=5)
+        run(5, "Run", "Run All Cells")
         show("first")
-        page.get_by_role("menuitem", name="Kernel", exact=True).click()
-        page.get_by_role("menuitem", name="Restart Kernel…").click()
-        page.get_by_role("button", name="Restart", exact=False).last.click()
-        expect(shown.locator(".jp-InputPrompt").first).to_have_text("[ ]:")
-        run(layers=6)
+        run(6, "Kernel", "Restart Kernel and Run All Cells…")
         show("second")
         page.wait_for_function(ALL_DRAWN, arg=5)
         page.keyboard.press("Control+s")
