@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 from explorer.app.design_names import changes_to, matching
 from explorer.app.widgets.controls import choice, describe
-from explorer.app.widgets.selection import Selection
+from explorer.app.widgets.selection import Field, Selection
 from explorer.config import Config
 from explorer.fields import About, Spec
 from explorer.figures import BY_CHOICE
@@ -82,20 +82,12 @@ class PatternSelection(Selection):
 
 
 class ListSelection(Selection):
-    """One list, whose first row is chosen at the start; `value` is what is chosen.
+    """A single list, as `choice` has it; `value` is what is chosen."""
 
-    Args:
-        label: what is chosen, said to a screen reader.
-        name, title, about: of the list, see `choice`.
-        rows: its options.
-        on_choice: called after another was chosen.
-    """
-
-    def __init__(self, label: str, name: str, title: str, about: str, rows: Sequence[Mapping[str, str]],
-                 on_choice: Callable[[], None]) -> None:
+    def __init__(self, label: str, field: Field, on_choice: Callable[[], None]) -> None:
         super().__init__(label, on_choice)
-        self._name, first = name, rows[0]["value"]
-        self.offer([choice(name, title, about, rows, first)], **{name: first})
+        self._name = field["name"]
+        self.offer([field], **{self._name: field["initial"]})
 
     @property
     def value(self) -> str:
@@ -113,10 +105,11 @@ def matrix_list(on_choice: Callable[[], None]) -> ListSelection:
     rows = [{"value": ALL, "label": "all of a layer together"},
             *({"value": name, "label": words, "formula": name} for name, words in MATRIX_WORDS.items())]
     about = "Matrix whose gradient is drawn for each design; all together: √Σ‖∂L/∂W‖²."
-    return ListSelection("Gradient compared", "matrix", "Matrix", about, rows, on_choice)
+    return ListSelection("Gradient compared", choice("matrix", "Matrix", about, rows, ALL), on_choice)
 
 
 def statistic_list(on_choice: Callable[[], None]) -> ListSelection:
     """The statistic on the first card."""
     rows = [{"value": row.name, "label": row.title} for row in BY_CHOICE.values()]
-    return ListSelection("Statistic shown", "statistic", "Show", "Statistic that this chart shows.", rows, on_choice)
+    field = choice("statistic", "Show", "Statistic that this chart shows.", rows, rows[0]["value"])
+    return ListSelection("Statistic shown", field, on_choice)
