@@ -54,7 +54,7 @@ def _depth(breakdown: Breakdown) -> float:
 def _verdict(profile: Profile, breakdown: Breakdown) -> str:
     """'not finite from layer 5 on (attention output)', with its origin when it was not measured."""
     start = f"layer {breakdown.layer}" if breakdown.layer else "the input"
-    site = typeset(breakdown.words)
+    site = typeset(breakdown.site_label)
     gradient = GRADIENTS.get(breakdown.statistic, "")
     said = "predicted " if profile.origin == "predicted" else ""
     return f"{said}not finite from {start} {'down' if gradient else 'on'}<br>({gradient}{site})"
