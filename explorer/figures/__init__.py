@@ -91,7 +91,7 @@ BY_CHOICE: Mapping[str, Row] = MappingProxyType({
         _layers("attention_max", "Mean of each token's largest attention weight. 1 is one-hot, 1/n is uniform."),
     )
 })
-"""The statistics that take turns on the card of the first."""
+"""The statistics that the list below the first chart offers."""
 
 
 def row_of(name: str) -> Row:
