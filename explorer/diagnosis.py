@@ -93,8 +93,8 @@ def not_finite(profile: Profile) -> Finding | None:
     return Finding(
         "bad",
         "The signal stops being finite.",
-        f"The first value that is not finite: the {STATISTICS[first.statistic].label.lower()} at the {first.site_label}, "
-        f"layer {first.layer}.",
+        f"The first value that is not finite: the {STATISTICS[first.statistic].label.lower()} at the "
+        f"{first.site_label}, layer {first.layer}.",
         *remedy(profile.config, calm),
     )
 

@@ -123,10 +123,10 @@ def _links(gains: Gains, steps: Sequence[Any], grid: Grid) -> tuple[Array, Array
     """`enter`, `stay`, `join` and `added`."""
     one = grid.entry(np.ones_like(grid.mean))
     on_input, on_output, on_sum = (
-        _pair(grid, [grid.square(getattr(step, name)) if getattr(step.place, name) else one for step in steps])
+        _pair(grid, [grid.square(getattr(step, name)) if getattr(step.placement, name) else one for step in steps])
         for name in ("on_input", "on_output", "on_sum")
     )
-    scale = np.array([step.place.scale for step in steps])[:, None, None]
+    scale = np.array([step.placement.scale for step in steps])[:, None, None]
     enter, stay, added = scale**2 / on_input, gains.skip**2 / on_sum, 1 / (on_sum * on_output)
     if not gains.attends:
         enter[::2], stay[::2], added[::2] = 0.0, 1.0, 0.0

@@ -33,7 +33,7 @@ class Gains(NamedTuple):
     """Factor on the logits' variance: 1 with the divisor √d_head, d_head without one."""
     skip: float
     branch: float
-    places: tuple[Placement, ...]
+    placements: tuple[Placement, ...]
     """Placement of the norms, by layer."""
     final: bool
     """The stream is normalized once more at the end."""
@@ -64,15 +64,15 @@ def gains(config: Config) -> Gains:
     if config.qk_norm and centers(config):  # centered heads live in one dimension less; a single one is nothing
         scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
     sphere = config.d_head - centers(config) if config.qk_norm and not inherits(config) else 0
-    places, joined = placements(config), multipliers(config)
+    by_layer, joined = placements(config), multipliers(config)
     # a stream that shrinks may come near a norm's ε, and is then no longer of unit second moment after it
-    unit = joined.skip >= 1 and all(place.reads_norm and place.scale == 1 for place in places)
+    unit = joined.skip >= 1 and all(place.reads_norm and place.scale == 1 for place in by_layer)
     return Gains(
         gain["W_Q"], gain["W_K"], gain["W_V"], gain["W_O"], gain["W_in"], gain["W_out"],
         scale=scale,
         skip=joined.skip,
         branch=joined.branch,
-        places=places,
+        placements=by_layer,
         final=has_final_norm(config),
         centers=centers(config),
         attends=attends(config),

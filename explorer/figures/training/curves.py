@@ -56,14 +56,14 @@ def learning_rate(course: Course) -> go.Figure:
     found = [series(track.history, "learning_rate") for track in course.tracks]
     tops = [values.max() for _, values in found if len(values)]
     log = bool(tops) and max(tops) > DECADE_OF_RATES * min(tops)
-    return over_steps(course, found, "learning rate (1)", "η = %{y:.3g}", "Learning rate", log=log, dots=False,
+    return over_steps(course, found, "learning rate (ratio)", "η = %{y:.3g}", "Learning rate", log=log, dots=False,
                       levels=None if log else {0.0: ""})
 
 
 def gradient_ratio(course: Course) -> go.Figure:
     """The gradient by the first layer's weights over that by the last layer's: 1 is even."""
     found = [track.history.gradient_ratio() for track in course.tracks]
-    return over_steps(course, found, "‖∂L/∂W‖ first / last (1)", "first / last layer = %{y:.3g}",
+    return over_steps(course, found, "‖∂L/∂W‖ first / last (ratio)", "first / last layer = %{y:.3g}",
                       "Gradient, first layer over last", log=True, levels={1.0: "even"})
 
 

@@ -84,8 +84,8 @@ def verdict(result: Trained[AlphaSchedule]) -> Verdict:
     losses = {name: loss if math.isfinite(loss := result.final(name)) else math.inf for name in NAMES.values()}
     ordered = "; ".join(f"{name}: {result.in_words(name)}" for name in sorted(losses, key=losses.__getitem__))
     evidence = (
-        f"Held-out loss after {settings.steps} steps, best first: {ordered}; {AS_WELL:g} apart counts as equal, "
-        f"{LEARNS:g} below a unigram's {result.levels.unigram:.2f} as trained. A bigram has "
+        f"Held-out loss after {settings.steps} steps, best first: {ordered}. Losses {AS_WELL:g} apart count as equal; "
+        f"to count as trained takes {LEARNS:g} below a unigram's {result.levels.unigram:.2f}. A bigram has "
         f"{result.levels.bigram:.2f}. Learned, the layers' |α| end between {alpha.min():.2g} and {alpha.max():.2g}."
     )
     if not result.trains(NAMES["learned"]):
