@@ -32,11 +32,14 @@ def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[in
     return measured(config, stop, progress, pattern_of)
 
 
+def _labs(title: str) -> Tab[Config]:
+    """The tab of the labs that name it as their panel."""
+    return Tab(title, lambda _: Labs(on(title)))
+
+
 PANELS: Mapping[str, Tab[Config]] = MappingProxyType({
     "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
-    "foundations": Tab("Foundations", lambda _: Labs(on("Foundations"))),
-    "depth": Tab("Depth", lambda _: Labs(on("Depth"))),
-    "training": Tab("Training", lambda _: Labs(on("Training"))),
+    **{title.lower(): _labs(title) for title in ("Foundations", "Depth", "Training")},
     "race": Tab("Race", lambda _: RacePanel()),
 })
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from explorer.choices import Choices
 from explorer.figures.axes import Plot
+from explorer.labs import Progress, Stop, Verdict
 
 __all__ = ["Lab", "Plot"]
 
@@ -24,10 +25,10 @@ class Lab(NamedTuple):
     caveat: str
     """Limits of the claim, or an error in its popular version."""
     settings: type[Choices]
-    run: Callable[[Any, Callable[[], bool], Callable[[float], None]], Any]
-    """From settings, `stop` and `progress` to the result."""
-    verdict: Callable[[Any], tuple[str, str, str]]
-    """From the result to severity, finding, and evidence."""
+    run: Callable[[Any, Stop, Progress], Any]
+    """From settings to the result."""
+    verdict: Callable[[Any], Verdict]
+    """From the result."""
     plots: tuple[Plot, ...]
     source: str
     """Of the claim: author, year, and its number at arXiv or kexue.fm."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from explorer.app.design_names import choice_words, differences
 from explorer.app.explore.pins import NOW, Pin, Pins
-from explorer.app.explore.sentences import design_words, marks, residual_words
+from explorer.app.explore.sentences import legend_entry, marks, residual_words
 from explorer.app.roster import RosterError, quoted
 from explorer.app.widgets.roster_box import RosterBox, swatch
 from explorer.config import Config
@@ -94,8 +94,7 @@ class Comparison:
     def legend(self, whose: Sequence[Design]) -> list[dict[str, str]]:
         """The designs that are drawn, each once, for a picture that is saved."""
         return [
-            {"name": design.label or self.pins.name_for(design.config), "about": design_words(design.config),
-             **swatch(design)}
+            legend_entry(design, design.label or self.pins.name_for(design.config), design.config)
             for design in dict.fromkeys(whose) if design.config
         ]
 

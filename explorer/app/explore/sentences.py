@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from explorer.app.design_names import choice_words, differences
+from explorer.app.widgets.roster_box import swatch
 from explorer.app.widgets.wording import in_words
 from explorer.config import Config
+from explorer.figures.palette import Design
 from explorer.profile import STATISTICS, Profile
 from explorer.schemes.residual import RESIDUALS
 
@@ -58,6 +60,11 @@ def design_words(config: Config) -> str:
     said = ("n_layers", "d_model", "residual", *RESIDUALS[config.residual].uses)
     others = [name for name in differences(config, Config()) if name not in said]
     return " · ".join(filter(None, (model_words(config), residual_words(config), choice_words(config, others))))
+
+
+def legend_entry(design: Design, name: str, config: Config) -> dict[str, str]:
+    """A design in the legend of a picture that is saved."""
+    return {"name": name, "about": design_words(config), **swatch(design)}
 
 
 def residual_words(config: Config) -> str:

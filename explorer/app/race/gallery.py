@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import ipywidgets as widgets
 
 from explorer.app.design_names import lowered
-from explorer.app.explore.sentences import design_words
+from explorer.app.explore.sentences import legend_entry
 from explorer.app.race.saves import Saves
 from explorer.app.race.standings import Standings, judged
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import choice
-from explorer.app.widgets.roster_box import swatch
 from explorer.app.widgets.selection import Selection
 from explorer.app.widgets.verdict import Verdict
 from explorer.figures.palette import Design
@@ -70,7 +69,7 @@ class Gallery:
         """Draws everything from numbers that no longer change; the outcomes may be some steps older."""
         self._course = Course.of(race, designs, outcomes)
         self._legend = [
-            {"name": design.label, "about": design_words(runner.config), **swatch(design)}
+            legend_entry(design, design.label, runner.config)
             for design, runner in zip(designs, race.runners, strict=True)
         ]
         self.standings.show(outcomes, designs, race.levels, final=final)

@@ -30,7 +30,7 @@ _creating = threading.Lock()
 @cache
 def packed_plotly() -> bytes:
     """plotly.js as plotly carries it, gzipped; the same bytes each time."""
-    return gzip.compress(get_plotlyjs().encode(), compresslevel=9, mtime=0)
+    return gzip.compress(get_plotlyjs().encode(), compresslevel=6, mtime=0)
 
 
 def page_script() -> str:
