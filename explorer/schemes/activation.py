@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import erfc, expit
 
 from explorer.fields import Option
-from explorer.schemes.closed_forms import Kernel, gelu, identity, relu
+from explorer.schemes.closed_forms import Kernel, gelu, identity, relu, relu_squared
 
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]
@@ -34,6 +34,8 @@ class Activation(Option):
     """The law in closed form, by a factor on φ²; without one it is integrated."""
     mean: Callable[[float], float] = lambda q: math.nan
     """E φ under N(0, q), of a law in closed form."""
+    degree: int = 1
+    """Power of x with which φ grows."""
     torch: Callable[[Any, Any], Any]
     """φ for tensors: from torch.nn.functional and z. (Handed in, for the theory reads this table without torch.)"""
 
@@ -68,6 +70,11 @@ ACTIVATIONS: dict[str, Activation] = {
         "max(0, x)", "Nair & Hinton 2010",
         value=lambda x: np.maximum(x, 0), slope=lambda x: (x > 0).astype(float), torch=lambda F, z: F.relu(z),
         kernel=relu, mean=lambda q: math.sqrt(q / (2 * math.pi)),
+    ),
+    "relu2": Activation(
+        "max(0, x)²", "Primer: So et al. 2021", value=lambda x: np.maximum(x, 0) ** 2,
+        slope=lambda x: 2 * np.maximum(x, 0), torch=lambda F, z: F.relu(z).square(),
+        kernel=relu_squared, mean=lambda q: q / 2, degree=2,
     ),
     "gelu": Activation(
         "x Φ(x)", "Hendrycks & Gimpel 2016",

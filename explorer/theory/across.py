@@ -61,6 +61,8 @@ class Forward(NamedTuple):
     """`join` without the branch's multiplier."""
     slopes: Array
     """`[layer, pair]`: through an MLP to its hidden units, of gradients' overlaps and small changes in the tokens'."""
+    parts: dict[str, Array]
+    """The same by the matrix that a hidden unit's factor comes from."""
     mlp: Array
     """`[layer, pair]`: past an MLP, of the same, on stream and branch together; one factor up and down."""
     inside: Array
@@ -86,9 +88,11 @@ def forward(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid) -> F
         read.append(mixed)
         p = stay[index] * p + join[index] * gain * mixed
     x = np.array(inside)
-    slopes = gains.kernel.slopes(square, _rho(gains, x[1::2], square))[1]
+    rho = _rho(gains, x[1::2], square)
+    slopes = gains.kernel.slopes(square, rho)[1]
+    parts = {name: part(square, rho)[1] for name, part in zip(gains.readers, gains.kernel.parts, strict=True)}
     mlp = stay[1::2] + join[1::2] * gains.out * gains.hidden * slopes * enter[1::2]
-    return Forward(enter, stay, join, added, slopes, mlp, x, np.array(read), float(grid.mean @ p @ grid.mean))
+    return Forward(enter, stay, join, added, slopes, parts, mlp, x, np.array(read), float(grid.mean @ p @ grid.mean))
 
 
 def _pair(x: Sequence[Array] | Array) -> Array:
@@ -159,11 +163,11 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
         return found
 
     joined, added = tokens.join[:, None] * after, tokens.added[:, None] * after
-    last = np.array([gains.o, gains.out] * config.n_layers)
+    last, units = np.array([gains.o, gains.out] * config.n_layers), gains.out * gains.d_model / gains.d_mlp
     return {
         "W_Q": total(inside[::2], query, joined[::2]),
         "W_O": total(read[::2], joined[::2]),
-        "W_in": gains.out * gains.d_model / gains.d_mlp * total(tokens.slopes[:, None], inside[1::2], joined[1::2]),
+        **{name: units * total(part[:, None], inside[1::2], joined[1::2]) for name, part in tokens.parts.items()},
         "W_out": total(read[1::2], joined[1::2]),
         "alpha": last * total(read, added),
     }

@@ -121,8 +121,7 @@ def sublayer(gains: Gains, table: Stacked, x: State, design: Placement, below: t
     if below:
         (read, softmax), gain = attention(gains, table, inside, *below), gains.o
     else:
-        follows = passed(inside.mean)
-        read = mlp(gains, inside, follows)
+        read, follows = mlp(gains, inside)
     added, on_output = State(x.place, times(gain, read.y), read.v, read.w), None
     if design.on_output:
         added, on_output = normalize(added)
@@ -136,10 +135,14 @@ def sublayer(gains: Gains, table: Stacked, x: State, design: Placement, below: t
     return Step(design, softmax, on_input, inside, read, added, on_output, on_sum, kept, followed, site)
 
 
-def mlp(gains: Gains, x: State, follows: float) -> State:
-    """What W_out reads: kernels at the geometric mean of two positions' second moments."""
-    _, overlap = gains.kernel.overlaps(times(gains.hidden, x.square), x.rho)
-    return State(x.place, overlap, scattered_by_mlp(gains, x.v, follows), gains.noise[1] + x.w)
+def mlp(gains: Gains, x: State) -> tuple[State, float]:
+    """What W_out reads: kernels at the geometric mean of two positions' second moments; and see `forward.mlp`."""
+    square, overlap = gains.kernel.overlaps(times(gains.hidden, x.square), x.rho)
+    follows, bend = passed(gains, x.mean)
+    if bend:
+        overlap = np.minimum(overlap + bend * x.v * (1 - x.rho) ** 2, square)
+    w = gains.noise[1] + gains.degree**2 * x.w
+    return State(x.place, overlap, scattered_by_mlp(gains, x.v, follows), w), follows
 
 
 def attention(gains: Gains, table: Stacked, x: State, below: Logits | None, kept: float) -> tuple[State, Attention]:

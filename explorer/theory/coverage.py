@@ -151,7 +151,7 @@ def _runaway(config: Config, out: dict[Key, Array], notes: dict[str, str], rows:
     for (statistic, site), value in out.items():
         if statistic in GRADIENTS:
             # of layer `last` itself, what comes after its softmax holds
-            after_softmax = site in ("resid_mid", "resid_post", "W_V", "W_O", "W_in", "W_out", "alpha")
+            after_softmax = site not in ("embed", "W_Q", "W_K")
             value[:, : last if after_softmax else last + 1] = math.nan
     reason = (
         f"not covered before layer {last + 1}: attention logits run away (spread {number(rows.s[last], 2)}), "

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from explorer.theory.gains import EPSILON, Gains
 
 
@@ -35,6 +37,8 @@ class Tokens(NamedTuple):
         return self if factor == 1 else Tokens(self.q * factor, self.p * factor, self.v, self.w, self.u)
 
 
+STEP = 0.01
+"""In ρ, of differences of a kernel's slopes, which tables have to 1e-7."""
 NOTHING = Tokens(0.0, 0.0, 0.0, 0.0)
 
 
@@ -95,13 +99,21 @@ def add(x: Tokens, y: Tokens, d_model: int, follows: float) -> tuple[Tokens, flo
     return Tokens(q, x.p + y.p, v, w, u), (a + follows * b) / both
 
 
-def passed(x: Tokens) -> float:
-    """Factor of a nonlinearity on deviations of an overlap, relative to its factor on Δ.
+def passed(gains: Gains, x: Tokens) -> tuple[float, float]:
+    """Factor of an MLP on deviations of an overlap, relative to its factor on Δ; and half its kernel's curvature in ρ.
 
-    Relu's is κ′(ρ)(1 − ρ)/(1 − κ(ρ)), κ its kernel at unit second moment: .733 at ρ = 0, .852 at ½, 1 at 1 (Cho & Saul
-    2009). √(½ + ½ρ) is .707, .866 and 1, nowhere 4 % away.
+    The factor is κ′(ρ)(1 − ρ)/(1 − κ(ρ)), κ the kernel at unit second moment: .733 at ρ = 0 for relu, .852 at ½, 1 at 1
+    (Cho & Saul 2009). √(½ + ½ρ) is .707, .866 and 1, nowhere 4 % away. Units of higher degree begin flat at ρ = 0, so
+    that their curvature counts: deviations of variance v Δ² add ½κ″ v (1 − ρ)² to the overlap.
     """
-    return math.sqrt(0.5 + 0.5 * x.rho)
+    if gains.degree == 1:
+        return math.sqrt(0.5 + 0.5 * x.rho), 0.0
+    rho = min(max(x.rho, STEP), 1 - STEP)
+    q, around = np.full(3, gains.hidden * x.q), np.array([rho - STEP, rho, rho + STEP])
+    same, overlap = gains.kernel.overlaps(q, around)
+    before, slope, after = q * gains.kernel.slopes(q, around)[1]
+    follows = slope * (1 - rho) / max(same[1] - overlap[1], 1e-300)
+    return float(min(follows, 1.0)), float((after - before) / (4 * STEP))
 
 
 def scattered_by_attention(gains: Gains, v: float, overlap: float) -> float:
