@@ -18,7 +18,7 @@ from explorer.theory.forward import LARGEST, LARGEST_LOGIT
 from explorer.theory.gains import EPSILON, Gains
 from explorer.theory.grids import Array
 from explorer.theory.positions import Positions, Reading, Stacked
-from explorer.theory.tokens import Tokens, add, passed, scattered_by_attention, scattered_by_mlp
+from explorer.theory.tokens import Tokens, add, lengths, passed, scattered_by_attention, scattered_by_mlp
 
 FINITE = 1e70
 """The loop ends when a mean second moment leaves this range; which sublayers are covered is seen afterwards."""
@@ -126,7 +126,8 @@ def sublayer(gains: Gains, table: Stacked, x: State, design: Placement, below: t
     if design.on_output:
         added, on_output = normalize(added)
     skip, scale = gains.skip**2, gains.branch**2
-    both, followed = add(x.mean.scaled(skip), added.mean.scaled(scale), gains.d_model, follows)
+    longer = lengths(gains, inside.w)[1] if not (below or design.on_output) else 0.0
+    both, followed = add(x.mean.scaled(skip), added.mean.scaled(scale), gains.d_model, follows, longer)
     site, on_sum = State(x.place, times(skip, x.y) + times(scale, added.y), both.v, both.w), None
     site.mean = both
     if design.on_sum:
@@ -139,8 +140,10 @@ def mlp(gains: Gains, x: State) -> tuple[State, float]:
     """What W_out reads: kernels at the geometric mean of two positions' second moments; and see `forward.mlp`."""
     square, overlap = gains.kernel.overlaps(times(gains.hidden, x.square), x.rho)
     follows, bend = passed(gains, x.mean)
-    if bend:
-        overlap = np.minimum(overlap + bend * x.v * (1 - x.rho) ** 2, square)
+    if gains.degree != 1:
+        length, _ = lengths(gains, x.w)
+        overlap = (overlap + bend * x.v * (1 - x.rho) ** 2) * (1 + length * x.rho**2)
+        overlap = np.minimum(overlap, square * (1 + length))
     w = gains.noise[1] + gains.degree**2 * x.w
     return State(x.place, overlap, scattered_by_mlp(gains, x.v, follows), w), follows
 

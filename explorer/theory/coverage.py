@@ -12,6 +12,7 @@ from explorer.numbers import number
 from explorer.profile import STATISTICS, Array, Key
 from explorer.schemes.attention import attends
 from explorer.schemes.data import predicts_text
+from explorer.schemes.mlp import degree
 from explorer.schemes.placement import placements
 from explorer.schemes.residual import multipliers
 from explorer.theory.forward import LARGEST
@@ -115,6 +116,9 @@ def _scattered(config: Config, values: Mapping[Key, Array], notes: dict[str, str
         factor = math.exp(math.sqrt(variance))
         for name, spread in (("second_moment", factor), ("max_abs", math.sqrt(factor))):
             notes[name] = f"rough: without norms draws scatter more with each branch, in the end ×{spread:.2g}"
+    if degree(config) > 1:
+        reason = f"rough: without norms an MLP of degree {degree(config)} gives long tokens longer branches and gradients"
+        notes |= dict.fromkeys(GRADIENTS, reason)
 
 
 def _one_hot(config: Config, notes: dict[str, str], rows: Rows) -> None:

@@ -30,6 +30,7 @@ from explorer.theory.tokens import (
     Norm,
     Tokens,
     add,
+    lengths,
     normalize,
     normalize_sum,
     passed,
@@ -126,7 +127,8 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, b
     if place.on_output:
         added, on_output = normalize(branch)
     skip, scaled = tokens.scaled(gains.skip**2), added.scaled(gains.branch**2)
-    total, followed = add(skip, scaled, gains.d_model, follows)
+    longer = lengths(gains, inside.w)[1] if below is None and not place.on_output else 0.0
+    total, followed = add(skip, scaled, gains.d_model, follows, longer)
     site = total
     if place.on_sum:
         site, on_sum = normalize_sum(skip, scaled, gains.d_model, total.v)
@@ -153,7 +155,9 @@ def mlp(gains: Gains, x: Tokens) -> tuple[Tokens, float]:
     """Input of W_out, and how far its overlaps follow those of the MLP's input."""
     square, overlap = gains.kernel.pair(gains.hidden * x.q, x.rho)
     follows, bend = passed(gains, x)
-    overlap = min(overlap + bend * x.v * (1 - x.rho) ** 2, square)
+    length, _ = lengths(gains, x.w)
+    overlap = min((overlap + bend * x.v * (1 - x.rho) ** 2) * (1 + length * x.rho**2), square * (1 + length))
+    square *= 1 + length
     w = gains.noise[1] + gains.degree**2 * x.w
     return Tokens(square, overlap, scattered_by_mlp(gains, x.v, follows), w), follows
 

@@ -82,11 +82,12 @@ def normalize_sum(x: Tokens, y: Tokens, d_model: int, v: float) -> tuple[Tokens,
     return Tokens(q / (q + EPSILON), overlap, v, 0.0), Norm(q, same, cross)
 
 
-def add(x: Tokens, y: Tokens, d_model: int, follows: float) -> tuple[Tokens, float]:
+def add(x: Tokens, y: Tokens, d_model: int, follows: float, longer: float = 0.0) -> tuple[Tokens, float]:
     """Two signals of independent directions added; the second's overlaps deviate as `follows` times the first's.
 
     (x + y)·(x′ + y′): variances add, with 2ab/d of the two mixed products x·y′ and y·x′, and 2ab · `follows` · v of
-    what is common to x·x′ and y·y′, with a and b what each has apart. Squared lengths as in `normalize_sum`.
+    what is common to x·x′ and y·y′, with a and b what each has apart. Squared lengths as in `normalize_sum`; `longer` is
+    the relative covariance of the two signals' squared lengths.
 
     Returns:
         the sum, and how far deviations of the first's overlaps survive in it.
@@ -94,7 +95,7 @@ def add(x: Tokens, y: Tokens, d_model: int, follows: float) -> tuple[Tokens, flo
     a, b, q = x.own, y.own, x.q + y.q
     both, square = max(a + b, 1e-150), max(q * q, 1e-300)
     v = (a * a * x.v + b * b * y.v + 2 * a * b * (1 / d_model + follows * x.v)) / (both * both)
-    w = (x.w * x.q**2 + y.w * y.q**2 + 4 / d_model * x.q * y.q) / square
+    w = (x.w * x.q**2 + y.w * y.q**2 + (4 / d_model + 2 * longer) * x.q * y.q) / square
     u = (x.u * x.q**2 + y.u * y.q**2) / square
     return Tokens(q, x.p + y.p, v, w, u), (a + follows * b) / both
 
@@ -114,6 +115,13 @@ def passed(gains: Gains, x: Tokens) -> tuple[float, float]:
     before, slope, after = q * gains.kernel.slopes(q, around)[1]
     follows = slope * (1 - rho) / max(same[1] - overlap[1], 1e-300)
     return float(min(follows, 1.0)), float((after - before) / (4 * STEP))
+
+
+def lengths(gains: Gains, w: float) -> tuple[float, float]:
+    """Of an MLP of degree k that reads tokens whose |x|² have the relative variance w: the relative excess of E |x|²ᵏ over
+    (E |x|²)ᵏ, and the relative covariance of |x|² and |x|²ᵏ, which for k = 1 no second moment feels.
+    """
+    return gains.degree * (gains.degree - 1) / 2 * w, gains.degree * w if gains.degree != 1 else 0.0
 
 
 def scattered_by_attention(gains: Gains, v: float, overlap: float) -> float:
