@@ -22,7 +22,7 @@ class Kernel(NamedTuple):
     overlaps: Callable[[Array, Array], tuple[Array, Array]]
     """The same for arrays."""
     slopes: Callable[[Array, Array], tuple[Array, Array]]
-    """(q, ρ) to (E φ′², E φ′(x)φ′(y)); of a product, Σ over its factors of `parts` times their gain over the first's."""
+    """(q, ρ) to (E φ′², E φ′(x)φ′(y)); of a product, Σ over its `parts` times their gain over the first's."""
     factors: tuple[Callable[[Array, Array], tuple[Array, Array]], ...] = ()
     """The like of `slopes` by the input of each factor of a product."""
 
@@ -60,7 +60,7 @@ def relu_squared(factor: float) -> Kernel:
         return relu(4 * factor).overlaps(q, rho)
 
     def pair(q: float, rho: float) -> tuple[float, float]:
-        same, overlap = overlaps(np.float64(q), np.float64(rho))
+        same, overlap = overlaps(np.array(q), np.array(rho))
         return float(same), float(overlap)
 
     return Kernel(pair, overlaps, slopes)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from explorer.config import Config
 
 VALUE_PATH = ("W_V", "W_O", "W_in", "W_out")
-"""The matrices between a branch's input and its output; W_Q and W_K only choose among the tokens. W_gate is left out, as
-in torchscale, whose rules name the two matrices of a plain MLP."""
+"""The matrices between a branch's input and its output; W_Q and W_K only choose among the tokens. W_gate is not
+named, as in torchscale, whose rules know the two matrices of a plain MLP."""
 LAST = ("W_O", "W_out")
 """The last matrix of each branch."""
 
@@ -58,8 +58,8 @@ def _layer_scale(config: Config) -> Multipliers:
 def _fixup(config: Config) -> Multipliers:
     # m matrices to a branch, of which the last is zero: the others are scaled by (2N)^(−1 / (2m − 2))
     branches, first = 2 * config.n_layers, readers(config)
-    factors = {"W_V": branches**-0.5, **dict.fromkeys(first, branches ** (-0.5 / len(first))), **dict.fromkeys(LAST, 0.0)}
-    return Multipliers(1.0, 1.0, MappingProxyType(factors))
+    mlp = dict.fromkeys(first, branches ** (-0.5 / len(first)))
+    return Multipliers(1.0, 1.0, MappingProxyType({"W_V": branches**-0.5, **mlp, **dict.fromkeys(LAST, 0.0)}))
 
 
 def _admin(config: Config) -> Multipliers:

@@ -172,8 +172,8 @@ def left(gains: Gains, skip: float, branch: float, kept: float, mlp: bool) -> tu
     """After a norm on the sum and a sublayer: what is left along its input's tokens, and what cancels.
 
     The norm has removed what pointed along the sum, of which the stream's gradient keeps the part 1 − `kept` along the
-    stream; along the ones all of it. An MLP is nearly homogeneous of a degree k: J x = k F, so what the stream has along
-    x the branch has −k times: for k = 1 the two cancel, and the meeting is twice k times the stream's.
+    stream; along the ones all of it. An MLP is nearly homogeneous of a degree k: J x = k F, so of what the stream has
+    along x the branch has −k times as much: for k = 1 the two cancel, and they meet in 2k times the stream's energy.
 
     Args:
         skip: energy of the stream's gradient; `branch` of that through the branch.

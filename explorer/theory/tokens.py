@@ -86,8 +86,8 @@ def add(x: Tokens, y: Tokens, d_model: int, follows: float, longer: float = 0.0)
     """Two signals of independent directions added; the second's overlaps deviate as `follows` times the first's.
 
     (x + y)·(x′ + y′): variances add, with 2ab/d of the two mixed products x·y′ and y·x′, and 2ab · `follows` · v of
-    what is common to x·x′ and y·y′, with a and b what each has apart. Squared lengths as in `normalize_sum`; `longer` is
-    the relative covariance of the two signals' squared lengths.
+    what is common to x·x′ and y·y′, with a and b what each has apart. Squared lengths as in `normalize_sum`; of the two
+    signals' squared lengths `longer` is the relative covariance.
 
     Returns:
         the sum, and how far deviations of the first's overlaps survive in it.
@@ -118,8 +118,9 @@ def passed(gains: Gains, x: Tokens) -> tuple[float, float]:
 
 
 def lengths(gains: Gains, w: float) -> tuple[float, float]:
-    """Of an MLP of degree k that reads tokens whose |x|² have the relative variance w: the relative excess of E |x|²ᵏ over
-    (E |x|²)ᵏ, and the relative covariance of |x|² and |x|²ᵏ, which for k = 1 no second moment feels.
+    """Relative excess of E |x|²ᵏ over (E |x|²)ᵏ, and relative covariance of |x|² and |x|²ᵏ, for an MLP of degree k.
+
+    Of tokens whose |x|² have the relative variance w. For k = 1 no second moment depends on the latter: it is left out.
     """
     return gains.degree * (gains.degree - 1) / 2 * w, gains.degree * w if gains.degree != 1 else 0.0
 

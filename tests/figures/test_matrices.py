@@ -12,7 +12,8 @@ from explorer.figures import gradient_by_matrix
 from explorer.figures.palette import MATRIX_MARKS
 from explorer.profile import MATRICES
 
-NAMES = ("W<sub>Q</sub>", "W<sub>K</sub>", "W<sub>V</sub>", "W<sub>O</sub>", "W<sub>in</sub>", "W<sub>out</sub>")
+NAMES = ("W<sub>Q</sub>", "W<sub>K</sub>", "W<sub>V</sub>", "W<sub>O</sub>", "W<sub>gate</sub>", "W<sub>in</sub>",
+         "W<sub>out</sub>")
 
 
 def dots(figure):
