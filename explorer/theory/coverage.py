@@ -117,7 +117,7 @@ def _scattered(config: Config, values: Mapping[Key, Array], notes: dict[str, str
         for name, spread in (("second_moment", factor), ("max_abs", math.sqrt(factor))):
             notes[name] = f"rough: without norms draws scatter more with each branch, in the end ×{spread:.2g}"
     if degree(config) > 1:
-        reason = f"rough: without norms an MLP of degree {degree(config)} gives long tokens longer branches and gradients"
+        reason = f"rough: without norms an MLP of degree {degree(config)} is much stronger for longer tokens"
         notes |= dict.fromkeys(GRADIENTS, reason)
 
 

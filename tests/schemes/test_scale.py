@@ -130,7 +130,7 @@ def test_fixup_has_the_constants_of_its_paper() -> None:
 
 
 def test_a_gate_has_the_variance_of_the_matrix_beside_it_unless_a_rule_names_that_one() -> None:
-    """Fixup's branch of m = 3 matrices: 8^(−1/4). DeepNorm's authors scale the matrices of a plain MLP, not the gate."""
+    """Fixup's branch of m = 3 matrices: 8^(−1/4). DeepNorm's authors do not scale the gate."""
     for rule in SCALE_RULES:
         found = variances(Config(mlp="gated", scale_rule=rule))
         assert found["W_gate"] == found["W_in"], rule
@@ -146,8 +146,8 @@ def test_a_gate_has_the_variance_of_the_matrix_beside_it_unless_a_rule_names_tha
 
 @pytest.mark.parametrize(
     ("name", "moment"),
-    [("relu", 0.5), ("relu2", 1.5), ("gelu", 1 / 3 + 1 / (2 * math.pi * math.sqrt(3))), ("silu", 0.3557755198), ("elu", 0.6449454175),
-     ("tanh", 0.3942944904), ("sigmoid", 0.2933790359), ("selu", 1.0), ("identity", 1.0)],
+    [("relu", 0.5), ("relu2", 1.5), ("gelu", 1 / 3 + 1 / (2 * math.pi * math.sqrt(3))), ("silu", 0.3557755198),
+     ("elu", 0.6449454175), ("tanh", 0.3942944904), ("sigmoid", 0.2933790359), ("selu", 1.0), ("identity", 1.0)],
 )
 def test_activation_moments(name: str, moment: float) -> None:
     # torch rounds SELU's two constants to float32
