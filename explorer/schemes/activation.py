@@ -71,11 +71,6 @@ ACTIVATIONS: dict[str, Activation] = {
         value=lambda x: np.maximum(x, 0), slope=lambda x: (x > 0).astype(float), torch=lambda F, z: F.relu(z),
         kernel=relu, mean=lambda q: math.sqrt(q / (2 * math.pi)),
     ),
-    "relu2": Activation(
-        "max(0, x)²", "Primer: So et al. 2021", value=lambda x: np.maximum(x, 0) ** 2,
-        slope=lambda x: 2 * np.maximum(x, 0), torch=lambda F, z: F.relu(z).square(),
-        kernel=relu_squared, mean=lambda q: q / 2, degree=2,
-    ),
     "gelu": Activation(
         "x Φ(x)", "Hendrycks & Gimpel 2016",
         value=lambda x: x * _normal_cdf(x), slope=lambda x: _normal_cdf(x) + x * normal_pdf(x),
@@ -91,6 +86,11 @@ ACTIVATIONS: dict[str, Activation] = {
     "selu": Activation(
         "λ·elu with α, mean 0 and variance 1", "Klambauer et al. 2017",
         value=_selu, slope=_selu_slope, torch=lambda F, z: F.selu(z),
+    ),
+    "relu2": Activation(
+        "max(0, x)²", "Primer: So et al. 2021", value=lambda x: np.maximum(x, 0) ** 2,
+        slope=lambda x: 2 * np.maximum(x, 0), torch=lambda F, z: F.relu(z).square(),
+        kernel=relu_squared, mean=lambda q: q / 2, degree=2,
     ),
     "tanh": Activation(
         "tanh x", value=np.tanh, slope=lambda x: 1 / np.cosh(np.clip(x, -300, 300)) ** 2, torch=lambda F, z: z.tanh()
