@@ -87,14 +87,14 @@ def diagnose(profile: Profile) -> list[Finding]:
 
 def not_finite(profile: Profile) -> Finding | None:
     """A value that is not finite: it is too large for the arithmetic."""
-    place = profile.first_nonfinite
-    if place is None:
+    first = profile.first_nonfinite
+    if first is None:
         return None
     return Finding(
         "bad",
         "The signal stops being finite.",
-        f"The first value that is not finite: the {STATISTICS[place.statistic].label.lower()} at the {place.words}, "
-        f"layer {place.layer}.",
+        f"The first value that is not finite: the {STATISTICS[first.statistic].label.lower()} at the "
+        f"{first.site_label}, layer {first.layer}.",
         *remedy(profile.config, calm),
     )
 

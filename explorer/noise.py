@@ -82,12 +82,13 @@ def _keep(key: Key, noise: Tensor) -> bool:
     with _lock:
         _store[key] = noise
         _store.move_to_end(key)
-        while _store and _held() > limit:
+        while _store and held() > limit:
             _store.popitem(last=False)
     return True
 
 
-def _held() -> int:
+def held() -> int:
+    """Bytes of the noise that is stored."""
     return sum(stored.nbytes for stored in _store.values())
 
 
@@ -98,13 +99,13 @@ def settle() -> bool:
         Whether there was such a thing: a model, or the deeper layers of one, that has gone.
     """
     with _lock:
-        before = _held()
+        before = held()
         for key, stored in list(_store.items()):
-            if _held() <= SPARE:
+            if held() <= SPARE:
                 break
             if key not in _used:
                 del _store[key]
             elif _used[key] < len(stored):
                 _store[key] = stored[: _used[key]].clone()
         _used.clear()
-        return _held() < before
+        return held() < before

@@ -139,7 +139,7 @@ class Breakdown(NamedTuple):
     seed: int
 
     @property
-    def words(self) -> str:
+    def site_label(self) -> str:
         """The site as a person calls it."""
         return SITE_WORDS.get(self.site, self.site)
 

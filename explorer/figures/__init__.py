@@ -23,8 +23,8 @@ from explorer.figures.pattern import attention_pattern
 from explorer.profile import STATISTICS, Profile
 
 __all__ = [
-    "FIGURES", "Design", "Draw", "Row", "attention_pattern", "by_layer", "designs", "gradient_by_matrix", "plot",
-    "row_of",
+    "BY_CHOICE", "FIGURES", "Design", "Draw", "Row", "attention_pattern", "by_layer", "designs", "gradient_by_matrix",
+    "plot", "row_of",
 ]
 
 
@@ -51,8 +51,8 @@ def _pattern_of_first(
     profiles: Sequence[Profile], whose: Sequence[Design] = ()  # noqa: ARG001 - a heat map has no hue of a design
 ) -> go.Figure:
     """A pattern belongs to one profile: the first that kept one, and the last where none did."""
-    kept = [profile for profile in profiles if profile.pattern is not None]
-    return attention_pattern((kept or profiles[-1:] or [Profile(origin="measured", values={})])[0])
+    having = [profile for profile in profiles if profile.pattern is not None]
+    return attention_pattern((having or profiles[-1:] or [Profile(origin="measured", values={})])[0])
 
 
 def _layers(statistic: str, caption: str = "", name: str = "", title: str = "") -> Row:
@@ -80,6 +80,18 @@ FIGURES: Mapping[str, Row] = MappingProxyType({
     )
 })
 """The figures of the page."""
+BY_CHOICE: Mapping[str, Row] = MappingProxyType({
+    row.name: row
+    for row in (
+        FIGURES["second_moment"],
+        _layers("max_abs", "The largest |x| of the batch. float16 ends at 65,504: what is larger becomes infinite."),
+        _layers("kurtosis", "1: features are alike. Up to the width d: one outlier dominates, and low precision loses "
+                "the rest.", title="Outlier features (kurtosis)"),
+        _layers("logit_std", "RMS of the centered logits. Far below 1, attention is uniform; far above, one-hot."),
+        _layers("attention_max", "Mean of each token's largest attention weight. 1 is one-hot, 1/n is uniform."),
+    )
+})
+"""The statistics that the list below the first chart offers."""
 
 
 def row_of(name: str) -> Row:
@@ -88,7 +100,7 @@ def row_of(name: str) -> Row:
     Raises:
         ValueError: there is no such statistic or figure; names those there are.
     """
-    drawn = {row.statistic or row.name: row for row in FIGURES.values()}
+    drawn = {row.statistic or row.name: row for row in (*FIGURES.values(), *BY_CHOICE.values())}
     if name not in drawn and name in STATISTICS:
         return _layers(name)
     if name not in drawn and name not in FIGURES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,20 @@ AIR, TOP = 0.06, 0.12
 """Shares of an axis that are left free at its ends; more above where the words of a level stand on its line."""
 LEAST = 1.0
 """Decades that a log axis shows at least: a flat line must look flat, not like a picture of rounding errors."""
+
+
+class Plot(NamedTuple):
+    """One picture of a result, as a row of data."""
+
+    draw: Callable[[Any], go.Figure]
+    """From the result, a lab's or a race's, to a figure."""
+    title: str
+    caption: str
+
+    @property
+    def name(self) -> str:
+        """Of the function that draws it."""
+        return self.draw.__name__
 
 
 class Axis(NamedTuple):
@@ -138,9 +152,7 @@ def picture(traces: Sequence[dict[str, Any]], across: Axis, height: Axis, descri
             **more: Any) -> go.Figure:
     """The figure; with a legend above the plot where there are several series. `more` is added to the layout."""
     above = {"showlegend": True, "legend": LEGEND, "margin": MARGIN | {"t": 34}} if legend else {}
-    return go.Figure({
-        "data": list(traces), "layout": sheet(across.layout, height.layout, description) | above | more,
-    })
+    return go.Figure({"data": list(traces), "layout": sheet(across.layout, height.layout, description) | above | more})
 
 
 def blank(sentence: str) -> go.Figure:

@@ -13,27 +13,30 @@ from explorer.figures.traces import MOST_DOTS, Trace, compact, upright
 from explorer.figures.words import typeset
 from explorer.profile import Breakdown, Profile
 
+GRADIENTS = {"activation_gradient": "gradient at ", "parameter_gradient": "gradient of "}
+"""Statistics that break on the way back, from a layer down."""
+
 
 def broken(series: Sequence[Series], across: Axis, height: Axis) -> list[Trace]:
     """Where values stop being finite: one vertical line a design."""
     found: dict[Design, tuple[Profile, Breakdown]] = {}
     for row in sorted(series, key=lambda row: not row.measured):
-        place = row.profile.first_nonfinite
-        if place and not all(np.isfinite(part).all() for part in row.parts):
-            found.setdefault(row.design, (row.profile, place))
+        breakdown = row.profile.first_nonfinite
+        if breakdown and not all(np.isfinite(part).all() for part in row.drawn_values):
+            found.setdefault(row.design, (row.profile, breakdown))
     return [
         _break(design, *where, across, height, 0.84 - 0.12 * number, len(found) == 1)
         for number, (design, where) in enumerate(found.items())
     ]
 
 
-def _break(design: Design, profile: Profile, place: Breakdown, across: Axis, height: Axis, share: float, alone: bool
+def _break(design: Design, profile: Profile, breakdown: Breakdown, across: Axis, height: Axis, share: float, alone: bool
            ) -> Trace:
     """One vertical line; its words stand on the side that has room, those of several designs below each other.
 
     Two lines of words for one design alone; of several, the second line is left to hovering.
     """
-    depth, words = _depth(place), _verdict(profile, place)
+    depth, words = _depth(breakdown), _verdict(profile, breakdown)
     side = "right" if depth < sum(across.extent) / 2 else "left"
     return upright(
         depth, words if alone else words.partition("<br>")[0], height, side, share,
@@ -43,19 +46,18 @@ def _break(design: Design, profile: Profile, place: Breakdown, across: Axis, hei
     )
 
 
-def _depth(place: Breakdown) -> float:
+def _depth(breakdown: Breakdown) -> float:
     """Depth of the vertical line: half a layer earlier when attention is the cause."""
-    return place.layer - (0.5 if place.site in ("resid_mid", "attn_out", "attn_scores", "pattern") else 0.0)
+    return breakdown.layer - (0.5 if breakdown.site in ("resid_mid", "attn_out", "attn_scores", "pattern") else 0.0)
 
 
-def _verdict(profile: Profile, place: Breakdown) -> str:
+def _verdict(profile: Profile, breakdown: Breakdown) -> str:
     """'not finite from layer 5 on (attention output)', with its origin when it was not measured."""
-    backward = place.statistic in ("activation_gradient", "parameter_gradient")
-    start = f"layer {place.layer}" if place.layer else "the input"
-    site = typeset(place.words)
-    gradient = {"activation_gradient": "gradient at ", "parameter_gradient": "gradient of "}.get(place.statistic, "")
+    start = f"layer {breakdown.layer}" if breakdown.layer else "the input"
+    site = typeset(breakdown.site_label)
+    gradient = GRADIENTS.get(breakdown.statistic, "")
     said = "predicted " if profile.origin == "predicted" else ""
-    return f"{said}not finite from {start} {'down' if backward else 'on'}<br>({gradient}{site})"
+    return f"{said}not finite from {start} {'down' if gradient else 'on'}<br>({gradient}{site})"
 
 
 def floor(named: Sequence[tuple[str, Series]], height: Axis) -> list[Trace]:

@@ -34,7 +34,7 @@ def by_layer(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design
     sites = ("",) if row.on_stream else row.sites
     series = [one for site in sites for one in by_depth(profiles, statistic, site, whose)]
     ends = [end for end in row.bounds if np.isfinite(end)]
-    held = [part for one in series for part in one.parts]
+    held = [part for one in series for part in one.drawn_values]
     height = height or axis(f"{row.symbol} ({row.unit})", [list(row.marks), ends, *held], log=row.log,
                             least=LEAST if row.log else 0.0, top=TOP)
     where = "After %{x:~g} layers" if row.on_stream else "In layer %{x:~g}"

@@ -41,8 +41,8 @@ def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = ()
     series = [row for _, row in named]
     title = f"norm of ∂L/∂{'W' if alone else WRITTEN.get(matrix, 'layer')} (loss/weight)"
     across = depth_axis(*(row.depth for row in series))
-    height = axis(title, [part for row in series for part in row.parts], log=True, least=LEAST, top=TOP)
-    traces = [level(value, "flat", across, height) for value in _level(series)]
+    height = axis(title, [part for row in series for part in row.drawn_values], log=True, least=LEAST, top=TOP)
+    traces = [level(value, "flat", across, height, "left") for value in _level(series)]
     subject = matrix or "all matrices together"
     traces += _by_matrix(named) if alone else rows(series, True, SENTENCE.format(WRITTEN.get(matrix, subject)))
     traces += floor(named, height) + broken(series, across, height)
@@ -64,7 +64,7 @@ def _totals(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[Series
 
 def _level(series: Sequence[Series]) -> list[float]:
     """The geometric mean of all that is drawn, as a list of one; empty when nothing is."""
-    values = np.concatenate([np.empty(0), *(part[drawable(part, True)] for row in series for part in row.parts)])
+    values = np.concatenate([np.empty(0), *(part[drawable(part, True)] for row in series for part in row.drawn_values)])
     return [float(10.0 ** np.log10(values).mean())] if len(values) else []
 
 

@@ -100,16 +100,11 @@ def designs(profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> list[D
         if len(whose) != len(profiles):
             raise ValueError(f"whose must name one design a profile; got {len(whose)} for {len(profiles)} profiles")
         return list(whose)
-    configs: list[Config | None] = []
-    places = []
-    for profile in profiles:
-        if profile.config is None or profile.config not in configs:
-            configs.append(profile.config)
-            places.append(len(configs) - 1)
-        else:
-            places.append(configs.index(profile.config))
-    labels = _labels(configs)
-    return [Design(index, configs[index], labels[index]) for index in places]
+    keys = [profile.config or number for number, profile in enumerate(profiles)]
+    own = list(dict.fromkeys(keys))
+    labels = _labels([key if isinstance(key, Config) else None for key in own])
+    return [Design(own.index(key), profile.config, labels[own.index(key)])
+            for key, profile in zip(keys, profiles, strict=True)]
 
 
 def _labels(configs: Sequence[Config | None]) -> list[str]:

@@ -57,11 +57,8 @@ def coarse(pattern: Array) -> tuple[Array, int]:
     side = -(-tokens // block)
     padded = np.full((side * block, side * block), np.nan)
     padded[:tokens, :tokens] = pattern
-    seen = np.isfinite(padded)
-    blocks = (side, block, side, block)
-    count = seen.reshape(blocks).sum(axis=(1, 3))
-    total = np.where(seen, padded, 0.0).reshape(blocks).sum(axis=(1, 3))
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan), block
+    blocks = np.ma.masked_invalid(padded).reshape(side, block, side, block)
+    return np.asarray(blocks.mean(axis=(1, 3)).filled(np.nan)), block
 
 
 def _scale(tokens: int, top: float) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from explorer.figures.axes import drawable
 from explorer.figures.palette import Design, designs
 from explorer.figures.traces import MOST_DOTS, Trace, compact
 from explorer.figures.words import typeset
-from explorer.numbers import number
 from explorer.profile import STREAM, Array, Profile
 
 
@@ -38,8 +37,8 @@ class Series:
         return self.profile.origin == "measured"
 
     @property
-    def parts(self) -> tuple[Array, Array, Array]:
-        """Everything that an axis must hold."""
+    def drawn_values(self) -> tuple[Array, Array, Array]:
+        """All that an axis must hold."""
         return self.middle, self.low, self.high
 
     @property
@@ -147,18 +146,6 @@ def _hover(row: Series, said: str) -> str:
 
 def describe(subject: str, named: Sequence[tuple[str, Series]]) -> str:
     """One sentence a series (its name may be empty): where it starts and ends, its lowest and highest point."""
-    return f"{subject} by layer. {' '.join(_sentence(*pair) for pair in named) or 'Nothing measured yet.'}"
-
-
-def _sentence(name: str, row: Series) -> str:
-    who = ", ".join(filter(None, (name, row.name)))
-    start = f"{who[0].upper()}{who[1:]}:"
-    seen = np.flatnonzero(np.isfinite(row.middle))
-    if not len(seen):
-        return f"{start} no finite value."
-    first, last = seen[0], seen[-1]
-    low, high = seen[np.argmin(row.middle[seen])], seen[np.argmax(row.middle[seen])]
-    value = [f"{number(row.middle[at])} at depth {row.depth[at]:g}" for at in (first, last, low, high)]
-    text = f"{start} {value[0]}, {value[1]}; lowest {value[2]}, highest {value[3]}"
-    lost = len(row.middle) - len(seen)
-    return f"{text}; not finite at {lost} of {len(row.middle)} depths." if lost else f"{text}."
+    said = [traces.ends(", ".join(filter(None, (name, row.name))), row.depth, row.middle, "depth ")
+            for name, row in named]
+    return f"{subject} by layer. {' '.join(one[0].upper() + one[1:] for one in said) or 'Nothing measured yet.'}"

@@ -5,6 +5,8 @@ Every picture is made of these. A thing keeps its `index` in a picture, which is
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from explorer.figures.axes import Axis, drawable
 from explorer.figures.palette import NEUTRAL, Look
 from explorer.figures.words import typeset
+from explorer.numbers import number
 from explorer.profile import Array
 
 Trace = dict[str, Any]
@@ -52,13 +55,13 @@ def dots(x: ArrayLike, y: ArrayLike, name: str, index: int, sentence: str, *, lo
 
 def line(x: ArrayLike, y: ArrayLike, name: str, index: int, sentence: str, *, log: bool = False, dash: str = "solid",
          **more: Any) -> Trace:
-    """Predicted values; not in the legend, where its dots are."""
-    name = typeset(name)
+    """Predicted values; not in the legend, where its dots are, unless `showlegend` in `more` says so."""
+    name = typeset(name) if more.get("showlegend") else f"{typeset(name)}, predicted"
     return {
-        "type": "scatter", "mode": "lines", "name": f"{name}, predicted", "showlegend": False,
+        "type": "scatter", "mode": "lines", "name": name, "showlegend": False,
         "x": compact(np.asarray(x, dtype=float)), "y": compact(masked(np.asarray(y, dtype=float), log)),
         "line": {"color": Look(index).hue, "width": 2, "dash": dash},
-        "hovertemplate": f"<b>{name}, predicted</b><br>{typeset(sentence)}<extra></extra>",
+        "hovertemplate": f"<b>{name}</b><br>{typeset(sentence)}<extra></extra>",
     } | more
 
 
@@ -103,11 +106,11 @@ def level(value: float, words: str, across: Axis, height: Axis, side: str = "rig
 
 
 def upright(value: float, words: str, height: Axis, side: str = "right", share: float = 0.93, **more: Any) -> Trace:
-    """A vertical gray line. Its name stands beside it, at a share of the height."""
+    """A vertical gray line. Its name stands beside it, clear of it as of a marker, at a share of the height."""
     return {
-        "type": "scatter", "mode": "lines+text", "name": words, "hoverinfo": "skip", "showlegend": False,
+        "type": "scatter", "mode": "lines+markers+text", "name": words, "hoverinfo": "skip", "showlegend": False,
         "x": [value] * 3, "y": [height.at(at) for at in (0.0, share, 1.0)], "text": ["", words, ""],
-        "textposition": f"middle {side}", "textfont": {"size": 11}, "line": DOTTED,
+        "textposition": f"middle {side}", "textfont": {"size": 11}, "line": DOTTED, "marker": {"opacity": 0},
     } | more
 
 
@@ -117,3 +120,24 @@ def colorbar(title: str, **ticks: Any) -> dict[str, Any]:
         "title": {"text": title, "side": "right", "font": {"size": 12}}, "thickness": 10, "xpad": 6,
         "outlinewidth": 0, "tickfont": {"size": 11},
     } | ticks
+
+
+def described(subject: str, series: Sequence[Trace]) -> str:
+    """A picture in words: its subject, and the ends and extremes of all that is drawn, marks of the scale left out."""
+    drawn = [trace for trace in series if "hovertemplate" in trace and trace.get("hoverinfo") != "skip"]
+    names = [re.sub("<.*?>", "", trace["name"].replace("<sub>", "_").replace("<sup>", "^")) for trace in drawn]
+    rows = [ends(name, np.asarray(trace["x"]), np.asarray(trace["y"]))
+            for name, trace in zip(names, drawn, strict=True)]
+    return " ".join([f"{subject}.", *rows])
+
+
+def ends(name: str, x: Array, y: Array, unit: str = "") -> str:
+    """One series in words: where it starts and ends, its lowest and highest point; `unit` stands before each `x`."""
+    seen = np.flatnonzero(np.isfinite(y))
+    if not len(seen):
+        return f"{name}: no finite value."
+    places = seen[0], seen[-1], seen[np.argmin(y[seen])], seen[np.argmax(y[seen])]
+    first, last, low, high = (f"{number(float(y[at]))} at {unit}{number(float(x[at]), 4)}" for at in places)
+    text = f"{name}: {first}" if len(y) == 1 else f"{name}: {first}, {last}; lowest {low}, highest {high}"
+    lost = len(y) - len(seen)
+    return f"{text}; not finite at {lost} of {len(y)}." if lost else f"{text}."

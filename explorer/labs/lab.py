@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import plotly.graph_objects as go
-
 from explorer.choices import Choices
+from explorer.figures.axes import Plot
 
-
-class Plot(NamedTuple):
-    """One chart of a lab."""
-
-    name: str
-    title: str
-    caption: str
-    draw: Callable[[Any], go.Figure]
-    """From the lab's result to a figure."""
+__all__ = ["Lab", "Plot"]
 
 
 class Lab(NamedTuple):

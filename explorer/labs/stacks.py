@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import numpy as np
@@ -81,13 +81,19 @@ def apart(values: Array) -> Array:
         return np.asarray(values.max(1) / values.min(1))
 
 
+def slope(depths: Sequence[int], values: Array, least: int = 4) -> float:
+    """Exponent of the depth in `[depth]`, from stacks of `least` layers on where there are two of them."""
+    deep = np.array(depths) >= min(least, depths[-2])
+    return float(np.polyfit(np.log(np.array(depths)[deep]), np.log(values[deep]), 1)[0])
+
+
 def powers_of_two(deepest: int) -> list[int]:
     """Depths of stacks: 1, 2, 4, … and the deepest."""
     return [2**power for power in range((deepest - 1).bit_length())] + [deepest]
 
 
 def tensors(config: Config, seed: int, sites: tuple[str, ...], stop: Stop) -> list[Tensor]:
-    """Everything that passes some sites in one forward pass, in its order."""
+    """Tensors that pass some sites in one forward pass, in its order."""
     import torch
 
     from explorer import batch

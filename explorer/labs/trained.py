@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -45,17 +45,7 @@ Seed = Annotated[
 ]
 
 
-class Lasting(Protocol):
-    """Settings that say how long to train, and on which batches."""
-
-    @property
-    def steps(self) -> int: ...
-
-    @property
-    def seed(self) -> int: ...
-
-
-Asked = TypeVar("Asked", bound=Lasting)
+Asked = TypeVar("Asked")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,22 +71,22 @@ class Trained(Generic[Asked]):
         return f"out at step {end.steps}" if end.reason else f"{end.final_loss:.3g}"
 
 
-def train(settings: Asked, contenders: Mapping[str, tuple[Config, Recipe]], stop: Stop = lambda: False,
-          progress: Progress = lambda _: None) -> Trained[Asked]:
+def train(settings: Asked, contenders: Mapping[str, tuple[Config, Recipe]], steps: int, seed: int,
+          stop: Stop = lambda: False, progress: Progress = lambda _: None) -> Trained[Asked]:
     """Trains them all for so many steps on the batches of a seed.
 
     Args:
-        settings: how long, and on which batches.
+        settings: from which the contenders are made.
         contenders: name to a design and how it is trained; what the task needs is added to the design.
     Raises:
         Stopped: `stop()` said true.
     """
     from explorer.training.race import Contender, Race
 
-    task = Task(seed=settings.seed)
+    task = Task(seed=seed)
     field = [Contender(name, task.fit(config), recipe) for name, (config, recipe) in contenders.items()]
-    race = Race(field, task, settings.steps, every=max(1, settings.steps // READINGS))
-    race.run(stop, lambda now: progress(now.step / settings.steps))
+    race = Race(field, task, steps, every=max(1, steps // READINGS))
+    race.run(stop, lambda now: progress(now.step / steps))
     check(stop)
     return Trained(settings, race.histories, {end.name: end for end in race.verdict()}, race.levels)
 

@@ -11,7 +11,7 @@ carried on as a small change; attention mixes that of single pairs away, and pas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,14 +23,12 @@ from explorer.theory.grids import Array
 from explorer.theory.inputs import BIGRAM, FREQUENT, followings, loss_gradient
 from explorer.theory.tokens import Tokens
 
-KINDS = 3
-"""Of pairs of tokens: all, their mean overlap; then the excess of single pairs, and of whole windows."""
-MIXED = np.array([1.0, 0.0, 1.0])[:, None, None]
-"""Which of these attention passes on."""
-
 
 class Grid(NamedTuple):
-    """What differs with a mask and without one, where one position stands for all."""
+    """What differs with a mask and without one, where one position stands for all.
+
+    A loop over the layers runs on arrays `[position, position]` with a mask, and on floats without one.
+    """
 
     mean: Array
     """`[position]`: average over all tokens."""
@@ -38,16 +36,32 @@ class Grid(NamedTuple):
     """`[position, position]`: average over the keys of a row."""
     suffix: Array
     """Its adjoint, from rows to keys."""
-    square: Callable[[Any], Array]
+    square: Callable[[Any], Array | float]
     """What a norm divides by, `[position]`."""
+    mixes: bool = False
+    """Whether averages over keys differ from what they are made of."""
 
-    def attend(self, x: Array) -> Array:
-        """Average over the keys of two rows, of `[..., position, position]`, as all pairs are here."""
-        return x if len(self.mean) == 1 else self.prefix @ x @ self.prefix.T
+    def entry(self, x: Array) -> Any:
+        """Of `[position, ...]`, as the loops take it."""
+        return x if len(self.mean) > 1 else x.item()
 
-    def collect(self, x: Array) -> Array:
+    def layers(self, *columns: Array) -> Iterator[tuple[Any, ...]]:
+        """The entries of `[layer, position, position]`, by layer."""
+        return zip(*(column if len(self.mean) > 1 else column.ravel().tolist() for column in columns), strict=True)
+
+    def attend(self, x: Any) -> Any:
+        """Average over the keys of two rows, of `[..., position, position]`."""
+        return self.prefix @ x @ self.prefix.T if self.mixes else x
+
+    def activate(self, gains: Gains, x: Any, square: Any) -> Any:
+        """Overlap of two hidden units' outputs, from that of the MLP's inputs."""
+        if len(self.mean) == 1:
+            return gains.kernel.pair(square, min(max(gains.hidden * x / square, 0.0), 1.0))[1]
+        return gains.kernel.overlaps(square, _rho(gains, x, square))[1]
+
+    def collect(self, x: Any) -> Any:
         """The adjoint: from two rows to their keys."""
-        return x if len(self.mean) == 1 else self.suffix @ x @ self.suffix.T
+        return self.suffix @ x @ self.suffix.T if self.mixes else x
 
 
 class Forward(NamedTuple):
@@ -69,52 +83,54 @@ class Forward(NamedTuple):
     """Overlap of what the branch reads."""
     read: Array
     """Of what its last matrix reads."""
-    last: float
-    """After the last sublayer, mean over all pairs."""
+    last: Array
+    """`[pair]`: after the last sublayer."""
 
 
 def forward(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid) -> Forward:
     """From the embedding: half of a token is its character's, half its position's."""
     enter, stay, join, added = _links(gains, steps, grid)
-    square = gains.hidden * _pair([np.atleast_1d(step.inside.q) for step in steps[1::2]])
-    p, inside, read = (FREQUENT + 1 / config.n_ctx) / 2 * np.ones_like(square[0]), [], []
-    for index in range(len(steps)):
-        x = p * enter[index]
-        if index % 2 == 0:
-            mixed, gain = gains.v * grid.attend(x), gains.o
-        else:
-            mixed, gain = gains.kernel.overlaps(square[index // 2], _rho(gains, x, square[index // 2]))[1], gains.out
-        inside.append(x)
-        read.append(mixed)
-        p = stay[index] * p + join[index] * gain * mixed
-    x = np.array(inside)
+    square = gains.hidden * _pair(grid, [step.inside.q for step in steps[1::2]])
+    p = (FREQUENT + 1 / config.n_ctx) / 2
+    attentions, mlps = ([part[half::2] for part in (enter, stay, join)] for half in (0, 1))
+    inside, read = [], []
+    for enter_1, stay_1, join_1, enter_2, stay_2, join_2, squared in grid.layers(*attentions, *mlps, square):
+        x = p * enter_1
+        mixed = gains.v * grid.attend(x)
+        p = stay_1 * p + join_1 * gains.o * mixed
+        y = p * enter_2
+        bent = grid.activate(gains, y, squared)
+        p = stay_2 * p + join_2 * gains.out * bent
+        inside += [x, y]
+        read += [mixed, bent]
+    x, last = np.reshape(inside, enter.shape), np.reshape(p, enter.shape[1:])
     rho = _rho(gains, x[1::2], square)
     slopes = gains.kernel.slopes(square, rho)[1]
     parts = {name: part(square, rho)[1] for name, part in zip(gains.readers, gains.kernel.parts, strict=True)}
     mlp = stay[1::2] + join[1::2] * gains.out * gains.hidden * slopes * enter[1::2]
-    return Forward(enter, stay, join, added, slopes, parts, mlp, x, np.array(read), float(grid.mean @ p @ grid.mean))
+    return Forward(enter, stay, join, added, slopes, parts, mlp, x, np.reshape(read, x.shape), last)
 
 
-def _pair(x: Sequence[Array] | Array) -> Array:
-    """`[..., position]` to `[..., pair]`: the geometric mean at two positions."""
-    root = np.sqrt(x)
-    product: Array = root[..., :, None] * root[..., None, :]
+def _pair(grid: Grid, x: Any) -> Array:
+    """`[layer, position]` to `[layer, pair]`: the geometric mean at two positions."""
+    root = np.sqrt(np.reshape(x, (-1, len(grid.mean))))
+    product: Array = root[:, :, None] * root[:, None, :]
     return product
 
 
 def _rho(gains: Gains, x: Array, square: Array) -> Array:
     """Correlation of the inputs of two hidden units."""
-    return np.clip(gains.hidden * x / square, 0.0, 1.0)
+    return np.minimum(np.maximum(gains.hidden * x / square, 0.0), 1.0)
 
 
 def _links(gains: Gains, steps: Sequence[Any], grid: Grid) -> tuple[Array, Array, Array, Array]:
     """`enter`, `stay`, `join` and `added`."""
-    one = np.ones_like(grid.mean)
+    one = grid.entry(np.ones_like(grid.mean))
     on_input, on_output, on_sum = (
-        _pair([grid.square(getattr(step, name)) if getattr(step.place, name) else one for step in steps])
+        _pair(grid, [grid.square(getattr(step, name)) if getattr(step.placement, name) else one for step in steps])
         for name in ("on_input", "on_output", "on_sum")
     )
-    scale = np.array([step.place.scale for step in steps])[:, None, None]
+    scale = np.array([step.placement.scale for step in steps])[:, None, None]
     enter, stay, added = scale**2 / on_input, gains.skip**2 / on_sum, 1 / (on_sum * on_output)
     if not gains.attends:
         enter[::2], stay[::2], added[::2] = 0.0, 1.0, 0.0
@@ -133,9 +149,8 @@ def by_weights(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid, l
     if not predicts_text(config):
         return {}
     tokens = forward(config, gains, steps, grid)
-    _, every, own = loss_gradient(config, last._replace(p=tokens.last), FREQUENT)
-    shape = _pair([length])[0]
-    query = _pair(alike.reshape(-1, len(grid.mean)))
+    _, every, own = loss_gradient(config, last._replace(p=float(grid.mean @ tokens.last @ grid.mean)), FREQUENT)
+    shape, query = _pair(grid, length)[0], _pair(grid, alike)
     return totals(config, gains, tokens, query, (every * shape, own * shape), grid)
 
 
@@ -151,56 +166,65 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
     """
     n, others = config.n_ctx, (config.batch_size - 1) * config.n_ctx**2
     followed, varied = followings(n)
-    pairs = np.array([others, (n - 1) * n * followed + others * (BIGRAM - FREQUENT**2), (n - 1) * n * varied])
-    gradient = np.array([start[0], start[1], start[1]])
+    single = (n - 1) * n * followed + others * (BIGRAM - FREQUENT**2)
+    pairs = np.array([others, single, (n - 1) * n * varied])
+    inside, read, after = _kinds(gains, tokens, query, start, grid)
     query = np.array([1.0, 0.0, 0.0])[:, None, None] * query[:, None]
-    inside, read = _excess(gains, tokens, grid)
-    after = _descend(gains, tokens, gradient, query, grid)
     weights = np.einsum("k,i,j->kij", pairs, grid.mean, grid.mean)
 
-    def total(*factors: Array) -> Array:
-        found: Array = np.einsum("lkij,kij->l", np.prod(np.broadcast_arrays(*factors), 0), weights)
+    def total(x: Array) -> Array:
+        found: Array = np.einsum("lkij,kij->l", x, weights)
         return found
 
-    joined, added = tokens.join[:, None] * after, tokens.added[:, None] * after
-    last, units = np.array([gains.o, gains.out] * config.n_layers), gains.out * gains.d_model / gains.d_mlp
+    joined, units = tokens.join[:, None] * after, gains.out * gains.d_model / gains.d_mlp
+    last = np.array([gains.o, gains.out] * config.n_layers)
+    logits = total(inside[::2] * query * joined[::2])
     return {
-        "W_Q": total(inside[::2], query, joined[::2]),
-        "W_O": total(read[::2], joined[::2]),
-        **{name: units * total(part[:, None], inside[1::2], joined[1::2]) for name, part in tokens.parts.items()},
-        "W_out": total(read[1::2], joined[1::2]),
-        "alpha": last * total(read, added),
+        "W_Q": logits,
+        "W_K": logits,  # alike, of one product; where queries and keys add up, the products differ
+        "W_O": total(read[::2] * joined[::2]),
+        **{name: units * total(part[:, None] * inside[1::2] * joined[1::2]) for name, part in tokens.parts.items()},
+        "W_out": total(read[1::2] * joined[1::2]),
+        "alpha": last * total(read * tokens.added[:, None] * after),
     }
 
 
-def _excess(gains: Gains, tokens: Forward, grid: Grid) -> tuple[Array, Array]:
-    """By kind, `[sublayer, kind, pair]`, overlaps in what a branch reads and in what its last matrix reads.
+def _kinds(gains: Gains, tokens: Forward, query: Array, start: tuple[Array, Array], grid: Grid) -> Iterator[Array]:
+    """`[sublayer, kind, pair]` of what branches read, their last matrices, and gradients, see `totals`.
 
-    The excesses are small changes, carried on; of half a token, which is its character's.
+    Of all pairs the mean; of single pairs the excess, which attention mixes away; of whole windows the excess.
     """
-    own, stream, gain = np.full((KINDS - 1, *tokens.enter[0].shape), 0.5), [], gains.v * gains.o
-    columns = (tokens.enter[::2], tokens.stay[::2], tokens.join[::2], tokens.mlp)
-    for enter, stay, join, mlp in zip(*columns, strict=True):
-        stream.append(own)
-        own = stay * own + MIXED[1:] * (join * gain * grid.attend(enter * own))
-        stream.append(own)
-        own = own * mlp
-    inside = np.array(stream) * tokens.enter[:, None]
-    read = MIXED[1:] * (gains.v * grid.attend(inside))
-    read[1::2] = gains.hidden * tokens.slopes[:, None] * inside[1::2]
-    mean = tokens.inside[:, None], tokens.read[:, None]
-    return np.concatenate([mean[0], inside], 1), np.concatenate([mean[1], read], 1)
+    columns = [(tokens.inside, tokens.read, _descend(gains, tokens, start[0], query, 1.0, grid))]
+    for passed, within in ((0.0, grid._replace(mixes=False)), (1.0, grid)):
+        after = _descend(gains, tokens, start[1], 0 * query, passed, within)
+        columns.append((*_excess(gains, tokens, passed, within), after))
+    return (np.stack(column, 1) for column in zip(*columns, strict=True))
 
 
-def _descend(gains: Gains, tokens: Forward, gradient: Array, query: Array, grid: Grid) -> Array:
-    """The backward recursion, `[sublayer, kind, pair]`: gradients after each sublayer."""
-    after: list[Array] = []
+def _excess(gains: Gains, tokens: Forward, passed: float, grid: Grid) -> tuple[Array, Array]:
+    """The excess, `[sublayer, pair]`, in what a branch reads and in what its last matrix reads.
+
+    A small change of half a token, which is its character's, carried on; `passed` by attention, all of it or nothing.
+    """
+    join = passed * gains.v * gains.o * tokens.join[::2]
+    own, stream = grid.entry(np.full_like(tokens.last, 0.5)), []
+    for stay, enter, joined, mlp in grid.layers(tokens.stay[::2], tokens.enter[::2], join, tokens.mlp):
+        mid = stay * own + joined * grid.attend(enter * own)
+        stream += [own, mid]
+        own = mid * mlp
+    inside = np.reshape(stream, tokens.enter.shape) * tokens.enter
+    read = passed * gains.v * grid.attend(inside)
+    read[1::2] = gains.hidden * tokens.slopes * inside[1::2]
+    return inside, read
+
+
+def _descend(gains: Gains, tokens: Forward, gradient: Array, query: Array, passed: float, grid: Grid) -> Array:
+    """The backward recursion, `[sublayer, pair]`: gradients after each sublayer."""
+    after, stream = grid.entry(gradient), []
     enter, join = tokens.enter[::2], tokens.join[::2]
-    keep = tokens.stay[::2, None] + (enter * join)[:, None] * query
-    collected = gains.v * gains.o * enter[:, None] * MIXED
-    for layer in range(len(tokens.mlp) - 1, -1, -1):
-        after.append(gradient)
-        gradient = gradient * tokens.mlp[layer]
-        after.append(gradient)
-        gradient = keep[layer] * gradient + collected[layer] * grid.collect(join[layer] * gradient)
-    return np.array(after[::-1])
+    keep, collected = tokens.stay[::2] + enter * join * query, passed * gains.v * gains.o * enter
+    for mlp, kept, given, joined in grid.layers(*(part[::-1] for part in (tokens.mlp, keep, collected, join))):
+        mid = after * mlp
+        stream += [after, mid]
+        after = kept * mid + given * grid.collect(joined * mid)
+    return np.reshape(stream[::-1], tokens.enter.shape)

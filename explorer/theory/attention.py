@@ -57,7 +57,7 @@ def paths(gains: Gains, softmax: Softmax, steps: list[Step]) -> Paths:
     y11, j11 = softmax.pairs(s, rho)
     others = max(n - 1, 1)
     gain = gains.v * gains.o
-    value = gain * matrix(rows.square, others * y11, (1 - rows.square) / others, 1 - y11)
+    value = gain * np.array([[rows.square, others * y11], [(1 - rows.square) / others, 1 - y11]]).transpose(2, 0, 1)
     energy = gain * own * slope
     # overlaps scatter by v, so keys of a row point in fewer than all directions; along the query logits order them
     along = share / gains.d_head
@@ -106,8 +106,3 @@ def collect(gains: Gains, step: Step, passed: Inherited, others: int) -> tuple[P
         (query * (passed.row + passed.alike), query * (passed.rows + passed.alike_2)),
         (key + others * keys, -alone * (key / others + keys)),
     )
-
-
-def matrix(qq: Array, qp: Array, pq: Array, pp: Array) -> Array:
-    """`[layer, 2, 2]` from its four entries."""
-    return np.stack([np.stack([qq, qp], -1), np.stack([pq, pp], -1)], -2)

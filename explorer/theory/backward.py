@@ -106,24 +106,24 @@ class Descent:
             self.alike.append(0.0)
             return gradient, along
         tokens = self.steps[index - 1].site if index else self.first
-        if step.place.on_sum:
+        if step.placement.on_sum:
             gradient = across(gradient, step.on_sum, along, step.site.rho, gains, 1 - step.kept)
         self.totals.append(gradient)
         scale = gains.branch**2
         inner = (gradient[0] * scale, gradient[1] * scale)
-        if step.place.on_output:
+        if step.placement.on_output:
             inner = across(inner, step.on_output, ISOTROPIC, step.branch.rho, gains)
         self.branches.append(inner)
         a, b, c, d = entry
         after, inner = inner, (a * inner[0] + b * inner[1], c * inner[0] + d * inner[1])
         if logits is not None:
             inner = self.attention(step, logits, after, inner)
-        if step.place.on_input:
-            square = step.place.scale**2
+        if step.placement.on_input:
+            square = step.placement.scale**2
             inner = across((inner[0] * square, inner[1] * square), step.on_input, ISOTROPIC, tokens.rho, gains)
         self.kept *= step.followed
         skip, along = step.skip**2, ISOTROPIC
-        if step.place.on_sum:
+        if step.placement.on_sum:
             along, meet = left(gains, skip * gradient[0], inner[0], step.kept, mlp=index % 2 == 1)
             skip *= 1 - meet
         return (skip * gradient[0] + inner[0], skip * gradient[1] + inner[1]), along

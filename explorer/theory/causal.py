@@ -57,7 +57,7 @@ class Causal:
         # after a final norm a gradient is larger where the token is shorter
         length = 1 / ((self.steps[-1].site.q + EPSILON) * unit) if self.gains.final else np.ones_like(self.place.mean)
         place = self.place
-        grid = across.Grid(place.mean, place.prefix, place.suffix, square=lambda norm: norm.q)
+        grid = across.Grid(place.mean, place.prefix, place.suffix, square=lambda norm: norm.q, mixes=True)
         others = across.by_weights(self.config, self.gains, self.steps, grid, last, back.alike, length)
         weights = parameters.norms(self.config, self.gains, own, others, square * unit)
         return Gradients(self._means(back.site)[0], weights)

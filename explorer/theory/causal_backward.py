@@ -61,7 +61,9 @@ class Descent:
 
     def __init__(self, gains: Gains, place: Positions, paths: Paths, steps: list[Step]) -> None:
         self.gains, self.place, self.paths, self.steps = gains, place, paths, steps
-        scaled = [step.on_input and step.on_input._replace(q=step.on_input.q / step.place.scale**2) for step in steps]
+        scaled = [
+            step.on_input and step.on_input._replace(q=step.on_input.q / step.placement.scale**2) for step in steps
+        ]
         self.before = _isotropic(gains, place, scaled)
         self.branch = gains.branch**2 * _isotropic(gains, place, [step.on_output for step in steps])
         square, rho = (stack([getattr(step.inside, name) for step in steps[1::2]]) for name in ("square", "rho"))

@@ -70,7 +70,7 @@ class Attention(NamedTuple):
 class Step(NamedTuple):
     """One sublayer, as the backward recursion needs it; names as in `forward.Step`."""
 
-    place: Placement
+    placement: Placement
     attention: Attention | None
     """None at an MLP."""
     on_input: Norm | None
@@ -93,7 +93,7 @@ def run(gains: Gains, place: Positions, table: Stacked, n_layers: int, first: To
     below: Logits | None = None
     kept = 1.0
     for index in range(2 * n_layers):
-        step = sublayer(gains, table, x, gains.places[index // 2], (below, kept) if index % 2 == 0 else None)
+        step = sublayer(gains, table, x, gains.placements[index // 2], (below, kept) if index % 2 == 0 else None)
         if step.attention:
             below, kept = step.attention.logits, 1.0
         kept *= step.followed

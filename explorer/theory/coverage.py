@@ -40,7 +40,8 @@ small difference of large numbers, and the first order of it is not enough."""
 FEW = 10.0
 """Logits of a sequence below the cap: of fewer, an average over draws contains them and a single draw may not."""
 NARROW = 32
-"""Width below which corrections of higher order in 1/width are no longer small."""
+"""Width below which corrections of higher order in 1/width are no longer small. Over 256 draws without √d the largest
+coordinate of a branch was off by 64 % at width 8 and by 16 % at 24; by 7 % at 64."""
 TEXT = 0.25
 """Relative error of ‖∂L/∂W‖ under the next-token loss: above the worst seen at up to 64 tokens, .79 of the measured
 in a first layer under a causal mask. Over 256 tokens W_Q and W_K of the first layer were .60 ± .14 of it."""
@@ -73,7 +74,7 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
         return out, notes
     if config.d_model < NARROW:
         reason = f"rough: the theory is first order in 1/width, and {config.d_model} coordinates are few"
-        notes |= dict.fromkeys(GRADIENTS, reason)
+        notes |= dict.fromkeys((*GRADIENTS, "max_abs"), reason)
     if predicts_text(config):
         share = TEXT if degree(config) == 1 else TEXT_BENT
         notes["parameter_gradient"] = (

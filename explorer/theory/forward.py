@@ -48,7 +48,7 @@ LARGEST_LOGIT = 1e37
 class Step(NamedTuple):
     """One sublayer, as the backward recursion needs it."""
 
-    place: Placement
+    placement: Placement
     skip: float
     """Factor on the stream; 1 at a sublayer that is not there."""
     logits: Logits
@@ -84,11 +84,11 @@ def run(gains: Gains, softmax: Softmax, n_layers: int, tokens: Tokens) -> list[S
     steps: list[Step] = []
     below, kept = Logits(), 1.0
     for index in range(2 * n_layers):
-        place, attends = gains.places[index // 2], index % 2 == 0
+        placement, attends = gains.placements[index // 2], index % 2 == 0
         if attends and not gains.attends:
             step = absent(tokens)
         else:
-            step = sublayer(gains, softmax, tokens, place, (below, kept) if attends else None)
+            step = sublayer(gains, softmax, tokens, placement, (below, kept) if attends else None)
         if attends:
             below, kept = step.logits, 1.0
         kept *= step.followed
@@ -102,19 +102,19 @@ def run(gains: Gains, softmax: Softmax, n_layers: int, tokens: Tokens) -> list[S
 def absent(tokens: Tokens) -> Step:
     """The step of a sublayer that is not there."""
     return Step(
-        place=Placement(), skip=1.0, logits=Logits(), capped=NO_LOGITS, on_input=Norm(), inside=tokens, read=NOTHING,
-        branch=NOTHING, added=NOTHING, on_output=Norm(), on_sum=Norm(), total=tokens.q, kept=1.0, followed=1.0,
-        site=tokens,
+        placement=Placement(), skip=1.0, logits=Logits(), capped=NO_LOGITS, on_input=Norm(), inside=tokens,
+        read=NOTHING, branch=NOTHING, added=NOTHING, on_output=Norm(), on_sum=Norm(), total=tokens.q, kept=1.0,
+        followed=1.0, site=tokens,
     )
 
 
-def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, below: tuple[Logits, float] | None
+def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, placement: Placement, below: tuple[Logits, float] | None
              ) -> Step:
     """One branch and its way back into the stream; attention also takes the logits below it."""
     inside, on_input = tokens, Norm()
-    if place.on_input:
+    if placement.on_input:
         inside, on_input = normalize(tokens)
-        inside = inside.scaled(place.scale**2) if place.scale != 1 else inside
+        inside = inside.scaled(placement.scale**2) if placement.scale != 1 else inside
     law, seen, follows = Logits(), NO_LOGITS, 0.0  # an MLP's overlaps follow those that it reads, an attention's hardly
     if below is None:
         read, follows = mlp(gains, inside)
@@ -124,17 +124,17 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, place: Placement, b
         seen = capped(gains, law, softmax.n)
         read, branch = attention(gains, softmax, inside, seen)
     on_output, on_sum, added = Norm(), Norm(), branch
-    if place.on_output:
+    if placement.on_output:
         added, on_output = normalize(branch)
     skip, scaled = tokens.scaled(gains.skip**2), added.scaled(gains.branch**2)
-    longer = lengths(gains, inside.w)[1] if below is None and not place.on_output else 0.0
+    longer = lengths(gains, inside.w)[1] if below is None and not placement.on_output else 0.0
     total, followed = add(skip, scaled, gains.d_model, follows, longer)
     site = total
-    if place.on_sum:
+    if placement.on_sum:
         site, on_sum = normalize_sum(skip, scaled, gains.d_model, total.v)
     kept = skip.q / total.q if total.q > 0 else 0.0
-    return Step(place, gains.skip, law, seen, on_input, inside, read, branch, added, on_output, on_sum, total.q, kept,
-                followed, site)
+    return Step(placement, gains.skip, law, seen, on_input, inside, read, branch, added, on_output, on_sum, total.q,
+                kept, followed, site)
 
 
 def attention(gains: Gains, softmax: Softmax, x: Tokens, law: Capped) -> tuple[Tokens, Tokens]:

@@ -34,7 +34,7 @@ class Gains(NamedTuple):
     """Factor on the logits' variance: 1 with the divisor √d_head, d_head without one."""
     skip: float
     branch: float
-    places: tuple[Placement, ...]
+    placements: tuple[Placement, ...]
     """Placement of the norms, by layer."""
     final: bool
     """The stream is normalized once more at the end."""
@@ -70,9 +70,9 @@ def gains(config: Config) -> Gains:
     if config.qk_norm and centers(config):  # centered heads live in one dimension less; a single one is nothing
         scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
     sphere = config.d_head - centers(config) if config.qk_norm and not inherits(config) else 0
-    places, joined = placements(config), multipliers(config)
+    by_layer, joined = placements(config), multipliers(config)
     # a stream that shrinks may come near a norm's ε, and is then no longer of unit second moment after it
-    unit = joined.skip >= 1 and all(place.reads_norm and place.scale == 1 for place in places)
+    unit = joined.skip >= 1 and all(place.reads_norm and place.scale == 1 for place in by_layer)
     first, *others = readers(config)
     units = kernel(config.activation, config.activation_rescaled, gain[first] if unit else None)
     flat = flatness(config.activation)
@@ -83,7 +83,7 @@ def gains(config: Config) -> Gains:
         scale=scale,
         skip=joined.skip,
         branch=joined.branch,
-        places=places,
+        placements=by_layer,
         final=has_final_norm(config),
         centers=centers(config),
         attends=attends(config),

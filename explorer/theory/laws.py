@@ -54,11 +54,12 @@ def max_abs(config: Config, x: Moments) -> Array:
 
     A first token whose second moment is larger, as under a causal mask, may have the largest coordinate alone.
     """
-    rho = np.clip(np.nan_to_num(x.p / x.q), 0.0, 1.0)
+    rho = np.fmin(np.fmax(x.p / x.q, 0.0), 1.0)  # 0 for what is not a number
     groups = config.batch_size * config.d_model
     every = np.interp(np.sqrt(1 - rho), SPREAD, _expected(config.n_ctx, groups))
-    excess = x.uneven - 2 / config.d_model
-    return np.maximum(_bent(every, excess) * np.sqrt(x.q), _bent(_expected(1, groups)[-1:], excess) * np.sqrt(x.first))
+    alone = np.full_like(every, _expected(1, groups)[-1])
+    bent = _bent(np.array([every, alone]), x.uneven - 2 / config.d_model)
+    return np.asarray((bent * np.sqrt([x.q, x.first])).max(0))
 
 
 def _bent(largest: Array, excess: Array) -> Array:
@@ -67,7 +68,7 @@ def _bent(largest: Array, excess: Array) -> Array:
     The tail of a coordinate on a sphere, (1 − x²/d)^(d/2), is as thin as a Gaussian's at m² = −d ln(1 − x²/d); so
     x² = m² (1 − e^(−t)) / t with t = m²/d, and in general t = −m² · excess / 2.
     """
-    t = np.clip(-(largest**2) * excess / 2, -HEAVIEST, None)
+    t = np.maximum(-(largest**2) * excess / 2, -HEAVIEST)
     t = np.where(abs(t) < 1e-9, 1e-9, t)
     return np.asarray(largest * np.sqrt(-np.expm1(-t) / t))
 

@@ -27,19 +27,20 @@ def norms(config: Config, gains: Gains, own: dict[str, Array], across: dict[str,
         across: the same over the pairs with other sequences' tokens, by sequence.
         unit: the gradient's mean square at the last site.
     """
-    total = {name: unit * (part + across.get(_LIKE.get(name, name), 0.0)) for name, part in own.items()}
+    total = {name: unit * (part + across.get(name, 0.0)) for name, part in own.items()}
     alpha = total.pop("alpha")
     if gains.attends:
         total["W_V"] = total["W_O"] * gains.o / gains.v
         total["W_Q"], total["W_K"] = total["W_Q"] / gains.q, total["W_K"] / gains.k
-    out = frobenius(config, total)
+    # where σ is in the forward pass, the stored weight is the one divided by it
+    spread = variances(config) if scales_forward(config) else dict.fromkeys(total, 1.0)
+    out = {
+        name: np.sqrt(config.batch_size * fan_in * fan_out * spread[name] * np.maximum(total[name], 0.0))
+        for name, (fan_in, fan_out) in shapes(config).items()
+    }
     if learned(config):  # it multiplies what both branches compute, as one number or by coordinate
         out["alpha"] = np.sqrt(config.batch_size * config.d_model * alpha.reshape(-1, 2).sum(1))
     return out
-
-
-_LIKE = {"W_K": "W_Q"}
-"""By W_Q and W_K of one product the gradients are alike; where queries and keys add up, the products differ."""
 
 
 def within(gains: Gains, total: Array, inside: Array, read: Array, added: Array, backward: Backward
@@ -66,13 +67,3 @@ def within(gains: Gains, total: Array, inside: Array, read: Array, added: Array,
         own["W_Q"], own["W_K"] = pairs(inside[::2], backward.query), pairs(inside[::2], backward.key)
         own["W_O"] = pairs(read[::2], backward.branch[::2])
     return own
-
-
-def frobenius(config: Config, square: dict[str, Array]) -> dict[str, Array]:
-    """Norms over a batch, from the mean square of an entry of each matrix's gradient from one sequence."""
-    # where σ is in the forward pass, the stored weight is the one divided by it
-    spread = variances(config) if scales_forward(config) else dict.fromkeys(square, 1.0)
-    return {
-        name: np.sqrt(config.batch_size * fan_in * fan_out * spread[name] * np.maximum(square[name], 0.0))
-        for name, (fan_in, fan_out) in shapes(config).items()
-    }

@@ -20,8 +20,8 @@ from explorer.theory.grids import PATH, ROOT, SIZES, Array, V, X, rho_of, s_of, 
 FINE_X, FINE_V = 91, 81
 """Nodes of the piecewise linear table that the forward recursion reads."""
 S_MAX = float(s_of(X[-1]))
-NODE, EDGE = math.sqrt(3.0), 1 / 6
-"""Three-point rule for averages over N(0, 1): ±√3 with weight 1/6, 0 with 2/3."""
+NODES, WEIGHTS = np.array([-math.sqrt(3.0), 0.0, math.sqrt(3.0)]), np.array([1 / 6, 2 / 3, 1 / 6])
+"""Three-point rule for averages over N(0, 1)."""
 
 
 class RowValues(NamedTuple):
@@ -61,28 +61,23 @@ class Softmax:
         self.n = n
         self._sphere = _on_sphere(n, sphere) if sphere else None
         self._rows, self._share, self._j_share = _splines(n)
-        self._chi = [(1.0, 1.0)] if fixed_length else _chi(d_head)
-        noise = 1 / math.sqrt(d_head)
-        self._noise = [(-NODE * noise, EDGE), (0.0, 1 - 2 * EDGE), (NODE * noise, EDGE)]
+        self._chi = np.ones(1) if fixed_length else _chi(d_head)
+        self._weights = np.ones(1) if fixed_length else WEIGHTS
+        self._noise = NODES / math.sqrt(d_head)
         self._table, self._extra = self._forward_table()
 
     def rows(self, s: Array) -> RowValues:
         """Single rows, averaged over the queries' lengths."""
-        s = self._normal(s)
-        parts = [(weight, chi, self._raw(s * math.sqrt(chi))) for chi, weight in self._chi]
-        mean = np.sum([weight * raw for weight, _, raw in parts], axis=0)
-        by_query = np.sum([weight * chi * raw[..., 3] for weight, chi, raw in parts], axis=0)
-        return RowValues(*np.moveaxis(np.append(mean, by_query[..., None], axis=-1), -1, 0))
+        raw = self._raw(self._lengths(s))
+        mean = np.tensordot(self._weights, raw, 1)
+        by_query = np.tensordot(self._weights * self._chi, raw[..., 3], 1)
+        return RowValues(*np.moveaxis(np.append(mean, by_query[..., None], -1), -1, 0))
 
     def pairs(self, s: Array, rho: Array) -> tuple[Array, Array]:
         """Y11 and J11 of two rows, averaged over their queries' lengths and sample correlation."""
-        s = self._normal(s)
-        y11, j11 = np.zeros_like(s), np.zeros_like(s)
-        for chi, weight in self._chi:
-            raw = self._raw(s * math.sqrt(chi))
-            for step, weight_2 in self._noise:
-                y, j = self._raw_pairs(s * math.sqrt(chi), np.minimum(rho + step * (1 - rho * rho), 1.0), raw)
-                y11, j11 = y11 + weight * weight_2 * y, j11 + weight * weight_2 * j
+        s, sampled = self._lengths(s), np.minimum(rho + np.multiply.outer(self._noise, 1 - rho * rho), 1.0)
+        both = self._raw_pairs(s[:, None], sampled, self._raw(s)[:, None])
+        y11, j11 = (np.tensordot(np.outer(self._weights, WEIGHTS), one, 2) for one in both)
         return y11, j11
 
     def forward(self, s: float, rho: float) -> Step:
@@ -103,6 +98,10 @@ class Softmax:
             y11, y2 = y11 + (1 - y2) * (1 - tail) * y11 / y2, 1 - (1 - y2) * tail
             rest = [value * tail for value in rest]
         return Step(y2, y11, *rest)
+
+    def _lengths(self, s: Array) -> Array:
+        """`[length, ...]`: for queries of each length, of normal logits."""
+        return np.multiply.outer(np.sqrt(self._chi), self._normal(s))
 
     def _normal(self, s: Array) -> Array:
         """Of normal logits that softmax would treat alike."""
@@ -171,13 +170,10 @@ def _on_sphere(n: int, dimensions: int) -> tuple[Array, Array]:
     return line, np.interp(found, contrast(line, top), line) / line
 
 
-def _chi(d_head: int) -> list[tuple[float, float]]:
-    """Nodes and weights of χ²/d_head, the squared length of a Gaussian vector (Wilson & Hilferty 1931)."""
+def _chi(d_head: int) -> Array:
+    """Nodes of χ²/d_head, the squared length of a Gaussian vector (Wilson & Hilferty 1931)."""
     spread = 2 / (9 * d_head)
-    return [
-        (max(1 - spread + node * math.sqrt(spread), 1e-3) ** 3, weight)
-        for node, weight in ((-NODE, EDGE), (0.0, 1 - 2 * EDGE), (NODE, EDGE))
-    ]
+    return np.maximum(1 - spread + NODES * math.sqrt(spread), 1e-3) ** 3
 
 
 @cache

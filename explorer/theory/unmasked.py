@@ -55,5 +55,5 @@ class Unmasked:
 
 
 ONE = np.ones((1, 1))
-GRID = across.Grid(ONE[0], ONE, ONE, square=lambda norm: np.array([norm.q + EPSILON]))
+GRID = across.Grid(ONE[0], ONE, ONE, square=lambda norm: norm.q + EPSILON)
 """All tokens are alike: one number stands for all pairs."""

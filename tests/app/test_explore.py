@@ -15,8 +15,9 @@ from watched import WAIT
 from explorer.agreement import agreement
 from explorer.app.explore.sentences import marks, residual_words, summary
 from explorer.config import Config
+from explorer.figures import BY_CHOICE
 from explorer.probe import measure
-from explorer.profile import Profile
+from explorer.profile import STATISTICS, Profile
 from explorer.theory import predict
 from explorer.theory.solve import solve
 
@@ -536,3 +537,30 @@ def test_the_badge_says_how_far_the_dots_lie_from_the_line(open_panel: Open) -> 
     worst = agreement(measure(config), predict(config), "second_moment").worst
     assert 0 < worst < 0.2
     assert page.panel.charts["attention_pattern"].badge == ""
+
+
+def test_the_first_card_shows_another_statistic_where_one_is_chosen(open_panel: Open) -> None:
+    page = open_panel(predict=predict)
+    page.until("idle")
+    chart, selection = page.panel.charts["second_moment"], page.panel.statistic
+    measured, predicted = measure(SMALL), predict(SMALL)
+    titles = set()
+    for name in BY_CHOICE:
+        selection.set_state({"values": {"statistic": name}})
+        row = STATISTICS[name]
+        values = measured.stream(name)[1].mean(axis=0) if row.on_stream else np.median(measured[name], axis=(0, 2))
+        np.testing.assert_allclose(page.drawn(), values, rtol=1e-6)
+        assert chart.title == BY_CHOICE[name].title
+        assert chart.caption.startswith(BY_CHOICE[name].caption)
+        assert chart.badge == agreement(measured, predicted, name).words
+        titles.add(chart.title)
+    assert len(titles) == len(BY_CHOICE)
+    page.set(norm_placement="post")
+    page.until("idle")
+    assert chart.title == BY_CHOICE[name].title, "another design does not change what is shown"
+    state = page.panel.state()
+    selection.set_state({"values": {"statistic": "second_moment"}})
+    np.testing.assert_allclose(page.drawn(), expected(SMALL.replace(norm_placement="post")), rtol=1e-6)
+    assert page.panel.restore(state) == []
+    assert selection.value == name
+    assert chart.title == BY_CHOICE[name].title

@@ -120,7 +120,7 @@ def test_hiding_and_removing_recolor_nobody_and_a_free_hue_is_used_again(open_pa
 def wait_for_current(page: Page) -> None:
     """Until what the controls say is what is drawn."""
     page.until("idle")
-    assert page.panel._current().measured is not None
+    assert HUES[0] in hues(page, "second_moment", "markers")
 
 
 def test_the_seventh_and_the_second_of_a_kind_are_refused_in_words(open_panel: Open) -> None:

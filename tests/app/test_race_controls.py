@@ -174,6 +174,7 @@ def test_the_dashboard_hands_over_what_is_pinned() -> None:
     page.header.set_state({"selected": 1})
     choices = page.panels["race"].preparation.contenders.choices
     assert [one["label"] for one in choices if one["group"] == "Explore page"] == ["Post-LN"]
+    assert {one["group"] for one in choices} == {"Explore page", "Named designs"}
     page.show("explore")
     explore.comparison.obey(["pin"])
     explore.comparison.obey(["name", 1, "Kept"])

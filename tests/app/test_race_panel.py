@@ -109,7 +109,7 @@ def test_a_press_that_comes_as_the_race_ends_means_nothing(open_race: Open) -> N
     page = open_race(steps=2)
     page.run()
     for verb in ("pause", "stop", "resume"):
-        page.panel._press(verb)  # the bar let it through, and then it waited while the end was drawn
+        page.press(verb)  # which was on its way while the end was drawn
         assert page.panel.status.text == "Finished at step 2 of 2"
     assert page.enabled == {"start"}
 

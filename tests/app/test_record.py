@@ -14,6 +14,7 @@ from explorer.app.explore.panel import Explore
 from explorer.app.labs.lab import LabPanel
 from explorer.app.widgets.record import read
 from explorer.config import Config
+from explorer.figures import BY_CHOICE
 from explorer.labs.table import LABS
 from explorer.theory import predict
 
@@ -48,7 +49,7 @@ def test_explore_comes_back_from_json(open_panel: Open) -> None:
     assert second.panel.restore(state) == []
     assert second.panel.controls.config == SMALL.replace(**{**CHANGES, "n_layers": 2})
     assert second.panel.pattern.pattern_of == (2, 1)
-    assert second.panel.matrix.matrix == "W_Q"
+    assert second.panel.matrix.value == "W_Q"
     assert list(second.panel.comparison.pins.designs().values()) == list(first.panel.comparison.pins.designs().values())
     assert [one.visible for one in second.panel.comparison.pins] == [False, True]
     assert through_json(second.panel.state()) == state
@@ -76,7 +77,8 @@ def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(ope
     ("design", 7, 1), ("design", [], 1), ("pins", {}, 1), ("pins", [None], 1), ("pins", [{}, {"config": {}}], 1),
     ("pins", [{"config": {}}] * 2, 1), ("pins", [{"config": {}, "visible": 1, "index": "2"}], 2),
     ("pattern", None, 1), ("pattern", {"layer": 3, "head": 0}, 1), ("pattern", {"layer": True, "head": "0"}, 1),
-    ("matrix", "W_X", 1), ("matrix", None, 1), ("matrix", ["W_Q"], 1), ("color", "red", 1),
+    ("matrix", "W_X", 1), ("matrix", None, 1), ("matrix", ["W_Q"], 1), ("statistic", "color", 1), ("statistic", {}, 1),
+    ("color", "red", 1),
 ])
 def test_a_part_that_is_not_understood_is_said_and_changes_nothing_else(
     open_panel: Open, part: str, value: object, complaints: int,
@@ -142,6 +144,52 @@ def test_a_page_restores_panels_when_they_are_built(page: Dashboard) -> None:
     assert page.panels["foundations"].opened == "02_second_moment"  # type: ignore[attr-defined]
     assert page.state()["open"] == "foundations"
     assert page.complaints == []
+
+
+SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "foundations": ("06_attention_scale", {"d_head": 4, "n_keys": 8, "n_layers": 1, "draws": 2000}),
+    "depth": ("10_realformer", {"n_layers": 2, "width": 32, "n_heads": 2, "init_variance": 0.1 + 0.2, "causal": True}),
+    "training": ("12_alpha_schedule", {"norm_placement": "pre", "n_layers": 2, "steps": 20}),
+}
+"""For each tab of labs, the lab that is opened, and choices that are not its defaults."""
+
+
+def set_everything(page: Dashboard) -> None:
+    """Makes choices in all tabs."""
+    explore, race = page.panels["explore"], page.show("race")
+    explore.controls.apply(CHANGES)
+    for message in (["pin"], ["name", 1, "“Deep”"], ["hide", 1]):
+        explore.comparison.box._handle_custom_msg(message, [])
+    explore.pattern.set_state({"values": {"layer": 3, "head": 1}})
+    explore.matrix.set_state({"values": {"matrix": "W_out"}})
+    explore.statistic.set_state({"values": {"statistic": "kurtosis"}})
+    for tab, (lab, settings) in SETTINGS.items():
+        page.show(tab).show(lab).controls.apply(settings)
+    race.preparation.plan.apply({"steps": 50, "every": 5, "kind": "masked_character", "seed": 3})
+    for message in (["remove", 1], ["add", "preset:deepnorm"], ["name", 2, "Slow"], ["select", 2]):
+        race.preparation.contenders._handle_custom_msg(message, [])
+    race.preparation.recipe.apply({"learning_rate": 1e-3, "warmup": 7})
+    page.show("depth")
+
+
+def test_all_tabs_come_back_from_json() -> None:
+    first, second = (Dashboard(config) for config in (SMALL, Config(n_layers=1)))
+    set_everything(first)
+    state = through_json(first.state())
+    assert {state["panels"][tab]["panels"][lab]["settings"] == settings
+            for tab, (lab, settings) in SETTINGS.items()} == {True}
+    assert second.restore(state) == []
+    assert through_json(second.state()) == state, "records of tabs that are not built are part of the record"
+    for name in PANELS:
+        second.show(name)
+    second.show(first.opened)
+    assert second.complaints == []
+    assert through_json(second.state()) == state
+    assert second.panels["explore"].charts["second_moment"].title == BY_CHOICE["kurtosis"].title
+    contenders = second.panels["race"].preparation.lineup
+    assert [one.recipe.warmup for one in contenders if one.name == "Slow"] == [7]
+    for one in (first, second):
+        one.close()
 
 
 def test_a_page_says_what_it_does_not_understand(page: Dashboard) -> None:

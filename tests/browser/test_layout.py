@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from explorer.figures.palette import HUES
 from explorer.labs.table import LABS
@@ -151,6 +151,23 @@ def test_a_large_window_is_filled(dashboard: Dashboard, width: int, height: int)
     plots = dashboard.page.evaluate(PLOTS)
     assert 0.75 * height < max(plot["bottom"] for plot in plots) < height
     assert all(1 < plot["shape"] < 2.5 for plot in plots)
+
+
+def test_plots_of_a_row_line_up_whatever_stands_above_and_below_them(dashboard: Dashboard) -> None:
+    with dashboard.redrawn():
+        dashboard.choose("statistic", "kurtosis")
+    bottoms = [round(plot["bottom"]) for plot in dashboard.page.evaluate(PLOTS)]
+    assert bottoms[::2] == bottoms[1::2]
+
+
+def test_the_last_row_of_charts_is_full(visit: Dashboard) -> None:
+    visit.page.set_viewport_size({"width": 1440, "height": 1000})
+    visit.page.get_by_role("tab", name="Training", exact=True).click()
+    grid = visit.page.locator(".ex-charts:visible")
+    expect(grid.locator(".ex-cell")).to_have_count(3)
+    ends = [part.evaluate("(part) => Math.round(part.getBoundingClientRect().right)")
+            for part in (grid, grid.locator(".ex-cell").last)]
+    assert ends[0] == ends[1]
 
 
 def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:

@@ -22,6 +22,21 @@ def test_page_shows(dashboard: Dashboard) -> None:
     np.testing.assert_allclose(shown["y"], values.mean(axis=0), rtol=1e-5)
 
 
+def test_the_first_card_shows_how_far_the_largest_value_lies_from_the_end_of_float16(dashboard: Dashboard) -> None:
+    measured = ex.measure(ex.Config())
+    dashboard.page.get_by_role("button", name="Zoom in").first.click()
+    for name, title in (("max_abs", "Largest |x|"), ("kurtosis", "Outlier features (kurtosis)")):
+        with dashboard.redrawn():
+            dashboard.choose("statistic", name)
+        values = measured.stream(name)[1].mean(axis=0)
+        np.testing.assert_allclose(dashboard.dots(title)["y"], values, rtol=1e-5)
+        card = dashboard.page.locator(".ex-chart").first
+        assert card.locator(".ex-chart-title").inner_text() == title
+        assert "%" in card.locator(".ex-chart-badge").inner_text()
+        low, high = card.locator(".ex-chart-plot").evaluate("(plot) => plot.layout.yaxis.range")
+        assert 10**low < min(values) < max(values) < 10**high, "the zoom of another statistic is not kept"
+
+
 def test_depth_lengthens_every_curve_and_lets_the_signal_grow(dashboard: Dashboard) -> None:
     before = dashboard.dots("Second moment")
     with dashboard.redrawn():

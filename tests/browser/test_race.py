@@ -174,6 +174,9 @@ def test_a_race_is_run_by_keyboard_alone(track: Track) -> None:
     track.wait_until_grown(["Post-LN", "Pre-LN"])
     track.page.keyboard.press("Enter")
     expect(track.said).to_have_text("Paused")
+    mark = track.panel.locator(".ex-mark")
+    expect(mark).to_have_css("background-color", "rgba(0, 0, 0, 0)")  # two bars, not a disk
+    expect(mark).to_have_css("border-left-width", "3px")
     stood = track.curves()
     expect(track.panel.get_by_role("button", name="Resume", exact=True)).to_be_enabled()
     track.panel.get_by_role("button", name="Resume", exact=True).focus()

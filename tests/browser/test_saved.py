@@ -1,8 +1,9 @@
-"""A notebook that was saved and is opened again, without the kernel that its live pages belonged to."""
+"""Notebooks side by side, restarted, and saved and opened again, with and without the kernel of their live pages."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,14 +19,28 @@ CELLS = (
 )
 
 
+ALONE = ("import explorer as ex\nex.dashboard(ex.Config(n_layers=3, d_model=32, n_ctx=16))",)
+ALL_DRAWN = """(layers) => {
+  const panel = document.querySelector('.jp-NotebookPanel:not(.lm-mod-hidden)');
+  const plots = [...panel.querySelectorAll('.ex-chart-plot')];
+  return plots.length === 6 && plots.every((plot) => Number(plot.dataset.drawn) > 0)
+    && panel.querySelector('.ex-status-text').textContent.startsWith(`Measured ${layers} layers`);
+}"""
+
+
+def written(folder: Path, name: str, sources: Sequence[str]) -> None:
+    """A notebook that has not been run."""
+    cells = [{"cell_type": "code", "id": f"cell{number}", "metadata": {}, "outputs": [], "execution_count": None,
+              "source": source} for number, source in enumerate(sources)]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
+    notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (folder / "notebooks" / name).write_text(json.dumps(notebook), encoding="utf-8")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "notebooks").mkdir()
-    cells = [{"cell_type": "code", "id": f"cell{number}", "metadata": {}, "outputs": [], "execution_count": None,
-              "source": source} for number, source in enumerate(CELLS)]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
-    notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-    (tmp_path / "notebooks" / "saved.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    written(tmp_path, "saved.ipynb", CELLS)
     return tmp_path
 
 
@@ -80,3 +95,76 @@ def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(browser: Brow
                 page.wait_for_selector(".jp-OutputArea-output.jupyter-widgets", state="attached")
             must_show_stills(page)
             page.close()
+
+
+def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser, folder: Path) -> None:
+    """They share the script that the first one's kernel brought; each goes on when the other's kernel is another."""
+    for name in ("first.ipynb", "second.ipynb"):
+        written(folder, name, ALONE)
+    with jupyterlab(folder) as address:
+        page = browser.new_page(viewport={"width": 1440, "height": 1000})
+        visit = Dashboard(page, "lab")
+        shown = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
+
+        def show(name: str) -> None:
+            page.locator(".jp-DirListing-itemText", has_text=name).dblclick()
+            expect(shown.locator(".jp-Toolbar-kernelName")).to_have_text("Python 3 (ipykernel)")
+            page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
+
+        def run(layers: int, menu: str, item: str) -> None:
+            page.get_by_role("menuitem", name=menu, exact=True).click()
+            page.get_by_role("menuitem", name=item, exact=True).click()
+            if menu == "Kernel":
+                page.locator(".jp-Dialog .jp-mod-accept").click()
+            page.wait_for_function(ALL_DRAWN, arg=3)
+            shown.locator("[data-field=n_layers] .ex-entry").fill(str(layers))
+            shown.locator("[data-field=n_layers] .ex-entry").press("Tab")
+            page.wait_for_function(ALL_DRAWN, arg=layers)
+
+        page.goto(f"{address}/lab?reset")
+        show("first")
+        run(4, "Run", "Run All Cells")
+        show("second")
+        run(5, "Run", "Run All Cells")
+        show("first")
+        run(6, "Kernel", "Restart Kernel and Run All Cells…")
+        show("second")
+        page.wait_for_function(ALL_DRAWN, arg=5)
+        page.keyboard.press("Control+s")
+        page.reload()  # the kernels go on, and with them the pages
+        show("second")
+        page.wait_for_function(ALL_DRAWN, arg=5)
+        visit.complaints = [words for words in visit.complaints if "debugger state" not in words]  # JupyterLab's own
+        visit.must_be_clean()
+        page.close()
+
+
+def test_a_record_that_is_restored_is_shown(browser: Browser, folder: Path) -> None:
+    panels = {
+        "explore": {"version": 1, "design": {"n_layers": 4, "d_model": 32}, "statistic": "kurtosis",
+                    "pins": [{"config": {"n_layers": 2, "d_model": 32}, "name": "Short"}]},
+        "depth": {"version": 1, "open": "10_realformer",
+                  "panels": {"10_realformer": {"version": 1, "settings": {"n_layers": 2, "width": 32}}}},
+        "race": {"version": 1, "plan": {"steps": 50}},
+    }
+    restore = f"page.restore({{'version': 1, 'open': 'race', 'panels': {panels}}})"
+    written(folder, "record.ipynb", [ALONE[0].replace("ex.dash", "page = ex.dash") + "\npage", restore])
+    with jupyterlab(folder) as address:
+        page = opened(browser, address, "record.ipynb")
+        visit = Dashboard(page, "lab")
+        for number in (1, 2):
+            page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").nth(number - 1).click()
+            page.keyboard.press("Shift+Enter")
+            page.wait_for_function(HAS_RUN, arg=number)
+        expect(page.locator(".jp-OutputArea-output pre", has_text="[]")).to_have_count(1)
+        expect(page.get_by_role("tab", name="Race")).to_have_attribute("aria-selected", "true")
+        expect(visit.entry("steps")).to_have_value("50")
+        page.get_by_role("tab", name="Explore").click()
+        expect(page.locator(".ex-status-text:visible")).to_have_text("Measured 4 layers of width 32")
+        expect(page.get_by_label("Name of the pinned design Short")).to_be_visible()
+        expect(page.locator(".ex-chart-title").first).to_have_text("Outlier features (kurtosis)")
+        expect(visit.control("statistic").locator("select")).to_have_value("kurtosis")
+        page.get_by_role("tab", name="Depth").click()
+        expect(page.locator(".ex-lab:visible [data-field=width] .ex-entry")).to_have_value("32")
+        visit.must_be_clean()
+        page.close()

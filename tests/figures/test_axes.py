@@ -7,7 +7,7 @@ import pytest
 
 from explorer.figures.axes import AIR, FEW, Axis, axis, depth_axis, picture
 from explorer.figures.palette import HUES
-from explorer.figures.traces import dots, error_bars, level, line, upright
+from explorer.figures.traces import described, dots, error_bars, level, line, upright
 
 
 @pytest.mark.parametrize(("log", "low", "high"), [(False, -2.0, 8.0), (True, 0.0, 3.0)])
@@ -69,3 +69,18 @@ def test_dots_and_lines_leave_out_what_has_no_place_and_keep_the_marks_of_their_
     figure = picture([found, row], Axis("x", (0, 4)), Axis("y", (-1, 1), log=True), "two")
     assert [trace.showlegend for trace in figure.data] == [None, False]
     assert figure.layout.meta["description"] == "two"
+
+
+def test_a_picture_in_words_gives_the_ends_and_extremes_of_what_is_drawn_and_leaves_out_the_scale() -> None:
+    across, height = Axis("x", (0, 3)), Axis("y", (0, 3))
+    traces = [
+        level(1.0, "flat", across, height), upright(1.0, "here", height),
+        dots([0, 1, 2], [1.5, np.nan, 0.5], "γ", 0, ""), dots([2], [3], "x_l", 1, ""),
+        line([0, 1, 2], [1, 3, 2], "2^(−l)", 2, "", showlegend=True), line([0, 1], [0, 1], "γ", 0, ""),
+    ]
+    assert described("Both", traces) == (
+        "Both. γ: 1.5 at 0, 0.5 at 2; lowest 0.5 at 2, highest 1.5 at 0; not finite at 1 of 3. x_l: 3 at 2. "
+        "2^−l: 1 at 0, 2 at 2; lowest 1 at 0, highest 3 at 1. "
+        "γ, predicted: 0 at 0, 1 at 1; lowest 0 at 0, highest 1 at 1."
+    )
+    assert described("One", [dots([1], [np.inf], "lost", 0, "")]) == "One. lost: no finite value."

@@ -16,8 +16,7 @@ from explorer.labs.activations.experiment import (
     Activations,
     ActivationsResult,
     gain,
-    invariants,
-    kept,
+    moments_at,
     recursion,
     run,
     solve_selu,
@@ -75,7 +74,7 @@ def test_sampling_agrees_with_quadrature(million: ActivationsResult) -> None:
 @pytest.mark.parametrize("version", ["unit", "centered"])
 def test_rescaled_versions_keep_a_unit_second_moment(name: str, version: str) -> None:
     settings = Activations(activation=name, version=version)
-    there = kept(settings, 1.0)
+    there = moments_at(settings, 1.0)
     assert there.square == pytest.approx(1, abs=1e-9)
     if version == "centered":
         assert there.mean == pytest.approx(0, abs=1e-9)
@@ -139,7 +138,7 @@ def test_the_fixed_point_is_where_the_recursion_ends() -> None:
     result = run(settings)
     assert result.fixed.q == pytest.approx(result.expected_signal[-1], rel=1e-9)
     assert result.fixed.slope < 1
-    assert gain(settings) * kept(settings, result.fixed.q).square == pytest.approx(result.fixed.q, rel=1e-9)
+    assert gain(settings) * moments_at(settings, result.fixed.q).square == pytest.approx(result.fixed.q, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gelu", "silu"])
@@ -236,13 +235,6 @@ def test_stop_is_honored(calls: int) -> None:
     answers = iter([False] * calls)
     with pytest.raises(Stopped):
         run(Activations(samples=10**7, seed=5), lambda: next(answers, True))
-
-
-def test_invariants() -> None:
-    numbers = invariants()
-    assert numbers["E relu²"] == pytest.approx(0.5)
-    assert numbers["n Var W for relu"] == pytest.approx(2)
-    assert numbers["SELU λ"] == pytest.approx(1.0507009874, abs=1e-9)
 
 
 def test_every_picture_is_whole_and_leaves_out_what_is_not_finite(drawn: ActivationsResult) -> None:

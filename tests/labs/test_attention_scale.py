@@ -204,7 +204,7 @@ def test_the_marks_of_the_temperature(drawn) -> None:
     figure = pictures.entropy(drawn)
     assert named(figure, "with √d").x[0] == 1
     assert named(figure, "without").x[0] == 4
-    assert named(figure, "σ<sub>c</sub> = √(2 ln n)").x[0] == pytest.approx(math.sqrt(2 * math.log(16)))
+    assert named(figure, "σ<sub>c</sub> =<br>√(2 ln n)").x[0] == pytest.approx(math.sqrt(2 * math.log(16)))
     assert np.all(np.diff(named(figure, "softmax, predicted").y) < 0)
     np.testing.assert_allclose(named(figure, "rows drawn").y, drawn.sampled.entropy, rtol=1e-6)
 

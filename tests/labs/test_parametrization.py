@@ -186,7 +186,7 @@ def test_under_sgd_the_lines_go_through_the_middle_of_the_dots(diverged) -> None
 
 def test_a_sweep_has_the_ends_of_the_widths_and_rings_on_their_best(quick) -> None:
     figure = pictures.sweeps(quick)
-    narrow, wide = (trace for trace in figure.data if trace.name == "μP")
+    narrow, wide = named(figure, "μP, narrowest"), named(figure, "μP")
     np.testing.assert_allclose(narrow.y, quick.losses["mup"][0], rtol=1e-6)
     np.testing.assert_allclose(wide.y, quick.losses["mup"][-1], rtol=1e-6)
     ring = named(figure, "μP, best")

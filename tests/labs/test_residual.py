@@ -206,7 +206,7 @@ def test_every_picture_has_titled_axes_words_and_data_that_travel(choices: dict[
 
 def test_the_path_is_drawn_with_its_closed_form_and_its_noise(small) -> None:
     figure = pictures.path(small)
-    np.testing.assert_allclose(named(figure, "(1 + α²)<sup>−l/2</sup>, predicted").y, 2.0 ** (-np.arange(5) / 2))
+    np.testing.assert_allclose(named(figure, "(1 + α²)<sup>−l/2</sup>").y, 2.0 ** (-np.arange(5) / 2))
     np.testing.assert_allclose(named(figure, "x<sub>l</sub> regressed on x<sub>0</sub>").y, small.path.mean(0),
                                rtol=1e-6)
     assert named(figure, "noise").y[0] == pytest.approx(small.noise)

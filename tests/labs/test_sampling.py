@@ -22,7 +22,6 @@ from explorer.labs.sampling.experiment import (
     beyond,
     density,
     gamma,
-    invariants,
     run,
     truncation,
     verdict,
@@ -189,10 +188,9 @@ def test_a_sample_variance_that_is_off_is_not_called_good() -> None:
     assert verdict(found)[1] == "More than 4 standard errors from the variance asked for: uniform."
 
 
-def test_invariants() -> None:
-    numbers = invariants()
-    assert numbers["gamma"] == pytest.approx(0.7737413035, abs=1e-9)
-    assert [round(numbers[kind], 2) for kind in ("normal", "uniform", "truncated")] == [1, 1, 1]
+def test_a_cut_at_two_sigma_and_a_million_draws() -> None:
+    assert gamma(2.0) == pytest.approx(0.7737413035, abs=1e-9)
+    assert run(Sampling(draws=10**6)).variance.round(2).tolist() == [1, 1, 1]
 
 
 def test_every_picture_is_whole(drawn: SamplingResult) -> None:

@@ -12,9 +12,9 @@ from explorer.labs.second_moment import pictures
 from explorer.labs.second_moment.experiment import (
     MEANS,
     RULES,
+    Rule,
     SecondMoment,
     SecondMomentResult,
-    invariants,
     mean_error,
     run,
     verdict,
@@ -37,9 +37,15 @@ def drawn() -> SecondMomentResult:
     return run(SecondMoment(n=64, m=256, depth=3, draws=2))
 
 
+def one_layer(result: SecondMomentResult, rule: Rule) -> tuple[float, float]:
+    """The expected factors of the first layer: of the signal through it, and of the gradient back."""
+    signal, gradient = result.expected(rule)
+    return signal[1] / signal[0], gradient[0] / gradient[1]
+
+
 @pytest.mark.parametrize("name", FACTORS)
 def test_forward_and_backward_factor_of_each_rule(wide: SecondMomentResult, name: str) -> None:
-    assert wide.expected_factors(BY_NAME[name]) == pytest.approx(FACTORS[name])
+    assert one_layer(wide, BY_NAME[name]) == pytest.approx(FACTORS[name])
     np.testing.assert_allclose(wide.factors(BY_NAME[name]).mean(axis=0), FACTORS[name], rtol=0.02)
 
 
@@ -47,7 +53,7 @@ def test_no_variance_gives_both(wide: SecondMomentResult) -> None:
     for variance in (0.25, 1.0, 4.0):
         result = run(SecondMoment(depth=1, variance=variance))
         for rule in RULES:
-            forward, backward = result.expected_factors(rule)
+            forward, backward = one_layer(result, rule)
             assert backward / forward == pytest.approx(4)
     severity, meaning, evidence = verdict(wide)
     assert severity == "warning"
@@ -128,12 +134,9 @@ def test_stop_is_honored() -> None:
         run(SecondMoment(draws=64, seed=77), lambda: next(answers, True))
 
 
-def test_invariants() -> None:
-    numbers = invariants()
-    for name, (forward, backward) in FACTORS.items():
-        assert numbers[f"{name} forward"] == pytest.approx(forward, rel=0.02)
-        assert numbers[f"{name} backward"] == pytest.approx(backward, rel=0.02)
-    assert numbers["|x|, mean 2"] == pytest.approx(1, abs=0.03)
+def test_the_mean_of_an_input_that_is_nowhere_negative_does_not_matter() -> None:
+    result = run(SecondMoment(depth=1, draws=16))
+    np.testing.assert_allclose(result.sweep[1].mean(axis=0), 1, atol=0.03)
 
 
 def test_every_picture_is_whole(drawn: SecondMomentResult) -> None:

@@ -135,7 +135,7 @@ def test_what_falls_out_keeps_what_was_read() -> None:
     config, recipe = QUICK.contender("post", "none")
     wild = recipe.replace(optimizer="sgd", learning_rate=100.0)
     no_norm = config.replace(norm_placement="none")
-    found = train(QUICK, {"wild": (no_norm, wild), "tame": (config, recipe)})
+    found = train(QUICK, {"wild": (no_norm, wild), "tame": (config, recipe)}, QUICK.steps, QUICK.seed)
     assert found.ends["wild"].reason
     assert math.isnan(found.final("wild"))
     assert not found.trains("wild")

@@ -173,7 +173,6 @@ def test_truncation_is_corrected_by_the_published_factor() -> None:
 
 
 def test_noise_is_common_and_a_deeper_stack_begins_with_the_shallower_one() -> None:
-    noise._store.clear()
     shallow = noise.stack(3, "W_Q", 2, (24, 40)).clone()
     deep = noise.stack(3, "W_Q", 5, (24, 40))
     assert torch.equal(shallow, deep[:2])
@@ -186,7 +185,7 @@ def test_the_store_forgets_what_memory_does_not_hold(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("EXPLORER_NOISE_MB", "1")
     for index in range(8):
         noise.stack(index, "forget", 1, (100, 1000))
-    assert sum(kept.nbytes for kept in noise._store.values()) <= 1e6
+    assert noise.held() <= 1e6
 
 
 def test_drawing_ends_when_told() -> None:

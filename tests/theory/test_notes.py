@@ -39,12 +39,22 @@ def scatter(profiles: tuple[Profile, Profile], statistic: str, site: str) -> Arr
 def test_narrow_models_are_off_by_more_than_wide_ones_and_not_by_much() -> None:
     for width in (8, 16):
         narrow = both(config(d_model=width, n_seeds=64))
-        assert narrow[1].notes.keys() == {"activation_gradient", "parameter_gradient"}
+        assert narrow[1].notes.keys() == {"activation_gradient", "parameter_gradient", "max_abs"}
         assert all(within(narrow, key, ROUGH) for key in GRADIENTS)
     assert not within(both(config(d_model=8, n_seeds=64)), GRADIENTS[0], 1.05)
     wide = both(config())
     assert wide[1].notes == {}
     assert within(wide, GRADIENTS[0], 1.05)
+
+
+def test_the_largest_coordinate_of_a_narrow_branch_is_rough_and_of_a_wide_one_right() -> None:
+    key = ("max_abs", "attn_out")
+    narrow, wide = (both(config(d_model=width, attention_scale="none", n_seeds=64)) for width in (8, 128))
+    assert key[0] in narrow[1].notes
+    assert key[0] not in wide[1].notes
+    assert within(narrow, key, ROUGH)
+    assert not within(narrow, key, 1.3)
+    assert within(wide, key, 1.05)
 
 
 def test_rows_of_logits_that_reach_their_cap_spoil_the_query_and_key_matrices_only() -> None:

@@ -7,9 +7,9 @@ from functools import partial
 
 from explorer.agreement import agreement
 from explorer.app.explore.comparison import Comparison
-from explorer.app.explore.selections import MatrixSelection
+from explorer.app.explore.selections import ALL, ListSelection
 from explorer.app.widgets.chart import Chart
-from explorer.figures import FIGURES, Draw, Row, gradient_by_matrix
+from explorer.figures import FIGURES, Row, gradient_by_matrix, row_of
 from explorer.profile import Profile
 
 
@@ -20,27 +20,36 @@ class Drawing:
         charts: by name.
         comparison: the pinned designs.
         matrix: the list that chooses the matrix whose gradient is compared.
+        statistic: the list that chooses the statistic of the first chart.
     """
 
-    def __init__(self, charts: Mapping[str, Chart], comparison: Comparison, matrix: MatrixSelection) -> None:
-        self._charts, self._comparison, self._matrix = charts, comparison, matrix
+    def __init__(self, charts: Mapping[str, Chart], comparison: Comparison, matrix: ListSelection,
+                 statistic: ListSelection) -> None:
+        self._charts, self._comparison, self._matrix, self._statistic = charts, comparison, matrix, statistic
+        matrix.layout.display = "none"  # until there are several designs
+
+    def _rows(self) -> dict[str, Row]:
+        """The figure of each chart, as the lists below them have it."""
+        matrix = "" if self._matrix.value == ALL else self._matrix.value
+        by_matrix = FIGURES["gradient_by_matrix"]._replace(draw=partial(gradient_by_matrix, matrix=matrix))
+        return {**FIGURES, "gradient_by_matrix": by_matrix, "second_moment": row_of(self._statistic.value)}
 
     def draw(self, predicted: Profile | None, measured: Profile | None, *, stale: bool) -> None:
         """Draws every figure: the current design's line and dots, and the pins."""
         profiles, whose = self._comparison.drawn([profile for profile in (predicted, measured) if profile])
         several = len({design.index for design in whose}) > 1
         self._matrix.layout.display = None if several else "none"  # a design alone shows each of its matrices
-        draws: dict[str, Draw] = {name: row.draw for name, row in FIGURES.items()}
-        draws["gradient_by_matrix"] = partial(gradient_by_matrix, matrix=self._matrix.matrix)
-        legend = self._comparison.legend(whose)
+        legend, rows = self._comparison.legend(whose), self._rows()
         for name, chart in self._charts.items():
+            row = rows[name]
             alone = name == "attention_pattern"  # of one design: the last, which is that of the controls
             with chart.hold_sync():  # one message a chart; the lock keeps other threads out, as this needs
-                chart.show(draws[name](profiles, whose), stale=stale)
+                chart.title = row.title
+                chart.show(row.draw(profiles, whose), stale=stale)
                 chart.designs = legend[-1:] if alone else legend
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
-                self._caption(chart, FIGURES[name], predicted, several)
-                self._grade(chart, FIGURES[name].statistic, predicted, measured, several)
+                self._caption(chart, row, predicted, several)
+                self._grade(chart, row.statistic, predicted, measured, several)
 
     def _caption(self, chart: Chart, row: Row, predicted: Profile | None, several: bool) -> None:
         note = predicted.notes.get(row.statistic, "") if predicted else ""

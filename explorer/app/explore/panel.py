@@ -17,7 +17,7 @@ from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.pins import Pin
 from explorer.app.explore.remedies import Diagnose, Remedies
-from explorer.app.explore.selections import MatrixSelection, NamedDesigns, PatternSelection
+from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.sentences import model_words, progress_words, summary
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
@@ -65,10 +65,11 @@ class Explore(Live[Job, Profile]):
         self._dragging = self._owed = False
         controls = Controls(config, self.refresh)
         self.named_designs = NamedDesigns(config, controls.apply)
-        self.pattern, self.matrix = PatternSelection(config, self.refresh), MatrixSelection(self._choose)
+        self.pattern = PatternSelection(config, self.refresh)
+        self.matrix, self.statistic = matrix_list(self._choose), statistic_list(self._choose)
         charts = {row.name: Chart(title=row.title, caption=row.caption) for row in FIGURES.values()}
         self.comparison = Comparison(self._click, self._current, controls.apply, self._changed)
-        self.drawing = Drawing(charts, self.comparison, self.matrix)
+        self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic)
         super().__init__(controls, charts, subject="measured design", action="Measure")
         self.remedies = Remedies(self.verdict, controls, diagnose, self.lock) if diagnose else None
         if solve:
@@ -77,8 +78,10 @@ class Explore(Live[Job, Profile]):
         self.refresh()
 
     def _layout(self) -> list[widgets.Widget]:
-        below = {"attention_pattern": [self.pattern.add_class("ex-place")],
-                 "gradient_by_matrix": [self.matrix.add_class("ex-place")]}
+        below = {"second_moment": [self.statistic], "gradient_by_matrix": [self.matrix],
+                 "attention_pattern": [self.pattern]}
+        for selection in (self.statistic, self.matrix, self.pattern):
+            selection.add_class("ex-place")
         cells = [widgets.Box([chart, *below.get(name, [])]).add_class("ex-cell") for name, chart in self.charts.items()]
         grid = widgets.Box(cells).add_class("ex-charts")
         side = widgets.Box([self.named_designs, self.controls]).add_class("ex-side")
@@ -87,10 +90,10 @@ class Explore(Live[Job, Profile]):
         return [heading, widgets.Box([side, main]).add_class("ex-explore"), self.status]
 
     def state(self) -> dict[str, Any]:
-        """Design, pins, and what two of the charts show; see `Recorded`."""
+        """Design, pins, and what the lists below the charts show; see `Recorded`."""
         with self.lock:
             return record(design=changed(self.controls.config), pins=self.comparison.pins.state(),
-                          pattern=self.pattern.chosen, **self.matrix.chosen)
+                          pattern=self.pattern.chosen, matrix=self.matrix.value, statistic=self.statistic.value)
 
     def restore(self, state: object) -> list[str]:
         """Sets the controls and the selectors, and replaces the pins; see `Recorded`."""
@@ -99,7 +102,8 @@ class Explore(Live[Job, Profile]):
                 "pins": lambda pins: self.comparison.restore(pins, self._expect),
                 "design": lambda fields: restore_controls(self.controls, fields, "design"),
                 "pattern": self.pattern.restore,
-                "matrix": lambda matrix: self.matrix.restore({"matrix": matrix}),
+                "matrix": self.matrix.restore,
+                "statistic": self.statistic.restore,
             })
             self.refresh()
         return sentences
@@ -157,7 +161,7 @@ class Explore(Live[Job, Profile]):
             self.comparison.obey(content)
 
     def _choose(self) -> None:
-        """Draws another matrix."""
+        """Draws another matrix, or statistic."""
         with self.lock:
             self._draw()
 

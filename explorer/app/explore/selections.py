@@ -1,4 +1,4 @@
-"""Lists and sliders of the Explore panel beside its controls: the named design, the pattern and the matrix shown."""
+"""Lists and sliders of the Explore panel beside its controls: the named design, and what three of the charts show."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from explorer.app.design_names import changes_to, matching
 from explorer.app.widgets.controls import choice, describe
-from explorer.app.widgets.selection import Selection
+from explorer.app.widgets.selection import Field, Selection
 from explorer.config import Config
 from explorer.fields import About, Spec
+from explorer.figures import BY_CHOICE
 from explorer.profile import MATRICES
 from explorer.schemes.attention import attends
 from explorer.schemes.preset import PRESETS
@@ -80,19 +81,35 @@ class PatternSelection(Selection):
         self.offer([describe(spec) for spec in specs], layer=min(layer, layers), head=min(head, last))
 
 
-class MatrixSelection(Selection):
-    """The matrix whose gradient is compared, where several designs are drawn together."""
+class ListSelection(Selection):
+    """A single list, as `choice` has it; `value` is what is chosen."""
 
-    def __init__(self, on_choice: Callable[[], None]) -> None:
-        super().__init__("Gradient compared", on_choice)
-        self.layout.display = "none"  # until there are several
-        about = "Matrix whose gradient is drawn for each design; all together: √Σ‖∂L/∂W‖²."
-        rows = [{"value": name, "label": words, "formula": name} for name, words in MATRIX_WORDS.items()]
-        rows.insert(0, {"value": ALL, "label": "all of a layer together"})
-        self.offer([choice("matrix", "Matrix", about, rows, ALL)], matrix=ALL)
+    def __init__(self, label: str, field: Field, on_choice: Callable[[], None]) -> None:
+        super().__init__(label, on_choice)
+        self._name = field["name"]
+        self.offer([field], **{self._name: field["initial"]})
 
     @property
-    def matrix(self) -> str:
-        """Its name; empty for all of a layer together."""
-        name: str = self.chosen["matrix"]
-        return "" if name == ALL else name
+    def value(self) -> str:
+        """The chosen row's."""
+        chosen: str = self.chosen[self._name]
+        return chosen
+
+    def restore(self, value: object) -> list[str]:
+        """Chooses the row of this value, see `Selection.restore`."""
+        return super().restore({self._name: value})
+
+
+def matrix_list(on_choice: Callable[[], None]) -> ListSelection:
+    """The matrix whose gradient is compared, where several designs are drawn together; `ALL` for all of a layer."""
+    rows = [{"value": ALL, "label": "all of a layer together"},
+            *({"value": name, "label": words, "formula": name} for name, words in MATRIX_WORDS.items())]
+    about = "Matrix whose gradient is drawn for each design; all together: √Σ‖∂L/∂W‖²."
+    return ListSelection("Gradient compared", choice("matrix", "Matrix", about, rows, ALL), on_choice)
+
+
+def statistic_list(on_choice: Callable[[], None]) -> ListSelection:
+    """The statistic on the first card."""
+    rows = [{"value": row.name, "label": row.title} for row in BY_CHOICE.values()]
+    field = choice("statistic", "Show", "Statistic that this chart shows.", rows, rows[0]["value"])
+    return ListSelection("Statistic shown", field, on_choice)

@@ -24,12 +24,12 @@ def model_words(config: Config) -> str:
 
 def summary(measured: Profile, predicted: Profile | None) -> tuple[str, str]:
     """Status line of a finished measurement: a sentence, and details."""
-    config, place = measured.config, measured.first_nonfinite
+    config, first = measured.config, measured.first_nonfinite
     text = f"Measured {model_words(config)}" if config else "Measured"
-    if place:
-        where = f"layer {place.layer}" if place.layer else "the input"
-        label = STATISTICS[place.statistic].label.lower()
-        text += f". Not finite from {where}: {label} at the {place.words}, seed {place.seed}"
+    if first:
+        where = f"layer {first.layer}" if first.layer else "the input"
+        label = STATISTICS[first.statistic].label.lower()
+        text += f". Not finite from {where}: {label} at the {first.site_label}, seed {first.seed}"
     parts = [f"in {measured.seconds:.2f} s", seed_words(measured.seeds)]
     if predicted:
         parts.append(f"theory {1e3 * predicted.seconds:.0f} ms")

@@ -128,7 +128,7 @@ class Preparation:
         with self._lock:
             self._offered = named | pinned
             self.contenders.choices = [
-                {"group": "Explore page" if one.sized else "FieldName designs", "value": key, "label": one.base}
+                {"group": "Explore page" if one.sized else "Named designs", "value": key, "label": one.base}
                 for key, one in self._offered.items()
             ]
             self._follow()

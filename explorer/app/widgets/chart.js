@@ -19,13 +19,13 @@ const SETTINGS = {
 
 const axes = (layout) => Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key));
 
-/** Puts a person's zoom on a new layout, unless the new data lie elsewhere. Forgets it in that case. */
-function keepZoom(layout, zoom) {
+/** Puts a person's zoom on a new layout, unless the new data lie elsewhere or are of something else: then forgets it. */
+function keepZoom(layout, zoom, before) {
   const ends = (range) => [Math.min(...range), Math.max(...range)];
   const apart = axes(layout).some((name) => {
     if (!zoom.has(name) || !layout[name].range) return false;
     const [[low, high], [from, to]] = [ends(layout[name].range), ends(zoom.get(name))];
-    return to <= low || from >= high;
+    return to <= low || from >= high || layout[name].title?.text !== before[name].title?.text;
   });
   if (apart) zoom.clear();
   for (const [name, range] of zoom) Object.assign((layout[name] ??= {}), { range, autorange: false });
@@ -177,7 +177,7 @@ class Card {
     const figure = structuredClone(this.model.get("figure"));
     if (!figure.data) return;
     const layout = dress(figure.layout ?? {}, palette(this.el));
-    keepZoom(layout, this.zoom);
+    keepZoom(layout, this.zoom, this.plot.layout);
     if (!this.listening) this.plot.textContent = ""; // what an earlier failure wrote
     await this.Plotly.react(this.plot, figure.data, layout, SETTINGS);
     if (!this.listening) this.listen();

@@ -1,4 +1,4 @@
-"""The head of the page: its name, and a tab for each panel when there are several. Carries the page's style.
+"""The head of the page: its name, and a tab for each panel when there are several.
 
 Without a name it is a bar of tabs within a panel.
 """

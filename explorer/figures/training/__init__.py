@@ -13,13 +13,13 @@ import plotly.graph_objects as go
 from explorer.figures.axes import alone
 from explorer.figures.palette import Design
 from explorer.figures.training.course import Course, Track
-from explorer.figures.training.curves import CURVES, Curve
+from explorer.figures.training.curves import CURVES
 from explorer.figures.training.maps import MAPS, Map, layer_map
 
 if TYPE_CHECKING:
     from explorer.training.race import Race
 
-__all__ = ["CURVES", "MAPS", "Course", "Curve", "Map", "Track", "layer_map", "plot"]
+__all__ = ["CURVES", "MAPS", "Course", "Map", "Track", "layer_map", "plot"]
 
 
 def plot(race: Race, curve: str = "held_out_loss") -> go.Figure:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from explorer.figures.axes import TOP, Axis, axis, picture
+from explorer.figures.axes import TOP, Axis, Plot, axis, picture
 from explorer.figures.traces import Trace, compact, level, masked
 from explorer.figures.training.course import Course, Track, extremes, medians, series, thinned
 from explorer.figures.words import typeset
@@ -26,15 +26,6 @@ DECADE_OF_RATES = 8.0
 
 Readings = Sequence[tuple[Array, Array]]
 """Steps and values, one pair a contender."""
-
-
-class Curve(NamedTuple):
-    """One picture: its title, its caption, and the function that draws it."""
-
-    name: str
-    title: str
-    caption: str
-    draw: Callable[[Course], go.Figure]
 
 
 def training_loss(course: Course) -> go.Figure:
@@ -65,14 +56,14 @@ def learning_rate(course: Course) -> go.Figure:
     found = [series(track.history, "learning_rate") for track in course.tracks]
     tops = [values.max() for _, values in found if len(values)]
     log = bool(tops) and max(tops) > DECADE_OF_RATES * min(tops)
-    return over_steps(course, found, "learning rate (1)", "η = %{y:.3g}", "Learning rate", log=log, dots=False,
+    return over_steps(course, found, "learning rate (ratio)", "η = %{y:.3g}", "Learning rate", log=log, dots=False,
                       levels=None if log else {0.0: ""})
 
 
 def gradient_ratio(course: Course) -> go.Figure:
     """The gradient by the first layer's weights over that by the last layer's: 1 is even."""
     found = [track.history.gradient_ratio() for track in course.tracks]
-    return over_steps(course, found, "‖∂L/∂W‖ first / last (1)", "first / last layer = %{y:.3g}",
+    return over_steps(course, found, "‖∂L/∂W‖ first / last (ratio)", "first / last layer = %{y:.3g}",
                       "Gradient, first layer over last", log=True, levels={1.0: "even"})
 
 
@@ -97,14 +88,12 @@ def over_steps(course: Course, found: Readings, title: str, sentence: str, subje
 
 
 CURVES = (
-    Curve("training_loss", "Training loss",
-          "Faint: each batch. Line: running median. Dotted: losses of a unigram and a bigram.",
-          training_loss),
-    Curve("held_out_loss", "Held-out loss", "On text that is not trained on. Below the bigram: it has learned more.",
-          held_out_loss),
-    Curve("gradient_ratio", "Gradient, first over last",
-          "Size of ∂L/∂W in the first layer over the last. At 1 both ends learn evenly.", gradient_ratio),
-    Curve("learning_rate", "Learning rate", "Of each step: the warm-up, then the decay.", learning_rate),
+    Plot(training_loss, "Training loss",
+         "Faint: each batch. Line: running median. Dotted: losses of a unigram and a bigram."),
+    Plot(held_out_loss, "Held-out loss", "On text that is not trained on. Below the bigram: it has learned more."),
+    Plot(gradient_ratio, "Gradient, first over last",
+         "Size of ∂L/∂W in the first layer over the last. At 1 both ends learn evenly."),
+    Plot(learning_rate, "Learning rate", "Of each step: the warm-up, then the decay."),
 )
 """The pictures, a row each."""
 

@@ -42,9 +42,7 @@ class Activations(Choices):
     activation: str = setting("relu", "Activation", "", "Nonlinearity of the MLP.", symbol="φ", options=ACTIVATIONS)
     version: str = setting(
         "plain", "Version", "", "The activation as it is, or rescaled so that it keeps a unit second moment.",
-        options={
-            "plain": Option("φ"), "unit": Option("φ / √E φ²"), "centered": Option("(φ − E φ) / √Var φ"),
-        }
+        options={"plain": Option("φ"), "unit": Option("φ / √E φ²"), "centered": Option("(φ − E φ) / √Var φ")},
     )
     rule: str = setting(
         "matched", "Init variance", "", "Variance of the MLP's weights.", symbol="Var W",
@@ -127,7 +125,7 @@ def version(settings: Activations) -> tuple[float, float]:
     return shift, math.sqrt(plain.square - shift * (2 * plain.mean - shift))
 
 
-def kept(settings: Activations, q: float) -> Moments:
+def moments_at(settings: Activations, q: float) -> Moments:
     """E φ, E φ², E φ′² of the chosen version under N(0, q)."""
     shift, divisor = version(settings)
     plain = moments(settings.activation, q)
@@ -137,7 +135,7 @@ def kept(settings: Activations, q: float) -> Moments:
 
 def gain(settings: Activations) -> float:
     """g = n·Var(W) of the chosen rule."""
-    factor = {"matched": 1 / kept(settings, 1.0).square, "lecun": 1.0, "he": 2.0}[settings.rule]
+    factor = {"matched": 1 / moments_at(settings, 1.0).square, "lecun": 1.0, "he": 2.0}[settings.rule]
     return settings.gain * factor
 
 
@@ -146,7 +144,7 @@ def recursion(settings: Activations) -> tuple[Array, Array]:
     g, q, chi = gain(settings), [1.0], []
     for _ in range(settings.depth):
         held = min(q[-1], 1e30)  # beyond, φ is linear
-        here = kept(settings, held)
+        here = moments_at(settings, held)
         q.append(g * here.square * (q[-1] / held))
         chi.append(g * here.slope_square)
     return np.array(q), np.concatenate([np.cumprod(chi[::-1])[::-1], [1.0]])
@@ -158,23 +156,21 @@ def settle(settings: Activations, table: Array) -> Fixed:
 
     def excess(log_q: float) -> float:
         q = math.exp(log_q)
-        return math.log(max(g * kept(settings, q).square, 1e-300)) - log_q
+        return math.log(max(g * moments_at(settings, q).square, 1e-300)) - log_q
 
     def at(q: float) -> Fixed:
         slope = (excess(math.log(q) + 1e-4) - excess(math.log(q) - 1e-4)) / 2e-4 + 1
-        return Fixed(q, g * kept(settings, q).slope_square, slope)
+        return Fixed(q, g * moments_at(settings, q).slope_square, slope)
 
     start = excess(0.0)
     if abs(start) < 1e-9:
         return at(1.0)
-    away = (np.log(table) - np.log(MAP)) * np.sign(start)
-    path = range(30, 61) if start > 0 else range(30, -1, -1)  # MAP[30] is 1
-    for here in path:
-        if away[here] <= 0:
-            before = here - 1 if start > 0 else here + 1
-            return at(math.exp(float(brentq(excess, math.log(MAP[here]), math.log(MAP[before])))))
-    end = float(MAP[path[-1]])
-    return Fixed(math.inf if start > 0 else 0.0, at(end).chi)
+    step = 1 if start > 0 else -1
+    path = np.log(MAP)[len(MAP) // 2 :: step]  # from q = 1 on
+    met = np.flatnonzero(step * (np.log(table)[len(MAP) // 2 :: step] - path) <= 0)
+    if len(met):
+        return at(math.exp(float(brentq(excess, path[met[0]], path[met[0] - 1]))))
+    return Fixed(math.inf if start > 0 else 0.0, at(math.exp(path[-1])).chi)
 
 
 def solve_selu(variance: float) -> Selu:
@@ -200,7 +196,7 @@ def run(settings: Activations, stop: Stop = lambda: False, progress: Progress = 
     signal, gradient = np.ones((2, 2, settings.depth + 1))
     for draw in stages(range(2), stop, lambda part: progress(0.7 + 0.3 * part)):
         signal[draw], gradient[draw] = _mlp(settings, settings.seed + draw, stop)
-    table = np.array([gain(settings) * kept(settings, float(q)).square for q in MAP])
+    table = np.array([gain(settings) * moments_at(settings, float(q)).square for q in MAP])
     quadrature = np.array([moments(name) for name in NAMES])
     return ActivationsResult(settings, quadrature, sampled, errors, signal, gradient, *recursion(settings), table,
                              settle(settings, table))
@@ -288,13 +284,6 @@ def _evidence(result: ActivationsResult) -> str:
         f"After {settings.depth} layer{'s' * (settings.depth > 1)} of width {settings.width} q {measured} in two draws "
         f"(recursion, for infinite width: {result.expected_signal[-1]:.3g}); the gradient² at the input is {share} "
         f"(recursion {result.expected_gradient[0]:.3g}); χ = {result.fixed.chi:.4g} a layer, slope of ln V over ln q "
-        f"{result.fixed.slope:.3g}. The matching variance is {1 / kept(settings, 1.0).square:.4g}"
+        f"{result.fixed.slope:.3g}. The matching variance is {1 / moments_at(settings, 1.0).square:.4g}"
         "\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}n."
     )
-
-
-def invariants() -> dict[str, float]:
-    """E φ² of each activation and its matching n·Var(W), by quadrature; SELU's λ and α."""
-    numbers = {f"E {name}²": moments(name).square for name in NAMES}
-    numbers |= {f"n Var W for {name}": 1 / moments(name).square for name in NAMES}
-    return numbers | {"SELU λ": solve_selu(1.0).scale, "SELU α": solve_selu(1.0).alpha}

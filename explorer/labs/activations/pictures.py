@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from explorer.figures.axes import LEAST, Axis, axis, depth_axis, picture
 from explorer.figures.palette import HUES
-from explorer.figures.traces import DOTTED, dots, error_bars, level, line, ring, upright
+from explorer.figures.traces import DOTTED, described, dots, error_bars, level, line, ring, upright
 from explorer.labs.activations.experiment import MAP, NAMES, ActivationsResult, selu_scale, solve_selu
 from explorer.schemes.activation import SELU_ALPHA, SELU_SCALE
 
@@ -53,11 +53,7 @@ def by_layer(result: ActivationsResult) -> go.Figure:
         traces += [dots(layers, first, name, i, words, log=True, marker={"size": 6}),
                    dots(layers, second, f"{name}, another draw", i, words, log=True, showlegend=False,
                         marker=ring(6, i) | {"line": {"width": 1}})]
-    said = " ".join(
-        f"{name} by layer. Recursion: {expected[0]:.3g} at the input, {expected[-1]:.3g} at the output. "
-        f"Measured: {draws[:, 0].mean():.3g} and {draws[:, -1].mean():.3g}." for name, draws, expected in rows
-    )
-    return picture(traces, across, height, said)
+    return picture(traces, across, height, described("Signal and gradient by layer", traces))
 
 
 def length_map(result: ActivationsResult) -> go.Figure:
@@ -69,14 +65,13 @@ def length_map(result: ActivationsResult) -> go.Figure:
     height = axis("q of the next layer", [result.length_map[near], [0.2, 5.0]], log=True)
     q, words = result.fixed.q, "V(%{x:.3g}) = %{y:.4g}"
     traces = [
-        line(across.ends, across.ends, "q kept", 0, "", log=True, hoverinfo="skip", line=DOTTED, showlegend=True)
-        | {"name": "q kept"},
-        line(MAP, result.length_map, "V(q)", 0, words, log=True, showlegend=True) | {"name": "V(q)"},
+        line(across.ends, across.ends, "q kept", 0, "", log=True, hoverinfo="skip", line=DOTTED, showlegend=True),
+        line(MAP, result.length_map, "V(q)", 0, words, log=True, showlegend=True),
         dots(before, after, "MLP", 0, "from %{x:.4g} to %{y:.4g}", log=True, marker={"size": 6, "opacity": 0.6}),
     ]
     if 0 < q < math.inf:
         traces.append(dots([q], [q], "q*", 4, "q* = %{x:.4g}", log=True, marker={"symbol": "x", "size": 10}))
-    said = f"Next second moment by second moment. Fixed point {q:.4g}, slope {result.fixed.slope:.4g} on log axes."
+    said = described(f"Next second moment by second moment, slope {result.fixed.slope:.4g} at the fixed point", traces)
     return picture(traces, across, height, said)
 
 
@@ -88,9 +83,8 @@ def selu(result: ActivationsResult) -> go.Figure:
     words = "α = %{x:.10g}<br>λ = %{y:.10g}"
     traces = [
         upright(solved, "mean 0", height, share=0.9),
-        line(alpha, curve, "", 1, words, showlegend=True) | {"name": f"variance {variance:.3g}"},
-        dots([SELU_ALPHA], [SELU_SCALE], "published", 2, words,
-             marker=ring(15)),
+        line(alpha, curve, f"variance {variance:.3g}", 1, words, showlegend=True),
+        dots([SELU_ALPHA], [SELU_SCALE], "published", 2, words, marker=ring(15)),
         dots([solved], [scale], "solved", 0, words) | {"x": [solved], "y": [scale]},  # ten digits
     ]
     said = f"Mean 0 asks for α = {solved:.10g}; variance {variance:.4g} then for λ = {scale:.10g}."

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import numpy as np
 
@@ -22,11 +21,11 @@ from explorer.training.recipe import Recipe
 
 USUAL = 3e-3
 """Adam's learning rate."""
-NAMES: Mapping[str, str] = MappingProxyType({
+NAMES: Mapping[str, str] = {
     "learned": "learned", "own_rate": "learned, own rate", "ramp": "ramp to 1", "fixed": "1 throughout",
-})
+}
 """Names of the schedules."""
-WHOLE: Mapping[str, str] = MappingProxyType({"post": "Post-LN", "pre": "Pre-LN", "none": "a stack without norms"})
+WHOLE: Mapping[str, str] = {"post": "Post-LN", "pre": "Pre-LN", "none": "a stack without norms"}
 """Names of the design at α = 1."""
 
 
@@ -70,7 +69,8 @@ def run(settings: AlphaSchedule, stop: Stop = lambda: False, progress: Progress 
     Raises:
         Stopped: `stop()` said true.
     """
-    return train(settings, {name: settings.contender(schedule) for schedule, name in NAMES.items()}, stop, progress)
+    field = {name: settings.contender(schedule) for schedule, name in NAMES.items()}
+    return train(settings, field, settings.steps, settings.seed, stop, progress)
 
 
 def last_alphas(result: Trained[AlphaSchedule]) -> Array:
@@ -84,8 +84,8 @@ def verdict(result: Trained[AlphaSchedule]) -> Verdict:
     losses = {name: loss if math.isfinite(loss := result.final(name)) else math.inf for name in NAMES.values()}
     ordered = "; ".join(f"{name}: {result.in_words(name)}" for name in sorted(losses, key=losses.__getitem__))
     evidence = (
-        f"Held-out loss after {settings.steps} steps, best first: {ordered}; {AS_WELL:g} apart counts as equal, "
-        f"{LEARNS:g} below a unigram's {result.levels.unigram:.2f} as trained. A bigram has "
+        f"Held-out loss after {settings.steps} steps, best first: {ordered}. Losses {AS_WELL:g} apart count as equal; "
+        f"to count as trained takes {LEARNS:g} below a unigram's {result.levels.unigram:.2f}. A bigram has "
         f"{result.levels.bigram:.2f}. Learned, the layers' |α| end between {alpha.min():.2g} and {alpha.max():.2g}."
     )
     if not result.trains(NAMES["learned"]):

@@ -40,4 +40,4 @@ def by_layer(result: Trained[AlphaSchedule]) -> go.Figure:
         return Grid(steps, np.arange(1.0, values.shape[1] + 1), values)
 
     every = course(result, FOUR)
-    return layer_map(replace(every, tracks=every.tracks[:1]), 0, Map("alpha", "|α|", "|α| (1)", read))
+    return layer_map(replace(every, tracks=every.tracks[:1]), 0, Map("alpha", "|α|", "|α| (ratio)", read))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,12 +45,12 @@ class Cure(NamedTuple):
     choices: Mapping[str, Any]
 
 
-CURES: Mapping[str, Cure] = MappingProxyType({
+CURES: Mapping[str, Cure] = {
     "sqrt_d": Cure("÷ √d", {"attention_scale": "sqrt_d"}),
     "t5": Cure("T5 init", {"attention_scale": "none", "scale_rule": "t5"}),
     "qk_norm": Cure("QK-norm", {"attention_scale": "sqrt_d", "qk_norm": True}),
     "none": Cure("undivided", {"attention_scale": "none"}),
-})
+}
 
 
 class AttentionScale(Choices):
@@ -100,7 +99,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AttentionScaleResult:
-    """Everything about one head width and row length."""
+    """Measurements at one head width and row length."""
 
     settings: AttentionScale
     second_moment: float
@@ -236,15 +235,14 @@ def verdict(result: AttentionScaleResult) -> Verdict:
     """Entropy without the division, and separately gradients, with the theory's distance from them."""
     settings = result.settings
     entropy = {cure: result.stacks[cure].measured["attention_entropy_normalized"][:, 0].mean() for cure in CURES}
-    start = {cure: result.start(cure)[0] for cure in CURES}
-    theory = {cure: result.start(cure)[1] for cure in CURES}
-    grows = start["none"].mean() / start["sqrt_d"].mean()
+    (divided, divided_theory), (undivided, undivided_theory) = result.start("sqrt_d"), result.start("none")
+    grows = undivided.mean() / divided.mean()
     evidence = (
         f"At d = {settings.d_head} and n = {settings.n_keys} σ is {math.sqrt(settings.d_head):.3g}, the freezing "
         f"threshold {settings.freezing:.3g}; first layer's entropy {entropy['sqrt_d']:.2f} → {entropy['none']:.2f} of "
-        f"uniform. Input gradient² over output, mean of {settings.n_seeds} draws: {plus_minus(start['sqrt_d'])} → "
-        f"{plus_minus(start['none'])}; theory, for all draws, {number(theory['sqrt_d'])} → "
-        f"{number(theory['none'])}; undivided, theory is {result.overshoot:.2g} × the "
+        f"uniform. Input gradient² over output, mean of {settings.n_seeds} draws: {plus_minus(divided)} → "
+        f"{plus_minus(undivided)}; theory, for all draws, {number(divided_theory)} → "
+        f"{number(undivided_theory)}; undivided, theory is {result.overshoot:.2g} × the "
         f"draws' mean, {'within' if result.explained else 'beyond'} {ERRORS} standard errors."
     )
     if math.sqrt(settings.d_head) <= settings.freezing:

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures.axes import Axis, axis, picture
-from explorer.figures.traces import Trace, dots, joined, level, line, ring, upright
+from explorer.figures.traces import Trace, described, dots, joined, level, line, ring, upright
 from explorer.labs.attention_scale.experiment import (
     CURES,
     DIMENSIONS,
@@ -37,9 +37,7 @@ def second_moment(result: AttentionScaleResult) -> go.Figure:
         dots(d, result.moments, "drawn", 0, sentence, log=True),
         dots([here], [here * result.second_moment], "this head", 4, sentence, log=True),
     ]
-    text = (f"Mean (q·k)² of a head of width {here:.0f} is {here * result.second_moment:.4g}; from "
-            f"{result.moments[0]:.3g} at d = 1 to {result.moments[-1]:.4g} at d = {DIMENSIONS[-1]}.")
-    return picture(traces, across, height, text)
+    return picture(traces, across, height, described("Mean (q·k)² by the head's width", traces))
 
 
 def entropy(result: AttentionScaleResult) -> go.Figure:
@@ -50,9 +48,7 @@ def entropy(result: AttentionScaleResult) -> go.Figure:
         *_uprights(result, SHARE, 0.22),
         line(FINE, expected, "softmax", 0, sentence), dots(SIGMAS, result.sampled.entropy, "rows drawn", 0, sentence),
     ]
-    with_root, without = np.interp([0.0, math.log(result.settings.d_head) / 2], np.log(FINE), expected)
-    text = f"Entropy over ln n at σ = 1: {with_root:.3g}; without the division: {without:.3g}."
-    return picture(traces, ACROSS, SHARE, text, legend=False)
+    return picture(traces, ACROSS, SHARE, described("Entropy over ln n by the logits' σ", traces), legend=False)
 
 
 def _uprights(result: AttentionScaleResult, height: Axis, share: float, without: float = 0.5) -> list[Trace]:
@@ -60,7 +56,7 @@ def _uprights(result: AttentionScaleResult, height: Axis, share: float, without:
     root = math.sqrt(result.settings.d_head)
     return [
         upright(1.0, "with √d", height, "left", 0.5), upright(root, "without", height, "right", without),
-        upright(result.settings.freezing, "σ<sub>c</sub> = √(2 ln n)", height, "left", share),
+        upright(result.settings.freezing, "σ<sub>c</sub> =<br>√(2 ln n)", height, "left", share),
     ]
 
 
@@ -76,8 +72,7 @@ def jacobian(result: AttentionScaleResult) -> go.Figure:
         dots(SIGMAS, sampled.jacobian, "mean", 0, sentence.format("mean"), log=True),
         dots(SIGMAS, sampled.typical, "median", 4, sentence.format("median"), log=True, **joined(4)),
     ]
-    text = f"At σ = {SIGMAS[-1]:g} the mean is {sampled.jacobian[-1]:.2g} and the median {sampled.typical[-1]:.2g}."
-    return picture(traces, ACROSS, height, f"Squared norm of the softmax Jacobian. {text}")
+    return picture(traces, ACROSS, height, described("Squared norm of the softmax Jacobian by the logits' σ", traces))
 
 
 def growth(result: AttentionScaleResult) -> go.Figure:
@@ -90,9 +85,7 @@ def growth(result: AttentionScaleResult) -> go.Figure:
         traces += [line(FINE_GROWTHS, result.grown_expected[cure], row.label, HUE[cure], sentence,
                         dash="dash" if t5 else "solid"),
                    dots(GROWTHS, result.grown[cure], row.label, HUE[cure], sentence, marker=ring() if t5 else {})]
-    ends = {row.label: (result.grown[cure][0], result.grown[cure][-1]) for cure, row in CURES.items()}
-    text = ", ".join(f"{label} {first:.2f} to {last:.2f}" for label, (first, last) in ends.items())
-    return picture(traces, across, SHARE, f"Entropy over ln n as the weights grow to {GROWTHS[-1]:g} times: {text}.")
+    return picture(traces, across, SHARE, described("Entropy over ln n as the weights grow", traces))
 
 
 def gradient(result: AttentionScaleResult) -> go.Figure:

@@ -6,28 +6,22 @@ from explorer.labs.attention_scale import experiment, pictures
 from explorer.labs.lab import Lab, Plot
 
 ROW = Lab(
-    "06_attention_scale", "Foundations",
-    "Attention scale",
-    "A product of two d-dimensional vectors has second moment d; undivided, it freezes the softmax onto a few "
-    "keys. Dividing by √d, or drawing W_Q that much smaller, have the same effect.",
-    "It is said that frozen attention makes gradients vanish. A single row's softmax typically passes little, but "
-    "on average more than before, and the path through the logits is d times stronger: the gradients of the stack "
-    "explode. The theory's line is the mean over all draws; undivided, few draws carry it, so that the mean of a "
-    "few can be half of it or twice. The first two cures hold at initialization only; QK-norm holds when W_Q and "
-    "W_K grow.",
+    "06_attention_scale", "Foundations", "Attention scale",
+    "A product of two d-dimensional vectors has second moment d; undivided, it freezes the softmax onto a few keys. "
+    "Dividing by √d, or drawing W_Q that much smaller, have the same effect.",
+    "It is said that frozen attention makes gradients vanish. A single row's softmax typically passes little, but on "
+    "average more than before, and the path through the logits is d times stronger: the gradients of the stack "
+    "explode. The theory's line is the mean over all draws; undivided, few draws carry it, so that the mean of a few "
+    "can be half of it or twice. The first two cures hold at initialization only; QK-norm holds when W_Q and W_K grow.",
     experiment.AttentionScale, experiment.run, experiment.verdict,
     (
-        Plot("second_moment", "Second moment against d", "Mean (q·k)². On the line: it is d.",
-             pictures.second_moment),
-        Plot("entropy", "Entropy of a row", "Softmax of n normal logits. It falls from uniform to one-hot with σ.",
-             pictures.entropy),
-        Plot("growth", "Entropy as weights grow", "Divided and T5 coincide; only QK-norm keeps the entropy.",
-             pictures.growth),
-        Plot("jacobian", "Softmax Jacobian", "‖∂p/∂logits‖². The median goes to 0; the mean does not.",
-             pictures.jacobian),
-        Plot("gradient", "Gradient in a stack",
-             "Mean squared ∂L/∂x over the output's. Bands: the draws, wide apart if undivided.",
-             pictures.gradient),
+        Plot(pictures.second_moment, "Second moment against d", "Mean (q·k)². On the line: it is d."),
+        Plot(pictures.entropy, "Entropy of a row",
+             "Softmax of n normal logits. It falls from uniform to one-hot with σ."),
+        Plot(pictures.growth, "Entropy as weights grow", "Divided and T5 coincide; only QK-norm keeps the entropy."),
+        Plot(pictures.jacobian, "Softmax Jacobian", "‖∂p/∂logits‖². The median goes to 0; the mean does not."),
+        Plot(pictures.gradient, "Gradient in a stack",
+             "Mean squared ∂L/∂x over the output's. Bands: the draws, wide apart if undivided."),
     ),
     "Essay: Su Jianlin 2021, kexue 8620; Vaswani et al. 2017, arXiv 1706.03762; Raffel 2019, arXiv 1910.10683",
 )

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,17 +23,17 @@ from explorer.choices import Choices
 from explorer.config import LEAST_CAP, Config, heads_of, preset
 from explorer.fields import setting
 from explorer.labs import Progress, Stop, Verdict, plus_minus
-from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, powers_of_two
+from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, powers_of_two, slope
 from explorer.profile import Array
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.schemes.preset import PRESETS
 
-PLACEMENTS: Mapping[str, str] = MappingProxyType({"post": "Post-LN", "pre": "Pre-LN"})
+PLACEMENTS: Mapping[str, str] = {"post": "Post-LN", "pre": "Pre-LN"}
 """Of the theorem."""
-DESIGNS: Mapping[str, str] = MappingProxyType({
+DESIGNS: Mapping[str, str] = {
     name: PRESETS[name].title for name in ("post_ln", "pre_ln", "peri_ln", "deepnorm", "realformer")
-})
-BENDS: Mapping[str, str] = MappingProxyType({"none": "MLPs only", "uniform": "uniform", "softmax": "softmax"})
+}
+BENDS: Mapping[str, str] = {"none": "MLPs only", "uniform": "uniform", "softmax": "softmax"}
 """By attention: none, a plain mean, and as it is."""
 FLAT = 0.5
 """Share of the output's gradient² from which on a gradient that is nowhere lower counts as flat."""
@@ -111,7 +110,7 @@ class Theorem(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NormPlacementResult:
-    """Everything about one depth."""
+    """Measurements at one depth."""
 
     settings: NormPlacement
     theorem: Mapping[str, Theorem]
@@ -131,12 +130,6 @@ class NormPlacementResult:
         """Exponent of L in the last MLP's gradient, measured and predicted."""
         found = self.theorem[placement]
         return slope(self.settings.depths, found.typical), slope(self.settings.depths, found.predicted)
-
-
-def slope(depths: list[int], values: Array, least: int = 4) -> float:
-    """Exponent of L in `[depth]`, from stacks of `least` layers on where there are two of them."""
-    deep = np.array(depths) >= min(least, depths[-2])
-    return float(np.polyfit(np.log(np.array(depths)[deep]), np.log(values[deep]), 1)[0])
 
 
 def lemma(n_layers: int, n_ctx: int) -> Array:

@@ -6,26 +6,22 @@ from explorer.labs.lab import Lab, Plot
 from explorer.labs.norm_placement import experiment, pictures
 
 ROW = Lab(
-    "09_norm_placement", "Depth",
-    "Norm placement",
-    "In Post-LN the last MLP's initial gradient does not depend on depth. In Pre-LN the stream's second moment "
-    "stays between 1 + l/2 and 1 + 3l/2, and the last gradient shrinks as 1/√L.",
+    "09_norm_placement", "Depth", "Norm placement",
+    "In Post-LN the last MLP's initial gradient does not depend on depth. In Pre-LN the stream's second moment stays "
+    "between 1 + l/2 and 1 + 3l/2, and the last gradient shrinks as 1/√L.",
     "All of this is at initialization. That Pre-LN therefore needs no warm-up is the paper's conclusion, which is "
-    "tried in the lab Warm-up, not here. The theorem bounds from above, without constants, for one head with W_Q "
-    "= W_K = 0: what can be tested is its slope, a little steeper than −½ while tokens still become more alike. "
-    "And 2^(−l/2), the weight of the identity path, is not how the gradient decays: Post-LN without attention has "
-    "a flat gradient. Attention bends it into a V: averaging shrinks gradients that differ from token to token, "
-    "and passes on what they share.",
+    "tried in the lab Warm-up, not here. The theorem bounds from above, without constants, for one head with W_Q = "
+    "W_K = 0: what can be tested is its slope, a little steeper than −½ while tokens still become more alike. And "
+    "2^(−l/2), the weight of the identity path, is not how the gradient decays: Post-LN without attention has a flat "
+    "gradient. Attention bends it into a V: averaging shrinks gradients that differ from token to token, and passes "
+    "on what they share.",
     experiment.NormPlacement, experiment.run, experiment.verdict,
     (
-        Plot("theorem", "Gradient of the last MLP", "Theorem 1's setting, stacks of growing depth. Dotted: 1/√L.",
-             pictures.theorem),
-        Plot("stream", "Pre-LN in its band", "Second moment. Gray: from 1 + l/2 to 1 + 3l/2.",
-             pictures.stream),
-        Plot("bends", "Post-LN by attention", "Mean squared ∂L/∂x: no attention, a plain mean, softmax.",
-             pictures.bends),
-        Plot("gradients", "Gradient of five designs", "Mean squared ∂L/∂x over the output's. Lines: theory.",
-             pictures.gradients),
+        Plot(pictures.theorem, "Gradient of the last MLP",
+             "Theorem 1's setting, stacks of growing depth. Dotted: 1/√L."),
+        Plot(pictures.stream, "Pre-LN in its band", "Second moment. Gray: from 1 + l/2 to 1 + 3l/2."),
+        Plot(pictures.bends, "Post-LN by attention", "Mean squared ∂L/∂x: no attention, a plain mean, softmax."),
+        Plot(pictures.gradients, "Gradient of five designs", "Mean squared ∂L/∂x over the output's. Lines: theory."),
     ),
     "Xiong et al. 2020, arXiv 2002.04745",
 )

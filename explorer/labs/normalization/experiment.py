@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -41,12 +40,12 @@ class Norm(NamedTuple):
     """Values averaged together, in words."""
 
 
-NORMS: Mapping[str, Norm] = MappingProxyType({
+NORMS: Mapping[str, Norm] = {
     "layer": Norm("LayerNorm", (2,), True, "the features of one token"),
     "rms": Norm("RMSNorm", (2,), False, "the features of one token"),
     "batch": Norm("BatchNorm", (0, 1), True, "one feature over all tokens of all sequences"),
     "instance": Norm("InstanceNorm", (1,), True, "one feature over the tokens of one sequence"),
-})
+}
 
 
 class Normalization(Choices):
@@ -97,8 +96,6 @@ class Output:
     """Second moment of the features drawn, quietest first, `[feature]`."""
     constant_share: float
     """Share of the second moment that is one constant added everywhere: (mean y)² / mean y²."""
-    zero_token: float
-    """Second moment of the first token of the first sequence."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,20 +189,14 @@ def _order(x: Array, axes: tuple[int, ...]) -> NDArray[np.intp]:
     """Tokens (axes 0, 1) or features (axis 2) to be drawn, by rising second moment: evenly chosen ranks."""
     rest = tuple({0, 1, 2} - set(axes))
     ranked = np.argsort(np.mean(x**2, rest).ravel(), kind="stable")
-    drawn: NDArray[np.intp] = ranked[np.linspace(0, len(ranked) - 1, min(SHOWN, len(ranked))).round().astype(int)]
-    return drawn
+    return np.asarray(ranked[np.linspace(0, len(ranked) - 1, min(SHOWN, len(ranked))).round().astype(int)])
 
 
 def _read(y: Array, order: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Output:
     square = y * y
     total = float(square.mean())
-    return Output(
-        second_moment=total,
-        by_token=square.mean(2).ravel()[order[0]],
-        by_feature=square.mean((0, 1))[order[1]],
-        constant_share=float(y.mean() ** 2 / total) if total > 0 else 0.0,
-        zero_token=float(square[0, 0].mean()),
-    )
+    constant_share = float(y.mean() ** 2 / total) if total > 0 else 0.0
+    return Output(total, square.mean(2).ravel()[order[0]], square.mean((0, 1))[order[1]], constant_share)
 
 
 def _shares(name: str, settings: Normalization) -> Array:

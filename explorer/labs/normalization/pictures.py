@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from explorer.figures.axes import LEAST, Axis, axis, label, picture, sheet
 from explorer.figures.palette import HUES, Look
-from explorer.figures.traces import Trace, dots, level, line, ring
+from explorer.figures.traces import Trace, described, dots, level, line, ring
 from explorer.labs.normalization.experiment import NORMS, OFFSETS, SCALES, NormalizationResult
 from explorer.profile import Array
 
@@ -78,8 +78,7 @@ def offset(result: NormalizationResult) -> go.Figure:
     traces = [level(1.0, "nothing but the constant", across, height, "left")]
     traces += _by_norm(OFFSETS, result.share_by_offset, result.settings.offset, here,
                        "at an offset of %{x:.3g}<br>the constant's share is %{y:.3g}")
-    text = f"Share of the output that is one constant, at an offset of {result.settings.offset:g}: {_listed(here)}."
-    return picture(traces, across, height, text)
+    return picture(traces, across, height, described("Share of the output that is one constant, by offset", traces))
 
 
 def epsilon(result: NormalizationResult) -> go.Figure:
@@ -90,7 +89,7 @@ def epsilon(result: NormalizationResult) -> go.Figure:
     traces = [level(1.0, "", across, height)]
     traces += _by_norm(SCALES, result.moment_by_scale, result.settings.scale, here,
                        "at a scale of %{x:.3g}<br>mean y² is %{y:.3g}", log=True)
-    return picture(traces, across, height, f"Mean y² at an input scale of {result.settings.scale:g}: {_listed(here)}.")
+    return picture(traces, across, height, described("Mean y² by the scale of the input", traces))
 
 
 def _by_norm(x: Array, curves: Mapping[str, Array], at: float, here: Mapping[str, float], sentence: str,
@@ -101,7 +100,3 @@ def _by_norm(x: Array, curves: Mapping[str, Array], at: float, here: Mapping[str
         traces += [line(x, curves[name], words, index, sentence, log=log),
                    dots([at], [here[name]], words, index, sentence, log=log, marker=MARKS[name])]
     return traces
-
-
-def _listed(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{NORMS[name].label} {value:.3g}" for name, value in values.items())

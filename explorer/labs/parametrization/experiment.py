@@ -9,24 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from explorer.choices import Choices
 from explorer.fields import Option, setting
 from explorer.labs import Progress, Stop, Verdict, check
-from explorer.labs.parametrization.network import (
-    ADAM_EPSILON,
-    BASE,
-    SCHEMES,
-    Examples,
-    adam,
-    forward,
-    layers,
-    weights,
-)
+from explorer.labs.parametrization.network import BASE, SCHEMES, Examples, adam, forward, layers, weights
 from explorer.profile import Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 STEP_WIDTHS = (32, 64, 128, 256, 512, 1024)
 """Widths of the first step, which is quick."""
@@ -57,7 +52,7 @@ class Parametrization(Choices):
         "256", "Widest network", "Size", "Widths double from 32 up to this in the sweep.", symbol="m", unit="units",
         pinned=True,
         options={"64": Option("32, 64"), "128": Option("32 to 128"), "256": Option("32 to 256"),
-                       "512": Option("32 to 512, takes a while")}
+                 "512": Option("32 to 512, takes a while")}
     )
     steps: int = setting(32, "Steps", "Size", "Steps of training before the loss is read.", 1, 64, symbol="k",
                          unit="steps", log=True, pinned=True)
@@ -69,6 +64,10 @@ class Parametrization(Choices):
     def widths(self) -> tuple[int, ...]:
         """Widths of the sweep."""
         return tuple(width for width in STEP_WIDTHS if width <= int(self.widest))
+
+    def direction(self, gradient: Tensor, mean: Tensor, square: Tensor, count: int) -> Tensor:
+        """The optimizer's, before the learning rate, at step `count`; `adam` updates the two moments in place."""
+        return adam(gradient, mean, square, count) if self.optimizer == "adam" else gradient
 
 
 class FirstStep(NamedTuple):
@@ -124,8 +123,8 @@ def first_step(scheme: str, settings: Parametrization, width: int) -> tuple[floa
     residual = np.random.default_rng([settings.seed, 4]).standard_normal((settings.batch_size, 1))
     seen = forward(plan, stored, x)
     gradient = torch.autograd.grad((2 * torch.from_numpy(residual) * seen[-1]).mean(), stored)[1]
-    direction = gradient / (gradient.abs() + ADAM_EPSILON) if settings.optimizer == "adam" else gradient
-    change = settings.learning_rate * plan[1].rate * direction
+    moments = torch.zeros_like(gradient), torch.zeros_like(gradient)
+    change = settings.learning_rate * plan[1].rate * settings.direction(gradient, *moments, 1)
     read, weight = seen[1].detach(), stored[1].detach()
     ratio = (change.norm() / weight.norm(), (read @ change.T).norm() / (read @ weight.T).norm())
     return float(ratio[0]), float(ratio[1])
@@ -158,8 +157,7 @@ def train(scheme: str, settings: Parametrization, width: int, rates: Array, step
             for layer, weight, gradient, moment in zip(
                 plan, stored, torch.autograd.grad(loss, stored), moments, strict=True
             ):
-                change = adam(gradient, *moment, count) if settings.optimizer == "adam" else gradient
-                weight -= change.mul_(eta * layer.rate)
+                weight -= settings.direction(gradient, *moment, count).mul_(eta * layer.rate)
     with torch.no_grad():
         return np.asarray((forward(plan, stored, x_held)[-1] - y_held).square().mean((1, 2)).double().numpy())
 
@@ -221,7 +219,7 @@ def verdict(result: ParametrizationResult) -> Verdict:
     """Change of the best learning rate between the narrowest and the widest network."""
     moved = {scheme: math.log2(result.best(scheme)[-1] / result.best(scheme)[0]) for scheme in SCHEMES}
     widths = result.settings.widths
-    ratios = ", ".join(f"{row.label} {_power_of_two(moved[scheme])}" for scheme, row in SCHEMES.items())
+    ratios = ", ".join(f"{row.label} {Fraction(2) ** round(moved[scheme])}" for scheme, row in SCHEMES.items())
     where = f"Best learning rate at m = {widths[-1]} over that at m = {widths[0]}: {ratios}."
     if abs(moved["standard"]) > abs(moved["mup"]) <= 1:
         stays = "stays" if moved["mup"] == 0 else "moves by one step of the sweep"
@@ -229,11 +227,6 @@ def verdict(result: ParametrizationResult) -> Verdict:
     if abs(moved["standard"]) < 1:
         return "warning", "No drift is visible here; more steps or wider networks show it.", where
     return "warning", "Here μP's best learning rate moves too; with one seed and few steps it is uncertain.", where
-
-
-def _power_of_two(exponent: float) -> str:
-    """1/16, 1 or 4."""
-    return f"{2**exponent:.0f}" if exponent >= 0 else f"1/{2**-exponent:.0f}"
 
 
 def invariants(settings: Parametrization = Parametrization()) -> dict[str, float]:  # noqa: B008 - frozen

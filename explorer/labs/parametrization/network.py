@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -47,11 +46,11 @@ class Scheme(NamedTuple):
     growth: Mapping[str, Growth]
 
 
-SCHEMES: Mapping[str, Scheme] = MappingProxyType({
+SCHEMES: Mapping[str, Scheme] = {
     "standard": Scheme("standard", False, False, {"adam": Growth(0.5, 1, -13), "sgd": Growth(0, 0.5, -10)}),
     "ntk": Scheme("NTK", True, False, {"adam": Growth(0, 0.5, -10), "sgd": Growth(-1, -0.5, -5)}),
     "mup": Scheme("μP", False, True, {"adam": Growth(-0.5, 0, -13), "sgd": Growth(-0.5, 0, -10)}),
-})
+}
 
 
 class Layer(NamedTuple):

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from explorer.figures.axes import LEAST, axis, picture
 from explorer.figures.palette import NEUTRAL
-from explorer.figures.traces import Trace, dots, joined, level, line, ring
+from explorer.figures.traces import Trace, described, dots, joined, level, line, ring
 from explorer.labs.parametrization.experiment import STEP_WIDTHS, ParametrizationResult
 from explorer.labs.parametrization.network import BASE, SCHEMES
 
@@ -27,8 +27,7 @@ def best_rate(result: ParametrizationResult) -> go.Figure:
         dots(widths, row, SCHEMES[name].label, index, "at width %{x}<br>the best learning rate is %{y:.3g} ×",
              log=True, **joined(index)) for index, (name, row) in enumerate(values.items())
     ]
-    text = "; ".join(f"{SCHEMES[name].label} {row[-1]:.3g}" for name, row in values.items())
-    said = f"Best learning rate at width {widths[-1]:.0f} over that at {BASE}: {text}."
+    said = described(f"Best learning rate by width, over that at {BASE}", traces)
     return _at_widths(picture(traces, across, height, said), result.settings.widths)
 
 
@@ -42,15 +41,14 @@ def sweeps(result: ParametrizationResult) -> go.Figure:
     best = {"color": "rgba(0, 0, 0, 0)", "symbol": "circle", "size": 15, "line": {"color": NEUTRAL, "width": 2}}
     for index, (name, row) in enumerate(SCHEMES.items()):
         rates, lowest = result.rates[name], losses[name].min(axis=1)
-        for at, style in ((0, joined(index, "dot", 1.5)), (-1, joined(index, "solid", 2))):
+        for at, end, style in ((0, ", narrowest", joined(index, "dot", 1.5)), (-1, "", joined(index, "solid", 2))):
             words = f"m = {widths[at]}, η = %{{x:.3g}}<br>loss %{{y:.3g}}"
-            traces.append(dots(rates, losses[name][at], row.label, index, words, log=True, showlegend=at == -1,
+            traces.append(dots(rates, losses[name][at], row.label + end, index, words, log=True, showlegend=at == -1,
                                marker={"size": 5}, **style))
         traces.append(dots(result.best(name)[[0, -1]], lowest[[0, -1]], f"{row.label}, best", index,
                            "best: η = %{x:.3g}<br>loss %{y:.3g}", log=True, showlegend=False, marker=best))
-    text = "; ".join(f"{row.label} {result.best(name)[0]:.3g} at width {widths[0]}, {result.best(name)[-1]:.3g} at "
-                     f"{widths[-1]}" for name, row in SCHEMES.items())
-    return picture(traces, across, height, f"Learning rate with the least loss: {text}.")
+    said = described(f"Loss by learning rate at widths {widths[0]} and {widths[-1]}", traces)
+    return picture(traces, across, height, said)
 
 
 def first_step(result: ParametrizationResult) -> go.Figure:
@@ -71,12 +69,8 @@ def first_step(result: ParametrizationResult) -> go.Figure:
             dots(widths, step.output, f"{row.label}, output", index, output, log=True, showlegend=False,
                  marker=ring(9, index)),
         ]
-    ends = "; ".join(
-        f"{row.label} weights {result.step[name].weights[0]:.3g} at width {STEP_WIDTHS[0]}, "
-        f"{result.step[name].weights[-1]:.3g} at {STEP_WIDTHS[-1]}, outputs {result.step[name].output[0]:.3g} and "
-        f"{result.step[name].output[-1]:.3g}" for name, row in SCHEMES.items()
-    )
-    return _at_widths(picture(traces, across, height, f"Relative change in the first step: {ends}."), STEP_WIDTHS)
+    said = described("Relative change in the first step, by width", traces)
+    return _at_widths(picture(traces, across, height, said), STEP_WIDTHS)
 
 
 def _at_widths(figure: go.Figure, widths: tuple[int, ...]) -> go.Figure:

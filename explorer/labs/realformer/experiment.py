@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,10 +26,10 @@ from explorer.profile import Array, Profile
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMS: Mapping[str, str] = MappingProxyType({"none": "Post-LN", "scores": "RealFormer", "qk": "ΣQ·ΣK"})
+FORMS: Mapping[str, str] = {"none": "Post-LN", "scores": "RealFormer", "qk": "ΣQ·ΣK"}
 """By what attention inherits: nothing, the scores (the paper's), queries and keys."""
 PRESET_OF = {"none": "post_ln", "scores": "realformer", "qk": "realformer_qk"}
-POWERS: Mapping[str, float] = MappingProxyType({"none": 0.0, "scores": 0.5, "qk": 1.0})
+POWERS: Mapping[str, float] = {"none": 0.0, "scores": 0.5, "qk": 1.0}
 """Of l, that the spread of independent layers' logits goes with."""
 HEAD = 64
 """Coordinates of a head, and tokens, of the independent layers."""
@@ -87,7 +86,7 @@ class Similarity(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RealFormerResult:
-    """Everything about one choice."""
+    """Measurements of one choice of settings."""
 
     settings: RealFormer
     independent: Mapping[str, Array]
@@ -161,9 +160,7 @@ def independent(n_layers: int, seed: int, stop: Stop = lambda: False, draws: int
         "scores": own.cumsum(0),
         "qk": queries.cumsum(0) @ keys.cumsum(0).transpose(-1, -2) / math.sqrt(HEAD),
     }
-    return {
-        form: torch.sqrt(values.square().mean((2, 3))).T.double().numpy() for form, values in logits.items()
-    }
+    return {form: torch.sqrt(values.square().mean((2, 3))).T.double().numpy() for form, values in logits.items()}
 
 
 def similarity(config: Config, stop: Stop = lambda: False) -> Similarity:

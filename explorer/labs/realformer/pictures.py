@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures.axes import axis, picture
-from explorer.figures.traces import Trace, dots, joined, line, ring, upright
+from explorer.figures.traces import Trace, described, dots, joined, line, ring, upright
 from explorer.labs.charts import designs, side_by_side
 from explorer.labs.realformer.experiment import FORMS, HEAD, RealFormerResult
 from explorer.labs.realformer.memory import LENGTHS
@@ -28,10 +28,7 @@ def independent(result: RealFormerResult) -> go.Figure:
     across = axis(LAYER, [layers], log=True, air=0.04)
     traces = [line(layers, lines[form], words, HUE[form], SAYS, log=True) for form, words in FORMS.items()]
     traces += [dots(layers, found[form].mean(0), words, HUE[form], SAYS, log=True) for form, words in FORMS.items()]
-    text = ", ".join(f"{words} {found[form][:, -1].mean():.3g}, expected {lines[form][-1]:.3g}"
-                     for form, words in FORMS.items())
-    return picture(traces, across, height, f"Logits of {len(layers)} independent layers with heads {HEAD} wide: "
-                                           f"{text}.")
+    return picture(traces, across, height, described(f"Logits of independent layers, heads {HEAD} wide", traces))
 
 
 def spread(result: RealFormerResult) -> go.Figure:
@@ -68,9 +65,7 @@ def similarity(result: RealFormerResult) -> go.Figure:
             dots(layers, result.similarity[form].measured.mean(0), words, HUE[form],
                  "layer %{x:.0f} and the one below<br>share %{y:.0%} of their weight"),
         ]
-    text = "; ".join(f"{words} {result.similarity[form].measured[:, -1].mean():.2g}, with another head "
-                     f"{result.similarity[form].random[:, -1].mean():.2g}" for form, words in FORMS.items())
-    return picture(traces, across, height, f"Weight that the last two layers' patterns share: {text}.")
+    return picture(traces, across, height, described("Weight that successive layers' patterns share", traces))
 
 
 def gradients(result: RealFormerResult) -> go.Figure:
@@ -87,15 +82,11 @@ def memory(result: RealFormerResult) -> go.Figure:
     across = axis("tokens n", [n], log=True, air=0.04)
     sentence = "%{x:.0f} tokens<br>%{y:,.0f} KiB a layer"
     traces: list[Trace] = [
-        *(line(n, values / 1024, words, hue, sentence, log=True, showlegend=True) | {"name": words}
-          for words, hue, values in rows),
+        *(line(n, values / 1024, words, hue, sentence, log=True, showlegend=True) for words, hue, values in rows),
         dots(n, found.counted["none"] / 1024, "Post-LN", 0, sentence, log=True),
         dots(n, found.counted["scores"] / 1024, "RealFormer", 4, sentence, log=True, marker=ring()),
     ]
     equal = result.settings.width / result.settings.n_heads
     if across.extent[0] < np.log10(equal) < across.extent[1]:
         traces.insert(0, upright(equal, "n = d/H", height, "left"))
-    ends = [values[-1] / 2**20 for values in (*found.counted.values(), found.scores, found.stream)]
-    text = ("With {} tokens a layer keeps {:.2f} MiB in Post-LN and {:.2f} in RealFormer; a score tensor is {:.2f}, "
-            "the stream {:.2f}.").format(LENGTHS[-1], *ends)
-    return picture(traces, across, height, text)
+    return picture(traces, across, height, described("KiB that a layer keeps, by tokens", traces))

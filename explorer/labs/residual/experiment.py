@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -32,9 +31,9 @@ PARAMETERS = (*shapes(Config()), "alpha")
 STARTS = ("post_ln", "pre_ln", "layer_scale", "rezero", "skipinit", "fixup")
 """Presets whose first gradients are compared; the last three start as the identity."""
 IDENTITY = STARTS[3:]
-LABELS: Mapping[str, str] = MappingProxyType({name: PRESETS[name].title for name in STARTS})
-GROWTHS: Mapping[str, str] = MappingProxyType({"post": "Post-LN", "pre": "Pre-LN", "peri": "Peri-LN"})
-BENDS: Mapping[str, str] = MappingProxyType({"none": "MLPs only", "softmax": "with attention"})
+LABELS: Mapping[str, str] = {name: PRESETS[name].title for name in STARTS}
+GROWTHS: Mapping[str, str] = {"post": "Post-LN", "pre": "Pre-LN", "peri": "Peri-LN"}
+BENDS: Mapping[str, str] = {"none": "MLPs only", "softmax": "with attention"}
 
 
 class Residual(Choices):
@@ -88,7 +87,7 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ResidualResult:
-    """Everything about one α."""
+    """Measurements at one α."""
 
     settings: Residual
     path: Array
@@ -115,11 +114,6 @@ class ResidualResult:
         moments = self.settings.n_layers * square * (2 + square) / (2 * d * (1 + square) ** 2)
         left = float(self.expected[-1])
         return float(((1 / (d * TOKENS) + 1 / d**2 + left**2 * moments) / self.settings.n_seeds) ** 0.5)
-
-    @property
-    def fades_as_expected(self) -> bool:
-        """Whether the final coefficient of x_0 is within `ERRORS` standard errors of (1 + α²)^(−N/2)."""
-        return bool(abs(self.path[:, -1].mean() - self.expected[-1]) <= ERRORS * self.noise)
 
 
 def run(settings: Residual, stop: Stop = lambda: False, progress: Progress = lambda _: None) -> ResidualResult:
@@ -174,7 +168,7 @@ def verdict(result: ResidualResult) -> Verdict:
         return "bad", f"Not as designed: {', '.join(LABELS[name] for name in broken)}.", evidence
     if settings.alpha == 0:
         return "warning", "At α = 0 every stack is the identity, and its matrices have no gradient.", evidence
-    if not result.fades_as_expected:
+    if not abs(left - expected) <= ERRORS * result.noise:
         return "warning", "The input's share differs from theory's by more than the error of the draws.", evidence
     if left > 0.5:
         return "good", "Branches this small or few leave most of the input in the stream.", evidence

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from explorer.figures.axes import AIR, BARE, Axis, axis, label, picture, sheet
 from explorer.figures.matrices import WRITTEN
 from explorer.figures.palette import NEUTRAL, Look
-from explorer.figures.traces import Trace, dots, level, line
+from explorer.figures.traces import Trace, described, dots, level, line
 from explorer.labs.charts import designs, moments_axis, seeds_range, side_by_side
 from explorer.labs.residual.experiment import BENDS, GROWTHS, LABELS, PARAMETERS, STARTS, ResidualResult
 
@@ -32,16 +32,14 @@ def path(result: ResidualResult) -> go.Figure:
         dots(branch, mean, "x<sub>l</sub> regressed on x<sub>0</sub>", 0, sentence, log=True,
              error_y=seeds_range(0, mean, result.path.T)),
     ]
-    text = (f"After {len(expected) - 1} branches {mean[-1]:.2g} of the input is left, plus or minus {noise:.1g}; "
-            f"theory {expected[-1]:.2g}.")
-    return picture(traces, across, height, text)
+    return picture(traces, across, height, described("Coefficient of the input by branches", traces))
 
 
 def gradient(result: ResidualResult) -> go.Figure:
     """Gradient² of Post-LN by layer, without and with attention, and the square of the identity path's weight."""
     weight = result.expected[::-1] ** 2
     path = line(np.arange(len(weight)), weight, "the path's weight²", 0, "after %{x:.0f} layers: %{y:.3g}", log=True,
-                showlegend=True, line={"color": NEUTRAL, "width": 2, "dash": "dash"}) | {"name": "the path's weight²"}
+                showlegend=True, line={"color": NEUTRAL, "width": 2, "dash": "dash"})
     figure = side_by_side("activation_gradient", result.bends, designs(BENDS), below=[path])
     low, high = figure.layout.yaxis.range
     extent = (min(low, float(np.log10(max(weight[0], LEAST_WEIGHT))) - AIR), high)

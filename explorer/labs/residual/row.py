@@ -6,25 +6,21 @@ from explorer.labs.lab import Lab, Plot
 from explorer.labs.residual import experiment, pictures
 
 ROW = Lab(
-    "07_residual", "Depth",
-    "Residual",
+    "07_residual", "Depth", "Residual",
     "In x + F(x) the second moments of independent parts add up. Post-norm therefore keeps 2^(−l/2) of its input "
-    "after l branches, with pre-norm the stream grows by one unit a branch, and branches that start at zero make "
-    "the whole stack the identity.",
-    "2^(−l/2) is the weight of the identity path, not of the gradient: Post-LN without attention has a flat "
-    "gradient, and attention bends it into a V. Pre-LN grows by one unit only where branches have unit moment. "
-    "Starting as the identity has a price: matrices before a zero matrix, or in a branch whose α is zero, get no "
-    "gradient in the first step.",
+    "after l branches, with pre-norm the stream grows by one unit a branch, and branches that start at zero make the "
+    "whole stack the identity.",
+    "2^(−l/2) is the weight of the identity path, not of the gradient: Post-LN without attention has a flat gradient, "
+    "and attention bends it into a V. Pre-LN grows by one unit only where branches have unit moment. Starting as the "
+    "identity has a price: matrices before a zero matrix, or in a branch whose α is zero, get no gradient in the "
+    "first step.",
     experiment.Residual, experiment.run, experiment.verdict,
     (
-        Plot("path", "Identity path", "Coefficient of the input. Dotted: standard error. Bars: seeds.",
-             pictures.path),
-        Plot("gradient", "Gradient of Post-LN", "Mean squared ∂L/∂x. Dashed: the identity path's weight².",
-             pictures.gradient),
-        Plot("growth", "Growth of the stream", "Second moment by layer, two branches each. Lines: theory.",
-             pictures.growth),
-        Plot("first_gradients", "First gradient of each matrix", "Norms before the first step. 0: exactly zero.",
-             pictures.first_gradients),
+        Plot(pictures.path, "Identity path", "Coefficient of the input. Dotted: standard error. Bars: seeds."),
+        Plot(pictures.gradient, "Gradient of Post-LN", "Mean squared ∂L/∂x. Dashed: the identity path's weight²."),
+        Plot(pictures.growth, "Growth of the stream", "Second moment by layer, two branches each. Lines: theory."),
+        Plot(pictures.first_gradients, "First gradient of each matrix",
+             "Norms before the first step. 0: exactly zero."),
     ),
     "Essay: Su Jianlin 2021, kexue 8620; Bachlechner et al. 2020, arXiv 2003.04887; Zhang 2019, arXiv 1901.09321",
 )

@@ -224,11 +224,3 @@ def beyond(result: SamplingResult, t: float) -> float:
     """Share of the truncated normal's draws that lie beyond ±t σ; t on an edge of the histogram."""
     inside = np.abs(result.edges[:-1] + REACH / BINS) < t
     return float(1 - result.counts[2][inside].sum() / result.sizes[-1])
-
-
-def invariants(settings: Sampling | None = None) -> dict[str, float]:
-    """γ at the cut, the widening that undoes it, and what the three distributions' variances come to."""
-    settings = settings or Sampling(draws=10**6)
-    result = run(settings)
-    kept = {kind: float(value) for kind, value in zip(KINDS, result.variance, strict=True)}
-    return {"gamma": float(gamma(settings.cut)), "widening": float(gamma(settings.cut)) ** -0.5, **kept}

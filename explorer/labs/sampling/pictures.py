@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures.axes import Axis, axis, picture
-from explorer.figures.traces import dots, error_bars, histogram, level, line, upright
+from explorer.figures.traces import described, dots, error_bars, histogram, level, line, upright
 from explorer.labs.sampling.experiment import KINDS, SamplingResult, density, gamma
 
 HIGHEST = 2.4
@@ -24,7 +24,7 @@ def densities(result: SamplingResult) -> go.Figure:
         for i, kind in enumerate(KINDS)
     ]
     traces += [line(x, curves[i], kind, i, "density %{y:.3g} at %{x:.3g} σ") for i, kind in enumerate(KINDS)]
-    said = f"Densities of {', '.join(KINDS)}. The normal is cut at ±{result.bound:.3g} σ. Highest density {top:.3g}."
+    said = described(f"Densities, the normal cut at ±{result.bound:.3g} σ", traces)
     return picture(traces, Axis("weight (σ)", (-5, 5)), Axis("density (1/σ)", (0, 1.08 * top)), said)
 
 
@@ -43,11 +43,7 @@ def variances(result: SamplingResult) -> go.Figure:
              "variance %{y:.4g} σ² ± %{error_y.array:.2g}", error_y=error_bars(i, result.errors[i, shown]))
         for i, kind in enumerate(KINDS)
     ]
-    said = "Variance by number of draws. " + " ".join(
-        f"{kind}: {result.variance[i]:.4g} ± {result.errors[i, -1]:.2g} after {result.sizes[-1]:.0f} draws, "
-        f"expected {result.expected[i]:.4g}." for i, kind in enumerate(KINDS)
-    )
-    return picture(traces, across, height, said).update_xaxes(dtick=1)
+    return picture(traces, across, height, described("Variance by number of draws", traces)).update_xaxes(dtick=1)
 
 
 def truncation(result: SamplingResult) -> go.Figure:
@@ -64,6 +60,4 @@ def truncation(result: SamplingResult) -> go.Figure:
              "at ±%{x:.4g} standard deviations<br>%{y:.4g} of the variance is left",
              error_y=error_bars(2, [error]), marker={"size": 10}),
     ]
-    said = (f"Share of the variance that a cut leaves. Cut at {result.relative_cut:.4g} standard deviations: expected "
-            f"{float(gamma(result.relative_cut)):.4g}, measured {measured:.4g}.")
-    return picture(traces, CUT, height, said, legend=False)
+    return picture(traces, CUT, height, described("Share of the variance that a cut leaves", traces), legend=False)

@@ -6,21 +6,17 @@ from explorer.labs.lab import Lab, Plot
 from explorer.labs.sampling import experiment, pictures
 
 ROW = Lab(
-    "01_sampling", "Foundations",
-    "Sampling",
-    "Normal, uniform and truncated normal weights can all be given the same variance, which is what a layer's "
-    "output depends on.",
+    "01_sampling", "Foundations", "Sampling",
+    "Normal, uniform and truncated normal weights can all be given the same variance, which is what a layer's output "
+    "depends on.",
     "A cut at ±2σ leaves only 77 % of the variance, so a truncated normal must start from 1.137 σ. The bounds may "
-    "also be plain numbers: torch's truncated normal cuts at ±2 unless it is given others; at a std of 0.02 that "
-    "is a hundred standard deviations away and cuts nothing.",
+    "also be plain numbers: torch's truncated normal cuts at ±2 unless it is given others; at a std of 0.02 that is a "
+    "hundred standard deviations away and cuts nothing.",
     experiment.Sampling, experiment.run, experiment.verdict,
     (
-        Plot("densities", "Densities", "Filled: drawn. Lines: expected. All have mean 0.",
-             pictures.densities),
-        Plot("variances", "Sample variance", "After n draws, ± its standard error. It should settle at 1.",
-             pictures.variances),
-        Plot("truncation", "Variance left after a cut", "γ: share of a normal's variance after the cut.",
-             pictures.truncation),
+        Plot(pictures.densities, "Densities", "Filled: drawn. Lines: expected. All have mean 0."),
+        Plot(pictures.variances, "Sample variance", "After n draws, ± its standard error. It should settle at 1."),
+        Plot(pictures.truncation, "Variance left after a cut", "γ: share of a normal's variance after the cut."),
     ),
     "Essay: Su Jianlin 2021, kexue 8620",
 )

@@ -67,7 +67,7 @@ class SecondMoment(Choices):
 
 @dataclass(frozen=True)
 class SecondMomentResult:
-    """Everything for Var(W) = 1/fan_in; `signal` and `gradient` give it for a rule."""
+    """Measurements for Var(W) = 1/fan_in; `signal` and `gradient` give it for a rule."""
 
     settings: SecondMoment
     forward: Array
@@ -82,11 +82,6 @@ class SecondMomentResult:
     def factors(self, rule: Rule) -> Array:
         """`[draw, 2]` forward and backward factor of one layer n → m."""
         return self.single * self.settings.n * self._variance(rule, self.settings.n, self.settings.m)
-
-    def expected_factors(self, rule: Rule) -> tuple[float, float]:
-        """n·Var(W) and m·Var(W)."""
-        variance = self._variance(rule, self.settings.n, self.settings.m)
-        return self.settings.n * variance, self.settings.m * variance
 
     def signal(self, rule: Rule) -> Array:
         """`[draw, layer + 1]` second moment after so many layers, relative to the input's."""
@@ -124,9 +119,7 @@ def mean_error(draws: Array) -> tuple[Array, Array]:
     return draws.mean(axis=0), spread
 
 
-def run(
-    settings: SecondMoment, stop: Stop = lambda: False, progress: Progress = lambda _: None
-) -> SecondMomentResult:
+def run(settings: SecondMoment, stop: Stop = lambda: False, progress: Progress = lambda _: None) -> SecondMomentResult:
     """Sends inputs forward and gradients back through each draw of the stack."""
     shape = (settings.draws, settings.depth + 1)
     forward, backward = np.ones(shape), np.ones(shape)
@@ -195,13 +188,3 @@ def verdict(result: SecondMomentResult) -> Verdict:
     meaning = f"No variance keeps both: forward needs 1/n, backward 1/m, and m/n = {ratio:.3g}."
     layers = f"{settings.depth} layers" if settings.depth > 1 else "one layer would"
     return "warning", meaning, f"{evidence} With the compromise {layers} multiply the signal by {end:.3g}."
-
-
-def invariants(settings: SecondMoment | None = None) -> dict[str, float]:
-    """Forward and backward factor of one layer under each rule, and the forward one for an input of another mean."""
-    result = run(settings or SecondMoment(depth=1, draws=16))
-    numbers: dict[str, float] = {}
-    for rule in RULES:
-        forward, backward = result.factors(rule).mean(axis=0)
-        numbers |= {f"{rule.name} forward": float(forward), f"{rule.name} backward": float(backward)}
-    return numbers | {"|x|, mean 2": float(result.sweep[1, :, 6].mean())}

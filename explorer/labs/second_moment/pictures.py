@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures.axes import LEAST, Axis, axis, depth_axis, picture
-from explorer.figures.traces import DOTTED, dots, error_bars, level, line, upright
+from explorer.figures.traces import DOTTED, described, dots, error_bars, level, line, upright
 from explorer.labs.second_moment.experiment import MEANS, RULES, SecondMomentResult, mean_error, variance_share
 from explorer.profile import Array
 
@@ -23,17 +23,14 @@ def both_ways(result: SecondMomentResult) -> go.Figure:
         level(1.0, "gradient kept", across, height, lift=0.02),
         upright(1.0, "signal kept", height, side="left", share=0.06),
         line(ends, ratio * ends, "any variance", 0, "signal × %{x:.3g}, gradient × %{y:.3g}", log=True,
-             showlegend=True, line=DOTTED | {"dash": "dash"}) | {"name": "any variance"},
+             showlegend=True, line=DOTTED | {"dash": "dash"}),
     ]
     traces += [
         dots(middle[:1], middle[1:], rule.name, i, "signal × %{x:.4g}, gradient × %{y:.4g}", log=True,
              error_x=error_bars(i, error[:1]), error_y=error_bars(i, error[1:]), marker={"size": 11})
         for i, (rule, (middle, error)) in enumerate(zip(RULES, points, strict=True))
     ]
-    said = "Forward and backward factor of one layer. " + " ".join(
-        f"{rule.name}: {x:.4g} and {y:.4g}." for rule, (x, y) in zip(RULES, found, strict=True)
-    ) + f" All lie on a line on which backward is {ratio:.3g} × forward."
-    return picture(traces, across, height, said)
+    return picture(traces, across, height, described("Backward factor of one layer by the forward one", traces))
 
 
 def input_mean(result: SecondMomentResult) -> go.Figure:
@@ -42,41 +39,38 @@ def input_mean(result: SecondMomentResult) -> go.Figure:
     height = Axis("E y² / (n Var W · E x²)", (-0.05, 1.35))
     fine, mean = np.linspace(-4.4, 4.4, 161), result.settings.mean
     traces = [
-        line(fine, variance_share(fine), "", 4, "Var x is %{y:.3g} of E x²", dash="dash", showlegend=True)
-        | {"name": "if only Var x counted"},
+        line(fine, variance_share(fine), "if only Var x counted", 4, "Var x is %{y:.3g} of E x²", dash="dash",
+             showlegend=True),
         level(1.0, "", across, height),
         upright(mean, "chosen", height, "left" if mean > 2 else "right", share=0.06),
     ]
-    said = "Forward factor over n Var W, by the input's mean."
     for kind, name in enumerate(("x", "|x|")):
         middle, error = mean_error(result.sweep[kind])
         traces.append(dots(MEANS + 0.1 * kind, middle, f"input {name}", kind, "mean %{x:.2g}: %{y:.4g}",
                            error_y=error_bars(kind, error)))
-        said += f" Input {name}: from {middle.min():.4g} to {middle.max():.4g}."
-    return picture(traces, across, height, said)
+    return picture(traces, across, height, described("Forward factor over n Var W, by the input's mean", traces))
 
 
 def signal(result: SecondMomentResult) -> go.Figure:
     """Second moment after each layer, relative to the input's, a hue a rule; 1 is marked."""
     return _stack([result.signal(rule) for rule in RULES], [result.expected(rule)[0] for rule in RULES],
-                  "mean x² (input = 1)", "signal kept", "Signal by layer, relative to the input.")
+                  "mean x² (input = 1)", "signal kept", "Signal by layer, relative to the input")
 
 
 def gradient(result: SecondMomentResult) -> go.Figure:
     """Squared gradient after each layer, relative to the output's, a hue a rule; 1 is marked."""
     return _stack([result.gradient(rule) for rule in RULES], [result.expected(rule)[1] for rule in RULES],
-                  "mean (∂L/∂x)² (output = 1)", "gradient kept", "Gradient by layer, relative to the output.")
+                  "mean (∂L/∂x)² (output = 1)", "gradient kept", "Gradient by layer, relative to the output")
 
 
-def _stack(draws: list[Array], expected: list[Array], title: str, kept: str, said: str) -> go.Figure:
+def _stack(draws: list[Array], expected: list[Array], title: str, words: str, subject: str) -> go.Figure:
     """`[draw, layer + 1]` and `[layer + 1]` of each rule."""
     found, layers = [mean_error(one) for one in draws], np.arange(len(expected[0]))
     across = depth_axis(layers)
     height = axis(title, [[1.0], *expected, *(middle for middle, _ in found)], log=True, least=LEAST, air=0.16)
-    words = "after %{x:.0f} layers × %{y:.4g}"
-    traces = [level(1.0, kept, across, height, lift=0.05)]
-    traces += [line(layers, expected[i], rule.name, i, words, log=True) for i, rule in enumerate(RULES)]
+    sentence = "after %{x:.0f} layers × %{y:.4g}"
+    traces = [level(1.0, words, across, height, lift=0.05)]
+    traces += [line(layers, expected[i], rule.name, i, sentence, log=True) for i, rule in enumerate(RULES)]
     for i, (rule, (middle, error)) in enumerate(zip(RULES, found, strict=True)):
-        traces.append(dots(layers, middle, rule.name, i, words, log=True, error_y=error_bars(i, error)))
-        said += f" {rule.name}: {middle[0]:.3g} at the input, {middle[-1]:.3g} at the output."
-    return picture(traces, across, height, said)
+        traces.append(dots(layers, middle, rule.name, i, sentence, log=True, error_y=error_bars(i, error)))
+    return picture(traces, across, height, described(subject, traces))

@@ -7,7 +7,6 @@ The setting of Xiong et al. 2020 in small: the learning rate rises in even steps
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 import numpy as np
 
@@ -18,9 +17,9 @@ from explorer.labs import Progress, Stop, Verdict
 from explorer.labs.trained import AS_WELL, SHAPE, Depth, Seed, Steps, Trained, train
 from explorer.training.recipe import Recipe
 
-USUAL: Mapping[str, float] = MappingProxyType({"adam": 3e-3, "radam": 3e-3, "sgd": 0.3})
+USUAL: Mapping[str, float] = {"adam": 3e-3, "radam": 3e-3, "sgd": 0.3}
 """A learning rate at which Pre-LN trains well, by optimizer."""
-DESIGNS: Mapping[str, str] = MappingProxyType({"post": "Post-LN", "pre": "Pre-LN"})
+DESIGNS: Mapping[str, str] = {"post": "Post-LN", "pre": "Pre-LN"}
 LENGTHS = ("none", "short", "long")
 """Of the warm-up."""
 
@@ -72,7 +71,8 @@ def run(settings: Warmup, stop: Stop = lambda: False, progress: Progress = lambd
     Raises:
         Stopped: `stop()` said true.
     """
-    return train(settings, {name_of(*one): settings.contender(*one) for one in contenders}, stop, progress)
+    field = {name_of(*one): settings.contender(*one) for one in contenders}
+    return train(settings, field, settings.steps, settings.seed, stop, progress)
 
 
 def verdict(result: Trained[Warmup]) -> Verdict:

@@ -20,7 +20,7 @@ from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import setting
 from explorer.labs import Progress, Stop, Verdict, check, stages
-from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, powers_of_two, weight_gradient
+from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, powers_of_two, slope, weight_gradient
 from explorer.profile import Array
 from explorer.theory.depth import aligned_growth, random_growth
 
@@ -35,7 +35,7 @@ STARTS = 32
 """Vectors that one product of matrices is applied to."""
 TOO_MUCH = 10.0
 """A signal that has grown more is said to explode."""
-KEPT = 0.5
+EQUAL = 0.5
 """Relative error of one step's change of the loss up to which it counts as equal to first order."""
 
 
@@ -119,7 +119,7 @@ ROOT = Rule("ε = 1/√N", 0.5)
 
 @dataclass(frozen=True, eq=False)
 class WhyResidualsResult:
-    """Everything about one choice."""
+    """Measurements of one choice of settings."""
 
     settings: WhyResiduals
     stacks: Mapping[str, list[Pair]]
@@ -138,11 +138,6 @@ class WhyResidualsResult:
     def step(self) -> Update:
         """The step of the deepest stack with the chosen rule and rate."""
         return self.steps[self.settings.chosen][self.settings.rates.index(self.settings.learning_rate)]
-
-    @property
-    def products_error(self) -> Array:
-        """`[exponent]` two standard errors of the products' mean over starts."""
-        return np.asarray(2 * self.products.std(1) / self.products.shape[1] ** 0.5)
 
     def ratios(self, key: str) -> Array:
         """`[rate]` of a rule: the loss's change over its first order, median over seeds."""
@@ -205,13 +200,6 @@ def products(width: int, cases: Sequence[tuple[int, float]], seed: int, stop: St
     return np.asarray(grown.numpy(), dtype=np.float64)
 
 
-def slope(settings: WhyResiduals, values: Array, least: int = 4) -> float:
-    """Exponent of N in medians over seeds of `[depth, seed]`, from stacks of `least` layers on."""
-    depths = np.array(settings.depths, float)
-    deep = depths >= min(least, depths[-2])
-    return float(np.polyfit(np.log(depths[deep]), np.log(np.median(values[deep], axis=1)), 1)[0])
-
-
 def verdict(result: WhyResidualsResult) -> Verdict:
     """Whether the chosen branches are small enough, and what one step did."""
     settings, rule = result.settings, result.rule
@@ -224,11 +212,11 @@ def verdict(result: WhyResidualsResult) -> Verdict:
         f"N = {n}, ε = {rule.epsilon(n):.3g}: signal × {signal:.3g}, theory {rule.growth(n):.3g}; gradient² of all "
         f"weights × {weights:.3g}, theory {rule.gradient(n):.3g}. One step at η = "
         f"{settings.learning_rate:.1g} {falls}; to first order it falls by {-promised:.3g}. Growth by more than "
-        f"{TOO_MUCH:g} counts as an explosion, a change within {KEPT:.0%} of first order as equal to it."
+        f"{TOO_MUCH:g} counts as an explosion, a change within {EQUAL:.0%} of first order as equal to it."
     )
     if not (np.isfinite(signal) and signal <= TOO_MUCH):
         return "bad", "Branches this large multiply: signal and gradients explode with depth.", evidence
-    if not abs(change / promised - 1) < KEPT:
+    if not abs(change / promised - 1) < EQUAL:
         return "warning", "The step is too long: the change of the loss is not its first order.", evidence
     if settings.exponent < 0.5:
         return "warning", "Signal and gradient still grow with depth; with a ≥ ½ they do not.", evidence
@@ -244,8 +232,8 @@ def invariants() -> dict[str, float]:
     settings = WhyResiduals(width=256, n_seeds=8)
     numbers = {}
     for rule in settings.rules().values():
-        gradients = np.stack([update_size(rule.design(settings, n), 1e-6).gradient for n in settings.depths])
-        numbers[f"slope of Σ‖∂L/∂W‖² in N, {rule.label}"] = slope(settings, gradients)
+        gradients = [np.median(update_size(rule.design(settings, n), 1e-6).gradient) for n in settings.depths]
+        numbers[f"slope of Σ‖∂L/∂W‖² in N, {rule.label}"] = slope(settings.depths, np.array(gradients))
     root, inverse = products(256, [(64, 0.5), (64, 1.0)], seed=0).mean(1)
     return numbers | {
         "(1 + ε)^64, ε = 1/√64": aligned_growth(64**-0.5, 64),

@@ -8,9 +8,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures.axes import axis, picture
-from explorer.figures.traces import Trace, dots, error_bars, joined, level, line, upright
+from explorer.figures.traces import Trace, described, dots, error_bars, joined, level, line, upright
 from explorer.labs.charts import seeds_range
-from explorer.labs.why_residuals.experiment import EXPONENTS, Rule, WhyResidualsResult
+from explorer.labs.why_residuals.experiment import EXPONENTS, STARTS, Rule, WhyResidualsResult
 from explorer.profile import Array
 
 HUE = {"none": 4, "root": 0, "inverse": 2, "own": 1}
@@ -29,7 +29,7 @@ def growths(result: WhyResidualsResult) -> go.Figure:
         ("signal", 0, result.forward, rule.growth),
         ("gradient", 1, result.backward, rule.growth),
         ("gradient of all weights", 2, result.weights(result.settings.chosen), rule.gradient),
-    ], f"In {result.settings.n_layers} layers with {rule.label}")
+    ], f"Growth by depth with {rule.label}")
     return figure.update_traces(line_dash="dash", selector={"name": "gradient, predicted"})  # it lies on the signal's
 
 
@@ -39,8 +39,7 @@ def gradients(result: WhyResidualsResult) -> go.Figure:
         (rule.label, HUE[key], result.weights(key), rule.gradient) for key, rule in result.settings.rules().items()
     ]
     return _against_depth(result, "Σ‖∂L/∂W‖² / (2d) (ratio)", rows,
-                          f"Gradient² of all weights in {result.settings.n_layers} layers, over one plain layer's",
-                          "one plain layer")
+                          "Gradient² of all weights by depth, over one plain layer's", "one plain layer")
 
 
 def _against_depth(result: WhyResidualsResult, title: str, rows: list[Row], subject: str, unit: str = "") -> go.Figure:
@@ -54,8 +53,7 @@ def _against_depth(result: WhyResidualsResult, title: str, rows: list[Row], subj
         middle = np.median(values, axis=1)
         traces += [line(fine, expected, name, index, SAYS, log=True),
                    dots(depths, middle, name, index, SAYS, log=True, error_y=seeds_range(index, middle, values))]
-    text = ", ".join(f"{name} × {np.median(values[-1]):.3g}" for name, _, values, _ in rows)
-    return picture(traces, across, height, f"{subject}: {text}.")
+    return picture(traces, across, height, described(subject, traces))
 
 
 def rates(result: WhyResidualsResult) -> go.Figure:
@@ -64,18 +62,14 @@ def rates(result: WhyResidualsResult) -> go.Figure:
     height = axis("ΔL / (−η‖∇L‖²) (ratio)", [[0.0, STEEPEST]], air=0.08)
     across = axis("learning rate η", [eta], log=True)
     traces = [
-        level(1.0, "first order holds", across, height),
+        level(1.0, "first order holds", across, height, "left", lift=0.04),
         upright(settings.learning_rate, "η", height, "right", 0.06),
     ]
-    ends = []
     for key, rule in settings.rules().items():
-        ratio = result.ratios(key)
-        shown = np.clip(np.nan_to_num(ratio, nan=STEEPEST), 0, STEEPEST)
+        shown = np.clip(np.nan_to_num(result.ratios(key), nan=STEEPEST), 0, STEEPEST)
         traces.append(dots(eta, shown, rule.label, HUE[key], "η = %{x:.3g}<br>%{y:.3g} of the first order",
                            **joined(HUE[key])))
-        ends.append(f"{rule.label} {ratio[settings.rates.index(settings.learning_rate)]:.3g}")
-    return picture(traces, across, height, f"Change of the loss over its first order at η = {settings.learning_rate:g} "
-                                           f"in {settings.n_layers} layers: {', '.join(ends)}.")
+    return picture(traces, across, height, described("Change of the loss over its first order, by η", traces))
 
 
 def small_enough(result: WhyResidualsResult) -> go.Figure:
@@ -94,12 +88,9 @@ def small_enough(result: WhyResidualsResult) -> go.Figure:
     here, measured = np.array([settings.exponent]), np.median(result.weights(settings.chosen)[-1:], axis=1)
     traces = [
         level(1.0, "", across, height), upright(0.5, "1/√N", height, "right"), upright(1.0, "1/N", height, "right"),
-        *(line(fine, values, name, index, sentence, log=True, showlegend=True) | {"name": name}
-          for name, index, values in lines),
+        *(line(fine, values, name, index, sentence, log=True, showlegend=True) for name, index, values in lines),
         dots(EXPONENTS, result.products.mean(1), "∏(I + εW), drawn", 0, sentence, log=True,
-             error_y=error_bars(0, result.products_error)),
+             error_y=error_bars(0, 2 * result.products.std(1) / STARTS**0.5)),  # two standard errors
         dots(here, measured, "measured here", 2, sentence, log=True, showlegend=False),
     ]
-    text = (f"In {n} layers with {result.rule.label} the signal's second moment grows by {result.rule.growth(n):.3g}, "
-            f"the gradient² of all weights by {result.rule.gradient(n):.3g}.")
-    return picture(traces, across, height, text)
+    return picture(traces, across, height, described(f"Growth in {n} layers by the exponent", traces))

@@ -6,25 +6,21 @@ from explorer.labs.lab import Lab, Plot
 from explorer.labs.why_residuals import experiment, pictures
 
 ROW = Lab(
-    "08_why_residuals", "Depth",
-    "Why residuals",
-    "With a residual the branch can be small, and 1/√N is small enough: signal, gradient and the effect of one "
-    "step on the loss then stay bounded at any depth.",
-    "That a residual adds 1 to the derivative is not the point: x + F(x) without a norm grows as 2^N, both ways. "
-    "1/N is smaller than needed. In one dimension the growth is (1 + ε)^N; in many, the branch is nearly "
-    "orthogonal to the stream, and ε² adds up. All this holds at initialization: trained branches may align.",
+    "08_why_residuals", "Depth", "Why residuals",
+    "With a residual the branch can be small, and 1/√N is small enough: signal, gradient and the effect of one step "
+    "on the loss then stay bounded at any depth.",
+    "That a residual adds 1 to the derivative is not the point: x + F(x) without a norm grows as 2^N, both ways. 1/N "
+    "is smaller than needed. In one dimension the growth is (1 + ε)^N; in many, the branch is nearly orthogonal to "
+    "the stream, and ε² adds up. All this holds at initialization: trained branches may align.",
     experiment.WhyResiduals, experiment.run, experiment.verdict,
     (
-        Plot("growths", "Signal and gradients", "With the chosen ε, against depth. Flat: bounded at any depth.",
-             pictures.growths),
-        Plot("gradients", "Gradient of all weights",
-             "Σ‖∂L/∂W‖² over one plain layer's. Bars: seeds, far apart without a residual.",
-             pictures.gradients),
-        Plot("rates", "Longer steps",
-             "Change of the loss over its first order. 1: equal. At the edge: off the scale.",
-             pictures.rates),
-        Plot("small_enough", "Growth against the exponent", "All growths in N layers, against a. For a ≥ ½: bounded.",
-             pictures.small_enough),
+        Plot(pictures.growths, "Signal and gradients", "With the chosen ε, against depth. Flat: bounded at any depth."),
+        Plot(pictures.gradients, "Gradient of all weights",
+             "Σ‖∂L/∂W‖² over one plain layer's. Bars: seeds, far apart without a residual."),
+        Plot(pictures.rates, "Longer steps",
+             "Change of the loss over its first order. 1: equal. At the edge: off the scale."),
+        Plot(pictures.small_enough, "Growth against the exponent",
+             "All growths in N layers, against a. For a ≥ ½: bounded."),
     ),
     "Essay: Su Jianlin 2022, kexue 8994, after Wang et al. 2022, arXiv 2203.00555",
 )
