@@ -121,7 +121,7 @@ def _scattered(config: Config, values: Mapping[Key, Array], notes: dict[str, str
         factor = math.exp(math.sqrt(variance))
         for name, spread in (("second_moment", factor), ("max_abs", math.sqrt(factor))):
             notes[name] = f"rough: without norms draws scatter more with each branch, in the end ×{spread:.2g}"
-    if degree(config) > 1:
+    if degree(config) > 1 and variance > 0:  # branches of zero lengthen nothing
         reason = f"rough: without norms an MLP of degree {degree(config)} is much stronger for longer tokens"
         notes |= dict.fromkeys(GRADIENTS, reason)
 
