@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.config import Config, ConfigError
-from explorer.probe import measure
+from explorer.probes import measure
 from explorer.profile import BRANCHES, STATISTICS, Profile
 from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import RESIDUALS
@@ -89,6 +89,9 @@ VARIANTS: list[dict[str, Any]] = [
     *({"input_second_moment": 8e-4, "activation": "gelu_tanh", "causal": causal} for causal in (False, True)),
     {"attention_variance": 3.0, "mlp_variance": 0.3}, {"scale_rule": "torch_transformer", "bias_variance": 1 / 3},
     {"bias_variance": 100.0}, {"bias_variance": 100.0, "causal": True}, {"layer_weights": "copied"},
+    *({"bias_variance": variance, "biases": "all", "causal": causal} for variance in (1 / 3, 100.0)
+      for causal in (False, True)),
+    *({"input": "text", "loss": "next_token", "readout": "tied_scaled", "causal": causal} for causal in (False, True)),
     {"layer_weights": "copied", "scale_rule": "torch_default", "bias_variance": 1 / 3, "activation_rescaled": False},
     {"position": "alibi", "causal": True}, {"value_residual": True}, {"value_residual": True, "causal": True},
     *({"attention_scale": "ssmax", "causal": causal} for causal in (False, True)),
@@ -106,8 +109,8 @@ CHOICES = (
     "norm_placement", "residual", "attention_scale", "attention", "n_kv_heads", "head_size", "residual_attention",
     "value_residual", "qk_norm", "qk_norm_over", "qk_gain", "logit_cap", "sink", "attention_gate", "causal", "position",
     "rope_fraction", "norm", "norm_alpha", "mlp", "activation", "activation_rescaled", "stream", "scale_rule",
-    "init_variance", "attention_variance", "mlp_variance", "bias_variance", "layer_weights", "distribution",
-    "parametrization", "input", "input_second_moment", "loss",
+    "init_variance", "attention_variance", "mlp_variance", "bias_variance", "biases", "layer_weights",
+    "distribution", "parametrization", "input", "input_second_moment", "loss", "readout",
 )
 COLUMNS = (
     "design", *CHOICES, "statistic", "kind", "error", "standard_error", "layer", "covered", "want",

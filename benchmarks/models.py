@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from explorer.config import Config, preset
-from explorer.probe import measure
-from explorer.probe.statistics import Signal, second_moment
-from explorer.probe.threads import torch_threads
+from explorer.probes import measure
+from explorer.probes.statistics import Signal, second_moment
+from explorer.probes.threads import torch_threads
 from explorer.profile import Profile
 from explorer.theory import predict
 

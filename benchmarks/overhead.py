@@ -17,7 +17,7 @@ from torch import Tensor
 from explorer import Config
 from explorer.batch import Batch, draw
 from explorer.model import Transformer
-from explorer.probe.observe import Pass
+from explorer.probes.observe import Pass
 
 SIZES = {
     "(12, 256)": (Config(), 21),

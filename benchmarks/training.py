@@ -11,7 +11,7 @@ import torch
 from explorer import Config
 from explorer.batch import Batch
 from explorer.model import Transformer
-from explorer.probe.threads import torch_threads
+from explorer.probes.threads import torch_threads
 from explorer.training.race import LONGEST, Contender
 from explorer.training.recipe import Recipe
 from explorer.training.runner import Runner

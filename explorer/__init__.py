@@ -15,7 +15,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from explorer.display import DRAWERS
+from explorer.display import DRAWERS, GLANCES
 
 # Spinning OpenMP threads stall each other as soon as anything else runs; read by torch when it is first imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -25,36 +25,44 @@ DRAWERS.update(
     Profile=lambda: import_module("explorer.figures").plot,
     Race=lambda: import_module("explorer.figures.training").plot,
 )
+GLANCES.update(Profile=lambda: import_module("explorer.figures.glance").glance)
 
 if TYPE_CHECKING:
     from explorer.app.dashboard import dashboard, lab
     from explorer.config import Config, ConfigError, preset
     from explorer.diagnosis import Finding, diagnose
-    from explorer.probe.measure import measure
-    from explorer.probe.observe import Stopped
+    from explorer.probes.foreign import probe, twin
+    from explorer.probes.measure import measure
+    from explorer.probes.observe import Stopped
+    from explorer.probes.twin import Twin
     from explorer.profile import Profile
     from explorer.schemes.preset import PRESETS
     from explorer.theory import Solution, predict, solve
     from explorer.training.race import Contender, Race, race
     from explorer.training.recipe import Recipe
     from explorer.training.tasks import Task
+    from explorer.watching import Watch, watch
 
 __all__ = [
     "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
-    "Task", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "race", "solve",
+    "Task", "Twin", "Watch", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "probe", "race", "solve",
+    "twin", "watch",
 ]
 
 _MODULES = {
     "app.dashboard": ("dashboard", "lab"),
     "config": ("Config", "ConfigError", "preset"),
     "diagnosis": ("Finding", "diagnose"),
-    "probe": ("Stopped", "measure"),
+    "probes": ("Stopped", "measure"),
+    "probes.foreign": ("probe", "twin"),
+    "probes.twin": ("Twin",),
     "profile": ("Profile",),
     "schemes.preset": ("PRESETS",),
     "theory": ("Solution", "predict", "solve"),
     "training.race": ("Contender", "Race", "race"),
     "training.recipe": ("Recipe",),
     "training.tasks": ("Task",),
+    "watching": ("Watch", "watch"),
 }
 _HOMES = {name: f"explorer.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""The `explorer` command: show the page, open the notebooks, or measure one config from a script."""
+"""The `explorer` command: show the page, open the notebooks, or measure a config or a model from a script."""
 
 from __future__ import annotations
 
@@ -63,7 +63,20 @@ def _parser() -> argparse.ArgumentParser:
                  """echo '{"n_layers": 24, "norm_placement": "post"}' | explorer measure -""")
     script.add_argument("config", metavar="CONFIG.json", help="the file with the config; - reads standard input")
     script.set_defaults(run=_measure)
+    _add_probe(add("probe", help="measure a model of your own",
+                   description="Measures a model of your own and prints its profile as JSON on standard output.",
+                   epilog="The function takes nothing and returns (model, batch) or (model, batch, loss), as ex.probe "
+                   "takes them. Modules of the current folder are found."))
     return parser
+
+
+def _add_probe(command: argparse.ArgumentParser) -> None:
+    """Adds the arguments of a measurement of a person's own model."""
+    command.add_argument("factory", metavar="package.module:function", help="the function that makes model and batch")
+    where = command.add_mutually_exclusive_group()
+    where.add_argument("--html", metavar="PAGE.html", type=Path, help="write a page with verdict and figures instead")
+    where.add_argument("--json", metavar="PROFILE.json", type=Path, help="write the JSON to a file instead")
+    command.set_defaults(run=_probe)
 
 
 def _add_address(command: argparse.ArgumentParser, port: int, run: Callable[[argparse.Namespace], None]) -> None:
@@ -84,9 +97,37 @@ def _port(text: str) -> int:
 
 def _measure(choices: argparse.Namespace) -> None:
     config = Config.from_json(_read(choices.config))
-    from explorer.probe import measure  # imports torch, which no other command needs
+    from explorer.probes import measure  # imports torch, which no other command needs
 
     sys.stdout.write(measure(config).to_json() + "\n")
+
+
+def _probe(choices: argparse.Namespace) -> None:
+    from explorer.probes.factory import make
+    from explorer.probes.foreign import probe
+
+    try:
+        profile = probe(*make(choices.factory))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(" ".join(str(error).split())) from error
+    except Exception as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(f"model must run on its batch; it raised {what}") from error
+    if choices.html is not None:
+        from explorer.figures.page import page
+
+        _write(choices.html, page(profile))
+    elif choices.json is not None:
+        _write(choices.json, profile.to_json() + "\n")
+    else:
+        sys.stdout.write(profile.to_json() + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"file must be one that can be written; got {path} ({error.strerror})") from None
 
 
 def _read(path: str) -> bytes:

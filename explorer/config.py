@@ -23,15 +23,15 @@ from explorer.schemes.attention import (
     inherits,
     sink,
 )
-from explorer.schemes.data import INPUTS, LOSSES, predicts_text, reads_text
+from explorer.schemes.data import INPUTS, LOSSES, READOUTS, predicts_text, reads_text, ties
 from explorer.schemes.distribution import DISTRIBUTIONS, LAYER_WEIGHTS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.parametrization import PARAMETRIZATIONS, scales_forward
-from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, has_final_norm, placements, point
+from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, has_final_norm, kinds, point
 from explorer.schemes.position import POSITIONS, rotated, rotates, slopes
 from explorer.schemes.preset import PRESETS
-from explorer.schemes.residual import RESIDUALS, multipliers
-from explorer.schemes.scale import SCALE_RULES
+from explorer.schemes.residual import RESIDUALS, adds_to_whole_stream, drawn, profiles
+from explorer.schemes.scale import BIASES, SCALE_RULES
 from explorer.schemes.stream import STREAMS, stream
 
 __all__ = ["Config", "ConfigError", "preset"]
@@ -79,9 +79,10 @@ class Config(Choices):
         1e-3, 1e3, symbol="σ²_M", unit="× σ²", log=True, advanced=True)
     bias_variance: float = setting(
         0.0, "Bias variance", "Initialization",
-        "Normal biases of the MLP's matrices have this variance over their fan_in; 0: none; as torch's nn.Linear: 1/3. "
-        "Those of attention start at 0 in torch, and are left out.", 0, 1e4, symbol="fan_in σ_b²", unit="/ fan_in",
-        advanced=True)
+        "Normal biases have this variance over the fan_in of their matrix; 0: none; as torch's nn.Linear: 1/3.", 0, 1e4,
+        symbol="fan_in σ²_b", unit="/ fan_in", advanced=True, uses=("biases",))
+    biases: str = setting("mlp", "Biases of", "Initialization", "Matrices whose products have biases.", options=BIASES,
+                          advanced=True)
     scale_rule: str = setting("lecun", "Scale rule", "Initialization",
                               "Variance of the entries of a weight matrix, from its shape.", symbol="Var W",
                               options=SCALE_RULES)
@@ -197,6 +198,9 @@ class Config(Choices):
                                        "Overlap of two different input tokens.", 0, 1, symbol="ρ₀")
     loss: str = setting("linear", "Loss", "Input and loss",
                         "Scalar that is differentiated; the theory is made for the linear one.", options=LOSSES)
+    readout: str = setting("separate", "Readout", "Input and loss",
+                           "Matrix that makes logits of the output: one of its own, or the embedding.", symbol="W_U",
+                           options=READOUTS, advanced=True)
     n_seeds: int = setting(4, "Seeds", "Input and loss",
                            "Independent draws of weights, input and loss; their spread is the band.", 1, 64,
                            unit="draws", log=True)
@@ -218,6 +222,11 @@ class Config(Choices):
             )
         if predicts_text(self) and not reads_text(self):
             raise self.refusal("{loss=} needs {input=text}; got {input=}", input="text", loss="linear")
+        powers = PARAMETRIZATIONS[self.parametrization].powers
+        if ties(self) and powers["input"] != powers["output"]:
+            raise self.refusal("{readout=} needs {parametrization=standard} or ntk, because embedding and readout have "
+                               "rates of their own; got {parametrization=}", parametrization="standard",
+                               readout="separate")
         if 0 < self.logit_cap < LEAST_CAP:
             raise self.refusal(f"{{logit_cap}} must be 0 or at least {LEAST_CAP}; got {self.logit_cap:g}")
         if inherits(self) and not attends(self):
@@ -252,7 +261,7 @@ class Config(Choices):
                 "{qk_norm=} needs a {norm} that divides, because it is to set a head's length; got {norm=}", norm="rms",
                 qk_norm=False,
             )
-        if point(self) and any(place.on_heads or place.on_read for place in placements(self)):
+        if point(self) and any(place.on_heads or place.on_read for place in kinds(self).every):
             raise self.refusal(
                 "{norm_placement=} needs a {norm} that divides, because it stands within a branch; got {norm=}",
                 norm="rms", norm_placement="pre",
@@ -260,19 +269,24 @@ class Config(Choices):
 
     def _agree_with_residual(self) -> None:
         if not RESIDUALS[self.residual].plain and any(
-            (place.skip, place.branch) != (1, 1) for place in placements(self)
+            (place.skip, place.branch) != (1, 1) for place in kinds(self).every
         ):
             raise self.refusal(
                 "{norm_placement=} needs {residual=constant}, because it weighs stream and branch itself; got "
                 "{residual=}", residual="constant", norm_placement="pre",
             )
-        starts_as_zero = 0 in multipliers(self).drawn.values()
+        if profiles(self) and not all(place.on_sum for place in kinds(self).every):
+            raise self.refusal(
+                "{residual=} needs a {norm_placement} with a norm on each sum, without which the factors multiply; got "
+                "{norm_placement=}", norm_placement="post", residual="admin",
+            )
+        starts_as_zero = 0 in drawn(self).values()
         if starts_as_zero and scales_forward(self):
             raise self.refusal(
                 "{residual=} needs {parametrization=standard} or mup, because a weight that is multiplied by 0 "
                 "never learns; got {parametrization=}", parametrization="standard", residual="constant",
             )
-        if starts_as_zero and any(place.on_output for place in placements(self)):
+        if starts_as_zero and any(place.on_output for place in kinds(self).every):
             raise self.refusal(
                 "{residual=} needs a {norm_placement} with no norm after the branch, which starts as zero; got "
                 "{norm_placement=}", norm_placement="pre", residual="constant",
@@ -293,10 +307,10 @@ class Config(Choices):
         if sinks and slopes(self):
             raise self.refusal("{sink=} needs another {position}, for no paper has both; got {position=}",
                                position="none", sink="none")
-        if attends(self) and self.value_residual and any(place.on_heads for place in placements(self)):
+        if attends(self) and self.value_residual and any(place.on_heads for place in kinds(self).every):
             raise self.refusal("{value_residual=} needs a {norm_placement} with no norm on values; got "
                                "{norm_placement=}", norm_placement="pre", value_residual=False)
-        if any(place.on_read for place in placements(self)[::2]):
+        if any(place.on_read for place in kinds(self).attention):
             for field, on in (("attention_gate", gates(self)), ("sink", sinks)):
                 if on:
                     raise self.refusal(
@@ -305,11 +319,11 @@ class Config(Choices):
                     )
 
     def _agree_with_stream(self) -> None:
-        rule, places = stream(self), placements(self)
+        rule, places = stream(self), kinds(self).every
         if (rule.parallel or rule.mixes) and any(place.on_sum for place in places):
             raise self.refusal("{stream=} needs a {norm_placement} with no norm on the sum; got {norm_placement=}",
                                norm_placement="pre", stream="one")
-        if rule.parallel and {*multipliers(self).skip} != {1}:
+        if rule.parallel and not adds_to_whole_stream(self):
             raise self.refusal("{stream=} needs a {residual} that adds to the stream as it is; got {residual=}",
                                residual="constant", stream="one")
         if rule.mixes and not all(place.on_input for place in places):

@@ -20,6 +20,16 @@ def draw(record: object, *arguments: Any, **options: Any) -> Any:
     return DRAWERS[type(record).__name__]()(record, *arguments, **options)
 
 
+GLANCES: dict[str, Callable[[], Callable[..., dict[str, Any]]]] = {}
+"""The same, to what makes of it a richer output of a notebook's cell than its table, by mime type."""
+
+
+def glance(record: object) -> dict[str, Any]:
+    """What a notebook shows instead of the table; nothing where nobody draws it."""
+    load = GLANCES.get(type(record).__name__)
+    return load()(record) if load else {}
+
+
 def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """An HTML table without style or script, which survives wherever a notebook is shown; every cell is escaped."""
     def line(tag: str, cells: Sequence[object]) -> str:

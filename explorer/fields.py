@@ -52,7 +52,7 @@ class About:
     options: Mapping[str, Option] = field(default_factory=lambda: MappingProxyType({}))
     """The values of a choice; for a `str` field only these are accepted."""
     uses: tuple[str, ...] = ()
-    """Fields that matter while this switch is on; a choice's options say so themselves."""
+    """Fields that matter while this switch is on, or this number above 0; a choice's options say so themselves."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         inner = handler(source)
@@ -122,7 +122,10 @@ def spec(name: str, info: FieldInfo) -> Spec:
 
 
 def users(specs: Mapping[str, Spec], name: str) -> dict[str, tuple[str | bool, ...]]:
-    """Choices and switches that use a field, and the values that do: where all have others, it does not matter."""
+    """What uses a field, and the values that do: where all have others, it does not matter.
+
+    A number uses it where it is above 0, and stands here as a switch.
+    """
     found: dict[str, tuple[str | bool, ...]] = {
         other: tuple(value for value, option in item.about.options.items() if name in option.uses)
         for other, item in specs.items()

@@ -8,7 +8,7 @@ A tap is a function `(site, layer, tensor)` that is shown each named tensor as i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -16,171 +16,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer import noise, text
+from explorer.attention import Attention, Carried, Tap
 from explorer.batch import Batch
 from explorer.config import Config
-from explorer.placing import column, distances, rotate
+from explorer.functions import norm
+from explorer.mlp import MLP
 from explorer.profile import BRANCHES
-from explorer.schemes.activation import ACTIVATIONS, second_moment
-from explorer.schemes.attention import attends, divisor, gates, inherits, joins, row_factors, sink
-from explorer.schemes.data import predicts_text, reads_text
+from explorer.schemes.attention import attends, sink
+from explorer.schemes.data import predicts_text, reads_text, ties
 from explorer.schemes.distribution import copies, shares
-from explorer.schemes.mlp import MLPS, readers
-from explorer.schemes.placement import centers, has_final_norm, normalizes_heads, placements, point
-from explorer.schemes.position import angles, embeds, slopes
-from explorer.schemes.residual import learned_shape, multipliers
+from explorer.schemes.placement import has_final_norm, placements
+from explorer.schemes.position import embeds
+from explorer.schemes.residual import learned_shape, multipliers, profiled_factor, profiles
 from explorer.schemes.scale import biases, readout_variance, shapes, spreads
 from explorer.schemes.stream import stream
 from explorer.streams import MIXES
 
-Tap = Callable[[str, int, Tensor], None]
-Carried = tuple[Tensor, ...]
-"""Values that attention passes to the next layer: the first layer's values, where they are mixed into all others'; then
-nothing, the scores so far, or the queries and keys so far."""
-
 
 def ignore(site: str, layer: int, tensor: Tensor) -> None:
     """The tap of a bare pass."""
-
-
-def norm(config: Config) -> Callable[[Tensor], Tensor]:
-    """The norm over the last axis, without learned parameters, or what stands in its place."""
-    if function := point(config):
-        bend, alpha = nonlinearity(function), config.norm_alpha
-        return lambda x: bend(x * alpha)
-    divide = F.layer_norm if centers(config) else F.rms_norm
-    return lambda x: divide(x, x.shape[-1:], eps=config.norm_epsilon)
-
-
-def activation(config: Config) -> Callable[[Tensor], Tensor]:
-    """The MLP's nonlinearity, rescaled to keep a unit second moment if the config says so."""
-    function = nonlinearity(config.activation)
-    if not config.activation_rescaled:
-        return function
-    factor = second_moment(config.activation) ** -0.5
-    return lambda z: function(z) * factor
-
-
-def nonlinearity(name: str) -> Callable[[Tensor], Tensor]:
-    """An activation of the table, for tensors."""
-    return partial(ACTIVATIONS[name].torch, F)
-
-
-class Attention(nn.Module):
-    """Multi-head self-attention, scores and pattern in the open."""
-
-    def __init__(self, config: Config, layer: int, weights: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self.config, self.layer = config, layer
-        self.multiplier = spreads(config).forward
-        self.W_Q, self.W_K, self.W_V, self.W_O = (nn.Parameter(weights[name]) for name in ("W_Q", "W_K", "W_V", "W_O"))
-        self.W_G = nn.Parameter(weights["W_G"]) if gates(config) else None
-        self.sink: Tensor | None
-        """`[head]`, the logit of the sink."""
-        if sink(config).std:
-            self.sink = nn.Parameter(weights["sink"])
-        else:
-            logit = sink(config).logit
-            fixed = None if logit is None else torch.full((config.n_heads,), logit)
-            self.register_buffer("sink", fixed, persistent=False)
-        self.inherits, self.normalizes_heads = inherits(config), normalizes_heads(config)
-        self.norm, self.place = norm(config), placements(config)[2 * layer - 2]
-        self.divisor, self.angles = divisor(config), angles(config)
-        self.factors, self.slopes = row_factors(config, config.n_ctx), slopes(config)
-        self.sharp = set(self.factors) != {1.0}
-
-    def forward(self, x: Tensor, tap: Tap, carried: Carried) -> tuple[Tensor, Carried]:
-        """`[batch, token, d_model]` to the same, and what the next layer's attention inherits."""
-        scale = self.multiplier
-        q = self.split(linear(x, self.W_Q, scale["W_Q"]))  # [batch, head, query, d_head]
-        k = self.split(linear(x, self.W_K, scale["W_K"]))  # [batch, head, key, d_head]
-        v = self.split(linear(x, self.W_V, scale["W_V"]))  # [batch, head, key, d_head]
-        first: Carried = ()
-        if self.config.value_residual:
-            first, carried = carried[:1] or (v,), carried[1:]
-            v = (first[0] + v) / 2
-        if self.place.on_heads:
-            v = self.norm(v)
-        if self.normalizes_heads:
-            q, k = self.unit(q), self.unit(k)
-        if self.config.qk_norm:
-            q = q * self.config.qk_gain
-        if self.angles:
-            q, k = rotate(q, self.angles), rotate(k, self.angles)
-        scores, carried = self.scores(q, k, carried)  # [batch, head, query, key]
-        tap("attn_scores", self.layer, scores)
-        if self.config.causal:
-            scores = scores.masked_fill(~visible(scores.shape[-1], scores.device), -math.inf)
-        pattern = self.pattern(scores)  # [batch, head, query, key]
-        tap("pattern", self.layer, pattern)
-        mixed = (pattern @ self.expand(v)).transpose(1, 2).flatten(2)  # [batch, query, head · d_head]
-        if self.W_G is not None:
-            gate = linear(x, self.W_G, scale["W_G"]).sigmoid()  # [batch, query, gate]
-            mixed = (mixed.reshape(*gate.shape, -1) * gate[..., None]).flatten(2)
-        if self.place.on_read:
-            mixed = self.norm(mixed)
-        return linear(mixed, self.W_O, scale["W_O"]), (*first, *carried)
-
-    def scores(self, q: Tensor, k: Tensor, carried: Carried) -> tuple[Tensor, Carried]:
-        """Attention logits, with what they inherit from the layers below, and what the layer above inherits."""
-        cap = self.config.logit_cap
-        if self.inherits == "qk":
-            q, k = carried = (q + carried[0], k + carried[1]) if carried else (q, k)
-        if self.sharp:
-            q = q * column(self.factors, q.device)
-        scores = (q / self.divisor) @ self.expand(k).transpose(-2, -1)
-        if self.inherits == "scores":
-            scores = scores + carried[0] if carried else scores
-            carried = (scores,)
-        scores = cap * torch.tanh(scores / cap) if cap else scores
-        return scores - distances(self.slopes, scores.shape[-1], scores.device) if self.slopes else scores, carried
-
-    def unit(self, x: Tensor) -> Tensor:
-        """The QK-norm, `[batch, head, token, d_head]` to the same."""
-        if not joins(self.config):
-            return self.norm(x)
-        together = x.transpose(1, 2)
-        return self.norm(together.flatten(2)).view_as(together).transpose(1, 2)
-    def pattern(self, scores: Tensor) -> Tensor:
-        """The softmax of the logits, less the weight that goes to a sink."""
-        if self.sink is None:
-            return scores.softmax(dim=-1)
-        sink = self.sink[:, None, None].expand(*scores.shape[:-1], 1)
-        return torch.cat([scores, sink], dim=-1).softmax(dim=-1)[..., :-1]
-
-    def split(self, x: Tensor) -> Tensor:
-        """`[batch, token, head · d_head]` to `[batch, head, token, d_head]`."""
-        return x.reshape(*x.shape[:-1], -1, self.config.d_head).transpose(1, 2)
-
-    def expand(self, x: Tensor) -> Tensor:
-        """Keys or values of all heads: equal groups of heads, one after the other, share one."""
-        groups = self.config.n_heads // self.config.kv_heads
-        return x if groups == 1 else x.repeat_interleave(groups, dim=1)
-
-
-class MLP(nn.Module):
-    """Two matrices with a nonlinearity between, or three, where the first one's gates the second's product."""
-
-    def __init__(self, config: Config, layer: int, weights: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self.multiplier = spreads(config).forward
-        self.norm = norm(config) if placements(config)[2 * layer - 1].on_read else None
-        self.W_gate = nn.Parameter(weights["W_gate"]) if "W_gate" in readers(config) else None
-        self.W_in, self.W_out = nn.Parameter(weights["W_in"]), nn.Parameter(weights["W_out"])
-        self.b_gate, self.b_in, self.b_out = (
-            nn.Parameter(weights[name]) if name in weights else None for name in ("b_gate", "b_in", "b_out"))
-        self.activation, self.shift = activation(config), MLPS[config.mlp].shift
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`[batch, token, d_model]` to the same, through `[batch, token, d_mlp]`."""
-        hidden = plus(linear(x, self.W_in, self.multiplier["W_in"]), self.b_in)
-        if self.W_gate is None:
-            hidden = self.activation(hidden)
-        else:
-            gate = self.activation(plus(linear(x, self.W_gate, self.multiplier["W_gate"]), self.b_gate))
-            hidden = gate * (hidden + self.shift if self.shift else hidden)
-        if self.norm is not None:
-            hidden = self.norm(hidden)
-        return plus(linear(hidden, self.W_out, self.multiplier["W_out"]), self.b_out)
 
 
 class Layer(nn.Module):
@@ -193,12 +47,16 @@ class Layer(nn.Module):
         self.mlp = MLP(config, layer, weights)
         sublayers, (skip, branch, _) = slice(2 * layer - 2, 2 * layer), multipliers(config)
         self.norm, self.placements = norm(config), placements(config)[sublayers]
-        self.skip, self.branch, shape = skip[sublayers], branch[sublayers], learned_shape(config)
+        self.skip: Sequence[float] | Tensor = skip[sublayers]
+        self.branch, shape = branch[sublayers], learned_shape(config)
+        if profiles(config):
+            del self.skip
+            self.register_buffer("skip", torch.ones(2))
         self.parallel = stream(config).parallel
         self.alpha = None if shape is None else nn.Parameter(torch.full(shape, self.branch[0]))
         # Every parameter by its name in the vocabulary, in a plain dict: quicker to reach than through the modules.
         named = {name.split(".")[-1]: parameter for name, parameter in self.named_parameters()}
-        self.biases = [parameter for name, parameter in named.items() if name.startswith("b_")]
+        self.biases = {name: parameter for name, parameter in named.items() if name.startswith("b_")}
         """Those that have no name there."""
         self.weights = {name: parameter for name, parameter in named.items() if not name.startswith("b_")}
         self.mix: list[nn.Parameter] = []
@@ -296,22 +154,47 @@ class Transformer(nn.Module):
         )
         if shares(config):
             share(self.layers)
+        self.profiled: Tensor | None
+        """Whether the factors on the stream are found; None where they are not profiled."""
+        self.register_buffer("profiled", torch.tensor(False) if profiles(config) else None)
         self.norm = norm(config) if has_final_norm(config) else None
         self.E = self.P = self.W_U = None
         vocabulary, width = vocabulary or len(text.prose().vocabulary), (config.d_model,)
+        self.vocabulary, self.enlarged = vocabulary, readout_variance(config) ** -0.5 if ties(config) else 1.0
+        """Distinct characters, and the factor on the embedding, which is stored as the readout that it may be."""
         if reads_text(config):
-            self.E = nn.Parameter(noise.stack(seed, "E", vocabulary + masks, width).clone())
+            self.E = nn.Parameter(noise.stack(seed, "E", vocabulary + masks, width) / self.enlarged)
         if embeds(config):
             self.P = nn.Parameter(noise.stack(seed, "P", config.n_ctx, width).clone())
-        if predicts_text(config):
+        if predicts_text(config) and not ties(config):
             readout = noise.stack(seed, "W_U", vocabulary, width)
             self.W_U = nn.Parameter(readout * math.sqrt(readout_variance(config)))
 
     def embed(self, batch: Batch) -> Tensor:
         """The stream before the first layer, `[batch, token, d_model]`, of the config's second moment."""
         size = math.sqrt(self.config.input_second_moment)
-        x = batch.input if self.E is None else F.embedding(batch.input, self.E) * size
-        return x if self.P is None else (x + self.P * size) / math.sqrt(2)
+        x = batch.input if self.E is None else F.embedding(batch.input, self.E) * (size * self.enlarged)
+        x = x if self.P is None else (x + self.P * size) / math.sqrt(2)
+        if self.profiled is not None and not self.profiled:
+            self.profile(x.detach())
+            self.profiled.fill_(True)
+        return x
+
+    @torch.no_grad()
+    def profile(self, x: Tensor) -> None:
+        """Sets the factors on the stream by one pass of an embedded stream: see `residual.profiled_factor`."""
+        total, layers = float(x.square().mean()), [layer for layer in self.layers if isinstance(layer, Layer)]
+
+        def tap(site: str, layer: int, tensor: Tensor) -> None:
+            nonlocal total
+            if site in BRANCHES:
+                total += float(tensor.square().mean())
+                below = 2 * layer - 2 + BRANCHES.index(site)
+                for index in (below + 1, below + 2):  # the second is next where there is no attention
+                    if index < 2 * len(layers):
+                        torch.as_tensor(layers[index // 2].skip)[index % 2] = profiled_factor(index, total)
+
+        self.through(layers, x, tap)
 
     def forward(self, x: Tensor, tap: Tap = ignore) -> Tensor:
         """The embedded stream `[batch, token, d_model]` to the output of the same shape."""
@@ -331,9 +214,10 @@ class Transformer(nn.Module):
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         """A scalar: the output's projection on a random direction, or the mean cross-entropy of the next character."""
-        if self.W_U is None:
+        readout = self.W_U if self.E is None or not ties(self.config) else self.E[:self.vocabulary]
+        if readout is None:
             return (output * batch.target).sum()
-        return F.cross_entropy(F.linear(output, self.W_U).flatten(0, 1), batch.target.flatten())
+        return F.cross_entropy(F.linear(output, readout).flatten(0, 1), batch.target.flatten())
 
 
 def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -> dict[str, Tensor]:
@@ -365,19 +249,3 @@ def share(layers: Iterable[nn.Module]) -> None:
             owner, _, last = name.rpartition(".")
             setattr(layer.get_submodule(owner), last, parameter)
         layer.weights, layer.biases = first.weights, first.biases
-
-
-def linear(x: Tensor, weight: Tensor, multiplier: float) -> Tensor:
-    """`x Wᵀ`, times the multiplier of the parametrization."""
-    y = F.linear(x, weight)
-    return y if multiplier == 1 else y * multiplier
-
-
-def plus(x: Tensor, bias: Tensor | None) -> Tensor:
-    """The sum, where there is a bias."""
-    return x if bias is None else x + bias
-
-
-def visible(n: int, device: torch.device) -> Tensor:
-    """`[query, key]`, true where a causal token may look."""
-    return torch.ones(n, n, dtype=torch.bool, device=device).tril()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -20,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from explorer.config import Config
-from explorer.display import draw, shown, table
+from explorer.display import draw, glance, shown, table
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -53,7 +54,7 @@ class Statistic(NamedTuple):
     sites: tuple[str, ...]
     unit: str = "ratio"
     reduce: Callable[[Any], Any] | None = None
-    """From `probe.statistics.Signal`, or `Rows` at the sites of attention, to `[layer]` or `[layer, head]`, by the
+    """From `probes.statistics.Signal`, or `Rows` at the sites of attention, to `[layer]` or `[layer, head]`, by the
     tensors' own methods; None of the backward pass, whose gradients become norms as they arrive."""
     log: bool = False
     bounds: tuple[float, float] = (-math.inf, math.inf)
@@ -125,6 +126,21 @@ STATISTICS: dict[str, Statistic] = {
 }
 
 
+WEIGHT_STATISTICS: dict[str, Statistic] = {
+    row.name: row
+    for row in (
+        Statistic("weight_variance", "Weight variance", "fan_in · mean W²",
+                  "mean square of a matrix's entries times its fan_in; 1 keeps a unit second moment", MATRICES,
+                  "× 1/fan_in", log=True, marks={1.0: "unit"}),
+        Statistic("weight_likeness", "Likeness of weights", "max cos(W_l, W_k)",
+                  "largest cosine between a matrix and the same one of another layer, of up to 4096 entries of each",
+                  MATRICES, bounds=(-1.0, 1.0), marks={1.0: "a copy", 0.0: "independent"}),
+    )
+}
+"""What is read of the weights themselves, in a model that no config describes."""
+VOCABULARY: Mapping[str, Statistic] = ChainMap(WEIGHT_STATISTICS, STATISTICS)
+
+
 SITE_WORDS = MappingProxyType({
     "embed": "input", "resid_mid": "stream after attention", "resid_post": "stream after MLP",
     "attn_out": "attention output", "mlp_out": "MLP output", "attn_scores": "attention logits",
@@ -156,27 +172,42 @@ class Profile:
         values: `(statistic, site)` to an array `[seed, layer]` or `[seed, layer, head]`, float64, read-only. A
             prediction has one seed and, where heads are alike in law, one head.
         config: the experiment; None for a model that is not ours.
+        model: what such a model is called.
+        layers: names of its blocks, in order.
+        shapes: of its matrices, (fan_in, fan_out) by name, where they are known.
+        dtype: the type in which its stream is computed, where numbers may run out of range: "float16".
+        twin: the nearest design of ours, which says what theory expects of it; None where none is known.
+        differences: layers that are built otherwise than their siblings: layer from 1, site, and what it does, such as
+            (3, "attn_out", "has no norm before attention, where its siblings have one").
         seeds: the seeds of the first axis; empty for a prediction.
-        notes: statistic to the reason why the theory does not cover it (in part); empty for measurements.
+        notes: statistic to the reason why the theory does not cover it (in part), or why it could not be measured.
         pattern: `[query, key]` of the layer and head in `pattern_of`, first sequence of the first seed.
         pattern_of: layer (from 1) and head (from 0) of `pattern`.
         seconds: what it took.
+        others: the same model's other stacks, such as an encoder beside its decoder.
     """
 
     origin: Literal["measured", "predicted"]
     values: Mapping[Key, Array]
     config: Config | None = None
+    model: str = ""
+    layers: tuple[str, ...] = ()
+    shapes: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
+    dtype: str = ""
+    twin: Config | None = None
+    differences: tuple[tuple[int, str, str], ...] = ()
     seeds: tuple[int, ...] = ()
     notes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     pattern: Array | None = None
     pattern_of: tuple[int, int] | None = None
     seconds: float = math.nan
+    others: tuple[Profile, ...] = ()
 
     def __post_init__(self) -> None:
         values = {key: np.array(value, dtype=np.float64) for key, value in self.values.items()}
         for (statistic, site), value in values.items():
-            if statistic not in STATISTICS:
-                raise ValueError(f"statistic must be one of {', '.join(STATISTICS)}; got {statistic!r}")
+            if statistic not in VOCABULARY:
+                raise ValueError(f"statistic must be one of {', '.join(VOCABULARY)}; got {statistic!r}")
             if value.ndim not in (2, 3):
                 raise ValueError(f"{statistic} at {site} must be [seed, layer(, head)]; got {value.shape}")
             value.setflags(write=False)
@@ -184,6 +215,7 @@ class Profile:
             object.__setattr__(self, "pattern", np.array(self.pattern, dtype=np.float64))
         object.__setattr__(self, "values", MappingProxyType(values))
         object.__setattr__(self, "notes", MappingProxyType(dict(self.notes)))
+        object.__setattr__(self, "shapes", MappingProxyType(dict(self.shapes)))
 
     def __getitem__(self, key: Key | str) -> Array:
         """The array of a statistic at a site, `[seed, layer]` or `[seed, layer, head]`.
@@ -221,15 +253,19 @@ class Profile:
     def heading(self) -> str:
         """Origin and subject: 'measured: Config(n_layers=24), 4 seeds'."""
         seeds = f", {len(self.seeds)} seed{'s' * (len(self.seeds) != 1)}" if self.seeds else ""
-        return f"{self.origin}: {self.config or 'a model without a config'}{seeds}"
+        return f"{self.origin}: {self.config or self.model or 'a model without a config'}{seeds}"
 
     def __repr__(self) -> str:
         return f"Profile({self.heading}; {', '.join(dict.fromkeys(statistic for statistic, _ in self))})"
 
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """The verdict and four charts; a table where there is no script to draw them."""
+        return {"text/plain": repr(self), "text/html": self._repr_html_(), **glance(self)}
+
     def _repr_html_(self) -> str:
         """Each statistic in three numbers: the mean over seeds (and heads) where it begins, halfway, where it ends."""
         return table(self.heading, ("Statistic", "", "Where", "First", "Middle", "Last", ""), [
-            (STATISTICS[name].label, STATISTICS[name].symbol, where, *_ends(value), self.notes.get(name, ""))
+            (VOCABULARY[name].label, VOCABULARY[name].symbol, where, *_ends(value), self.notes.get(name, ""))
             for name in dict.fromkeys(statistic for statistic, _ in self) for where, value in self._places(name)
         ])
 
@@ -254,7 +290,8 @@ class Profile:
     @property
     def nbytes(self) -> int:
         """Bytes of its arrays."""
-        return sum(array.nbytes for array in (*self.values.values(), self.pattern) if array is not None)
+        own = sum(array.nbytes for array in (*self.values.values(), self.pattern) if array is not None)
+        return own + sum(other.nbytes for other in self.others)
 
     def stream(self, statistic: str) -> tuple[Array, Array]:
         """A statistic along the residual stream, in the order of the forward pass.
@@ -285,7 +322,7 @@ class Profile:
         for (statistic, site), value in self.values.items():
             bad = np.argwhere(~np.isfinite(value)).tolist()
             if bad and not (self.origin == "predicted" and statistic in self.notes):
-                way = -1 if STATISTICS[statistic].backward else 1
+                way = -1 if VOCABULARY[statistic].backward else 1
                 seed, layer, *_ = min(bad, key=lambda index: way * index[1])
                 layer += site != "embed"
                 order = FORWARD.index(site) if site in FORWARD else len(FORWARD)
@@ -309,6 +346,8 @@ class Profile:
         return json.dumps({
             "origin": self.origin,
             "config": None if self.config is None else self.config.model_dump(),
+            "model": self.model, "layers": self.layers, "shapes": dict(self.shapes), "dtype": self.dtype,
+            "twin": None if self.twin is None else self.twin.model_dump(), "differences": self.differences,
             "seeds": self.seeds,
             "seconds": _plain(self.seconds),
             "notes": dict(self.notes),
@@ -317,19 +356,37 @@ class Profile:
                 {"statistic": statistic, "site": site, "values": _plain(value.tolist())}
                 for (statistic, site), value in self.values.items()
             ],
+            "others": [json.loads(other.to_json()) for other in self.others],
         }, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Profile:
-        """Reads what `to_json` wrote; the pattern is not part of it."""
-        data = json.loads(text)
+        """Reads what `to_json` wrote; the pattern is not part of it.
+
+        Raises:
+            ValueError: it is something else; says what.
+        """
+        try:
+            return cls._from(json.loads(text))
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise ValueError(f"a profile must be what Profile.to_json wrote; {_trouble(error)}") from None
+
+    @classmethod
+    def _from(cls, data: Any) -> Profile:
         return cls(
             origin=data["origin"],
             values={(row["statistic"], row["site"]): np.array(row["values"], np.float64) for row in data["values"]},
             config=None if data["config"] is None else Config(**data["config"]),
+            model=data.get("model", ""),
+            layers=tuple(data.get("layers", ())),
+            shapes={name: (rows, columns) for name, (rows, columns) in data.get("shapes", {}).items()},
+            dtype=data.get("dtype", ""),
+            twin=Config(**data["twin"]) if data.get("twin") else None,
+            differences=tuple((layer, site, words) for layer, site, words in data.get("differences", ())),
             seeds=tuple(data["seeds"]),
             notes=data["notes"],
             seconds=float(data["seconds"]),
+            others=tuple(cls.from_json(json.dumps(other)) for other in data.get("others", ())),
         )
 
 
@@ -365,3 +422,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value if math.isfinite(value) else str(value)
+
+
+def _trouble(error: Exception) -> str:
+    """What a text that is no profile lacks."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is no JSON: {error}"
+    return f"it has no {error}" if isinstance(error, KeyError) else shown(str(error)).strip("'\"")

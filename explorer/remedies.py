@@ -9,7 +9,7 @@ from typing import NamedTuple
 from explorer.config import Config
 from explorer.schemes.attention import divisor, inherits, row_factors
 from explorer.schemes.placement import PLACEMENTS, normalizes_heads, placements, point
-from explorer.schemes.residual import multipliers
+from explorer.schemes.residual import adds_to_whole_stream
 
 LARGE = 2.0
 """An init variance above which the weights themselves widen the logits too far."""
@@ -52,7 +52,7 @@ def remedy(config: Config | None, candidates: Callable[[Config], Candidates]) ->
 
 def plain(config: Config) -> tuple[Step, ...]:
     """Pre-LN with an unscaled stream; a multiplier on the stream would change what it carries."""
-    return (PRE_NORM,) if set(multipliers(config).skip) == {1.0} else (CONSTANT, UNIT_ALPHA, PRE_NORM)
+    return (PRE_NORM,) if adds_to_whole_stream(config) else (CONSTANT, UNIT_ALPHA, PRE_NORM)
 
 
 def awake(config: Config) -> Candidates:
@@ -91,7 +91,7 @@ def even(config: Config) -> Candidates:
     """Changes that even the gradient out, without those that this design already has."""
     if point(config):  # it bounds a branch's input, and divides nothing
         return [(*_divided(config), *plain(config), UNIT_VARIANCE)]
-    if not PLACEMENTS[config.norm_placement].normalizes or set(multipliers(config).skip) != {1.0}:
+    if not PLACEMENTS[config.norm_placement].normalizes or not adds_to_whole_stream(config):
         return calm(config)
     sized = (UNIT_VARIANCE,) if config.init_variance > LARGE else ()
     return [(*_divided(config), *sized), plain(config), (SMALL_BRANCHES,)]

@@ -128,7 +128,7 @@ def test_bad_usage(arguments: tuple[str, ...], complaint: str, capsys: pytest.Ca
     assert complaint in err
 
 
-@pytest.mark.parametrize("command", ["serve", "lab", "measure"])
+@pytest.mark.parametrize("command", ["serve", "lab", "measure", "probe"])
 def test_help_names_every_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = answer(capsys, "--help")
     assert code == 0

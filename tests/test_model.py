@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.overhead import fuse, handwritten
-from explorer import Config, batch, noise, text
+from explorer import Config, ConfigError, batch, noise, text
 from explorer.model import Transformer, ignore
-from explorer.probe import measure
-from explorer.probe.observe import Pass
+from explorer.probes import measure
+from explorer.probes.observe import Pass
 from explorer.schemes.placement import placements
 from explorer.schemes.scale import shapes, spreads
 from explorer.theory import predict
@@ -576,6 +576,111 @@ def test_biases_are_drawn_by_their_matrixs_fan_in() -> None:
         error = math.sqrt(2 / drawn.numel())
         assert float(drawn.square().mean()) * 3 * fan_in == pytest.approx(1, abs=4 * error), name
     assert not Transformer(config.replace(bias_variance=0), 0).layers[0].biases
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_biases_everywhere_are_those_of_torchs_layer(causal: bool) -> None:
+    """Whose attention's are drawn, too: the same weights and biases, the same forward and gradients."""
+    config = SMALL.replace(n_layers=1, causal=causal, activation_rescaled=False, bias_variance=5.0, biases="all")
+    ours = Transformer(config, 0).layers[0]
+    theirs = nn.TransformerEncoderLayer(32, 4, 128, dropout=0, batch_first=True, norm_first=True)
+    names = {"self_attn.out_proj": "O", "linear1": "in", "linear2": "out"}
+    drawn = dict(ours.named_parameters(remove_duplicate=False))
+    drawn = {name.split(".")[-1]: parameter for name, parameter in drawn.items()}
+    packed = {"weight": torch.cat([drawn[f"W_{name}"] for name in "QKV"]),
+              "bias": torch.cat([drawn[f"b_{name}"] for name in "QKV"])}
+    with torch.no_grad():
+        for kind, letter in (("weight", "W"), ("bias", "b")):
+            getattr(theirs.self_attn, f"in_proj_{kind}").copy_(packed[kind])
+            for path, name in names.items():
+                getattr(theirs.get_submodule(path), kind).copy_(drawn[f"{letter}_{name}"])
+    x, direction = torch.randn(2, 8, 32), torch.randn(2, 8, 32)
+    mine = ours(x)[0]
+    yours = theirs(x, src_mask=nn.Transformer.generate_square_subsequent_mask(8) if causal else None)
+    torch.testing.assert_close(mine, yours, atol=1e-5, rtol=1e-5)
+    (mine * direction).sum().backward()
+    (yours * direction).sum().backward()
+    found = torch.cat([drawn[f"b_{name}"].grad for name in "QKV"])
+    torch.testing.assert_close(found, theirs.self_attn.in_proj_bias.grad, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(drawn["b_O"].grad, theirs.self_attn.out_proj.bias.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_a_gate_has_a_bias_where_all_matrices_have() -> None:
+    config = SMALL.replace(attention_gate="coordinate", bias_variance=1.0, biases="all", mlp="gated")
+    layer = Transformer(config, 0).layers[0]
+    assert list(layer.biases) == ["b_Q", "b_K", "b_V", "b_O", "b_G", "b_gate", "b_in", "b_out"]
+    without = Transformer(config.replace(attention_gate="none", biases="mlp"), 0).layers[0]
+    assert list(without.biases) == ["b_gate", "b_in", "b_out"]
+    x, seen = torch.randn(2, 8, 32), []
+    with torch.no_grad():
+        layer.attention.b_O.zero_()
+        seen.append(layer.attention(x, ignore, ())[0])
+        layer.attention.b_G.fill_(-1e4)
+    assert seen[0].abs().max() > 0
+    assert not layer.attention(x, ignore, ())[0].any()  # the gates are shut
+
+
+@pytest.mark.parametrize("position", ["none", "rotary"])
+@pytest.mark.parametrize(("readout", "ratio"), [("tied", 1.0), ("tied_scaled", 32**-0.5)])
+@pytest.mark.parametrize("masks", [False, True])
+def test_a_tied_readout_is_the_embedding(readout: str, position: str, ratio: float, masks: bool) -> None:
+    """Over a character's part of the stream it is 1, or 1/√d; one parameter, whose gradient is the sum of two."""
+    config = SMALL.replace(input="text", loss="next_token", position=position, input_second_moment=0.3)
+    inputs = batch.draw(config, 0)
+    separate, tied = (Transformer(config.replace(readout=name), 0, masks=masks) for name in ("separate", readout))
+    assert "W_U" not in dict(tied.named_parameters())
+    assert torch.allclose(separate.embed(inputs), tied.embed(inputs), rtol=1e-5)
+    tied.P = None if tied.P is None else nn.Parameter(0 * tied.P)
+    torch.testing.assert_close(tied.embed(inputs) * ratio, tied.E[inputs.input])
+    tied.P = separate.P
+    with torch.no_grad():
+        separate.W_U.copy_(tied.E[: len(separate.W_U)])
+    losses = [model.loss(model(model.embed(inputs)), inputs) for model in (separate, tied)]
+    torch.testing.assert_close(*losses)
+    for loss in losses:
+        loss.backward()
+    both = separate.E.grad * (separate.E.detach() / tied.E.detach())
+    both[: len(separate.W_U)] += separate.W_U.grad
+    torch.testing.assert_close(tied.E.grad, both, rtol=1e-3, atol=1e-6)
+
+
+def test_measuring_leaves_no_gradient_in_a_tied_readout() -> None:
+    config = SMALL.replace(input="text", loss="next_token", readout="tied")
+    model = Transformer(config, 0)
+    Pass(config, 0).observe(model, batch.draw(config, 0))
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_tied_readout_has_one_rate() -> None:
+    config = SMALL.replace(input="text", loss="next_token", readout="tied")
+    with pytest.raises(ConfigError, match=r"readout = tied needs parametrization = standard or ntk, .*; got .* = mup"):
+        config.replace(parametrization="mup")
+    assert config.replace(loss="linear").accepts(parametrization="mup")
+
+
+@pytest.mark.parametrize("choices", [{}, {"attention": "none"}, {"input_second_moment": 4.0}], ids=str)
+def test_admins_factors_are_found_in_the_first_pass(choices: dict[str, Any]) -> None:
+    """1, then by each branch so far √(E x_0² + Σ E F²), with those below in place; a second pass leaves them."""
+    config = SMALL.replace(norm_placement="post", residual="admin_profiled", **choices)
+    model, inputs = Transformer(config, 0), batch.draw(config, 0)
+    x, seen = model.embed(inputs), {}
+    found = torch.stack([layer.skip for layer in model.layers]).flatten()
+    with torch.no_grad():
+        model(x, lambda site, layer, tensor: seen.update({(layer, site): tensor}))
+    total, expected = float(x.square().mean()), []
+    for layer in (1, 2, 3):
+        for site in ("attn_out", "mlp_out"):
+            expected.append(math.sqrt(total) if expected else 1.0)
+            total += float(seen[layer, site].square().mean()) if (layer, site) in seen else 0.0
+    there = slice(None) if "attention" not in choices else slice(1, None, 2)
+    expected[1] = 1.0 if "attention" in choices else expected[1]  # of the first branch that there is
+    torch.testing.assert_close(found[there], torch.tensor(expected)[there])
+    model.embed(batch.draw(config, 1))
+    assert torch.equal(found, torch.stack([layer.skip for layer in model.layers]).flatten())
+    again = Transformer(config, 1)
+    again.load_state_dict(model.state_dict())
+    again.embed(batch.draw(config, 1))
+    assert torch.equal(found, torch.stack([layer.skip for layer in again.layers]).flatten())
 
 
 def saved_bytes(config: Config) -> int:

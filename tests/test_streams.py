@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from explorer import Config, ConfigError, batch, measure, predict
 from explorer.model import MixingLayer, Transformer
-from explorer.probe.observe import Pass
+from explorer.probes.observe import Pass
 from explorer.schemes.stream import STREAMS
 from explorer.streams import sinkhorn
 from explorer.training.race import Contender, race

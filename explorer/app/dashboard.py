@@ -16,6 +16,7 @@ from explorer.app.widgets.header import Header
 from explorer.app.widgets.panel import send_again
 from explorer.app.widgets.tabbed import Tab, Tabbed
 from explorer.app.widgets.worker import Progress, Stop
+from explorer.app.yours.panel import YourModel
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.display import must_be
@@ -26,10 +27,17 @@ from explorer.theory.solve import solve
 
 
 def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[int, int]) -> Profile:
-    """`explorer.probe.measure`, imported on the worker's thread: torch takes a second, and the page need not wait."""
-    from explorer.probe import measure as measured
+    """`explorer.probes.measure`, imported on the worker's thread: torch takes a second, and the page need not wait."""
+    from explorer.probes import measure as measured
 
     return measured(config, stop, progress, pattern_of)
+
+
+def example() -> Profile:
+    """`explorer.example.encoder`, imported on the worker's thread as well."""
+    from explorer.example import encoder as measured
+
+    return measured()
 
 
 def _labs(title: str) -> Tab[Config]:
@@ -41,6 +49,7 @@ PANELS: Mapping[str, Tab[Config]] = MappingProxyType({
     "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
     **{title.lower(): _labs(title) for title in ("Foundations", "Depth", "Training")},
     "race": Tab("Race", lambda _: RacePanel()),
+    "yours": Tab("Your model", lambda _: YourModel(example, predict, diagnose)),
 })
 
 

@@ -17,10 +17,10 @@ import plotly.graph_objects as go
 from explorer.display import must_be
 from explorer.figures.axes import alone
 from explorer.figures.layers import by_layer
-from explorer.figures.matrices import gradient_by_matrix
+from explorer.figures.matrices import gradient_by_matrix, weights_by_matrix
 from explorer.figures.palette import Design, designs
 from explorer.figures.pattern import attention_pattern
-from explorer.profile import STATISTICS, Profile
+from explorer.profile import VOCABULARY, WEIGHT_STATISTICS, Profile
 
 __all__ = [
     "BY_CHOICE", "FIGURES", "Design", "Draw", "Row", "attention_pattern", "by_layer", "designs", "gradient_by_matrix",
@@ -57,9 +57,9 @@ def _pattern_of_first(
 
 def _layers(statistic: str, caption: str = "", name: str = "", title: str = "") -> Row:
     """A statistic by layer; what is not said follows from its row of the vocabulary."""
-    row = STATISTICS[statistic]
+    row = VOCABULARY[statistic]
     return Row(name or statistic, title or row.label, caption or f"{row.definition[0].upper()}{row.definition[1:]}.",
-               partial(by_layer, statistic), statistic)
+               partial(weights_by_matrix if statistic in WEIGHT_STATISTICS else by_layer, statistic), statistic)
 
 
 FIGURES: Mapping[str, Row] = MappingProxyType({
@@ -101,10 +101,10 @@ def row_of(name: str) -> Row:
         ValueError: there is no such statistic or figure; names those there are.
     """
     drawn = {row.statistic or row.name: row for row in (*FIGURES.values(), *BY_CHOICE.values())}
-    if name not in drawn and name in STATISTICS:
+    if name not in drawn and name in VOCABULARY:
         return _layers(name)
     if name not in drawn and name not in FIGURES:
-        names = ", ".join(dict.fromkeys((*STATISTICS, *FIGURES)))
+        names = ", ".join(dict.fromkeys((*VOCABULARY, *FIGURES)))
         raise ValueError(f"statistic must be one of {names}; got {name!r}")
     return drawn.get(name) or FIGURES[name]
 

@@ -13,7 +13,7 @@ from explorer.figures.palette import Design
 from explorer.figures.pattern import NO_ATTENTION
 from explorer.figures.series import by_depth, describe, rows
 from explorer.figures.traces import level
-from explorer.profile import STATISTICS, Profile
+from explorer.profile import VOCABULARY, Profile
 from explorer.schemes.attention import attends
 
 
@@ -28,7 +28,7 @@ def by_layer(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design
         whose: the design of each profile where the caller keeps the marks, as `palette.designs` has it.
         height: the vertical axis, where it shall not be the one that holds what is drawn.
     """
-    row, designs = STATISTICS[statistic], {profile.config for profile in profiles}
+    row, designs = VOCABULARY[statistic], {profile.config for profile in profiles}
     if row.by_head and designs and all(config and not attends(config) for config in designs):
         return blank(NO_ATTENTION if len(designs) == 1 else "None of these designs has attention.")
     sites = ("",) if row.on_stream else row.sites

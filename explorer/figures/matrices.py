@@ -13,7 +13,7 @@ from explorer.figures.palette import MATRIX_MARKS, Design, designs
 from explorer.figures.series import Series, band, by_depth, describe, measured, predicted, rows, spread
 from explorer.figures.traces import Trace, level
 from explorer.figures.words import typeset
-from explorer.profile import Profile
+from explorer.profile import VOCABULARY, Profile
 
 STATISTIC = "parameter_gradient"
 WRITTEN = {matrix: typeset(matrix) for matrix in MATRIX_MARKS} | {"alpha": "α", "mix": "mix"}
@@ -51,6 +51,21 @@ def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = ()
     return figure.update_layout(LEGEND) if alone else figure
 
 
+def weights_by_matrix(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> go.Figure:
+    """What the weights themselves are, each matrix of each layer with its symbol, and the marks of the vocabulary."""
+    row, whose = VOCABULARY[statistic], designs(profiles, whose)
+    named = [(name, one) for name in MATRIX_MARKS for one in by_depth(profiles, statistic, name, whose)]
+    across = depth_axis(*(one.depth for _, one in named))
+    held = [part for _, one in named for part in one.drawn_values]
+    height = axis(f"{row.symbol} ({row.unit})", [list(row.marks), *held], log=row.log,
+                  least=LEAST if row.log else 0.0, top=TOP)
+    sentence = f"In layer %{{{{x}}}} the {row.label.lower()}<br>of {{}} is %{{{{y:.3g}}}}"
+    traces = [level(value, words, across, height, "left") for value, words in row.marks.items()]
+    traces += _by_matrix(named, row.log, sentence)
+    traces += (floor(named, height) if row.log else []) + broken([one for _, one in named], across, height)
+    return picture(traces, across, height, describe(row.label, named), legend=False).update_layout(LEGEND)
+
+
 def _totals(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[Series]:
     """The norm over all matrices of a layer together: √Σ‖∂L/∂W‖², one series a profile that has any."""
     totals = []
@@ -68,14 +83,14 @@ def _level(series: Sequence[Series]) -> list[float]:
     return [float(10.0 ** np.log10(values).mean())] if len(values) else []
 
 
-def _by_matrix(named: Sequence[tuple[str, Series]]) -> list[Trace]:
+def _by_matrix(named: Sequence[tuple[str, Series]], log: bool = True, words: str = SENTENCE) -> list[Trace]:
     """Dots and lines of one design, each matrix with its symbol and dash and one entry of the legend."""
-    traces = [trace for _, row in named for trace in band(row, log=True, opacity=0.1)]
+    traces = [trace for _, row in named for trace in band(row, log, opacity=0.1)]
     for matrix, row in named:
         mark, twin = MATRIX_MARKS[matrix], {"legendgroup": matrix, "name": WRITTEN[matrix]}
-        sentence = SENTENCE.format(WRITTEN[matrix])
+        sentence = words.format(WRITTEN[matrix])
         if row.measured:
-            traces.append(measured(row, True, sentence, symbol=mark.symbol, **twin))
+            traces.append(measured(row, log, sentence, symbol=mark.symbol, **twin))
         else:
-            traces.append(predicted(row, True, sentence, dash=mark.dash, **twin, showlegend=False))
+            traces.append(predicted(row, log, sentence, dash=mark.dash, **twin, showlegend=False))
     return traces

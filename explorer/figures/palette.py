@@ -95,7 +95,8 @@ def designs(profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> list[D
 
     Args:
         whose: the design of each profile, where the caller knows: marks that are kept while others come and go. Left
-            out, designs are numbered as they come: profiles of one config share one; a foreign model has its own.
+            out, designs are numbered as they come: profiles of one config share one; a model that is not ours shares
+            its twin's, where no other does.
     Raises:
         ValueError: as many designs are wanted as there are profiles, or none.
     """
@@ -103,7 +104,9 @@ def designs(profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> list[D
         if len(whose) != len(profiles):
             raise ValueError(f"whose must name one design a profile; got {len(whose)} for {len(profiles)} profiles")
         return list(whose)
-    keys = [profile.config or number for number, profile in enumerate(profiles)]
+    twins = [profile.twin for profile in profiles]
+    keys = [profile.config or (profile.twin if profile.twin and twins.count(profile.twin) == 1 else number)
+            for number, profile in enumerate(profiles)]
     own = list(dict.fromkeys(keys))
     labels = _labels([key if isinstance(key, Config) else None for key in own])
     return [Design(own.index(key), profile.config, labels[own.index(key)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-NOTATION = re.compile(r"(?<!\w)([^\W\d_]|fan)_(\([^()]+\)|[^\W_]+)|\^(\([^()]+\)|[-+−]?[^\W_]+)")
+NOTATION = re.compile(r"(?<!\w)([^\W\d_]²?|fan)_(\([^()]+\)|[^\W_]+)|\^(\([^()]+\)|[-+−]?[^\W_]+)")
 
 
 def typeset(text: str) -> str:

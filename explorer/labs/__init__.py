@@ -27,10 +27,10 @@ def check(stop: Stop) -> None:
     """Raises if the computation is no longer needed.
 
     Raises:
-        explorer.probe.Stopped: `stop()` is true.
+        explorer.probes.Stopped: `stop()` is true.
     """
     if stop():
-        from explorer.probe.observe import Stopped
+        from explorer.probes.observe import Stopped
 
         raise Stopped
 
@@ -39,7 +39,7 @@ def stages(items: Sequence[Item], stop: Stop, progress: Progress) -> Iterator[It
     """Gives the items one by one; asks `stop` before each, and reports the fraction done to `progress` after it.
 
     Raises:
-        explorer.probe.Stopped: `stop()` is true.
+        explorer.probes.Stopped: `stop()` is true.
     """
     for done, item in enumerate(items, start=1):
         check(stop)

@@ -43,9 +43,9 @@ def pairs(configs: Mapping[Key, Config], stop: Stop = lambda: False, progress: P
     """Measures each design over its seeds, and predicts it; what has just been measured is not measured again.
 
     Raises:
-        explorer.probe.Stopped: `stop()` said true.
+        explorer.probes.Stopped: `stop()` said true.
     """
-    from explorer.probe import measure
+    from explorer.probes import measure
     from explorer.theory import predict
 
     found, done = {}, 0

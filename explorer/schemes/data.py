@@ -45,8 +45,33 @@ class Loss(Option):
 
 LOSSES: dict[str, Loss] = {
     "linear": Loss("⟨output, random unit direction⟩"),
-    "next_token": Loss("cross-entropy of the next character", predicts=True),
+    "next_token": Loss("cross-entropy of the next character", "", ("readout",), predicts=True),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readout(Option):
+    """The matrix W_U that makes logits of the output, and the variance of its entries."""
+
+    variance: Callable[[int, float], float]
+    """From the width and the variance of a character's entries in the stream; μP and its kin have a factor on it."""
+    tied: bool = False
+    """It is the embedding: one matrix learns both."""
+
+
+READOUTS: dict[str, Readout] = {
+    "separate": Readout("W_U drawn by itself, N(0, 1/d)", variance=lambda d, embedded: 1 / d),
+    "tied": Readout("W_U = E", "Press & Wolf 2017; GPT-2, BERT", tied=True, variance=lambda d, embedded: embedded),
+    "tied_scaled": Readout(
+        "W_U = E, and √d E enters the stream", "Vaswani et al. 2017, section 3.4; Gemma, and T5 at initialization",
+        tied=True, variance=lambda d, embedded: embedded / d,
+    ),
+}
+
+
+def ties(config: Config) -> bool:
+    """Whether the readout of the config's loss is its embedding."""
+    return predicts_text(config) and READOUTS[config.readout].tied
 
 
 def predicts_text(config: Config) -> bool:

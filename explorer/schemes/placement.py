@@ -160,6 +160,27 @@ def placements(config: Config) -> tuple[Placement, ...]:
     return tuple(place(index, n_layers)._replace(reads=reads(config, index)) for index in range(2 * n_layers))
 
 
+class Kinds(NamedTuple):
+    """The different placements in a stack, apart from their `scale` and `reads`: all that rules between fields ask."""
+
+    attention: frozenset[Placement]
+    every: frozenset[Placement]
+
+
+def kinds(config: Config) -> Kinds:
+    """The config's, by a look at each sublayer only where norm placement or depth are new."""
+    return _kinds(PLACEMENTS[config.norm_placement].sublayer, config.n_layers)
+
+
+@lru_cache(maxsize=256)
+def _kinds(sublayer: Callable[[int, int], Placement], n_layers: int) -> Kinds:
+    attention, mlp = (
+        {place._replace(scale=1.0) for place in {sublayer(index, n_layers) for index in range(first, 2 * n_layers, 2)}}
+        for first in (0, 1)
+    )
+    return Kinds(frozenset(attention), frozenset(attention | mlp))
+
+
 def normalizes_heads(config: Config) -> bool:
     """Whether each head's queries and keys are normalized, by a choice or by the placement."""
     return config.qk_norm or any(place.on_heads for place in placements(config))

@@ -71,3 +71,8 @@ def angles(config: Config) -> tuple[float, ...]:
     """Angle by which each pair of a head's coordinates is turned from one position to the next."""
     count = rotated(config) if rotates(config) else 0
     return tuple(config.rope_base ** (-pair / count) for pair in range(0, count, 2))
+
+
+def own_part(config: Config) -> float:
+    """Part of an input token's second moment that is not its position's."""
+    return 0.5 if embeds(config) else 1.0

@@ -113,7 +113,8 @@ PRESETS = Presets({
     "admin": Preset("Admin", "residual",
                     "Post-LN with a weighted stream, so that the branches' variance stays small beside it.",
                     {**POST, "residual": "admin"}, "Liu et al. 2020",
-                    "One ω for all branches, as in admin-torch; the authors profile an ω_i for each, from 1.0 to 4.2."),
+                    "One ω for all branches, as in admin-torch; the authors profile an ω_i for each, from 1.0 to 4.2: "
+                    "residual = admin_profiled."),
     "realformer": Preset("RealFormer", "attention", "Post-LN whose attention logits add up over the layers.",
                          {**POST, "residual_attention": "scores"}, "He et al. 2020"),
     "realformer_qk": Preset("RealFormer, Q and K added up", "attention",
@@ -150,7 +151,7 @@ PRESETS = Presets({
                        "attention residuals, Kimi"),
     "gpt2": Preset("GPT-2", "model", "Pre-LN; N(0, 0.02²), the last matrix of each branch times 1/√(2N); causal.",
                    {**GPT, "scale_rule": "gpt2", "position": "learned", "input_second_moment": 8e-4},
-                   "Radford et al. 2019", "The readout is the embedding; here W_U is drawn by itself.",
+                   "Radford et al. 2019", "The readout is the embedding; here it is only if readout = tied.",
                    "OpenAI nanoGPT"),
     "bert": Preset("BERT", "model", "Post-LN; every matrix N(0, 0.02²).", BERT, "Devlin et al. 2018",
                    "Tokens share the embedding of their type, a correlation of ⅓ at the input, and are normalized to "

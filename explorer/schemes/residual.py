@@ -14,7 +14,7 @@ import numpy as np
 from explorer.fields import Option
 from explorer.schemes.mlp import readers
 from explorer.schemes.parametrization import branch_factor
-from explorer.schemes.placement import placements
+from explorer.schemes.placement import kinds, placements
 
 if TYPE_CHECKING:
     from explorer.config import Config
@@ -54,6 +54,8 @@ class ResidualRule(Option):
     """
     plain: bool = False
     """Adds both as they are, but for α: what a placement needs that has factors on them of its own."""
+    profiled: bool = False
+    """Factors on the stream are found in a first pass, see `profiled_factor`: until then they are 1."""
     shrinks_last: bool = False
     """W_O and W_out are drawn smaller by the depth, and nothing else is: what a scale rule may do itself."""
 
@@ -142,6 +144,11 @@ RESIDUALS: dict[str, ResidualRule] = {
         "ω x + F(x), ω² + 1 = (2N + 1) / ln(2N + 1)", "Admin, for branches of unit variance: Liu et al. 2020",
         multipliers=_admin,
     ),
+    "admin_profiled": ResidualRule(
+        "ω_i x + F_i(x), ω_1 = 1, ω_i² = E x_0² + Σ_(j<i) E F_j² of a first pass",
+        "Admin: Liu et al. 2020, section 4; one number each, not learned", multipliers=lambda config: Rule(1.0, 1.0),
+        profiled=True,
+    ),
 }
 
 
@@ -154,6 +161,38 @@ def multipliers(config: Config) -> Multipliers:
         tuple((ones * skip * [place.skip for place in places]).tolist()),
         tuple((ones * branch * factor * [place.branch for place in places]).tolist()), drawn,
     )
+
+
+def drawn(config: Config) -> Mapping[str, float]:
+    """See `Multipliers.drawn`."""
+    return RESIDUALS[config.residual].multipliers(config).drawn
+
+
+def skips(config: Config) -> set[float]:
+    """The factors on the stream, the residual rule's and the placement's: 1 alone where it passes as it is."""
+    rule = RESIDUALS[config.residual].multipliers(config)
+    return {*np.ravel(rule.skip).tolist(), *(place.skip for place in kinds(config).every)}
+
+
+def profiles(config: Config) -> bool:
+    """Whether the factors on the stream are found in a first pass."""
+    return RESIDUALS[config.residual].profiled
+
+
+def profiled_factor(below: int, total: float) -> float:
+    """Factor on the stream before a branch, as a first pass finds it, with those below in place.
+
+    Args:
+        below: number of the branches below it.
+        total: second moments of the stream before the first layer and of all branches below, added up. In the authors'
+            code it is the factor's square times x's variance, which their norms keep at 1, and the last branch's.
+    """
+    return math.sqrt(total) if below else 1.0
+
+
+def adds_to_whole_stream(config: Config) -> bool:
+    """Whether nothing weighs the stream before a branch is added."""
+    return not profiles(config) and skips(config) == {1.0}
 
 
 def learned(config: Config) -> bool:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from explorer.fields import Option
 from explorer.schemes.attention import attends, gates
+from explorer.schemes.data import READOUTS
 from explorer.schemes.mlp import readers
 from explorer.schemes.parametrization import factors, scales_forward
+from explorer.schemes.position import own_part
 from explorer.schemes.residual import LAST, multipliers
 
 if TYPE_CHECKING:
@@ -21,6 +23,20 @@ PACKED = ("W_Q", "W_K", "W_V")
 """torch keeps these three as one matrix, of 3d rows with as many key-value heads as heads, and scales them as such."""
 FIXED = 0.02
 """The standard deviation of BERT and GPT-2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Biased(Option):
+    """The matrices whose products have biases, where biases are drawn."""
+
+    attention: bool = False
+    """Those of attention, beside the MLP's."""
+
+
+BIASES: dict[str, Biased] = {
+    "mlp": Biased("the MLP's matrices", "torch.nn.TransformerEncoderLayer, whose attention's biases start at 0"),
+    "all": Biased("all matrices of the layers", "nn.Linear everywhere", attention=True),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +121,8 @@ def variances(config: Config) -> dict[str, float]:
 def biases(config: Config) -> dict[str, float]:
     """Variance of the biases added to what a matrix makes, by the matrix; none where they are 0."""
     every = shapes(config)
-    names = (*readers(config), LAST[1]) if config.bias_variance else ()
-    return {name: config.bias_variance / every[name][0] for name in names}
+    names = every if BIASES[config.biases].attention else (*readers(config), LAST[1])
+    return {name: config.bias_variance / every[name][0] for name in names} if config.bias_variance else {}
 
 
 class Spreads(NamedTuple):
@@ -127,5 +143,6 @@ def spreads(config: Config) -> Spreads:
 
 
 def readout_variance(config: Config) -> float:
-    """Variance of the entries of W_U: 1/d_model, and once more by the width under μP."""
-    return factors(config, "variance")["output"] / config.d_model
+    """Variance of the entries of W_U: that of its row, and once more by the width under μP."""
+    character = config.input_second_moment * own_part(config)
+    return factors(config, "variance")["output"] * READOUTS[config.readout].variance(config.d_model, character)

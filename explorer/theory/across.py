@@ -18,9 +18,10 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.schemes.data import predicts_text
+from explorer.schemes.position import own_part
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
-from explorer.theory.inputs import BIGRAM, FREQUENT, followings, loss_gradient, own_part
+from explorer.theory.inputs import BIGRAM, FREQUENT, coincidence, followings, loss_gradient, own_share
 from explorer.theory.sink import sinks
 from explorer.theory.tokens import Tokens
 
@@ -60,7 +61,7 @@ class Grid(NamedTuple):
     def activate(self, gains: Gains, x: Any, square: Any) -> Any:
         """Overlap of two hidden units' outputs, from that of the MLP's inputs."""
         if len(self.mean) == 1:
-            return gains.kernel.pair(square, min(max((gains.hidden * x + gains.biases[0]) / square, 0.0), 1.0))[1]
+            return gains.kernel.pair(square, min(max((gains.hidden * x + gains.biases.hidden) / square, 0.0), 1.0))[1]
         return gains.kernel.overlaps(square, _rho(gains, x, square))[1]
 
     def collect(self, x: Any) -> Any:
@@ -103,24 +104,25 @@ def forward(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid) -> F
     """From the embedding: half of a token is its character's, half its position's; or all of it its character's."""
     enter, stay, join, added, reach = _links(gains, steps, grid)
     centered = gains.centers and any(step.placement.on_read for step in steps[1::2])
-    square = gains.hidden * _pair(grid, [step.inside.q for step in steps[1::2]]) + gains.biases[0]
+    square = gains.hidden * _pair(grid, [step.inside.q for step in steps[1::2]]) + gains.biases.hidden
     size, part = config.input_second_moment, own_part(config)
     p = size * (part * FREQUENT + (1 - part) / config.n_ctx)
     attentions, mlps = ([part[half::2] for part in (enter, stay, join)] for half in (0, 1))
     weight, gate = _weight(gains, steps[::2], grid, config.n_ctx)
     reach[::2] *= weight
-    reaches = (reach[::2], reach[1::2])
+    reaches, bias = (reach[::2], reach[1::2]), gains.biases.v / max(gains.v, 1e-300)
     inside: list[Any] = []
     read: list[Any] = []
     for enter_1, stay_1, join_1, enter_2, stay_2, join_2, squared, reach_1, reach_2 in grid.layers(
             *attentions, *mlps, square, *reaches):
         x = p * enter_1
         values = (x + inside[0]) / 4 if inside and gains.value_residual else x
-        mixed = reach_1 * grid.attend(values)
-        mid = stay_1 * p + join_1 * gains.o * mixed
+        shared = bias / 2 if inside and gains.value_residual else bias
+        mixed = reach_1 * (grid.attend(values) + shared)
+        mid = stay_1 * p + join_1 * (gains.o * mixed + gains.biases.o)
         y = (p if gains.parallel else mid) * enter_2
         bent = reach_2 * (grid.activate(gains, y, squared) - (grid.activate(gains, 0 * y, squared) if centered else 0))
-        p = stay_2 * mid + join_2 * (gains.out * bent + gains.biases[1])
+        p = stay_2 * mid + join_2 * (gains.out * bent + gains.biases.out)
         inside += [x, y]
         read += [mixed, bent]
     x, last = np.reshape(inside, enter.shape), np.reshape(p, enter.shape[1:])
@@ -145,7 +147,7 @@ def _weight(gains: Gains, steps: Sequence[Any], grid: Grid, n: int) -> tuple[Arr
     if gains.gate:
         seen = [(step.inside.square[1:], step.inside.rho[1:]) if masked else ([[step.inside.q]], [[step.inside.rho]])
                 for step in steps]
-        units = gains.gate.gain * np.array([one[0] for one in seen]), np.array([one[1] for one in seen])
+        units = gains.gate.units(*(np.array(part) for part in zip(*seen, strict=True)))
         opened = gains.gate.kernel.overlaps(*units)[1]
         weight *= opened
         gate += gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] / opened
@@ -161,7 +163,7 @@ def _pair(grid: Grid, x: Any) -> Array:
 
 def _rho(gains: Gains, x: Array, square: Array) -> Array:
     """Correlation of the inputs of two hidden units."""
-    return np.minimum(np.maximum((gains.hidden * x + gains.biases[0]) / square, 0.0), 1.0)
+    return np.minimum(np.maximum((gains.hidden * x + gains.biases.hidden) / square, 0.0), 1.0)
 
 
 def _links(gains: Gains, steps: Sequence[Any], grid: Grid) -> tuple[Array, ...]:
@@ -195,13 +197,14 @@ def by_weights(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid, l
         return {}
     tokens = forward(config, gains, steps, grid)
     overlap = bent * float(grid.mean @ tokens.last @ grid.mean)
-    _, every, own = loss_gradient(config, last._replace(p=overlap), FREQUENT)
+    start = loss_gradient(config, last._replace(p=overlap), FREQUENT, own_share(config, steps))
     shape, query = _pair(grid, length)[0], _pair(grid, alike)
-    return totals(config, gains, tokens, query, (every * shape, own * shape), grid)
+    starts = start.overlap * shape, start.target * shape
+    return totals(config, gains, tokens, query, starts, grid, start.character)
 
 
-def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: tuple[Array, Array], grid: Grid
-           ) -> dict[str, Array]:
+def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: tuple[Array, Array], grid: Grid,
+           character: float) -> dict[str, Array]:
     """Terms added to the totals of `parameters.norms`, `[layer]`: of other sequences' tokens, of correlated factors.
 
     Args:
@@ -209,10 +212,13 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
         query: by layer, the gradient's overlap before an attention, through the queries that keys which are alike
             share, over that after it.
         start: at the last sublayer's output two gradients' mean overlap, and the excess of those of one next character.
+        character: the excess of those of one character over that of one next character.
     """
     n, others = config.n_ctx, (config.batch_size - 1) * config.n_ctx**2
     followed, varied = followings(n)
-    single = (n - 1) * n * followed + others * (BIGRAM - FREQUENT**2)
+    same = coincidence(n)
+    single = (n - 1) * n * (followed + character * same * (1 - same))
+    single += others * (BIGRAM - FREQUENT**2 + character * FREQUENT * (1 - FREQUENT))
     pairs = np.array([others, single, (n - 1) * n * varied])
     inside, read, after = _kinds(gains, tokens, query, start, grid)
     query = FIRST * query[:, None]
@@ -224,8 +230,12 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
 
     joined, units = tokens.join[:, None] * after, gains.out * gains.d_model / gains.d_mlp
     last = np.array([gains.o, gains.out] * config.n_layers)
-    logits = total(inside[::2] * query * joined[::2])
+    logits, values = total(inside[::2] * query * joined[::2]), {}
+    if gains.biases.v and not gains.value_residual:  # W_O reads a bias that W_V does not
+        bias = FIRST * tokens.reach[::2, None] * (gains.biases.v / gains.v)
+        values["W_V"] = gains.o * total((read[::2] - bias) * joined[::2])
     return {
+        **values,
         "W_Q": logits,
         "W_K": logits,  # alike, of one product; where queries and keys add up, the products differ
         "W_G": total(inside[::2] * read[::2] * (tokens.gate[:, None] * FIRST) * joined[::2]),

@@ -90,7 +90,7 @@ def gating(gains: Gains, gate: Gate, q: Array, p: Array, read: Array, reads: Arr
     Args:
         q: second moment of what attention reads, p the overlap; `read` and `reads` the same of what W_O reads.
     """
-    units = gate.gain * q, np.clip(p / q, 0.0, 1.0)
+    units = gate.units(q, np.clip(p / q, 0.0, 1.0))
     opened = np.stack(gate.kernel.overlaps(*units), -1)
     slopes = np.stack(gate.kernel.slopes(*units), -1)
     return opened, gains.o * gate.gain * slopes * np.stack([read, reads], -1) / opened
@@ -129,17 +129,26 @@ def seen(gains: Gains, step: Step, uneven: float, own: float, p: float) -> Pair:
     return own + (1 - uneven * law.keys) * p, turns.rows * own + (turns.rows - uneven * law.both) * p
 
 
+def unbiased(gains: Gains, step: Step, uneven: float, passed: Inherited) -> Pair:
+    """The first of `collect`, of keys without their biases: W_K sees what W_Q sees, in turn, but for its own bias."""
+    law, by = step.logits, factors(gains, step.inside.q, step.inside.q)
+    row, rows = seen(gains, step, uneven, law.key, max(law.key_p - by.key_bias, 0.0))
+    factor = gains.scale * by.query
+    return (factor * (row * passed.row + law.key * passed.alike),
+            factor * (rows * passed.rows + law.key * passed.alike_2))
+
+
 def collect(gains: Gains, step: Step, uneven: float, passed: Inherited, others: int) -> tuple[Pair, float, Pair]:
     """(γ_q, γ_p) before the branch through the queries, of that γ_q the part of keys alike, and through the keys."""
-    x, law = step.inside, step.capped
-    by_query, by_key = factors(gains, x.q)
+    law, own, q = step.capped, step.logits, step.inside.q
+    by = factors(gains, q, q)
     if gains.adds == "qk":
-        row = rows = query = by_query
-        same = cross = by_key
+        row = rows = query = by.query
+        same = cross = by.key
     else:
-        both = gains.scale * by_query * by_key
-        row, rows = (both * one for one in seen(gains, step, uneven, x.own, x.p))
-        query, same, cross = both * x.own, both * x.q, both * x.p
+        row, rows = (gains.scale * by.query * one for one in seen(gains, step, uneven, own.key, own.key_p))
+        query, same, cross = (gains.scale * one for one in (by.query * own.key, by.key * own.query,
+                                                            by.key * own.query_p))
     alike, key, keys = query * passed.alike, same * passed.key, cross * passed.keys
     return (
         (row * passed.row + alike, rows * passed.rows + query * passed.alike_2), alike,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from explorer.theory.attention import Inherited, Pair, collect, inherit, paths
+from explorer.theory.attention import Inherited, Pair, collect, inherit, paths, unbiased
 from explorer.theory.forward import Step, columns
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
@@ -34,7 +34,7 @@ class Backward(NamedTuple):
     query: Array
     """`[N, pair]`: what comes down to what each attention reads through its queries."""
     key: Array
-    """The same through its keys, where it is not the same as by the queries."""
+    """The same through its keys, where queries and keys add up; else the same of keys without their biases."""
     value: Array
     """The same through all values that it mixes."""
     alike: Array
@@ -110,7 +110,7 @@ class Descent:
             self.sites.append(gradient)
         found = (self.sites, self.totals, self.branches, self.reads, self.queries, self.keys, self.values)
         site, total, branch, read, query, key, value = (np.array(pairs[::-1]) for pairs in found)
-        key = key if self.gains.adds == "qk" else query
+        key = key if self.keys else query
         return Backward(site, total, branch, read, query, key, value, np.array(self.alike[::-1]), {}, {})
 
     def sublayer(self, index: int, gradient: Pair, along: Along, entry: list[float], logits: list[float] | None
@@ -172,7 +172,10 @@ class Descent:
         square = self.branches[-1][0]
         self.alike.append(alike / square if square > 0 else 0.0)
         self.queries.append(query)
-        self.keys.append(key)
+        if self.gains.adds == "qk":
+            self.keys.append(key)
+        elif self.gains.biases.k:
+            self.keys.append(unbiased(self.gains, step, uneven, self.inherited))
         return value[0] + query[0] + key[0] + gate * after[0], value[1] + query[1] + key[1] + gate_p * after[1]
 
     def by_values(self, index: int, value: Pair) -> Pair:

@@ -14,7 +14,7 @@ from explorer.theory import across, causal_backward, causal_forward, causal_toke
 from explorer.theory.causal_backward import stack
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
-from explorer.theory.inputs import coincidence, embedding, loss_gradient
+from explorer.theory.inputs import coincidence, embedding, loss_gradient, own_share
 from explorer.theory.positions import positions, stacked
 from explorer.theory.sloped import LONGEST, Sloped, sloped
 from explorer.theory.turns import turns
@@ -47,7 +47,8 @@ class Causal:
         s, std, law, common = (stack(column) for column in zip(*(
             (one.logits.s, one.logits.std, one.logits.covariance[0], one.logits.common) for one in found), strict=True))
         rows = stack([one.reading.rows for one in found])
-        own, turned = self.gains.turns.distinguish(np.array([step.inside.mean.rho for step in self.steps[::2]]))
+        means = [step.inside.mean for step in self.steps[::2]]
+        own, turned = self.gains.turns.distinguish(np.array([self.gains.keys(one.q, one.rho) for one in means]))
         seen = np.where(place.t > 1, place.mean * self.config.n_ctx, 0.0) / (self.config.n_ctx - 1)
         ceiling = np.log(np.maximum(place.t, 2.0))
         s_max, uncapped, total = (part.max(axis=1) for part in (s, np.sqrt(law), np.sqrt(law + common)))
@@ -69,17 +70,18 @@ class Causal:
         if norm and self.gains.point:
             site, bent = norm[0], float(1 / (self.place.mean @ norm[1].square))
         last = site.mean
-        square, overlap, _ = loss_gradient(self.config, last, coincidence(self.config.n_ctx))
+        own = own_share(self.config, self.steps)
+        square, overlap, *_ = loss_gradient(self.config, last, coincidence(self.config.n_ctx), own)
         back, unit = causal_backward.run(self.gains, self.place, self.table, self.steps, overlap)
         inside, read, added = (self._states(name) for name in ("inside", "read", "added"))
-        own = parameters.within(self.gains, self.place.total, inside, read, added, back)
+        within = parameters.within(self.gains, self.place.total, inside, read, added, back)
         # after a final norm a gradient is larger where the token is shorter
         place = self.place
         if norm:
             length = 1 / (norm[1].square * unit)
         grid = across.Grid(place.mean, place.prefix, place.suffix, square=lambda norm: norm.square, mixes=True)
         others = across.by_weights(self.config, self.gains, self.steps, grid, last, back.alike, length, bent)
-        weights = parameters.norms(self.config, self.gains, own, others, square * unit)
+        weights = parameters.norms(self.config, self.gains, within, others, square * unit)
         return Gradients(self._means(back.site)[0], weights)
 
     def _moments(self, name: str) -> Moments:

@@ -17,6 +17,7 @@ from explorer.theory.causal_forward import Attention, Logits, Step, seen
 from explorer.theory.causal_tokens import TINY, Norm, normalize
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
+from explorer.theory.logits import factors
 from explorer.theory.positions import Positions, Reading, Stacked
 from explorer.theory.sink import Shared, Sunk, shared
 from explorer.theory.tables import RowValues
@@ -34,6 +35,8 @@ class Paths(NamedTuple):
     """`[layer, 2, pair]`: from the first two kinds of energy to what comes down through the queries."""
     key: Array
     """`[layer, 2, pair]`: from energy to what the rows give through the keys, as in `value`."""
+    unbiased: Array
+    """As `query`, of keys without their biases, see `attention.unbiased`."""
     gates: dict[str, Array]
     """`[layer, pair]`, as in `attention.Paths`."""
 
@@ -79,7 +82,7 @@ class Descent:
         self.hidden = self.read[1::2] * (gains.out * gains.hidden * slopes)
         """`[layer, pair]`: from an MLP's term of the sum to what it reads."""
         # where logits inherit nothing, all of an attention is one factor on what is gathered, and one on the rest
-        self.plain = not (gains.adds or gains.value_residual or any(step.on_heads for step in steps))
+        self.plain = not (gains.adds or gains.value_residual or gains.biases.v or any(step.on_heads for step in steps))
         self.given = paths.value + paths.key * paths.energy[:, 2:]
         self.gate = paths.gates.get("W_G", np.zeros(len(paths.value)))
         self.query = (paths.query * paths.energy[:, :2]).sum(1)
@@ -140,8 +143,8 @@ class Descent:
 
     def by_values(self, layer: int, value: Array) -> Array:
         """As `backward.Descent.by_values`."""
+        self.values.append(value)
         if self.gains.value_residual:
-            self.values.append(value)
             value = value + self.borrowed if layer == 0 else value / 4
             self.borrowed = self.borrowed + value
         return value
@@ -158,6 +161,8 @@ class Descent:
         key = query
         if gains.adds == "qk":
             key = np.array([self.place.gather(one) for one in self.paths.key * energy[:, 2:]])
+        elif gains.biases.k:
+            key = (self.paths.unbiased * energy[:, :2]).sum(1)
         after = gains.out * gains.d_model / gains.d_mlp * read[1::2]
         parts = zip(gains.readers, gains.kernel.parts, strict=True)
         hidden = {name: after * part(*self.units)[1] for name, part in parts}
@@ -208,26 +213,31 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
     ], 1)
     # of the keys, what a row's gradients do not cancel, and what of those that are alike
     left = np.stack([seen(place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1)
-    query, key = _by_logits(gains, place, x)
+    query, key, bias, key_bias = _by_logits(gains, place, x)
     scale = gains.scale * place.sharp
+    unbiased = by_row = scale * query[:, None] * left
+    if gains.biases.k:
+        shared = np.maximum(law.key_p - key_bias, 0.0)
+        unbiased = by_row.copy()
+        unbiased[:, 0] = scale * query * seen(place, law.key, shared, law.keys, law.both)
     if gains.adds == "qk":  # the other factor of the product, summed over the layers
         own[:, :2] *= scale * left
         own[:, 2] *= scale * law.query
         query = np.stack([query, query], 1)
     else:
-        key = scale * query * key * x
-        query = scale * query[:, None] * left
+        key = scale * key * (query * x + bias)
+        query = by_row
     one, two = key[:, 0], key[:, 1:]
     lost = law.both * ratio * two
     given = _join(place.t * one, shorter * place.turns.rows * two), -_join(law.keys * _others(place.t, one), lost)
     value *= gains.v * gains.o
     if gains.gate:
         square, rho = (stack([getattr(step.inside, name) for step in steps]) for name in ("square", "rho"))
-        units, read = (gains.gate.gain * square, rho), stack([step.read.y for step in steps])
+        units, read = gains.gate.units(square, rho), stack([step.read.y for step in steps])
         opened = gains.gate.kernel.overlaps(*units)[1]
         value, own = value * opened[:, None], own * opened[:, None]
         gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * read / opened
-    return Paths(value, own, query, np.stack(given, 1), gates)
+    return Paths(value, own, query, np.stack(given, 1), unbiased, gates)
 
 
 def _shared(place: Positions, found: list[Attention], rho: Array, rows: Array, jacobian: Array
@@ -240,13 +250,12 @@ def _shared(place: Positions, found: list[Attention], rho: Array, rows: Array, j
     return lost.square, pairs._replace(taken=_join(lost.shared / lost.square, pairs.taken))
 
 
-def _by_logits(gains: Gains, place: Positions, x: Array) -> tuple[Array, Array]:
-    """Factors from the overlaps of tokens to those of their queries and keys."""
-    if gains.qk_norm:
-        mean, epsilon = x[:, 0] @ place.prefix.T, gains.epsilon
-        query, key = (place.lift(gain / (gain * mean + epsilon)) for gain in (gains.q, gains.k))
-        return query, key
-    return np.full_like(x, gains.q), np.full_like(x, gains.k)
+def _by_logits(gains: Gains, place: Positions, x: Array) -> tuple[Array, Array, Array, Array]:
+    """Factors from the overlaps of tokens to those of their queries and keys, and the biases of both, see `Factors`."""
+    mean = x[:, 0] @ place.prefix.T
+    every = (one + 0 * mean for one in factors(gains, mean, mean))
+    query, key, bias = (place.lift(next(every)) for _ in range(3))
+    return query, key, bias, next(every)
 
 
 def stack(rows: Sequence[Array]) -> Array:

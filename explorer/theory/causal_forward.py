@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from explorer.schemes.placement import Placement
+from explorer.schemes.residual import profiled_factor
 from explorer.theory import logits as unmasked
 from explorer.theory.causal_tokens import ONE, TINY, ZERO, Norm, State, correlation, normalize, times
 from explorer.theory.forward import LARGEST, LARGEST_LOGIT
@@ -102,14 +103,17 @@ def run(gains: Gains, place: Positions, table: Stacked | Sloped, n_layers: int, 
     x = State(place, y, first.v, first.w)
     steps: list[Step] = []
     below: Logits | None = None
-    kept, before, source = 1.0, x, None
+    kept, before, source, total = 1.0, x, None, first.q
     for index in range(2 * n_layers):
         before = x if index % 2 == 0 or not gains.parallel else before
+        if gains.profiled:
+            gains.skip[index] = profiled_factor(index, total)
         step = sublayer(gains, table, x, before, index, (below, kept, source) if index % 2 == 0 else None)
         if step.attention:
             below, kept = step.attention.logits, 1.0
             source = step.inside if source is None and gains.value_residual else source
         kept *= step.followed
+        total += step.added.mean.q if gains.profiled else 0.0
         steps.append(step)
         x = step.site
         if not 1 / FINITE < x.mean.q < FINITE:
@@ -137,23 +141,23 @@ def sublayer(gains: Gains, table: Stacked | Sloped, x: State, before: State, ind
     if design.on_input:
         inside, on_input = normalize(inside, gains, d, design.scale**2)
     softmax, on_heads, on_read, follows, last, width = None, None, None, 0.0, gains.out, gains.d_mlp
-    bias = gains.biases[1]
+    bias = gains.biases.out
     if below:
         lower, kept_from, source = below
         mixed = (inside.y + source.y) / 4 if source else inside.y  # ½ (V_1 + V_l), by independent matrices
-        values = State(x.place, times(gains.v, mixed), inside.v, inside.w + 2 / gains.d_head)
+        shared = gains.biases.v / (2 if source else 1)
+        values = State(x.place, times(gains.v, mixed) + shared, inside.v, inside.w + 2 / gains.d_head)
         if design.on_heads:
             values, on_heads = normalize(values, gains, gains.d_head)
         read, softmax = attention(gains, table, inside, values, lower, kept_from)
-        last, width, bias = gains.o, d, 0.0
+        last, width, bias = gains.o, d, gains.biases.o
     else:
         read, follows = mlp(gains, inside, design.on_read and gains.centers)
     if design.on_read:
         read.w = max(read.w - 2 / d, 0.0)
         read, on_read = normalize(read, gains, width)
         read.w = 2 / d
-    out = times(last, read.y)
-    added, on_output = State(x.place, out + bias if bias else out, read.v, read.w), None
+    added, on_output = State(x.place, times(last, read.y), read.v, read.w).plus(bias, d), None
     if design.on_output:
         added, on_output = normalize(added, gains, d)
     skip, scale = gains.skip[index] ** 2, gains.branch[index] ** 2
@@ -214,7 +218,7 @@ def attention(gains: Gains, table: Stacked | Sloped, x: State, values: State, be
     uneven = float(place.mean.dot(unevenness * uneven * uneven)) / gains.n_heads
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(pair.diagonal())))
     if gains.gate:
-        y, uneven = y * gains.gate.kernel.overlaps(gains.gate.gain * x.square, x.rho)[1], uneven + gains.gate.noise
+        y, uneven = y * gains.gate.kernel.overlaps(*gains.gate.units(x.square, x.rho))[1], uneven + gains.gate.noise
     return (State(place, y, v, gains.noise[0] + uneven),
             Attention(law, own, common, scatter, reading, pair, lost))
 
@@ -244,7 +248,7 @@ def sloped(gains: Gains, table: Sloped, x: State, values: State, mean: Array, co
     reading = Reading(np.stack([entropy, largest, square, *none]), place.first[1:], law.rho[1:], law.rho[1:])
     w = gains.noise[0] + float(place.mean.dot(uneven)) / gains.n_heads
     if gains.gate:
-        y, w = y * gains.gate.kernel.overlaps(gains.gate.gain * x.square, x.rho)[1], w + gains.gate.noise
+        y, w = y * gains.gate.kernel.overlaps(*gains.gate.units(x.square, x.rho))[1], w + gains.gate.noise
     return State(place, y, v, w), Attention(law, own, common, scatter, reading, law.rho[1:], None)
 
 
@@ -263,13 +267,14 @@ def _scatter(x: State, rows: Array, own: Array, common: Array) -> Array:
 def logits(gains: Gains, x: State, mean: Array, own: Array, common: Array, scatter: Array, below: Logits | None,
            kept: float) -> Logits:
     """The logits of a layer's tokens, whose keys have so much in the mean, apart and in common; see `logits.logits`."""
-    place, rho, inherits = x.place, x.rho, gains.adds
-    by_query, by_key = (
-        gain / (gain * q + gains.epsilon) if gains.qk_norm else np.full_like(q, gain)
-        for gain, q in ((gains.q, x.q), (gains.k, mean))
-    )
-    query = place.lift(by_query) * x.square * rho if inherits else by_query * x.q
-    key, key_p = by_key * own, by_key * np.maximum(common, 0.0)
+    place, inherits = x.place, gains.adds
+    by = unmasked.factors(gains, x.q, mean)
+    query, rho = by.query * x.q + by.query_bias, x.rho
+    if inherits or gains.biases.q:
+        overlaps = queries(place, by, x)
+        rho = correlation(overlaps, place.lift(query)) if gains.biases.q else rho
+        query = overlaps if inherits else query
+    key, key_p = by.key * own, by.key * np.maximum(common, 0.0) + by.key_bias
     crowd, turns = key * scatter, place.turns
     if below and inherits == "qk":
         query, key, key_p = query + below.query, key + below.key, key_p + below.key_p
@@ -288,6 +293,13 @@ def logits(gains: Gains, x: State, mean: Array, own: Array, common: Array, scatt
         rho = correlation(rho * apart, np.maximum(place.lift(apart[0]), 1e-300))
     bent = _cap(gains, place, np.sqrt(covariance[0]), np.sqrt(shared), rho)
     return Logits(query, key, key_p, crowd, covariance, shared, alike, *bent)
+
+
+def queries(place: Positions, by: unmasked.Factors, x: State) -> Array:
+    """`[pair]`: overlaps of the tokens' queries."""
+    factor, bias = (place.lift(one + ZERO * x.q) for one in (by.query, by.query_bias))
+    overlaps: Array = factor * x.square * x.rho + bias
+    return overlaps
 
 
 def seen(place: Positions, own: Array, p: Array, keys: Any, both: Any) -> Array:

@@ -25,6 +25,10 @@ class State:
         self.q: Array = y[0]
         """`[position]`: the second moments."""
 
+    def plus(self, bias: float, width: int) -> State:
+        """As `Tokens.plus`."""
+        return State(self.place, self.y + bias, self.v, self.mean.plus(bias, width).w) if bias else self
+
     @cached_property
     def square(self) -> Array:
         """`[pair]`: geometric mean of the two tokens' second moments."""

@@ -16,7 +16,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.theory.gains import Gains
+from explorer.theory.gains import Gains, biased
 from explorer.theory.grids import Array
 from explorer.theory.tables import Softmax
 from explorer.theory.tokens import Tokens, passed
@@ -72,11 +72,13 @@ class Overlaps:
             rho = np.maximum([one, two], 0.0)
             overlap = self.gains.kernel.overlaps(*self.gains.units(q + 0 * rho, rho))[1]
             overlap[1] += self.bend * (one - two) ** 2
-            return np.asarray(self.gains.out * overlap + self.gains.biases[1])
+            return np.asarray(self.gains.out * overlap + self.gains.biases.out)
+        rows = biased(self.gains.q * q, np.array([one, two]), self.gains.biases.q)[1]
         share = (one - two) / np.sqrt(np.maximum(own[index] * own[earlier], 1e-12))
         s = np.sqrt(std[index] * std[earlier])
-        overlap = np.array([self.softmax.pairs(s, np.clip(share * rho, -1.0, 1.0))[0] for rho in (one, two)])
-        return np.asarray(self.gains.v * self.gains.o * q * (two + (one - two) * overlap))
+        overlap = np.array([self.softmax.pairs(s, np.clip(share * rho, -1.0, 1.0))[0] for rho in rows])
+        mixed = self.gains.v * q * (two + (one - two) * overlap) + self.gains.biases.v
+        return np.asarray(self.gains.o * mixed + self.gains.biases.o)
 
     def close(self, index: int, total: float, site: Tokens) -> None:
         """Notes the stream after a sublayer, of second moment `total` before a norm on the sum."""

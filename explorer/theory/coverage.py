@@ -11,14 +11,17 @@ from explorer.config import Config
 from explorer.numbers import number
 from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, VECTORS, Array, Key
 from explorer.schemes.attention import attends, gates, inherits, sink
-from explorer.schemes.data import predicts_text, reads_text
+from explorer.schemes.data import predicts_text, reads_text, ties
 from explorer.schemes.distribution import copies
 from explorer.schemes.mlp import degree
 from explorer.schemes.placement import placements, point
-from explorer.schemes.position import embeds, rotates, slopes
+from explorer.schemes.position import embeds, own_part, rotates, slopes
 from explorer.schemes.residual import multipliers
+from explorer.schemes.scale import biases, shapes, variances
 from explorer.schemes.stream import stream, stream_shapes
+from explorer.theory.depth import input_share
 from explorer.theory.forward import LARGEST
+from explorer.theory.inputs import recognized, spread
 from explorer.theory.sloped import LONGEST
 from explorer.theory.tables import highest
 from explorer.theory.values import Rows
@@ -55,12 +58,18 @@ in a first layer under a causal mask. Over 256 tokens W_Q and W_K of the first l
 TEXT_BENT = 0.35
 """The same of MLPs of a degree above 1, which pass on more of the overlap of two like characters than of the mean: up
 to .26 ± .06 was seen over 64 tokens, with and without a mask."""
+TEXT_TIED = 0.4
+"""The same of a tied readout: .38 ± .03 was seen for W_K under a mask, of a small input, where it was .28 ± .04 with a
+readout of that size drawn by itself."""
 TEXT_SAME = 0.5
 """The same where tokens of one character are the same, for no position is added to them: .45 was seen, and along the
 stream .09 of the mean square."""
 PICKY = 3.0
 """Standard deviation of the logits from which on copied layers' overlaps are rough: without √d, of 12 layers, the token
 correlation was .026 ± .008 above the measured."""
+SURE, TEXT_SURE, SURE_ALONG = 0.55, 0.6, 0.25
+"""Probability that a tied readout gives to the token itself, above which its gradient is along the token, and then the
+relative errors of ‖∂L/∂W‖ and of the gradient's square: .51 ± .03 and .20 ± .01 were seen."""
 WINDOWS = 0.2
 """Relative error of the gradient's square where text enters smaller than the first attention's output: windows that
 repeat their characters more have longer averages. It was up to .14 ± .01 below the measured in the first layer."""
@@ -73,6 +82,9 @@ BESIDE, SMALLER = 0.15, 3.0
 FEWER, CLOSE = 0.4, 0.75
 """Relative error of the square of ‖∂L/∂W‖ for W_Q and W_K, and the ρ above which it is seen: .38 ± .06 for Llama 3, .31
 ± .04 for gpt-oss, with one key-value head, over 64 such draws."""
+SHARING, BIASED = 0.3, 0.2
+"""Relative error of the largest coordinate where biases are more than this part of a branch: the theory has sequences
+independent, and they share the biases. It was .22 ± .02 above the measured, of 8 of them, biases .9 of the branch."""
 INNER = 0.2
 """Relative error of the square of ‖∂L/∂W‖ for W_Q and W_K where a norm stands within a branch, or around it: .19 ± .05
 at most over 24 draws of 12 layers of width 256, for SubLN with Magneto's initialization."""
@@ -110,6 +122,7 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
     if reads_text(config):
         _on_text(config, out, notes)
     _sized(config, out, notes)
+    _biased(config, out, notes)
     if point(config):
         _bent(config, out, notes)
     if config.logit_cap:
@@ -162,17 +175,26 @@ def _on_text(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) ->
     """Characters that repeat: in sequences, in what follows them, and beside an input that attention outgrows."""
     if predicts_text(config):
         share = TEXT if degree(config) == 1 else TEXT_BENT if embeds(config) else TEXT_SAME
+        share = max(share, TEXT_TIED) if ties(config) else share
         notes["parameter_gradient"] = (
             f"rough, by up to {100 * share:.0f} %, W_Q and W_K in the first layers by more: it depends on how often "
             "characters repeat"
         )
         if share == TEXT_SAME:
             notes["activation_gradient"] = "rough, by up to 20 %: tokens of one character are the same"
+        own = own_part(config) * input_share(config, out) if ties(config) else 0.0
+        last = float(out["second_moment", STREAM[-1]][0, -1])
+        sure = recognized(config, spread(config, last), own)[0] if own else 0.0
+        if sure > SURE:
+            reason = f"a tied readout gives tokens themselves the probability {sure:.2f}"
+            notes["parameter_gradient"] = f"rough, by up to {100 * TEXT_SURE:.0f} %: {reason}"
+            notes["activation_gradient"] = f"rough, by up to {100 * SURE_ALONG:.0f} %: {reason}"
     if attends(config):
         first, added = (float(out["second_moment", site][0, 0]) for site in ("embed", "attn_out"))
         if multipliers(config).branch[0] ** 2 * added > first:
             where = f"{100 * WINDOWS:.0f} %, in the first layer"
-            notes["activation_gradient"] = f"rough, by up to {where}: it depends on how often characters repeat"
+            notes.setdefault("activation_gradient",
+                             f"rough, by up to {where}: it depends on how often characters repeat")
 
 
 def _bent(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
@@ -210,6 +232,17 @@ def _sized(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> N
     if config.causal and attends(config) and config.kv_heads < config.n_heads and alike:
         reason = f"rough, W_Q and W_K by up to {100 * FEWER:.0f} % of their square: tokens alike, and few heads of keys"
         notes.setdefault("parameter_gradient", reason)
+
+
+def _biased(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> None:
+    """Biases that all sequences of a batch have in common, in attention's output."""
+    drawn = biases(config)
+    if "W_O" not in drawn or config.batch_size == 1:
+        return
+    shared = drawn["W_O"] + drawn["W_V"] * variances(config)["W_O"] * shapes(config)["W_O"][0]
+    if placements(config)[0].on_output or (shared > BIASED * out["second_moment", BRANCHES[0]]).any():
+        reason = f"rough, by up to {100 * SHARING:.0f} %: the sequences of a batch have the same biases"
+        notes.setdefault("max_abs", reason)
 
 
 def _capped(config: Config, notes: dict[str, str], rows: Rows) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from explorer.profile import MATRICES, Array, Profile
-from explorer.schemes.residual import multipliers
+from explorer.config import Config
+from explorer.profile import MATRICES, Array, Key, Profile
+from explorer.schemes.residual import multipliers, profiled_factor, profiles
 
 
 def aligned_growth(epsilon: float, n: int) -> float:
@@ -59,12 +61,21 @@ def branch_share(profile: Profile) -> float:
     """
     if profile.config is None:
         raise ValueError("branch_share needs a profile of a Config; this one has none")
-    joined, q = multipliers(profile.config), {site: value.mean(axis=0) for (name, site), value in profile.values.items()
-                                              if name == "second_moment"}
+    return 1 - input_share(profile.config, profile.values)
+
+
+def input_share(config: Config, values: Mapping[Key, Array]) -> float:
+    """What of it is the input's, see `branch_share`; values are `[seed, layer]`."""
+    joined = multipliers(config)
+    q = {site: value.mean(axis=0) for (name, site), value in values.items() if name == "second_moment"}
     streams = np.concatenate([q["embed"], np.stack([q["resid_mid"], q["resid_post"]], axis=1).ravel()])
     added = np.stack([q.get("attn_out", 0 * q["mlp_out"]), q["mlp_out"]], axis=1).ravel()
-    skip, branch = np.square(joined.skip) * streams[:-1], np.square(joined.branch) * added
-    return float(1 - np.prod(np.divide(skip, skip + branch, out=np.zeros_like(skip), where=skip + branch > 0)))
+    factors: Sequence[float] = joined.skip
+    if profiles(config):
+        below = np.arange(len(added)) // (1 if "attn_out" in q else 2)
+        factors = list(map(profiled_factor, below.tolist(), np.cumsum([streams[0], *added]).tolist()))
+    skip, branch = np.square(factors) * streams[:-1], np.square(joined.branch) * added
+    return float(np.prod(np.divide(skip, skip + branch, out=np.zeros_like(skip), where=skip + branch > 0)))
 
 
 def update_size(profile: Profile) -> float:

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.schemes.placement import Placement
+from explorer.schemes.residual import profiled_factor
 from explorer.theory.copied import Overlaps
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
@@ -95,10 +96,12 @@ def run(gains: Gains, softmax: Softmax, n_layers: int, tokens: Tokens) -> list[S
     """The recursion over 2N sublayers; shorter where the second moment leaves the range of `LARGEST`."""
     steps: list[Step] = []
     below, kept, before, first = Logits(), 1.0, tokens, None
-    past = Overlaps(gains, softmax, n_layers, tokens) if gains.copies else None
+    past, total = Overlaps(gains, softmax, n_layers, tokens) if gains.copies else None, tokens.q
     for index in range(2 * n_layers):
         attends = index % 2 == 0
         before = tokens if attends or not gains.parallel else before
+        if gains.profiled:
+            gains.skip[index] = profiled_factor(index if gains.attends else index // 2, total)
         if attends and not gains.attends:
             step = absent(tokens)
         else:
@@ -107,6 +110,7 @@ def run(gains: Gains, softmax: Softmax, n_layers: int, tokens: Tokens) -> list[S
             below, kept = step.logits, 1.0
             first = step.inside if first is None and gains.value_residual else first
         kept *= step.followed
+        total += step.added.q
         if not 1 / LARGEST < step.total < LARGEST or step.capped.s > LARGEST_LOGIT:
             break
         steps.append(step)
@@ -144,13 +148,12 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, before: Tokens, ind
         law = logits(gains, inside.q, inside.p, inside.v, lower, kept_from)
         last, width = gains.o, gains.d_model
         seen = capped(gains, law, softmax.n)
-        values = mixed(inside, first).scaled(gains.v)
+        values = mixed(inside, first).scaled(gains.v).plus(gains.biases.v / (2 if first else 1), gains.d_kv)
         if placement.on_heads:
             values, on_heads = normalize(values._replace(w=inside.w + 2 / gains.d_head), gains, gains.d_head)
         read = attention(gains, softmax, inside, values, seen)
     read, on_read = prepared(gains, read, width) if placement.on_read else (read, Norm())
-    branch, bias = read.scaled(last), 0.0 if below else gains.biases[1]
-    branch = branch._replace(q=branch.q + bias, p=branch.p + bias) if bias else branch
+    branch = read.scaled(last).plus(gains.biases.o if below else gains.biases.out, gains.d_model)
     on_output, on_sum, added = Norm(), Norm(), branch
     if placement.on_output:
         added, on_output = normalize(branch, gains, gains.d_model)
@@ -200,7 +203,7 @@ def attention(gains: Gains, softmax: Softmax, inside: Tokens, x: Tokens, law: Ca
     # rows whose Σp² differ have outputs of different length: their relative variance, of its share of q, over the heads
     uneven = y.unevenness / gains.n_heads * (own * y.square / max(q, 1e-300)) ** 2
     v = scattered_by_attention(gains, x.v, y.overlap)
-    same, cross = gains.gate.kernel.pair(gains.gate.gain * inside.q, inside.rho) if gains.gate else (1.0, 1.0)
+    same, cross = gains.gate.kernel.pair(*gains.gate.units(inside.q, inside.rho)) if gains.gate else (1.0, 1.0)
     w, u = gains.noise[0] + rho * uneven, (1 - rho) * uneven
     if gains.gate:
         w, u = w + inside.rho * gains.gate.noise, u + (1 - inside.rho) * gains.gate.noise

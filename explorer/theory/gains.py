@@ -11,7 +11,7 @@ from explorer.schemes.closed_forms import Kernel, gated
 from explorer.schemes.distribution import copies
 from explorer.schemes.mlp import MLPS, degree, readers
 from explorer.schemes.placement import Placement, centers, has_final_norm, normalizes_heads, placements, point
-from explorer.schemes.residual import multipliers
+from explorer.schemes.residual import multipliers, profiles
 from explorer.schemes.scale import biases, shapes, variances
 from explorer.schemes.stream import stream
 from explorer.theory.gaussian import flatness
@@ -33,6 +33,12 @@ class Gate(NamedTuple):
     noise: float
     """Relative variance of a token's squared length, for one of unit second moment: f/gates, f the variance of σ² over
     (E σ²)², times 1 + 2/m for the m Gaussian coordinates that each gate multiplies."""
+    bias: float
+    """Variance of the biases beside W_G."""
+
+    def units(self, q: Real, rho: Real) -> tuple[Real, Real]:
+        """Second moment and correlation of what the gates see of tokens that have these."""
+        return biased(self.gain * q, rho, self.bias)
 
 
 class Point(NamedTuple):
@@ -41,6 +47,17 @@ class Point(NamedTuple):
     kernel: Kernel
     square: float
     """Factor on the second moment that it is given."""
+
+
+class Biases(NamedTuple):
+    """Variances of the biases beside the matrices of the same names in `Gains`; 0 where there are none."""
+
+    q: float = 0.0
+    k: float = 0.0
+    v: float = 0.0
+    o: float = 0.0
+    hidden: float = 0.0
+    out: float = 0.0
 
 
 class Gains(NamedTuple):
@@ -54,14 +71,15 @@ class Gains(NamedTuple):
     """Of the matrix that the MLP's activation follows: W_gate where there is one, else W_in."""
     out: float
     """Of W_out."""
-    biases: tuple[float, float]
-    """Variance of the biases beside `hidden` and `out`."""
+    biases: Biases
     scale: float
     """Factor on the logits' variance: 1 with the divisor √d_head, d_head without one."""
-    skip: tuple[float, ...]
-    """Factor on the stream, by sublayer, as the next two."""
+    skip: list[float]
+    """Factor on the stream, by sublayer, as the next two; the forward recursion sets those that are profiled."""
     branch: tuple[float, ...]
     placements: tuple[Placement, ...]
+    profiled: bool
+    """The factors on the stream are made of the branches below, see `residual.profiled_factor`."""
     epsilon: float
     """Added by every norm to what it divides by, before the root."""
     point: Point | None
@@ -108,13 +126,18 @@ class Gains(NamedTuple):
     """Relative variance of a token's squared length after attention and after the MLP, from finite widths: a sum of m
     squares of Gaussians scatters by 2/m, after W_V, W_O and W_out; the MLP's hidden units by their flatness."""
 
-    def units(self, q: Real, rho: Real) -> tuple[Real, Real]:
-        """Second moment and correlation of what an MLP's activation sees of tokens that have these.
+    def keys(self, q: Real, rho: Real) -> Real:
+        """Correlation of the keys of tokens that have these."""
+        return biased(self.k * q, rho, self.biases.k)[1]
 
-        A bias is the same for all tokens: it adds its variance to the square and to the overlap.
-        """
-        bias, square = self.biases[0], q if self.hidden == 1 else self.hidden * q
-        return (square + bias, (square * rho + bias) / (square + bias)) if bias else (square, rho)
+    def units(self, q: Real, rho: Real) -> tuple[Real, Real]:
+        """Second moment and correlation of what an MLP's activation sees of tokens that have these."""
+        return biased(q if self.hidden == 1 else self.hidden * q, rho, self.biases.hidden)
+
+
+def biased(square: Real, rho: Real, bias: float) -> tuple[Real, Real]:
+    """Second moment and correlation with a bias, the same for all tokens, which adds to square and overlap alike."""
+    return (square + bias, (square * rho + bias) / (square + bias)) if bias else (square, rho)
 
 
 def gains(config: Config) -> Gains:
@@ -135,7 +158,7 @@ def gains(config: Config) -> Gains:
     # a stream that shrinks may come near a norm's ε, and is then no longer of unit second moment after it
     function = point(config)
     unit = not function and config.norm_epsilon <= SMALL * min(config.input_second_moment, 1.0)
-    unit &= min(joined.skip) >= 1
+    unit &= min(joined.skip) >= 1 and not (profiles(config) and config.input_second_moment < 1)
     unit &= all(place.reads_norm and place.scale == 1 and place.reads >= 1 for place in places)
     first, *others = readers(config)
     bias = biases(config)
@@ -151,9 +174,10 @@ def gains(config: Config) -> Gains:
         power -= constant / (square + constant)
     return Gains(
         gain["W_Q"], gain["W_K"], gain["W_V"], gain["W_O"], gain[first], gain["W_out"],
-        biases=(bias.get(first, 0.0), bias.get("W_out", 0.0)),
+        biases=Biases(*(bias.get(name, 0.0) for name in ("W_Q", "W_K", "W_V", "W_O", first, "W_out"))),
         scale=scale,
-        skip=joined.skip,
+        skip=list(joined.skip),
+        profiled=profiles(config),
         branch=joined.branch,
         placements=places,
         epsilon=config.norm_epsilon,
@@ -170,7 +194,7 @@ def gains(config: Config) -> Gains:
         sphere=sphere,
         cap=config.logit_cap,
         turns=turns(config),
-        gate=_gate(config, gain["W_G"], unit) if gates(config) else None,
+        gate=_gate(config, gain["W_G"], bias.get("W_G", 0.0), unit) if gates(config) else None,
         sink=sink(config).logit,
         copies=copies(config),
         d_model=config.d_model,
@@ -185,8 +209,8 @@ def gains(config: Config) -> Gains:
     )
 
 
-def _gate(config: Config, gain: float, unit: bool) -> Gate:
+def _gate(config: Config, gain: float, bias: float, unit: bool) -> Gate:
     """The gates of a config, whose branches read unit second moments or others."""
-    count = gates(config)
-    scatter = flatness("sigmoid", gain) / count * (1 + 2 * count / (config.n_heads * config.d_head))
-    return Gate(gain, kernel("sigmoid", False, gain if unit else None), scatter)
+    count, seen = gates(config), gain + bias
+    scatter = flatness("sigmoid", seen) / count * (1 + 2 * count / (config.n_heads * config.d_head))
+    return Gate(gain, kernel("sigmoid", False, seen if unit else None), scatter, bias)

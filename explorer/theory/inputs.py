@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import expit, log_ndtr
 
 from explorer.config import Config
-from explorer.schemes.data import INPUTS, predicts_text, reads_text
+from explorer.schemes.data import INPUTS, predicts_text, reads_text, ties
 from explorer.schemes.placement import has_final_norm, point
-from explorer.schemes.position import embeds
+from explorer.schemes.position import own_part
 from explorer.schemes.scale import readout_variance
-from explorer.theory.tables import softmax
+from explorer.theory.logits import NODES, WEIGHTS
+from explorer.theory.tables import highest, softmax
 from explorer.theory.tokens import Tokens
 
 VOCABULARY = 103
@@ -20,6 +24,8 @@ FREQUENT = 0.0656
 """Σ f² over its characters: how often two far apart are the same."""
 BIGRAM = 0.00833
 """The same of two characters in a row."""
+REPEATED = 0.115
+"""How often the next character is the same."""
 _DISTANCE = (2, 4, 8, 16, 32, 64, 128, 256, 1024)
 _ALIKE = (0.115, 0.112, 0.109, 0.108, 0.104, 0.0976, 0.0901, 0.0836, 0.0789)
 """Probability that two positions of a window of so many characters hold the same one, over 4000 of the prose."""
@@ -27,6 +33,23 @@ _VARIED = (0.0604, 0.0568, 0.0458, 0.0354, 0.0243, 0.0148, 0.006, 0.0035, 0.0022
 """Covariance over such windows of how often two of their characters are the same, and two of those that follow."""
 _FOLLOWED = (0.0, 0.0, 0.0037, 0.0084, 0.0127, 0.0158, 0.0173, 0.0162, 0.013)
 """The rest of what two characters of a window and the two that follow are the same together beyond chance."""
+
+
+def spread(config: Config, q: float) -> float:
+    """Standard deviation of the readout's logits of outputs of a second moment, before a final norm that divides."""
+    final = has_final_norm(config) and not point(config)
+    return math.sqrt(config.d_model * readout_variance(config) * (q / (q + config.norm_epsilon) if final else q))
+
+
+def recognized(config: Config, s: float, own: float) -> tuple[float, float]:
+    """E P and E P²: P the probability of the token's own character, a part `own` of the output, by a tied readout.
+
+    Its logit has the mean √(own d) s, and the others 0, all the deviation s.
+    """
+    top = highest(VOCABULARY)
+    others = math.log(VOCABULARY - 1) + s * s / 2 + float(log_ndtr(top - s) - log_ndtr(top))
+    p = expit(s * (math.sqrt(own * config.d_model) + NODES) - others)
+    return float(WEIGHTS @ p), float(WEIGHTS @ p**2)
 
 
 def coincidence(n: int) -> float:
@@ -58,29 +81,50 @@ def embedding(config: Config) -> Tokens:
     return Tokens(q, q * part * INPUTS[config.input].overlap(config), 1 / d, 2 / d)
 
 
-def own_part(config: Config) -> float:
-    """Part of an input token's second moment that is not its position's."""
-    return 0.5 if embeds(config) else 1.0
+def own_share(config: Config, steps: Sequence[Any]) -> float:
+    """Part of an output's second moment that is its own character's, where that tells: under a tied readout."""
+    return own_part(config) * math.prod(step.kept for step in steps) if ties(config) else 0.0
 
 
-def loss_gradient(config: Config, output: Tokens, alike: float) -> tuple[float, float, float]:
-    """Mean square of ∂L/∂output a coordinate, and over it the overlap of two tokens' gradients, and its excess where
-    they have one target; `alike` is how often they do.
+class Start(NamedTuple):
+    """The gradient by the output."""
+
+    square: float
+    """Mean square a coordinate; the others are overlaps of two tokens' gradients, over it."""
+    overlap: float = 0.0
+    target: float = 0.0
+    """Excess where they have one target."""
+    character: float = 0.0
+    """Excess where they are one character, over that."""
+
+
+def loss_gradient(config: Config, output: Tokens, alike: float, own: float = 0.0) -> Start:
+    """The gradient by the output; `alike` is how often two tokens have one target, or are one character.
 
     `output` is before a final norm that divides, but after a function in its place. Linear loss: independent Gaussian
     directions. Cross-entropy of the next character: Uᵀ(p − y)/(B n) with p the softmax of logits z of the output's
     second moment times the readout's gain, 1 but under μP. As p leans to where z is large, E Uᵀp = gain · output · (1 −
     Σp²) / d: what points along the output, unless a norm stands there, is more than one direction's part.
+
+    A tied readout gives the token's own character, a part `own` of the output, the probability P, see `recognized`;
+    the others share 1 − P as before.
     """
     tokens = config.batch_size * config.n_ctx
     if not predicts_text(config):
-        return 1 / (tokens * config.d_model), 0.0, 0.0
+        return Start(1 / (tokens * config.d_model))
     final = has_final_norm(config) and not point(config)
-    gain = config.d_model * readout_variance(config)
-    s = math.sqrt(gain * (output.q / (output.q + config.norm_epsilon) if final else output.q))
+    gain, s = config.d_model * readout_variance(config), spread(config, output.q)
     rows = softmax(VOCABULARY, config.d_model, False)
     rho = max(output.rho, 0.0)
     y = rows.forward(s, rho)
     even, along = 2 / VOCABULARY, 0.0 if final else (s * (1 - y.square)) ** 2 / config.d_model
     same, cross = y.square - even + 1 + along, y.overlap - even + alike + along * rho
-    return gain * same / (config.d_model * tokens**2), cross / same, 1 / same
+    p2 = 0.0
+    if own:
+        p, p2 = recognized(config, s, own)
+        rest = (1 - p) / (VOCABULARY - 1)
+        same = p2 * (1 - own * final) + (1 - 2 * p + p2) * y.square + 1 + along
+        same -= 2 * (p * REPEATED + rest * (1 - REPEATED))
+        cross = p * p * alike + 2 * p * rest * (1 - alike) + (1 - p) ** 2 * y.overlap + alike + along * rho
+        cross -= 2 * (p * alike + rest * (1 - alike))
+    return Start(gain * same / (config.d_model * tokens**2), cross / same, 1 / same, p2)

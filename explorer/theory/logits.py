@@ -10,7 +10,7 @@ A soft cap c·tanh(logit / c) leaves logits that are not normal. `cap` finds nor
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -58,11 +58,24 @@ class Logits(NamedTuple):
         return min(max(self.covariance / self.variance, 0.0), 1.0) if self.variance > 0 else 0.0
 
 
-def factors(gains: Gains, q: float) -> tuple[float, float]:
-    """Factors from a token's second moment to a query's and a key's."""
+class Factors(NamedTuple):
+    """From tokens of one second moment to queries and keys: factors on second moments and overlaps, and the biases'
+    variances, all divided by what a QK-norm divides by.
+    """
+
+    query: Any
+    key: Any
+    query_bias: Any
+    key_bias: Any
+
+
+def factors(gains: Gains, q: Any, of_keys: Any) -> Factors:
+    """Of tokens of second moments q, and those whose keys they see."""
+    query, key = (gains.q, gains.biases.q), (gains.k, gains.biases.k)
     if not gains.qk_norm:
-        return gains.q, gains.k
-    return gains.q / (gains.q * q + gains.epsilon), gains.k / (gains.k * q + gains.epsilon)
+        return Factors(query[0], key[0], query[1], key[1])
+    over, under = (one[0] * seen + one[1] + gains.epsilon for one, seen in ((query, q), (key, of_keys)))
+    return Factors(query[0] / over, key[0] / under, query[1] / over, key[1] / under)
 
 
 def logits(gains: Gains, q: float, p: float, v: float, below: Logits, kept: float) -> Logits:
@@ -72,8 +85,9 @@ def logits(gains: Gains, q: float, p: float, v: float, below: Logits, kept: floa
         below: the logits of the layer below.
         kept: how far deviations of overlaps survived from what it read to what this layer reads.
     """
-    by_query, by_key = factors(gains, q)
-    query, query_p, key, key_p = by_query * q, by_query * p, by_key * max(q - p, 0.0), by_key * max(p, 0.0)
+    by = factors(gains, q, q)
+    query, query_p = by.query * q + by.query_bias, by.query * p + by.query_bias
+    key, key_p = by.key * max(q - p, 0.0), by.key * max(p, 0.0) + by.key_bias
     crowd, turns = key * v, gains.turns
     if gains.adds == "qk":
         query, query_p, key = query + below.query, query_p + below.query_p, key + below.key

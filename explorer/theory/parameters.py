@@ -34,7 +34,9 @@ def norms(config: Config, gains: Gains, own: dict[str, Array], across: dict[str,
     if gains.attends:
         # the gradient after W has d / fan_out of what comes down to the stream through it, over its gain, a coordinate
         shape, last = shapes(config), total["W_O"] * gains.o
-        if "W_V" in own:  # of other sequences as much as W_O has
+        if "W_V" in across:
+            last = total["W_V"]
+        elif "W_V" in own:  # of other sequences as much as W_O has
             last = unit * own["W_V"] * np.divide(total["W_O"], unit * own["W_O"], where=own["W_O"] > 0, out=0 * last)
         total["W_V"] = last
         for name, gain in (("W_Q", gains.q), ("W_K", gains.k), ("W_V", gains.v)):
@@ -75,14 +77,17 @@ def within(gains: Gains, total: Array, inside: Array, read: Array, added: Array,
         "alpha": pairs(added, backward.total),
     }
     if gains.attends:
-        own["W_Q"], own["W_K"] = pairs(inside[::2], backward.query), pairs(inside[::2], backward.key)
+        # of one product W_Q and W_K see the same, but for their biases
+        bias = 0.0 if gains.adds == "qk" else gains.biases.q / max(gains.q, 1e-300)
+        own["W_Q"], own["W_K"] = pairs(inside[::2], backward.query), pairs(inside[::2] + bias, backward.key)
         own["W_O"] = pairs(read[::2], backward.branch[::2])
         reads = {"W_G": inside[::2], "sink": read[::2]}
         own |= {name: pairs(reads[name], part) for name, part in backward.gates.items()}
-        if gains.value_residual:  # else W_V sees what W_O sees
-            x, value = inside[::2], backward.value
-            mixed = np.concatenate([x[:1], (x[:1] + x[1:]) / 4])
+        if gains.value_residual or gains.biases.v:  # else W_V sees what W_O sees
+            x, value, bias = inside[::2], backward.value, gains.biases.v / max(gains.v, 1e-300)
+            part, first = (0.25, x[:1]) if gains.value_residual else (1.0, 0 * x[:1])
+            mixed = np.concatenate([x[:1] + bias, part * (x[1:] + first) + bias * (0.5 if gains.value_residual else 1)])
             more = own["W_O"] * gains.o / np.maximum(pairs(mixed, value), 1e-300)  # by keys that happen to be alike
-            own["W_V"] = more * np.where(np.arange(len(x)), 0.25, 1.0) * pairs(x, value)
-            own["W_V"][0] += (more * pairs(np.broadcast_to(x[:1], x.shape), value))[1:].sum() / 4
+            own["W_V"] = more * np.where(np.arange(len(x)), part, 1.0) * pairs(x, value)
+            own["W_V"][0] += part * (more * pairs(np.broadcast_to(first, x.shape), value))[1:].sum()
     return own

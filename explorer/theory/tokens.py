@@ -36,6 +36,13 @@ class Tokens(NamedTuple):
         """Times √factor."""
         return self if factor == 1 else Tokens(self.q * factor, self.p * factor, self.v, self.w, self.u)
 
+    def plus(self, bias: float, width: int) -> Tokens:
+        """With a bias of this variance and so many coordinates, the same for all tokens; its length scatters, too."""
+        if not bias:
+            return self
+        q, square = self.q + bias, (self.q / (self.q + bias)) ** 2
+        return Tokens(q, self.p + bias, self.v, square * self.w + (1 - square) * 2 / width, square * self.u)
+
 
 STEP = 0.01
 """In ρ, of differences of a kernel's slopes, which tables have to 1e-7."""

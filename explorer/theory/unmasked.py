@@ -9,7 +9,7 @@ import numpy as np
 from explorer.config import Config
 from explorer.theory import across, backward, forward, parameters
 from explorer.theory.gains import Gains
-from explorer.theory.inputs import coincidence, embedding, loss_gradient
+from explorer.theory.inputs import coincidence, embedding, loss_gradient, own_share
 from explorer.theory.laws import moments
 from explorer.theory.sink import Sunk, drain, sinks
 from explorer.theory.tables import softmax
@@ -41,7 +41,8 @@ class Unmasked:
             common_seen = np.array([step.capped.common for step in self.steps[::2]])
             read = sinks((n,), self.gains.sink).read(s[:, None], common_seen[:, None])
             rows = drain(rows, Sunk(*(part[:, 0] for part in read)))
-        own, turned = self.gains.turns.distinguish(np.array([step.inside.rho for step in self.steps[::2]]))
+        keys = np.array([self.gains.keys(step.inside.q, step.inside.rho) for step in self.steps[::2]])
+        own, turned = self.gains.turns.distinguish(keys)
         std = np.array([step.capped.std for step in self.steps[::2]])
         return Rows(s, np.sqrt(law), np.sqrt(law + common), own, turned, std * math.sqrt(1 - 1 / n),
                     rows.entropy, rows.entropy / math.log(n), rows.largest)
@@ -56,7 +57,7 @@ class Unmasked:
         norm = Norm()
         if self.gains.final and self.gains.point:
             last, norm = normalize(last, self.gains, self.config.d_model)
-        square, overlap, _ = loss_gradient(self.config, last, coincidence(n))
+        square, overlap, *_ = loss_gradient(self.config, last, coincidence(n), own_share(self.config, self.steps))
         if norm.slopes:
             unit, overlap = square * norm.slopes[0], overlap * norm.slopes[1] / norm.slopes[0]
         else:

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from explorer.attention import visible
 from explorer.batch import Batch
-from explorer.model import Layer, Transformer, visible
-from explorer.probe.observe import both
-from explorer.probe.record import Recorder
-from explorer.probe.statistics import norms
+from explorer.model import Layer, Transformer
+from explorer.probes.observe import both
+from explorer.probes.record import Recorder
+from explorer.probes.statistics import norms
 from explorer.profile import BRANCHES, MATRICES, Array, Key, by_site
 
 

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.optimizer import Optimizer
 
+from explorer.attention import Tap, visible
 from explorer.config import Config
-from explorer.model import Layer, Tap, Transformer, visible
+from explorer.model import Layer, Transformer
 from explorer.schemes.parametrization import factors
 from explorer.training.recipe import OPTIMIZERS, Recipe, Stepper
 
@@ -123,6 +124,8 @@ class QKClip:
     def __init__(self, model: Transformer, most: float) -> None:
         layers: list[Layer] = list(model.layers)  # type: ignore[arg-type]
         self.weights, self.most = [layer.weights for layer in layers], most
+        self.biases = {layer.weights[name]: layer.biases[bias] for layer in layers
+                       for name, bias in (("W_Q", "b_Q"), ("W_K", "b_K")) if bias in layer.biases}
         self.mask = visible(model.config.n_ctx, self.weights[0]["W_Q"].device) if model.config.causal else None
         self.largest: dict[nn.Parameter, Tensor] = {}
         """By W_Q, which several layers may have in common: `[head]`."""
@@ -148,5 +151,7 @@ class QKClip:
             factor = self.most / self.largest.pop(queries).clamp(min=self.most)  # exactly 1 within the bound
             each = [queries, keys] if keys.shape == queries.shape else [queries]
             for weight in each:
-                by_head = weight.view(len(factor), -1, weight.shape[-1])  # [head, d_head, d_model]
-                by_head *= factor[:, None, None] ** (1 / len(each))
+                for part in (weight, self.biases.get(weight)):
+                    if part is not None:
+                        by_head = part.view(len(factor), -1)
+                        by_head *= factor[:, None] ** (1 / len(each))

@@ -11,11 +11,13 @@ import pytest
 
 from explorer.app.race.plan import Plan
 from explorer.app.widgets.controls import Controls, sections
+from explorer.app.widgets.exclusions import options
 from explorer.app.widgets.slider_steps import FINEST, slider_steps
 from explorer.app.widgets.wording import GPT2_SMALL, in_words, size_in_words
 from explorer.choices import Choices
-from explorer.config import Config
+from explorer.config import Config, preset
 from explorer.fields import GROUPS, Option, setting
+from explorer.labs.sampling.experiment import Sampling
 from explorer.labs.table import LABS
 from explorer.training.recipe import Recipe
 
@@ -191,6 +193,65 @@ def test_a_refusal_offers_the_one_change_that_mends_it(
         page.controls.mend()
         assert page.told[-1] == (Config(**{**start, **chosen, **changed}), "")
         assert page.controls.remedy == ""
+
+
+def barred(controls: Controls[Any]) -> dict[tuple[str, object], tuple[str, str]]:
+    """The excluded options of every field: why, and what to change first."""
+    return {(name, item["value"]): (item["reason"], item["way"])
+            for name, items in controls.excluded.items() for item in items}
+
+
+@pytest.mark.parametrize("start", [
+    Config(), Config(n_layers=96, causal=False, norm="dyt"), Config(residual="rezero", residual_attention="scores"),
+    Config(attention="none", norm_placement="none"), Config(position="alibi", causal=True),
+    *(preset(name) for name in ("keel", "hyper_connections", "gptj", "completep", "ngpt")),
+], ids=str)
+def test_an_option_is_excluded_where_the_record_would_refuse_it_and_nowhere_else(start: Config) -> None:
+    refused = {(name, value) for name, spec in SPECS.items() for value in options(spec)
+               if not start.accepts(**{name: value})}
+    excluded = barred(Page(start).controls)
+    assert set(excluded) == refused
+    for (name, value), (reason, way) in excluded.items():
+        page = Page(start)
+        page.set(**{name: value})
+        assert page.told == [(start, reason)], "a client may send it, and is refused in these words"
+        assert way == (f"first s{page.controls.remedy[1:]}" if page.controls.remedy else "excluded by other choices")
+        if page.controls.remedy:
+            page.controls.mend()
+            assert page.controls.refusal == ""
+            assert getattr(page.controls.config, name) == value
+
+
+def test_what_is_excluded_follows_the_design_and_not_a_refused_choice() -> None:
+    page = Page()
+    told = ("Loss = next token needs Input = text; got Input = gaussian", "first set Input to text")
+    assert barred(page.controls)["loss", "next_token"] == told
+    page.set(loss="next_token")
+    assert barred(page.controls)["loss", "next_token"] == told
+    page.controls.mend()
+    assert not {("loss", "next_token"), ("loss", "linear")} & barred(page.controls).keys()
+    assert barred(page.controls)["input", "gaussian"][1] == "first set Loss to linear"
+    page.set(causal=True)
+    page.set(position="alibi")
+    assert barred(page.controls)["causal", False] == (
+        "Positions = alibi needs Causal mask, as in its paper; got Causal mask = off", "first set Positions to none")
+
+
+def test_a_number_can_exclude_an_option() -> None:
+    page = Page()
+    assert ("position", "rotary") not in barred(page.controls)
+    page.set(d_model=60)
+    reason, way = barred(page.controls)["position", "rotary"]
+    assert "even number of coordinates" in reason
+    assert way == "first set Heads to 3"
+    page.set(d_model=64)
+    assert ("position", "rotary") not in barred(page.controls)
+
+
+def test_any_record_may_exclude_options() -> None:
+    bounds, = Controls(Sampling(std=1.0, cut=1.0)).excluded["bounds"]
+    assert (bounds["value"], bounds["way"]) == ("absolute", "first set Correct for the cut to off")
+    assert bounds["reason"].startswith("Std asked for must be below 0.57 × Cut when the cut is absolute and corrected")
 
 
 def test_what_stands_in_an_entry_is_what_was_accepted() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from explorer.agreement import agreement
 from explorer.app.explore.sentences import marks, residual_words, summary
 from explorer.config import Config
 from explorer.figures import BY_CHOICE
-from explorer.probe import measure
+from explorer.probes import measure
 from explorer.profile import STATISTICS, Profile
 from explorer.theory import predict
 from explorer.theory.solve import solve
@@ -253,7 +254,11 @@ def test_an_exception_of_the_prediction_is_shown_beside_the_measurement(open_pan
 
 
 def test_forty_fast_moves_end_on_the_last_with_few_computations(open_panel: Open) -> None:
-    page = open_panel()
+    def unhurried(*asked: Any) -> Profile:
+        time.sleep(0.02)  # a model of the usual size; the small one is done before the next move
+        return measure(*asked)
+
+    page = open_panel(measure=unhurried)
     for step in range(40):
         page.set(init_variance=1.0 + step / 10)
     page.until("idle")

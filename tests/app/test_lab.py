@@ -26,7 +26,7 @@ from explorer.fields import setting
 from explorer.labs import check, stages
 from explorer.labs.lab import Lab, Plot
 from explorer.labs.table import LABS, on
-from explorer.probe import Stopped
+from explorer.probes import Stopped
 from explorer.serve import notebooks
 
 

@@ -30,12 +30,12 @@ def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
     page = open_race()
     file = page.panel.preparation.text
     raw = b"To be, or not to be, that is the question.\n" + bytes(range(32, 127)) * 60
-    file._handle_custom_msg(["text", "play.txt"], [memoryview(raw)])
+    file._handle_custom_msg(["file", "play.txt"], [memoryview(raw)])
     assert file.now == f"play.txt, {len(raw):,} characters"
     page.run()
     assert page.panel.race is not None
     assert len(page.panel.race.data.text.codes) == len(raw)
-    file._handle_custom_msg(["prose"], [])
+    file._handle_custom_msg(["other"], [])
     page.run()
     assert len(page.panel.race.data.text.codes) > 400_000
 
@@ -52,7 +52,7 @@ def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
 ])
 def test_a_bad_text_is_refused_in_a_sentence(open_race: Open, raw: bytes, words: str) -> None:
     file = open_race().panel.preparation.text
-    file._handle_custom_msg(["text", "bad.txt"], [raw])
+    file._handle_custom_msg(["file", "bad.txt"], [raw])
     assert file.said == f"Refused: bad.txt: {words}. It stays Python's own prose."
     assert (file.refused, file.text, file.own) == (True, None, False)
 

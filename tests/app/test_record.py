@@ -55,8 +55,7 @@ def test_explore_comes_back_from_json(open_panel: Open) -> None:
     assert through_json(second.panel.state()) == state
     second.until("idle", "Measured 2 layers of width 16")
     assert second.stale() == {False}
-    with second.changed:
-        assert second.changed.wait_for(lambda: all(one.measured for one in second.panel.comparison.pins), 60)
+    assert second.comes(lambda: all(one.measured for one in second.panel.comparison.pins))
 
 
 def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(open_panel: Open) -> None:

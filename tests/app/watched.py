@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from explorer.app.widgets.live import Live
@@ -35,6 +37,13 @@ class Watched(Generic[Panel]):
         assert there(), f"wanted {state} {words!r}, got {status.state}: {status.text}"
         with self.panel.lock:  # whoever changed the line has finished its change
             assert status.state == state
+
+    def comes(self, there: Callable[[], bool]) -> bool:
+        """Waits until something is true that the status line does not tell, and returns whether it is."""
+        end = time.monotonic() + WAIT
+        while not there() and time.monotonic() < end:
+            time.sleep(0.01)
+        return there()
 
     def set(self, **values: object) -> None:
         """What a browser does."""

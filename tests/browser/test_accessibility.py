@@ -41,6 +41,8 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
             page.locator(".ex-labs > .ex-panel:visible").get_by_role("button", name="Stop", exact=True).click()
     page.get_by_role("tab", name=PANELS["race"].title, exact=True).click()
     page.get_by_role("button", name="Start", exact=True).wait_for()
+    page.get_by_role("tab", name=PANELS["yours"].title, exact=True).click()
+    page.get_by_text("This is an example").wait_for()
     page.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
     page.locator(".ex-more:not([hidden])").evaluate_all("(buttons) => buttons.forEach((button) => button.click())")
     yield page
@@ -51,7 +53,7 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
 def tabs() -> list[tuple[str, ...]]:
     """Which tabs to press to see each part of the page."""
     labs = [(HOMES[name], row.title) for name, row in LABS.items()]
-    return [(PANELS["explore"].title,), *labs, (PANELS["race"].title,)]
+    return [(PANELS["explore"].title,), *labs, (PANELS["race"].title,), (PANELS["yours"].title,)]
 
 
 def look(page: Page, path: tuple[str, ...], **options: object) -> str:

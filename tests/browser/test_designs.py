@@ -152,23 +152,69 @@ def test_a_group_shows_what_is_used_or_changed_and_the_rest_when_asked(dashboard
     correlation, seed = dashboard.control("input_correlation"), dashboard.control("seed")
     group.locator("summary").click()
     more = group.get_by_role("button", name="Input and loss")
-    expect(more).to_have_text("More in Input and loss (3)")
+    expect(more).to_have_text("More in Input and loss (4)")
     expect(correlation).to_be_hidden()
     with dashboard.redrawn():
         dashboard.choose("input", "correlated")
     expect(correlation).to_be_visible()
-    expect(more).to_have_text("More in Input and loss (2)")
+    expect(more).to_have_text("More in Input and loss (3)")
     more.click()
     expect(more).to_have_attribute("aria-expanded", "true")
     for field, value in (("input_second_moment", "2"), ("seed", "7")):
         with dashboard.redrawn():
             dashboard.write(field, value)
-    expect(more).to_be_hidden()
     expect(seed).to_be_visible()
     with dashboard.redrawn():
         seed.get_by_role("button", name="Reset").click()
     expect(seed).to_be_visible()
     more.click()
-    expect(more).to_have_text("More in Input and loss (1)")
+    expect(more).to_have_text("More in Input and loss (2)")
     expect(seed).to_be_hidden()
+    group.locator("summary").click()
+
+
+def test_an_option_that_other_choices_exclude_says_why_and_can_be_mended(dashboard: Dashboard) -> None:
+    group = dashboard.page.locator(".ex-panel [data-section='Input and loss']").first
+    loss, mend = dashboard.control("loss"), dashboard.page.get_by_role("button", name="Set Input to text")
+    group.locator("summary").click()
+    radio, label = loss.get_by_role("radio", name="next token"), loss.locator("label", has_text="next token")
+    reason = "Loss = next token needs Input = text; got Input = gaussian"
+    expect(radio).to_have_attribute("aria-disabled", "true")
+    expect(radio).to_have_accessible_description(reason)
+    expect(label).to_have_attribute("title", reason)
+    expect(loss).to_contain_text("next token: first set Input to text")
+    label.click(force=True)  # Playwright, too, takes it for disabled
+    dashboard.wait_for_state("refused")
+    assert reason in dashboard.said
+    expect(loss).to_contain_text("refused; still linear")
+    with dashboard.redrawn():
+        mend.click()
+    expect(radio).to_be_checked()
+    expect(radio).not_to_have_attribute("aria-disabled", "true")
+    expect(dashboard.control("input")).to_contain_text("gaussian, correlated: first set Loss to linear")
+    with dashboard.redrawn():
+        dashboard.choose("loss", "linear")
+    group.locator("summary").click()
+
+
+def test_a_list_has_what_other_choices_exclude_under_what_to_change_first(dashboard: Dashboard) -> None:
+    group = dashboard.page.locator(".ex-panel [data-section='Residual']").first
+    residual = dashboard.control("residual").locator("select")
+    excluded = residual.locator("optgroup[label='First set Norm placement to pre'] option")
+    group.locator("summary").click()
+    expect(excluded).to_have_count(0)
+    with dashboard.redrawn():
+        dashboard.choose("preset", "keel")
+    expect(residual.locator("> option")).to_have_text("constant")
+    expect(excluded.filter(has_text="rezero")).to_have_attribute("title", "Norm placement = keel needs Residual = "
+                                                                 "constant, because it weighs stream and branch "
+                                                                 "itself; got Residual = rezero")
+    dashboard.choose("residual", "rezero")
+    dashboard.wait_for_state("refused")
+    expect(excluded).to_have_count(15)
+    expect(residual).to_have_value("rezero")
+    with dashboard.redrawn():
+        dashboard.page.get_by_role("button", name="Set Norm placement to pre", exact=True).click()
+    expect(residual).to_have_value("rezero")
+    expect(dashboard.control("norm_placement").locator("select")).to_have_value("pre")
     group.locator("summary").click()

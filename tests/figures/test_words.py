@@ -15,6 +15,7 @@ from explorer.figures.words import typeset
     ("grows as 2^N, √d_head", "grows as 2<sup>N</sup>, √d<sub>head</sub>"),
     ("2 / (fan_in + fan_out)", "2 / (fan<sub>in</sub> + fan<sub>out</sub>)"),
     ("γ / γ_N", "γ / γ<sub>N</sub>"),
+    ("σ²_A, fan_in σ²_b", "σ²<sub>A</sub>, fan<sub>in</sub> σ²<sub>b</sub>"),
     ("my_run_2, n = 3, _x_, a_", "my_run_2, n = 3, _x_, a_"),
 ])
 def test_formulas_are_typeset(plain: str, typed: str) -> None:

@@ -13,7 +13,7 @@ from explorer.labs.alpha_schedule import pictures
 from explorer.labs.alpha_schedule.experiment import NAMES, AlphaSchedule, last_alphas, run, verdict
 from explorer.labs.alpha_schedule.row import ROW
 from explorer.labs.trained import Trained, alphas
-from explorer.probe.observe import Stopped
+from explorer.probes.observe import Stopped
 from explorer.profile import Array
 from explorer.training.history import History
 

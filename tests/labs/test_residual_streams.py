@@ -26,7 +26,7 @@ from explorer.labs.residual_streams.experiment import (
     verdict,
 )
 from explorer.labs.residual_streams.row import ROW
-from explorer.probe.observe import Stopped
+from explorer.probes.observe import Stopped
 from explorer.profile import STREAM, Profile
 from explorer.training.race import Contender, Race
 from explorer.training.tasks import Task

@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from explorer import Config, ConfigError, noise
-from explorer.model import activation, draw_weights
+from explorer.functions import activation
+from explorer.model import draw_weights
 from explorer.schemes.activation import second_moment
 from explorer.schemes.distribution import CUT_VARIANCE
 from explorer.schemes.parametrization import COMPLETEP, factors
-from explorer.schemes.residual import RESIDUALS, multipliers
+from explorer.schemes.residual import RESIDUALS, multipliers, profiled_factor
 from explorer.schemes.scale import SCALE_RULES, readout_variance, shapes, variances
 from explorer.theory.depth import deepnorm
 
@@ -178,6 +179,16 @@ def test_layer_scale_starts_where_its_paper_has_it(depth: int, scale: float) -> 
 def test_admin_has_the_constant_of_its_paper() -> None:
     """ω² is the variance of the branches so far over their number's logarithm: K = 2N branches of unit variance."""
     assert same(Config(residual="admin", n_layers=12))[0] == pytest.approx(2.6013, abs=5e-5)
+
+
+def test_admins_profiled_factors_are_the_root_of_what_is_below_and_need_a_norm_on_each_sum() -> None:
+    assert [profiled_factor(below, total) for below, total in ((0, 9.0), (1, 4.0), (2, 6.25))] == [1.0, 2.0, 2.5]
+    config = Config(norm_placement="post", residual="admin_profiled")
+    assert same(config)[:2] == (1, 1)  # until they are found
+    assert not config.accepts(norm_placement="hybrid")
+    with pytest.raises(ConfigError, match=r"residual = admin_profiled needs .* got norm_placement = pre") as refused:
+        config.replace(norm_placement="pre")
+    assert refused.value.mend == {"norm_placement": "post", "residual": "admin"}
 
 
 def test_t_fixup_has_the_constant_of_its_paper() -> None:

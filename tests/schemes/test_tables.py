@@ -31,7 +31,7 @@ from explorer.schemes.attention import (
     OutputGate,
     Sink,
 )
-from explorer.schemes.data import INPUTS, LOSSES, Input, Loss
+from explorer.schemes.data import INPUTS, LOSSES, READOUTS, Input, Loss, Readout
 from explorer.schemes.distribution import DISTRIBUTIONS, LAYER_WEIGHTS, Distribution, LayerWeights
 from explorer.schemes.mlp import MLPS, MLPKind
 from explorer.schemes.parametrization import MUP, PARAMETRIZATIONS, Parametrization
@@ -39,7 +39,7 @@ from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, FinalNorm
 from explorer.schemes.position import POSITIONS, Position
 from explorer.schemes.preset import GROUPS, PRESETS, Preset
 from explorer.schemes.residual import RESIDUALS, ResidualRule, Rule, multipliers
-from explorer.schemes.scale import SCALE_RULES, ScaleRule, variances
+from explorer.schemes.scale import BIASES, SCALE_RULES, Biased, ScaleRule, variances
 from explorer.schemes.stream import STREAMS, StreamRule
 
 SIZES = {"n_layers": 3, "d_model": 128, "n_heads": 4, "n_ctx": 16, "batch_size": 2, "n_seeds": 24}
@@ -70,8 +70,13 @@ ROWS: dict[str, tuple[dict[str, Any], Option]] = {
     "parametrization": (PARAMETRIZATIONS, Parametrization(*WORDS, scales_forward=True, powers=MUP)),
     "input": (INPUTS, Input(*WORDS, overlap=lambda config: 0.3)),
     "loss": (LOSSES, Loss(*WORDS, predicts=True)),
+    "readout": (READOUTS, Readout(*WORDS, tied=True, variance=lambda d, embedded: 2 * embedded / d)),
+    "biases": (BIASES, Biased(*WORDS, attention=True)),
 }
-NEEDS: dict[str, dict[str, Any]] = {"loss": {"input": "text"}, "qk_norm_over": {"qk_norm": True}}
+NEEDS: dict[str, dict[str, Any]] = {
+    "loss": {"input": "text"}, "qk_norm_over": {"qk_norm": True}, "biases": {"bias_variance": 64.0},
+    "readout": {"input": "text", "loss": "next_token"},
+}
 """Choices that a row cannot do without."""
 WITHOUT_LAW = {"distribution"}
 """Fields that the theory does not read: it knows a weight by its variance alone."""
@@ -144,9 +149,14 @@ def test_a_field_matters_only_where_a_row_uses_it(monkeypatch: pytest.MonkeyPatc
     for name, field, idle, used in (
         ("alpha", "residual", "rezero", "scaled_skip"), ("norm", "norm_placement", "none", "mix"),
         ("qk_norm", "attention", "none", "softmax"), ("input_correlation", "input", "text", "correlated"),
+        ("biases", "bias_variance", 0.0, 1.0), ("biases", "bias_variance", 0.0, 0.3),
     ):
         assert unused(specs[name], Config(**{field: idle})), name
         assert not unused(specs[name], Config(**{field: used})), name
+    text = Config(input="text", loss="next_token")
+    assert unused(specs["readout"], Config()) == "used when loss = next token; it is linear"
+    assert unused(specs["biases"], Config()) == "used when bias variance > 0; it is 0"
+    assert not unused(specs["readout"], text)
     monkeypatch.setitem(RESIDUALS, "made_up", ResidualRule(
         *WORDS, ("alpha",), multipliers=lambda config: Rule(1.0, config.alpha / 2)))
     assert not unused(specs["alpha"], Config(residual="made_up"))
@@ -175,7 +185,7 @@ def test_rows_use_what_their_law_reads() -> None:
     for name, rule in PLACEMENTS.items():
         assert (rule.uses == ("norm",)) == (name != "none"), name
     for name, residual in RESIDUALS.items():
-        small, large = (multipliers(Config(residual=name, alpha=alpha)) for alpha in (0.5, 2.0))
+        small, large = (multipliers(Config(residual=name, alpha=alpha, norm_placement="post")) for alpha in (0.5, 2.0))
         assert (small != large) == ("alpha" in residual.uses), name
     for name, row in INPUTS.items():
         low, high = (row.overlap(Config(input=name, input_correlation=value)) for value in (0.1, 0.9))

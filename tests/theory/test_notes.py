@@ -1,6 +1,6 @@
 """Notes of a prediction, measured as each claims: rough within a stated factor, scatter where scatter is claimed.
 
-The next-token loss's note is in `test_recursions`, where its share is held on many designs.
+The next-token loss's note is in `test_next_token`, where its share is held on many designs.
 """
 
 import math
@@ -10,7 +10,7 @@ import numpy as np
 from trial import Array, both, by_layer
 
 from explorer import Config, Profile
-from explorer.theory.coverage import ALIKE, RUNAWAY
+from explorer.theory.coverage import ALIKE, RUNAWAY, SHARING, SURE_ALONG, TEXT_SURE
 
 SMALL: dict[str, Any] = {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_ctx": 16, "batch_size": 2, "n_seeds": 48}
 GRADIENTS = (("activation_gradient", "embed"), ("parameter_gradient", "W_Q"), ("parameter_gradient", "W_O"))
@@ -99,6 +99,29 @@ def test_few_logits_below_a_cap_are_in_few_draws() -> None:
     query = ("parameter_gradient", "W_Q")
     assert scatter(few, *query).min() > 2 > 4 * scatter(many, *query).max()
     assert within(few, query, ROUGH**2)
+
+
+def test_a_tied_readout_that_knows_the_tokens_is_rough_as_its_note_says() -> None:
+    measured, predicted = both(config(residual="inverse_sqrt_depth", position="rotary", input="text",
+                                      loss="next_token", readout="tied_scaled", d_model=128, batch_size=8))
+    assert f"{100 * TEXT_SURE:.0f} %: a tied readout" in predicted.notes["parameter_gradient"]
+    assert f"{100 * SURE_ALONG:.0f} %: a tied readout" in predicted.notes["activation_gradient"]
+    weights = dict.fromkeys(("W_O", "W_Q", "W_out"), (1 - TEXT_SURE) ** -2)
+    for site, share in {"embed": 1 + SURE_ALONG, **weights}.items():
+        statistic = "activation_gradient" if site == "embed" else "parameter_gradient"
+        assert within((measured, predicted), (statistic, site), share), site
+    assert not within((measured, predicted), ("parameter_gradient", "W_O"), 1.5)
+
+
+def test_the_largest_coordinate_is_rough_where_sequences_share_biases() -> None:
+    big = {"biases": "all", "bias_variance": 100.0, "d_model": 128}
+    many, alone = both(config(**big, batch_size=16)), both(config(**big, batch_size=1))
+    assert f"{100 * SHARING:.0f} %" in many[1].notes["max_abs"]
+    assert "max_abs" not in alone[1].notes
+    key = ("max_abs", "attn_out")
+    assert within(many, key, 1 + SHARING)
+    assert not within(many, key, 1.1)
+    assert within(alone, key, 1.1)
 
 
 def test_draws_without_norms_scatter_by_the_factor_in_the_note() -> None:

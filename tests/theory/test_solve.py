@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from explorer import Config, ConfigError, measure, preset
+from explorer.profile import BRANCHES
 from explorer.schemes.preset import PRESETS
 from explorer.theory import predict, solve
 from explorer.theory.depth import branch_share, update_size
@@ -112,9 +113,9 @@ def some_config(draw: random.Random) -> Config:
 
 @pytest.mark.parametrize("part", range(8))
 def test_every_design_is_answered(part: int) -> None:
-    """240 questions: a number that is finite and stands in the message, or nan and the reason; never an exception."""
+    """120 questions: a number that is finite and stands in the message, or nan and the reason; never an exception."""
     draw = random.Random(part)  # noqa: S311 - a seed, no secret
-    for _ in range(30):
+    for _ in range(15):
         config = preset(draw.choice(sorted(PRESETS)), n_layers=2) if draw.random() < 0.2 else some_config(draw)
         target = draw.choice(sorted(TARGETS))
         found = solve(config, draw.choice(VARY), target, draw.choice([0.01, 1.0, 50.0]))
@@ -185,6 +186,11 @@ def test_branch_share_in_closed_form() -> None:
     assert branch_share(predict(preset("rezero"))) == 0
     alone = predict(Config(norm_placement="post", attention="none", activation="identity", scale_rule="lecun"))
     assert 1 - branch_share(alone) == pytest.approx(2**-12, rel=1e-2)
+    for choices in ({}, {"attention": "none"}):  # ω_i² / (ω_i² + F_i) = (1 + Σ_(j<i) F_j) / (1 + Σ_(j≤i) F_j)
+        profiled = predict(Config(norm_placement="post", residual="admin_profiled", **choices))
+        added = sum(float(value.sum()) for (name, site), value in profiled.values.items()
+                    if name == "second_moment" and site in BRANCHES)
+        assert 1 - branch_share(profiled) == pytest.approx(1 / (1 + added), rel=1e-4)
     measured = measure(Config(n_layers=3, d_model=128, n_ctx=16, n_seeds=4))
     assert branch_share(measured) == pytest.approx(branch_share(predict(Config(n_layers=3, d_model=128, n_ctx=16))),
                                                    rel=0.05)

@@ -1,18 +1,38 @@
-"""The one question of these tests: does a mean over seeds agree with a prediction, and would it refuse a wrong one?"""
+"""The one question of these tests: does a mean over seeds agree with a prediction, and would it refuse a wrong one?
+
+And what the tables of designs have in common, which are one test file for each subject.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer import Config, Profile, measure
+from explorer.profile import STATISTICS
 from explorer.theory import predict
 
 Array = NDArray[np.float64]
 SIGMAS = 4.0
 """Standard errors of the mean that chance may put between a true prediction and what is measured."""
+
+SIZES: dict[str, Any] = {"n_layers": 6, "d_model": 256, "n_heads": 4, "n_ctx": 48, "batch_size": 2}
+
+GATED = {"mlp": "gated"}
+SMALL = {"input_second_moment": 8e-4}
+NO_NORM = {"norm_placement": "none", "residual": "inverse_sqrt_depth"}
+ROTARY = {"position": "rotary"}
+ALIBI = {"position": "alibi", "causal": True}
+ALIKE: dict[str, Any] = {"input": "correlated", "n_layers": 2, "init_variance": 0.5}
+
+ALLOWANCE = {"second_moment": 0.02, "token_correlation": 0.01, "logit_std": 0.02, "attention_entropy_normalized": 0.005,
+             "attention_max": 0.005, "max_abs": 0.1, "kurtosis": 0.03, "activation_gradient": 0.03,
+             "parameter_gradient": 0.06}
+"""What is left out at d = 256, over six layers: second order in 1/width, and of the heads' width 64."""
 
 
 def agrees(found: Array, expected: Array, allowance: float, absolute: bool = False) -> bool:
@@ -36,3 +56,16 @@ def by_layer(measured: Profile, predicted: Profile, statistic: str, site: str) -
     found = found.mean(-1) if found.ndim == 3 else found
     expected = expected.reshape(expected.shape[1])
     return (found**2, expected**2) if statistic == "parameter_gradient" else (found, expected)
+
+
+def holds_everywhere(choices: Mapping[str, Any], loose: Mapping[str, float] | None = None) -> None:
+    """Asserts that a design's every statistic that theory vouches for is measured, to `ALLOWANCE` or what is looser."""
+    measured, predicted = both(Config(**{**SIZES, "n_seeds": 12, **choices}))
+    assert set(predicted.values) == set(measured.values)
+    allowance = ALLOWANCE | dict(loose or {})
+    for statistic, site in predicted.values:
+        if statistic not in ALLOWANCE or (statistic in predicted.notes):
+            continue
+        found, expected = by_layer(measured, predicted, statistic, site)
+        absolute = STATISTICS[statistic].bounded
+        assert agrees(found, expected, allowance[statistic], absolute), (statistic, site, found.mean(0), expected)

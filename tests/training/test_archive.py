@@ -25,7 +25,9 @@ def test_save_load_and_go_on(task: Task, tmp_path: Path) -> None:
             contender("rezero", Recipe(alpha_schedule="own_rate", optimizer="adamw"), task, seed=3),
             contender("post_ln", Recipe(optimizer="sgd", learning_rate=1e-2, decay="inverse_sqrt"), task),
             contender("pre_ln", Recipe(optimizer="muon", warmup=2, decay="wsd", weight_decay=0.1, qk_clip=2), task),
-            contender("skipinit", Recipe(optimizer="muon_rms", alpha_schedule="prores", alpha_steps=2), task)]
+            contender("skipinit", Recipe(optimizer="muon_rms", alpha_schedule="prores", alpha_steps=2), task),
+            contender("admin", Recipe(qk_clip=2), task, residual="admin_profiled", readout="tied_scaled",
+                      bias_variance=1 / 3, biases="all")]
     asked = iter(range(1000))
     stopped = race(runs, task, 6, lambda: next(asked) >= 17, every=2, text=own)
     save(stopped, tmp_path / "a.race")

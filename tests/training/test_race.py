@@ -11,7 +11,7 @@ from explorer import Config, ConfigError
 from explorer.batch import Batch
 from explorer.config import preset
 from explorer.model import Transformer
-from explorer.probe import measure
+from explorer.probes import measure
 from explorer.training.race import WORSE, Contender, Race, race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data, Task

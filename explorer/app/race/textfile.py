@@ -1,67 +1,44 @@
-"""The text that is learned: a file that a browser hands over, or Python's prose. Nothing on this machine is opened."""
+"""The text that is learned: a file that a browser hands over, or Python's prose."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import traitlets
-
-from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.file import FileEntry
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.choices import ConfigError
 from explorer.text import LARGEST_BYTES, Text, decode
 
 PROSE = "Python's own prose"
-LONGEST = 60
-"""Letters of a file's name that are shown."""
 
 
-class TextFile(PageWidget):
-    """A file entry, and `text`: its content, or None for Python's prose.
+class TextFile(FileEntry):
+    """The entry, and `text`: the file's content, or None for Python's prose.
 
     Args:
         check: raises ConfigError for a text that the next race could not learn.
-
-    Traits:
-        now: which text it is.
-        said: what came of the last choice; `refused` if it was refused.
-        own: whether it is a file of a person's own.
-        most: bytes that make sense.
-
-    A choice is a message: `["text", name]` with the file's bytes beside it, or `["prose"]`.
     """
 
-    _esm = view("textfile")
-    now = traitlets.Unicode(PROSE).tag(sync=True)
-    said = traitlets.Unicode().tag(sync=True)
-    refused = traitlets.Bool(False).tag(sync=True)
-    own = traitlets.Bool(False).tag(sync=True)
-    most = traitlets.Int(LARGEST_BYTES).tag(sync=True)
-
     def __init__(self, check: Callable[[Text], object] = lambda text: None) -> None:
-        super().__init__()
+        super().__init__(label="Text", about="Text file of your own, UTF-8", accept=".txt,.md,.csv,text/*",
+                         other="Use Python's prose", now=PROSE, most=LARGEST_BYTES)
         self.text: Text | None = None
         self._check = check
-        self.on_msg(self._take)
 
-    def _take(self, _: object, content: object, buffers: Sequence[bytes] | None) -> None:
-        """Handles a file from a browser; refused unless it is a text."""
-        match content:
-            case ["text", str() as name] if buffers:
-                self._read(name[:LONGEST], bytes(buffers[0]))
-            case ["prose"]:
-                self._use(None, PROSE)
-
-    def _read(self, name: str, raw: bytes) -> None:
+    def read(self, name: str, raw: bytes) -> None:
+        """Learns the file, if it is a text."""
         self.said = f"Reading {name} …"
         try:
             text = decode(raw)
             self._check(text)
         except ConfigError as error:
-            with self.hold_sync():
-                self.said, self.refused = f"Refused: {name}: {refusal_in_words(error)}. It stays {self.now}.", True
+            self.refuse(f"Refused: {name}: {refusal_in_words(error)}. It stays {self.now}.")
         else:
             self._use(text, f"{name}, {len(text.codes):,} characters")
+
+    def put_back(self) -> None:
+        """Learns Python's prose."""
+        self._use(None, PROSE)
 
     def _use(self, text: Text | None, words: str) -> None:
         self.text = text

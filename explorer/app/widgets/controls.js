@@ -5,6 +5,7 @@
    that is not a number travels as the text it is, and the kernel says in words why it was refused. */
 
 let count = 0; // of controls: ids, and the names of radio groups, must be unique in the page
+const FITS = 6; // characters in an entry
 
 /** What is in an entry: a number, or the text it is. 12,5 is 12.5; 1,024 could be either, and is left to be refused. */
 const read = (text) => {
@@ -13,6 +14,14 @@ const read = (text) => {
   const plain = thousands ? trimmed : trimmed.replace(/^([-+]?\d*),(\d+)$/, "$1.$2");
   return plain !== "" && Number.isFinite(Number(plain)) ? Number(plain) : trimmed;
 };
+
+/** A number to its last digit: 0.5, 64, and 1e-5 where that is shorter than an entry is wide. */
+function written(value) {
+  const plain = String(value);
+  if (typeof value !== "number" || plain.length <= FITS) return plain;
+  const short = value.toExponential().replace("e+", "e");
+  return short.length < plain.length ? short : plain;
+}
 
 /** Index of the step nearest to a value; steps rise, so nearness by ratio where all are positive. */
 function nearest(steps, value) {
@@ -25,8 +34,19 @@ const joined = (words, between) => words.filter(Boolean).join(between);
 const spoken = (field) => joined([field.label, field.symbol, field.unit], ", ");
 const about = (option) => joined([option.formula, option.source], " · ");
 
-/* Each look makes the nodes before and after the title, or below it, and `paint(value)`, which shows a value that came
-   from anywhere. */
+/* Each look makes the nodes before and after the title, or below it, and `paint(value, excluded)`, which shows a value
+   that came from anywhere. An option for which `excluded(option)` finds something would be refused: it is set apart
+   and says why, but can be chosen, for the refusal offers the change that mends it. */
+
+function exclude(input, node, item, words = "") {
+  const title = item?.reason ?? words;
+  input.exReason = item?.reason;
+  if (item) input.setAttribute("aria-disabled", "true");
+  else input.removeAttribute("aria-disabled");
+  if (title) node.title = title;
+  else node.removeAttribute("title"); // an empty one would hide the control's own
+  node.classList.toggle("ex-excluded", Boolean(item));
+}
 
 function entry(field, id, send) {
   let writing = false; // a number that is being typed is not painted over
@@ -39,7 +59,7 @@ function entry(field, id, send) {
     onkeydown: (event) => event.key === "Enter" && done(), // in JupyterLab, Enter does not make a `change`
   });
   const paint = (value) => { // to the last digit: what stands there is what is measured
-    if (!writing && input.value !== String(value)) input.value = String(value);
+    if (!writing && input.value !== written(value)) input.value = written(value);
   };
   return { after: [input], paint };
 }
@@ -62,7 +82,11 @@ function slider(field, id, send) {
 
 function toggle(field, id, send) {
   const box = make("input", { id, type: "checkbox", onchange: () => send(box.checked) });
-  return { before: [box], paint: (value) => { box.checked = value === true; } };
+  const paint = (value, excluded) => {
+    box.checked = value === true;
+    exclude(box, box, excluded(!box.checked));
+  };
+  return { before: [box], paint };
 }
 
 function segments(field, id, send) {
@@ -73,13 +97,34 @@ function segments(field, id, send) {
     "label", { class: "ex-segment", for: `${id}-${option.value}`, title: about(option) }, option.label));
   const group = make("div", { class: "ex-segments", role: "radiogroup", "aria-labelledby": `${id}-title` },
     ...radios.flatMap((radio, index) => [radio, labels[index]]));
-  return { below: [group], paint: (value) => radios.forEach((radio) => { radio.checked = radio.value === value; }) };
+  const paint = (value, excluded) => radios.forEach((radio, index) => {
+    radio.checked = radio.value === value;
+    exclude(radio, labels[index], radio.checked ? undefined : excluded(radio.value), about(field.options[index]));
+  });
+  return { below: [group], paint };
 }
 
+/** A native list, in which options that would be refused stand last, in groups that say what to change first. */
 function list(field, id, send) {
   const options = field.options.map(({ value, label }) => make("option", { value }, label));
   const select = make("select", { id, onchange: () => send(select.value) }, ...options);
-  return { below: [select], paint: (value) => { select.value = value; } };
+  let arranged = "";
+  const arrange = (items) => {
+    const ways = items.map((item) => item?.way ?? "");
+    if (arranged === ways.join("\n")) return;
+    arranged = ways.join("\n");
+    const of = (way) => options.filter((_, index) => ways[index] === way);
+    const groups = [...new Set(ways)].filter(Boolean).map((way) => (
+      make("optgroup", { label: way[0].toUpperCase() + way.slice(1) }, ...of(way))));
+    select.replaceChildren(...of(""), ...groups);
+  };
+  const paint = (value, excluded) => {
+    const items = options.map((option) => excluded(option.value));
+    options.forEach((option, index) => { option.title = items[index]?.reason ?? ""; });
+    arrange(items);
+    select.value = value;
+  };
+  return { below: [select], paint };
 }
 
 const LOOKS = { slider, entry, switch: toggle, segments, list, search };
@@ -115,22 +160,22 @@ function control(model, field) {
     "aria-label": `Reset ${field.label} to ${first}`, title: `Back to ${first}`,
   });
   const note = make("p", { class: "ex-hint", id: `${id}-note` });
+  const ways = make("p", { class: "ex-hint ex-ways" });
   const offers = make("div", { class: "ex-offers" });
   const changes = make("p", { class: "ex-changes", role: "status" });
   const root = make("div", { class: "ex-control", "data-field": name, "data-look": field.look, title: description },
-    make("div", { class: "ex-head" }, ...before, title(field, id), reset, ...after), ...below, offers, note, changes);
+    make("div", { class: "ex-head" }, ...before, title(field, id), reset, ...after), ...below, offers, note, ways,
+    changes);
   const inputs = root.querySelectorAll("input, select");
-  inputs.forEach((input) => {
-    input.setAttribute("aria-describedby", note.id);
-    input.setAttribute("aria-description", description);
-  });
 
   function paint() {
     const value = get("values");
     const disabled = model.get("disabled").includes(name);
     const refused = model.get("refused").includes(name);
     const chosen = field.options.find((option) => option.value === value);
-    paintValue(value);
+    const excluded = get("excluded") ?? [];
+    paintValue(value, (option) => excluded.find((item) => item.value === option));
+    write(ways, disabled || field.look === "list" ? "" : waysOf(field, excluded.filter((item) => item.value !== value)));
     write(note, get("notes") ?? (chosen ? about(chosen) : ""));
     sayChanges(changes, get("changes") ?? []);
     root.classList.toggle("ex-disabled", disabled);
@@ -140,9 +185,24 @@ function control(model, field) {
     inputs.forEach((input) => {
       input.disabled = disabled;
       input.setAttribute("aria-invalid", String(refused));
+      describe(input, note.id, description);
     });
   }
   return { root, paint };
+}
+
+/** The options that would be refused, by what has to be changed first. */
+function waysOf(field, excluded) {
+  const ways = new Map();
+  excluded.forEach(({ value, way }) => ways.set(way, [...ways.get(way) ?? [], worded(field, value)]));
+  return [...ways].map(([way, options]) => `${options.join(", ")}: ${way}`).join("; ");
+}
+
+/** What is read out with an input: the line below it, or the control's description; of an option, why it is excluded. */
+function describe(input, line, description) {
+  if (input.exReason) input.removeAttribute("aria-describedby");
+  else input.setAttribute("aria-describedby", line);
+  input.setAttribute("aria-description", input.exReason ?? description);
 }
 
 /** What a choice changed, in words: a label, the old value, the new one. */
@@ -213,7 +273,7 @@ export default {
         paint = draw(model, el);
         paint();
       }),
-      follow(model, "values notes offers changes folded disabled refused summary", () => paint()),
+      follow(model, "values notes excluded offers changes folded disabled refused summary", () => paint()),
     ];
     return () => ends.forEach((end) => end());
   },

@@ -2,7 +2,8 @@
 
 The browser draws native controls (`controls.js`): sliders with an entry beside them, segmented choices, lists,
 switches. What it sends back is one trait, `values`, and is only a suggestion: the `Choices` decide. A refused value
-stays where the person put it, beside the sentence that says why, and `config` stays what it last was.
+stays where the person put it, beside the sentence that says why, and `config` stays what it last was. An option that
+would be refused is dimmed and says so beforehand; who chooses it all the same gets the refusal and its mend.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import traitlets
 
+from explorer.app.widgets.exclusions import exclusions, mend, remedy_in_words
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.slider_steps import slider_steps
 from explorer.app.widgets.wording import in_words, refusal_in_words, size_in_words, unused
@@ -34,6 +36,7 @@ class ControlBox(PageWidget):
         sections: `[{title, fields: [...]}]`; a section with a title can be folded. See `describe` for a field.
         values: field name to value, from either side.
         notes: field name to a line below the control: why it is disabled or refused.
+        excluded: field name to the options that the other choices exclude; see `Exclusion`.
         disabled, refused: names of the fields in that state.
         summary: a line below all of them.
         folded: names of the fields that wait within their group until somebody asks for more.
@@ -45,6 +48,7 @@ class ControlBox(PageWidget):
     sections = traitlets.List(traitlets.Dict()).tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     notes = traitlets.Dict().tag(sync=True)
+    excluded = traitlets.Dict().tag(sync=True)
     disabled = traitlets.List(traitlets.Unicode()).tag(sync=True)
     refused = traitlets.List(traitlets.Unicode()).tag(sync=True)
     summary = traitlets.Unicode().tag(sync=True)
@@ -69,7 +73,7 @@ class Controls(ControlBox, Generic[Chosen]):
         on_read: Callable[[], None] = lambda: None,
         label: str = "Design of the Transformer",
     ) -> None:
-        super().__init__(sections=sections(config.specs()), label=label)
+        super().__init__(sections=sections(config.specs()), excluded=exclusions(config), label=label)
         self._offers: Mapping[str, list[dict[str, str]]] = {}
         self._of_no_use: Mapping[str, str] = {}
         self._remarks: dict[str, tuple[object, str, list[dict[str, str]]]] = {}
@@ -121,24 +125,17 @@ class Controls(ControlBox, Generic[Chosen]):
         try:
             config = type(self.config)(**self.values)
         except ConfigError as error:
-            self.refusal, self._mend = refusal_in_words(error), self._suggested(error)
+            self.refusal, self._mend = refusal_in_words(error), mend(self.config, self.values, error)
         else:
-            self.config, self.refusal, self._mend = config, "", {}
+            self.refusal, self._mend = "", {}
+            if config != self.config:
+                self.config, self.excluded = config, exclusions(config)
             if self.values != config.model_dump():
                 self.values = config.model_dump()  # a number that was written as "1_000"; which is read in turn
                 return
-        specs = self.config.specs()
-        self.remedy = "".join(f"Set {specs[name].about.label} to {in_words(new)}" for name, new in self._mend.items())
+        self.remedy = remedy_in_words(self.config, self._mend)
         self._explain()
         self._on_read()
-
-    def _suggested(self, error: ConfigError) -> dict[str, object]:
-        """The first change that ends a refusal without touching the latest choice."""
-        good = self.config.model_dump()
-        for name, value in error.mend.items():
-            if self.values.get(name) == good.get(name) and self.config.accepts(**{**self.values, name: value}):
-                return {name: value}
-        return {}
 
     def _explain(self) -> None:
         good = self.config.model_dump()

@@ -1,6 +1,6 @@
 /* Sub- and superscripts of what is written plainly: W_Q, A_(l−1), 2^(−l/2). `figures/words.py` does the same for plotly. */
 
-const NOTATION = /(?<![\p{L}\p{N}_])(\p{L}|fan)_(\([^()]+\)|[\p{L}\p{N}]+)|\^(\([^()]+\)|[-+−]?[\p{L}\p{N}]+)/gu;
+const NOTATION = /(?<![\p{L}\p{N}_])(\p{L}²?|fan)_(\([^()]+\)|[\p{L}\p{N}]+)|\^(\([^()]+\)|[-+−]?[\p{L}\p{N}]+)/gu;
 
 /** What stands low or high, without its parentheses, and legible at that size. */
 const small = (words) => words.replace(/^\((.*)\)$/, "$1").replace("¼", "1/4").replace("½", "1/2");

@@ -2,14 +2,14 @@
 
 const SIGNS = { good: ["✓", "Good"], warning: ["!", "Warning"], bad: ["×", "Problem"] };
 
-function finding(model, { severity, meaning, evidence, remedy }, index) {
+function finding(model, { severity, meaning, evidence, remedy, code }, index) {
   const [sign, word] = SIGNS[severity] ?? ["", severity];
   const strong = make("strong");
   write(strong, meaning);
   return make("div", { class: "ex-finding", "data-severity": severity },
     make("span", { class: "ex-sign", role: "img", "aria-label": word }, sign),
-    make("p", {}, strong, " ", ...typeset(evidence)),
-    ...(remedy ? [button(remedy, "ex-button ex-primary", () => press(model, index))] : []));
+    make("p", {}, strong, " ", ...typeset(evidence), ...(code ? [" ", ...typeset(remedy), ": ", make("code", {}, code)] : [])),
+    ...(remedy && !code ? [button(remedy, "ex-button ex-primary", () => press(model, index))] : []));
 }
 
 export default {

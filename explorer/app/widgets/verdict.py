@@ -13,7 +13,8 @@ class Verdict(PageWidget):
     """A bar with the first finding; the others fold away below it.
 
     Traits:
-        findings: `[{severity, meaning, evidence, remedy}]`, most serious first; a remedy is a button's label.
+        findings: `[{severity, meaning, evidence, remedy, code}]`, most serious first; a remedy is a button's label, or
+            stands before the code that makes the change where the model is not ours.
         stale: the findings are of an earlier design.
         undo: the remedy that can be taken back, as its button had it; empty where there is none.
     """

@@ -32,15 +32,22 @@ def refusal_in_words(error: ConfigError) -> str:
 def unused(spec: Spec, config: Choices) -> str:
     """The reason why a field does not matter with these choices; empty when it does."""
     specs, needed = config.specs(), users(config.specs(), spec.name)
-    idle = [unused(specs[other], config) for other, values in needed.items() if getattr(config, other) in values]
+    idle = [unused(specs[other], config) for other, values in needed.items() if _uses(getattr(config, other), values)]
     if not needed or "" in idle:
         return ""
     if idle:
         return idle[0]
     wanted = ", or ".join(
-        f"{specs[other].about.label.lower()} = {' or '.join(map(in_words, values))}" for other, values in needed.items()
+        f"{specs[other].about.label.lower()} "
+        + ("> 0" if specs[other].kind == "number" else f"= {' or '.join(map(in_words, values))}")
+        for other, values in needed.items()
     )
     return f"used when {wanted}; it is {', '.join(in_words(getattr(config, other)) for other in needed)}"
+
+
+def _uses(value: object, values: tuple[str | bool, ...]) -> bool:
+    """Whether a field of this value uses another one; a number does above 0."""
+    return value > 0 if isinstance(value, float) else value in values
 
 
 def size_in_words(config: Config) -> str:

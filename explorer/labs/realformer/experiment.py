@@ -133,7 +133,7 @@ def run(settings: RealFormer, stop: Stop = lambda: False, progress: Progress = l
     Raises:
         Stopped: `stop()` said true.
     """
-    from explorer.probe.threads import torch_threads
+    from explorer.probes.threads import torch_threads
 
     found = pairs({form: settings.design(form) for form in FORMS}, stop, lambda part: progress(0.75 * part))
     with torch_threads(1):  # products this small wait for a second thread more than they gain
@@ -210,7 +210,7 @@ def verdict(result: RealFormerResult) -> Verdict:
 
 def invariants() -> dict[str, float]:
     """Logits of 12 independent layers, of a stack, patterns, gradients and bytes, from eight seeds."""
-    from explorer.probe.threads import torch_threads
+    from explorer.probes.threads import torch_threads
 
     settings = RealFormer()
     ideal = independent(12, 0, draws=32)

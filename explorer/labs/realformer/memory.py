@@ -63,9 +63,12 @@ def saved_bytes(config: Config) -> int:
     import torch
 
     from explorer import batch
-    from explorer.model import Transformer
+    from explorer.model import Layer, Transformer
 
     model, inputs = Transformer(config, config.seed), batch.draw(config, config.seed)
+    for layer in model.layers:
+        if isinstance(layer, Layer) and layer.attention:
+            layer.attention.together = False  # as one product, queries would be kept with the keys and values
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     storages: dict[int, Tensor] = {}
 

@@ -1,0 +1,1 @@
+"""The panel for a model that is not ours."""

@@ -1,0 +1,110 @@
+"""The panel Your model: the profile of a model that a person measured at home, beside what theory expects of its twin.
+
+The page never runs a visitor's code: it takes the numbers that `ex.probe` made of it. Until then it shows an example.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import ipywidgets as widgets
+
+from explorer.agreement import agreement
+from explorer.app.explore.sentences import design_words, marks
+from explorer.app.widgets.chart import Chart
+from explorer.app.widgets.panel import Panel, Phase, prose
+from explorer.app.widgets.verdict import Verdict
+from explorer.app.widgets.worker import Progress, Stop
+from explorer.app.yours.profile_file import EXAMPLE, ProfileFile
+from explorer.diagnosis import Finding
+from explorer.figures import FIGURES, Row, row_of
+from explorer.profile import Profile
+
+ROWS: tuple[Row, ...] = (*FIGURES.values(), row_of("weight_variance"))
+HOW = """<h2>Your model</h2>
+<p>Measure any <code>torch</code> model where it is, and bring the numbers: nothing of it is run here.</p>
+<pre><code>import explorer as ex
+open("profile.json", "w").write(ex.probe(model, batch).to_json())</code></pre>
+<p>or, from a shell, <code>explorer probe package.module:factory &gt; profile.json</code></p>"""
+
+
+class Job(NamedTuple):
+    """A profile to be shown; none for the example, which is measured first."""
+
+    profile: Profile | None
+    words: str
+
+
+class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
+    """The panel.
+
+    Args:
+        example: measures a model that everybody has.
+        predict: the theory's profile of a twin.
+        diagnose: findings of a measured profile.
+    """
+
+    def __init__(self, example: Callable[[], Profile], predict: Callable[..., Profile],
+                 diagnose: Callable[[Profile], Sequence[Finding]]) -> None:
+        self._example, self._predict, self._diagnose = example, predict, diagnose
+        super().__init__(capacity=1)
+        self.verdict = Verdict()
+        self.charts = {row.name: Chart(title=row.title, caption=row.caption) for row in ROWS}
+        self.file = ProfileFile(self._ask)
+        self.about = widgets.HTML().add_class("ex-words").add_class("ex-beware")
+        self.cells = {name: widgets.Box([chart]).add_class("ex-cell") for name, chart in self.charts.items()}
+        grid = widgets.Box([*self.cells.values()]).add_class("ex-charts")
+        main = widgets.Box([self.file, self.verdict, self.about, grid]).add_class("ex-main").add_class("ex-beside")
+        self.children = [prose(HOW, "ex-lead"), main, self.status]
+        self._ask(None, EXAMPLE)
+
+    def _ask(self, profile: Profile | None, words: str) -> None:
+        with self.lock:
+            self._enter(Phase.COMPUTING, f"{'Reading' if profile else 'Measuring'} {words}", fraction=2.0)
+            self.worker.submit(Job(profile, words))
+
+    def _work(self, job: Job, _: Stop, __: Progress) -> tuple[Profile, Profile | None]:
+        measured = self._example() if job.profile is None else job.profile
+        twin = measured.twin or measured.config
+        return measured, None if twin is None else self._predict(twin)
+
+    def _receive(self, job: Job, result: tuple[Profile, Profile | None]) -> None:
+        measured, predicted = result
+        with self.lock:
+            parts = ("severity", "meaning", "evidence", "remedy", "code")
+            self.verdict.findings = [{part: getattr(one, part) for part in parts} for one in self._diagnose(measured)]
+            self.about.value = _about(measured)
+            self._draw([one for one in (predicted, measured) if one is not None])
+            self._enter(Phase.IDLE, f"This is {job.words}", f"{measured.seconds:.2f} s to measure")
+
+    def _fail(self, _: Job, message: str) -> None:
+        with self.lock:
+            self._enter(Phase.FAILED, message)
+
+    def _draw(self, profiles: Sequence[Profile]) -> None:
+        measured, predicted = profiles[-1], profiles[0] if len(profiles) > 1 else None
+        for row in ROWS:
+            chart = self.charts[row.name]
+            drawn = [one for one in profiles if not row.statistic or row.statistic in one] or [measured]
+            seen = row.statistic in measured if row.statistic else measured.pattern is not None
+            self.cells[row.name].layout.display = None if seen else "none"
+            with chart.hold_sync():
+                chart.show(row.draw(drawn))
+                chart.marks = " · ".join(marks(drawn))
+                note = predicted.notes.get(row.statistic, "") if predicted else ""
+                chart.caption = f"{row.caption} Theory: {note}." if note else row.caption
+                words, tone = "", ""
+                if predicted is not None and row.statistic and row.statistic in predicted:
+                    words, tone, _ = agreement(measured, predicted, row.statistic)
+                chart.badge, chart.badge_tone = words, tone
+
+
+def _about(profile: Profile) -> str:
+    """What is drawn, in one line; every name came from elsewhere and is escaped."""
+    names = profile.layers
+    blocks = f" Its {len(names)} blocks are {names[0]} to {names[-1]}." if len(names) > 1 else ""
+    lines = f"The lines are its twin's: {design_words(profile.twin)}" if profile.twin else "No theory: it has no twin"
+    kind = profile.dtype or "numbers of unknown type"
+    return html.escape(f"{profile.model or 'A model'}, in {kind}.{blocks} {lines}.")

@@ -1,0 +1,141 @@
+"""The attention sublayer of the model, written out, scores and pattern shown to a tap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from explorer.config import Config
+from explorer.functions import norm
+from explorer.placing import column, distances, rotate
+from explorer.products import linear, plus, times
+from explorer.schemes.attention import divisor, gates, inherits, joins, row_factors, sink
+from explorer.schemes.placement import normalizes_heads, placements
+from explorer.schemes.position import angles, slopes
+from explorer.schemes.scale import spreads
+
+Tap = Callable[[str, int, Tensor], None]
+Carried = tuple[Tensor, ...]
+"""Values that attention passes to the next layer: the first layer's values, where they are mixed into all others'; then
+nothing, the scores so far, or the queries and keys so far."""
+SMALL = 2**16
+"""Numbers in the matrices of queries, keys and values up to which they make one product. For it they are copied side by
+side, anew in each pass, and autograd keeps the copy: of wide layers that takes more memory and saves no time.
+"""
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention, scores and pattern in the open."""
+
+    def __init__(self, config: Config, layer: int, weights: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.config, self.layer = config, layer
+        self.multiplier = spreads(config).forward
+        self.W_Q, self.W_K, self.W_V, self.W_O = (nn.Parameter(weights[name]) for name in ("W_Q", "W_K", "W_V", "W_O"))
+        self.W_G = nn.Parameter(weights["W_G"]) if gates(config) else None
+        self.b_Q, self.b_K, self.b_V, self.b_O, self.b_G = (
+            nn.Parameter(weights[name]) if name in weights else None for name in ("b_Q", "b_K", "b_V", "b_O", "b_G"))
+        self.sink: Tensor | None
+        """`[head]`, the logit of the sink."""
+        if sink(config).std:
+            self.sink = nn.Parameter(weights["sink"])
+        else:
+            logit = sink(config).logit
+            fixed = None if logit is None else torch.full((config.n_heads,), logit)
+            self.register_buffer("sink", fixed, persistent=False)
+        self.inherits, self.normalizes_heads = inherits(config), normalizes_heads(config)
+        self.norm, self.place = norm(config), placements(config)[2 * layer - 2]
+        self.counts = config.n_heads, config.kv_heads, config.kv_heads
+        self.together = sum(self.counts) * config.d_head * config.d_model <= SMALL
+        self.divisor, self.angles = divisor(config), angles(config)
+        self.factors, self.slopes = row_factors(config, config.n_ctx), slopes(config)
+        self.sharp = set(self.factors) != {1.0}
+
+    def forward(self, x: Tensor, tap: Tap, carried: Carried) -> tuple[Tensor, Carried]:
+        """`[batch, token, d_model]` to the same, and what the next layer's attention inherits."""
+        scale = self.multiplier
+        q, k, v = self.heads(x)  # [batch, head, query or key, d_head]
+        q, k, v = times(q, scale["W_Q"]), times(k, scale["W_K"]), times(v, scale["W_V"])
+        q, k, v = self.shifted(q, self.b_Q), self.shifted(k, self.b_K), self.shifted(v, self.b_V)
+        first: Carried = ()
+        if self.config.value_residual:
+            first, carried = carried[:1] or (v,), carried[1:]
+            v = (first[0] + v) / 2
+        if self.place.on_heads:
+            v = self.norm(v)
+        if self.normalizes_heads:
+            q, k = self.unit(q), self.unit(k)
+        if self.config.qk_norm:
+            q = q * self.config.qk_gain
+        if self.angles:
+            q, k = rotate(q, self.angles), rotate(k, self.angles)
+        scores, carried = self.scores(q, k, carried)  # [batch, head, query, key]
+        tap("attn_scores", self.layer, scores)
+        if self.config.causal:
+            scores = scores.masked_fill(~visible(scores.shape[-1], scores.device), -math.inf)
+        pattern = self.pattern(scores)  # [batch, head, query, key]
+        tap("pattern", self.layer, pattern)
+        mixed = (pattern @ self.expand(v)).transpose(1, 2).flatten(2)  # [batch, query, head · d_head]
+        if self.W_G is not None:
+            gate = plus(linear(x, self.W_G, scale["W_G"]), self.b_G).sigmoid()  # [batch, query, gate]
+            mixed = (mixed.reshape(*gate.shape, -1) * gate[..., None]).flatten(2)
+        if self.place.on_read:
+            mixed = self.norm(mixed)
+        return plus(linear(mixed, self.W_O, scale["W_O"]), self.b_O), (*first, *carried)
+
+    def scores(self, q: Tensor, k: Tensor, carried: Carried) -> tuple[Tensor, Carried]:
+        """Attention logits, with what they inherit from the layers below, and what the layer above inherits."""
+        cap = self.config.logit_cap
+        if self.inherits == "qk":
+            q, k = carried = (q + carried[0], k + carried[1]) if carried else (q, k)
+        if self.sharp:
+            q = q * column(self.factors, q.device)
+        scores = (q / self.divisor) @ self.expand(k).transpose(-2, -1)
+        if self.inherits == "scores":
+            scores = scores + carried[0] if carried else scores
+            carried = (scores,)
+        scores = cap * torch.tanh(scores / cap) if cap else scores
+        return scores - distances(self.slopes, scores.shape[-1], scores.device) if self.slopes else scores, carried
+
+    def unit(self, x: Tensor) -> Tensor:
+        """The QK-norm, `[batch, head, token, d_head]` to the same."""
+        if not joins(self.config):
+            return self.norm(x)
+        together = x.transpose(1, 2)
+        return self.norm(together.flatten(2)).view_as(together).transpose(1, 2)
+
+    def pattern(self, scores: Tensor) -> Tensor:
+        """The softmax of the logits, less the weight that goes to a sink."""
+        if self.sink is None:
+            return scores.softmax(dim=-1)
+        sink = self.sink[:, None, None].expand(*scores.shape[:-1], 1)
+        return torch.cat([scores, sink], dim=-1).softmax(dim=-1)[..., :-1]
+
+    def heads(self, x: Tensor) -> Sequence[Tensor]:
+        """Queries, keys and values before any multiplier, `[batch, head, token, d_head]` each."""
+        weights = self.W_Q, self.W_K, self.W_V
+        if not self.together:
+            return [self.split(F.linear(x, weight)) for weight in weights]
+        return torch.split_with_sizes(self.split(F.linear(x, torch.cat(weights))), self.counts, dim=1)
+
+    def shifted(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """`[batch, head, token, d_head]` with its bias, where there is one."""
+        return x if bias is None else x + bias.view(-1, 1, self.config.d_head)
+
+    def split(self, x: Tensor) -> Tensor:
+        """`[batch, token, head · d_head]` to `[batch, head, token, d_head]`."""
+        return x.view(*x.shape[:-1], -1, self.config.d_head).transpose(1, 2)
+
+    def expand(self, x: Tensor) -> Tensor:
+        """Keys or values of all heads: equal groups of heads, one after the other, share one."""
+        groups = self.config.n_heads // self.config.kv_heads
+        return x if groups == 1 else x.repeat_interleave(groups, dim=1)
+
+
+def visible(n: int, device: torch.device) -> Tensor:
+    """`[query, key]`, true where a causal token may look."""
+    return torch.ones(n, n, dtype=torch.bool, device=device).tril()

@@ -1,0 +1,78 @@
+"""Findings in words: each rule reads a profile and, if it applies, names the evidence and the remedy.
+
+A rule is a function of a profile, and of no config: it judges the theory's profiles, ours, and those of a torch model
+alike. The change is one of `remedies`, offered for a model of ours, or of `cures`, a line of torch for any other. The
+tests apply each of the former and measure again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from explorer.diagnosis.departures import departs_from_twin
+from explorer.diagnosis.designs import odd_design
+from explorer.diagnosis.finding import ORDER, TRIAL, Finding, Findings, Severity
+from explorer.diagnosis.layers import odd_weights
+from explorer.diagnosis.outputs import odd_branch, odd_logits, undivided
+from explorer.diagnosis.ranges import headroom, logit_growth, lost, outliers
+from explorer.diagnosis.reading import layer_name
+from explorer.diagnosis.signal import (
+    LEAST_DIFFERENCE,
+    alike,
+    gradient_steep,
+    healthy,
+    not_finite,
+    nothing_learns,
+    one_hot,
+    runs_away,
+    silent,
+    token_difference,
+)
+from explorer.diagnosis.structure import dead_branch, no_norm_on_sum, no_residual
+from explorer.diagnosis.weights import copies, wrong_fan_in
+from explorer.display import must_be
+from explorer.profile import Profile
+
+__all__ = ["LEAST_DIFFERENCE", "RULES", "TRIAL", "Finding", "Findings", "Severity", "alike", "diagnose",
+           "token_difference"]
+
+Rule = Callable[[Profile], Finding | None]
+
+CAUSES: tuple[Rule, ...] = (
+    odd_design, odd_weights, wrong_fan_in, copies, odd_logits, undivided, no_residual, no_norm_on_sum, dead_branch,
+    odd_branch,
+)
+"""Mistakes in a model that is not ours. Where its signal suffers as well, they are as serious, and come first."""
+INFERRED: tuple[Rule, ...] = (odd_logits, undivided, no_residual, no_norm_on_sum, odd_branch)
+"""Those that infer the code from its signal, and are silent on a layer where `odd_design` has read the code itself."""
+RULES: tuple[Rule, ...] = (runs_away, not_finite, nothing_learns, one_hot, gradient_steep, alike, silent)
+"""On the signal of any model. One that died out ends in 0 / 0: the cause comes before the symptom."""
+NOTES: tuple[Rule, ...] = (headroom, lost, outliers, logit_growth, departs_from_twin)
+"""Of a model that is not ours: what its type, its training or its code has done."""
+
+
+def diagnose(profile: Profile) -> Findings:
+    """Findings about a profile, most serious first; never empty. TypeError for anything but a profile."""
+    must_be(Profile, "profile", profile)
+    # a config makes all its layers by one rule, so that what one of them has of its own is chance or design
+    foreign = profile.config is None
+    with np.errstate(all="ignore"):  # ratios of what exploded or vanished are part of the evidence
+        causes, others = ([finding for rule in rules if (finding := rule(profile)) is not None
+                           and not (rule in INFERRED and _read(profile, finding))]
+                          for rules in (CAUSES if foreign else (), RULES + (NOTES if foreign else ())))
+    if any(finding.severity == "bad" for finding in others):
+        causes = [replace(finding, severity="bad") for finding in causes]
+    once: dict[str, Finding] = {}
+    for finding in causes + others:
+        once.setdefault(finding.meaning, finding)  # two rules may see one cause
+    found = sorted(once.values(), key=lambda finding: ORDER.index(finding.severity))
+    return Findings(found or [healthy(profile)])
+
+
+def _read(profile: Profile, finding: Finding) -> bool:
+    """Whether a finding is about a layer whose code is known to differ."""
+    told = finding.meaning + finding.evidence
+    return any(layer_name(profile, layer)[1:] in told for layer, _, _ in profile.differences)  # or Layer, at its start

@@ -1,0 +1,63 @@
+"""`departs`: the first place at which a measurement leaves what theory expects of the nearest design of ours."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from explorer.diagnosis.cures import Cure, mend
+from explorer.diagnosis.finding import Finding
+from explorer.diagnosis.outputs import SPREAD
+from explorer.diagnosis.reading import by_layer, layer_name, path
+from explorer.diagnosis.siblings import unlike, worst
+from explorer.numbers import number
+from explorer.profile import SITE_WORDS, STATISTICS, Array, Profile
+from explorer.theory import predict
+
+PLACES = (("logit_std", "attn_scores"), ("second_moment", "attn_out"), ("second_moment", "resid_mid"),
+          ("second_moment", "mlp_out"), ("second_moment", "resid_post"))
+"""What is compared, in the order of the forward pass."""
+STREAM = ("resid_mid", "resid_post")
+
+
+def departs_from_twin(profile: Profile) -> Finding | None:
+    """`departs`, where the profile has a twin and says of no config what it is."""
+    if profile.twin is None or profile.config is not None:
+        return None
+    return departs(profile, predict(profile.twin))
+
+
+def departs(profile: Profile, expected: Profile) -> Finding | None:
+    """The layer whose ratio to the prediction is most unlike the other layers', and its first such site.
+
+    A twin is near, not the same, and a model of finite width scatters: what all layers have in common, and what drifts
+    over depth, is not held against any of them. Of the stream its growth is compared, layer by layer.
+    """
+    ratios = {f"{statistic} {site}": ratio for statistic, site in PLACES
+              if len(ratio := _ratio(profile, expected, statistic, site))}
+    found = unlike(ratios, SPREAD)
+    if not found:
+        return None
+    # beside a layer that is far off, its neighbor may look odd as well: the farthest layer, and there the first site
+    layer, _ = worst(found)
+    name = next(name for name in ratios if layer in found.get(name, ()))
+    statistic, site = name.split()
+    what = STATISTICS[statistic].label.lower()
+    measured, theory = (by_layer(one, statistic, site)[layer - 1] for one in (profile, expected))
+    cure = Cure("Compare this layer with its siblings", f"{path(profile, layer)}  # beside another block")
+    where = layer_name(profile, layer)
+    return Finding(
+        "warning", f"The signal leaves theory's line in {where}.",
+        f"First, the {what} at the {SITE_WORDS[site]} of {where}, {number(measured)} where {number(theory)} is "
+        f"expected; {'it grows' if site in STREAM else 'that is'} {number(found[name][layer])} × "
+        f"{'as much as' if site in STREAM else 'what'} the other layers foretell.", *mend(profile, cure))
+
+
+def _ratio(profile: Profile, expected: Profile, statistic: str, site: str) -> Array:
+    """Measured over expected, `[layer]`; of the stream, growth over growth."""
+    parts = [by_layer(one, statistic, site) for one in (profile, expected)]
+    if not len(parts[0]) or len(parts[0]) != len(parts[1]):
+        return np.empty(0)
+    ratio: Array = parts[0] / parts[1]
+    if site in STREAM:
+        ratio = ratio / np.concatenate([[1.0], ratio[:-1]])
+    return ratio

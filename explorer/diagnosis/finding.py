@@ -1,0 +1,55 @@
+"""`Finding`: one thing to know about a profile, and a list of them as a notebook shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from explorer.display import table
+
+Severity = Literal["good", "warning", "bad"]
+ORDER: tuple[Severity, ...] = ("bad", "warning", "good")
+
+TRIAL = "Adam at 0.003, 200 steps"
+"""The trainings that the severities speak of: `docs/training.csv`, models of width 32 with 6 to 48 layers on English
+text. Bad: did not leave the unigram level by 0.3 nats, with 100 steps of warm-up or without. Warning: only with it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to know about a profile.
+
+    Args:
+        severity: good; warning (trains with warm-up only, or a part is unlike its siblings); bad (does not train). See
+            `TRIAL`.
+        meaning: one sentence on the finding.
+        evidence: the numbers that show it.
+        remedy: the change in words, short enough for a button; empty where there is none to offer.
+        config_change: the same change as fields of `Config`, for a model of ours.
+        code: the same change as a line of torch, for any other; names stand for those of the model.
+    """
+
+    severity: Severity
+    meaning: str
+    evidence: str
+    remedy: str = ""
+    config_change: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    code: str = ""
+
+    def __str__(self) -> str:
+        told = f"{self.severity}: {self.meaning} {self.evidence}"
+        return told + "".join(f"\n  {part}" for part in (self.remedy, self.code) if part)
+
+
+class Findings(list[Finding]):
+    """Findings, most serious first."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+    def _repr_html_(self) -> str:
+        header = ("", "Finding", "Evidence", "Remedy", "In torch")
+        return table("Findings", header, [(one.severity, one.meaning, one.evidence, one.remedy, one.code)
+                                          for one in self])

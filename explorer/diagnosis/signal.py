@@ -1,0 +1,235 @@
+"""Rules on the signal as a whole: does it pass through, forward and back, and do the tokens stay apart.
+
+What a rule calls bad is what training showed (see `TRIAL`); `python -m benchmarks.verdicts` scores them and chooses
+`LEAST_DIFFERENCE`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from explorer.diagnosis.cures import (
+    DIVIDED,
+    NOT_ZERO,
+    PRE_NORM,
+    QK_NORM,
+    SMALLER,
+    UNIT_VARIANCE,
+    Cure,
+    mend,
+)
+from explorer.diagnosis.finding import TRIAL, Finding
+from explorer.diagnosis.reading import GROWN, NONE, Line, by_layer, layer_name, line, start, weight_gradients
+from explorer.numbers import compared, number, percent
+from explorer.profile import VOCABULARY, WEIGHT_STATISTICS, Array, Profile
+from explorer.remedies import LARGE, awake, calm, distinct, even, soft
+
+
+class Bounds(NamedTuple):
+    """The least share of the difference between tokens at any depth with which models trained in `TRIAL`."""
+
+    without: float
+    """Without warm-up."""
+    warmed: float
+    """With 100 steps of it."""
+
+
+LEAST_DIFFERENCE = Bounds(without=0.47, warmed=0.42)
+"""The middle of the gap between designs that trained and designs that did not; `python -m benchmarks.verdicts`."""
+LEAST_DIFFERENCE_OF_MLPS = Bounds(without=0.17, warmed=0.17)
+"""The same without attention, which blurs the tokens but does not mix them: Post-LN of MLPs alone trained at 0.28 and
+did not at 0.10."""
+GROWTH = 1e3
+"""A second moment that grows or shrinks by more than this from input to output is multiplied, not added to."""
+ONE_HOT = 0.2
+"""Entropy over ln n: Pre-LN without √d trained at 0.35, and with larger weights did not at 0.14."""
+STEEP = 1e5
+"""Ratio of mean squared gradients between the two ends. Adam evens out less: Pre-LN with α = 4 trained at 2,900, and
+designs from 10⁶ on did not."""
+RESOLVED = 1e-5
+"""1 − ρ at the input below which the tokens are already alike."""
+UNTOUCHED = 1e-6
+"""Relative change of the second moment up to which a stream is as it came in."""
+
+INPUT, OUTPUT = "the input's", "the output's"
+
+
+def not_finite(profile: Profile) -> Finding | None:
+    """A value that is not finite: it is too large for the arithmetic."""
+    signals = {key: value for key, value in profile.values.items() if key[0] not in WEIGHT_STATISTICS}
+    first = replace(profile, values=signals).first_nonfinite
+    if first is None:
+        return None
+    return Finding(
+        "bad",
+        "The signal stops being finite.",
+        f"The first value that is not finite: the {VOCABULARY[first.statistic].label.lower()} at the "
+        f"{first.site_label}, {layer_name(profile, first.layer)}.",
+        *mend(profile, _calmer(profile), calm),
+    )
+
+
+def nothing_learns(profile: Profile) -> Finding | None:
+    """Layers in which every gradient is exactly zero: no optimizer can move their weights."""
+    largest = np.array([np.abs(values).max(axis=0) for values in weight_gradients(profile).values()])  # [site, layer]
+    dead = np.flatnonzero(largest.max(axis=0) == 0) + 1 if largest.size else np.empty(0)
+    if not len(dead):
+        return None
+    every, n_layers = len(dead) == largest.shape[1], largest.shape[1]
+    first = layer_name(profile, int(dead[0])).removeprefix("layer ")
+    where = "in every layer" if every else f"in {len(dead)} of {n_layers} layers, the first of them {first}"
+    return Finding(
+        "bad",
+        "Nothing learns." if every else "Some layers do not learn.",
+        f"The gradient of every matrix is exactly 0 {where}: no optimizer moves them.",
+        *mend(profile, NOT_ZERO, awake),
+    )
+
+
+def runs_away(profile: Profile) -> Finding | None:
+    """The second moment is multiplied at each layer, up or down, instead of added to."""
+    q, begin = line(profile, "second_moment"), start(profile)
+    first, last = q.at(begin), q.at(q.depth[-1]) if len(q.depth) else np.nan
+    ratio = last / first
+    # Adding unit branches is growth by 2 a layer, and healthy after a pre-norm however deep the stack.
+    if not np.isfinite(ratio) or 1 / GROWTH <= ratio <= max(GROWTH, 4.0 * (2 * q.depth[-1] + 1)):
+        return None
+    word = "explodes" if ratio > 1 else "dies out"
+    where = f"after layer {q.depth[np.searchsorted(q.depth, begin)]:g}" if begin or q.depth[0] else "at the input"
+    return Finding(
+        "bad",
+        f"The signal {word} over depth.",
+        f"The second moment goes from {number(first)} {where} to {number(last)} after the last layer.",
+        *mend(profile, _calmer(profile), calm),
+    )
+
+
+def one_hot(profile: Profile) -> Finding | None:
+    """Attention picks a single token: the logits are too wide for softmax."""
+    entropy = by_layer(profile, "attention_entropy_normalized", "pattern")
+    worst = int(np.argmin(np.nan_to_num(entropy, nan=1.0))) if len(entropy) else 0
+    if not len(entropy) or not entropy[worst] < ONE_HOT:
+        return None
+    largest, q = by_layer(profile, "attention_max", "pattern"), line(profile, "second_moment")
+    grows = bool(len(q.values)) and not q.values[-1] < GROWN * q.values[0]
+    at_once = bool(entropy[0] < ONE_HOT)
+    weight = f"; the largest weight averages {largest[worst]:.2f}" if len(largest) else ""
+    return Finding(
+        "bad",
+        "Attention is close to one-hot at initialization.",
+        f"In {layer_name(profile, worst + 1)} its entropy is {compared(entropy[worst], 'the uniform one')}{weight}. "
+        f"{_fate('below', percent(ONE_HOT))}",
+        *mend(profile, _softer(profile, at_once, grows), lambda config: soft(config, at_once, grows)),
+    )
+
+
+def gradient_steep(profile: Profile) -> Finding | None:
+    """The gradient is multiplied at each layer on its way back."""
+    ratio = line(profile, "activation_gradient").at(start(profile))
+    if not np.isfinite(ratio) or 1 / STEEP <= ratio <= STEEP:
+        return None
+    word, cause = ("explodes", "first") if ratio > 1 else ("vanishes", "last")
+    return Finding(
+        "bad",
+        f"The gradient {word} on its way back to the input.",
+        f"Mean squared, it is {compared(ratio, OUTPUT)} there: the {cause} layers move first."
+        + (f" {_fate('above', number(STEEP))}" if ratio > 1 else ""),
+        *mend(profile, SMALLER, even),
+    )
+
+
+def alike(profile: Profile) -> Finding | None:
+    """Attention averages the tokens, and norms on the sum remove the differences between them."""
+    share = _difference(profile)
+    least = LEAST_DIFFERENCE if ("attention_max", "pattern") in profile.values else LEAST_DIFFERENCE_OF_MLPS
+    if not len(share.values) or not share.values.min() < least.without:
+        return None
+    at = int(np.argmin(share.values))
+    kept, depth = max(0.0, share.values[at]), share.depth[at]
+    bad = bool(share.values[at] < least.warmed)
+    limit = least.warmed if bad else least.without
+    name = f" ({profile.layers[int(np.ceil(depth)) - 1]})" if 0 < depth <= len(profile.layers) else ""
+    return Finding(
+        "bad" if bad else "warning",
+        "The tokens become alike." if bad else "The tokens become more alike: train it with warm-up.",
+        f"Their difference falls to {compared(kept, INPUT)} by layer {depth:g}{name} (correlation at the end "
+        f"{line(profile, 'token_correlation').values[-1]:.3f}). {_fate('below', percent(limit), warmed=bad)}",
+        *mend(profile, PRE_NORM, distinct),
+    )
+
+
+def silent(profile: Profile) -> Finding | None:
+    """Branches that add nothing yet: their last factor is zero, and learns first."""
+    q = line(profile, "second_moment").values
+    sizes = {site: values[:, 0].mean() for site, values in weight_gradients(profile).items()}
+    quiet = [site for site, size in sizes.items() if size == 0]
+    loud = [site for site, size in sizes.items() if size > 0]
+    if not quiet or not loud or not len(q) or not np.allclose(q, q[0], rtol=UNTOUCHED):
+        return None
+    first = loud[-1]  # α, or the last matrix of the MLP
+    return Finding(
+        "good",
+        "The model starts as the identity and learns how much of each branch to add.",
+        f"At initialization {', '.join(quiet)} get no gradient at all; {'α' if first == 'alpha' else first} does: "
+        f"{number(sizes[first])} in layer 1.",
+    )
+
+
+def token_difference(profile: Profile) -> Array:
+    """Difference between tokens, q (1 − ρ), by depth `[site]` as a share of the input's.
+
+    Empty where tokens are alike to begin with, and where a value is not finite.
+    """
+    return _difference(profile).values
+
+
+def _difference(profile: Profile) -> Line:
+    """`token_difference` with its depths: the sites at which both of its factors are known."""
+    rho, q, begin = line(profile, "token_correlation"), line(profile, "second_moment"), start(profile)
+    depth, at, also = np.intersect1d(rho.depth, q.depth, return_indices=True)
+    apart = q.values[also] * (1 - rho.values[at])
+    if not len(depth) or not 1 - rho.values[at][0] > RESOLVED or not np.isfinite(apart).all():
+        return Line(NONE, NONE)
+    share = apart / (Line(depth, q.values[also]).at(begin) * (1 - rho.values[at][0]))
+    return Line(depth, np.where(depth < begin, 1.0, share))
+
+
+def healthy(profile: Profile) -> Finding:
+    """What is said where no rule found anything: the numbers at both ends, as far as the profile has them."""
+    q, gradient = line(profile, "second_moment").values, line(profile, "activation_gradient").values
+    told = []
+    if len(q):
+        told.append(f"the second moment goes from {number(q[0])} to {number(q[-1])}")
+    if len(gradient):
+        told.append(f"the mean squared gradient at the input is {compared(gradient[0], OUTPUT)}")
+    numbers = "; ".join(told)
+    return Finding(
+        "good",
+        "The signal passes through in both directions." if len(gradient) else "The signal passes through.",
+        f"{numbers[:1].upper()}{numbers[1:]}{'. ' if numbers else ''}Most designs like this trained: {TRIAL}, no "
+        "warm-up.",
+    )
+
+
+def _calmer(profile: Profile) -> Cure:
+    """For a signal that runs away: smaller or larger weights where they are to blame, else norms."""
+    sizes = [values.mean(axis=0) for (name, _), values in profile.values.items() if name == "weight_variance"]
+    typical = np.median(sizes) if sizes else 1.0
+    return PRE_NORM if 1 / LARGE**2 <= typical <= LARGE else UNIT_VARIANCE
+
+
+def _softer(profile: Profile, at_once: bool, grows: bool) -> Cure:
+    """For logits that are too wide: as `remedies.soft` has it, from what the profile shows."""
+    if not at_once:
+        return PRE_NORM if grows else QK_NORM
+    read = [values.mean() for site in ("W_Q", "W_K") if len(values := by_layer(profile, "weight_variance", site))]
+    return UNIT_VARIANCE if read and np.mean(read) > LARGE else DIVIDED
+
+
+def _fate(side: str, limit: str, *, warmed: bool = True) -> str:
+    """A sentence on how small models beyond a bound trained."""
+    warmup = "with 100 of warm-up or without" if warmed else "no warm-up; 100 steps of it helped"
+    return f"Small models {side} {limit} did not train: {TRIAL}, {warmup}."

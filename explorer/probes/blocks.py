@@ -1,0 +1,142 @@
+"""The repeated blocks of any module: what a layer of its Transformer is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from torch import nn
+
+from explorer.display import shown
+
+Signature = tuple[type[nn.Module], tuple[type[nn.Module], ...]]
+
+
+class Block(NamedTuple):
+    """A module that is one layer of a stack."""
+
+    path: str
+    """Its name within the model, such as transformer.h.3; its first where it has several."""
+    module: nn.Module
+
+
+def find_blocks(model: nn.Module, blocks: str | Sequence[str] | None = None) -> list[Block]:
+    """The blocks of the longest stack, in order; see `find_stacks`.
+
+    Args:
+        model: any module.
+        blocks: names of the blocks, in which * stands for anything; None to look for them.
+    Raises:
+        TypeError: the names are none.
+        ValueError: there are no blocks, or the names match nothing.
+    """
+    return find_stacks(model, blocks)[0]
+
+
+def find_stacks(model: nn.Module, blocks: str | Sequence[str] | None = None) -> list[list[Block]]:
+    """Every stack of blocks, the longest first, and of equals the later one: a decoder comes before its encoder.
+
+    A stack is what a container holds by number: two or more modules of one class that have matrices, and are not
+    themselves parts of a block. In a ModuleList, layers of other classes between them are of the stack too.
+    """
+    if blocks is not None:
+        names = [blocks] if isinstance(blocks, str) else blocks
+        if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+            what = f"{shown(blocks)} of type {type(blocks).__name__}"
+            raise TypeError(f"blocks must be a name, several, or a mapping of sites to names; got {what}")
+        return [_named(model, names)]
+    found: list[list[Block]] = []
+    _search(model, "", found)
+    if not found:
+        raise ValueError(f"blocks must be named, for {type(model).__name__} has no repeated modules; "
+                         'say blocks="…", a name from model.named_modules() in which * stands for anything')
+    found.reverse()
+    return sorted(found, key=len, reverse=True)
+
+
+def _search(module: nn.Module, path: str, found: list[list[Block]]) -> None:
+    """Adds the stacks below a module, outermost first: what is repeated within a block is not looked at."""
+    children = {name: child for name, child in module._modules.items() if child is not None}
+    runs: dict[Signature, list[Block]] = {}
+    for name, child in children.items():
+        inner = _only(child)
+        if re.search(r"\d$", name) and _has_matrices(inner):
+            runs.setdefault(_signature(inner), []).append(Block(f"{path}.{name}".lstrip("."), child))
+    stacks = [run for run in runs.values() if len(run) > 1 and _is_layer(run[0].module)]
+    if stacks and isinstance(module, nn.ModuleList):
+        every = [block for run in runs.values() for block in run if _is_layer(block.module)]
+        stacks = [sorted(every, key=lambda block: int(block.path.rpartition(".")[2]))]
+    for stack in stacks:
+        found += _inner(stack) or [stack]
+    taken = {id(block.module) for run in stacks for block in run}
+    for name, child in children.items():
+        if id(child) not in taken:
+            _search(child, f"{path}.{name}".lstrip("."), found)
+
+
+def _inner(stages: list[Block]) -> list[list[Block]]:
+    """The stacks within stages that are stacks themselves, those of one shape as one; none within layers.
+
+    A layer may hold a list of experts, but those have no norms of their own.
+    """
+    parts: list[list[Block]] = []
+    for stage in stages:
+        _search(stage.module, stage.path, parts)
+    joined: dict[object, list[Block]] = {}
+    for part in parts:
+        if any(_is_norm(one) for one in part[0].module.modules()):
+            first = _only(part[0].module)
+            shapes = tuple(parameter.shape for parameter in first.parameters())
+            joined.setdefault((_signature(first), shapes), []).extend(part)
+    return list(joined.values())
+
+
+def _is_norm(module: nn.Module) -> bool:
+    """Whether it learns by feature and nothing else."""
+    own = list(module.parameters(recurse=False))
+    return bool(own) and all(parameter.ndim == 1 for parameter in own)
+
+
+def _only(module: nn.Module) -> nn.Module:
+    """What a wrapper around a single module holds."""
+    children = list(module.children())
+    while len(children) == 1 and not list(module.parameters(recurse=False)):
+        module = children[0]
+        children = list(module.children())
+    return module
+
+
+def _signature(module: nn.Module) -> Signature:
+    """Its class; of a Sequential, which may be anything, those of its parts too."""
+    parts = module.children() if isinstance(module, (nn.Sequential, nn.ModuleList)) else ()
+    return type(module), tuple(type(part) for part in parts)
+
+
+def _has_matrices(module: nn.Module) -> bool:
+    return any(parameter.ndim >= 2 for parameter in module.parameters())
+
+
+def _is_layer(module: nn.Module) -> bool:
+    """Whether it is more than a single matrix: an expert or an embedding table is none."""
+    return sum(parameter.ndim >= 2 for parameter in module.parameters()) >= 2
+
+
+def _named(model: nn.Module, patterns: Sequence[str]) -> list[Block]:
+    """Modules whose names match, in the order of the model."""
+    modules: Mapping[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))
+    found = {path: module for path, module in modules.items()
+             if path and any(fnmatchcase(path, pattern) for pattern in patterns)}
+    parts = [Block(path, module) for path, module in found.items()  # * goes through dots: the outermost are meant
+             if not any(above in found for above in _above(path))]
+    if not parts:
+        some = ", ".join([path for path in modules if path][:4])
+        raise ValueError(f"blocks must name modules of the model, such as {some}; got {', '.join(patterns)!r}")
+    return parts
+
+
+def _above(path: str) -> list[str]:
+    """Names of the modules that hold a module."""
+    parts = path.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]

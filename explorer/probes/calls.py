@@ -1,0 +1,129 @@
+"""How a stranger's model is called, and what is differentiated."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from explorer.display import shown
+from explorer.probes.blocks import Block
+from explorer.probes.graph import tensors_in
+
+Batch = Tensor | tuple[Any, ...] | Mapping[str, Any] | Callable[[nn.Module], Any]
+Loss = Callable[[Any], Tensor]
+DIRECTION_SEED = 0
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model within what compiles or distributes it.
+
+    Raises:
+        ValueError: its parameters have no numbers, or only a part of them.
+    """
+    for name, one in model.named_modules():
+        if isinstance(one, torch.jit.ScriptModule):
+            raise ValueError(f"model must be Python code; {name or 'it'} is TorchScript")
+        if type(one).__name__ == "FullyShardedDataParallel":
+            raise ValueError(f"model must be whole in this process; {name or 'it'} is sharded: use ex.watch")
+    while type(model).__name__ in ("OptimizedModule", "DistributedDataParallel", "DataParallel"):
+        model = model._modules["_orig_mod" if "_orig_mod" in model._modules else "module"] or model
+    for name, one in model.named_parameters():
+        if is_lazy(one):
+            raise ValueError(f"model must have numbers; its parameter {name} has no shape yet: run it once")
+        if one.is_meta:
+            raise ValueError(f"model must have numbers; its parameter {name} is on the meta device")
+        if type(one.data).__name__ == "DTensor" or type(one).__name__ == "DTensor":
+            raise ValueError(f"model must be whole in this process; its parameter {name} is sharded: use ex.watch")
+    return model
+
+
+def called(model: nn.Module, batch: Batch) -> Any:
+    """The model's output for a batch.
+
+    Raises:
+        TypeError: the batch is none.
+        ValueError: it is empty.
+    """
+    if callable(batch) and not isinstance(batch, (Tensor, Mapping)):
+        return batch(model)
+    if not isinstance(batch, (Tensor, tuple, list, Mapping)):
+        raise TypeError("batch must be a tensor, a tuple or a mapping of arguments, or a function of the model; got "
+                        f"{shown(batch)} of type {type(batch).__name__}")
+    held = tensors_in((dict(batch) if isinstance(batch, Mapping) else batch,))
+    if not held or any(one.numel() == 0 for one in held):
+        raise ValueError(f"batch must hold at least one token; got {[tuple(one.shape) for one in held] or 'no tensor'}")
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    return model(batch) if isinstance(batch, Tensor) else model(*batch)
+
+
+def loss_of(output: Any, loss: Loss | None) -> tuple[Tensor, float]:
+    """What is differentiated: what the caller says, or the output's own loss, or its projection on a random direction.
+
+    Returns:
+        the scalar, and its factor: with a direction of unit norm, gradients would vanish in half precision.
+    Raises:
+        ValueError: it is no scalar, or depends on nothing.
+    """
+    own, scale = getattr(output, "loss", None), 1.0
+    if loss is not None:
+        if not callable(loss):
+            what = f"{shown(loss)} of type {type(loss).__name__}"
+            raise TypeError(f"loss must be a function of the model's output; got {what}")
+        found = loss(output)
+        if not isinstance(found, Tensor) or found.numel() != 1:
+            what = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else shown(found)
+            raise ValueError(f"loss must give one number; got {what}")
+    elif isinstance(own, Tensor) and own.numel() == 1:
+        found = own
+    else:
+        tensors = tensors_in((_plain(output),))
+        floating = next((one for one in tensors if one.is_floating_point() and one.requires_grad), None)
+        if floating is None:
+            kinds = ", ".join(f"{str(one.dtype).removeprefix('torch.')} {tuple(one.shape)}" for one in tensors[:3])
+            raise ValueError("loss must be given, for the model's output has no floating tensor with a gradient; "
+                             f"it has {kinds or shown(output)}")
+        numbers = torch.Generator().manual_seed(DIRECTION_SEED)
+        exact = floating if floating.dtype == torch.float64 else floating.float()
+        found = (exact * torch.randn(floating.shape, generator=numbers).to(exact)).sum()
+        scale = math.sqrt(floating.numel())
+    if not found.requires_grad:
+        raise ValueError("loss must depend on the model's parameters; it has no gradient")
+    return found.reshape(()), scale
+
+
+def repeated(model: nn.Module, batch: Batch) -> list[list[Block]]:
+    """Blocks that one pass calls several times: layers that share one module. The outermost of those called most."""
+    calls: Counter[str] = Counter()
+    names = {id(module): name for name, module in model.named_modules() if name}
+    hooks = [
+        module.register_forward_hook(lambda one, _, __: calls.update([names[id(one)]]))
+        for module in model.modules() if id(module) in names
+    ]
+    try:
+        with torch.no_grad():
+            called(model, batch)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    modules = dict(model.named_modules())
+    layers = [name for name, count in calls.items() if count > 1
+              and sum(one.ndim > 1 for one in modules[name].parameters()) > 1]
+    outer = [name for name in layers if not any(name.startswith(f"{other}.") for other in layers if other != name)]
+    return [[Block(name, modules[name])] for name in outer]
+
+
+def _plain(output: Any) -> Any:
+    """A dataclass's fields, and those of what has named outputs."""
+    if is_dataclass(output) and not isinstance(output, (type, Mapping)):
+        return tuple(getattr(output, one.name) for one in fields(output))
+    if not isinstance(output, (Tensor, Mapping, list, tuple)) and hasattr(output, "__dict__"):
+        return tuple(vars(output).values())
+    return output

@@ -1,0 +1,45 @@
+"""The numbers of a block's matrices: shape, mean square, distribution, and the biases beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from explorer.probes.branches import Anatomy
+from explorer.probes.graph import SUM
+
+SAMPLED = 2**16
+"""Entries of a matrix by which the shape of its distribution is told."""
+
+
+def of_matrices(found: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+    """Shape, and fan_in times the mean square, of each matrix; and of the biases that are added to what it makes."""
+    for name, pieces in found.matrices.items():
+        parts = [piece.of(piece.parameter.detach()) for piece in pieces]
+        if not parts:
+            continue
+        yield (name, "shape"), (parts[0].shape[-1], sum(part.shape[-2] for part in parts))
+        yield (name, "variance"), float(torch.stack([part.float().square().mean() for part in parts]).mean())
+        yield (name, "identity"), tuple(id(piece.parameter) for piece in pieces)
+        flat = parts[0].flatten()[:SAMPLED].double()
+        yield (name, "start"), tuple(flat[:8].tolist())
+        yield (name, "kurtosis"), float(flat.pow(4).mean() / flat.square().mean().square())
+    for name, value in _biases(found):
+        yield (name, "bias"), value
+
+
+def _biases(found: Anatomy) -> Iterator[tuple[str, float]]:
+    """Mean squares of the vectors that are added to products."""
+    owners: dict[int, str] = {id(piece.parameter): name for name, pieces in found.matrices.items()
+                              for piece in pieces if len(pieces) == 1}
+    for node in found.graph.order:
+        vectors = [one.parameter for one in node.inputs if one.parameter is not None and one.parameter.ndim == 1]
+        products = [one for one in (node, *node.inputs) if len(one.matrix) == 1]
+        if not vectors or not (node.op == "addmm" or node.op in SUM) or not products:
+            continue
+        product, = products[0].matrix
+        name = next((owners[id(one.parameter)] for one in product.inputs if id(one.parameter) in owners), None)
+        if name is not None:
+            yield name, float(vectors[0].detach().float().square().mean())

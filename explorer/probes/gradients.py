@@ -1,0 +1,86 @@
+"""The backward pass's recorder: each layer's gradients become numbers while they are warm, and are let go at once.
+
+Nothing waits for the end of the pass, so a deep model's gradients never stand in memory together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+from torch import Tensor
+
+from explorer.model import Layer
+from explorer.probes.statistics import norms
+from explorer.profile import Array, Key, by_site
+
+
+class Gradients:
+    """Hooks on the stream; after the backward pass, `values()` has its statistics.
+
+    When the gradient by a layer's input is complete, so are those by its weights: autograd stores a weight's gradient
+    before it goes on to anything older.
+
+    Args:
+        after_layer: called with the number of layers that are still to come; what it raises ends the pass.
+        shared: whether all layers have the same weights; what each gets is then the same, the sum over the layers.
+    """
+
+    def __init__(self, after_layer: Callable[[int], None], shared: bool = False) -> None:
+        self.after_layer, self.shared = after_layer, shared
+        self.middles: list[Tensor] = []
+        self.by_stream: list[float] = []
+        self.by_weight: list[list[float]] = []
+        self.names: tuple[str, ...] = ()
+
+    def watch(self, layers: Sequence[Layer], streams: Sequence[Tensor]) -> None:
+        """Hooks a run of layers, whose weights must have no gradients yet; the last run of a model comes first.
+
+        Args:
+            layers: one above the other.
+            streams: what goes into the first, then the middle and the end of each.
+        """
+        self.names = (*layers[0].weights, *(["mix"] if layers[0].mix else []))
+        self.middles = list(streams[1::2])
+        for middle in self.middles:
+            middle.retain_grad()
+        for index, (layer, stream) in enumerate(zip(layers, streams[::2], strict=False)):
+            stream.register_hook(partial(self.below, layer, index))  # type: ignore[no-untyped-call]
+        if not self.by_stream:  # where runs meet, the one above has seen the gradient
+            streams[-1].register_hook(lambda gradient: self.by_stream.extend(norms([gradient])))  # type: ignore[no-untyped-call]
+
+    def below(self, layer: Layer, index: int, gradient: Tensor) -> None:
+        """Turns a layer's gradients into norms and drops them, once that by its input is known.
+
+        As a hook it must hold no tensor: see `release`.
+        """
+        shared = self.shared and layer.layer > 1  # the first layer, which comes last, has the sum over all
+        owners = (self.middles[index], *(() if shared else (*layer.weights.values(), *layer.mix)))
+        found = [owner.grad for owner in owners if owner.grad is not None]
+        if len(found) != len(owners):
+            raise RuntimeError(f"layer {layer.layer} has {len(found)} of {len(owners)} gradients in place")
+        sizes = norms([gradient, *found])
+        self.by_stream += sizes[1::-1]
+        if not shared:
+            named = 2 + len(layer.weights)
+            self.by_weight.append([*sizes[2:named], *([math.hypot(*sizes[named:])] if layer.mix else [])])
+        for owner in (*owners, *layer.biases.values()):
+            owner.grad = None
+        self.after_layer(layer.layer - 1)
+
+    def release(self) -> None:
+        """Lets go of the stream. Its graph holds these hooks, so holding it would keep both alive for ever."""
+        self.middles.clear()
+
+    def values(self) -> dict[Key, Array]:
+        """Statistic and site to `[layer]`: mean squares relative to the last layer's, and Frobenius norms."""
+        stream, weight = np.array(self.by_stream[::-1]), np.array(self.by_weight[::-1])
+        weight = np.broadcast_to(weight, (len(stream) // 2, weight.shape[1]))
+        with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
+            relative = (stream / stream[-1]) ** 2
+        return {
+            **{("activation_gradient", site): part for site, part in by_site(relative).items()},
+            **{("parameter_gradient", name): weight[:, index] for index, name in enumerate(self.names)},
+        }

@@ -1,0 +1,37 @@
+"""What most layers of a stack have, and sentences on what could not be read or said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from explorer.probes.facts import Facts
+
+EXACT = 0.02
+"""Up to which share a number that was read is taken for one of a table's."""
+GAINED = 0.05
+"""From this deviation on a gain is not taken for 1."""
+
+
+class Majority:
+    """The facts of all layers."""
+
+    def __init__(self, layers: Sequence[Facts]) -> None:
+        self.layers = layers
+        self.unread: list[str] = []
+        self.differs: list[str] = []
+
+    def usual(self, site: str, name: str, default: Any = None) -> Any:
+        """What most layers have."""
+        values = [facts[site, name] for facts in self.layers if (site, name) in facts]
+        if not values:
+            return default
+        return Counter(values).most_common(1)[0][0]
+
+    def middle(self, site: str, name: str) -> float:
+        """The median of a number over the layers."""
+        values = [facts[site, name] for facts in self.layers if (site, name) in facts]
+        return float(np.median(values)) if values else np.nan

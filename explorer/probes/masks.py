@@ -1,0 +1,77 @@
+"""Which keys a query sees, and what its position adds to the logits: read off the first sequence's."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from explorer.config import Config
+from explorer.probes.graph import FUSED, Node, pattern_of
+from explorer.probes.trace import Step
+from explorer.schemes.position import slopes
+
+LOOKED_AT = 128
+"""Tokens of the first sequence in whose logits masks and biases are looked for."""
+HIDDEN = 1e4
+"""A logit that far below the row's largest is hidden."""
+
+
+def seen(attention: Node, q: Node, k: Node, product: Node | None, after: list[Step], cap: float) -> tuple[str, str]:
+    """Bias by position and mask, from the logits of the first sequence."""
+    if attention.op in FUSED:
+        return _seen_by_fused(attention, q.tensor.shape[-2], k.tensor.shape[-2])
+    soft = pattern_of(attention)
+    if soft is None or product is None:
+        return "another", "another"
+    keys = attention.inputs[1].tensor.shape[-2]
+    scores = soft.inputs[0].tensor[..., :keys]
+    first = _first(scores, scores.shape[-3])
+    plain = _first(product.tensor, first.shape[0])
+    if product.op == "baddbmm" and not product.inputs[0].role:
+        plain = plain - product.inputs[0].tensor.expand_as(product.tensor)[: first.shape[0]].to(plain)
+    scaled = plain * math.prod(step.factor for step in after if step.kind == "factor" and not cap)
+    if cap:
+        scaled = torch.tanh(plain * math.prod(step.factor for step in after if step.kind == "factor") / cap) * cap
+    return _named(first - scaled, first)
+
+
+def _first(scores: Tensor, heads: int) -> Tensor:
+    """`[head, query, key]` of the first sequence's first tokens."""
+    flat = scores.detach().reshape(-1, *scores.shape[-2:])[:heads]
+    return flat[:, :LOOKED_AT, :LOOKED_AT].float()
+
+
+def _seen_by_fused(attention: Node, n: int, keys: int) -> tuple[str, str]:
+    mask = attention.named.get("attn_mask") or attention.named.get("attn_bias")
+    n, keys = min(n, LOOKED_AT), min(keys, LOOKED_AT)
+    bias = torch.zeros(1, n, keys)
+    if isinstance(mask, Node):
+        whole = mask.tensor.detach()
+        heads = whole.shape[-3] if whole.ndim > 2 else 1
+        part = whole.reshape(-1, *whole.shape[-2:])[:heads, :n, :keys].cpu()
+        part = part.expand(part.shape[0], n, keys)
+        bias = torch.zeros(part.shape).masked_fill(~part, -math.inf) if part.dtype == torch.bool else part.float()
+    if attention.named.get("is_causal"):
+        bias = bias.masked_fill(~torch.ones(n, keys, dtype=torch.bool).tril(), -math.inf)
+    return _named(bias, bias)
+
+
+def _named(bias: Tensor, scores: Tensor) -> tuple[str, str]:
+    """Position and mask from `[head, query, key]`: what is added to the logits, and the logits themselves."""
+    shown = (scores > torch.finfo(torch.float32).min / 4) & (scores > scores.amax(dim=-1, keepdim=True) - HIDDEN)
+    n, keys = scores.shape[-2:]
+    lower = torch.ones(n, keys, dtype=torch.bool, device=scores.device).tril()
+    mask = "none" if bool(shown.all()) else "causal" if bool((shown == lower).all()) else "another"
+    left = (bias - bias[..., :1]).where(shown & shown[..., :1], 0)
+    if float(left.abs().max()) <= 1e-3 * max(1.0, float(scores.where(shown, 0).abs().max())):
+        return "none", mask
+    heads = bias.shape[0]
+    if heads <= 64:
+        fall = torch.tensor(slopes(Config(n_heads=heads, head_size=8, position="alibi", causal=True)))
+        line = fall[:, None, None].to(left) * torch.arange(keys, device=left.device)
+        line = line.where(shown & shown[..., :1], 0)
+        if float((left - line).abs().max()) <= 0.02 * float(line.abs().max()):
+            return "alibi", mask
+    return "another", mask

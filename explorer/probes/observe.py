@@ -1,0 +1,134 @@
+"""One seed's pass: builds the model, runs it forward and backward, and keeps nothing but numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from explorer import batch
+from explorer.attention import Carried, Tap, visible
+from explorer.config import Config
+from explorer.model import Transformer, ignore
+from explorer.probes.gradients import Gradients
+from explorer.probes.record import Recorder
+from explorer.profile import STREAM, Array, Key
+from explorer.schemes.distribution import shares
+
+Stop = Callable[[], bool]
+Progress = Callable[[float], None]
+
+FORWARD_SHARE = 0.35
+"""The forward pass's part of the time, for an even progress."""
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: somebody asked for it
+    """The measurement was abandoned because `stop()` was true."""
+
+
+class Pass:
+    """A seed's measurement; holds nothing of the model once `run` or `observe` has returned.
+
+    Args:
+        config: what to build.
+        seed: which draw.
+        pattern_of: layer (from 1) and head (from 0) whose attention pattern is kept.
+        stop: asked before each layer, forward and backward.
+        progress: called with the fraction that is done.
+    """
+
+    def __init__(self, config: Config, seed: int, pattern_of: tuple[int, int] = (1, 0),
+                 stop: Stop = lambda: False, progress: Progress = lambda _: None) -> None:
+        self.config, self.seed, self.pattern_of = config, seed, pattern_of
+        self.stop, self.progress = stop, progress
+        self.pattern: Array | None = None
+
+    def run(self, device: torch.device) -> dict[Key, Array]:
+        """Builds the seed's model and batch on a device, and observes them."""
+        self.check()
+        model = Transformer(self.config, self.seed, self.check).to(device)
+        return self.observe(model, batch.draw(self.config, self.seed).to(device))
+
+    def observe(self, model: Transformer, inputs: batch.Batch) -> dict[Key, Array]:
+        """Statistic and site to `[layer]` or `[layer, head]`, from one pass forward and backward.
+
+        The model's own gradients are left as they were found: none.
+        """
+        mask = visible(self.config.n_ctx, inputs.input.device) if self.config.causal else None
+        recorder = Recorder(self.config, mask, self.pattern_of, self.after_forward)
+        gradients = Gradients(self.after_backward, shares(self.config))
+        try:
+            (self.in_blocks if self.config.sizes.block else self.at_once)(model, inputs, recorder, gradients)
+        except BaseException:
+            model.zero_grad()  # what was stopped half-way; a whole pass has dropped each gradient itself
+            raise
+        finally:
+            gradients.release()
+        for owner in (model.E, model.W_U):
+            if owner is not None:
+                owner.grad = None
+        self.pattern = None if recorder.pattern is None else recorder.pattern.double().cpu().numpy()
+        return {**recorder.values(), **gradients.values()}
+
+    def at_once(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
+        """Forward and backward, with every activation kept in between."""
+        streams: list[Tensor] = []
+        loss = model.loss(model(source(model.embed(inputs)), both(recorder, streams)), inputs)
+        gradients.watch(list(model.layers), streams)  # type: ignore[arg-type]
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def in_blocks(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
+        """The same in less memory: only what goes into each block of layers is kept, and the rest computed again."""
+        size = self.config.sizes.block
+        blocks = [model.layers[start : start + size] for start in range(0, len(model.layers), size)]
+        kept: list[tuple[Tensor, Carried]] = []
+        with torch.no_grad():
+            x = model.embed(inputs)
+            carried: Carried = ()
+            recorder("embed", 0, x)
+            for block in blocks:
+                kept.append((x, carried))
+                x, carried = model.through(block, x, recorder, carried)
+        x.requires_grad_()
+        model.loss(model.finish(x), inputs).backward()  # type: ignore[no-untyped-call]
+        after: list[Tensor | None] = [x.grad, *(torch.zeros_like(part) for part in carried)]
+        for block in reversed(blocks):
+            x, carried = kept.pop()
+            leaves = [part.detach().requires_grad_() for part in (x, *carried)]
+            streams = [leaves[0].view_as(leaves[0])]
+            out, carried = model.through(block, streams[0], both(ignore, streams), tuple(leaves[1:]))
+            gradients.watch(list(block), streams)  # type: ignore[arg-type]
+            torch.autograd.backward([out, *carried], after[: 1 + len(carried)])
+            gradients.release()
+            after = [leaf.grad for leaf in leaves]
+
+    def check(self) -> None:
+        """Raises Stopped if the work is no longer wanted."""
+        if self.stop():
+            raise Stopped
+
+    def after_forward(self, layer: int) -> None:
+        self.progress(FORWARD_SHARE * layer / self.config.n_layers)
+        self.check()
+
+    def after_backward(self, left: int) -> None:
+        self.progress(FORWARD_SHARE + (1 - FORWARD_SHARE) * (1 - left / self.config.n_layers))
+        self.check()
+
+
+def source(x: Tensor) -> Tensor:
+    """The input as a view: autograd visits a view after the first layer's weights, a leaf in no fixed order."""
+    x = x.detach().requires_grad_()
+    return x.view_as(x)
+
+
+def both(tap: Tap, streams: list[Tensor]) -> Tap:
+    """A tap that also keeps the stream, whose gradients are wanted later."""
+
+    def seen(site: str, layer: int, tensor: Tensor) -> None:
+        if site in STREAM:
+            streams.append(tensor)
+        tap(site, layer, tensor)
+
+    return seen

@@ -1,0 +1,85 @@
+"""The tap that reduces: gathers a few layers' tensors, turns them into numbers in one stroke, and lets them go.
+
+At a thousand narrow layers the cost of a reduction is the call, not the arithmetic; stacking a block of layers makes
+many small calls few. Wide layers are reduced one by one, while they are still warm in the cache.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from explorer.config import Config
+from explorer.probes.statistics import Rows, Signal
+from explorer.profile import BRANCHES, ROWS, STATISTICS, STREAM, Array, Key
+from explorer.schemes.attention import sink
+
+ORDER = STREAM + BRANCHES
+
+BLOCK_ELEMENTS = 2**18
+"""A block holds about this many numbers of one site: 1 MB in float32."""
+
+
+class Recorder:
+    """A tap for one pass over one seed; `values()` has the forward statistics once the pass is through.
+
+    Args:
+        config: the model's.
+        mask: `[query, key]`, true where visible; None when all is.
+        pattern_of: layer (from 1) and head (from 0) whose attention pattern is kept.
+        after_layer: called with the layer's number when its last site has been seen; what it raises ends the pass.
+    """
+
+    def __init__(self, config: Config, mask: Tensor | None, pattern_of: tuple[int, int],
+                 after_layer: Callable[[int], None]) -> None:
+        self.config, self.mask, self.pattern_of, self.after_layer = config, mask, pattern_of, after_layer
+        largest = config.batch_size * config.n_ctx * max(config.d_model, config.n_heads * config.n_ctx)
+        self.block = max(1, min(64, BLOCK_ELEMENTS // largest))
+        self.pending: defaultdict[str, list[Tensor]] = defaultdict(list)
+        self.reduced: defaultdict[Key, list[Tensor]] = defaultdict(list)
+        self.pattern: Tensor | None = None
+
+    def __call__(self, site: str, layer: int, tensor: Tensor) -> None:
+        """Takes a tensor of the model."""
+        self.pending[site].append(tensor)
+        if site == "pattern" and layer == self.pattern_of[0]:
+            self.pattern = tensor.detach()[0, self.pattern_of[1]].clone()
+        if site == "resid_post":
+            if layer % self.block == 0 or layer == self.config.n_layers:
+                self.flush()
+            self.after_layer(layer)
+
+    @torch.no_grad()
+    def flush(self) -> None:
+        """Reduces the pending tensors and releases them; sites of one shape go together, to make few calls."""
+        pending, self.pending = self.pending, defaultdict(list)
+        if pending["pattern"]:
+            scores, pattern = (torch.stack(pending[site]) for site in ROWS)
+            seen = Rows.of(scores, pattern, self.mask, sink(self.config).logit is not None)
+            self.reduce(seen, dict.fromkeys(ROWS, (0, len(pattern))))
+        tensors: list[Tensor] = []
+        spans: dict[str, tuple[int, int]] = {}
+        for site in ORDER:
+            if pending[site]:
+                spans[site] = (len(tensors), len(tensors) + len(pending[site]))
+                tensors += pending[site]
+        self.reduce(Signal.of(torch.stack(tensors)), spans)
+
+    def reduce(self, seen: Signal | Rows, spans: Mapping[str, tuple[int, int]]) -> None:
+        """Reduces stacked layers to the statistics of their sites, each over the part of the stack that it needs."""
+        for row in STATISTICS.values():
+            sites = [site for site in row.sites if site in spans]
+            if row.reduce is None or not sites:
+                continue
+            start, stop = min(spans[site][0] for site in sites), max(spans[site][1] for site in sites)
+            values = row.reduce(type(seen)(*(part[start:stop] for part in seen)))
+            for site in sites:
+                first, last = spans[site]
+                self.reduced[row.name, site].append(values[first - start : last - start])
+
+    def values(self) -> dict[Key, Array]:
+        """Statistic and site to `[layer]` or `[layer, head]`; this is where the device is waited for."""
+        return {key: torch.cat(parts).double().cpu().numpy() for key, parts in self.reduced.items()}

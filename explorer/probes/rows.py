@@ -1,0 +1,125 @@
+"""Attention of any code, row by row: from queries and keys of a fused call, or from the softmax that was written out.
+
+A row's entropy is H = log Σ exp(s) − E[s], so that queries can be read a few at a time, and a fused kernel's saving of
+memory is not undone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from explorer.probes.graph import FUSED, Node, pattern_of
+from explorer.probes.statistics import Rows
+
+AT_ONCE = 2**20
+"""Logits that are read together."""
+HIDDEN = 9e3
+"""So far below a row's largest logit a key is masked: as a mask any large number may be added."""
+
+Part = tuple[Tensor, Tensor | None]
+"""Logits `[batch, head, query, key]` of some queries, and their pattern where it was computed."""
+
+
+class Heads(NamedTuple):
+    """Attention of one block: means over batch and rows, and the first head's pattern in the first sequence."""
+
+    rows: Rows
+    pattern: Tensor
+    several: bool
+    """Whether any row sees more than one key: else there is no spread."""
+
+
+def read_rows(attention: Node, batch: int) -> Heads | None:
+    """What one attention does, as `probes.statistics` reduces it; None where its rows are not seen.
+
+    Args:
+        attention: what it puts out.
+        batch: number of sequences, where heads lie within the batch.
+    """
+    parts = _fused(attention) if attention.op in FUSED else _written_out(attention, batch)
+    sums, patterns = [], []
+    for scores, pattern in parts:
+        total, weights = _sums(scores.detach(), None if pattern is None else pattern.detach())
+        sums.append(total)
+        patterns.append(weights[0, 0])
+    if not sums:
+        return None
+    variance, normalized, entropy, largest, several, rows = torch.stack(sums).sum(dim=0)
+    means = (variance / several, entropy / rows, normalized / several, largest / rows)
+    none = patterns[0][None, None, None, :0]
+    return Heads(Rows(none, none, *(one[None, None, :, None] for one in means)), torch.cat(patterns),
+                 bool((several > 0).all()))
+
+
+def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Sums over batch and rows by head, `[6, head]`: variance, H / ln n, H, the largest weight, and rows of each pair.
+
+    Rows that see no key are left out, those that see one have no spread; one that is not a number is kept as such.
+    """
+    scores = scores.float()
+    highest = scores.amax(dim=-1, keepdim=True)
+    seen = (scores > torch.finfo(torch.float32).min / 4) & (scores >= highest - HIDDEN) | highest.isnan()
+    count = seen.sum(dim=-1)
+    shares = scores.masked_fill(~seen, -math.inf).softmax(dim=-1)
+    weights = shares if pattern is None else pattern.float()
+    below = (highest - scores).where(seen, 0).double()
+    variance = below.square().sum(dim=-1) / count - (below.sum(dim=-1) / count).square()
+    entropy = (below * shares).sum(dim=-1) - shares.amax(dim=-1).double().log()
+    several, some = count > 1, count > 0
+    parts = (variance.where(several, 0), (entropy / count.double().log()).where(several, 0), entropy.where(some, 0),
+             weights.amax(dim=-1).double().where(some, 0), several.double(), some.double())
+    return torch.stack([part.sum(dim=(0, 2)) for part in parts]), weights
+
+
+def _fused(attention: Node) -> Iterator[Part]:
+    """Logits of a fused call, a few queries at a time."""
+    q, k = (one.tensor.detach() for one in attention.inputs[:2])
+    named = attention.named
+    mask = named.get("attn_mask") or named.get("attn_bias")
+    scale = named.get("scale")
+    scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
+    if k.shape[1] != q.shape[1]:
+        k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    step = max(1, AT_ONCE // max(1, q.shape[0] * q.shape[1] * k.shape[2]))
+    for start in range(0, q.shape[2], step):
+        scores = q[:, :, start:start + step].float() @ k.float().mT * scale
+        bias = mask.tensor if isinstance(mask, Node) else None
+        yield _hidden(scores, bias, bool(named.get("is_causal")), start), None
+
+
+def _hidden(scores: Tensor, mask: Tensor | None, causal: bool, start: int) -> Tensor:
+    """Logits of queries from `start` on, with the mask of a fused call."""
+    n, keys = scores.shape[-2:]
+    if mask is not None:
+        part = mask.detach()[..., :keys]
+        part = part if part.shape[-2] == 1 else part[..., start:start + n, :]
+        scores = scores.masked_fill(~part, -math.inf) if part.dtype == torch.bool else scores + part.float()
+    if causal:
+        visible = torch.ones(n, keys, dtype=torch.bool, device=scores.device).tril(start)
+        scores = scores.masked_fill(~visible, -math.inf)
+    return scores
+
+
+def _written_out(attention: Node, batch: int) -> Iterator[Part]:
+    """Logits and pattern of a softmax; a sink is a key more than there are values."""
+    soft = pattern_of(attention)
+    if soft is None or soft.tensor.ndim not in (3, 4, 5):
+        return
+    keys = attention.inputs[1].tensor.shape[-2]
+    scores, pattern = (_by_head(one.tensor, batch)[..., :keys] for one in (soft.inputs[0], soft))
+    step = max(1, AT_ONCE // max(1, math.prod(scores.shape[:2]) * keys))
+    for start in range(0, scores.shape[2], step):
+        yield scores[:, :, start:start + step], pattern[:, :, start:start + step]
+
+
+def _by_head(scores: Tensor, batch: int) -> Tensor:
+    """`[batch, head, query, key]` of logits whose heads lie within the batch, or in groups."""
+    if scores.ndim == 3:
+        whole = scores.shape[0] % batch == 0
+        return scores.reshape(batch, -1, *scores.shape[1:]) if whole else scores[:, None]
+    return scores.flatten(1, 2) if scores.ndim == 5 else scores

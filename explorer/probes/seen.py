@@ -1,0 +1,158 @@
+"""What a stack of blocks has shown: numbers that are taken as each block ends, and gradients that come later."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from explorer.probes.anatomy import Anatomy
+from explorer.probes.blocks import Block
+from explorer.probes.branches import Piece
+from explorer.probes.design import Design
+from explorer.probes.graph import Node
+from explorer.probes.layout import Layout, layout
+from explorer.probes.rows import read_rows
+from explorer.probes.statistics import Signal, norms, second_moment
+from explorer.probes.weights import weight_values
+from explorer.profile import MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
+
+SPREADS = ("logit_std", "attention_entropy_normalized")
+"""Statistics of rows that see several keys."""
+
+
+class Seen:
+    """One stack.
+
+    Args:
+        blocks: its modules, in order; one that is called several times is as many layers.
+    """
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks = blocks
+        self.layers: list[str] = []
+        self.anatomies: list[tuple[str, Anatomy]] = []
+        """Name and anatomy of each layer; the numbers of its graph are gone."""
+        self.sites: list[dict[str, Node]] = []
+        self.values: defaultdict[Key, list[Tensor]] = defaultdict(list)
+        self.pattern: Tensor | None = None
+        self.gradients: Mapping[int, Tensor] = {}
+        """By the id of the parameter."""
+        self.dtype = ""
+        self.layout = Layout()
+        self.sources: list[Tensor] = []
+        """Where the backward pass may end: what goes into the first block."""
+        self.design = Design()
+
+    def take(self, path: str, found: Anatomy) -> None:
+        """Reads a block that has just run, and lets its tensors go."""
+        if not self.sites:
+            self.layout, self.sources = layout(found), [found.source.tensor]
+            self.dtype = str(found.source.tensor.dtype).removeprefix("torch.")
+            self.signal("embed", found.source.tensor)
+            self.design.begin(self.layout.arrange(found.source.tensor))
+        for site, node in found.sites.items():
+            self.signal(site, node.tensor)
+        if found.attention is not None:
+            self.rows(found.attention, found.source.tensor)
+        for node in (found.source, *(node for site, node in found.sites.items() if site in STREAM)):
+            follow(node)
+        self.sites.append({"embed": found.source, **found.sites})
+        self.anatomies.append((path, found))
+        self.layers.append(path)
+        self.design.take(path, found)
+        found.graph.release()
+
+    def signal(self, site: str, tensor: Tensor) -> None:
+        """Statistics of the stream and of the branches."""
+        x = self.layout.arrange(tensor.detach())
+        signal = Signal.of((x if x.dtype == torch.float64 else x.float())[None])
+        for row in STATISTICS.values():
+            if row.reduce is not None and site in row.sites and (row.name != "token_correlation" or x.shape[1] > 1):
+                self.values[row.name, site].append(row.reduce(signal))
+
+    def rows(self, attention: Node, stream: Tensor) -> None:
+        """Statistics of attention."""
+        heads = read_rows(attention, len(self.layout.arrange(stream)))
+        if heads is None:
+            return
+        if not self.sites:
+            self.pattern = heads.pattern
+        for row in STATISTICS.values():
+            for site in ROWS:
+                if row.reduce is not None and site in row.sites and (heads.several or row.name not in SPREADS):
+                    self.values[row.name, site].append(row.reduce(heads.rows))
+
+    def profile(self, name: str, seconds: float, scale: float, others: Sequence[Profile] = ()) -> Profile:
+        """All of it as one record.
+
+        Args:
+            name: of the model.
+            seconds: what it took.
+            scale: by which the loss was multiplied.
+            others: other stacks' profiles.
+        """
+        values: dict[Key, Array] = {}
+        notes = {}
+        for key, parts in self.values.items():
+            expected = 1 if key[1] == "embed" else len(self.sites)
+            if len(parts) == expected and len({part.shape for part in parts}) == 1:
+                values[key] = torch.cat(parts).double().cpu().numpy()[None]
+            elif key[0] not in notes:
+                notes[key[0]] = f"at {key[1]} only {len(parts)} of {expected} layers have it in one shape"
+        twin = self.design.twin(name)
+        return Profile(
+            "measured", {**values, **self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices()))},
+            model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
+            seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
+            pattern_of=None if self.pattern is None else (1, 0), others=tuple(others),
+            twin=None if twin is None else twin.config, shapes=self.design.shapes(),
+            differences=self.design.differences(),
+        )
+
+    def by_stream(self) -> dict[Key, Array]:
+        """Mean squared gradients relative to the last layer's."""
+        found: dict[Key, Array] = {}
+        last = self.sites[-1]["resid_post"].gradient
+        for site in STREAM:
+            nodes = [sites[site] for sites in (self.sites[:1] if site == "embed" else self.sites) if site in sites]
+            whole = len(nodes) == (1 if site == "embed" else len(self.sites))
+            if last and whole and all(node.gradient for node in nodes):
+                sizes = np.array([float(sum(node.gradient)) for node in nodes])
+                with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
+                    found["activation_gradient", site] = (sizes / float(sum(last)))[None]
+        return found
+
+    def by_weight(self, scale: float) -> dict[Key, Array]:
+        """Norms of the gradients by what the layers learn, of the loss before it was multiplied."""
+        parts: dict[str, list[list[Tensor]]] = {
+            name: [[piece.of(self.gradients[id(piece.parameter)]) for piece in pieces
+                    if id(piece.parameter) in self.gradients] for pieces in layers]
+            for name, layers in self.matrices().items()
+        }
+        for name in VECTORS:
+            learned = [found.vectors.get(name, []) for _, found in self.anatomies]
+            if learned and all(learned):
+                parts[name] = [[self.gradients[id(one)] for one in layer if id(one) in self.gradients]
+                               for layer in learned]
+        return {
+            ("parameter_gradient", name): np.array([[
+                float(np.linalg.norm(norms(layer))) / scale if layer else 0.0 for layer in layers]])
+            for name, layers in parts.items()
+        }
+
+    def matrices(self) -> dict[str, list[list[Piece]]]:
+        """Matrices of the vocabulary that every block has, by layer."""
+        return {name: [found.matrices[name] for _, found in self.anatomies] for name in MATRICES
+                if self.anatomies and all(found.matrices.get(name) for _, found in self.anatomies)}
+
+
+def follow(node: Node) -> None:
+    """Has the gradient by a stream kept as a number, once it is known."""
+    if node.tensor.requires_grad and not node.followed:
+        node.followed = True
+        node.tensor.register_hook(  # type: ignore[no-untyped-call]
+            lambda gradient: node.gradient.append(second_moment(gradient.detach().float()[None])[0]))

@@ -1,0 +1,175 @@
+"""The design of each branch of a block: norms, multipliers, functions, and the stream that it reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from explorer.probes.bends import FITS, read_bend
+from explorer.probes.branches import Anatomy, Sum, kinds
+from explorer.probes.graph import FACTOR, MATRIX, VIEW, Node
+from explorer.probes.operands import alpha
+from explorer.probes.trace import Step, trace
+from explorer.schemes.placement import NORMS
+
+
+def of_sublayers(found: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+    """Norms, multipliers and functions of each branch."""
+    afters = {id(one.after) for one in found.sums}
+    for index, one in enumerate(found.sums):
+        following = found.sums[index + 1].before if index + 1 < len(found.sums) else found.output
+        on_sum = _norms(trace(following, partial(_is, one.after))[0]) if following else []
+        skip, lineage = _skip(one, afters)
+        for site, part in kinds(found, one):
+            facts = _of_branch(site, part, afters | lineage)
+            facts["on_sum"], facts["skip"] = bool(on_sum), skip
+            facts["branch"] *= alpha(one.after) * _outer(one.branch, part)
+            norms = facts.pop("norms") + on_sum
+            if norms:
+                facts["epsilon"] = norms[0].epsilon
+                facts["norm"] = "layer" if norms[0].centered else "rms"
+            yield from (((site, name), value) for name, value in facts.items())
+    if {"attn_out", "mlp_out"} <= set(found.sites):
+        yield ("layer", "parallel"), _parallel(found)
+
+
+def _is(one: Node, node: Node) -> bool:
+    return node is one
+
+
+def _outer(branch: Node, part: Node) -> float:
+    """Factor on a sum of two branches at once."""
+    if branch is part:
+        return 1.0
+    return math.prod(step.factor for step in trace(branch, lambda node: node is part)[0] if step.kind == "factor")
+
+
+def _norms(steps: list[Step]) -> list[Step]:
+    return [step for step in steps if step.kind == "norm"]
+
+
+def _skip(one: Sum, afters: set[int]) -> tuple[float, set[int]]:
+    """The factor on the stream, and the tensors that are the stream as it was before it."""
+    if one.before is None:
+        return 0.0, set()
+    lineage: set[int] = set()
+
+    def stop(node: Node) -> bool:
+        lineage.add(id(node))
+        return id(node) in afters
+    factor = 1.0
+    for step in trace(one.before, stop)[0]:
+        lineage.add(id(step.node))
+        if step.kind == "norm":  # beyond it lies what the norm was made of, which is no stream any more
+            _, end = trace(step.before, lambda node: id(node) in afters)
+            lineage -= {id(end)} - {id(step.node)}
+            break
+        factor *= step.factor if step.kind in ("factor", "gain") else 1.0
+    return factor, lineage
+
+
+def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
+    """What lies on a branch, from its term of the sum back to the stream."""
+    steps, end = trace(part)
+    out = _norms(steps)
+    first = next((index for index, step in enumerate(steps) if step.kind == "norm"), len(steps))
+    outer = [step for step in steps[:first] if step.kind in ("factor", "gain")]
+    if out:  # what follows a norm's own gain is a multiplier
+        outer = [step for step in outer if step.kind == "factor"]
+    facts: dict[str, Any] = {"on_output": bool(out), "branch": math.prod(step.factor for step in outer)}
+    weights = [one for step in outer for one in step.node.inputs if one.parameter is not None]
+    facts["learned"] = "" if not weights else "number" if weights[0].tensor.numel() == 1 else "vector"
+    facts["learned_by"] = tuple((id(one.parameter), one.tensor.storage_offset()) for one in weights)
+    norms = out
+    width = part.tensor.shape[-1]
+    last = end if end.op in MATRIX else next((one for one in part.matrix if one.tensor.shape[-1] == width), None)
+    hidden = None if last is None else next((one for one in last.inputs if one.role == "deep"), None)
+    if hidden is not None:
+        line, inmost = trace(hidden)
+        inner = _norms(line)
+        facts["on_read"] = bool(inner)
+        norms = norms + inner
+        if site == "mlp_out" and (bend := read_bend(hidden)) is not None:
+            facts.update(mlp=bend.mlp, activation=bend.activation if bend.misfit <= FITS else "another",
+                         nearest=bend.activation, factor=bend.factor)
+            facts["on_read"] = bend.norms > 0
+        if site == "attn_out":
+            facts["gates"] = _gates(inmost, math.prod(part.tensor.shape[:-1]))
+    operand = _operand(part)
+    if operand is not None:
+        line, _ = trace(operand, lambda node: id(node) in streams or node.op == "input", bends=True)
+        found = _norms(line)
+        point = next((step for step in line if step.kind == "bend"), None)
+        facts["on_input"] = bool(found) or point is not None
+        if found:
+            facts["gain"] = _gain(operand.tensor, found[0].before.tensor, found[0])
+            norms = found + norms
+        elif point is not None:
+            facts.update(_point(point, line))
+    facts["norms"] = norms
+    return facts
+
+
+def _operand(part: Node) -> Node | None:
+    """The stream as the branch's first matrix reads it."""
+    for node in part.inside():
+        if node.op in MATRIX and any(one.parameter is not None for one in node.inputs):
+            for one in node.inputs:
+                if one.role in ("stream", "reduced") and one.parameter is None:
+                    return one
+    return None
+
+
+def _gates(node: Node, tokens: int) -> int:
+    """Number of gates on what attention's last matrix reads; 0 where there are none."""
+    deep = [one for one in node.inputs if one.role == "deep"]
+    if node.op not in FACTOR or len(deep) != 2:
+        return 0
+    for gate in deep:
+        while gate.op in VIEW and len(made := [one for one in gate.inputs if one.role == "deep"]) == 1:
+            gate = made[0]
+        if gate.op == "sigmoid":
+            return gate.tensor.numel() // tokens
+    return 0
+
+
+def _gain(after: Tensor, before: Tensor, norm: Step) -> float:
+    """What a norm makes of a length of 1: its gains' root mean square, and any factor after it."""
+    x, y = before.detach()[:1].double(), after.detach()[:1].double()
+    q = x.var(dim=-1, correction=0) if norm.centered else x.square().mean(dim=-1)
+    return math.sqrt(float((y.square().mean(dim=-1) * (q + norm.epsilon) / q.clamp(min=1e-300)).mean()))
+
+
+def _point(bend: Step, line: list[Step]) -> dict[str, Any]:
+    """The function in a norm's place, and what multiplies its argument."""
+    inner = math.prod(step.factor for step in line[line.index(bend) + 1:] if step.kind in ("factor", "gain"))
+    names = [name for name, row in NORMS.items() if row.point and bend.node.op == row.point]
+    return {"norm": names[0] if names else "another", "norm_alpha": inner}
+
+
+def _parallel(found: Anatomy) -> bool:
+    """Whether the MLP reads the stream as it was before attention."""
+    mlp = found.sites["mlp_out"]
+    attention = found.sites["attn_out"]
+    if any(mlp in one.branch.inside() and attention in one.branch.inside() for one in found.sums):
+        return True
+    operand = _operand(mlp)
+    afters = [one.after for one in found.sums if attention in one.branch.inside()]
+    if operand is None or not afters:
+        return False
+    return not any(one is afters[0] for one in _stream_above(operand))
+
+
+def _stream_above(node: Node) -> Iterator[Node]:
+    left, seen = [node], {id(node)}
+    while left:
+        one = left.pop()
+        yield one
+        for part in one.inputs:
+            if part.role in ("stream", "reduced") and id(part) not in seen:
+                seen.add(id(part))
+                left.append(part)

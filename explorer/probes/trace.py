@@ -1,0 +1,130 @@
+"""Back through what a block computed, along one line of tensors: the factors, norms, turns and sums that lie on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+from explorer.probes.graph import BENT, FACTOR, MATRIX, NORM, REDUCTION, SUM, VIEW, Node
+from explorer.probes.operands import alpha, divisor, last_number, scalar, size
+
+Kind = Literal["factor", "gain", "norm", "add", "turn", "bend"]
+
+PICKED = VIEW | {"index_select", "repeat_interleave", "gather", "index", "_unsafe_index", "masked_fill", "where",
+                 "masked_fill_", "nan_to_num", "bernoulli_", "repeat", "roll"}
+"""Operations that leave most numbers as they are."""
+TURNS = VIEW | FACTOR | SUM | {"neg", "stack", "view_as_complex", "view_as_real", "complex", "flip", "index",
+                              "slice_scatter"}
+"""What turns pairs of coordinates is made of these."""
+
+
+class Step(NamedTuple):
+    """One thing that was done to a tensor on its way."""
+
+    kind: Kind
+    node: Node
+    """The tensor after it."""
+    before: Node
+    factor: float = 1.0
+    """Of a scalar factor; the root mean square of a gain."""
+    epsilon: float = 0.0
+    centered: bool = False
+    """Whether a norm subtracts the mean."""
+    extra: Node | None = None
+    """The other operand: a gain, a bias, a mask."""
+
+
+def trace(node: Node, stop: Callable[[Node], bool] = lambda node: False, *,
+          bends: bool = False) -> tuple[list[Step], Node]:
+    """Steps from a tensor back to where it was made, the last one first, and that tensor.
+
+    Args:
+        stop: tensors beyond which nobody looks.
+        bends: whether to go on through a function of one number.
+    """
+    steps: list[Step] = []
+    while not stop(node):
+        step = _step(node, bends)
+        if step is None:
+            break
+        if isinstance(step, Node):
+            node = step
+            continue
+        if step.kind == "norm" or step.node.op not in SUM or not _centers(step):
+            steps.append(step)
+        else:  # the mean that a norm written out takes away, its gain perhaps before it divides
+            at = max((index for index, one in enumerate(steps) if one.kind == "norm"), default=len(steps))
+            if all(one.kind in ("norm", "gain", "factor") for one in steps[at:]):
+                steps[at:at + 1] = [one._replace(centered=True, before=step.before) for one in steps[at:at + 1]]
+        node = step.before
+    return steps, node
+
+
+def _step(node: Node, bends: bool) -> Step | Node | None:
+    """What made a tensor: a step; another tensor of which it is a view; or nothing that one line leads to."""
+    made = [one for one in node.inputs if one.role]
+    if not made or (node.op in MATRIX and node.op != "dot"):
+        return None
+    if node.op in NORM:
+        return Step("norm", node, made[0], epsilon=last_number(node), centered="layer" in node.op or "group" in node.op)
+    if node.op in PICKED and len({id(one) for one in made}) == 1:
+        return made[0]
+    if node.op in FACTOR or node.op in SUM:
+        found = _one_line(node, made)
+        if found is not None:
+            return found
+    if bends and node.op in BENT and len(made) == 1:
+        return Step("bend", node, made[0])
+    root = _root(made, node.tensor.numel()) if node.op in TURNS else None
+    return None if root is None else Step("turn", node, root)
+
+
+def _one_line(node: Node, made: list[Node]) -> Step | None:
+    """The step of a factor or a sum of which one operand goes on, where it is one."""
+    if len(made) == 1:
+        main, rest = made[0], [one for one in node.inputs if one is not made[0]]
+        value = scalar(node, rest)
+        if node.op in FACTOR:
+            if value is not None:
+                return Step("factor", node, main, 1 / value if "div" in node.op and value else value)
+            if rest and (flat := rest[0].tensor).numel() <= flat.shape[-1] and not flat.is_complex():
+                return Step("gain", node, main, size(flat), extra=rest[0])
+            return None
+        sign = -1.0 if node.op == "rsub" else 1.0
+        return Step("add", node, main, sign * alpha(node), extra=rest[0] if rest else None)
+    for main, other in (made[:2], made[1::-1]) if len(made) == 2 else ():
+        if node.op in FACTOR and (found := divisor(other)) and found[0].inputs[0].tensor.numel() == main.tensor.numel():
+            return Step("norm", node, main, epsilon=found[1])
+        if node.op in SUM and other.inputs[:1] == [main] and other.tensor.numel() < main.tensor.numel():
+            return Step("add", node, main, extra=other)  # a mean, or the largest, is taken away
+    return None
+
+
+def inside(node: Node, enter: Callable[[Node], bool]) -> Iterator[Node]:
+    """What a tensor is made of, nearest first, itself included, through those tensors that say so."""
+    left, seen = [node], {id(node)}
+    while left:
+        one = left.pop(0)
+        yield one
+        for part in one.inputs if enter(one) else ():
+            if part.role and id(part) not in seen:
+                seen.add(id(part))
+                left.append(part)
+
+
+def _root(made: list[Node], numbers: int) -> Node | None:
+    """The tensor of so many numbers of which several are made, by turns alone."""
+    def above(node: Node) -> list[Node]:
+        return list(inside(node, lambda one: one.op in TURNS))
+
+    first, *others = [above(one) for one in made]
+    if not others:  # complex numbers, multiplied by those of their positions
+        return next((part for one in first if one.op in FACTOR and one.tensor.is_complex()
+                     for part in one.inputs if part.role), None)
+    sets = [{id(one) for one in other} for other in others]
+    return next((one for one in first if one.tensor.numel() * (1 + one.tensor.is_complex()) == numbers
+                 and all(id(one) in part for part in sets)), None)
+
+
+def _centers(step: Step) -> bool:
+    return step.extra is not None and step.extra.op in REDUCTION

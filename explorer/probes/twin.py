@@ -1,0 +1,122 @@
+"""`twin`: the design of ours that is nearest to a model of any code, how near it is, and what could not be read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from explorer.choices import ConfigError
+from explorer.config import Config
+from explorer.display import table
+from explorer.numbers import number
+from explorer.probes.attending import attention
+from explorer.probes.designing import folded, mlp, norms, sizes, weights
+from explorer.probes.facts import Facts
+from explorer.probes.majority import Majority
+from explorer.probes.matched import Fit, fit, gains, offsets
+from explorer.probes.source import Source
+from explorer.profile import BRANCHES
+from explorer.schemes.residual import multipliers
+from explorer.schemes.scale import shapes, variances
+
+LIMITED = ("n_layers", "d_model", "n_heads", "head_size", "n_ctx", "batch_size", "mlp_ratio", "n_kv_heads")
+@dataclass(frozen=True)
+class Twin:
+    """The nearest design of ours.
+
+    Args:
+        config: it; `predict(twin.config)` is what theory expects of the model.
+        distance: how near: the root mean square, over every matrix of every layer and every multiplier of stream and
+            branch, of ln(the model's / the twin's). Variances count as fan_in · mean W². 0.1: about 10 % apart.
+        unread: a sentence for each thing that could not be read.
+        differs: a sentence for each thing in which the model is something that no config can say.
+        model: what the model is called.
+    """
+
+    config: Config
+    distance: float
+    unread: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()
+    model: str = ""
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [("nearest design", self.config), ("distance", self.distance)]
+        rows += [("could not be read", one) for one in self.unread] + [("differs", one) for one in self.differs]
+        return table(f"twin of {self.model or 'a model'}", (), rows)
+
+
+def twin_of(layers: Sequence[Facts], source: Source, model: str = "", unread: tuple[str, ...] = ()) -> Twin | None:
+    """The twin, from what was read of each block and of the first one's input; None where no branch was seen."""
+    if not any((site, "branch") in facts for facts in layers for site in BRANCHES):
+        return None
+    found = Majority(layers)
+    found.unread += unread
+    fields = {**sizes(found), **attention(found), **norms(found, source.final), **mlp(found)}
+    fields |= source.fields(fields, found.unread)
+    gained = folded(found, fields)
+    defaults = {name: one.default for name, one in Config.specs().items()}
+    fitted = fit(layers, {**defaults, **fields}, gained)
+    fields |= {"residual": fitted.residual, "alpha": fitted.alpha, "scale_rule": fitted.scale_rule, **weights(found)}
+    config = _accepted(found, fields, fitted, gained)
+    if found.usual("layer", "experts"):
+        found.differs.append("its MLPs are experts among which a router chooses; the twin has one MLP a layer")
+    if found.usual("layer", "attentions", 1) > 1:
+        found.differs.append("its layers have a second attention, such as one to an encoder; the twin has one")
+    return Twin(config, _distance(layers, config, gained), tuple(found.unread), tuple(found.differs), model)
+
+
+def _accepted(found: Majority, fields: dict[str, Any], fitted: Fit, folded: Mapping[str, float]) -> Config:
+    """The config, within the limits of `Config`."""
+    specs = Config.specs()
+    for name in LIMITED:
+        if name in fields and not specs[name].low <= fields[name] <= specs[name].high:
+            near = min(max(fields[name], specs[name].low), specs[name].high)
+            read = number(fields[name], 6)
+            found.differs.append(f"its {name} is {read}, which Config has up to {near}: the twin has that")
+            fields[name] = near
+    config = _made(found, fields)
+    free = 2 if fitted.attention_variance != 1 or fitted.mlp_variance != 1 else int(fitted.init_variance != 1)
+    if any(name in "".join(found.differs) for name in ("d_model", "n_layers")):
+        free = max(free, 2)  # fan_in · Var W is kept where the size could not be
+    _, *factors = offsets(config, gains(found.layers, folded), free)
+    names = ("init_variance", "attention_variance", "mlp_variance")
+    near = {name: min(max(value, 1e-3), 1e3) for name, value in zip(names, factors, strict=True)}
+    return config.replace(**near)
+
+
+def _made(found: Majority, fields: dict[str, Any]) -> Config:
+    """The config of the fields; what it refuses is mended as it proposes, or left at its default, and said."""
+    specs, tried = Config.specs(), set()
+    while True:
+        try:
+            return Config(**fields)
+        except ConfigError as error:
+            changes = [(name, value) for name, value in error.mend.items() if fields.get(name) != value]
+            changes += [(name, specs[name].default) for name in fields if str(error).startswith(f"{name} ")]
+            changes += [(name, fields[name] // 2) for name in ("n_ctx", "n_layers") if fields[name] > 1]
+            name, value = next(change for change in changes if change not in tried)
+            tried.add((name, value))
+            found.differs.append(f"{error}: the twin has {name} = {value!r}")
+            fields[name] = value
+
+
+def _distance(layers: Sequence[Facts], config: Config, folded: Mapping[str, float]) -> float:
+    """See `Twin.distance`."""
+    asked, asked_sizes = variances(config), shapes(config)
+    gaps = []
+    skip, branch, _ = multipliers(config)
+    for index, facts in enumerate(layers[: config.n_layers]):
+        for name, shape in asked_sizes.items():
+            read = facts.get((name, "variance"), 0.0) * facts.get((name, "shape"), (1, 1))[0] * folded.get(name, 1.0)
+            if read > 0 and asked[name] > 0:
+                gaps.append(math.log(read / (asked[name] * shape[0])))
+        for number_, site in enumerate(BRANCHES):
+            for part, values in (("skip", skip), ("branch", branch)):
+                read, made = facts.get((site, part), 0.0), values[2 * index + number_]
+                if read > 0 and made > 0:
+                    gaps.append(math.log(read / made))
+    return math.sqrt(float(np.mean(np.square(gaps)))) if gaps else math.nan

@@ -1,0 +1,154 @@
+"""One pass forward with every block watched, and one backward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from explorer.probes.anatomy import read
+from explorer.probes.blocks import Block
+from explorer.probes.calls import Batch, called
+from explorer.probes.graph import SUM, Graph, Node, tensors_in
+from explorer.probes.seen import Seen, follow
+
+
+class Watch:
+    """Hooks that have a graph record each block while it runs; blocks within a block are a part of it.
+
+    A block that is a list of parts is never called itself: it lasts from its first part to the next block, or to what
+    the last sum made.
+
+    Args:
+        model: whose parameters are known by their tensors.
+        seen: the stacks.
+    """
+
+    def __init__(self, model: nn.Module, seen: Sequence[Seen]) -> None:
+        self.graph = Graph({id(one): one for one in model.parameters()}, self.shown)
+        self.after = False
+        """Whether a block has ended, and none has begun since."""
+        self.whose: dict[int, tuple[Seen, Block]] = {}
+        """Which block begins with a module: the module itself, or a part of a list."""
+        for one in seen:
+            for block in reversed(one.blocks):
+                for module in starts(block.module):
+                    self.whose[id(module)] = one, block
+        self.modules = {id(module): module for one in seen for block in one.blocks for module in starts(block.module)}
+        self.within: list[nn.Module] = []
+        self.open: tuple[Seen, Block] | None = None
+        """The list that is running."""
+        self.closed = ""
+        """What made the output of the list before."""
+
+    def run(self, model: nn.Module, batch: Batch) -> Any:
+        """The model's output."""
+        with ExitStack() as stack:
+            for module in self.modules.values():
+                stack.callback(module.register_forward_pre_hook(self.enter, with_kwargs=True).remove)
+                stack.callback(module.register_forward_hook(self.leave).remove)
+            with self.graph:
+                output = called(model, batch)
+            if self.open is not None:
+                self.close(self.last())
+        self.graph.recording = False
+        for one in {id(one): one for one, _ in self.whose.values()}.values():
+            one.design.end()
+        self.graph.release()
+        return output
+
+    def shown(self, node: Node) -> None:
+        """A new stream; what comes after a block is none of its."""
+        if not self.after:
+            follow(node)
+
+    def enter(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Before a block: its first floating tensor is the stream."""
+        self.within.append(module)
+        one, block = self.whose[id(module)]
+        if len(self.within) > 1 or (self.open is not None and self.open[1] is block):
+            return None
+        stream = next((one for one in tensors_in((arguments, tuple(named.values()))) if one.is_floating_point()), None)
+        if stream is None or stream.numel() == 0 or not stream.ndim:
+            given = "none" if stream is None else f"one of shape {tuple(stream.shape)}"
+            raise ValueError(f"blocks must be given a floating tensor with numbers; {block.path} got {given}")
+        if not torch.is_grad_enabled():
+            raise ValueError(f"model must run with gradients; its block {block.path} runs under torch.no_grad()")
+        if self.open is not None:
+            self.close(stream)
+        if not stream.requires_grad:  # what comes before may have no weights, or be detached
+            fresh = stream.detach().requires_grad_()
+            swap = {id(stream): fresh}
+            arguments, named = _swapped(arguments, swap), _swapped(named, swap)
+            stream = fresh
+        self.open = (one, block) if block.module is not module else None
+        self.after = False
+        self.graph.begin(stream)
+        return arguments, named
+
+    def leave(self, module: nn.Module, _: object, out: Any) -> None:
+        """After a block: what it computed is read."""
+        self.within.pop()
+        if self.within or self.open is not None:
+            return
+        one, block = self.whose[id(module)]
+        output = next((tensor for tensor in tensors_in((out,)) if tensor.is_floating_point()), None)
+        if output is None:
+            raise ValueError(f"blocks must put out a floating tensor; {block.path} puts out {type(out).__name__}")
+        self.take(one, block, output)
+
+    def close(self, output: Tensor) -> None:
+        """The end of a list."""
+        if self.open is not None:
+            (one, block), self.open = self.open, None
+            self.closed = self.graph.find(output).op
+            self.take(one, block, output)
+
+    def take(self, one: Seen, block: Block, output: Tensor) -> None:
+        """Reads a block that has ended."""
+        with torch.no_grad():
+            one.take(block.path, read(self.graph, self.graph.end(output)))
+        self.after = True
+        self.graph.begin(output)
+        one.design.tail = self.graph.order
+
+    def last(self) -> Tensor:
+        """The output of a list that nothing follows: the last sum, or its norm where the others ended with one."""
+        sums = [node for node in self.graph.order if node.role == "stream" and node.op in SUM]
+        if not sums:
+            path = "" if self.open is None else self.open[1].path
+            raise ValueError(f"blocks must add to a stream where they are lists of parts; {path} does not")
+        after = self.graph.order[self.graph.order.index(sums[-1]):]
+        return next((node for node in after if node.role == "stream" and node.op == self.closed), sums[-1]).tensor
+
+
+def starts(module: nn.Module) -> list[nn.Module]:
+    """What is called of a block: itself, or the parts of a list, which has no code of its own."""
+    lists = isinstance(module, (nn.ModuleList, nn.ModuleDict))
+    return [part for child in module.children() for part in starts(child)] if lists else [module]
+
+
+def _swapped(value: Any, swap: Mapping[int, Tensor]) -> Any:
+    """Arguments with some tensors replaced."""
+    if isinstance(value, Tensor):
+        return swap.get(id(value), value)
+    if isinstance(value, dict):
+        return {name: _swapped(one, swap) for name, one in value.items()}
+    return type(value)(_swapped(one, swap) for one in value) if type(value) in (tuple, list) else value
+
+
+def backward(loss: Tensor, seen: Sequence[Seen]) -> None:
+    """Runs the backward pass, and keeps the gradients by what the blocks learn; the model's own are not touched."""
+    wanted = {id(one): one for stack in seen for _, found in stack.anatomies
+              for one in (*(piece.parameter for pieces in found.matrices.values() for piece in pieces),
+                          *(vector for vectors in found.vectors.values() for vector in vectors)) if one.requires_grad}
+    sources = [source for stack in seen for source in stack.sources if source.requires_grad]
+    for node in (node for stack in seen for sites in stack.sites for node in sites.values()):
+        node.gradient.clear()  # what reading a block has differentiated was not the loss
+    gradients = torch.autograd.grad(loss, [*wanted.values(), *sources], allow_unused=True)
+    found = {key: value for key, value in zip(wanted, gradients, strict=False) if value is not None}
+    for stack in seen:
+        stack.gradients = found

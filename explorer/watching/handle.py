@@ -1,0 +1,232 @@
+"""`Watch`: what looks on while a model trains, and what it has to say."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import TracebackType
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from explorer.diagnosis import Finding, diagnose
+from explorer.probes.blocks import Block
+from explorer.profile import Profile
+from explorer.watching import processes
+from explorer.watching.findings import over_time
+from explorer.watching.hooks import Passes, inner_hooks, recomputing
+from explorer.watching.readings import Reading, frames
+from explorer.watching.sentinel import Breakdown, Sentinel
+from explorer.watching.sinks import Sink
+from explorer.watching.steps import Steps
+from explorer.watching.sums import largest
+from explorer.watching.weights import plain
+from explorer.watching.window import Window
+
+PASSED_ON = (nn.Dropout, nn.Identity)
+"""Modules that give what they take: what is not finite came from another."""
+WIDEST = 8
+"""An inner module's output is looked at up to so many times the stream's size: logits over all words are not."""
+
+
+class Watch:
+    """What `watch` gives: the readings so far, as a table, as profiles, as findings. As a context it ends by itself.
+
+    Args: see `watch`.
+    """
+
+    def __init__(self, model: nn.Module, blocks: list[Block], every: int, into: list[Sink],
+                 optimizers: list[Optimizer], evaluation: bool, start: int) -> None:
+        self.model, self.blocks, self.every, self.sinks = model, blocks, every, into
+        self.readings: list[Reading] = []
+        self.layers = tuple(plain(block.path) for block in blocks)
+        inner = {path: part for path, part in model.named_modules()
+                 if path and not list(part.children()) and not isinstance(part, PASSED_ON)}
+        self._inner = list(enumerate(inner.values(), start=len(blocks) + 1))
+        self._sentinel = Sentinel([f"what comes before {self.layers[0]}", *self.layers, *map(plain, inner)])
+        self._first: Breakdown | None = None
+        self._next, self._width, self._ended = start, 0, False
+        self._said: set[str] = set()
+        self._held: list[tuple[int, Tensor]] = []
+        self._window: Window | None = None
+        self._inner_hooks: list[RemovableHandle] = []
+        self._passes = Passes(model, [block.module for block in blocks], evaluation, self._begin, self._seen,
+                              self._returned, self._around)
+        self._steps = Steps(model, optimizers, self._before, self._after, self._by_optimizer)
+        self._open()
+
+    def step(self) -> None:
+        """Ends a step by hand, after the update and before gradients are set to zero.
+
+        Only for a loop without a torch optimizer; a step that one has ended is not counted again.
+        """
+        self._steps.settle()
+        if self._ended:
+            self._ended = False
+            return
+        if self._window is not None and not self._window.weights.gradients():
+            self._warn(self._next, "no gradients are left: call step() before they are set to zero")
+        self._end()
+
+    @property
+    def first_nonfinite(self) -> Breakdown | None:
+        """Where a value first was not finite; None if all were. Over several processes, up to the last reading."""
+        if processes.count() > 1:
+            return self._first
+        return self._sentinel.first(self._sentinel.times(torch.device("cpu")))
+
+    def frame(self) -> pd.DataFrame:
+        """Tidy: one number a row; columns step, layer, site, head, statistic, value (see `readings.UNITS`).
+
+        Layers count from 1, and 0 is the input of the first; `layer` is missing (<NA>) for a matrix in no block, `head`
+        where a statistic has none.
+        """
+        self._steps.settle()
+        return frames(self.readings)
+
+    def profile(self, step: int | None = None) -> Profile:
+        """A reading as a profile: what of it other models have, too.
+
+        Args:
+            step: one that was read; the last one if it is not said.
+        Raises:
+            ValueError: it was not read.
+        """
+        self._steps.settle()
+        for reading in reversed(self.readings):
+            if step in (None, reading.step):
+                return reading.profile(type(self.model).__name__, self.layers)
+        steps = ", ".join(str(reading.step) for reading in self.readings) or "none yet"
+        raise ValueError(f"step must be one that was read: {steps}; got {step}")
+
+    def diagnose(self) -> list[Finding]:
+        """Findings over time, and about the last reading that is finite; most serious first.
+
+        Raises:
+            ValueError: nothing has been read yet.
+        """
+        profiles = [self.profile(reading.step) for reading in self.readings] or [self.profile()]
+        found = over_time(self.readings, self.first_nonfinite, self.layers)
+        sound = [profile for profile in profiles if profile.values and profile.first_nonfinite is None]
+        told = diagnose(sound[-1]) if sound else []
+        order = ("bad", "warning", "good")
+        told = [finding for finding in told if not found or finding.severity != "good"]
+        return sorted([*found, *told], key=lambda finding: order.index(finding.severity))
+
+    def remove(self) -> None:
+        """Ends it: no hook is left, sinks are closed, and what was read stays."""
+        self._steps.settle()
+        self._steps.remove()
+        self._passes.remove()
+        self._close()
+        for sink in self.sinks:
+            sink.close()
+        self.sinks = []
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return (f"Watch({type(self.model).__name__}, {len(self.layers)} blocks, every {self.every} steps, "
+                f"{len(self.readings)} readings)")
+
+    def _open(self) -> None:
+        """Begins a step; one that is to be read gathers more."""
+        if self._next % self.every == 0:
+            self._window = Window(self.model, self.blocks)
+            self._inner_hooks = inner_hooks(self._inner, self._inside)
+
+    def _close(self) -> None:
+        self._window = None
+        for handle in self._inner_hooks:
+            handle.remove()
+        self._inner_hooks = []
+
+    def _begin(self) -> None:
+        """Before a pass that counts."""
+        self._steps.settle()
+        self._ended = False
+
+    def _around(self, layer: int) -> AbstractContextManager[Any]:
+        return nullcontext() if self._window is None else self._read(self._window.around(layer))
+
+    @contextmanager
+    def _read(self, attention: AbstractContextManager[Any]) -> Iterator[None]:
+        """Around a block that is read: what its modules give is looked at when no mode slows it down any more."""
+        with attention:
+            yield
+        for place, x in self._held:
+            self._look(place, x)
+        self._held.clear()
+
+    def _seen(self, place: int, x: Tensor) -> None:
+        """A tensor of the stream: read where the step is, and looked at in any case."""
+        self._width = x.numel()
+        peak = largest(processes.local(x)) if self._window is None else self._window.see(place, x)
+        self._sentinel.look(place, False, peak)
+
+    def _returned(self, place: int, gradient: Tensor) -> None:
+        """A gradient by the stream."""
+        window = self._window
+        peak = largest(processes.local(gradient)) if window is None else window.returned(place, gradient)
+        self._sentinel.look(place, True, peak)
+
+    def _inside(self, place: int, module: nn.Module, x: Tensor) -> None:
+        """What an inner module gives, in a step that is read."""
+        if not self._passes.counting(module) or recomputing() or self._width * WIDEST < x.numel():
+            return
+        if self._passes.entered:
+            self._held.append((place, x.detach()))
+        else:
+            self._look(place, x)
+
+    def _look(self, place: int, x: Tensor) -> None:
+        self._sentinel.look(place, False, largest(processes.local(x)))
+
+    def _before(self, stepped: set[int], scale: float) -> None:
+        if self._window is not None:
+            self._window.weights.before(stepped, scale)
+
+    def _after(self) -> None:
+        if self._window is not None:
+            self._window.weights.after()
+
+    def _by_optimizer(self) -> None:
+        self._end()
+        self._ended = True
+
+    def _end(self) -> None:
+        """Ends a step: what was gathered becomes a reading."""
+        self._sentinel.fold(self._next)
+        window, step = self._window, self._next
+        self._close()
+        self._next += 1
+        self._open()
+        if window is None:
+            return
+        reading, times = window.reading(step, self._sentinel.times)
+        self._first = self._sentinel.first(times)
+        self.readings.append(reading)
+        if not window.stream:
+            self._warn(step, "no pass was seen in training mode; evaluation=True reads every pass")
+        for sink in list(self.sinks):
+            try:
+                sink.write(step, reading.frame())
+            except Exception as error:  # noqa: BLE001 - a full disk must not end the training
+                self.sinks.remove(sink)
+                self._warn(step, f"{type(sink).__name__} gets no more readings: {error}")
+
+    def _warn(self, step: int, why: str) -> None:
+        """Says once what is missing."""
+        if why not in self._said:
+            self._said.add(why)
+            warnings.warn(f"watch, step {step}: {why}", stacklevel=4)

@@ -1,0 +1,178 @@
+"""Hooks on a model: which pass counts, what a block takes in and gives out, and what comes back through it.
+
+Hooks on the root and the blocks stand from the start, so that a compiler that is called later sees them; in compiled
+code they become one operator each, whose body runs as it is. Inner modules have hooks only while a step is read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+Take = Callable[[int, Tensor], None]
+"""Takes a place and a tensor there."""
+
+
+class Hook:
+    """A call with its first arguments fixed. A copy or a pickle of the model has one that does nothing instead."""
+
+    def __init__(self, run: Callable[..., None], *fixed: Any) -> None:
+        self.run, self.fixed = run, fixed
+
+    def __call__(self, *seen: Any) -> None:
+        self.run(*self.fixed, *seen)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (nullcontext(), "__exit__")  # of the standard library: what reads the pickle needs none of ours
+
+
+class Passes:
+    """Hooks on a model and its blocks that hand over what passes.
+
+    Args:
+        model: the root.
+        blocks: its layers, in order.
+        evaluation: whether passes in evaluation mode or without gradients count.
+        begin: called before a pass that counts.
+        seen: called with a place and a tensor: place 0 is what goes into the first block, place l what block l gives.
+        returned: called with a place and the gradient there.
+        around: called with a block's number from 0 before its pass; what it returns is entered, and left after it.
+    """
+
+    def __init__(self, model: nn.Module, blocks: list[nn.Module], evaluation: bool, begin: Callable[[], None],
+                 seen: Take, returned: Take, around: Callable[[int], AbstractContextManager[Any]]) -> None:
+        self.evaluation, self.begin, self.seen, self.returned, self.around = evaluation, begin, seen, returned, around
+        self.inside, self.counted = False, False
+        self.entered: dict[int, AbstractContextManager[Any]] = {}
+        self.number, self.anchor = register(self), torch.zeros(())
+        self.handles = [
+            model.register_forward_pre_hook(Hook(self.enter_model), prepend=True),
+            model.register_forward_hook(Hook(self.leave_model), prepend=True, always_call=True),
+        ]
+        for index, block in enumerate(blocks):
+            self.handles += [
+                block.register_forward_pre_hook(Hook(self.enter, index), with_kwargs=True),
+                block.register_forward_hook(Hook(self.leave, index), prepend=True, always_call=True),
+            ]
+
+    def remove(self) -> None:
+        """Takes every hook off."""
+        for handle in self.handles:
+            handle.remove()
+        self.handles.clear()
+        READERS.pop(self.number, None)
+
+    def counts(self, module: nn.Module) -> bool:
+        """Whether a pass that begins with a module is one of training."""
+        return self.evaluation or (module.training and torch.is_grad_enabled())
+
+    def counting(self, module: nn.Module) -> bool:
+        """The same of the pass that runs, which may not have begun with the root."""
+        return self.counted if self.inside else self.counts(module)
+
+    def enter_model(self, model: nn.Module, _: Any) -> None:
+        """Before a pass: whether it counts is decided once, for checkpointed blocks run without gradients."""
+        if torch.compiler.is_compiling() or recomputing():
+            return
+        self.inside, self.counted = True, self.counts(model)
+        if self.counted:
+            self.begin()
+
+    def leave_model(self, *_: Any) -> None:
+        """After a pass, also one that failed."""
+        if not torch.compiler.is_compiling() and not recomputing():
+            self.inside = False
+
+    def enter(self, index: int, block: nn.Module, args: Any, kwargs: Any) -> None:
+        """Before a block."""
+        x = first_tensor((args, list(kwargs.values()))) if index == 0 else None
+        if torch.compiler.is_compiling():
+            if x is not None and self.counts(block):
+                torch.ops.explorer.watched(x.detach(), self.anchor, self.number, 0)
+            return
+        if not self.counting(block):
+            return
+        if x is not None:
+            self.take(0, x)
+        if not recomputing():
+            self.entered[index] = self.around(index)
+            self.entered[index].__enter__()
+
+    def leave(self, index: int, block: nn.Module, _: Any, out: Any) -> None:
+        """After a block, also one that failed: it gives None."""
+        x = first_tensor(out)
+        if torch.compiler.is_compiling():
+            if x is not None and self.counts(block):
+                torch.ops.explorer.watched(x.detach(), self.anchor, self.number, index + 1)
+            return
+        if index in self.entered and not recomputing():
+            self.entered.pop(index).__exit__(None, None, None)
+        if x is not None and self.counting(block):
+            self.take(index + 1, x)
+
+    def take(self, place: int, x: Tensor) -> None:
+        """Reads a tensor, and later the gradient there. What a checkpoint computes again is not read again."""
+        if not recomputing():
+            self.seen(place, x)
+        if x.grad_fn is not None:  # a parameter would keep the hook from step to step
+            x.register_hook(Hook(self.returned, place))  # type: ignore[no-untyped-call]
+
+
+def inner_hooks(modules: Iterable[tuple[int, nn.Module]],
+                take: Callable[[int, nn.Module, Tensor], None]) -> list[RemovableHandle]:
+    """Hooks that hand over what some modules give, each with its number."""
+
+    def leave(number: int, module: nn.Module, _: Any, out: Any) -> None:
+        if not torch.compiler.is_compiling():
+            x = first_tensor(out)
+            if x is not None:
+                take(number, module, x)
+
+    return [module.register_forward_hook(Hook(leave, number)) for number, module in modules]
+
+
+def recomputing() -> bool:
+    """Whether this runs within a backward pass, as what a checkpoint computes again does."""
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+def first_tensor(value: Any) -> Tensor | None:
+    """The first floating-point tensor in what a module takes or gives: the stream, by the custom of all libraries."""
+    if isinstance(value, Tensor):
+        return value if value.is_floating_point() else None
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        for part in value:
+            found = first_tensor(part)
+            if found is not None:
+                return found
+    return None
+
+
+READERS: weakref.WeakValueDictionary[int, Passes] = weakref.WeakValueDictionary()
+"""Whose hooks were compiled, by the number in their operators; none is given twice, for compiled code lives on."""
+_numbers = itertools.count(1)
+
+
+def register(passes: Passes) -> int:
+    """A number by which compiled code finds these hooks again."""
+    number = next(_numbers)
+    READERS[number] = passes
+    return number
+
+
+@torch.library.custom_op("explorer::watched", mutates_args=("anchor",),
+                         schema="(Tensor x, Tensor(a!) anchor, int number, int place) -> ()")
+def watched(x: Tensor, anchor: Tensor, number: int, place: int) -> None:  # noqa: ARG001
+    """Reads a tensor in compiled code. That it is said to change the anchor keeps compilers from leaving it out."""
+    passes = READERS.get(number)
+    if passes is not None and not recomputing():
+        passes.seen(place, x)

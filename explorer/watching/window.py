@@ -1,0 +1,175 @@
+"""What is gathered over one step: several passes where gradients are accumulated, and one reading at its end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from explorer.probes.blocks import Block
+from explorer.profile import Array, Key
+from explorer.watching import processes
+from explorer.watching.attention import Heads, Reader
+from explorer.watching.readings import Reading, gather
+from explorer.watching.sums import Sums, wide_on
+from explorer.watching.weights import Weights
+
+STREAM_PARTS, HEAD_PARTS, WEIGHT_PARTS = 5, 5, 5
+
+
+class Window:
+    """Sums over the passes of one step that is read; `reading()` turns them into numbers.
+
+    Args:
+        model: the root.
+        blocks: its layers, in order.
+    """
+
+    def __init__(self, model: nn.Module, blocks: list[Block]) -> None:
+        self.blocks = blocks
+        self.stream: dict[int, Sums] = {}
+        self.gradient: dict[int, Sums] = {}
+        self.heads: dict[int, Heads] = {}
+        self.weights = Weights(model, blocks)
+        self.dtype = ""
+
+    def see(self, place: int, x: Tensor) -> Tensor:
+        """Adds a tensor of the stream; its largest |x|."""
+        self.dtype = str(x.dtype).removeprefix("torch.")
+        return _add(self.stream, place, Sums.of(processes.local(x)))
+
+    def returned(self, place: int, gradient: Tensor) -> Tensor:
+        """Adds a gradient by the stream; its largest |x|."""
+        return _add(self.gradient, place, Sums.of_squares(processes.local(gradient)))
+
+    def around(self, layer: int) -> AbstractContextManager[Any]:
+        """What to enter around a block. Compiled code would run as it is within a mode, with other roundings."""
+        return nullcontext() if is_compiled(self.blocks[layer].module) else Reader(partial(self.attend, layer))
+
+    def attend(self, layer: int, found: Heads) -> None:
+        """Adds what a block's attention was seen to do."""
+        share, of = processes.head_share(self.blocks[layer].module)
+        if of > 1:  # the other processes' heads stand beside these
+            found = spread(found, share, of)
+        held = self.heads.get(layer)
+        if held is None:
+            self.heads[layer] = found
+        elif held.largest.shape == found.largest.shape:
+            self.heads[layer] = held + found
+
+    def reading(self, step: int, times: Callable[[torch.device], Tensor]) -> tuple[Reading, Tensor]:
+        """The numbers over all processes: one sum, one maximum, and the only wait for the device.
+
+        Args:
+            step: updates made before it.
+            times: gives numbers on a device, of which the maxima over processes are wanted, too.
+        Returns:
+            the reading, and the maxima of `times`, `[number]`.
+        """
+        device = processes.reduction_device(next((one.parts.device for one in self.stream.values()),
+                                                 next(iter(self.weights.matrices)).weight.device))
+        sites = range(len(self.blocks) + 1)
+        stream, gradient = ([_columns(held.get(place), device) for place in sites]
+                            for held in (self.stream, self.gradient))
+        heads = {layer: self.heads[layer] for layer in sorted(self.heads)}
+        weights = torch.tensor(self.weights.numbers, dtype=wide_on(device), device=device)
+        sums, maxima = processes.reduce(
+            torch.cat([*(part for part, _ in stream), *(part for part, _ in gradient), weights.flatten(),
+                       *(one.parts.to(device).flatten() for one in heads.values())]),
+            torch.cat([*(most for _, most in stream), *(one.largest.to(device) for one in heads.values()),
+                       times(device)]))
+        added, most = sums.double().cpu().numpy(), maxima.double().cpu()
+        cells: defaultdict[Key, dict[int | None, Array]] = defaultdict(dict)
+        cut = _Cutter(added)
+        streams, gradients = cut(len(sites), STREAM_PARTS), cut(len(sites), STREAM_PARTS)
+        with np.errstate(all="ignore"):  # whatever is not finite is shown as what it is
+            _stream_cells(cells, streams, most[: len(sites)].numpy(), gradients)
+            _weight_cells(cells, self.weights, cut(len(self.weights.matrices), WEIGHT_PARTS))
+            place = len(sites)
+            for layer, one in heads.items():
+                n_heads = len(one.largest)
+                _head_cells(cells, layer, cut(HEAD_PARTS, n_heads), most[place : place + n_heads].numpy())
+                place += n_heads
+        return Reading(step, *gather(cells, len(self.blocks)), self.dtype), most[place:]
+
+
+class _Cutter:
+    """Takes one piece after the other off a row of numbers."""
+
+    def __init__(self, numbers: Array) -> None:
+        self.numbers, self.at = numbers, 0
+
+    def __call__(self, *shape: int) -> Array:
+        start, self.at = self.at, self.at + int(np.prod(shape))
+        return self.numbers[start : self.at].reshape(shape)
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether part of a module runs as compiled code."""
+    return any(part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in module.modules())
+
+
+def spread(found: Heads, share: int, of: int) -> Heads:
+    """A share of the heads at their place among all; what stands at the others' neither adds nor exceeds."""
+    n_heads = len(found.largest)
+    place = slice(share * n_heads, (share + 1) * n_heads)
+    parts = found.parts.new_zeros(len(found.parts), of * n_heads)
+    largest = found.largest.new_full((of * n_heads,), -torch.inf)
+    parts[:, place], largest[place] = found.parts, found.largest
+    return Heads(parts, largest)
+
+
+def _add(held: dict[int, Sums], place: int, found: Sums) -> Tensor:
+    held[place] = held[place] + found if place in held else found
+    return found.largest
+
+
+def _columns(found: Sums | None, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Count and sums `[5]`, and the maximum `[1]`, of a place; of one that was not seen, what changes nothing."""
+    parts = torch.zeros(STREAM_PARTS, dtype=wide_on(device), device=device)
+    if found is None:
+        return parts, torch.full_like(parts[:1], -torch.inf)
+    count = torch.full_like(parts[:1], found.count)
+    return torch.cat([count, found.parts.to(device)]), found.largest.to(device).view(1)
+
+
+def _stream_cells(cells: dict[Key, dict[int | None, Array]], stream: Array, most: Array, gradient: Array) -> None:
+    """Numbers of the stream from its sums `[place, part]`."""
+    last = gradient[-1, 2] / gradient[-1, 0]
+    for place, ((count, total, square, fourth, infinite), largest) in enumerate(zip(stream, most, strict=True)):
+        site, layer = ("embed", 0) if place == 0 else ("resid_post", place - 1)
+        found = {} if not count else {
+            "mean": total / count, "second_moment": square / count,
+            "max_abs": np.nan if np.isnan(square) else largest,  # a maximum over processes may pass over a nan
+            "nonfinite": infinite,
+            "fourth_moment_ratio": fourth / count / (square / count) ** 2,
+        }
+        if gradient[place, 0] and gradient[-1, 0]:
+            found["activation_gradient"] = gradient[place, 2] / gradient[place, 0] / last
+        for name, value in found.items():
+            cells[name, site][layer] = np.asarray(value)
+
+
+def _weight_cells(cells: dict[Key, dict[int | None, Array]], weights: Weights, numbers: Array) -> None:
+    """Numbers of the matrices from their sums `[matrix, part]`."""
+    for matrix, (gradient, has, moved, size, stepped) in zip(weights.matrices, numbers, strict=True):
+        if has:
+            cells["parameter_gradient", matrix.site][matrix.layer] = np.sqrt(gradient)
+        if stepped:
+            cells["update_ratio", matrix.site][matrix.layer] = np.sqrt(np.divide(moved, size))
+
+
+def _head_cells(cells: dict[Key, dict[int | None, Array]], layer: int, parts: Array, largest: Array) -> None:
+    """Numbers of a layer's heads from their sums `[part, head]`."""
+    rows, entropy, several, normalized, weight = parts
+    lost = np.isnan(entropy) & np.isfinite(largest)  # a maximum over processes may pass over a nan
+    cells["largest_logit", "attn_scores"][layer] = np.where(lost, np.nan, largest)
+    cells["attention_entropy", "pattern"][layer] = entropy / rows
+    cells["attention_entropy_normalized", "pattern"][layer] = normalized / several
+    cells["attention_max", "pattern"][layer] = weight / rows

@@ -1,0 +1,89 @@
+"""The next-token loss's gradients on text, as rough as the note beside them says."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from trial import GATED, ROTARY, SMALL, agrees, both, by_layer
+
+from explorer import Config
+from explorer.schemes.data import ties
+from explorer.schemes.mlp import degree
+from explorer.theory import predict
+from explorer.theory.coverage import TEXT, TEXT_BENT, TEXT_TIED, WINDOWS
+
+TEXTS: dict[str, dict[str, Any]] = {
+    **{f"{place}, final norm {final}": {"norm_placement": place, "final_norm": final}
+       for place in ("pre", "post", "peri", "branch_output", "scaled_pre", "mix") for final in ("yes", "no")},
+    "none": {"norm_placement": "none", "residual": "inverse_sqrt_depth"},
+    "1/√(2N)": {"residual": "inverse_sqrt_depth"},
+    "deepnorm": {"norm_placement": "post", "residual": "deepnorm"},
+    "rezero": {"norm_placement": "none", "residual": "rezero"},
+    "layer_scale": {"residual": "layer_scale"},
+    "no attention": {"attention": "none"},
+    "no root d": {"attention_scale": "none"},
+    "mup": {"parametrization": "mup"},
+    "causal": {"causal": True}, "causal, no final norm": {"causal": True, "final_norm": "no"},
+    "HybridNorm": {"norm_placement": "hybrid"}, "SubLN, causal": {"norm_placement": "subln", "causal": True},
+    "NormFormer, gelu": {"norm_placement": "normformer", "activation": "gelu"}, "Keel": {"norm_placement": "keel"},
+    "DyT": {"norm": "dyt"}, "Derf, causal": {"norm": "derf", "norm_alpha": 2.0, "causal": True},
+    "causal, peri": {"causal": True, "norm_placement": "peri"},
+    "SwiGLU": {**GATED, "activation": "silu"}, "SwiGLU, causal": {**GATED, "activation": "silu", "causal": True},
+    "parallel": {"stream": "parallel"}, "parallel, causal": {"stream": "parallel", "causal": True},
+    "value residual": {"value_residual": True}, "value residual, causal": {"value_residual": True, "causal": True},
+    "rotary, causal": {**ROTARY, "causal": True, "norm": "rms"},
+    "gates": {"attention_gate": "coordinate", "n_kv_heads": 1},
+    "gates, sink, causal": {"attention_gate": "head", "sink": "zero", "causal": True},
+    "one sequence": {"batch_size": 1}, "many sequences": {"batch_size": 32},
+    "a small input": SMALL, "a small input, causal": {**SMALL, "causal": True}, "biases": {"bias_variance": 50.0},
+    "biases everywhere": {"bias_variance": 50.0, "biases": "all"},
+    "tied": {"readout": "tied_scaled"}, "tied, as GPT-2's": {"readout": "tied", **SMALL, "causal": True},
+}
+
+
+@pytest.fixture(scope="module", params=TEXTS)
+def on_text(request: pytest.FixtureRequest) -> Any:
+    """The next-token loss; the numbers of a text scatter far more than those of Gaussian tokens."""
+    size = {"n_layers": 4, "d_model": 128, "n_heads": 4, "n_ctx": 32, "batch_size": 8, "n_seeds": 32}
+    return both(Config(**{**size, "input": "text", "loss": "next_token", **TEXTS[request.param]}))
+
+
+def test_next_token_gradients_along_the_stream(on_text: Any) -> None:
+    """What the design ends with decides how sharp the softmax is: whether there is a final norm, not a name."""
+    note = on_text[1].notes.get("activation_gradient", "")
+    share = WINDOWS if note else 0.05
+    assert f"{100 * share:.0f} %" in (note or "5 %")
+    for site in ("embed", "resid_mid"):
+        found, expected = by_layer(*on_text, "activation_gradient", site)
+        assert agrees(found, expected, share), (site, found.mean(0), expected)
+
+
+def test_next_token_gradients_by_the_weights_are_as_rough_as_the_note_says(on_text: Any) -> None:
+    """Predicted, not bounded: with one sequence and with many the error stays within the note's share."""
+    measured, predicted = on_text
+    share = TEXT if degree(predicted.config) == 1 else TEXT_BENT
+    share = TEXT_TIED if ties(predicted.config) else share
+    assert f"{100 * share:.0f} %" in predicted.notes["parameter_gradient"]
+    for statistic, site in predicted.values:
+        if statistic != "parameter_gradient":
+            continue
+        found, expected = (np.sqrt(part) for part in by_layer(measured, predicted, statistic, site))
+        root = np.sqrt((found**2).mean(0))
+        error = (found**2).std(0, ddof=1) / np.sqrt(len(found)) / np.maximum(2 * root, 1e-300)
+        assert (abs(expected - root) <= share * root + 2 * error).all(), (site, root, expected, error)
+
+
+def test_a_tied_readout_gives_a_token_its_own_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Squares to 24 %; the theory of a readout that is drawn by itself is 30 % and more above."""
+    config = Config(n_layers=4, d_model=128, n_ctx=32, batch_size=8, input="text", loss="next_token", causal=True,
+                    readout="tied_scaled", n_seeds=24, **ROTARY)
+    measured, predicted = both(config)
+    for module in ("causal", "across"):
+        monkeypatch.setattr(f"explorer.theory.{module}.own_share", lambda config, steps: 0.0)
+    without = predict(config)
+    for matrix in ("W_O", "W_out"):
+        found, expected = by_layer(measured, predicted, "parameter_gradient", matrix)
+        wrong = without["parameter_gradient", matrix].ravel() ** 2
+        assert agrees(found, expected, 0.24), (matrix, found.mean(0), expected)
+        assert not agrees(found, wrong, 0.24), (matrix, found.mean(0), wrong)
+        assert (wrong > 1.3 * expected).all()
