@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -204,8 +205,10 @@ def dashboard(start: Config | str | None = None) -> Dashboard:
     Raises:
         TypeError: it is neither.
     """
+    if start is None:
+        start = os.environ.get("QUERY_STRING", "")  # as Voilà hands it to a kernel that it starts for a visitor
     if not isinstance(start, str):
-        return Dashboard(Config() if start is None else must_be(Config, "start", start))
+        return Dashboard(must_be(Config, "start", start))
     page = Dashboard(Config())
     page.start_at(start)
     return page

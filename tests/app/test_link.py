@@ -61,7 +61,7 @@ def test_a_person_may_write_labels_and_an_address() -> None:
 
 def random_configs(number: int) -> Iterator[Config]:
     """Designs with some fields drawn at random; those that exclude each other are drawn again."""
-    draw = random.Random(0)
+    draw = random.Random(0)  # noqa: S311 - a test
     while number:
         config = preset(draw.choice(list(PRESETS)))
         for item in draw.sample(list(Config.specs().values()), 4):
@@ -122,10 +122,12 @@ def test_what_is_ignored_is_said(link: str, sentence: str) -> None:
 
 
 PIECES = (
-    "", "?", "&", "=", ",", ":", "%", "%2C", "%00", "%ff", "+", "#", "\x00", "é", "🙂", "<script>alert(1)</script>", "\"'><img src=x>",
-    "-1", "1e999", "nan", "9" * 50, "0x10", "1_000", "true", "null", "None", "../../etc/passwd", "__class__", "{}", "[]",
-    "design", "pin", "racer", "tab", "lab", "view", "show", "panels", "embed", "v", "story", "step", "hue", "name", "hidden",
-    "n_layers", "n_heads", "norm_placement", "race.steps", "01_sampling.cut", "post_ln", "gpt2", "matrix", "layer", "statistic",
+    "", "?", "&", "=", ",", ":", "%", "%2C", "%00", "%ff", "+", "#", "\x00", "é", "🙂",
+    "<script>alert(1)</script>", "\"'><img src=x>",
+    "-1", "1e999", "nan", "9" * 50, "0x10", "1_000", "true", "null", "None", "../../etc/passwd", "__class__", "{}",
+    "design", "pin", "racer", "tab", "lab", "view", "show", "panels", "embed", "v", "story", "step", "hue", "name",
+    "hidden", "n_layers", "n_heads", "norm_placement", "race.steps", "01_sampling.cut", "post_ln", "gpt2", "matrix",
+    "layer", "statistic",
 )
 SEEDS = (
     "?design=post_ln&n_layers=24&pin=pre_ln,n_layers:48,name:Deep,hidden,hue:3&v=1",
@@ -137,7 +139,7 @@ SEEDS = (
 
 def fuzzed(number: int, seed: int = 0) -> Iterator[str]:
     """Links that somebody has cut, stirred and mixed with what does not belong there."""
-    draw = random.Random(seed)
+    draw = random.Random(seed)  # noqa: S311 - a test
     for _ in range(number):
         text = list(draw.choice(SEEDS)) if draw.random() < 0.8 else []
         for _ in range(draw.randint(1, 8)):
@@ -195,6 +197,13 @@ def test_a_link_may_start_a_page_and_what_it_ignores_is_said(page: Dashboard) ->
         dashboard(3)  # type: ignore[arg-type]
 
 
+def test_a_kernel_that_was_started_for_a_link_begins_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUERY_STRING", "n_layers=2&d_model=16&n_heads=2&n_ctx=8&batch_size=1&n_seeds=1")
+    page = dashboard()
+    assert page.panels["explore"].controls.config == SMALL
+    page.close()
+
+
 def test_an_address_is_opened_once_and_is_no_step(page: Dashboard) -> None:
     act(page, "shown", "?n_layers=3")
     assert page.header.link == "?n_layers=3&v=1"
@@ -228,7 +237,9 @@ def test_undo_redo_and_reset_go_over_everything(page: Dashboard) -> None:
     assert dict(parse_qsl(page.link.removeprefix("?"))) == links
 
 
-@pytest.mark.parametrize("message", ["undo", ["undo", 3], ["open"], ["open", 3], {"open": "?"}, None, 7, ["shown", None]])
+@pytest.mark.parametrize("message", [
+    "undo", ["undo", 3], ["open"], ["open", 3], {"open": "?"}, None, 7, ["shown", None],
+])
 def test_messages_that_make_no_sense_are_ignored(page: Dashboard, message: object) -> None:
     before = page.link
     page.header._handle_custom_msg(message, [])

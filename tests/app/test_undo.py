@@ -42,6 +42,13 @@ def test_a_change_after_a_step_back_forgets_what_came_after() -> None:
     assert (undo.future, undo.past) == ([], ["", "?a=1", "?b=1"])
 
 
+def test_a_tab_that_is_opened_and_left_at_once_is_two_steps() -> None:
+    undo = Undo("", Clock())
+    for link in ("?tab=race", ""):
+        undo.note(link)
+    assert undo.past == ["", "?tab=race"]
+
+
 def test_steps_are_limited() -> None:
     undo = Undo("")
     for number in range(MOST + 9):
