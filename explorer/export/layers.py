@@ -54,7 +54,7 @@ def _words(config: Config, run: Run) -> str:
         rows.append(RESIDUALS[config.residual])
     of = [other.numbers for other in runs(config) if other.name == run.name]
     which = ", ".join(f"{one[0]} to {one[-1]}" if len(one) > 1 else str(one[0]) for one in of)
-    every = sum(map(len, of)) == config.n_layers
+    every = len(run.alike) == config.n_layers
     return ("" if every else f"Layer {which} of {config.n_layers}: ") + "; ".join(map(cited, rows)) + "."
 
 
@@ -85,7 +85,7 @@ def _branch(config: Config, run: Run, branch: int) -> list[str]:
     if profiles(config):
         total = f"self.join(x, {f'norm({call})' if place.on_output else call}, {branch}, moments)"
     else:
-        skip = factor(config, "skip", branch, run.numbers).text
+        skip = factor(config, "skip", branch, run.alike).text
         total = weighed(config, run, branch, call) if skip == "0.0" else (
             f"{product(skip, 'x')} + {weighed(config, run, branch, call)}")
     return [*lines, f"x = norm({total})" if place.on_sum else f"x = {total}"]
@@ -118,7 +118,7 @@ def _call(config: Config, reads: str, branch: int) -> tuple[str, list[str]]:
 def read(config: Config, run: Run, branch: int) -> str:
     """Text of a branch's input."""
     place = placements(config)[2 * run.numbers[0] - 2 + branch]
-    return product(factor(config, "scale", branch, run.numbers).text, "norm(x)") if place.on_input else "x"
+    return product(factor(config, "scale", branch, run.alike).text, "norm(x)") if place.on_input else "x"
 
 
 def weighed(config: Config, run: Run, branch: int, out: str) -> str:
@@ -127,4 +127,4 @@ def weighed(config: Config, run: Run, branch: int, out: str) -> str:
     out = f"norm({out})" if place.on_output else out
     if shape is not None:
         return f"self.alpha{f'[{branch}]' if shape else ''} * {out}"
-    return product(factor(config, "branch", branch, run.numbers).text, out)
+    return product(factor(config, "branch", branch, run.alike).text, out)

@@ -43,8 +43,8 @@ def torch_module(config: Config) -> str:
         if len({(place.on_heads, place.on_read) for place in places}) > 1:
             raise config.refusal("{norm_placement} must have the same norms within the branches of all layers, to be "
                                  "written as torch; got {norm_placement=}")
-    kinds = {run.name: layer_class(config, run) for run in reversed(runs(config))}
-    parts = [attention(config) if attends(config) else "", mlp(config), mixing(config), *reversed(kinds.values()),
+    classes = {run.name: layer_class(config, run) for run in runs(config)}
+    parts = [attention(config) if attends(config) else "", mlp(config), mixing(config), *classes.values(),
              stack(config), rates(config)]
     body = "\n\n\n".join(filter(None, parts))
     functions = {**helpers(config), "norm": norm(config), "activation": activation(config), "rotate": rotate(config)}
@@ -54,3 +54,7 @@ def torch_module(config: Config) -> str:
     imports = ["import math\n"] * ("math." in body) + ["import torch"]
     imports += ["import torch.nn.functional as F"] * bool(re.search(r"\bF\.", body)) + ["from torch import nn"]
     return f"{docstring(config)}\n\n" + "\n".join(imports) + f"\n\n{body}"
+
+
+torch_code = torch_module
+"""Its public name."""

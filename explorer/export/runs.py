@@ -19,6 +19,8 @@ class Run(NamedTuple):
     """Of their class."""
     numbers: tuple[int, ...]
     """Theirs, from 1."""
+    alike: tuple[int, ...]
+    """Numbers of all layers of the class."""
 
 
 def runs(config: Config) -> list[Run]:
@@ -29,7 +31,9 @@ def runs(config: Config) -> list[Run]:
     names = ["Layer"] if len(kinds) == 1 else [f"Layer{1 + index}" for index in range(len(kinds))]
     if len(kinds) == len(found) == 2:
         names = ["FirstLayer", "Layer"] if len(found[0]) == 1 else ["EarlyLayer", "LateLayer"]
-    return [Run(names[kinds.index(keys[numbers[0] - 1])], numbers) for numbers in found]
+    alike = {kind: tuple(layer for layer, key in enumerate(keys, 1) if key == kind) for kind in kinds}
+    return [Run(names[kinds.index(kind)], numbers, alike[kind])
+            for numbers in found for kind in (keys[numbers[0] - 1],)]
 
 
 def _arrangement(config: Config, layer: int) -> tuple[Placement, ...]:
@@ -65,6 +69,6 @@ def counts(config: Config, run: Run) -> bool:
 def kept(config: Config, run: Run) -> list[str]:
     """Lines that keep factors which differ from layer to layer."""
     first = int(not attends(config))
-    lines = [factor(config, what, branch, run.numbers).kept for what in ("scale", "skip", "branch")
+    lines = [factor(config, what, branch, run.alike).kept for what in ("scale", "skip", "branch")
             for branch in (0, 1)[first:]]
     return list(dict.fromkeys(filter(None, lines)))

@@ -116,7 +116,8 @@ def _sizes(config: Config) -> dict[str, str]:
     enlarged = 1 / deviation if ties(config) else 1.0
     spelled = {
         "size": spell(config, size * share * enlarged, "1.0", *(["math.sqrt(D_MODEL)"] * ties(config)), *ROOTS),
-        "token": spell(config, share, *ROOTS), "place": spell(config, size * share, "1.0", *ROOTS),
+        "token": spell(config, 1.0 if reads_text(config) else share, *ROOTS),
+        "place": spell(config, size * share, "1.0", *ROOTS),
     }
     drawn = f" * {spell(config, deviation, *_deviations(config))}"
     return {**{name: "" if text == "1.0" else f"{text} * " for name, text in spelled.items()},

@@ -106,8 +106,8 @@ def helpers(config: Config) -> dict[str, str]:
     deviation, stored = DEVIATIONS.get(config.scale_rule, "1.0"), not scales_forward(config)
     flags = {"factors"} if any(factor(config, name) for name in shapes(config)) else set()
     rule, shape = cited(SCALE_RULES[config.scale_rule]), DISTRIBUTIONS[config.distribution].formula
-    drawn_so = f"Matrix [fan_out, fan_in] of variance σ²: {rule if stored else 1}; {shape}."
-    scaled_so = f"x Wᵀ σ: σ² stands here instead of in the stored weight, whose variance is 1; {rule}."
+    drawn_so = f"Matrix [fan_out, fan_in], σ² = {rule if stored else '1, for σ stands in `product`'}; {shape}."
+    scaled_so = f"σ x Wᵀ: σ stands here instead of in the stored weight; σ² = {rule}."
     return {
         "weight": fill(WEIGHT, flags if stored else (), {
             "noise": noise(config), "deviation": f"{deviation} * " if stored else "", "words": doc(drawn_so)}),
