@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from textwrap import wrap
 
-from explorer.config import Config, ConfigError, preset
+from explorer import text
+from explorer.config import Config
 from explorer.export.factors import constants as factor_constants
 from explorer.export.spelling import cited, number, product, sizes, spell
 from explorer.fields import users
@@ -31,12 +32,11 @@ def matching(config: Config) -> Preset | None:
     """The named design that a config is, whatever its sizes; none where it is none of them."""
     specs = Config.specs()
     free = {name for name, spec in specs.items() if spec.about.group in ELSEWHERE}
-    for name, row in PRESETS.items():
-        given = {field: getattr(config, field) for field in free - {*row.changes}}
-        try:
-            named = preset(name, **given)
-        except ConfigError:
+    for row in PRESETS.values():
+        choices = {field: getattr(config, field) for field in free} | dict(row.changes)
+        if any(getattr(config, field) != value for field, value in choices.items()) or not Config().accepts(**choices):
             continue
+        named = Config(**choices)
         if all(getattr(named, field) == getattr(config, field) or not matters(config, field) for field in specs):
             return row
     return None
@@ -60,9 +60,9 @@ def docstring(config: Config) -> str:
     paragraphs = [title]
     if row:
         paragraphs.append(f"Source: {row.source}." + (f" {row.differs}" if row.differs else ""))
-    text = "\n\n".join("\n".join(wrap(paragraph, 116)) for paragraph in paragraphs)
+    opening = "\n\n".join("\n".join(wrap(paragraph, 116)) for paragraph in paragraphs)
     quotes = '"""'
-    return f"{quotes}{text}\n\n{_choices(config)}\n\n{_use(config)}\n\n{KEPT}\n\n{_made_of(config)}\n{quotes}"
+    return f"{quotes}{opening}\n\n{_choices(config)}\n\n{_use(config)}\n\n{KEPT}\n\n{_made_of(config)}\n{quotes}"
 
 
 def _choices(config: Config) -> str:
@@ -99,6 +99,8 @@ def constants(config: Config) -> dict[str, str]:
                   ),
     }
     values = {name: spell(config, value, *formulas.get(name, ())) for name, value in sizes(config).items()}
-    whole = {name: text.removesuffix(".0") for name, text in values.items()}
+    whole = {name: value.removesuffix(".0") for name, value in values.items()}
+    if reads_text(config):
+        whole["VOCABULARY"] = str(len(text.prose().vocabulary))
     every = {**whole, **factor_constants(config)}
-    return {name: f"{name} = {text}{REMARKS.get(name, '')}" for name, text in every.items()}
+    return {name: f"{name} = {value}{REMARKS.get(name, '')}" for name, value in every.items()}

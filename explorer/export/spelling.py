@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
-from explorer import text
 from explorer.config import Config
 from explorer.fields import Option
 
@@ -19,7 +18,7 @@ def sizes(config: Config) -> dict[str, int]:
     return {
         "N_LAYERS": config.n_layers, "D_MODEL": config.d_model, "N_HEADS": config.n_heads,
         "N_KV_HEADS": config.kv_heads, "D_HEAD": config.d_head, "D_MLP": config.d_mlp, "N_STREAMS": config.n_streams,
-        "N_CTX": config.n_ctx, "VOCABULARY": len(text.prose().vocabulary),
+        "N_CTX": config.n_ctx,
     }
 
 

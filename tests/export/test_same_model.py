@@ -14,7 +14,7 @@ import torch
 from exported import Pair, imported
 
 from benchmarks import fuzz
-from explorer import PRESETS, Config, ConfigError, preset, torch_code
+from explorer import PRESETS, Config, ConfigError, preset, torch_code, twin
 from explorer.schemes.activation import ACTIVATIONS, Activation
 from explorer.schemes.attention import ATTENTION_GATES, DIVISORS, SINKS, Divisor, OutputGate, Sink
 from explorer.schemes.distribution import DISTRIBUTIONS, Distribution
@@ -25,7 +25,7 @@ from explorer.schemes.scale import SCALE_RULES, ScaleRule
 
 SIZES = {"n_layers": 3, "d_model": 32, "n_heads": 4, "n_ctx": 8, "batch_size": 2, "n_seeds": 1}
 TEXT = {"input": "text", "loss": "next_token"}
-DESIGNS = 80
+DESIGNS = 64
 WORDS = ("made up", "nobody")
 
 
@@ -41,6 +41,19 @@ def test_logits_of_text(choices: dict[str, Any], tmp_path: Path) -> None:
     pair = Pair(Config(**SIZES, **TEXT, **choices, input_second_moment=0.01), tmp_path)
     pair.agree()
     pair.agree_backward()
+
+
+@pytest.mark.parametrize("name", ["keel", "t5", "gemma2", "gptj", "rezero", "olmo2"])
+def test_its_twin_is_the_design(name: str, tmp_path: Path) -> None:
+    """What `twin` reads in the file's model, without its source, is what the file was made from."""
+    config = preset(name, **SIZES | {"d_model": 64, "n_ctx": 16})
+    torch.manual_seed(0)
+    model = imported(torch_code(config), tmp_path).Transformer()
+    found = twin(model, torch.randn(2, 16, 64) * config.input_second_moment**0.5).config
+    for field, spec in Config.specs().items():
+        if spec.about.group != "Input and loss":
+            value = getattr(config, field)
+            assert getattr(found, field) == (pytest.approx(value) if isinstance(value, float) else value), field
 
 
 @pytest.mark.parametrize("name", ["llama3", "gpt_oss", "hyper_connections", "mhc", "attn_res", "realformer", "albert"])
@@ -140,6 +153,20 @@ def test_it_needs_only_torch_and_is_clean(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "ruff", "check", *rules, str(tmp_path)], check=False,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_it_says_which_design_it_is() -> None:
+    """Title and source of the named design whatever its sizes, or none; and a call that makes the config again."""
+    for name, row in PRESETS.items():
+        text = torch_code(preset(name, d_model=128, n_layers=5))
+        assert text.startswith(f'"""{row.title}: ')
+        assert f"Source: {row.source}."[:60] in text
+    other = preset("llama3", alpha=0.5, residual_attention="scores", d_model=48)
+    text = torch_code(other)
+    assert text.startswith('"""A Transformer of this design:\n')
+    assert "Residual attention: A_l = q_l·k_l + A_(l−1) (RealFormer: He et al. 2020)" in text
+    call = " ".join(text.split("Made from ")[1].split(".\n\"\"\"")[0].split())
+    assert eval(call, {"Config": Config}) == other  # noqa: S307 - what is tested
 
 
 def test_what_is_no_config_is_refused() -> None:
