@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from explorer.config import Config
@@ -23,9 +24,11 @@ class Factor(NamedTuple):
     kept: str = ""
 
 
+@lru_cache(maxsize=64)
 def factor(config: Config, what: str, branch: int, layers: tuple[int, ...]) -> Factor:
     """The factor called skip, branch or scale of a branch, 0 or 1, in some layers, counted from 1."""
-    values = [_values(config, what)[2 * layer - 2 + branch] for layer in layers]
+    every = _values(config, what)[branch::2]
+    values = [every[layer - 1] for layer in layers]
     if len(set(values)) == 1:
         written = spell(config, values[0], *_formulas(config, what))
         return Factor(written if written == number(values[0]) else what.upper())
@@ -41,7 +44,7 @@ def constants(config: Config) -> dict[str, str]:
     found: dict[str, str] = {}
     for what in ("skip", "branch", "scale"):
         values = _values(config, what)
-        written = {spell(config, value, *_formulas(config, what)) for value in values} - set(map(number, values))
+        written = {spell(config, value, *_formulas(config, what)) for value in set(values)} - set(map(number, values))
         found |= {what.upper(): text for text in written}
         found |= {f"{name.upper()}_{what.upper()}": f"[{', '.join(map(number, values[branch::2]))}]"
                   for branch, name in enumerate(BRANCH_NAMES)}

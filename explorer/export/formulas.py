@@ -21,12 +21,15 @@ DEVIATIONS: Mapping[str, str] = {
     "torch_default": "math.sqrt(1 / (3 * fan_in))",
 }
 """By scale rule: the standard deviation of most matrices."""
-QUERIES, KEYS = "N_HEADS * D_HEAD", "N_KV_HEADS * D_HEAD"
 EXCEPTIONS: Mapping[str, tuple[str, ...]] = {
     "gpt2": ("(2 * N_LAYERS) ** -0.5",),
     "t5": ("D_HEAD ** -0.5",),
-    "torch_transformer": tuple(f"math.sqrt((D_MODEL + {r}) / (D_MODEL + 3 * {r}))" for r in (QUERIES, KEYS)),
-    "torch_default": (f"math.sqrt(6 * D_MODEL / (D_MODEL + {QUERIES} + 2 * {KEYS}))",),
+    "torch_transformer": tuple(
+        f"((D_MODEL + {rows}) / (D_MODEL + 3 * {rows})) ** 0.5"
+        for rows in ("N_HEADS * D_HEAD", "N_KV_HEADS * D_HEAD")),
+    "torch_default": tuple(
+        f"(6 * D_MODEL / (D_MODEL + {rows})) ** 0.5"
+        for rows in ("3 * N_HEADS * D_HEAD", "(N_HEADS + 2 * N_KV_HEADS) * D_HEAD")),
 }
 """By scale rule: factors on that of other matrices."""
 DRAWN: Mapping[str, tuple[str, ...]] = {

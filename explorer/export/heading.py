@@ -9,6 +9,7 @@ from explorer import text
 from explorer.config import Config
 from explorer.export.factors import constants as factor_constants
 from explorer.export.spelling import cited, number, product, sizes, spell
+from explorer.export.weights import constants as weight_constants
 from explorer.fields import users
 from explorer.schemes.data import predicts_text, reads_text
 from explorer.schemes.preset import PRESETS, Preset
@@ -102,5 +103,12 @@ def constants(config: Config) -> dict[str, str]:
     whole = {name: value.removesuffix(".0") for name, value in values.items()}
     if reads_text(config):
         whole["VOCABULARY"] = str(len(text.prose().vocabulary))
-    every = {**whole, **factor_constants(config)}
-    return {name: f"{name} = {value}{REMARKS.get(name, '')}" for name, value in every.items()}
+    every = {**whole, **factor_constants(config), **weight_constants(config)}
+    return {name: _named(name, value) for name, value in every.items()}
+
+
+def _named(name: str, value: str) -> str:
+    """The line that gives a value its name, or several."""
+    if len(value) < 90:
+        return f"{name} = {value}{REMARKS.get(name, '')}"
+    return "\n".join((f"{name} = (", *(f"    {line}" for line in wrap(value, 110)), ")"))

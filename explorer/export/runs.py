@@ -11,6 +11,9 @@ from explorer.export.mixing import starts_by_number
 from explorer.schemes.attention import attends
 from explorer.schemes.placement import Placement, placements
 
+LONGEST = 76
+"""Letters of a list that stands on one line."""
+
 
 class Run(NamedTuple):
     """Layers in a row that have their norms at the same places."""
@@ -48,7 +51,10 @@ def stacked(config: Config) -> str:
     parts = [_several(config, run, run is every[-1]) for run in every]
     if len(parts) == 1:
         return parts[0]
-    return f"[{', '.join(f'*({part})' if ' for ' in part else part for part in parts)}]"
+    items = [f"*({part})" if " for " in part else part for part in parts]
+    if len(line := ", ".join(items)) <= LONGEST:
+        return f"[{line}]"
+    return "\n".join(("[", *(f"            {item}," for item in items), "        ]"))
 
 
 def _several(config: Config, run: Run, last: bool) -> str:

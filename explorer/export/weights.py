@@ -38,6 +38,9 @@ def bias(size, fan_in):
     return nn.Parameter(torch.randn(size) * math.sqrt(${variance} / fan_in))
 '''
 
+LONGEST = 30
+"""Letters of a factor that has no name of its own."""
+
 
 def columns(config: Config) -> dict[str, str]:
     """Rows of each matrix, fan_out, and of W_O and W_out the columns, as text."""
@@ -54,9 +57,23 @@ def shape(config: Config, matrix: str) -> tuple[str, str]:
     return (rows, "D_MODEL") if rows else ("D_MODEL", "N_HEADS * D_HEAD" if matrix == "W_O" else "D_MLP")
 
 
-@lru_cache(maxsize=256)
 def factor(config: Config, matrix: str) -> str:
-    """Text of the factor of a matrix on the scale rule's standard deviation; empty where it is 1."""
+    """Text of the factor of a matrix on the scale rule's standard deviation, or its name; empty where it is 1."""
+    written = _factor(config, matrix)
+    return next((name for name, text in constants(config).items() if text == written), written)
+
+
+@lru_cache(maxsize=32)
+def constants(config: Config) -> dict[str, str]:
+    """Names of long factors, each for all matrices that have it, and their text."""
+    by_text: dict[str, list[str]] = {}
+    for matrix in shapes(config):
+        by_text.setdefault(_factor(config, matrix), []).append(matrix.removeprefix("W_").upper())
+    return {f"FACTOR_{'_'.join(names)}": text for text, names in by_text.items() if len(text) > LONGEST}
+
+
+@lru_cache(maxsize=256)
+def _factor(config: Config, matrix: str) -> str:
     fan_in, fan_out = shapes(config)[matrix]
     usual = _usual(config, fan_in, fan_out)
     rule = math.sqrt(SCALE_RULES[config.scale_rule].variance(config, matrix, fan_in, fan_out)) / usual

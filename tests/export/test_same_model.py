@@ -139,10 +139,8 @@ def test_a_row_that_cannot_be_written_is_refused(field: str, table: dict[str, An
 
 
 def test_it_needs_only_torch_and_is_clean(tmp_path: Path) -> None:
-    """The files of all named designs and of some others import torch and math, and pass ruff."""
-    others = [Config(**SIZES, **TEXT), Config(parametrization="ntk", bias_variance=1 / 3, biases="all"),
-              Config(**SIZES, distribution="truncated_normal", residual="t_fixup", attention_variance=0.3)]
-    for index, config in enumerate([*(preset(name, **SIZES) for name in PRESETS), *others]):
+    """The files of all named designs and of random ones import torch and math, and pass ruff."""
+    for index, config in enumerate([*(preset(name, **SIZES) for name in PRESETS), *fuzz.designs(4, DESIGNS)]):
         text = torch_code(config)
         (tmp_path / f"design_{index}.py").write_text(text, encoding="utf-8")
         statements = [node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Import, ast.ImportFrom))]
