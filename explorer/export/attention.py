@@ -22,7 +22,7 @@ class Attention(nn.Module):
     def __init__(self):
         super().__init__()
 ${draws}
-        self.sink = nn.Parameter(${sink} + ${sink_std} * torch.randn(N_HEADS))  # [head]  #? sink learned
+        self.sink = nn.Parameter(${learned} * torch.randn(N_HEADS)${mean})  # [head]  #? sink learned
         slopes = ${slopes}  # m_h, [head]  #? alibi
         self.register_buffer("slopes", slopes, persistent=False)  #? alibi
 
@@ -84,10 +84,11 @@ def attention(config: Config) -> str:
     return fill(ATTENTION, flags, {
         **{name: times(config, "x", matrix) for name, matrix in products.items()},
         "words": doc(_words(config)), "draws": draws(config, matrices), "row": _row(config),
-        "carried": "".join(f", {name}" for name in passed), "passed": "".join(f", and {name}" for name in passed),
+        "carried": "".join(f", {name}" for name in passed), "passed": f", and {', '.join(passed)}" if passed else "",
         "result": ", ".join((times(config, "out", "W_O"), *passed)), "slopes": slopes_text(config),
         "kv": "N_KV_HEADS" if "grouped" in flags else "N_HEADS", "gain": number(config.qk_gain),
-        "cap": number(config.logit_cap), "sink": number(rule.logit or 0.0), "sink_std": number(rule.std),
+        "cap": number(config.logit_cap), "sink": number(rule.logit or 0.0), "learned": number(rule.std),
+        "mean": f" + {number(rule.logit)}" if rule.logit else "",
         "logits": "q @ k.transpose(-2, -1)" + (f" / {by}" if by != "1.0" else ""), "options": _options(config, by),
     })
 
