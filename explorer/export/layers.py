@@ -53,9 +53,10 @@ def _words(config: Config, run: Run) -> str:
     if config.residual != "constant":
         rows.append(RESIDUALS[config.residual])
     of = [other.numbers for other in runs(config) if other.name == run.name]
-    which = ", ".join(f"{one[0]} to {one[-1]}" if len(one) > 1 else str(one[0]) for one in of)
+    ends = [f" to {one[-1]}" if one[-1] < config.n_layers else " and on" for one in of]
+    which = ", ".join(f"{one[0]}{end if len(one) > 1 else ''}" for one, end in zip(of, ends, strict=True))
     every = len(run.alike) == config.n_layers
-    return ("" if every else f"Layer {which} of {config.n_layers}: ") + "; ".join(map(cited, rows)) + "."
+    return ("" if every else f"Layer {which}: ") + "; ".join(map(cited, rows)) + "."
 
 
 def _forward(config: Config, run: Run) -> list[str]:

@@ -17,8 +17,10 @@ from benchmarks import fuzz
 from explorer import PRESETS, Config, ConfigError, preset, torch_code, twin
 from explorer.schemes.activation import ACTIVATIONS, Activation
 from explorer.schemes.attention import ATTENTION_GATES, DIVISORS, SINKS, Divisor, OutputGate, Sink
+from explorer.schemes.data import READOUTS
 from explorer.schemes.distribution import DISTRIBUTIONS, Distribution
 from explorer.schemes.mlp import MLPS, MLPKind
+from explorer.schemes.parametrization import PARAMETRIZATIONS
 from explorer.schemes.placement import NORMS, PLACEMENTS, Norm, Placement, PlacementRule
 from explorer.schemes.residual import RESIDUALS, ResidualRule, Rule
 from explorer.schemes.scale import SCALE_RULES, ScaleRule
@@ -185,6 +187,21 @@ def test_sizes_can_be_changed_in_the_file(name: str, tmp_path: Path) -> None:
     edited.load_state_dict(pair.theirs.state_dict())
     pair.theirs = edited
     pair.agree()
+
+
+@pytest.mark.parametrize(("field", "table"), [
+    ("residual", RESIDUALS), ("scale_rule", SCALE_RULES), ("norm_placement", PLACEMENTS),
+    ("parametrization", PARAMETRIZATIONS), ("readout", READOUTS), ("attention_scale", DIVISORS),
+], ids=["residual", "scale rule", "placement", "parametrization", "readout", "divisor"])
+def test_every_row_has_its_formula(field: str, table: dict[str, Any]) -> None:
+    """No number of one size stands for a rule: below the docstring, files of two sizes differ in the sizes alone."""
+    sizes = {"N_LAYERS", "D_MODEL", "N_HEADS"}
+    for choice in {*table} - {"mix", "admin_profiled"}:  # Mix-LN's share of the layers is a number
+        changes = {field: choice, "n_kv_heads": 2, **(TEXT if field in ("parametrization", "readout") else {})}
+        files = [torch_code(Config(n_layers=layers, d_model=width, n_heads=heads, **changes)).split('\n"""\n', 1)[1]
+                 for layers, width, heads in ((5, 64, 4), (9, 128, 8))]
+        small, large = ([line for line in text.splitlines() if line.split(" = ")[0] not in sizes] for text in files)
+        assert small == large, choice
 
 
 def test_a_file_of_another_design_is_told_apart(tmp_path: Path) -> None:
