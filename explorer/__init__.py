@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from explorer.app.dashboard import dashboard, lab
     from explorer.config import Config, ConfigError, preset
     from explorer.diagnosis import Finding, diagnose
+    from explorer.export.module import torch_code
     from explorer.probes.foreign import probe, twin
     from explorer.probes.measure import measure
     from explorer.probes.observe import Stopped
@@ -46,13 +47,14 @@ if TYPE_CHECKING:
 __all__ = [
     "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
     "Task", "Twin", "Watch", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "probe", "race", "solve",
-    "twin", "watch",
+    "torch_code", "twin", "watch",
 ]
 
 _MODULES = {
     "app.dashboard": ("dashboard", "lab"),
     "config": ("Config", "ConfigError", "preset"),
     "diagnosis": ("Finding", "diagnose"),
+    "export.module": ("torch_code",),
     "probes": ("Stopped", "measure"),
     "probes.foreign": ("probe", "twin"),
     "probes.twin": ("Twin",),

@@ -36,6 +36,7 @@ FLOORS = {
     "batch": 6,
     "streams": 6,
     "attention": 6,
+    "export": 6,
     "mlp": 6,
     "model": 7,
     "probes": 8,
@@ -168,7 +169,8 @@ def test_the_package_alone_costs_nothing() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
 
 
-@pytest.mark.parametrize("module", ["explorer", "explorer.profile", "explorer.figures", "explorer.app.dashboard"])
+@pytest.mark.parametrize("module", ["explorer", "explorer.profile", "explorer.figures", "explorer.export.module",
+                                    "explorer.app.dashboard"])
 def test_torch_waits_until_something_is_measured(module: str) -> None:
     """Importing these must not import torch: it takes a second, and the page is shown meanwhile."""
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
@@ -181,7 +183,7 @@ def test_public_face() -> None:
     documented = {
         "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
         "Task", "Twin", "Watch", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "probe", "race",
-        "solve", "twin", "watch",
+        "solve", "torch_code", "twin", "watch",
     }
     assert set(explorer.__all__) == documented
     for name in explorer.__all__:

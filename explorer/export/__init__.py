@@ -1,0 +1,1 @@
+"""A design as a file of torch that needs nothing else: source text from a `Config`, made without torch."""

@@ -1,0 +1,215 @@
+"""The file of a design is that design: with the same weights it gives what the model under study gives."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from exported import Pair, imported
+
+from benchmarks import fuzz
+from explorer import PRESETS, Config, ConfigError, preset, torch_code, twin
+from explorer.schemes.activation import ACTIVATIONS, Activation
+from explorer.schemes.attention import ATTENTION_GATES, DIVISORS, SINKS, Divisor, OutputGate, Sink
+from explorer.schemes.data import READOUTS
+from explorer.schemes.distribution import DISTRIBUTIONS, Distribution
+from explorer.schemes.mlp import MLPS, MLPKind
+from explorer.schemes.parametrization import PARAMETRIZATIONS
+from explorer.schemes.placement import NORMS, PLACEMENTS, Norm, Placement, PlacementRule
+from explorer.schemes.residual import RESIDUALS, ResidualRule, Rule
+from explorer.schemes.scale import SCALE_RULES, ScaleRule
+
+SIZES = {"n_layers": 3, "d_model": 32, "n_heads": 4, "n_ctx": 8, "batch_size": 2, "n_seeds": 1}
+TEXT = {"input": "text", "loss": "next_token"}
+DESIGNS = 64
+WORDS = ("made up", "nobody")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_named_design(name: str, tmp_path: Path) -> None:
+    Pair(preset(name, **SIZES), tmp_path).agree()
+
+
+@pytest.mark.parametrize("choices", [
+    {}, {"readout": "tied"}, {"readout": "tied_scaled", "position": "rotary"}, {"parametrization": "mup"},
+], ids=str)
+def test_logits_of_text(choices: dict[str, Any], tmp_path: Path) -> None:
+    pair = Pair(Config(**SIZES, **TEXT, **choices, input_second_moment=0.01), tmp_path)
+    pair.agree()
+    pair.agree_backward()
+
+
+@pytest.mark.parametrize("name", ["keel", "t5", "gemma2", "gptj", "rezero", "olmo2"])
+def test_its_twin_is_the_design(name: str, tmp_path: Path) -> None:
+    """What `twin` reads in the file's model, without its source, is what the file was made from."""
+    config = preset(name, **SIZES | {"d_model": 64, "n_ctx": 16})
+    torch.manual_seed(0)
+    model = imported(torch_code(config), tmp_path).Transformer()
+    found = twin(model, torch.randn(2, 16, 64) * config.input_second_moment**0.5).config
+    for field, spec in Config.specs().items():
+        if spec.about.group != "Input and loss":
+            value = getattr(config, field)
+            assert getattr(found, field) == (pytest.approx(value) if isinstance(value, float) else value), field
+
+
+@pytest.mark.parametrize("name", ["llama3", "gpt_oss", "hyper_connections", "mhc", "attn_res", "realformer", "albert"])
+def test_gradients(name: str, tmp_path: Path) -> None:
+    Pair(preset(name, **SIZES), tmp_path, torch.float64).agree_backward()
+
+
+def test_random_designs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All fields at random, in twice the precision: what amplifies rounding is no other design."""
+    monkeypatch.setattr(fuzz, "SIZES", {
+        "d_model": (32, 48), "n_heads": (1, 2, 4, 6), "n_layers": (1, 2, 3, 4), "n_ctx": (4, 8), "batch_size": (2,),
+        "n_kv_heads": (0, 0, 1, 2), "head_size": (0, 0, 6)})
+    for name in ("init_variance", "attention_variance", "mlp_variance"):
+        monkeypatch.setitem(fuzz.RANGES, name, (0.2, 5.0))
+    seen = list(islice(fuzz.designs(3, DESIGNS), DESIGNS))
+    for config in seen:
+        try:
+            Pair(config, tmp_path, torch.float64).agree()
+        except AssertionError as error:
+            raise AssertionError(f"{config!r}: {error}") from error
+    fields = {name for name, spec in Config.specs().items() if spec.choices}
+    for name in fields - {"residual", "norm_placement"}:
+        assert {getattr(config, name) for config in seen} >= {*Config.specs()[name].choices}, name
+
+
+def test_every_residual_rule_and_placement(tmp_path: Path) -> None:
+    built = 0
+    for name, choices in (("residual", RESIDUALS), ("norm_placement", PLACEMENTS)):
+        for choice in choices:
+            changes = {name: choice} | ({"norm_placement": "post"} if choice == "admin_profiled" else {})
+            Pair(Config(**SIZES | {"n_layers": 5}, **changes), tmp_path, torch.float64).agree()
+            built += 1
+    assert built == len(RESIDUALS) + len(PLACEMENTS)
+
+
+def test_the_first_pass_finds_the_factors_and_the_second_keeps_them(tmp_path: Path) -> None:
+    pair = Pair(Config(**SIZES, norm_placement="post", residual="admin_profiled"), tmp_path)
+    pair.agree()
+    found = {name: value.clone() for name, value in pair.theirs.named_buffers()}
+    for name, value in pair.ours.named_buffers():
+        torch.testing.assert_close(found[name], value)
+    assert bool(found["profiled"])
+    assert float(found["layers.2.skip"].min()) > 1
+    pair.theirs(10 * pair.batch.input)
+    assert all(torch.equal(value, found[name]) for name, value in pair.theirs.named_buffers())
+
+
+ROWS: dict[str, tuple[dict[str, Any], Any]] = {
+    "norm_placement": (PLACEMENTS, PlacementRule(*WORDS, final=False, sublayer=lambda index, n_layers: Placement(
+        on_input=index != 3, on_sum=True, on_heads=index % 2 == 0, on_read=True, skip=0.7 + 0.1 * index,
+        branch=0.5, scale=0.9))),
+    "norm": (NORMS, Norm(*WORDS, ("norm_alpha",), point="elu")),
+    "residual": (RESIDUALS, ResidualRule(*WORDS, multipliers=lambda config: Rule(0.8, 0.6, {"W_V": 1.7}))),
+    "scale_rule": (SCALE_RULES, ScaleRule(*WORDS, variance=lambda config, matrix, fan_in, fan_out: 1.3 / fan_in)),
+    "activation": (ACTIVATIONS, Activation(
+        *WORDS, value=lambda x: x, slope=lambda x: x, torch=lambda F, z: F.silu(2 * z) * z.sin())),
+    "mlp": (MLPS, MLPKind(*WORDS, gated=True, shift=2.0)),
+    "attention_scale": (DIVISORS, Divisor(*WORDS, of=lambda d_head: 0.5 * d_head**0.75)),
+    "sink": (SINKS, Sink(*WORDS, logit=2.0)),
+    "attention_gate": (ATTENTION_GATES, OutputGate(*WORDS, per_head=lambda d_head: d_head // 2)),
+    "distribution": (DISTRIBUTIONS, Distribution(*WORDS, transform=lambda z: z.sign_())),
+}
+
+
+@pytest.mark.parametrize("field", ROWS)
+def test_a_row_that_is_made_up(field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is decided by a row's name."""
+    table, row = ROWS[field]
+    monkeypatch.setitem(table, "made_up", row)
+    Pair(Config(**SIZES, **{field: "made_up"}), tmp_path).agree()
+
+
+@pytest.mark.parametrize(("field", "table", "row"), [
+    ("attention_scale", DIVISORS, Divisor(*WORDS, of=float, row=lambda config, n: n**0.1)),
+    ("norm_placement", PLACEMENTS, PlacementRule(
+        *WORDS, final=False, sublayer=lambda index, n_layers: Placement(on_sum=True, on_heads=index == 0))),
+], ids=["factor by row", "norms within some layers"])
+def test_a_row_that_cannot_be_written_is_refused(field: str, table: dict[str, Any], row: object,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(table, "made_up", row)
+    with pytest.raises(ConfigError, match=rf"^{field} must have .* to be written as torch; got {field} = made_up$"):
+        torch_code(Config(**SIZES | {"n_ctx": 9}, **{field: "made_up"}))  # no config whose placements are remembered
+
+
+def test_it_needs_only_torch_and_is_clean(tmp_path: Path) -> None:
+    """The files of all named designs and of random ones import torch and math, and pass ruff."""
+    for index, config in enumerate([*(preset(name, **SIZES) for name in PRESETS), *fuzz.designs(4, DESIGNS)]):
+        text = torch_code(config)
+        (tmp_path / f"design_{index}.py").write_text(text, encoding="utf-8")
+        statements = [node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Import, ast.ImportFrom))]
+        names = {name for node in statements
+                 for name in ([node.module] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])}
+        assert names <= {"torch", "math", "torch.nn.functional"}
+    rules = ["--isolated", "--select", "E,F", "--line-length", "120"]
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", *rules, str(tmp_path)], check=False,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_it_says_which_design_it_is() -> None:
+    """Title and source of the named design whatever its sizes, or none; and a call that makes the config again."""
+    for name, row in PRESETS.items():
+        text = torch_code(preset(name, d_model=128, n_layers=5))
+        assert text.startswith(f'"""{row.title}: ')
+        assert f"Source: {row.source}."[:60] in text
+    other = preset("llama3", alpha=0.5, residual_attention="scores", d_model=48)
+    text = torch_code(other)
+    assert text.startswith('"""A Transformer of this design:\n')
+    assert "Residual attention: A_l = q_l·k_l + A_(l−1) (RealFormer: He et al. 2020)" in text
+    call = " ".join(text.split("Made from ")[1].split(".\n\"\"\"")[0].split())
+    assert eval(call, {"Config": Config}) == other  # noqa: S307 - what is tested
+
+
+def test_what_is_no_config_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"config must be a Config; got 'llama3' of type str"):
+        torch_code("llama3")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["llama3", "gpt2", "deepnorm", "t_fixup", "completep", "inverse_sqrt_depth", "keel",
+                                  "layernorm_scaling", "hyper_connections"])
+def test_sizes_can_be_changed_in_the_file(name: str, tmp_path: Path) -> None:
+    """What follows from a size is a formula of it: edited, the file is that of a deeper and wider model."""
+    small = preset(name, **SIZES)
+    pair, text = Pair(small.replace(n_layers=7, d_model=64, n_heads=8), tmp_path), torch_code(small)
+    for before, after in (("N_LAYERS = 3", "N_LAYERS = 7"), ("D_MODEL = 32", "D_MODEL = 64"),
+                          ("N_HEADS = 4", "N_HEADS = 8")):
+        text = text.replace(f"\n{before}\n", f"\n{after}\n")
+    edited = imported(text, tmp_path).Transformer()
+    edited.load_state_dict(pair.theirs.state_dict())
+    pair.theirs = edited
+    pair.agree()
+
+
+@pytest.mark.parametrize(("field", "table"), [
+    ("residual", RESIDUALS), ("scale_rule", SCALE_RULES), ("norm_placement", PLACEMENTS),
+    ("parametrization", PARAMETRIZATIONS), ("readout", READOUTS), ("attention_scale", DIVISORS),
+], ids=["residual", "scale rule", "placement", "parametrization", "readout", "divisor"])
+def test_every_row_has_its_formula(field: str, table: dict[str, Any]) -> None:
+    """No number of one size stands for a rule: below the docstring, files of two sizes differ in the sizes alone."""
+    sizes = {"N_LAYERS", "D_MODEL", "N_HEADS"}
+    for choice in {*table} - {"mix", "admin_profiled"}:  # Mix-LN's share of the layers is a number
+        changes = {field: choice, "n_kv_heads": 2, **(TEXT if field in ("parametrization", "readout") else {})}
+        files = [torch_code(Config(n_layers=layers, d_model=width, n_heads=heads, **changes)).split('\n"""\n', 1)[1]
+                 for layers, width, heads in ((5, 64, 4), (9, 128, 8))]
+        small, large = ([line for line in text.splitlines() if line.split(" = ")[0] not in sizes] for text in files)
+        assert small == large, choice
+
+
+def test_a_file_of_another_design_is_told_apart(tmp_path: Path) -> None:
+    """The comparison can fail: the same parameters in Post-LN, or with another activation."""
+    pair = Pair(preset("llama3", **SIZES), tmp_path)
+    for other in ({"norm_placement": "post"}, {"activation": "gelu"}, {"rope_base": 5e3}, {"causal": False}):
+        theirs = imported(torch_code(preset("llama3", **SIZES).replace(**other)), tmp_path).Transformer()
+        theirs.load_state_dict(pair.theirs.state_dict())
+        pair.theirs = theirs
+        with pytest.raises(AssertionError):
+            pair.agree()
