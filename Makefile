@@ -11,7 +11,7 @@ run: $(INSTALLED)  ## the dashboard, on localhost; it prints where
 lab: $(INSTALLED)  ## the notebooks, in JupyterLab
 	$(BIN)/explorer lab
 
-# Two to four processes, each with whole files in the order they are listed: those with a browser come first.
+# Two to four processes, each with whole files in the order they are listed: notebooks and a browser come first.
 test: $(INSTALLED)  ## every test: units, notebooks, and the page in Chromium where there is one
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder \
 		--nbval --nbval-current-env --nbval-cell-timeout=120

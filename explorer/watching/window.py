@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from explorer.probes.blocks import Block
 from explorer.profile import Array, Key
 from explorer.watching import processes
-from explorer.watching.attention import Heads, Reader
+from explorer.watching.attention import Heads, reader
 from explorer.watching.readings import Reading, gather
 from explorer.watching.sums import Sums, wide_on
 from explorer.watching.weights import Weights
@@ -50,7 +50,8 @@ class Window:
 
     def around(self, layer: int) -> AbstractContextManager[Any]:
         """What to enter around a block. Compiled code would run as it is within a mode, with other roundings."""
-        return nullcontext() if is_compiled(self.blocks[layer].module) else Reader(partial(self.attend, layer))
+        block = self.blocks[layer].module
+        return nullcontext() if is_compiled(block) else reader(block, partial(self.attend, layer))
 
     def attend(self, layer: int, found: Heads) -> None:
         """Adds what a block's attention was seen to do."""

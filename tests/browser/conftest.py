@@ -34,6 +34,8 @@ SHAKEN = bool(os.environ.get("EXPLORER_SHAKE"))
 """Whether kernels answer late and every click is held, to see that nothing depends on how soon the page is answered."""
 HELD = 40
 """Milliseconds of such a click, as a person's are."""
+EVERY = 50
+"""Milliseconds after which a page is asked again what is waited for; at every frame, asking would keep it busy."""
 STARTUP = 60
 """Seconds that a server may take to listen."""
 
@@ -53,6 +55,7 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def playwright() -> Iterator[Playwright]:
     expect.set_options(timeout=PATIENCE)
+    Page.wait_for_function = partialmethod(Page.wait_for_function, polling=EVERY)  # type: ignore[method-assign,assignment]
     if SHAKEN:
         Locator.click = partialmethod(Locator.click, delay=HELD)  # type: ignore[method-assign,assignment]
     with sync_playwright() as running:

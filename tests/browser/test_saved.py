@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -37,11 +37,19 @@ def written(folder: Path, name: str, sources: Sequence[str]) -> None:
     (folder / "notebooks" / name).write_text(json.dumps(notebook), encoding="utf-8")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "notebooks").mkdir()
-    written(tmp_path, "saved.ipynb", CELLS)
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of all that these tests' JupyterLabs show and remember; each test has notebooks of its own."""
+    folder = tmp_path_factory.mktemp("saved")
+    (folder / "notebooks").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    """Of a JupyterLab on the folder."""
+    with jupyterlab(folder) as running:
+        yield running
 
 
 def opened(browser: Browser, address: str, name: str) -> Page:
@@ -75,71 +83,68 @@ def must_show_stills(page: Page) -> None:
     assert "Error displaying" not in page.locator("body").inner_text()
 
 
-def test_the_page_in_voila_has_its_still_hidden(visit: Dashboard) -> None:
-    visit.wait_until_drawn()
-    expect(visit.page.locator(".ex-still")).to_have_count(1)
-    expect(visit.page.locator(".ex-still:visible")).to_have_count(0)
-
-
-def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(browser: Browser, folder: Path) -> None:
+def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
+    browser: Browser, folder: Path, request: pytest.FixtureRequest,
+) -> None:
+    """First in a JupyterLab that ends, then in the one that all tests share."""
     mine, foreign = folder / "notebooks" / "saved.ipynb", folder / "notebooks" / "foreign.ipynb"
-    with jupyterlab(folder) as address:
-        page = opened(browser, address, mine.name)
+    written(folder, mine.name, CELLS)
+    with jupyterlab(folder) as ending:
+        page = opened(browser, ending, mine.name)
         run_and_save(page)
         page.close()
     foreign.write_text(mine.read_text(encoding="utf-8").replace("cell0", "cell9"), encoding="utf-8")  # not signed here
-    with jupyterlab(folder) as address:
-        for notebook in (mine, foreign):
-            page = opened(browser, address, notebook.name)
-            if notebook is mine:  # JupyterLab has tried to find the page, and has given up
-                page.wait_for_selector(".jp-OutputArea-output.jupyter-widgets", state="attached")
-            must_show_stills(page)
-            page.close()
-
-
-def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser, folder: Path) -> None:
-    """They share the script that the first one's kernel brought; each goes on when the other's kernel is another."""
-    for name in ("first.ipynb", "second.ipynb"):
-        written(folder, name, ALONE)
-    with jupyterlab(folder) as address:
-        page = browser.new_page(viewport={"width": 1440, "height": 1000})
-        visit = Dashboard(page, "lab")
-        shown = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
-
-        def show(name: str) -> None:
-            page.locator(".jp-DirListing-itemText", has_text=name).dblclick()
-            expect(shown.locator(".jp-Toolbar-kernelName")).to_have_text("Python 3 (ipykernel)")
-            page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
-
-        def run(layers: int, menu: str, item: str) -> None:
-            page.get_by_role("menuitem", name=menu, exact=True).click()
-            page.get_by_role("menuitem", name=item, exact=True).click()
-            if menu == "Kernel":
-                page.locator(".jp-Dialog .jp-mod-accept").click()
-            page.wait_for_function(ALL_DRAWN, arg=3)
-            shown.locator("[data-field=n_layers] .ex-entry").fill(str(layers))
-            shown.locator("[data-field=n_layers] .ex-entry").press("Tab")
-            page.wait_for_function(ALL_DRAWN, arg=layers)
-
-        page.goto(f"{address}/lab?reset")
-        show("first")
-        run(4, "Run", "Run All Cells")
-        show("second")
-        run(5, "Run", "Run All Cells")
-        show("first")
-        run(6, "Kernel", "Restart Kernel and Run All Cells…")
-        show("second")
-        page.wait_for_function(ALL_DRAWN, arg=5)
-        page.keyboard.press("Control+s")
-        page.reload()  # the kernels go on, and with them the pages
-        show("second")
-        page.wait_for_function(ALL_DRAWN, arg=5)
-        visit.complaints = [words for words in visit.complaints if "debugger state" not in words]  # JupyterLab's own
-        visit.must_be_clean()
+    address = request.getfixturevalue("address")
+    for notebook in (mine, foreign):
+        page = opened(browser, address, notebook.name)
+        if notebook is mine:  # JupyterLab has tried to find the page, and has given up
+            page.wait_for_selector(".jp-OutputArea-output.jupyter-widgets", state="attached")
+        must_show_stills(page)
         page.close()
 
 
-def test_a_record_that_is_restored_is_shown(browser: Browser, folder: Path) -> None:
+def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser, folder: Path, address: str) -> None:
+    """They share the script that the first one's kernel brought; each goes on when the other's kernel is another."""
+    for name in ("first.ipynb", "second.ipynb"):
+        written(folder, name, ALONE)
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "lab")
+    shown = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
+
+    def show(name: str) -> None:
+        page.locator(".jp-DirListing-itemText", has_text=name).dblclick()
+        expect(shown.locator(".jp-Toolbar-kernelName")).to_have_text("Python 3 (ipykernel)")
+        page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
+
+    def run(layers: int, menu: str, item: str) -> None:
+        page.get_by_role("menuitem", name=menu, exact=True).click()
+        page.get_by_role("menuitem", name=item, exact=True).click()
+        if menu == "Kernel":
+            page.locator(".jp-Dialog .jp-mod-accept").click()
+        page.wait_for_function(ALL_DRAWN, arg=3)
+        shown.locator("[data-field=n_layers] .ex-entry").fill(str(layers))
+        shown.locator("[data-field=n_layers] .ex-entry").press("Tab")
+        page.wait_for_function(ALL_DRAWN, arg=layers)
+
+    page.goto(f"{address}/lab?reset")
+    show("first")
+    run(4, "Run", "Run All Cells")
+    show("second")
+    run(5, "Run", "Run All Cells")
+    show("first")
+    run(6, "Kernel", "Restart Kernel and Run All Cells…")
+    show("second")
+    page.wait_for_function(ALL_DRAWN, arg=5)
+    page.keyboard.press("Control+s")
+    page.reload()  # the kernels go on, and with them the pages
+    show("second")
+    page.wait_for_function(ALL_DRAWN, arg=5)
+    visit.complaints = [words for words in visit.complaints if "debugger state" not in words]  # JupyterLab's own
+    visit.must_be_clean()
+    page.close()
+
+
+def test_a_record_that_is_restored_is_shown(browser: Browser, folder: Path, address: str) -> None:
     panels = {
         "explore": {"version": 1, "design": {"n_layers": 4, "d_model": 32}, "statistic": "kurtosis",
                     "pins": [{"config": {"n_layers": 2, "d_model": 32}, "name": "Short"}]},
@@ -149,22 +154,21 @@ def test_a_record_that_is_restored_is_shown(browser: Browser, folder: Path) -> N
     }
     restore = f"page.restore({{'version': 1, 'open': 'race', 'panels': {panels}}})"
     written(folder, "record.ipynb", [ALONE[0].replace("ex.dash", "page = ex.dash") + "\npage", restore])
-    with jupyterlab(folder) as address:
-        page = opened(browser, address, "record.ipynb")
-        visit = Dashboard(page, "lab")
-        for number in (1, 2):
-            page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").nth(number - 1).click()
-            page.keyboard.press("Shift+Enter")
-            page.wait_for_function(HAS_RUN, arg=number)
-        expect(page.locator(".jp-OutputArea-output pre", has_text="[]")).to_have_count(1)
-        expect(page.get_by_role("tab", name="Race")).to_have_attribute("aria-selected", "true")
-        expect(visit.entry("steps")).to_have_value("50")
-        page.get_by_role("tab", name="Explore").click()
-        expect(page.locator(".ex-status-text:visible")).to_have_text("Measured 4 layers of width 32")
-        expect(page.get_by_label("Name of the pinned design Short")).to_be_visible()
-        expect(page.locator(".ex-chart-title").first).to_have_text("Outlier features (kurtosis)")
-        expect(visit.control("statistic").locator("select")).to_have_value("kurtosis")
-        page.get_by_role("tab", name="Depth").click()
-        expect(page.locator(".ex-lab:visible [data-field=width] .ex-entry")).to_have_value("32")
-        visit.must_be_clean()
-        page.close()
+    page = opened(browser, address, "record.ipynb")
+    visit = Dashboard(page, "lab")
+    for number in (1, 2):
+        page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").nth(number - 1).click()
+        page.keyboard.press("Shift+Enter")
+        page.wait_for_function(HAS_RUN, arg=number)
+    expect(page.locator(".jp-OutputArea-output pre", has_text="[]")).to_have_count(1)
+    expect(page.get_by_role("tab", name="Race")).to_have_attribute("aria-selected", "true")
+    expect(visit.entry("steps")).to_have_value("50")
+    page.get_by_role("tab", name="Explore").click()
+    expect(page.locator(".ex-status-text:visible")).to_have_text("Measured 4 layers of width 32")
+    expect(page.get_by_label("Name of the pinned design Short")).to_be_visible()
+    expect(page.locator(".ex-chart-title").first).to_have_text("Outlier features (kurtosis)")
+    expect(visit.control("statistic").locator("select")).to_have_value("kurtosis")
+    page.get_by_role("tab", name="Depth").click()
+    expect(page.locator(".ex-lab:visible [data-field=width] .ex-entry")).to_have_value("32")
+    visit.must_be_clean()
+    page.close()

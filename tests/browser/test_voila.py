@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from playwright.sync_api import Browser, WebSocketRoute
+from playwright.sync_api import Browser, WebSocketRoute, expect
 
 from .conftest import open_in_voila
 from .dashboard import Dashboard
@@ -33,6 +33,11 @@ def test_only_the_page_is_left_once_it_is_there(visit: Dashboard) -> None:
     assert not visit.page.locator("#ex-notice").is_visible()
     assert "Run All Cells" not in visit.page.locator("body").inner_text(), "cells for the notebook's readers are shown"
     visit.must_be_clean()
+
+
+def test_the_pages_still_is_hidden(visit: Dashboard) -> None:
+    expect(visit.page.locator(".ex-still")).to_have_count(1)
+    expect(visit.page.locator(".ex-still:visible")).to_have_count(0)
 
 
 def test_colors_follow_the_system_even_while_the_page_is_open(visit: Dashboard) -> None:

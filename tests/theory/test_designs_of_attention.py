@@ -101,7 +101,7 @@ ONE_LAYER: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize("name", ONE_LAYER)
 def test_laws_of_positions_and_values_refuse_four_per_cent(name: str) -> None:
     choices, statistic, site = ONE_LAYER[name]
-    config = Config(**{**SIZES, "n_layers": 1, "batch_size": 8, "residual": "inverse_sqrt_depth", "n_seeds": 48,
+    config = Config(**{**SIZES, "n_layers": 1, "batch_size": 8, "residual": "inverse_sqrt_depth", "n_seeds": 32,
                        **choices})
     found, expected = by_layer(*both(config), statistic, site)
     wrong = 1.04**2 if statistic == "parameter_gradient" else 1.04
@@ -114,7 +114,7 @@ def test_laws_of_positions_and_values_refuse_four_per_cent(name: str) -> None:
 def test_turns_let_the_gradient_see_what_keys_share(causal: bool) -> None:
     """Of tokens that are alike, the query path sees 1 − c̄ρ and not 1 − ρ: W_Q's squared gradient several times."""
     config = Config(**{**SIZES, "n_layers": 1, "input": "correlated", "input_correlation": 0.9, "init_variance": 0.5,
-                       "causal": causal, "n_seeds": 48})
+                       "causal": causal, "n_seeds": 32})
     ratio = [(read(config.replace(position="rotary"))["parameter_gradient", "W_Q"]**2).mean()
              / (read(config)["parameter_gradient", "W_Q"]**2).mean() for read in (measure, predict)]
     assert ratio[0] == pytest.approx(ratio[1], rel=0.15)
