@@ -68,6 +68,8 @@ class Dashboard(Tabbed[Config]):
         self._still = still
         self.add_class("ex-root")
         self.header.on_shown(lambda: send_again(self))
+        self.header.labs = [name for name, row in LABS.items() if row.panel.lower() in panels]
+        self.header.on_lab(self.open_lab)
 
     def __repr__(self) -> str:
         return f"Dashboard({self._start!r})"
@@ -76,6 +78,12 @@ class Dashboard(Tabbed[Config]):
         """Two outputs, see `still`: a notebook calls this for the last line of a cell."""
         for bundle in (self._repr_mimebundle_(), {"text/html": self._still(self._start), "text/plain": ""}):
             display(bundle, raw=True)  # type: ignore[no-untyped-call]
+
+    def open_lab(self, name: str) -> None:
+        """Shows the panel of a lab that this page has, and in it the lab."""
+        panel = self.show(LABS[name].panel.lower())
+        if isinstance(panel, Tabbed):
+            panel.show(name)
 
     def show(self, name: str) -> widgets.Widget:
         """Shows a panel; a race is offered the designs that the Explore panel has at that moment."""

@@ -20,6 +20,7 @@ class Header(PageWidget):
         label: what the tabs choose among, said to a screen reader.
         tabs: titles of the panels; a single one shows no tab bar.
         selected: index of the open panel, set from either side; the browser's is only a wish.
+        labs: names of the labs that a link on this page can open.
     """
 
     _esm = view("header")
@@ -27,7 +28,18 @@ class Header(PageWidget):
     label = traitlets.Unicode("Panels").tag(sync=True)
     tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)
     selected = traitlets.Int(0).tag(sync=True)
+    labs = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
     def on_shown(self, call: Callable[[], None]) -> None:
         """Registers a function to call each time a browser has created the page."""
         self.on_msg(lambda _, content, __: call() if content == "shown" else None)
+
+    def on_lab(self, call: Callable[[str], None]) -> None:
+        """Registers a function to call with the name of a lab whose link was pressed, if it is one of `labs`."""
+
+        def take(_: object, content: object, __: object) -> None:
+            match content:
+                case {"lab": str() as name} if name in self.labs:
+                    call(name)
+
+        self.on_msg(take)

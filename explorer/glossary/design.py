@@ -1,0 +1,113 @@
+"""Symbols of a design: its sizes, weights, norms, residual, attention and input."""
+
+from __future__ import annotations
+
+from explorer.glossary.term import Term
+
+ESSAY = "Su Jianlin 2021, kexue 8620"
+SIZES = (
+    Term("N", "Layers", "Number of layers, each with an attention and an MLP sublayer: 2N branches.",
+         unit="12 (GPT-2 small) to 126 (Llama 3 405B)", lab="08_why_residuals", source="Llama Team 2024",
+         fields=("n_layers",)),
+    Term("N₀", "Base depth", "Depth at which CompleteP and μP are the same; branches are multiplied by N₀ / N.",
+         unit="2", lab="05_parametrization", source="Dey et al. 2025"),
+    Term("L", "Layers, as papers have it", "Depth of the stack in Xiong's theorem, which is N here. (In ∂L, the loss.)",
+         lab="09_norm_placement", source="Xiong et al. 2020"),
+    Term("l", "Number of a layer", "Layer, or branch where the text says so, counted from 1 at the input.",
+         lab="07_residual"),
+    Term("d", "Width", "Coordinates of the residual stream. (Within attention, √d is of a head's width.)",
+         unit="768 (GPT-2 small) to 16,384 (Llama 3 405B)", lab="05_parametrization", marks=("d", "d_model"),
+         fields=("d_model",)),
+    Term("d_head", "Width of a head", "Coordinates of an attention head: if not set, width over number of heads.",
+         unit="64 to 256", lab="06_attention_scale", source="Vaswani et al. 2017", fields=("head_size",)),
+    Term("d_mlp / d_model", "MLP ratio", "Width of the MLP's hidden layer over that of the stream.",
+         unit="4; gated MLPs 2.5 to 3.5", source="Shazeer 2020", fields=("mlp_ratio",)),
+    Term("H", "Heads", "Attention heads of a layer.", "d_head = d_model / H", "12 (GPT-2 small) to 128 (Llama 3 405B)",
+         source="Vaswani et al. 2017", marks=(), fields=("n_heads",)),
+    Term("H_kv", "Key-value heads", "Heads of keys and values, each shared by a group of query heads.",
+         unit="8 in Llama 3; 1: multi-query; 0: as many as heads", lab="13_gated_mlp_and_rotary",
+         source="Ainslie et al. 2023"),
+    Term("n", "Tokens", "Length of a sequence, or the keys that a row of attention sees. (In n · Var W, the fan_in.)",
+         unit="1024 (GPT-2) to 8192 (Llama 3) in training", lab="06_attention_scale", fields=("n_ctx",)),
+    Term("n", "Streams", "Number of residual streams that are mixed.", unit="4", lab="14_residual_streams",
+         source="Hyper-connections: Zhu et al. 2024", marks=(), fields=("n_streams",)),
+    Term("B", "Batch size", "Sequences measured together.", marks=(), fields=("batch_size",)),
+)
+WEIGHTS = (
+    Term("σ", "Standard deviation", "Of the weights, or of the logits where the text says so.", unit="σ² = Var W",
+         lab="01_sampling", source=ESSAY),
+    Term("σ²", "Init variance", "Factor on the scale rule's variance, for every matrix of the layers.",
+         unit="1; it matters only where no norm takes it back", lab="02_second_moment", source=ESSAY,
+         fields=("init_variance",)),
+    Term("σ²_A", "Variance of attention", "One more factor on the variance of W_Q, W_K, W_V and W_O.", unit="1"),
+    Term("σ²_M", "Variance of the MLP", "One more factor on the variance of the MLP's matrices.", unit="1"),
+    Term("fan_in σ²_b", "Bias variance", "Variance of the biases times the fan_in of their matrix.",
+         unit="0; torch's nn.Linear: 1/3"),
+    Term("Var W", "Weight variance by shape", "Variance of the entries of a matrix; fan_in · Var W is its factor on "
+         "the second moment.", "1 / fan_in keeps q; 2 / fan_in with relu", "fan_in · Var W = 1", "02_second_moment",
+         "He et al. 2015, eq. 10", fields=("scale_rule",)),
+    Term("fan_in", "Inputs of a matrix", "Numbers that each output adds up; fan_out is the number of outputs.",
+         lab="02_second_moment", source="Glorot & Bengio 2010", marks=("fan_in", "fan_out")),
+    Term("W", "Weight matrices", "Of attention W_Q, W_K, W_V and W_O, the last; W_G of its gate; of the MLP W_in, "
+         "W_gate and W_out, the last.", lab="02_second_moment", source="Vaswani et al. 2017",
+         marks=("W", "W_Q", "W_K", "W_V", "W_G", "W_O", "W_in", "W_gate", "W_out")),
+    Term("W_U", "Readout", "Matrix that makes logits of the next character from the output.", unit="variance 1/d",
+         source="Press & Wolf 2017", fields=("readout",)),
+    Term("N(0, σ²)", "Normal distribution", "With mean 0 and this variance.", lab="01_sampling",
+         marks=("N(0, 1)", "N(0, σ²)", "N(0, q₀)", "N(0, 0.02²)", "N(0, 1/d)")),
+    Term("φ", "Activation", "The nonlinearity of the MLP; φ′ is its slope.", lab="03_activations", source=ESSAY,
+         marks=("φ", "φ(z)", "φ(W_in x)", "φ(W_gate x)"), fields=("activation",)),
+    Term("φ / √E φ²", "Activation of unit moment",
+         "An activation divided by its root mean square under N(0, 1), so that it keeps q = 1.",
+         "relu: E φ² = ½; gelu: 0.425; silu: 0.356", "on, or off as in published models", "03_activations", ESSAY,
+         ("φ / √E φ²", "√E φ(z)²"), ("activation_rescaled",)),
+)
+NORMS = (
+    Term("N(x)", "Norm", "A token divided by its size, with its mean subtracted in LayerNorm.",
+         "x / √(mean x² + ε)", "output q = 1", "04_normalization", "Zhang & Sennrich 2019"),
+    Term("ε", "Small number", "Added to what a norm divides by, before the root. (In the lab Why residuals, the factor "
+         "on a branch.)", unit="1e-5; Gemma 1e-6, BERT 1e-12", lab="04_normalization", source="Ba et al. 2016",
+         fields=("norm_epsilon",)),
+    Term("α", "Slope of the norm's stand-in", "Factor on a coordinate, in tanh(α x) or erf(α x).", unit="0.5",
+         source="Zhu et al. 2025", marks=(), fields=("norm_alpha",)),
+)
+RESIDUAL = (
+    Term("α", "Residual α", "Multiplies each branch. ReZero and its kin learn it from 0. (In SELU, a factor below 0.)",
+         "x + α F(x): q grows by α² E F² a branch", "1 in most models; 1/√(2N) keeps q bounded", "12_alpha_schedule",
+         "Bachlechner et al. 2020", fields=("alpha",)),
+    Term("F(x)", "Branch", "Output of a sublayer before it is added: A of attention, M of the MLP.", "x + α F(x)",
+         lab="07_residual", source="He et al. 2015", marks=("F(x)", "F", "A(x)", "M(x)")),
+    Term("λ", "Learned scale", "In LayerScale a learned vector on each branch. (In SELU, the factor on the whole.)",
+         "x + λ ⊙ F(x)", "from 0.1, 1e-5 or 1e-6", source="CaiT: Touvron et al. 2021"),
+    Term("ω", "Weight of the stream", "In Admin, the factor on the stream before a branch is added.",
+         "ω² + 1 = (2N + 1) / ln(2N + 1)", "2.6 for 12 layers", source="Liu et al. 2020",
+         marks=("ω", "ω_i", "ω_1", "ω_i²")),
+    Term("H_res", "Mixing of streams", "Between n streams; H_pre makes what a branch reads, H_post says where it goes.",
+         "H_res x + H_post F(H_pre x)", "mHC: H_res doubly stochastic", "14_residual_streams",
+         "Hyper-connections: Zhu et al. 2024", ("H_res", "H_post", "H_pre")),
+    Term("Σ a_i v_i", "Average over outputs", "In AttnRes a branch reads a softmax average of all earlier outputs.",
+         lab="14_residual_streams", source="AttnRes: Kimi Team 2026"),
+)
+ATTENTION = (
+    Term("q, k and v", "Queries, keys, values", "What a head compares, and what it passes on.", "softmax(q·k) v",
+         lab="06_attention_scale", source="Vaswani et al. 2017", marks=("q, k and v", "Q, K, V", "Q and K")),
+    Term("V_l", "Values of a layer", "In ResFormer they are averaged with the first layer's, V_1.", "½ (V_1 + V_l)",
+         source="Zhou et al. 2024", marks=("V_1", "V_l")),
+    Term("s", "SSMax's factor", "Factor on the logits beside ln n, so that attention stays sharp over more keys.",
+         "s ln n q·k / √d_head", "0.43", source="SSMax: Nakanishi 2025", marks=("s ln n",), fields=("ssmax_scale",)),
+    Term("g", "QK-norm's gain", "Factor on the product of normalized queries and keys.", unit="1; learned",
+         lab="06_attention_scale", source="Henry et al. 2020", marks=(), fields=("qk_gain",)),
+    Term("c", "Soft cap", "Logits pass through c·tanh(logit / c) and stay within ±c.", unit="Gemma 2: 50; 0: none",
+         source="Gemma Team 2024", marks=("c·tanh(logit / c)",), fields=("logit_cap",)),
+    Term("σ(W_G x)", "Output gate", "A sigmoid of what attention reads, which multiplies what its heads give.",
+         "W_O (σ(W_G x) ⊙ o)", "½ at a zero input", source="Qiu et al. 2025", fields=("attention_gate",)),
+    Term("m_h", "Slope of ALiBi", "How fast the logits of head h fall with the distance of key and query.",
+         "m_h = 2^(−8h/H)", source="ALiBi: Press et al. 2022"),
+    Term("R_t", "Rotation", "Turns pairs of a head's coordinates by angles that grow with the position t.",
+         "t·base^(−2i/d_head)", lab="13_gated_mlp_and_rotary", source="RoPE: Su et al. 2021", marks=("R_t", "R_s")),
+    Term("θ", "Rotary base", "The larger, the slower the last coordinates turn: for longer sequences.",
+         unit="1e4; Llama 3: 5e5", lab="13_gated_mlp_and_rotary", source="RoPE: Su et al. 2021", fields=("rope_base",)),
+    Term("P_t", "Position's vector", "A learned vector for each position, added to the token's.", "(x_t + P_t) / √2",
+         source="Vaswani et al. 2017", marks=("P_t", "x_t")),
+)
+ROWS = (*SIZES, *WEIGHTS, *NORMS, *RESIDUAL, *ATTENTION)
