@@ -133,7 +133,7 @@ class Config(Choices):
                                   advanced=True, usual="1e-6–1e-5: Llama, Gemma, GPT-2; BERT 1e-12")
     norm_alpha: float = setting(0.5, "Norm α", "Normalization",
                                 "Factor on a coordinate, before the function that stands in a norm's place.", 0.01, 4,
-                                log=True, usual="0.5: Dynamic Tanh and Derf at their start")
+                                symbol="α", log=True, usual="0.5: Dynamic Tanh and Derf at their start")
 
     # --- residual -------------------------------------------------------------------------------------------
     alpha: float = setting(1.0, "Residual α", "Residual",

@@ -27,5 +27,5 @@ def marks() -> dict[str, int]:
 
 def term_of(field: str, symbol: str) -> int:
     """Place in `TERMS` of a field's symbol; −1 where it has none."""
-    named = [place for place, row in enumerate(TERMS) if field in row.fields]
+    named = [place for place, row in enumerate(TERMS) if symbol and field in row.fields and row.symbol in symbol]
     return named[0] if named else marks().get(symbol, -1)

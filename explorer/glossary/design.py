@@ -27,10 +27,11 @@ SIZES = (
     Term("H_kv", "Key-value heads", "Heads of keys and values, each shared by a group of query heads.",
          unit="8 in Llama 3; 1: multi-query; 0: as many as heads", lab="13_gated_mlp_and_rotary",
          source="Ainslie et al. 2023"),
-    Term("n", "Tokens", "Length of a sequence, or the keys that a row of attention sees. (In n · Var W, the fan_in.)",
+    Term("n", "Tokens", "Length of a sequence, or the keys that a row of attention sees. (Of one layer, its fan_in; "
+         "of a sample, the number of draws.)",
          unit="1024 (GPT-2) to 8192 (Llama 3) in training", lab="06_attention_scale", fields=("n_ctx",)),
     Term("n", "Streams", "Number of residual streams that are mixed.", unit="4", lab="14_residual_streams",
-         source="Hyper-connections: Zhu et al. 2024", marks=(), fields=("n_streams",)),
+         source="Hyper-connections: Zhu et al. 2024", marks=("n streams",), fields=("n_streams",)),
     Term("B", "Batch size", "Sequences measured together.", marks=(), fields=("batch_size",)),
 )
 WEIGHTS = (
@@ -56,7 +57,7 @@ WEIGHTS = (
     Term("N(0, σ²)", "Normal distribution", "With mean 0 and this variance.", lab="01_sampling",
          marks=("N(0, 1)", "N(0, σ²)", "N(0, q₀)", "N(0, 0.02²)", "N(0, 1/d)")),
     Term("φ", "Activation", "The nonlinearity of the MLP; φ′ is its slope.", lab="03_activations", source=ESSAY,
-         marks=("φ", "φ(z)", "φ(W_in x)", "φ(W_gate x)"), fields=("activation",)),
+         marks=("φ", "φ(z)", "φ(√q z)", "φ(W_in x)", "φ(W_gate x)"), fields=("activation",)),
     Term("φ / √E φ²", "Activation of unit moment",
          "An activation divided by its root mean square under N(0, 1), so that it keeps q = 1.",
          "relu: E φ² = ½; gelu: 0.425; silu: 0.356", "on, or off as in published models", "03_activations", ESSAY,
@@ -67,7 +68,7 @@ NORMS = (
          "x / √(mean x² + ε)", "output q = 1", "04_normalization", "Zhang & Sennrich 2019"),
     Term("ε", "Small number", "Added to what a norm divides by, before the root. (In the lab Why residuals, the factor "
          "on a branch.)", unit="1e-5; Gemma 1e-6, BERT 1e-12", lab="04_normalization", source="Ba et al. 2016",
-         fields=("norm_epsilon",)),
+         marks=("ε", "ε = N⁻ᵃ"), fields=("norm_epsilon",)),
     Term("α", "Slope of the norm's stand-in", "Factor on a coordinate, in tanh(α x) or erf(α x).", unit="0.5",
          source="Zhu et al. 2025", marks=(), fields=("norm_alpha",)),
 )
@@ -84,7 +85,7 @@ RESIDUAL = (
          marks=("ω", "ω_i", "ω_1", "ω_i²")),
     Term("H_res", "Mixing of streams", "Between n streams; H_pre makes what a branch reads, H_post says where it goes.",
          "H_res x + H_post F(H_pre x)", "mHC: H_res doubly stochastic", "14_residual_streams",
-         "Hyper-connections: Zhu et al. 2024", ("H_res", "H_post", "H_pre")),
+         "Hyper-connections: Zhu et al. 2024", ("H_res", "H_post", "H_pre", "H from I")),
     Term("Σ a_i v_i", "Average over outputs", "In AttnRes a branch reads a softmax average of all earlier outputs.",
          lab="14_residual_streams", source="AttnRes: Kimi Team 2026"),
 )
@@ -110,4 +111,19 @@ ATTENTION = (
     Term("P_t", "Position's vector", "A learned vector for each position, added to the token's.", "(x_t + P_t) / √2",
          source="Vaswani et al. 2017", marks=("P_t", "x_t")),
 )
-ROWS = (*SIZES, *WEIGHTS, *NORMS, *RESIDUAL, *ATTENTION)
+OF_ONE_LAB = (
+    Term("c", "Cut", "Standard deviations at which a truncated normal ends.", unit="2", lab="01_sampling",
+         marks=(), fields=("cut",)),
+    Term("s = σ / √γ", "Corrected width", "What a normal must start from, to have variance σ² after its ends are cut.",
+         unit="1.137 σ for a cut at ±2σ", lab="01_sampling"),
+    Term("m", "Width", "Outputs of a layer n → m; in the lab Parametrization, the width of the network.",
+         lab="02_second_moment", marks=(), fields=("m", "widest")),
+    Term("ν", "Variance of SELU", "The variance that SELU is solved to keep.", unit="1", lab="03_activations",
+         source="Klambauer et al. 2017"),
+    Term("c", "Offset", "Constant that is added to the norm's input.", unit="std", lab="04_normalization", marks=(),
+         fields=("offset",)),
+    Term("s", "Scale of the input", "Factor on the norm's input.", lab="04_normalization", marks=(), fields=("scale",)),
+    Term("k", "Steps", "Steps of training before the loss is read.", lab="05_parametrization", marks=(),
+         fields=("steps",)),
+)
+ROWS = (*SIZES, *WEIGHTS, *NORMS, *RESIDUAL, *ATTENTION, *OF_ONE_LAB)

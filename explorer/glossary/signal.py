@@ -21,7 +21,7 @@ ROWS = (
          "Mean of (∂L/∂x)² per coordinate, relative to the last layer. (In the lab Sampling, the share of variance "
          "that a cut leaves.)", "without norms γ_(l−1) = γ_l (1 + α² χ)", "1 at the last layer; flat: all train evenly",
          "09_norm_placement", "Xiong et al. 2020",
-         ("γ", "γ_N", "γ / γ_N", "∂L/∂x", "∂L/∂y", "‖∂L/∂x‖")),
+         ("γ", "γ_l", "γ_(l−1)", "γ_N", "γ / γ_N", "∂L/∂x", "∂L/∂y", "‖∂L/∂x‖")),
     Term("‖∂L/∂W‖", "Parameter gradient",
          "Frobenius norm of the loss gradient by one matrix: what the first step of gradient descent moves most.",
          "‖∂L/∂W‖² = Σ (∂L/∂w)² over the entries w", "loss/weight; even over the layers",

@@ -8,7 +8,7 @@ ROWS = (
     Term("η", "Learning rate", "Factor on a step. With Adam each weight first moves by about η, whatever its gradient.",
          unit="1e-4 to 3e-3 for Adam", lab="05_parametrization", source="Kingma & Ba 2014", fields=("learning_rate",)),
     Term("β₁", "Momentum", "Share of the mean gradient that is kept from step to step.", "m ← β₁ m + (1 − β₁) g", "0.9",
-         source="Kingma & Ba 2014"),
+         source="Kingma & Ba 2014", marks=("β₁", "β")),
     Term("β₂", "Memory of squares", "Share of the mean squared gradient that is kept from step to step.",
          "v ← β₂ v + (1 − β₂) g²", "0.95 to 0.999", source="Kingma & Ba 2014"),
     Term("r", "Muon's rate", "Learning rate of the layers' matrices, as a multiple of the others'.", unit="× η",

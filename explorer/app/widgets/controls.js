@@ -137,8 +137,9 @@ function worded(field, value) {
 
 /** Label, symbol and unit. The symbol opens the glossary, so it stands beside the label, not within. */
 function title(field, id) {
-  const symbol = field.symbol && field.term >= 0 ? [termButton(field.symbol, field.term)] : typeset(field.symbol);
-  const rest = field.symbol && field.unit ? `, ${field.unit}` : field.unit;
+  const symbol = !field.symbol ? asked(field.term)
+    : field.term < 0 ? typeset(field.symbol) : [termButton(field.symbol, field.term)];
+  const rest = symbol.length && field.unit ? `, ${field.unit}` : field.unit;
   const label = field.look === "segments" ? make("span", { class: "ex-label" }, field.label)
     : make("label", { class: "ex-label", for: id }, field.label);
   return make("span", { class: "ex-title", id: `${id}-title` }, label, make("span", { class: "ex-symbol" }, ...symbol, rest));

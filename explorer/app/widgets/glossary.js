@@ -16,9 +16,14 @@ function learn({ terms, labs, hosts, marks }) {
 }
 
 /** A button that opens a row: `text` as it stands there. */
-const termButton = (text, place) => make("button", {
+const termButton = (text, place, more = {}) => make("button", {
   type: "button", class: "ex-term", "data-term": place, "aria-haspopup": "dialog", "aria-expanded": "false", ...OWN_KEYS,
+  ...more,
 }, ...typeset(text));
+
+/** The same where the symbol itself stands in a label, which cannot hold a button. */
+const asked = (place) => (glossary.terms[place]
+  ? [termButton("?", place, { "aria-label": `What is ${glossary.terms[place].symbol}?` })] : []);
 
 const placeOf = (found) => glossary.places.get(found) ?? glossary.places.get(found.replace(/[²′]{1,2}$/, ""));
 
@@ -68,7 +73,7 @@ function writeWhy(node, { why, lab, source }) {
 
 /** A row: its symbol and name, what it is, and where to go on. Labs only where the page has them. */
 function rowNodes({ symbol, name, words, formula, unit, lab, source }, labs) {
-  const said = [[formula, "Formula"], [unit, "Usual"]].filter(([text]) => text);
+  const said = [[formula, "Formula"], [unit, "Values"]].filter(([text]) => text);
   return [
     make("dt", {}, make("span", { class: "ex-row-symbol" }, ...typeset(symbol)), " ", name),
     make("dd", {}, make("p", {}, ...typeset(words)),

@@ -19,7 +19,7 @@ ROW = Lab(
         Plot(pictures.variances, "Sample variance", "After n draws, ± its standard error. It should settle at 1.",
              why=Why("The standard error of a normal's sample variance is σ² √(2/n).")),
         Plot(pictures.truncation, "Variance left after a cut", "γ: share of a normal's variance after the cut.",
-             why=Why("Cut at ±cσ: γ = 1 − 2c f(c) / (2F(c) − 1), f and F the normal's density and distribution.")),
+             why=Why("γ = 1 − 2c × the normal's density at c, over the share that lies within ±c.")),
     ),
     "Essay: Su Jianlin 2021, kexue 8620",
 )
