@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, expect
 
 from explorer.glossary import TERMS
@@ -88,6 +90,19 @@ def test_all_rows_open_from_the_header_and_from_a_symbol(visit: Dashboard, card:
     expect(dialog.locator("dt", has_text="Divisor of the logits")).to_be_in_viewport()
     dialog.get_by_role("button", name="Close").click()
     expect(dialog).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_what_opens(visit: Dashboard, card: Locator, scheme: Literal["light", "dark"]) -> None:
+    visit.page.emulate_media(color_scheme=scheme)
+    glossary = visit.page.get_by_role("button", name="Glossary")
+    for button in (visit.page.locator(".ex-chart-why .ex-term").first, glossary):
+        button.click()
+        visit.page.get_by_role("dialog").wait_for()
+        found = Axe().run(visit.page, {"exclude": [[".ex-chart-plot"]]}, {"resultTypes": ["violations"]})
+        assert found.violations_count == 0, found.generate_report()
+        visit.page.keyboard.press("Escape")
+    visit.page.emulate_media(color_scheme="light")
 
 
 def test_the_usual_values_of_a_control_show_when_it_is_pointed_at(visit: Dashboard, card: Locator) -> None:

@@ -2,7 +2,6 @@
 
    The rows come once, with the page's script. Clicks are heard at the document, so that buttons in HTML of the kernel
    (`figures/words.py`) work as those made here. What opens is in the top layer, where no box cuts it off. */
-
 const glossary = { terms: [], labs: {}, hosts: {}, places: new Map(), pattern: /$^/gu };
 const CITED = /(?:([^;:·\n,\s][^;:·\n]*?),? )?\b(arXiv|kexue) (\d{4}\.\d{4,5}|\d+)/gu;
 
@@ -64,28 +63,24 @@ const dotted = (groups) => groups.filter((group) => group.length).flatMap((group
 /** The line below a caption: why, the lab, the paper. */
 function writeWhy(node, { why, lab, source }) {
   node.hidden = !why;
-  const key = [why, lab, source].join("\n");
-  if (node.exText === key) return;
-  node.exText = key;
-  const links = make("span", { class: "ex-why-links" }, ...dotted([labButton(lab), cited(source)]));
-  node.replaceChildren(...explained(why), " ", links);
+  write(node, [why, lab, source].join("\n"), () => [
+    ...explained(why), " ", make("span", { class: "ex-why-links" }, ...dotted([labButton(lab), cited(source)]))]);
 }
 
-/** A row: its symbol and name, what it is, and where to go on. Labs only where the page has them. */
-function rowNodes({ symbol, name, words, formula, unit, lab, source }, labs) {
+/** A row: its symbol and name, what it is, and where to go on. Its lab only where the page has it. */
+function rowNodes({ symbol, name, words, formula, unit, lab, source }, root) {
   const said = [[formula, "Formula"], [unit, "Values"]].filter(([text]) => text);
+  const there = headerOf(root)?.exLabs.includes(lab);
   return [
     make("dt", {}, make("span", { class: "ex-row-symbol" }, ...typeset(symbol)), " ", name),
     make("dd", {}, make("p", {}, ...typeset(words)),
       ...said.map(([text, label]) => make("p", { class: "ex-row-more" }, `${label}: `, ...typeset(text))),
-      make("p", { class: "ex-row-more" }, ...dotted([labs.includes(lab) ? labButton(lab) : [], source ? cited(source) : []]))),
+      make("p", { class: "ex-row-more" }, ...dotted([there ? labButton(lab) : [], source ? cited(source) : []]))),
   ];
 }
 
 const headerOf = (root) => root.querySelector(".ex-header");
-const labsOf = (root) => headerOf(root)?.exLabs ?? [];
 let opened = null; // { term, card, place }
-
 function closeTerm(focus = false) {
   if (!opened) return;
   const { term, card, place } = opened;
@@ -103,7 +98,7 @@ function openTerm(term) {
   const all = button("All symbols", "ex-link", () => { closeTerm(true); openGlossary(root, row); });
   const card = make("div", {
     class: "ex-popup ex-term-card", popover: "manual", role: "dialog", "aria-label": row.name, tabindex: -1, ...OWN_KEYS,
-  }, make("dl", {}, ...rowNodes(row, labsOf(root))), all);
+  }, make("dl", {}, ...rowNodes(row, root)), all);
   const place = () => placeBelow(card, term);
   opened = { term, card, place };
   root.append(card);
@@ -116,25 +111,23 @@ function openTerm(term) {
 
 /** All rows, in a dialog of the page; it shows `row` first where one is given. */
 function openGlossary(root, row) {
-  const nodes = glossary.terms.map((one) => make("div", { class: "ex-row-entry" }, ...rowNodes(one, labsOf(root))));
+  const nodes = glossary.terms.map((one) => make("div", { class: "ex-row-entry" }, ...rowNodes(one, root)));
   const dialog = make("dialog", { class: "ex-glossary", "aria-label": "Glossary", ...OWN_KEYS, onclose: () => dialog.remove() },
     make("div", { class: "ex-glossary-head" }, make("h2", {}, "Glossary"),
       button("Close", "ex-button", () => dialog.close())),
-    make("dl", { class: "ex-glossary-rows", tabindex: 0, role: "group", "aria-label": "Symbols" }, ...nodes));
+    make("div", { class: "ex-glossary-rows", tabindex: 0, role: "group", "aria-label": "Symbols" }, make("dl", {}, ...nodes)));
   root.append(dialog);
   dialog.showModal();
   nodes[glossary.terms.indexOf(row)]?.scrollIntoView({ block: "start" });
 }
 
 function clicked({ target }) {
-  if (!(target instanceof Element)) return;
   const term = target.closest(".ex-term");
   const lab = target.closest("[data-lab]");
   const before = opened?.term;
   if (lab) {
-    const root = lab.closest(".ex-root");
+    headerOf(lab.closest(".ex-root"))?.exOpenLab(lab.dataset.lab);
     lab.closest("dialog")?.close();
-    headerOf(root)?.exOpenLab?.(lab.dataset.lab);
   }
   if (!opened?.card.contains(target) || lab) closeTerm();
   if (term && term !== before) openTerm(term);
