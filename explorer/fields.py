@@ -41,6 +41,8 @@ class About:
     group: str
     symbol: str = ""
     unit: str = ""
+    usual: str = ""
+    """Values in use, and after a colon those who use them: '12–126: GPT-2 small to Llama 3 405B'."""
     step: float = 0.0
     """Distance of a slider's steps on an even axis; 0 leaves it to the slider."""
     log: bool = False

@@ -45,6 +45,7 @@ FLOORS = {
     "training": 9,
     "watching": 9,
     "example": 10,
+    "glossary": 0,
     "figures": 10,
     "labs": 11,
     "app": 12,

@@ -78,6 +78,7 @@ class Dashboard(Tabbed[Config]):
         self._steps = Undo(self.link)
         self.header.on_act(self._act)
         LISTENERS.add(self)
+        self.header.labs = [name for name, row in LABS.items() if row.panel.lower() in panels]
 
     def __repr__(self) -> str:
         return f"Dashboard({self._start!r})"
@@ -86,6 +87,12 @@ class Dashboard(Tabbed[Config]):
         """Two outputs, see `still`: a notebook calls this for the last line of a cell."""
         for bundle in (self._repr_mimebundle_(), {"text/html": self._still(self._start), "text/plain": ""}):
             display(bundle, raw=True)  # type: ignore[no-untyped-call]
+
+    def open_lab(self, name: str) -> None:
+        """Shows the panel of a lab that this page has, and in it the lab."""
+        panel = self.show(LABS[name].panel.lower())
+        if isinstance(panel, Tabbed):
+            panel.show(name)
 
     def show(self, name: str) -> widgets.Widget:
         """Shows a panel; a race is offered the designs that the Explore panel has at that moment."""
@@ -171,6 +178,8 @@ class Dashboard(Tabbed[Config]):
                     self._go(self._steps.back())
                 case ["redo"]:
                     self._go(self._steps.forth())
+                case ["lab", str() as name] if name in self.header.labs:
+                    self.open_lab(name)
                 case ["reset"]:
                     self.open_link(self._start_link)
 

@@ -20,6 +20,7 @@ from explorer.figures.layers import by_layer
 from explorer.figures.matrices import gradient_by_matrix, weights_by_matrix
 from explorer.figures.palette import Design, designs
 from explorer.figures.pattern import attention_pattern
+from explorer.figures.why import Why, why
 from explorer.profile import VOCABULARY, WEIGHT_STATISTICS, Profile
 
 __all__ = [
@@ -45,6 +46,11 @@ class Row(NamedTuple):
     """The statistic that it shows."""
     together: str = ""
     """The caption where several designs are drawn, if that is another picture."""
+
+    @property
+    def why(self) -> Why:
+        """The line below the caption."""
+        return why(self.statistic or self.name)
 
 
 def _pattern_of_first(

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
+from explorer.figures.why import Why
 from explorer.figures.words import typeset
 from explorer.profile import Array
 
@@ -39,6 +40,7 @@ class Plot(NamedTuple):
     """From the result, a lab's or a race's, to a figure."""
     title: str
     caption: str
+    why: Why = Why()
 
     @property
     def name(self) -> str:

@@ -1,10 +1,20 @@
-"""Formulas as plotly typesets them."""
+"""Formulas as plotly and HTML have them; in HTML also symbols that open the glossary, and papers as links."""
 
 from __future__ import annotations
 
+import html
 import re
 
+from explorer.glossary import marks
+from explorer.glossary.papers import HOSTS
+
 NOTATION = re.compile(r"(?<!\w)([^\W\d_]²?|fan)_(\([^()]+\)|[^\W_]+)|\^(\([^()]+\)|[-+−]?[^\W_]+)")
+MARKS = marks()
+SYMBOL = re.compile(
+    rf"(?<![\w'’])({'|'.join(map(re.escape, MARKS))})[²′]{{0,2}}(?![\w(])|{NOTATION.pattern}"
+)
+"""A symbol, or a formula with sub- and superscripts, within which there is none."""
+CITED = re.compile(r"(?:([^;:·\n,\s][^;:·\n]*?),? )?\b(arXiv|kexue) (\d{4}\.\d{4,5}|\d+)")
 
 
 def typeset(text: str) -> str:
@@ -13,6 +23,40 @@ def typeset(text: str) -> str:
     `app/typeset.js` is its twin for the page. What came from outside must be escaped before.
     """
     return NOTATION.sub(_script, text)
+
+
+def explained(text: str) -> str:
+    """Plain text as HTML in which symbols are buttons that open the glossary; `app/glossary.js` has its twin."""
+    parts, end = [], 0
+    for found in SYMBOL.finditer(text):
+        if found[1]:
+            parts += [_escaped(text[end : found.start()]), _button(MARKS[found[1]], found[0])]
+            end = found.end()
+    return "".join([*parts, _escaped(text[end:])])
+
+
+def linked(source: str) -> str:
+    """A source as HTML, its papers as links: 'Xiong et al. 2020, arXiv 2002.04745' shows author and year."""
+    parts, end = [], 0
+    for found in CITED.finditer(source):
+        words, host, number = found.groups()
+        parts += [html.escape(source[end : found.start()]), _link(HOSTS[host] + number, f"{host} {number}", words)]
+        end = found.end()
+    return "".join([*parts, html.escape(source[end:])])
+
+
+def _escaped(text: str) -> str:
+    return typeset(html.escape(text))
+
+
+def _button(place: int, text: str) -> str:
+    return (f'<button type="button" class="ex-term" data-term="{place}" data-lm-suppress-shortcuts="true" '
+            f'aria-haspopup="dialog" aria-expanded="false">{_escaped(text)}</button>')
+
+
+def _link(address: str, number: str, words: str | None) -> str:
+    return (f'<a class="ex-paper" href="{html.escape(address)}" target="_blank" rel="noopener noreferrer" '
+            f'title="{html.escape(number)}">{html.escape(words or number)}</a>')
 
 
 def _script(found: re.Match[str]) -> str:

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from explorer.choices import Choices
 from explorer.figures.axes import Plot
+from explorer.figures.why import Why
 from explorer.labs import Progress, Stop, Verdict
 
-__all__ = ["Lab", "Plot"]
+__all__ = ["Lab", "Plot", "Why"]
 
 
 class Lab(NamedTuple):

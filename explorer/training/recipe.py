@@ -132,54 +132,63 @@ class Recipe(Choices):
 
     optimizer: str = setting("adam", "Optimizer", "Optimizer",
                              "Rule that turns gradients into steps, as implemented in torch.", pinned=True,
-                             options=OPTIMIZERS)
+                             options=OPTIMIZERS, usual="adamw: most language models")
     learning_rate: float = setting(1e-3, "Learning rate", "Optimizer",
                                    "The largest learning rate of the schedule; μP's powers of the width come on top.",
-                                   1e-7, 100, symbol="η", log=True, pinned=True)
+                                   1e-7, 100, symbol="η", log=True, pinned=True,
+                                   usual="1e-4–3e-3: Adam, larger for smaller models")
     beta1: float = setting(0.9, "β₁", "Optimizer", "Share of the mean gradient that is kept from step to step.",
-                           0, 0.9999, symbol="β₁", advanced=True)
+                           0, 0.9999, symbol="β₁", advanced=True, usual="0.9: nearly all")
     beta2: float = setting(0.999, "β₂", "Optimizer",
                            "Share of the mean squared gradient that is kept from step to step.", 0, 0.99999,
-                           symbol="β₂", advanced=True)
+                           symbol="β₂", advanced=True, usual="0.95–0.999: GPT-3 and Llama to Adam's paper")
     muon_rate: float = setting(20.0, "Muon's rate", "Optimizer",
                                "Learning rate of the layers' matrices, as a multiple of the others'.", 1e-4, 1e4,
-                               symbol="r", unit="× η", log=True)
+                               symbol="r", unit="× η", log=True, usual="20: a rate of 0.02 beside Adam's 1e-3")
     muon_momentum: float = setting(0.95, "Muon's momentum", "Optimizer",
                                    "Share of the mean gradient of the layers' matrices that is kept from step to step.",
-                                   0, 0.9999, symbol="μ", advanced=True)
+                                   0, 0.9999, symbol="μ", advanced=True, usual="0.95: Muon's author")
     weight_decay: float = setting(
         0.0, "Weight decay", "Optimizer",
         "Pulls matrices to zero, as part of the gradient or, with adamw and muon, separately; never vectors or α.",
-        0, 10, symbol="λ"
+        0, 10, symbol="λ",
+        usual="0–0.1: GPT-3, Llama 0.1"
     )
     clip: float = setting(0.0, "Gradient clipping", "Optimizer",
-                          "The norm of all gradients together is cut to this; 0: no clipping.", 0, 1e6, symbol="‖g‖ ≤")
+                          "The norm of all gradients together is cut to this; 0: no clipping.", 0, 1e6, symbol="‖g‖ ≤",
+                          usual="1: most language models; 0 is none")
     qk_clip: float = setting(
         0.0, "QK-clip", "Optimizer",
         "Where a head's largest logit in a step exceeds this, its W_Q and W_K are scaled after the step, so that it "
         "would not have (W_Q alone where heads share keys); 0: no clipping (Kimi K2, Bai et al. 2025: 100).", 0, 1000,
-        symbol="q·k ≤"
+        symbol="q·k ≤",
+        usual="0: most; 100 is Kimi K2's"
     )
 
     warmup: int = setting(1, "Warm-up", "Schedule",
                           "Steps until the full learning rate, in even increments; 1 is no warm-up.", 1, 1_000_000,
-                          symbol="T", unit="steps", log=True, pinned=True)
+                          symbol="T", unit="steps", log=True, pinned=True,
+                          usual="500–4000: steps of long runs; here some 10–300")
     decay: str = setting("constant", "Decay", "Schedule",
-                         "The learning rate after the warm-up, until the last step of the race.", options=DECAYS)
+                         "The learning rate after the warm-up, until the last step of the race.", options=DECAYS,
+                         usual="cosine: most language models")
     decay_share: float = setting(0.2, "Decaying share", "Schedule",
                                  "Share of the race's steps, its last ones, in which the learning rate decays.",
-                                 0.01, 1)
+                                 0.01, 1, usual="0.1–0.2: MiniCPM, Hägele et al.")
 
     alpha_schedule: str = setting("learned", "α schedule", "Residual α",
-                                  "Training of the α of ReZero, SkipInit and LayerScale.", options=ALPHA_SCHEDULES)
+                                  "Training of the α of ReZero, SkipInit and LayerScale.", options=ALPHA_SCHEDULES,
+                                  usual="learned: ReZero, SkipInit, LayerScale")
     alpha_rate: float = setting(10.0, "α's rate", "Residual α", "α's learning rate, as a multiple of the others'.",
-                                1e-4, 1e4, unit="× η", log=True)
+                                1e-4, 1e4, unit="× η", log=True, usual="1–10: as the others, or faster")
     alpha_step: float = setting(1e-2, "α's step", "Residual α", "Increase of α before each step of a ramp.", 1e-7, 4,
-                                log=True)
-    alpha_end: float = setting(1.0, "α's end", "Residual α", "Last value of a ramp, and value of a fixed α.", 0, 4)
+                                log=True, usual="1e-3–1e-2: full after 1000 or 100 steps")
+    alpha_end: float = setting(1.0, "α's end", "Residual α", "Last value of a ramp, and value of a fixed α.", 0, 4,
+                               usual="1: the full network")
     alpha_steps: int = setting(20, "α's steps", "Residual α",
                                "Steps in which the first layer's α rises to 1; layer l takes l times as many.", 1,
-                               1_000_000, symbol="T", unit="steps", log=True)
+                               1_000_000, symbol="T", unit="steps", log=True,
+                               usual="10–1000: a share of the race's steps")
 
     @property
     def betas(self) -> tuple[float, float]:

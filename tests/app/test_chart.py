@@ -17,6 +17,8 @@ from plotly.offline import get_plotlyjs
 
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.runtime import SHARED, STYLE, Runtime, packed_plotly, page_script
+from explorer.figures.why import Why
+from explorer.glossary import TERMS
 
 SOURCE = Path(__file__).parents[2] / "explorer" / "app" / "widgets"
 
@@ -62,7 +64,8 @@ def test_show_replaces_the_whole_figure_and_takes_its_description():
 
 
 def test_every_front_end_trait_is_synced():
-    names = {"title", "caption", "badge", "badge_tone", "description", "stale", "designs", "marks", "figure"}
+    names = {"title", "caption", "why", "lab", "source", "badge", "badge_tone", "description", "stale", "designs",
+             "marks", "figure"}
     assert names <= set(Chart(title="a").get_state())
 
 
@@ -148,3 +151,20 @@ def test_the_view_keeps_its_settings(setting):
 def test_the_view_makes_no_markup_from_text_and_asks_no_host(forbidden):
     script = page_script().replace("http://www.w3.org/2000/svg", "")  # a name, which nobody asks for
     assert forbidden not in script + STYLE
+
+
+def test_the_glossary_travels_once_with_all_that_a_text_opens():
+    sent = Runtime.shared().get_state()["glossary"]
+    assert set(sent) == {"terms", "marks", "labs", "hosts"}
+    assert len(sent["terms"]) == len(TERMS) > max(sent["marks"].values())
+    assert sent["terms"][sent["marks"]["q"]]["source"] == "Poole et al. 2016, arXiv 1606.05340"
+    assert sent["labs"]["02_second_moment"] == "Second moment"
+    assert len(json.dumps(sent)) < 40_000
+    with pytest.raises(traitlets.TraitError, match="read-only"):
+        Runtime.shared().glossary = {}
+
+
+def test_the_line_below_a_caption_says_why_and_where_to_go_on():
+    chart = Chart().explain(Why("It grows.", "07_residual", "Xiong et al. 2020"))
+    assert (chart.why, chart.lab, chart.source) == ("It grows.", "07_residual", "Xiong et al. 2020, arXiv 2002.04745")
+    assert chart.explain(Why()).why == ""

@@ -81,7 +81,7 @@ def test_options_carry_formula_and_source() -> None:
     options = {option["value"]: option for option in described()["norm_placement"]["options"]}  # type: ignore[attr-defined]
     assert options["post"] == {
         "value": "post", "label": "post", "formula": "N(x + F(x))",
-        "source": "Post-LN: Vaswani et al. 2017, section 3.1",
+        "source": "Post-LN: Vaswani et al. 2017, arXiv 1706.03762, section 3.1",
     }
 
 

@@ -12,10 +12,12 @@ import ipywidgets as widgets
 import plotly.graph_objects as go
 import pytest
 
-from explorer.app.dashboard import PANELS, Dashboard, Tab, dashboard
+from explorer.app.dashboard import PANELS, Dashboard, Tab, dashboard, lab
 from explorer.app.explore.panel import Explore
+from explorer.app.labs.labs import Labs
 from explorer.app.race.panel import RacePanel
 from explorer.config import Config
+from explorer.labs.table import LABS
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)
 WAIT = 60.0
@@ -112,3 +114,23 @@ def test_each_call_makes_a_page_of_its_own() -> None:
 def test_importing_the_page_does_not_wait_for_torch() -> None:
     code = "import sys, explorer.app.dashboard; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_link_opens_the_lab_in_the_panel_that_has_it() -> None:
+    page = Dashboard(SMALL)
+    assert page.header.labs == list(LABS)
+    for nonsense in ({"lab": "no such lab"}, {"lab": 3}, {"lab": ["01_sampling"]}, "01_sampling", None):
+        page.header._handle_custom_msg(nonsense, [])  # a browser may send anything
+    assert page.opened == "explore"
+    page.header._handle_custom_msg({"lab": "04_normalization"}, [])
+    labs = page.panels["foundations"]
+    assert isinstance(labs, Labs)
+    assert (page.opened, labs.opened) == ("foundations", "04_normalization")
+    assert page.header.selected == list(PANELS).index("foundations")
+    page.close()
+
+
+def test_a_lab_alone_links_to_no_other() -> None:
+    page = lab("04_normalization")
+    assert page.header.labs == []
+    page.close()

@@ -111,7 +111,8 @@ def test_a_lab_computes_draws_and_judges(open_lab: Open) -> None:
 
 def test_claim_and_caveat_stand_on_the_panel_as_text(open_lab: Open) -> None:
     said = words(open_lab(toy()).panel)
-    assert "<h2>Squares</h2><p>An area is a side &lt; squared. <small>Euclid &amp; others, arXiv" in said
+    assert '<h2>Squares</h2><p>An area is a side &lt; squared. <small><a class="ex-paper" href="https://arxiv' in said
+    assert 'title="arXiv 0000.00000">Euclid &amp; others</a>.</small>' in said
     assert "<b>Beware.</b> Not of a circle &amp; such." in said
 
 

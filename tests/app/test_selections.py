@@ -9,6 +9,7 @@ from explorer.app.explore.selections import NamedDesigns, PatternSelection
 from explorer.app.widgets.controls import choice
 from explorer.app.widgets.selection import Selection
 from explorer.config import Config, preset
+from explorer.glossary import cited
 from explorer.schemes.preset import GROUPS, PRESETS, Preset
 
 
@@ -18,7 +19,8 @@ def test_the_list_has_every_preset_with_its_words_and_source() -> None:
     assert set(options) == {"custom", *PRESETS}
     for name, row in PRESETS.items():
         assert (options[name]["label"], f"{options[name]['formula']}.") == (row.title, row.words)
-        assert options[name]["source"].split("\nDiffers: ") == [part for part in (row.source, row.differs) if part]
+        assert options[name]["source"].split("\nDiffers: ") == [part for part in (cited(row.source), row.differs)
+                                                                        if part]
         assert all(part in options[name]["find"] for part in (name, row.title, row.words, row.source, row.aliases))
     groups = [option["group"] for option in options.values() if "group" in option]
     assert list(dict.fromkeys(groups)) == [words for words in GROUPS.values() if words in groups], "each group once"

@@ -55,6 +55,7 @@ class Drawing:
         note = predicted.notes.get(row.statistic, "") if predicted else ""
         caption = (row.together if several else "") or row.caption
         chart.caption = f"{caption} Theory: {note}." if note else caption
+        chart.explain(row.why)
 
     def _grade(self, chart: Chart, statistic: str, predicted: Profile | None, measured: Profile | None, several: bool
                ) -> None:

@@ -10,6 +10,7 @@ from explorer.app.widgets.selection import Field, Selection
 from explorer.config import Config
 from explorer.fields import About, Spec
 from explorer.figures import BY_CHOICE
+from explorer.glossary import cited
 from explorer.profile import MATRICES, VECTORS
 from explorer.schemes.attention import attends
 from explorer.schemes.preset import PRESETS
@@ -36,7 +37,7 @@ class NamedDesigns(Selection):
         self._apply = apply
         rows = [  # below the list stand the design's words, its source, and its differences from the paper
             {"value": name, "label": row.title, "formula": row.words.rstrip("."),
-             "source": row.source + f"\nDiffers: {row.differs}" * bool(row.differs),
+             "source": cited(row.source) + f"\nDiffers: {row.differs}" * bool(row.differs),
              "group": group, "find": " ".join((name, row.title, row.words, row.source, row.aliases))}
             for group, name, row in PRESETS.grouped()
         ]

@@ -17,6 +17,7 @@ from explorer.app.widgets.record import changed, record, restore_controls, resto
 from explorer.app.widgets.wording import in_words
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import Choices
+from explorer.figures.words import explained, linked
 from explorer.labs.lab import Lab
 
 
@@ -39,7 +40,7 @@ class LabPanel(Live[Choices, Outcome]):
     def __init__(self, lab: Lab, settings: Choices | None = None) -> None:
         self.lab = lab
         controls = Controls(settings or lab.settings(), self.refresh, label=f"Settings: {lab.title}")
-        charts = {plot.name: Chart(title=plot.title, caption=plot.caption) for plot in lab.plots}
+        charts = {plot.name: Chart(title=plot.title, caption=plot.caption).explain(plot.why) for plot in lab.plots}
         super().__init__(controls, charts, subject="computed setting", action="Compute")
         self.add_class("ex-lab")
         self.children = self._layout()
@@ -47,9 +48,9 @@ class LabPanel(Live[Choices, Outcome]):
 
     def _layout(self) -> list[widgets.Widget]:
         lab = self.lab
-        claim, source = html.escape(lab.claim), html.escape(lab.source)
+        claim, source = explained(lab.claim), linked(lab.source)
         lead = prose(f"<h2>{html.escape(lab.title)}</h2><p>{claim} <small>{source}.</small></p>", "ex-lead")
-        beware = prose(f"<p><b>Beware.</b> {html.escape(lab.caveat)}</p>", "ex-beware")
+        beware = prose(f"<p><b>Beware.</b> {explained(lab.caveat)}</p>", "ex-beware")
         cells = [widgets.Box([chart]).add_class("ex-cell") for chart in self.charts.values()]
         main = widgets.Box([self.verdict, widgets.Box(cells).add_class("ex-charts"), beware]).add_class("ex-main")
         return [lead, widgets.Box([self.controls, main]).add_class("ex-explore"), self.status]

@@ -19,6 +19,7 @@ from explorer.app.widgets.selection import Selection
 from explorer.app.widgets.verdict import Verdict
 from explorer.figures.palette import Design
 from explorer.figures.training import CURVES, MAPS, Course, layer_map
+from explorer.figures.why import why
 
 if TYPE_CHECKING:
     from explorer.training.race import Outcome, Race
@@ -44,7 +45,7 @@ class Gallery:
         self._legend: list[dict[str, str]] = []
         self._wanted = list(range(COUNT))  # positions of the contenders whose maps are shown, where there are so many
         self.verdict, self.standings = Verdict(), Standings()
-        self.curves = {row.name: Chart(title=row.title, caption=row.caption) for row in CURVES}
+        self.curves = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why) for row in CURVES}
         self.maps = [Chart(title="Layer by layer", caption=MAP_CAPTION) for _ in range(COUNT)]
         self.selections = [
             Selection("What the heat map shows", partial(self._chosen, number)).add_class("ex-place")
@@ -106,4 +107,4 @@ class Gallery:
         row, position = MAPS[chosen["statistic"]], int(chosen["contender"])
         chart.title = f"Layer by layer: {lowered(row.title)}"
         chart.designs = self._legend[position : position + 1]
-        chart.show(layer_map(course, position, row))
+        chart.explain(why(row.name)).show(layer_map(course, position, row))

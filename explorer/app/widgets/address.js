@@ -141,6 +141,7 @@ function tools(model, el) {
     if (model.get("undoes") && offered) done(); // who works on does not want the last page
   })];
   if (hasAddress()) ends.push(followAddress(model));
-  const bar = make("div", { class: "ex-tools", role: "group", "aria-label": "The whole page" }, undo, redo, reset, share);
+  const glossary = button("Glossary", "ex-tool ex-glossary-open", () => openGlossary(el.closest(".ex-root")), { "aria-haspopup": "dialog" });
+  const bar = make("div", { class: "ex-tools", role: "group", "aria-label": "The whole page" }, undo, redo, reset, share, glossary);
   return { nodes: [bar, line, box], end: () => ends.forEach((one) => one()) };
 }

@@ -56,7 +56,7 @@ function onColors(callback) {
   };
 }
 
-const TEXTS = "title caption badge badge_tone description stale";
+const TEXTS = "title caption why lab source badge badge_tone description stale";
 
 class Card {
   constructor(model) {
@@ -84,9 +84,10 @@ class Card {
     this.stale = make("span", { class: "ex-chart-stale" }, "stale");
     this.badge = make("span", { class: "ex-chart-badge" });
     this.caption = make("p", { class: "ex-chart-caption" });
+    this.why = make("p", { class: "ex-chart-why" });
     this.plot = make("div", { class: "ex-chart-plot", "data-drawn": 0 });
     const header = make("div", { class: "ex-chart-header" }, this.title, this.stale, this.badge);
-    const words = make("figcaption", { class: "ex-chart-words" }, header, this.caption, this.tools);
+    const words = make("figcaption", { class: "ex-chart-words" }, header, this.caption, this.tools, this.why);
     this.el = make("figure", { class: "ex-chart" }, words, this.plot);
     // A finger scrolls the page and taps; it would zoom by accident. What follows a tap comes as a mouse's.
     this.plot.addEventListener("touchstart", (event) => event.stopPropagation(), { capture: true });
@@ -124,7 +125,8 @@ class Card {
   write() {
     const get = (name) => this.model.get(name);
     this.title.textContent = get("title");
-    write(this.caption, get("caption"));
+    write(this.caption, get("caption"), explained);
+    writeWhy(this.why, { why: get("why"), lab: get("lab"), source: get("source") });
     write(this.badge, get("badge"));
     this.badge.hidden = !get("badge");
     this.badge.dataset.tone = get("badge_tone");

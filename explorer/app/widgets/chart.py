@@ -10,6 +10,8 @@ import plotly.graph_objects as go
 import traitlets
 
 from explorer.app.widgets.runtime import PageWidget, view
+from explorer.figures.why import Why
+from explorer.glossary import cited
 
 TONES = ("", "good", "warn")
 
@@ -20,6 +22,7 @@ class Chart(PageWidget):
     Traits:
         title: the card's heading.
         caption: one line that says how to read the figure.
+        why, lab, source: the line below it: the recursion or law, the name of the lab that explains it, and the paper.
         badge: a short verdict at the right of the title; empty for none.
         badge_tone: color of the badge: one of `TONES`.
         description: what the picture shows, in words, for those who cannot see it.
@@ -32,6 +35,9 @@ class Chart(PageWidget):
     _esm = view("chart")
     title = traitlets.Unicode().tag(sync=True)
     caption = traitlets.Unicode().tag(sync=True)
+    why = traitlets.Unicode().tag(sync=True)
+    lab = traitlets.Unicode().tag(sync=True)
+    source = traitlets.Unicode().tag(sync=True)
     badge = traitlets.Unicode().tag(sync=True)
     badge_tone = traitlets.Enum(TONES, default_value="").tag(sync=True)
     description = traitlets.Unicode().tag(sync=True)
@@ -39,6 +45,11 @@ class Chart(PageWidget):
     designs = traitlets.List(traitlets.Dict()).tag(sync=True)
     marks = traitlets.Unicode().tag(sync=True)
     figure = traitlets.Dict().tag(sync=True)
+
+    def explain(self, why: Why) -> Chart:
+        """Replaces the line below the caption; returns the chart."""
+        self.why, self.lab, self.source = why.words, why.lab, cited(why.source)
+        return self
 
     def show(self, fig: go.Figure, *, stale: bool = False) -> None:
         """Replaces the figure, and the description by the one the figure carries in `layout.meta`, if it does."""

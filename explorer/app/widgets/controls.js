@@ -135,17 +135,25 @@ function worded(field, value) {
   return typeof value === "boolean" ? (value ? "on" : "off") : String(value);
 }
 
+/** Label, symbol and unit. The symbol opens the glossary, so it stands beside the label, not within. */
 function title(field, id) {
-  const words = [make("span", { class: "ex-label" }, field.label),
-    make("span", { class: "ex-symbol" }, ...typeset(joined([field.symbol, field.unit], ", ")))];
-  return field.look === "segments" ? make("span", { class: "ex-title", id: `${id}-title` }, ...words)
-    : make("label", { class: "ex-title", for: id }, ...words);
+  const symbol = !field.symbol ? asked(field.term)
+    : field.term < 0 ? typeset(field.symbol) : [termButton(field.symbol, field.term)];
+  const rest = symbol.length && field.unit ? `, ${field.unit}` : field.unit;
+  const label = field.look === "segments" ? make("span", { class: "ex-label" }, field.label)
+    : make("label", { class: "ex-label", for: id }, field.label);
+  return make("span", { class: "ex-title", id: `${id}-title` }, label, make("span", { class: "ex-symbol" }, ...symbol, rest));
 }
+
+/** The usual values in short, in the room that the head has left. */
+const usually = ({ usual }) => (usual
+  ? [make("span", { class: "ex-usual", "aria-hidden": "true" }, `usual ${usual.split(":")[0]}`)] : []);
 
 /** One field: its head (title, reset, entry), what is below, offers, and a line; and what paints it. */
 function control(model, field) {
   const id = `ex-${(count += 1)}`;
-  const { name, description, initial } = field;
+  const { name, initial } = field;
+  const description = joined([field.description, field.usual && `Usual: ${field.usual}.`], " ");
   const get = (trait) => model.get(trait)[name];
   const send = (value) => {
     if (get("values") !== value) { // nothing new is no change: it would never be answered
@@ -164,7 +172,7 @@ function control(model, field) {
   const offers = make("div", { class: "ex-offers" });
   const changes = make("p", { class: "ex-changes", role: "status" });
   const root = make("div", { class: "ex-control", "data-field": name, "data-look": field.look, title: description },
-    make("div", { class: "ex-head" }, ...before, title(field, id), reset, ...after), ...below, offers, note, ways,
+    make("div", { class: "ex-head" }, ...before, title(field, id), ...usually(field), reset, ...after), ...below, offers, note, ways,
     changes);
   const inputs = root.querySelectorAll("input, select");
 
@@ -176,7 +184,7 @@ function control(model, field) {
     const excluded = get("excluded") ?? [];
     paintValue(value, (option) => excluded.find((item) => item.value === option));
     write(ways, disabled || field.look === "list" ? "" : waysOf(field, excluded.filter((item) => item.value !== value)));
-    write(note, get("notes") ?? (chosen ? about(chosen) : ""));
+    write(note, get("notes") ?? (chosen ? about(chosen) : ""), cited);
     sayChanges(changes, get("changes") ?? []);
     root.classList.toggle("ex-disabled", disabled);
     root.classList.toggle("ex-refused", refused);

@@ -17,10 +17,11 @@ from explorer.app.view import View, label
 from explorer.app.widgets.exclusions import exclusions, mend, remedy_in_words
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.slider_steps import slider_steps
-from explorer.app.widgets.wording import in_words, refusal_in_words, size_in_words, unused
+from explorer.app.widgets.wording import in_words, refusal_in_words, size_in_words, unused, usual_in_words
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.fields import GROUPS, Option, Spec
+from explorer.glossary import cited, term_of
 
 PINNED = ("n_layers", "d_model", "init_variance", "norm_placement", "alpha", "attention_scale")
 """The order on top; a pinned field that is not named here follows."""
@@ -197,11 +198,13 @@ def describe(spec: Spec) -> dict[str, Any]:
         "label": spec.about.label,
         "symbol": "" if spec.about.symbol in spec.about.label.split() else spec.about.symbol,
         "unit": spec.about.unit,
+        "term": term_of(spec.name, spec.about.symbol),
+        "usual": usual_in_words(spec),
         "description": f"{spec.description} {spec.rule()[0].upper()}{spec.rule()[1:]}.",
         "initial": spec.default,
         "steps": steps,
         "options": [
-            {"value": choice, "label": in_words(choice), "formula": option.formula, "source": option.source}
+            {"value": choice, "label": in_words(choice), "formula": option.formula, "source": cited(option.source)}
             for choice in spec.choices for option in [spec.about.options.get(choice, Option(""))]
         ],
     }
@@ -217,7 +220,8 @@ def choice(name: str, label: str, description: str, options: Sequence[Mapping[st
         look: `list` or `search`.
     """
     return {
-        "name": name, "look": look, "label": label, "symbol": "", "unit": "", "description": description,
+        "name": name, "look": look, "label": label, "symbol": "", "unit": "", "term": -1, "usual": "",
+        "description": description,
         "initial": initial, "steps": [], "options": [{"formula": "", "source": "", **option} for option in options],
     }
 

@@ -9,6 +9,8 @@ export default {
     const titles = model.get("tabs");
     if (titles.length > 1) ends.push(tabBar(model, el, titles));
     if (name) {
+      el.exLabs = model.get("labs");
+      el.exOpenLab = (lab) => openLab(model, el, lab);
       const { nodes, end } = tools(model, el);
       el.append(...nodes);
       ends.push(end);
@@ -17,6 +19,16 @@ export default {
     return () => ends.forEach((end) => end());
   },
 };
+
+/** The link is on a panel that goes: its focus to the tab that comes. */
+function openLab(model, el, lab) {
+  const arrive = () => {
+    model.off("change:selected", arrive);
+    el.querySelector("[aria-selected=true]")?.focus();
+  };
+  model.on("change:selected", arrive);
+  press(model, ["lab", lab]);
+}
 
 function tabBar(model, el, titles) {
   const choose = (index) => {

@@ -24,9 +24,10 @@ class Header(PageWidget):
         link: the page as a query; None until a browser has said what its address holds.
         undoes, redoes: whether there is a step back, or again.
         said: a sentence about the last link.
+        labs: names of the labs that a link on this page can open.
 
     Messages are lists: `["shown", query]` once a browser has put the page together, and the tools' `["open", link]`,
-    `["undo"]`, `["redo"]` and `["reset"]`.
+    `["undo"]`, `["redo"]`, `["reset"]`, and `["lab", name]` of a link to a lab.
     """
 
     _esm = view("header")
@@ -35,6 +36,7 @@ class Header(PageWidget):
     tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)
     hidden = traitlets.List(traitlets.Int()).tag(sync=True)
     selected = traitlets.Int(0).tag(sync=True)
+    labs = traitlets.List(traitlets.Unicode()).tag(sync=True)
     link = traitlets.Unicode(None, allow_none=True).tag(sync=True)
     undoes = traitlets.Bool(False).tag(sync=True)
     redoes = traitlets.Bool(False).tag(sync=True)

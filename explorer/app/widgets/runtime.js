@@ -3,6 +3,8 @@
 export default {
   initialize({ model }) {
     packed.plotly ??= model.get("plotly");
+    learn(model.get("glossary"));
+    listenToTerms();
     const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {});
     (pages[model.get("key")] ??= Promise.withResolvers()).resolve(views);
   },

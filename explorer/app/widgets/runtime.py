@@ -12,17 +12,22 @@ import hashlib
 import threading
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import anywidget
 import traitlets
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
+from explorer.glossary import TERMS, cited, marks
+from explorer.glossary.papers import HOSTS
+from explorer.labs.table import LABS
+
 APP = Path(__file__).parent.parent
-SHARED = ("elements", "typeset", "messages", "address", "picture", "plotly", "search")
+SHARED = ("elements", "typeset", "glossary", "messages", "address", "picture", "plotly", "search")
 STYLES = tuple(f"{name}.css" for name in (
-    "widgets/style", "widgets/header", "widgets/media", "widgets/chart", "widgets/search", "widgets/roster_box",
+    "widgets/style", "widgets/header", "widgets/media", "widgets/chart", "widgets/search", "widgets/glossary",
+    "widgets/roster_box",
     "race/race"))
 STUB = """const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
 const page = (pages.{key} ??= Promise.withResolvers());
@@ -58,6 +63,7 @@ class Runtime(anywidget.AnyWidget):
     _esm, _css = SCRIPT, STYLE
     key = traitlets.Unicode(KEY, read_only=True).tag(sync=True)
     plotly = traitlets.Bytes(read_only=True).tag(sync=True)
+    glossary = traitlets.Dict(read_only=True).tag(sync=True)
 
     _only: Runtime | None = None
 
@@ -65,6 +71,15 @@ class Runtime(anywidget.AnyWidget):
     def _packed_plotly(self) -> bytes:
         """From the start: the page's script reads it once, when the widget opens."""
         return packed_plotly()
+
+    @traitlets.default("glossary")
+    def _glossary(self) -> dict[str, Any]:
+        """Symbols, titles of the labs, and addresses of papers; what a row is, `glossary.Term` says."""
+        shown = ("symbol", "name", "words", "formula", "unit", "lab")
+        return {
+            "terms": [{part: getattr(row, part) for part in shown} | {"source": cited(row.source)} for row in TERMS],
+            "marks": marks(), "labs": {name: row.title for name, row in LABS.items()}, "hosts": dict(HOSTS),
+        }
 
     @classmethod
     def shared(cls) -> Runtime:

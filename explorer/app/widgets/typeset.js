@@ -25,9 +25,10 @@ function typeset(text) {
   return [...nodes, text.slice(end)];
 }
 
-/** Writes a text into a node, if it is another one than before: a live region would read it out again. */
-function write(node, text) {
+/** Writes a text into a node, if it is another one than before: a live region would read it out again. As `nodes` makes
+    them: `explained` and `cited` have buttons and links, which cannot stand within a label or another button. */
+function write(node, text, nodes = typeset) {
   if (node.exText === text) return;
   node.exText = text;
-  node.replaceChildren(...typeset(text));
+  node.replaceChildren(...nodes(text));
 }

@@ -5,10 +5,10 @@ const SIGNS = { good: ["✓", "Good"], warning: ["!", "Warning"], bad: ["×", "P
 function finding(model, { severity, meaning, evidence, remedy, code }, index) {
   const [sign, word] = SIGNS[severity] ?? ["", severity];
   const strong = make("strong");
-  write(strong, meaning);
+  write(strong, meaning, explained);
   return make("div", { class: "ex-finding", "data-severity": severity },
     make("span", { class: "ex-sign", role: "img", "aria-label": word }, sign),
-    make("p", {}, strong, " ", ...typeset(evidence), ...(code ? [" ", ...typeset(remedy), ": ", make("code", {}, code)] : [])),
+    make("p", {}, strong, " ", ...explained(evidence), ...(code ? [" ", ...typeset(remedy), ": ", make("code", {}, code)] : [])),
     ...(remedy && !code ? [button(remedy, "ex-button ex-primary", () => press(model, index))] : []));
 }
 

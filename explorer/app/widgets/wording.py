@@ -21,6 +21,12 @@ def in_words(value: object) -> str:
     return value.replace("inverse_", "1/").replace("sqrt_", "√").replace("sqrt", "√").replace("_", " ")
 
 
+def usual_in_words(spec: Spec) -> str:
+    """The usual values of a field, options as the page calls them, and who uses them."""
+    values, colon, users_of = spec.about.usual.partition(":")
+    return f"{in_words(values)}{colon}{users_of}"
+
+
 def refusal_in_words(error: ConfigError) -> str:
     """A refusal in the page's words: fields by their labels, values as the controls show them."""
     def words(part: str | FieldName) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from explorer.figures.axes import TOP, Axis, Plot, axis, picture
 from explorer.figures.traces import Trace, compact, level, masked
 from explorer.figures.training.course import Course, Track, extremes, medians, series, thinned
+from explorer.figures.why import why
 from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
@@ -89,11 +90,11 @@ def over_steps(course: Course, found: Readings, title: str, sentence: str, subje
 
 CURVES = (
     Plot(training_loss, "Training loss",
-         "Faint: each batch. Line: running median. Dotted: losses of a unigram and a bigram."),
+         "Faint: each batch. Line: running median. Dotted: losses of a unigram and a bigram.", why("training_loss")),
     Plot(held_out_loss, "Held-out loss", "On text that is not trained on. Below the bigram: it has learned more."),
     Plot(gradient_ratio, "Gradient, first over last",
-         "Size of ∂L/∂W in the first layer over the last. At 1 both ends learn evenly."),
-    Plot(learning_rate, "Learning rate", "Of each step: the warm-up, then the decay."),
+         "Size of ∂L/∂W in the first layer over the last. At 1 both ends learn evenly.", why("gradient_ratio")),
+    Plot(learning_rate, "Learning rate", "Of each step: the warm-up, then the decay.", why("learning_rate")),
 )
 """The pictures, a row each."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from explorer.labs.activations import experiment, pictures
-from explorer.labs.lab import Lab, Plot
+from explorer.labs.lab import Lab, Plot, Why
 
 ROW = Lab(
     "03_activations", "Foundations", "Activations",
@@ -15,13 +15,17 @@ ROW = Lab(
     "unless its mean is removed.",
     experiment.Activations, experiment.run, experiment.verdict,
     (
-        Plot(pictures.moments, "Moments", "Under N(0, 1). Bars: by quadrature. Dots: by sampling."),
+        Plot(pictures.moments, "Moments", "Under N(0, 1). Bars: by quadrature. Dots: by sampling.",
+             why=Why("E φ² is the factor on q: divided by its root, φ keeps q = 1.")),
         Plot(pictures.by_layer, "Signal and gradient by layer",
-             "Mean x², and mean (∂L/∂x)² over the output's: two draws each. Lines: recursion."),
+             "Mean x², and mean (∂L/∂x)² over the output's: two draws each. Lines: recursion.",
+             why=Why("q_l = V(q_(l−1)), where V(q) = n · Var W · E φ(√q z)²; the gradient is multiplied by χ.")),
         Plot(pictures.length_map, "Map of the second moment",
-             "The next layer's q against this one's. Dotted: equal. Stable where V crosses from above."),
+             "The next layer's q against this one's. Dotted: equal. Stable where V crosses from above.",
+             why=Why("A fixed point is stable where the slope of ln V over ln q lies within ±1.")),
         Plot(pictures.selu, "Solving for SELU",
-             "λ and α must keep mean 0 and a variance: two conditions, one crossing."),
+             "λ and α must keep mean 0 and a variance: two conditions, one crossing.",
+             why=Why("Where E φ = 0 and E φ² = 1 under N(0, 1), both stay so in the next layer.")),
     ),
     "Essay: Su Jianlin 2021, kexue 8620; He et al. 2015, arXiv 1502.01852; Klambauer et al. 2017, arXiv 1706.02515",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from explorer.labs.alpha_schedule import experiment, pictures
-from explorer.labs.lab import Lab, Plot
+from explorer.labs.lab import Lab, Plot, Why
 
 ROW = Lab(
     "12_alpha_schedule", "Training", "α schedule",
@@ -16,7 +16,8 @@ ROW = Lab(
     experiment.AlphaSchedule, experiment.run, experiment.verdict,
     (
         Plot(pictures.losses, "Held-out loss", "Nats a character. A stalled model stays at the unigram's level."),
-        Plot(pictures.means, "α over the steps", "Mean of |α| over the layers. A ramp is straight."),
+        Plot(pictures.means, "α over the steps", "Mean of |α| over the layers. A ramp is straight.",
+             why=Why("A ramp is min(end, t · step); under Adam a learned α first moves by about η a step.")),
         Plot(pictures.by_layer, "Learned α by layer", "|α|, learned from 0. Bright: layers that add the most."),
     ),
     "Essay: Su Jianlin 2021, kexue 8620; Bachlechner et al. 2020, arXiv 2003.04887",

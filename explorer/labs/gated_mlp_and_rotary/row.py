@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from explorer.labs.gated_mlp_and_rotary import experiment, pictures
-from explorer.labs.lab import Lab, Plot
+from explorer.labs.lab import Lab, Plot, Why
 
 ROW = Lab(
     "13_gated_mlp_and_rotary", "Depth", "Gated MLP and rotary",
@@ -18,10 +18,13 @@ ROW = Lab(
     experiment.GatedMlpAndRotary, experiment.run, experiment.verdict,
     (
         Plot(pictures.factors, "What each change does",
-             "Dots: measured, bars over seeds. Dashes: theory. Each change on top of those to its left."),
-        Plot(pictures.correlation, "Token correlation", "GPT-2's block, up to the gate, and Llama's. Lines: theory."),
+             "Dots: measured, bars over seeds. Dashes: theory. Each change on top of those to its left.",
+             why=Why("The gate's other factor has mean 0: of two tokens E φφ′ · p is left, 0 at p = 0.")),
+        Plot(pictures.correlation, "Token correlation", "GPT-2's block, up to the gate, and Llama's. Lines: theory.",
+             why=Why("A plain φ of positive mean passes on (E φ)² of what tokens do not share; a gate does not.")),
         Plot(pictures.turned, "Rotary positions and queries",
-             "Gradient² by W_Q of a single layer, with rotary positions over without. Line: theory."),
+             "Gradient² by W_Q of a single layer, with rotary positions over without. Line: theory.",
+             why=Why("Of what keys share, turning leaves the mean cosine c: gradient² by (1 − ρ c) / (1 − ρ).")),
     ),
     "Shazeer 2020, arXiv 2002.05202; Su et al. 2021, arXiv 2104.09864; Touvron et al. 2023, arXiv 2302.13971",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.labs.lab import Lab, Plot
+from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.norm_placement import experiment, pictures
 
 ROW = Lab(
@@ -18,10 +18,14 @@ ROW = Lab(
     experiment.NormPlacement, experiment.run, experiment.verdict,
     (
         Plot(pictures.theorem, "Gradient of the last MLP",
-             "Theorem 1's setting, stacks of growing depth. Dotted: 1/√L."),
-        Plot(pictures.stream, "Pre-LN in its band", "Second moment. Gray: from 1 + l/2 to 1 + 3l/2."),
-        Plot(pictures.bends, "Post-LN by attention", "Mean squared ∂L/∂x: no attention, a plain mean, softmax."),
-        Plot(pictures.gradients, "Gradient of five designs", "Mean squared ∂L/∂x over the output's. Lines: theory."),
+             "Theorem 1's setting, stacks of growing depth. Dotted: 1/√L.",
+             why=Why("Pre-LN's last norm divides the gradient by √q_L, and q_L grows as L.")),
+        Plot(pictures.stream, "Pre-LN in its band", "Second moment. Gray: from 1 + l/2 to 1 + 3l/2.",
+             why=Why("Attention adds ρ + (1 − ρ)/n to q, the MLP ½: from ½ to 3/2 a layer.")),
+        Plot(pictures.bends, "Post-LN by attention", "Mean squared ∂L/∂x: no attention, a plain mean, softmax.",
+             why=Why("Averaging shrinks gradients that differ from token to token; it passes on what they share.")),
+        Plot(pictures.gradients, "Gradient of five designs", "Mean squared ∂L/∂x over the output's. Lines: theory.",
+             why=Why("Pre-LN: γ_(l−1) = γ_l (1 + χ / q_(l−1)), and q grows on the way up.")),
     ),
     "Xiong et al. 2020, arXiv 2002.04745",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.labs.lab import Lab, Plot
+from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.normalization import experiment, pictures
 
 ROW = Lab(
@@ -18,7 +18,8 @@ ROW = Lab(
         Plot(pictures.one_by_one, "Single tokens and features",
              "Mean y² of each, before and after. All at 1: that norm makes them equal."),
         Plot(pictures.offset, "A constant offset", "Share of the output that is one constant. 0: removed."),
-        Plot(pictures.epsilon, "Scale and ε", "Mean y² against the input's size. Lines: v / (v + ε)."),
+        Plot(pictures.epsilon, "Scale and ε", "Mean y² against the input's size. Lines: v / (v + ε).",
+             why=Why("A norm makes y² = v / (v + ε) of a variance v.")),
     ),
     "Essay: Su Jianlin 2021, kexue 8620; Ba et al. 2016, arXiv 1607.06450; Zhang & Sennrich 2019, arXiv 1910.07467",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.labs.lab import Lab, Plot
+from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.parametrization import experiment, pictures
 
 ROW = Lab(
@@ -19,7 +19,8 @@ ROW = Lab(
         Plot(pictures.sweeps, "Learning rate sweeps",
              "Loss after the steps. Solid: widest; dotted: narrowest, where μP is standard. Rings: best."),
         Plot(pictures.first_step, "First step",
-             "Relative change. Full: the hidden weights. Hollow: their outputs. Flat: any width is safe."),
+             "Relative change. Full: the hidden weights. Hollow: their outputs. Flat: any width is safe.",
+             why=Why("Adam moves each weight by η: against standard weights of size 1/√m that is η √m.")),
     ),
     "Essay: Su Jianlin 2021, kexue 8620; Jacot et al. 2018, arXiv 1806.07572; Yang et al. 2022, arXiv 2203.03466",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.labs.lab import Lab, Plot
+from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.realformer import experiment, pictures
 
 ROW = Lab(
@@ -18,9 +18,12 @@ ROW = Lab(
     experiment.RealFormer, experiment.run, experiment.verdict,
     (
         Plot(pictures.independent, "Logits of independent layers",
-             "Unit queries and keys in each. Lines: 1, √l and l."),
-        Plot(pictures.spread, "Logits of a real stack", "Lines: theory. Dotted: independent layers."),
-        Plot(pictures.entropy, "Attention entropy", "The median head of each layer. Lines: theory."),
+             "Unit queries and keys in each. Lines: 1, √l and l.",
+             why=Why("Variances of independent layers add up: √l. Sums of both queries and keys grow as l.")),
+        Plot(pictures.spread, "Logits of a real stack", "Lines: theory. Dotted: independent layers.",
+             why=Why("s_l² is the sum of all layers' own, which fall as tokens become alike.")),
+        Plot(pictures.entropy, "Attention entropy", "The median head of each layer. Lines: theory.",
+             why=Why("H ≈ ln n − s²/2 at small logit spread s, and s grows with depth.")),
         Plot(pictures.similarity, "Successive patterns",
              "Weight shared with the layer below. Rings: with another head."),
         Plot(pictures.gradients, "Gradient along the stream", "Mean squared ∂L/∂x over the output's. Lines: theory."),

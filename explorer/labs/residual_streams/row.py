@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.labs.lab import Lab, Plot
+from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.residual_streams import experiment, pictures
 
 ROW = Lab(
@@ -17,12 +17,15 @@ ROW = Lab(
     experiment.ResidualStreams, experiment.run, experiment.verdict,
     (
         Plot(pictures.untrained_correlation, "Token correlation, untrained",
-             "ρ by layer; at 1 all tokens are alike: rank 1."),
+             "ρ by layer; at 1 all tokens are alike: rank 1.",
+             why=Why("Streams that start alike stay alike: at first mHC and AttnRes are Pre-LN.")),
         Plot(pictures.untrained_gradient, "Gradient, untrained",
-             "Mean squared ∂L/∂x over the output's. Lines: theory."),
+             "Mean squared ∂L/∂x over the output's. Lines: theory.",
+             why=Why("The norm before each branch divides away what mixing multiplies by.")),
         Plot(pictures.trained_correlation, "Token correlation after training", "The same of small models, trained."),
         Plot(pictures.trained_gradient, "Gradient after training", "Mean squared ∂L/∂x over the output's."),
         Plot(pictures.losses, "Held-out loss", "Nats a character, over the steps."),
     ),
-    "mHC: Xie et al. 2025, arXiv 2512.24880; AttnRes: Kimi Team 2026, 2603.15031; Keel: 2601.19895",
+    "mHC: Xie et al. 2025, arXiv 2512.24880; AttnRes: Kimi Team 2026, arXiv 2603.15031; Keel: Chen & Wei 2026, arXiv "
+    "2601.19895",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.labs.lab import Lab, Plot
+from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.sampling import experiment, pictures
 
 ROW = Lab(
@@ -14,9 +14,12 @@ ROW = Lab(
     "hundred standard deviations away and cuts nothing.",
     experiment.Sampling, experiment.run, experiment.verdict,
     (
-        Plot(pictures.densities, "Densities", "Filled: drawn. Lines: expected. All have mean 0."),
-        Plot(pictures.variances, "Sample variance", "After n draws, ± its standard error. It should settle at 1."),
-        Plot(pictures.truncation, "Variance left after a cut", "γ: share of a normal's variance after the cut."),
+        Plot(pictures.densities, "Densities", "Filled: drawn. Lines: expected. All have mean 0.",
+             why=Why("Only mean and variance reach a layer's output: E y² = fan_in · Var W · E x².")),
+        Plot(pictures.variances, "Sample variance", "After n draws, ± its standard error. It should settle at 1.",
+             why=Why("The standard error of a normal's sample variance is σ² √(2/n).")),
+        Plot(pictures.truncation, "Variance left after a cut", "γ: share of a normal's variance after the cut.",
+             why=Why("γ = 1 − 2c × the normal's density at c, over the share that lies within ±c.")),
     ),
     "Essay: Su Jianlin 2021, kexue 8620",
 )

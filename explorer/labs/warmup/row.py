@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.labs.lab import Lab, Plot
+from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.warmup import experiment, pictures
 
 ROW = Lab(
@@ -15,10 +15,13 @@ ROW = Lab(
     "takes about twenty seconds.",
     experiment.Warmup, experiment.run, experiment.verdict,
     (
-        Plot(pictures.losses, "Held-out loss", "Nats a character. A stalled model stays at the unigram's level."),
+        Plot(pictures.losses, "Held-out loss", "Nats a character. A stalled model stays at the unigram's level.",
+             why=Why("ΔL ≈ −η‖∇L‖² only while steps are short: warm-up begins with short ones.")),
         Plot(pictures.gradients, "Gradients before and after warm-up",
-             "All matrices of a layer: as drawn, and at step T with and without."),
-        Plot(pictures.correlation, "Token correlation", "After the last layer. A stall is at 1: all tokens are alike."),
+             "All matrices of a layer: as drawn, and at step T with and without.",
+             why=Why("Untrained, the last gradient of Post-LN does not depend on depth; Pre-LN's falls as 1/√L.")),
+        Plot(pictures.correlation, "Token correlation", "After the last layer. A stall is at 1: all tokens are alike.",
+             why=Why("At ρ = 1 all keys are alike: attention has nothing to choose, and no logit gets a gradient.")),
     ),
     "Xiong et al. 2020, arXiv 2002.04745",
 )

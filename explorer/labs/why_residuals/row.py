@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.labs.lab import Lab, Plot
+from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.why_residuals import experiment, pictures
 
 ROW = Lab(
@@ -14,13 +14,16 @@ ROW = Lab(
     "the stream, and ε² adds up. All this holds at initialization: trained branches may align.",
     experiment.WhyResiduals, experiment.run, experiment.verdict,
     (
-        Plot(pictures.growths, "Signal and gradients", "With the chosen ε, against depth. Flat: bounded at any depth."),
+        Plot(pictures.growths, "Signal and gradients", "With the chosen ε, against depth. Flat: bounded at any depth.",
+             why=Why("Branches are nearly orthogonal to the stream: growth is (1 + ε²)^N, and not (1 + ε)^N.")),
         Plot(pictures.gradients, "Gradient of all weights",
              "Σ‖∂L/∂W‖² over one plain layer's. Bars: seeds, far apart without a residual."),
         Plot(pictures.rates, "Longer steps",
-             "Change of the loss over its first order. 1: equal. At the edge: off the scale."),
+             "Change of the loss over its first order. 1: equal. At the edge: off the scale.",
+             why=Why("ΔL ≈ −η‖∇L‖² to first order, and ‖∇L‖² grows with depth unless ε shrinks.")),
         Plot(pictures.small_enough, "Growth against the exponent",
-             "All growths in N layers, against a. For a ≥ ½: bounded."),
+             "All growths in N layers, against a. For a ≥ ½: bounded.",
+             why=Why("(1 + ε²)^N with ε = N^−a stays below e for a ≥ ½.")),
     ),
     "Essay: Su Jianlin 2022, kexue 8994, after Wang et al. 2022, arXiv 2203.00555",
 )

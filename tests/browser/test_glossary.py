@@ -1,0 +1,134 @@
+"""Symbols that open their row, the whole glossary, and links from a caption to its lab and its paper."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, expect
+
+from explorer.glossary import TERMS
+
+from .dashboard import Dashboard
+
+NESTED = ":is(label, summary, button, option, [role=option]) .ex-term"
+WITHIN = """(card) => {
+  const { left, right, top, bottom } = card.getBoundingClientRect();
+  return left >= 0 && right <= innerWidth && top >= 0 && bottom <= innerHeight;
+}"""
+
+
+@pytest.fixture
+def card(visit: Dashboard) -> Locator:
+    """What a symbol opens."""
+    visit.page.set_viewport_size({"width": 1440, "height": 1000})
+    visit.page.get_by_role("tab", name="Explore", exact=True).click()
+    visit.page.locator(".ex-chart-why .ex-term").first.wait_for()
+    return visit.page.locator(".ex-term-card")
+
+
+def figure(visit: Dashboard, title: str) -> Locator:
+    return visit.page.locator("figure.ex-chart").filter(has=visit.page.get_by_role("heading", name=title, exact=True))
+
+
+def test_a_symbol_opens_its_row_by_keyboard_and_escape_gives_the_focus_back(visit: Dashboard, card: Locator) -> None:
+    term = figure(visit, "Token correlation").locator(".ex-chart-why .ex-term").filter(has_text="ρ").first
+    term.focus()
+    visit.page.keyboard.press("Enter")
+    expect(card).to_be_visible()
+    expect(card).to_be_focused()
+    expect(term).to_have_attribute("aria-expanded", "true")
+    assert next(row for row in TERMS if row.symbol == "ρ").words in card.inner_text()
+    expect(card.get_by_role("link", name="Dong et al. 2021")).to_have_attribute(
+        "href", "https://arxiv.org/abs/2103.03404")
+    visit.page.keyboard.press("Escape")
+    expect(card).to_have_count(0)
+    expect(term).to_be_focused()
+    expect(term).to_have_attribute("aria-expanded", "false")
+    visit.must_be_clean()
+
+
+def test_one_row_is_open_at_a_time_and_a_click_elsewhere_closes_it(visit: Dashboard, card: Locator) -> None:
+    terms = figure(visit, "Second moment").locator(".ex-chart-caption .ex-term, .ex-chart-why .ex-term")
+    terms.nth(0).click()
+    expect(card).to_have_attribute("aria-label", "Second moment")
+    visit.page.locator("[data-field=n_layers] .ex-term").click()
+    expect(card).to_have_count(1)
+    expect(card).to_have_attribute("aria-label", "Layers")
+    visit.page.locator("[data-field=n_layers] .ex-term").click()
+    expect(card).to_have_count(0)
+    visit.page.locator("[data-field=alpha] .ex-term").click()  # a "?": its symbol stands in the label
+    expect(card).to_have_attribute("aria-label", "Residual α")
+    visit.page.locator(".ex-header h1").click()
+    expect(card).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_what_opens_stands_within_the_window(visit: Dashboard, card: Locator, width: int) -> None:
+    visit.page.set_viewport_size({"width": width, "height": 800})
+    for term in visit.page.locator(".ex-term").filter(visible=True).all()[::9]:
+        term.click()
+        assert card.evaluate(WITHIN), term.inner_text()
+        visit.page.keyboard.press("Escape")
+
+
+def test_no_symbol_is_a_button_within_another(visit: Dashboard, card: Locator) -> None:
+    assert visit.page.locator(".ex-term").count() > 20
+    assert visit.page.locator(NESTED).count() == 0
+
+
+def test_all_rows_open_from_the_header_and_from_a_symbol(visit: Dashboard, card: Locator) -> None:
+    dialog = visit.page.get_by_role("dialog", name="Glossary")
+    visit.page.get_by_role("button", name="Glossary").click()
+    expect(dialog.locator("dt")).to_have_count(len(TERMS))
+    visit.page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    visit.page.locator("[data-field=attention_scale] .ex-term").first.click()
+    card.get_by_role("button", name="All symbols").click()
+    expect(dialog.locator("dt", has_text="Divisor of the logits")).to_be_in_viewport()
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_what_opens(visit: Dashboard, card: Locator, scheme: Literal["light", "dark"]) -> None:
+    visit.page.emulate_media(color_scheme=scheme)
+    glossary = visit.page.get_by_role("button", name="Glossary")
+    for button in (visit.page.locator(".ex-chart-why .ex-term").first, glossary):
+        button.click()
+        visit.page.get_by_role("dialog").wait_for()
+        found = Axe().run(visit.page, {"exclude": [[".ex-chart-plot"]]}, {"resultTypes": ["violations"]})
+        assert found.violations_count == 0, found.generate_report()
+        visit.page.keyboard.press("Escape")
+    visit.page.emulate_media(color_scheme="light")
+
+
+def test_the_usual_values_of_a_control_show_when_it_is_pointed_at(visit: Dashboard, card: Locator) -> None:
+    control = visit.control("n_layers")
+    before = control.bounding_box()
+    expect(control.locator(".ex-usual")).to_be_hidden()
+    control.hover()
+    expect(control.locator(".ex-usual")).to_have_text("usual 12–126")
+    expect(control.locator(".ex-usual")).to_be_visible()
+    assert control.bounding_box() == before, "the column becomes longer"
+    assert control.locator(".ex-usual").evaluate("(node) => node.scrollWidth <= node.clientWidth"), "it is cut off"
+    said = re.compile(r"Usual: 12–126: GPT-2 small to Llama 3 405B\.$")
+    expect(visit.slider("n_layers")).to_have_attribute("aria-description", said)
+
+
+def test_a_caption_leads_to_its_lab_and_its_paper(visit: Dashboard, card: Locator) -> None:
+    caption = figure(visit, "Attention entropy").locator(".ex-chart-why")
+    paper = caption.get_by_role("link", name="Zhai et al. 2023")
+    assert (paper.get_attribute("href"), paper.get_attribute("target"), paper.get_attribute("rel")) == (
+        "https://arxiv.org/abs/2303.06296", "_blank", "noopener noreferrer")
+    caption.get_by_role("button", name="Lab Attention scale").click()
+    expect(visit.page.get_by_role("tab", name="Foundations", exact=True)).to_have_attribute("aria-selected", "true")
+    expect(visit.page.get_by_role("tab", name="Foundations", exact=True)).to_be_focused()
+    expect(visit.page.get_by_role("tab", name="Attention scale", exact=True)).to_have_attribute("aria-selected", "true")
+    lead = visit.page.locator(".ex-labs > .ex-panel:visible .ex-lead")
+    lead.locator(".ex-term").first.click()  # HTML of the kernel
+    expect(card).to_be_visible()
+    visit.page.keyboard.press("Escape")
+    visit.must_be_clean()
