@@ -20,7 +20,8 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 APP = Path(__file__).parent.parent
 SHARED = ("elements", "typeset", "messages", "picture", "plotly", "search")
 STYLES = tuple(f"{name}.css" for name in (
-    "widgets/style", "widgets/media", "widgets/chart", "widgets/search", "widgets/roster_box", "race/race"))
+    "widgets/style", "widgets/media", "widgets/chart", "widgets/search", "widgets/roster_box", "race/race",
+    "explore/compare", "explore/sweep"))
 STUB = """const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
 const page = (pages.{key} ??= Promise.withResolvers());
 export default {{ render: async (view) => (await page.promise).{name}.render(view) }};
