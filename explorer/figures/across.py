@@ -55,16 +55,15 @@ def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = Non
     if end.row.by_head and not held and points:
         return blank(NO_ATTENTION)
     values = [*(point.value for point in points), *([] if now is None else [now])]
-    wide = horizontal(spec, values)
+    wide = _horizontal(spec, values)
     ends = [bound for bound in end.row.bounds if np.isfinite(bound)]
     shown = [part for one in held for part in (one.middle, one.low, one.high)]
     height = axis(f"{end.symbol} ({end.row.unit})", [list(end.row.marks), ends, shown], log=end.row.log,
                   least=LEAST if end.row.log else 0.0, top=TOP)
     traces = [level(value, words, wide, height) for value, words in end.row.marks.items()]
-    traces += [_line(row, spec, end, height) for row in swept]
+    traces += [_line(row, spec, end, height) for row in swept if row.line]
     traces += [_dots(row, spec, end, height) for row in swept if any(point.ending for point in row.dots)]
-    traces += [mark for row in swept for mark in _beyond(row, height)]
-    traces += _refused(swept, spec, height)
+    traces += [mark for row in swept for mark in _beyond(row, height)] + _refused(swept, spec, height)
     said = described(f"{end.title} against {spec.about.label.lower()}", traces)
     if now is not None:
         middle = np.log10(max(now, 1e-300)) if wide.log else now
@@ -72,13 +71,12 @@ def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = Non
     return picture(traces, wide, height, said, legend=False)
 
 
-def horizontal(spec: Spec, values: Sequence[float]) -> Axis:
+def _horizontal(spec: Spec, values: Sequence[float]) -> Axis:
     """The axis of a field: logarithmic where its slider is."""
-    about = spec.about
-    unit = f" ({about.unit})" if about.unit else ""
-    log = about.log and spec.low > 0
-    return axis(" ".join(filter(None, (about.label, about.symbol))) + unit, [list(values)], log=log, air=0.03,
-                counts=spec.kind == "integer" and not log)
+    about, log = spec.about, spec.about.log and spec.low > 0
+    symbol = "" if about.symbol in about.label else about.symbol
+    title = " ".join(filter(None, (about.label, symbol, f"({about.unit})" if about.unit else "")))
+    return axis(title, [list(values)], log=log, air=0.03, counts=spec.kind == "integer" and not log)
 
 
 def _arrays(points: Sequence[Point]) -> tuple[Array, Array]:
@@ -146,7 +144,7 @@ def _refused(swept: Sequence[Swept], spec: Spec, height: Axis) -> list[Trace]:
 def _mark(name: str, x: Array, y: float, symbol: str, color: str, words: Sequence[str]) -> Trace:
     return {
         "type": "scatter", "mode": "markers", "name": name, "x": x, "y": np.full(len(x), y), "showlegend": False,
-        "cliponaxis": False, "marker": {"color": color, "symbol": symbol, "size": 8}, "hovertext": list(words),
+        "cliponaxis": False, "marker": {"color": color, "symbol": symbol, "size": 9}, "hovertext": list(words),
         "hoverinfo": "text",
     }
 

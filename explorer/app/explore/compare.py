@@ -83,7 +83,8 @@ def _choices(configs: Sequence[Config]) -> list[dict[str, Any]]:
     specs = Config.specs()
     apart = {name for pair in combinations(configs, 2) for name in differences(*pair)}
     return [
-        {"label": spec.about.label, "symbol": spec.about.symbol, "cells": [
+        {"label": spec.about.label, "symbol": "" if spec.about.symbol in spec.about.label else spec.about.symbol,
+         "cells": [
             cell("not used", severity="none") if unused(spec, config) else cell(in_words(getattr(config, name)))
             for config in configs]}
         for name, spec in specs.items() if name in apart
@@ -107,11 +108,10 @@ def _value(column: Column, measured: Ending | None, predicted: Ending | None) ->
     if measured is None:
         absent = column.measured is not None or (column.predicted is not None and predicted is None)
         return cell("none" if absent else column.trouble or WAITS, theory=theory, severity="none")
-    spread = f"{number(measured.low)} to {number(measured.high)}"
-    apart = measured.seeds > 1 and np.isfinite([measured.low, measured.high]).all()
-    finite = np.isfinite(measured.middle)
+    low, high, finite = number(measured.low), number(measured.high), np.isfinite(measured.middle)
     text = number(measured.middle) if finite else f"not finite ({measured.middle:g})"
-    return cell(text, spread if apart else "", theory, measured.where, "" if finite else "bad")
+    spread = f"{low} to {high}" if finite and low != high else ""
+    return cell(text, spread, theory, measured.where * bool(finite), "" if finite else "bad")
 
 
 def _verdict(column: Column, diagnose: Diagnose | None) -> Cell:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from explorer.app.explore.pins import NOW
 from explorer.app.explore.sweep_card import SweepCard
 from explorer.app.explore.sweep_plan import MOST_DOTS, Spot, alike, coarse_to_fine, spots, sweepable, thinned
+from explorer.app.explore.sweep_words import understood
 from explorer.app.explore.sweep_work import Finder
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.worker import Progress, Stop, Worker
 from explorer.config import Config
-from explorer.display import shown
-from explorer.figures.across import Point, Swept
-from explorer.figures.ends import ENDS
+from explorer.figures.across import Swept
 from explorer.figures.palette import Design
 
 LINE_SECONDS = 10.0
@@ -80,7 +80,7 @@ class Sweep:
         """Opens the card, or sweeps another field in it."""
         self.field = self._controls.sweeping = field
         self._task, self._plan = None, {}
-        self.card.open(sweepable()[field], clicked)
+        self.card.show_for(sweepable()[field], clicked)
         if not self.worker:
             self.worker = Worker(self._work, self._publish, self._fail, capacity=1)
         self.follow()
@@ -102,17 +102,12 @@ class Sweep:
         if record is None:
             self.close()
             return []
-        if not isinstance(record, Mapping):
-            return [f"sweep must be an object; got {shown(record)}"]
-        offered: dict[Any, Mapping[str, object]] = {"field": sweepable(), "statistic": ENDS}
-        good = {name: value for name, value in record.items() if name in offered and value in [*offered[name]]}
+        good, sentences = understood(record)
         if "statistic" in good:
             self.card.choose(good["statistic"])
         if "field" in good:
             self.open(good["field"])
-        return [f"sweep: {name} must be one of {', '.join(offered[name])}; got {shown(value)}" if name in offered
-                else f"sweep: {shown(name)} is not understood; got {shown(value)}"
-                for name, value in record.items() if name not in good]
+        return sentences
 
     def follow(self) -> None:
         """Follows controls and pins: a new sweep where anything but the swept field has changed, else a new mark."""
@@ -131,20 +126,12 @@ class Sweep:
     def _draw(self) -> None:
         """Draws what is known; an earlier sweep is stale until the theory of the new one is there."""
         if self.worker and self._plan and self._task:
-            swept = [Swept(design, self._points("predicted", row),
-                           [] if design.index else self._points("measured", thinned(row, MOST_DOTS)))
+            points = partial(self._finder.points, self.card.statistic)
+            swept = [Swept(design, points("predicted", row),
+                           [] if design.index else points("measured", thinned(row, MOST_DOTS)))
                      for design, row in self._plan.items()]
             self.card.draw(sweepable()[self.field], swept, getattr(self._controls.config, self.field),
                            stale=tuple(self._plan) != self._task.designs)
-
-    def _points(self, origin: str, row: Sequence[Spot]) -> list[Point]:
-        """The chosen statistic at the values of a design, as far as it is known."""
-        points, statistic = [], self.card.statistic
-        for value, config, refusal in row:
-            found = self._finder.known(origin, config) if config else None
-            points.append(Point(value, found.endings.get(statistic), found.reason) if found
-                          else Point(value, None, refusal))
-        return points
 
     # --- on its thread ----------------------------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ class SweepCard(widgets.Box):  # type: ignore[misc]
         if self._is_open:
             self.list.restore(statistic)
 
-    def open(self, spec: Spec, clicked: bool) -> None:
+    def show_for(self, spec: Spec, clicked: bool) -> None:
         """Shows the card, for the slider of this field."""
         if not self._is_open:
             self.chart, self.bar = Chart(picks=True), SweepBar()

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from explorer.app.explore.sweep_plan import Spot
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.config import Config
+from explorer.figures.across import Point
 from explorer.figures.ends import Ending, endings
 from explorer.profile import Profile
 
@@ -59,8 +61,17 @@ class Finder:
         """What was found of a design, measured or predicted."""
         return self._known.get((origin, config))
 
+    def points(self, statistic: str, origin: str, row: Sequence[Spot]) -> list[Point]:
+        """A statistic at some spots, as far as it is known."""
+        points = []
+        for value, config, refusal in row:
+            found = self.known(origin, config) if config else None
+            points.append(Point(value, found.endings.get(statistic), found.reason) if found
+                          else Point(value, None, refusal))
+        return points
+
     def predict(self, config: Config, stop: Stop) -> None:
-        """Finds what theory predicts; nothing where there is no theory. Raises Stopped."""
+        """Finds what theory predicts; nothing where there is no theory. Raises: Stopped."""
         if self._predict is None or self.known("predicted", config):
             return
         self._wait(self._hurried, stop)
@@ -70,7 +81,7 @@ class Finder:
             self._keep("predicted", config, Found({}, f"{type(error).__name__}: {error}"))
 
     def measure(self, config: Config, stop: Stop) -> None:
-        """Finds what is measured, or why it is left out. Raises Stopped."""
+        """Finds what is measured, or why it is left out. Raises: Stopped."""
         found = self.known("measured", config) or self._left_out(config)
         while found is None:
             self._wait(self._busy, stop)
