@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections import Counter
 from typing import Any
 
@@ -14,6 +15,8 @@ from watched import WAIT
 
 from explorer.app.explore import sweep_work
 from explorer.app.explore.sweep_plan import coarse_to_fine, spots, sweepable, thinned
+from explorer.app.link import explore as link
+from explorer.app.link.params import Params
 from explorer.app.widgets.slider_steps import slider_steps
 from explorer.config import Config
 from explorer.figures.palette import HUES
@@ -169,7 +172,7 @@ def test_the_panel_goes_first(open_panel: Open) -> None:
         if config == TINY.replace(alpha=0.0) and not dot_begun.is_set():
             dot_begun.set()
             while not stop():
-                pass
+                time.sleep(0.001)
             raise InterruptedError
         return measure(config, stop, *rest)
 
@@ -236,6 +239,17 @@ def test_a_sweep_is_part_of_the_record(open_panel: Open) -> None:
     assert other.panel.restore(kept) == []
     assert other.panel.state() == kept
     assert other.comes(lambda: complete(other) and len(measured(other)) == 11)
+
+
+@pytest.mark.parametrize(("sweep", "text"), [
+    ({"field": "alpha", "statistic": "second_moment"}, "alpha"),
+    ({"field": "n_layers", "statistic": "logit_std"}, "n_layers:logit_std"),
+])
+def test_a_link_carries_the_sweep(sweep: dict[str, str], text: str) -> None:
+    assert list(link.write({"sweep": sweep})) == [("sweep", text)]
+    assert link.read(Params(f"?sweep={text}"))["sweep"] == sweep
+    assert link.read(Params(""))["sweep"] is None
+    assert list(link.write({"sweep": None})) == []
 
 
 @pytest.mark.parametrize(("record", "sentence"), [

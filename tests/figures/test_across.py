@@ -30,7 +30,7 @@ def alone(line: list[Point], dots: list[Point]) -> list[Swept]:
 
 
 def test_the_end_of_a_profile_is_its_last_layer_over_the_seeds() -> None:
-    """By hand: q doubles a layer, seeds stand at half, once and one and a half; γ is 10^−2 in the middle of 4 layers."""
+    """By hand: q doubles a layer, and seeds stand at half of it, at it, and half above it."""
     found = endings(measured(4))
     assert found["second_moment"] == Ending(16.0, 8.0, 24.0, 3)
     assert found["activation_gradient"].middle == pytest.approx(1.0)

@@ -105,7 +105,7 @@ class Sweep:
         good, sentences = understood(record)
         if "statistic" in good:
             self.card.choose(good["statistic"])
-        if "field" in good:
+        if good.get("field", self.field) != self.field:
             self.open(good["field"])
         return sentences
 
