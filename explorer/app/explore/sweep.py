@@ -7,14 +7,13 @@ Another move of the swept slider only moves the mark; of any other control, the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import NamedTuple
 
 from explorer.app.explore.pins import NOW
 from explorer.app.explore.sweep_card import SweepCard
-from explorer.app.explore.sweep_plan import MOST_DOTS, Spot, alike, coarse_to_fine, spots, sweepable, thinned
+from explorer.app.explore.sweep_plan import MOST_DOTS, Plan, Task, alike, coarse_to_fine, planned, sweepable, thinned
 from explorer.app.explore.sweep_words import understood
 from explorer.app.explore.sweep_work import Finder
 from explorer.app.widgets.controls import Controls
@@ -27,14 +26,6 @@ LINE_SECONDS = 10.0
 """Seconds that all lines together may take: theory of a wide causal model takes one for each point."""
 REDRAW = 0.15
 """Seconds between two drawings of a line that grows."""
-Plan = Mapping[Design, Sequence[Spot]]
-
-
-class Task(NamedTuple):
-    """A sweep: the field, and the designs, the current one first, then the pins."""
-
-    field: str
-    designs: tuple[Design, ...]
 
 
 class Sweep:
@@ -136,7 +127,7 @@ class Sweep:
     # --- on its thread ----------------------------------------------------------------------------------------
 
     def _work(self, task: Task, stop: Stop, _: Progress) -> Plan:
-        plan = {design: spots(design.config, task.field) for design in task.designs if design.config}
+        plan = planned(task)
         begun = drawn = time.monotonic()
         for row in plan.values():
             for spot in coarse_to_fine(row):

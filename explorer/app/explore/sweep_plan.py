@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from explorer.app.widgets.slider_steps import slider_steps
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.config import Config, ConfigError
 from explorer.fields import Spec
+from explorer.figures.palette import Design
 
 MOST_LINE, MOST_DOTS = 41, 11
 """Values at which theory is asked, and at most measured: every fourth of them."""
@@ -22,6 +23,17 @@ class Spot(NamedTuple):
     value: float
     config: Config | None
     refusal: str = ""
+
+
+class Task(NamedTuple):
+    """A sweep: the field, and the designs, the current one first, then the pins."""
+
+    field: str
+    designs: tuple[Design, ...]
+
+
+Plan = Mapping[Design, Sequence[Spot]]
+"""Each design at the values of the field, in rising order."""
 
 
 def sweepable() -> dict[str, Spec]:
@@ -46,6 +58,11 @@ def coarse_to_fine(items: Sequence[Item]) -> list[Item]:
             order.append(middle)
             gaps.extend([(low, middle), (middle, high)])
     return [items[place] for place in order]
+
+
+def planned(task: Task) -> Plan:
+    """The plan of a sweep."""
+    return {design: spots(design.config, task.field) for design in task.designs if design.config}
 
 
 def spots(config: Config, field: str) -> list[Spot]:
