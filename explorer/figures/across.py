@@ -16,6 +16,7 @@ from explorer.figures.palette import NEUTRAL, Design
 from explorer.figures.pattern import NO_ATTENTION
 from explorer.figures.traces import Trace, described, dots, error_bars, level, line, upright
 from explorer.profile import Array
+from explorer.schemes.attention import attends
 
 
 class Point(NamedTuple):
@@ -50,12 +51,11 @@ def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = Non
     """
     points = [point for row in swept for point in (*row.line, *row.dots)]
     held = [point.ending for point in points if point.ending]
-    if not held and any(point.reason for point in points):
-        return blank("Every value is refused.")
-    if end.row.by_head and not held and points:
+    if end.row.by_head and not any(row.design.config and attends(row.design.config) for row in swept):
         return blank(NO_ATTENTION)
-    values = [*(point.value for point in points), *([] if now is None else [now])]
-    wide = _horizontal(spec, values)
+    if not held and any(point.reason for point in points):
+        return blank("No value could be predicted or measured.")
+    wide = _horizontal(spec, [*(point.value for point in points), *([] if now is None else [now])])
     ends = [bound for bound in end.row.bounds if np.isfinite(bound)]
     shown = [part for one in held for part in (one.middle, one.low, one.high)]
     height = axis(f"{end.symbol} ({end.row.unit})", [list(end.row.marks), ends, shown], log=end.row.log,
@@ -64,7 +64,7 @@ def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = Non
     traces += [_line(row, spec, end, height) for row in swept if row.line]
     traces += [_dots(row, spec, end, height) for row in swept if any(point.ending for point in row.dots)]
     traces += [mark for row in swept for mark in _beyond(row, height)] + _refused(swept, spec, height)
-    said = described(f"{end.title} against {spec.about.label.lower()}", traces)
+    said = described(f"{end.title} against {spec.about.label}", traces)
     if now is not None:
         middle = np.log10(max(now, 1e-300)) if wide.log else now
         traces.append(upright(now, "now", height, "right" if middle < sum(wide.extent) / 2 else "left", 0.97))
@@ -79,14 +79,14 @@ def _horizontal(spec: Spec, values: Sequence[float]) -> Axis:
     return axis(title, [list(values)], log=log, air=0.03, counts=spec.kind == "integer" and not log)
 
 
-def _arrays(points: Sequence[Point]) -> tuple[Array, Array]:
+def _arrays(points: Sequence[Point]) -> tuple[Array, ...]:
     """Values and middles; nan where there is none."""
-    middle = [point.ending.middle if point.ending else np.nan for point in points]
-    return np.array([point.value for point in points], dtype=float), np.array(middle, dtype=float)
+    pairs = [(point.value, point.ending.middle if point.ending else np.nan) for point in points]
+    return tuple(np.array(pairs, dtype=float).reshape(-1, 2).T)
 
 
 def _sentence(spec: Spec, end: End) -> str:
-    return f"At {spec.about.label.lower()} %{{x:~g}}<br>{end.title.lower()} %{{y:.3g}} {end.row.compared}".rstrip()
+    return f"{spec.about.label} %{{x:~g}}<br>{end.title}: %{{y:.3g}} {end.row.compared}".rstrip()
 
 
 def _line(row: Swept, spec: Spec, end: End, height: Axis) -> Trace:

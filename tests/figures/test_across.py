@@ -116,5 +116,6 @@ def test_designs_keep_their_hues() -> None:
 
 def test_a_design_without_attention_says_so() -> None:
     point = Point(1.0, None)
-    figure = across(SPEC, ENDS["logit_std"], alone([point], [point]))
+    without = Design(0, small(4).replace(attention="none"), "")
+    figure = across(SPEC, ENDS["logit_std"], [Swept(without, [point], [point])])
     assert figure.layout.annotations[0].text == "This design has no attention."

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import ipywidgets as widgets
 import traitlets
 
+from explorer.app.design_names import lowered
 from explorer.app.explore.selections import ListSelection
 from explorer.app.explore.sweep_words import caption, notes, progress
 from explorer.app.widgets.chart import Chart
@@ -77,7 +78,7 @@ class SweepCard(widgets.Box):  # type: ignore[misc]
             self.list = end_list(self._statistic, self._on_choice)
             self.children = [self.chart, self.list, self.bar]
             self.layout.display, self._is_open = None, True
-        self.chart.title = f"Sweep: {spec.about.label.lower()}"
+        self.chart.title = f"Sweep: {lowered(spec.about.label)}"
         with self.bar.hold_sync():
             self.bar.field = spec.name
             self.bar.opened += clicked

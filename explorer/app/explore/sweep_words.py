@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from explorer.app.design_names import lowered
 from explorer.app.explore.sweep_plan import sweepable
 from explorer.display import shown
 from explorer.fields import Spec
@@ -36,7 +37,7 @@ def notes(spec: Spec, current: Swept) -> list[str]:
     said = [_said("Left out at", refused)] if refused else []
     said += [_said("Not measured at", [point for point in missing if point.reason == reason])
              for reason in dict.fromkeys(point.reason for point in missing)]
-    return [sentence.replace(" at ", f" at {spec.about.label.lower()} ", 1) for sentence in said]
+    return [sentence.replace(" at ", f" at {lowered(spec.about.label)} ", 1) for sentence in said]
 
 
 def understood(record: object) -> tuple[dict[str, Any], list[str]]:
