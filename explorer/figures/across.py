@@ -74,7 +74,7 @@ def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = Non
 def _horizontal(spec: Spec, values: Sequence[float]) -> Axis:
     """The axis of a field: logarithmic where its slider is."""
     about, log = spec.about, spec.about.log and spec.low > 0
-    symbol = "" if about.symbol in about.label else about.symbol
+    symbol = "" if about.symbol in about.label.split() else about.symbol
     title = " ".join(filter(None, (about.label, symbol, f"({about.unit})" if about.unit else "")))
     return axis(title, [list(values)], log=log, air=0.03, counts=spec.kind == "integer" and not log)
 

@@ -10,6 +10,7 @@ import numpy as np
 import traitlets
 
 from explorer.app.design_names import differences
+from explorer.app.widgets.controls import describe
 from explorer.app.widgets.roster_box import swatch
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.wording import in_words, unused
@@ -83,8 +84,7 @@ def _choices(configs: Sequence[Config]) -> list[dict[str, Any]]:
     specs = Config.specs()
     apart = {name for pair in combinations(configs, 2) for name in differences(*pair)}
     return [
-        {"label": spec.about.label, "symbol": "" if spec.about.symbol in spec.about.label else spec.about.symbol,
-         "cells": [
+        {"label": spec.about.label, "symbol": describe(spec)["symbol"], "cells": [
             cell("not used", severity="none") if unused(spec, config) else cell(in_words(getattr(config, name)))
             for config in configs]}
         for name, spec in specs.items() if name in apart
