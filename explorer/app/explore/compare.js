@@ -12,7 +12,7 @@ function content({ text, more, theory, where, severity }, verdict) {
     value,
     ...(more ? [" ", make("span", { class: "ex-more" }, `(${more})`)] : []),
     ...(where ? [" ", make("span", { class: "ex-more" }, ...typeset(where))] : []),
-    ...(theory ? [" ", make("span", { class: "ex-theory" }, `${text ? "· " : ""}theory ${theory}`)] : []),
+    ...(theory ? [" ", make("span", { class: "ex-theory" }, `theory ${theory}`)] : []),
   ];
 }
 

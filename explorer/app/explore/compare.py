@@ -111,7 +111,7 @@ def _value(column: Column, measured: Ending | None, predicted: Ending | None) ->
     low, high, finite = number(measured.low), number(measured.high), np.isfinite(measured.middle)
     text = number(measured.middle) if finite else f"not finite ({measured.middle:g})"
     spread = f"{low} to {high}" if finite and low != high else ""
-    return cell(text, spread, theory, measured.where * bool(finite), "" if finite else "bad")
+    return cell(text, spread, theory, measured.where if finite and measured.middle else "", "" if finite else "bad")
 
 
 def _verdict(column: Column, diagnose: Diagnose | None) -> Cell:
