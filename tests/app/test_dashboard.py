@@ -119,10 +119,10 @@ def test_importing_the_page_does_not_wait_for_torch() -> None:
 def test_a_link_opens_the_lab_in_the_panel_that_has_it() -> None:
     page = Dashboard(SMALL)
     assert page.header.labs == list(LABS)
-    for nonsense in ({"lab": "no such lab"}, {"lab": 3}, {"lab": ["01_sampling"]}, "01_sampling", None):
+    for nonsense in (["lab", "no such lab"], ["lab", 3], ["lab", ["01_sampling"]], "01_sampling", None):
         page.header._handle_custom_msg(nonsense, [])  # a browser may send anything
     assert page.opened == "explore"
-    page.header._handle_custom_msg({"lab": "04_normalization"}, [])
+    page.header._handle_custom_msg(["lab", "04_normalization"], [])
     labs = page.panels["foundations"]
     assert isinstance(labs, Labs)
     assert (page.opened, labs.opened) == ("foundations", "04_normalization")

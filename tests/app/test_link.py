@@ -127,13 +127,13 @@ PIECES = (
     "-1", "1e999", "nan", "9" * 50, "0x10", "1_000", "true", "null", "None", "../../etc/passwd", "__class__", "{}",
     "design", "pin", "racer", "tab", "lab", "view", "show", "panels", "embed", "v", "story", "step", "hue", "name",
     "hidden", "n_layers", "n_heads", "norm_placement", "race.steps", "01_sampling.cut", "post_ln", "gpt2", "matrix",
-    "layer", "statistic",
+    "layer", "statistic", "sweep",
 )
 SEEDS = (
     "?design=post_ln&n_layers=24&pin=pre_ln,n_layers:48,name:Deep,hidden,hue:3&v=1",
     "?tab=11_warmup&11_warmup.steps=30&lab=02_second_moment&v=1",
     "?racer=post_ln,warmup:300,name:a&racer=gpt2,optimizer:muon&race.steps=40&race.selected=1&v=1",
-    "?show=depth,norm_placement&panels=explore,race&charts=attention_entropy&embed=1&matrix=W_Q&layer=3&head=1&v=1",
+    "?show=depth,norm_placement&panels=explore,race&charts=attention_entropy&embed=1&matrix=W_Q&layer=3&head=1&sweep=alpha:kurtosis&v=1",
 )
 
 

@@ -42,6 +42,8 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
     page.goto(voila)
     visit.wait_until_drawn()
     page.get_by_role("button", name="Pin the current design").click()
+    page.get_by_role("button", name="Sweep Init variance").click()
+    page.locator(".ex-sweep-card .ex-chart").wait_for()
     for name, row in LABS.items():
         page.get_by_role("tab", name=HOMES[name], exact=True).click()
         page.get_by_role("tab", name=row.title, exact=True).click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -134,6 +135,58 @@ def test_a_named_design_sets_the_controls_and_follows_them(compared: Compared) -
     compared.preset("pre_ln")
     expect(shown).to_have_value("Pre-LN")
     assert compared.dashboard.entry("init_variance").input_value() == "1"
+
+
+SWEPT = """() => {
+  const plot = document.querySelector('.ex-sweep-card .ex-chart-plot');
+  const dots = plot?._fullData?.find((trace) => trace.name?.endsWith('measured'));
+  return dots ? dots.x.length : 0;
+}"""
+FIRST_DOT = """() => {
+  const plot = document.querySelector('.ex-sweep-card .ex-chart-plot');
+  const index = plot._fullData.findIndex((trace) => trace.name?.endsWith('measured'));
+  const { xaxis, yaxis } = plot._fullLayout;
+  const { x, y } = plot._fullData[index];
+  const box = plot.getBoundingClientRect();
+  return [box.x + xaxis._offset + xaxis.d2p(x[0]), box.y + yaxis._offset + yaxis.d2p(y[0])];
+}"""
+
+
+def test_designs_are_compared_in_a_table_and_a_slider_is_swept(compared: Compared) -> None:
+    """Two pins make a table that scrolls in its card on a telephone; a sweep has dots, and a click on one is a move."""
+    page = compared.page
+    table = page.locator(".ex-compare")
+    expect(table).to_be_hidden()
+    compared.pin()
+    compared.preset("post_ln")
+    compared.pin()
+    compared.preset("rezero")
+    expect(table.locator("thead th[scope=col]")).to_have_text([re.compile("^ *ReZero now"), " Pre-LN", " Post-LN"])
+    row = table.get_by_role("row", name="Norm placement")
+    expect(row.locator("td")).to_have_text(["none", "pre", "post"])
+    expect(table.get_by_role("row", name="Verdict").get_by_role("img")).to_have_count(3)
+    if compared.dashboard.host == "voila":
+        page.set_viewport_size({"width": 390, "height": 844})
+        frame = table.get_by_role("region")
+        assert frame.evaluate("(node) => node.scrollWidth > node.clientWidth")
+        left = "(node) => node.querySelector('tbody th[scope=row]').getBoundingClientRect().left"
+        before = frame.evaluate(left)
+        frame.evaluate("(node) => { node.scrollLeft = 100; }")
+        assert frame.evaluate(left) == before, "the first column stays"
+        assert page.evaluate("document.querySelector('.ex-root').scrollWidth <= innerWidth")
+        page.set_viewport_size({"width": 1440, "height": 1000})
+    sweep = page.get_by_role("button", name="Sweep Residual α")
+    compared.dashboard.choose("preset", "pre_ln")
+    sweep.focus()
+    page.keyboard.press("Enter")
+    expect(sweep).to_have_attribute("aria-pressed", "true")
+    page.wait_for_function(f"() => ({SWEPT})() > 2")
+    page.locator(".ex-sweep-card").scroll_into_view_if_needed()
+    page.mouse.click(*page.evaluate(FIRST_DOT))
+    expect(compared.dashboard.entry("alpha")).to_have_value("0")
+    page.get_by_role("button", name="Close the sweep").press("Enter")
+    expect(page.locator(".ex-sweep-card .ex-chart")).to_have_count(0)
+    expect(sweep).to_be_focused()
 
 
 def test_six_designs_fit_a_telephone(compared: Compared) -> None:

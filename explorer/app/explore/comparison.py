@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from explorer.app.design_names import choice_words, differences
+from explorer.app.explore.compare import Column, Compare, Diagnose
 from explorer.app.explore.pins import NOW, Pin, Pins
 from explorer.app.explore.sentences import legend_entry, marks, residual_words
 from explorer.app.roster import RosterError, quoted
@@ -22,16 +23,18 @@ class Comparison:
         current: gives the design of the controls, and its profiles so far.
         load: sets the controls, given every field.
         redraw: draws every chart anew; called when pins have changed.
+        diagnose: findings of a measured profile, or None.
     """
 
     def __init__(
         self, click: Callable[[object], None], current: Callable[[], Pin],
-        load: Callable[[Mapping[str, object]], None], redraw: Callable[[], None],
+        load: Callable[[Mapping[str, object]], None], redraw: Callable[[], None], diagnose: Diagnose | None = None,
     ) -> None:
         self.pins = Pins()
         self.box = RosterBox(click, noun="pinned design", heading="Designs on the charts",
                              verbs=["hide", "load", "remove"])
-        self._current, self._load, self._redraw = current, load, redraw
+        self.table = Compare()
+        self._current, self._load, self._redraw, self._diagnose = current, load, redraw, diagnose
 
     def obey(self, message: object) -> None:
         """Handles a click in a browser; messages that make no sense are ignored."""
@@ -89,7 +92,26 @@ class Comparison:
         rows = [*pinned, *((Design(NOW, config, name), profile) for profile in now)]
         profiles = [profile for _, profile in rows]
         self.box.marks = marks(profiles)
+        self.table.show(self._columns(now), self._diagnose)
         return profiles, [design for design, _ in rows]
+
+    def visible(self) -> list[Design]:
+        """The designs of the visible pins."""
+        designs = self.pins.designs()
+        return [designs[pin.number] for pin in self.pins if pin.visible]
+
+    def _columns(self, now: Sequence[Profile]) -> list[Column]:
+        """The columns of the table: the design that is drawn as the current one, then the pins; none without pins."""
+        current = self._current()
+        config = now[0].config if now and now[0].config else current.config
+        known: dict[str, Profile] = {profile.origin: profile for profile in now if profile.config == config}
+        when = "now" if config == current.config else "before"
+        first = Column(Design(NOW, config, ""), config, self.pins.name_for(config), when, known.get("predicted"),
+                       known.get("measured"))
+        pins = [pin for pin in self.pins if pin.visible]
+        return [first, *(
+            Column(Design(pin.index, pin.config, pin.name), pin.config, pin.name, "", pin.predicted, pin.measured,
+                   pin.trouble) for pin in pins if pin.config != config)] if pins else []
 
     def legend(self, whose: Sequence[Design]) -> list[dict[str, str]]:
         """The designs that are drawn, each once, for a picture that is saved."""

@@ -19,6 +19,8 @@ from explorer.app.explore.pins import Pin
 from explorer.app.explore.remedies import Diagnose, Remedies
 from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.sentences import model_words, progress_words, summary
+from explorer.app.explore.sweep import Sweep
+from explorer.app.explore.sweep_work import Finder
 from explorer.app.view import DESIGN, View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
@@ -69,9 +71,11 @@ class Explore(Live[Job, Profile]):
         self.pattern = PatternSelection(config, self.refresh)
         self.matrix, self.statistic = matrix_list(self._choose), statistic_list(self._choose)
         charts = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why) for row in FIGURES.values()}
-        self.comparison = Comparison(self._click, self._current, controls.apply, self._changed)
+        self.comparison = Comparison(self._click, self._current, controls.apply, self._changed, diagnose)
         self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic)
         super().__init__(controls, charts, subject="measured design", action="Measure")
+        finder = Finder(measure, predict, self._computes, lambda: self._computes() and self.worker.busy_for < PATIENCE)
+        self.sweep = Sweep(controls, finder, self.comparison.visible, self.lock)
         self.remedies = Remedies(self.verdict, controls, diagnose, self.lock) if diagnose else None
         if solve:
             Flatten(controls, solve, lambda message: self._fail(self._job, message))
@@ -87,15 +91,17 @@ class Explore(Live[Job, Profile]):
                       for name, chart in self.charts.items()}
         grid = widgets.Box([*self.cells.values()]).add_class("ex-charts")
         self.side = side = widgets.Box([self.named_designs, self.controls]).add_class("ex-side")
-        main = widgets.Box([self.verdict, self.comparison.box, grid]).add_class("ex-main")
+        above = [self.verdict, self.sweep.card, self.comparison.box, self.comparison.table]
+        main = widgets.Box([*above, grid]).add_class("ex-main")
         heading = prose("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
         return [heading, widgets.Box([side, main]).add_class("ex-explore"), self.status]
 
     def state(self) -> dict[str, Any]:
-        """Design, pins, and what the lists below the charts show; see `Recorded`."""
+        """Design, pins, what the lists below the charts show, and the sweep; see `Recorded`."""
         with self.lock:
             return record(design=changed(self.controls.config), pins=self.comparison.pins.state(),
-                          pattern=self.pattern.chosen, matrix=self.matrix.value, statistic=self.statistic.value)
+                          pattern=self.pattern.chosen, matrix=self.matrix.value, statistic=self.statistic.value,
+                          sweep=self.sweep.state())
 
     def restore(self, state: object) -> list[str]:
         """Sets the controls and the selectors, and replaces the pins; see `Recorded`."""
@@ -106,9 +112,20 @@ class Explore(Live[Job, Profile]):
                 "pattern": self.pattern.restore,
                 "matrix": self.matrix.restore,
                 "statistic": self.statistic.restore,
+                "sweep": self.sweep.restore,
             })
             self.refresh()
         return sentences
+
+    def _computes(self) -> bool:
+        """Whether the worker has something to do: a sweep waits for it."""
+        return self.phase is Phase.COMPUTING or self._pin_job is not None
+
+    def close(self) -> None:
+        """Ends the sweep as well."""
+        with self.lock:
+            self.sweep.close()
+        super().close()
 
     def look(self, view: View) -> None:
         """Shows what a view has of the panel."""
@@ -148,6 +165,7 @@ class Explore(Live[Job, Profile]):
         self._owed = self._predicted is not self._expected
         if self._owed and (self._dragging or self._result is None):
             self._draw()
+        self.sweep.follow()
 
     def _expect(self, config: Config) -> Profile | None:
         """The theory's profile, None where there is none: the reason is shown beside the measurement."""
@@ -188,6 +206,7 @@ class Explore(Live[Job, Profile]):
         """Pins came, went or changed."""
         self._draw()
         self._measure_pins()
+        self.sweep.follow()
 
     def _measure_pins(self) -> None:
         """Gives the worker a pin that has no measurement, when the design of the controls has its own."""
@@ -223,7 +242,7 @@ class Explore(Live[Job, Profile]):
     def _fail(self, job: Job | None, message: str) -> None:
         with self.lock:
             super()._fail(job, message)
-            self._ended(job, redraw=False)
+            self._ended(job, redraw=job == self._pin_job)  # the table says why it has no values
 
     def _ended(self, job: Job | None, redraw: bool) -> None:
         """Handles the end of a job: the next pin without a measurement is measured."""

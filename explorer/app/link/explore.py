@@ -1,4 +1,4 @@
-"""The Explore panel's part of a link: `design=post_ln&n_layers=24&pin=pre_ln&matrix=W_Q`."""
+"""The Explore panel's part of a link: `design=post_ln&n_layers=24&pin=pre_ln&sweep=alpha`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from explorer.app.explore.pins import Pins
 from explorer.app.explore.selections import ALL
 from explorer.app.link.entries import read_entries, write_entries
 from explorer.app.link.params import Params
-from explorer.app.link.values import plain, read_design, write_design, write_value
+from explorer.app.link.values import field_named, plain, read_design, write_design, write_value
 from explorer.app.widgets.record import record
 from explorer.config import Config
 from explorer.figures import BY_CHOICE
+from explorer.figures.ends import ENDS
 
 PATTERN = {"layer": 1, "head": 0}
 """The layer and the head whose pattern is shown at first."""
 LISTS = {"matrix": ALL, "statistic": next(iter(BY_CHOICE))}
 """What the lists below the charts show at first."""
+
+SWEPT = next(iter(ENDS))
+"""The statistic that a sweep shows at first."""
 
 
 def write(state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -30,6 +34,10 @@ def write(state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     pattern, default = state.get("pattern", {}), dict(PATTERN)
     yield from ((name, str(pattern[name])) for name in PATTERN if pattern.get(name, default[name]) != default[name])
     yield from ((name, state[name]) for name, first in LISTS.items() if state.get(name, first) != first)
+    sweep: Mapping[str, str] = state.get("sweep") or {}
+    if field := sweep.get("field"):
+        statistic = sweep.get("statistic", SWEPT)
+        yield "sweep", field if statistic == SWEPT else f"{field}:{statistic}"
 
 
 def read(params: Params) -> dict[str, Any]:
@@ -41,4 +49,11 @@ def read(params: Params) -> dict[str, Any]:
         pins=read_entries(params, "pin", Pins),
         pattern={name: params.position(name, first) for name, first in PATTERN.items()},
         **{name: params.take(name, first) for name, first in LISTS.items()},
+        sweep=_sweep(params.take("sweep")),
     )
+
+
+def _sweep(text: str) -> dict[str, str] | None:
+    """The record of a sweep from `alpha` or `alpha:token_correlation`; None while nothing is swept."""
+    name, _, statistic = text.partition(":")
+    return {"field": field_named(Config, name) or name, "statistic": statistic or SWEPT} if text else None

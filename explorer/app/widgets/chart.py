@@ -1,7 +1,7 @@
 """`Chart`: one card of the page, a title, a sentence and a plotly figure that is replaced whole.
 
 A whole figure is one trait, so a view that opens late shows the latest and no update is lost. Arrays travel as typed
-arrays. Nothing here reads what a browser says: traits only go out.
+arrays. Nothing here reads what a browser says.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Chart(PageWidget):
         stale: the figure belongs to an older choice; it is dimmed, and the card says so.
         designs: what is drawn, `[{name, about, hue, symbol, dash}]`: the legend of a picture that is saved.
         marks: what dots and lines are, or of which settings they are, as that picture says it.
+        picks: a click on a point is the message `["pick", x]`.
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
     """
 
@@ -44,6 +45,7 @@ class Chart(PageWidget):
     stale = traitlets.Bool(False).tag(sync=True)
     designs = traitlets.List(traitlets.Dict()).tag(sync=True)
     marks = traitlets.Unicode().tag(sync=True)
+    picks = traitlets.Bool(False).tag(sync=True)
     figure = traitlets.Dict().tag(sync=True)
 
     def explain(self, why: Why) -> Chart:

@@ -149,6 +149,19 @@ function title(field, id) {
 const usually = ({ usual }) => (usual
   ? [make("span", { class: "ex-usual", "aria-hidden": "true" }, `usual ${usual.split(":")[0]}`)] : []);
 
+/** The button that draws a statistic over the slider's whole range; none beside a control that has no such range. */
+function sweepButton(model, { name, label }) {
+  if (!model.get("sweeps").includes(name)) return { nodes: [], paint: () => {} };
+  const node = button("sweep", "ex-link ex-sweep", () => press(model, ["sweep", name]), {
+    "aria-label": `Sweep ${label}`, title: "Draws a statistic of the last layer over this slider's whole range",
+  });
+  const paint = (disabled) => {
+    node.disabled = disabled;
+    node.setAttribute("aria-pressed", String(model.get("sweeping") === name));
+  };
+  return { nodes: [node], paint };
+}
+
 /** One field: its head (title, reset, entry), what is below, offers, and a line; and what paints it. */
 function control(model, field) {
   const id = `ex-${(count += 1)}`;
@@ -167,12 +180,14 @@ function control(model, field) {
   const reset = button("reset", "ex-reset", () => send(initial), {
     "aria-label": `Reset ${field.label} to ${first}`, title: `Back to ${first}`,
   });
+  const sweep = sweepButton(model, field);
   const note = make("p", { class: "ex-hint", id: `${id}-note` });
   const ways = make("p", { class: "ex-hint ex-ways" });
   const offers = make("div", { class: "ex-offers" });
   const changes = make("p", { class: "ex-changes", role: "status" });
   const root = make("div", { class: "ex-control", "data-field": name, "data-look": field.look, title: description },
-    make("div", { class: "ex-head" }, ...before, title(field, id), ...usually(field), reset, ...after), ...below, offers, note, ways,
+    make("div", { class: "ex-head" }, ...before, title(field, id), ...usually(field), ...sweep.nodes, reset, ...after), ...below, offers, note,
+    ways,
     changes);
   const inputs = root.querySelectorAll("input, select");
 
@@ -190,6 +205,7 @@ function control(model, field) {
     root.classList.toggle("ex-refused", refused);
     reset.classList.toggle("ex-hidden", value === initial);
     offer(model, name, offers, disabled);
+    sweep.paint(disabled);
     inputs.forEach((input) => {
       input.disabled = disabled;
       input.setAttribute("aria-invalid", String(refused));
@@ -281,7 +297,7 @@ export default {
         paint = draw(model, el);
         paint();
       }),
-      follow(model, "values notes excluded offers changes folded disabled refused summary", () => paint()),
+      follow(model, "values notes excluded offers changes folded disabled refused summary sweeping", () => paint()),
     ];
     return () => ends.forEach((end) => end());
   },

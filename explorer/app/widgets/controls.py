@@ -43,6 +43,9 @@ class ControlBox(PageWidget):
         summary: a line below all of them.
         folded: names of the fields that wait within their group until somebody asks for more.
         changes: field name to what its choice changed, `[[label, old, new]]`.
+        sweeps: names of the fields with a button that draws a statistic over the slider's range; a click is the message
+            `["sweep", name]`.
+        sweeping: the field that is drawn so; empty for none.
         offers: field name to buttons below its control, `[{label, title}]`; a click is the message `[name, index]`.
     """
 
@@ -58,6 +61,8 @@ class ControlBox(PageWidget):
     folded = traitlets.List(traitlets.Unicode()).tag(sync=True)
     changes = traitlets.Dict().tag(sync=True)
     label = traitlets.Unicode("Controls").tag(sync=True)
+    sweeps = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    sweeping = traitlets.Unicode().tag(sync=True)
 
 
 class Controls(ControlBox, Generic[Chosen]):

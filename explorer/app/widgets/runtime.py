@@ -28,7 +28,7 @@ SHARED = ("elements", "typeset", "glossary", "messages", "address", "picture", "
 STYLES = tuple(f"{name}.css" for name in (
     "widgets/style", "widgets/header", "widgets/media", "widgets/chart", "widgets/search", "widgets/glossary",
     "widgets/roster_box",
-    "race/race"))
+    "race/race", "explore/compare", "explore/sweep"))
 STUB = """const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
 const page = (pages.{key} ??= Promise.withResolvers());
 export default {{ render: async (view) => (await page.promise).{name}.render(view) }};

@@ -1,0 +1,155 @@
+"""`Sweep`: draws a statistic at the last layer against the whole range of one slider.
+
+Theory's line comes first, then the measured dots, coarse to fine, from a thread of their own which ends with the card.
+Another move of the swept slider only moves the mark; of any other control, the sweep follows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+
+from explorer.app.explore.pins import NOW
+from explorer.app.explore.sweep_card import SweepCard
+from explorer.app.explore.sweep_plan import MOST_DOTS, Plan, Task, alike, coarse_to_fine, planned, sweepable, thinned
+from explorer.app.explore.sweep_words import understood
+from explorer.app.explore.sweep_work import Finder
+from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.worker import Progress, Stop, Worker
+from explorer.config import Config
+from explorer.figures.across import Swept
+from explorer.figures.palette import Design
+
+LINE_SECONDS = 10.0
+"""Seconds that all lines together may take: theory of a wide causal model takes one for each point."""
+REDRAW = 0.15
+"""Seconds between two drawings of a line that grows."""
+
+
+class Sweep:
+    """The card, and its thread while it is open. Callers of its methods must hold the panel's lock.
+
+    Args:
+        controls: have the buttons, and what a click on a dot sets.
+        finder: predicts and measures.
+        pins: gives the visible pinned designs.
+        lock: the panel's.
+    """
+
+    def __init__(self, controls: Controls[Config], finder: Finder, pins: Callable[[], Sequence[Design]],
+                 lock: AbstractContextManager[object]) -> None:
+        self._controls, self._finder, self._pins, self._lock = controls, finder, pins, lock
+        self.card = SweepCard(self._take, self._choose)
+        self.field = ""
+        """The field that is swept; empty while the card is closed."""
+        self.worker: Worker[Task, Plan] | None = None
+        self._task: Task | None = None
+        self._plan: Plan = {}  # of the task that is drawn
+        controls.sweeps = list(sweepable())
+        controls.on_msg(self._take)
+
+    def _take(self, _: object, content: object, __: object) -> None:
+        """Handles a button beside a slider, a click on a dot, and the button that closes; ignores anything else."""
+        with self._lock:
+            match content:
+                case ["sweep", str() as name] if name in sweepable():
+                    self.close() if name == self.field else self.open(name, clicked=True)
+                case ["pick", int() | float() as value] if self._plan and not isinstance(value, bool):
+                    values = [spot.value for spot in next(iter(self._plan.values()))]
+                    if values[0] * 0.99 <= value <= values[-1] * 1.01:  # a chart's numbers are rounded
+                        self._controls.apply({self.field: min(values, key=lambda one: abs(one - value))})
+                case "close":
+                    self.close()
+
+    def _choose(self) -> None:
+        with self._lock:
+            self._draw()
+
+    def open(self, field: str, clicked: bool = False) -> None:
+        """Opens the card, or sweeps another field in it."""
+        self.field = self._controls.sweeping = field
+        self._task, self._plan = None, {}
+        self.card.show_for(sweepable()[field], clicked)
+        if not self.worker:
+            self.worker = Worker(self._work, self._publish, self._fail, capacity=1)
+        self.follow()
+
+    def close(self) -> None:
+        """Closes the card and ends its thread."""
+        if self.worker:
+            self.worker.close(0)  # it may wait for the lock that is held here; it ends when it next looks
+            self.card.shut()
+        self.worker, self._task, self._plan = None, None, {}
+        self.field = self._controls.sweeping = ""
+
+    def state(self) -> dict[str, str] | None:
+        """The field and the statistic, or None while the card is closed."""
+        return {"field": self.field, "statistic": self.card.statistic} if self.field else None
+
+    def restore(self, record: object) -> list[str]:
+        """Opens or closes the card as a `state()` has it; a sentence for each part that is not understood."""
+        if record is None:
+            self.close()
+            return []
+        good, sentences = understood(record)
+        if "statistic" in good:
+            self.card.choose(good["statistic"])
+        if good.get("field", self.field) != self.field:
+            self.open(good["field"])
+        return sentences
+
+    def follow(self) -> None:
+        """Follows controls and pins: a new sweep where anything but the swept field has changed, else a new mark."""
+        if not self.worker:
+            return
+        config, known = self._controls.config, self._task.designs[0].config if self._task else None
+        if known and alike(config, known, self.field):
+            config = known
+        pins = tuple(pin for pin in self._pins() if pin.config and not alike(pin.config, config, self.field))
+        task = Task(self.field, (Design(NOW, config, "now" if pins else ""), *pins))
+        if task != self._task:
+            self._task = task
+            self.worker.submit(task)
+        self._draw()
+
+    def _draw(self) -> None:
+        """Draws what is known; an earlier sweep is stale until the theory of the new one is there."""
+        if self.worker and self._plan and self._task:
+            points = partial(self._finder.points, self.card.statistic)
+            swept = [Swept(design, points("predicted", row),
+                           [] if design.index else points("measured", thinned(row, MOST_DOTS)))
+                     for design, row in self._plan.items()]
+            self.card.draw(sweepable()[self.field], swept, getattr(self._controls.config, self.field),
+                           stale=tuple(self._plan) != self._task.designs)
+
+    # --- on its thread ----------------------------------------------------------------------------------------
+
+    def _work(self, task: Task, stop: Stop, _: Progress) -> Plan:
+        plan = planned(task)
+        begun = drawn = time.monotonic()
+        for row in plan.values():
+            for spot in coarse_to_fine(row):
+                if spot.config and time.monotonic() - begun < LINE_SECONDS:
+                    self._finder.predict(spot.config, stop)
+                if time.monotonic() - drawn > REDRAW:
+                    self._publish(task, plan)
+                    drawn = time.monotonic()
+        self._publish(task, plan)
+        for spot in coarse_to_fine(thinned(next(iter(plan.values())), MOST_DOTS)):
+            if spot.config and not self._finder.known("measured", spot.config):
+                self._finder.measure(spot.config, stop)
+                self._publish(task, plan)
+        return plan
+
+    def _publish(self, task: Task, plan: Plan) -> None:
+        with self._lock:
+            if task == self._task:
+                self._plan = plan
+                self._draw()
+
+    def _fail(self, task: Task, message: str) -> None:
+        with self._lock:
+            if task == self._task:
+                self.card.bar.notes = [message]

@@ -1,0 +1,157 @@
+"""A statistic at the end of the stack against the whole range of one field."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from explorer.fields import Spec
+from explorer.figures.axes import LEAST, TOP, Axis, axis, blank, drawable, picture
+from explorer.figures.ends import End, Ending
+from explorer.figures.palette import NEUTRAL, Design
+from explorer.figures.pattern import NO_ATTENTION
+from explorer.figures.traces import Trace, described, dots, error_bars, level, line, upright
+from explorer.profile import Array
+from explorer.schemes.attention import attends
+
+
+class Point(NamedTuple):
+    """One value of the field, and the statistic there."""
+
+    value: float
+    ending: Ending | None = None
+    """None where there is none: not yet, refused, or left out."""
+    reason: str = ""
+    """Why there never will be one."""
+
+
+class Swept(NamedTuple):
+    """A design over the values of a field, in rising order."""
+
+    design: Design
+    line: Sequence[Point]
+    """What theory predicts."""
+    dots: Sequence[Point] = ()
+    """What is measured."""
+
+
+def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = None) -> go.Figure:
+    """Lines are predicted, dots measured, their bars from the lowest seed to the highest; log axes where the field
+    and the statistic have them. A value that is not finite stands at the upper end, a zero on a log axis at the lower,
+    and a value that the rules refuse is crossed out there, with the reason on hovering.
+
+    Args:
+        spec: the field.
+        end: the statistic.
+        now: the value that an upright marks.
+    """
+    points = [point for row in swept for point in (*row.line, *row.dots)]
+    held = [point.ending for point in points if point.ending]
+    if end.row.by_head and not any(row.design.config and attends(row.design.config) for row in swept):
+        return blank(NO_ATTENTION)
+    if not held and any(point.reason for point in points):
+        return blank("No value could be predicted or measured.")
+    wide = _horizontal(spec, [*(point.value for point in points), *([] if now is None else [now])])
+    ends = [bound for bound in end.row.bounds if np.isfinite(bound)]
+    shown = [part for one in held for part in (one.middle, one.low, one.high)]
+    height = axis(f"{end.symbol} ({end.row.unit})", [list(end.row.marks), ends, shown], log=end.row.log,
+                  least=LEAST if end.row.log else 0.0, top=TOP)
+    traces = [level(value, words, wide, height) for value, words in end.row.marks.items()]
+    traces += [_line(row, spec, end, height) for row in swept if row.line]
+    traces += [_dots(row, spec, end, height) for row in swept if any(point.ending for point in row.dots)]
+    traces += [mark for row in swept for mark in _beyond(row, height)] + _refused(swept, spec, height)
+    said = described(f"{end.title} against {spec.about.label}", traces)
+    if now is not None:
+        middle = np.log10(max(now, 1e-300)) if wide.log else now
+        traces.append(upright(now, "now", height, "right" if middle < sum(wide.extent) / 2 else "left", 0.97))
+    return picture(traces, wide, height, said, legend=False)
+
+
+def _horizontal(spec: Spec, values: Sequence[float]) -> Axis:
+    """The axis of a field: logarithmic where its slider is."""
+    about, log = spec.about, spec.about.log and spec.low > 0
+    symbol = "" if about.symbol in about.label.split() else about.symbol
+    title = " ".join(filter(None, (about.label, symbol, f"({about.unit})" if about.unit else "")))
+    return axis(title, [list(values)], log=log, air=0.03, counts=spec.kind == "integer" and not log)
+
+
+def _arrays(points: Sequence[Point]) -> tuple[Array, ...]:
+    """Values and middles; nan where there is none."""
+    pairs = [(point.value, point.ending.middle if point.ending else np.nan) for point in points]
+    return tuple(np.array(pairs, dtype=float).reshape(-1, 2).T)
+
+
+def _sentence(spec: Spec, end: End) -> str:
+    return f"{spec.about.label} %{{x:~g}}<br>{end.title}: %{{y:.3g}} {end.row.compared}".rstrip()
+
+
+def _line(row: Swept, spec: Spec, end: End, height: Axis) -> Trace:
+    """Dotted where the theory is unreliable somewhere."""
+    x, y = _arrays(row.line)
+    known = np.array([point.ending is not None or bool(point.reason) for point in row.line], dtype=bool)
+    noted = any(point.ending.note for point in row.line if point.ending and np.isfinite(point.ending.middle))
+    name = _named(row.design, "predicted")
+    # what is still to come is passed over; what is refused or not finite is a gap
+    dash = "dot" if noted else row.design.dash
+    return line(x[known], y[known], "", row.design.index, "", log=height.log, dash=dash) | {
+        "name": name, "hovertemplate": _hover(name, _sentence(spec, end))}
+
+
+def _dots(row: Swept, spec: Spec, end: End, height: Axis) -> Trace:
+    """Dots with bars, and their spread on hovering."""
+    found = [point for point in row.dots if point.ending]
+    x, y = _arrays(found)
+    spread = np.array([[one.ending.low, one.ending.high] for one in found if one.ending])
+    with np.errstate(invalid="ignore"):
+        down, up = y - spread[:, 0], spread[:, 1] - y
+    down = np.where(drawable(spread[:, 0], height.log), down, 0.0)
+    seeds = max(one.ending.seeds for one in found if one.ending)
+    name = _named(row.design, "measured")
+    said = (f"{_sentence(spec, end)}<br>({seeds} seed{'s' * (seeds != 1)}, from %{{customdata[0]:.3g}} to "
+            "%{customdata[1]:.3g})")
+    bars: dict[str, Any] = {"error_y": error_bars(row.design.index, up, down)} if seeds > 1 else {}
+    return dots(x, y, "", row.design.index, "", log=height.log, marker={"size": 8}) | bars | {
+        "name": name, "customdata": spread, "hovertemplate": _hover(name, said)}
+
+
+def _beyond(row: Swept, height: Axis) -> list[Trace]:
+    """Hollow arrows: up for what is not finite, down for zeros below a log axis."""
+    marks = []
+    for kind, points in (("measured", row.dots), ("predicted", row.line)):
+        found = [point for point in points if point.ending and not point.ending.missing]
+        x, y = _arrays(found)
+        zero = np.isfinite(y) & (y <= 0) if height.log else np.zeros(len(y), dtype=bool)
+        for words, at, symbol, where in (("not finite", 0.95, "triangle-up-open", ~np.isfinite(y)),
+                                         ("0, below a log axis", 0.04, "triangle-down-open", zero)):
+            if where.any():
+                marks.append(_mark(f"{_named(row.design, kind)}, {words}", x[where], height.at(at), symbol,
+                                   row.design.hue, [f"{_named(row.design, kind)}: {words} at {value:g}"
+                                                    for value in x[where]]))
+    return marks
+
+
+def _refused(swept: Sequence[Swept], spec: Spec, height: Axis) -> list[Trace]:
+    """Crosses at the lower end: of the first design, as those of others would lie on them."""
+    reasons = {point.value: point.reason for row in swept[:1] for point in (*row.line, *row.dots) if point.reason}
+    words = [f"{spec.about.label} {value:g}: {html.escape(reason)}" for value, reason in reasons.items()]
+    return [_mark("left out", np.array(list(reasons)), height.at(0.04), "x-thin-open", NEUTRAL, words)] * bool(words)
+
+
+def _mark(name: str, x: Array, y: float, symbol: str, color: str, words: Sequence[str]) -> Trace:
+    return {
+        "type": "scatter", "mode": "markers", "name": name, "x": x, "y": np.full(len(x), y), "showlegend": False,
+        "cliponaxis": False, "marker": {"color": color, "symbol": symbol, "size": 9}, "hovertext": list(words),
+        "hoverinfo": "text",
+    }
+
+
+def _named(design: Design, origin: str) -> str:
+    return f"{design.heading}, {origin}".removeprefix(", ")
+
+
+def _hover(name: str, said: str) -> str:
+    return f"<b>{name[0].upper()}{name[1:]}</b><br>{said}<extra></extra>"

@@ -1,0 +1,105 @@
+"""What a stack comes to at its end: one number of each statistic, with its spread over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from explorer.profile import MATRICES, STATISTICS, Array, Profile, Statistic
+
+
+class Ending(NamedTuple):
+    """A statistic of one profile at the end of its stack; values as they are, finite or not."""
+
+    middle: float
+    """Mean over seeds; where there are heads, median over seeds and heads."""
+    low: float
+    high: float
+    seeds: int
+    """Of how many draws; 0 of a prediction."""
+    where: str = ""
+    """The place of the value, where the end does not say it: "W_V, layer 3"."""
+    note: str = ""
+    """The reason why a prediction is unreliable, or missing."""
+
+    @property
+    def missing(self) -> bool:
+        """Whether the theory does not cover it, and says so."""
+        return bool(self.note) and not np.isfinite(self.middle)
+
+
+class End(NamedTuple):
+    """A statistic with a value at the end of a stack."""
+
+    name: str
+    """The statistic's."""
+    title: str
+    words: str
+    """The place and the value, for a caption."""
+    symbol: str
+    read: Callable[[Profile], tuple[Array, str] | None]
+    """The draws, `[seed]` or `[seed, head]`, and `Ending.where`; None where the profile has none."""
+
+    @property
+    def row(self) -> Statistic:
+        """Its row of the vocabulary."""
+        return STATISTICS[self.name]
+
+
+def _at(statistic: str, site: str, layer: int) -> Callable[[Profile], tuple[Array, str] | None]:
+    """Reads one layer of a site, counted from 0 or from the end."""
+    def read(profile: Profile) -> tuple[Array, str] | None:
+        values = profile.values.get((statistic, site))
+        return None if values is None else (values[:, layer], "")
+
+    return read
+
+
+def _largest(profile: Profile) -> tuple[Array, str] | None:
+    """The largest gradient of any matrix in each seed, and where it is in their mean."""
+    held = [matrix for matrix in MATRICES if ("parameter_gradient", matrix) in profile.values]
+    if not held:
+        return None
+    every = np.stack([profile["parameter_gradient", matrix] for matrix in held])  # [matrix, seed, layer]
+    place, layer = np.unravel_index(np.argmax(every.mean(axis=1)), every.shape[::2])
+    return every.max(axis=(0, 2)), f"{held[place]}, layer {layer + 1}"
+
+
+def _last(statistic: str, site: str, title: str = "") -> End:
+    row = STATISTICS[statistic]
+    words = "The median head of the last layer." if row.by_head else "The stream after the last layer."
+    return End(statistic, title or row.label, words, row.symbol, _at(statistic, site, -1))
+
+
+ENDS: Mapping[str, End] = MappingProxyType({
+    end.name: end
+    for end in (
+        _last("second_moment", "resid_post"),
+        End("activation_gradient", "Gradient, first / last layer",
+            "Mean squared ∂L/∂x at the input of the first layer, relative to the last layer.", "γ_0 / γ_N",
+            _at("activation_gradient", "embed", 0)),
+        _last("attention_entropy_normalized", "pattern"),
+        _last("token_correlation", "resid_post"),
+        End("parameter_gradient", "Largest gradient of a matrix", "Over all matrices of all layers.",
+            STATISTICS["parameter_gradient"].symbol, _largest),
+        _last("logit_std", "attn_scores"),
+        _last("attention_max", "pattern"),
+        _last("max_abs", "resid_post"),
+        _last("kurtosis", "resid_post"),
+    )
+})
+
+
+def endings(profile: Profile) -> dict[str, Ending]:
+    """Every statistic of `ENDS` that the profile has."""
+    with np.errstate(all="ignore"):
+        found = {name: end.read(profile) for name, end in ENDS.items()}
+        return {name: _reduced(*one, profile, profile.notes.get(name, "")) for name, one in found.items() if one}
+
+
+def _reduced(draws: Array, where: str, profile: Profile, note: str) -> Ending:
+    middle = np.median(draws) if draws.ndim > 1 else np.mean(draws)
+    return Ending(float(middle), float(np.min(draws)), float(np.max(draws)), len(profile.seeds), where, note)

@@ -1,0 +1,266 @@
+"""Sweeping a slider without a browser: clicks in, lines and dots out, through the real theory and the real model."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from explored import SMALL, Open, Page, opened, plain
+from watched import WAIT
+
+from explorer.app.explore import sweep_work
+from explorer.app.explore.sweep_plan import coarse_to_fine, spots, sweepable, thinned
+from explorer.app.link import explore as link
+from explorer.app.link.params import Params
+from explorer.app.widgets.slider_steps import slider_steps
+from explorer.config import Config
+from explorer.figures.palette import HUES
+from explorer.probes import measure
+from explorer.profile import Profile
+from explorer.theory import predict
+
+open_panel = pytest.fixture(name="open_panel")(opened)
+TINY = SMALL.replace(n_seeds=1, n_ctx=4)
+
+
+def send(page: Page, message: object) -> None:
+    """What a button beside a slider sends."""
+    page.panel.controls._handle_custom_msg(message, [])
+
+
+def traces(page: Page) -> dict[str, dict[str, Any]]:
+    return {trace["name"]: trace for trace in page.panel.sweep.card.chart.figure.get("data", [])}
+
+
+def measured(page: Page, name: str = "measured") -> dict[float, float]:
+    """Dots by the value of the field; empty before there are any."""
+    trace = traces(page).get(name, {"x": [], "y": []})
+    return dict(zip(plain(trace["x"]).tolist(), plain(trace["y"]).tolist(), strict=True))
+
+
+def complete(page: Page) -> bool:
+    """Whether every dot of the sweep that the controls ask for is there, or said to be missing."""
+    with page.panel.lock:
+        card = page.panel.sweep.card
+        return bool(traces(page)) and not card.chart.stale and card.bar.progress == ""
+
+
+def swept(page: Page, field: str) -> Page:
+    page.until("idle")
+    send(page, ["sweep", field])
+    assert page.comes(lambda: complete(page))
+    return page
+
+
+def last(config: Config) -> float:
+    return float(measure(config)["second_moment", "resid_post"][:, -1].mean())
+
+
+def test_points_come_coarse_to_fine_and_span_the_slider() -> None:
+    assert coarse_to_fine(range(9)) == [0, 8, 4, 2, 6, 1, 3, 5, 7]
+    assert [coarse_to_fine(range(count)) for count in range(4)] == [[], [0], [0, 1], [0, 2, 1]]
+    assert thinned(range(201), 41) == list(range(0, 201, 5))
+    assert thinned([1, 2, 3], 41) == [1, 2, 3]
+    for field, spec in sweepable().items():
+        values = [spot.value for spot in spots(SMALL, field)]
+        assert (values[0], values[-1]) == (spec.low, spec.high)
+        assert len(values) <= 41
+        assert {*values} <= {*slider_steps(spec)}
+
+
+def test_lines_are_predictions_and_dots_measurements_of_the_last_layer(open_panel: Open) -> None:
+    page = swept(open_panel(TINY, predict=predict), "init_variance")
+    line, dots = traces(page)["predicted"], measured(page)
+    x, y = plain(line["x"]), plain(line["y"])
+    assert (len(x), len(dots)) == (41, 11)
+    assert [x[0], x[-1]] == pytest.approx([1e-3, 1e3])
+    expected = [predict(TINY.replace(init_variance=value))["second_moment", "resid_post"][0, -1]
+                for value in thinned(slider_steps(sweepable()["init_variance"]), 41)]
+    np.testing.assert_allclose(y, expected, rtol=1e-5)
+    for value, q in dots.items():
+        assert q == pytest.approx(last(TINY.replace(init_variance=float(f"{value:.6g}"))), rel=1e-4)
+    card = page.panel.sweep.card
+    assert card.chart.title == "Sweep: init variance"
+    assert "at 0.001" in card.chart.description
+    assert plain(traces(page)["now"]["x"]).tolist() == [1.0] * 3
+    page.panel.sweep.card.list.set_state({"values": {"sweep_statistic": "logit_std"}})
+    logits = measure(TINY.replace(init_variance=1000.0))["logit_std", "attn_scores"][:, -1]
+    assert max(measured(page).values()) == pytest.approx(float(np.median(logits)), rel=1e-4)
+
+
+def test_a_refused_value_is_a_gap_with_its_reason(open_panel: Open) -> None:
+    page = swept(open_panel(TINY, predict=predict), "n_heads")
+    assert list(measured(page)) == [1, 2, 4, 8, 16]
+    gaps = np.isnan(plain(traces(page)["predicted"]["y"]))
+    assert plain(traces(page)["predicted"]["x"])[gaps].tolist() == [32, 64]
+    assert page.panel.sweep.card.bar.notes == [
+        "Left out at heads 32, 64: Width must be divisible by Heads; got 16 and 32."]
+
+
+def test_the_swept_slider_moves_the_mark_alone_and_others_take_the_sweep_along(open_panel: Open) -> None:
+    asked: Counter[Config] = Counter()
+
+    def counted(config: Config, *rest: Any) -> Profile:
+        asked[config] += 1
+        return measure(config, *rest)
+
+    page = swept(open_panel(TINY, measure=counted, predict=predict), "alpha")
+    worker, before = page.panel.sweep.worker, measured(page)
+    page.set(alpha=0.37)
+    page.until("idle")
+    assert plain(traces(page)["now"]["x"]).tolist() == [0.37] * 3
+    assert worker.computations == 1
+    assert measured(page) == before
+    page.set(alpha=0.37, n_layers=3)
+    assert page.comes(lambda: complete(page) and measured(page) != before)
+    assert measured(page)[4.0] == pytest.approx(last(TINY.replace(n_layers=3, alpha=4.0)), rel=1e-4)
+    page.set(alpha=0.37, n_layers=2)
+    assert page.comes(lambda: complete(page) and measured(page) == before)
+    assert asked[TINY.replace(alpha=4.0)] == 1, "kept by config"
+
+
+def test_a_click_on_a_dot_sets_the_slider_and_another_message_does_nothing(open_panel: Open) -> None:
+    page = swept(open_panel(TINY, predict=predict), "init_variance")
+    sweep = page.panel.sweep
+    for nonsense in (None, "pick", [], ["pick"], ["pick", "1"], ["pick", None], ["pick", True], ["pick", math.nan],
+                     ["pick", math.inf], ["pick", -1], ["pick", 1e9], ["pick", [1]], ["sweep"], ["sweep", 3], {},
+                     ["sweep", "norm"], ["sweep", "seed"], ["sweep", "<b>"], ["close"], ["sweep", "alpha", 1]):
+        sweep.card.chart._handle_custom_msg(nonsense, [])
+        sweep.card.bar._handle_custom_msg(nonsense, [])
+        send(page, nonsense)
+    assert (sweep.field, page.panel.controls.config) == ("init_variance", TINY)
+    sweep.card.chart._handle_custom_msg(["pick", float(np.float32(0.001))], [])
+    assert page.panel.controls.config.init_variance == 0.001
+    page.until("idle")
+    assert worker_is_alive(page)
+
+
+def worker_is_alive(page: Page) -> bool:
+    return page.panel.sweep.worker is not None and page.panel.sweep.worker.alive
+
+
+def test_closing_ends_the_thread_and_a_second_press_closes(open_panel: Open) -> None:
+    page = swept(open_panel(TINY, predict=predict), "alpha")
+    worker, card = page.panel.sweep.worker, page.panel.sweep.card
+    assert page.panel.controls.sweeping == "alpha"
+    card.bar._handle_custom_msg("close", [])
+    assert page.comes(lambda: not worker.alive)
+    assert (card.children, card.layout.display, page.panel.controls.sweeping) == ((), "none", "")
+    swept(page, "alpha")
+    worker = page.panel.sweep.worker
+    send(page, ["sweep", "alpha"])
+    assert page.comes(lambda: not worker.alive)
+    swept(page, "alpha")
+    worker = page.panel.sweep.worker
+    page.panel.close()
+    assert page.comes(lambda: not worker.alive)
+
+
+def test_the_panel_goes_first(open_panel: Open) -> None:
+    """While it measures, no dot is begun; a dot that is being measured is abandoned and done again."""
+    may_end, dot_begun, held, log = threading.Event(), threading.Event(), TINY.replace(n_layers=3), []
+
+    def slow(config: Config, stop: Any, *rest: Any) -> Profile:
+        log.append(config)
+        if config == held:
+            assert may_end.wait(WAIT)
+        if config == TINY.replace(alpha=0.0) and not dot_begun.is_set():
+            dot_begun.set()
+            while not stop():
+                time.sleep(0.001)
+            raise InterruptedError
+        return measure(config, stop, *rest)
+
+    page = open_panel(TINY, measure=slow, predict=predict)
+    page.until("idle")
+    send(page, ["sweep", "alpha"])
+    assert dot_begun.wait(WAIT)
+    page.set(n_layers=3)
+    assert page.comes(lambda: held in log and not page.panel.sweep.card.chart.stale)
+    assert log == [TINY, TINY.replace(alpha=0.0), held], "the line of the next sweep is there, and no dot"
+    assert measured(page) == {}
+    may_end.set()
+    assert page.comes(lambda: complete(page))
+    assert len(measured(page)) == 11
+    page.set(n_layers=2)
+    assert page.comes(lambda: complete(page) and measured(page).get(0.0) == pytest.approx(1.0, abs=0.5))
+    assert log.count(TINY.replace(alpha=0.0)) == 2, "abandoned once"
+
+
+@pytest.mark.parametrize(("limit", "value", "words"), [
+    ("LONGEST", -1.0, "takes over -1 s"), ("MOST_BYTES", 0.0, "needs 0.45 GB of memory")])
+def test_points_that_cost_too_much_are_left_out_with_a_note(
+    open_panel: Open, monkeypatch: pytest.MonkeyPatch, limit: str, value: float, words: str
+) -> None:
+    monkeypatch.setattr(sweep_work, limit, value)
+    page = swept(open_panel(TINY, predict=predict), "alpha")
+    assert measured(page) == {}
+    (note,) = page.panel.sweep.card.bar.notes
+    assert note == f"Not measured at residual α 0, 0.4, 0.8, 1.2 and 7 more: {words}."
+
+
+def test_a_point_that_breaks_is_left_out_and_the_others_are_there(open_panel: Open) -> None:
+    def breaks(config: Config, *rest: Any) -> Profile:
+        if config.alpha == 4.0:
+            raise MemoryError("no room")
+        return measure(config, *rest)
+
+    page = swept(open_panel(TINY, measure=breaks, predict=predict), "alpha")
+    assert len(measured(page)) == 10
+    assert page.panel.sweep.card.bar.notes == ["Not measured at residual α 4: MemoryError: no room."]
+
+
+def test_pins_are_drawn_as_lines_in_their_hues(open_panel: Open) -> None:
+    page = open_panel(TINY, predict=predict)
+    page.until("idle")
+    page.panel.comparison.box._handle_custom_msg(["pin"], [])
+    page.set(norm_placement="post")
+    swept(page, "alpha")
+    assert traces(page)["Pre-LN, predicted"]["line"]["color"] == HUES[1]
+    assert len(measured(page, "now, measured")) == 11
+    page.panel.comparison.box._handle_custom_msg(["remove", 1], [])
+    assert page.comes(lambda: "Pre-LN, predicted" not in traces(page) and complete(page))
+    assert len(measured(page)) == 11
+
+
+def test_a_sweep_is_part_of_the_record(open_panel: Open) -> None:
+    page = swept(open_panel(TINY, predict=predict), "alpha")
+    page.panel.sweep.card.list.set_state({"values": {"sweep_statistic": "token_correlation"}})
+    kept = page.panel.state()
+    assert kept["sweep"] == {"field": "alpha", "statistic": "token_correlation"}
+    assert page.panel.restore({"version": 1, "sweep": None}) == []
+    assert page.panel.state()["sweep"] is None
+    other = open_panel(predict=predict)
+    assert other.panel.restore(kept) == []
+    assert other.panel.state() == kept
+    assert other.comes(lambda: complete(other) and len(measured(other)) == 11)
+
+
+@pytest.mark.parametrize(("sweep", "text"), [
+    ({"field": "alpha", "statistic": "second_moment"}, "alpha"),
+    ({"field": "n_layers", "statistic": "logit_std"}, "n_layers:logit_std"),
+])
+def test_a_link_carries_the_sweep(sweep: dict[str, str], text: str) -> None:
+    assert list(link.write({"sweep": sweep})) == [("sweep", text)]
+    assert link.read(Params(f"?sweep={text}"))["sweep"] == sweep
+    assert link.read(Params(""))["sweep"] is None
+    assert list(link.write({"sweep": None})) == []
+
+
+@pytest.mark.parametrize(("record", "sentence"), [
+    (3, "sweep must be an object; got 3"),
+    ({"field": "norm"}, "sweep: field must be one of n_layers, "),
+    ({"field": ["alpha"]}, "sweep: field must be one of n_layers, "),
+    ({"statistic": "<b>"}, "sweep: statistic must be one of second_moment, "),
+    ({"color": "red"}, "sweep: 'color' is not understood; got 'red'"),
+])
+def test_what_is_no_sweep_is_said_in_a_sentence(open_panel: Open, record: object, sentence: str) -> None:
+    page = open_panel(TINY)
+    (said,) = page.panel.restore({"version": 1, "sweep": record})
+    assert said.startswith(sentence)
+    assert page.panel.state()["sweep"] is None
