@@ -19,6 +19,7 @@ from explorer.app.race.gallery import Gallery
 from explorer.app.race.lineup import Lineup, first_lineup
 from explorer.app.race.plan import Plan
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, Start
+from explorer.app.race.racefile import Opened, RaceFile, opened
 from explorer.app.race.saves import Saves
 from explorer.app.race.standings import most_steps
 from explorer.app.race.throttle import Throttle
@@ -39,7 +40,7 @@ BEWARE = (
     "<p><b>Beware.</b> One race is one draw of weights and batches; another seed may end differently. In three draws "
     "of the race that the page opens with, warm-up led Post-LN off the unigram level each time, but in one of them, "
     "seed 0, only just; without, it stayed near it. And a learning rate that suits one design may not suit another. "
-    "A saved race goes on in Python: <code>explorer.training.archive.load(\"race.zip\").run()</code>.</p>"
+    "A saved race goes on in Python, too: <code>explorer.training.archive.load(\"race.zip\").run()</code>.</p>"
 )
 WAITING = "<p>No race has been run yet. Choose contenders and recipes, and press Start.</p>"
 
@@ -49,6 +50,8 @@ class Leg:
     """The part of a race from a start or a resume until it stands still: one job of the worker."""
 
     start: Start
+    file: tuple[str, bytes] = ("", b"")
+    """Name and bytes of a saved race that is opened instead; then the start is that of the panel's last race."""
     first: int = 0
     """The step it begins with."""
     begun: float = 0.0
@@ -77,7 +80,7 @@ def assemble(start: Start) -> Race:
     return Race(contenders, task, plan.steps, plan.every, start.text)
 
 
-class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
+class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
     """The panel.
 
     Args:
@@ -98,7 +101,9 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
         self.preparation = Preparation(lineup or first_lineup(), plan or Plan(), self.lock, self._changed)
         self.controls = self.preparation.plan
         self.waiting = prose(WAITING, "ex-beware")
-        main = widgets.Box([self.waiting, self.gallery.box, prose(BEWARE, "ex-beware")]).add_class("ex-main")
+        self.file = RaceFile(self._busy, self._open)
+        below = [self.file, prose(BEWARE, "ex-beware")]
+        main = widgets.Box([self.waiting, self.gallery.box, *below]).add_class("ex-main")
         grid = widgets.Box([self.preparation.side, main]).add_class("ex-explore")
         self.children = [prose(LEAD, "ex-lead"), self.bar, grid, self.status]
         self.add_class("ex-race")
@@ -187,6 +192,33 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
         count = len(leg.start.designs)
         return f"Training {count} contender{'s' * (count != 1)}"
 
+    def _busy(self) -> str:
+        """The reason why no saved race can be opened now; a race that has ended gives way, as it does at a start."""
+        return "" if self.bar.offers("start") else "Stop the race of this page first, and save it if it is to go on."
+
+    def _open(self, name: str, raw: bytes) -> None:
+        """Reads a saved race, on the worker's thread."""
+        with self.lock:
+            if refusal := self._busy():
+                self.file.refuse(refusal)
+                return
+            start = self._leg.start if self._leg else Start((), (), self.controls.config, None)
+            self._leg, self._wish = Leg(start, (name, raw)), "open"
+            self._enter(Phase.COMPUTING, f"Reading {name}", fraction=2.0)
+            self.worker.submit(self._leg)
+
+    def _show_opened(self, found: Opened) -> None:
+        """Shows a race from a file as one that is paused, or has ended, and the choices that it started with."""
+        self.race, self._outcomes, self._leg = found.race, found.outcomes, Leg(found.start)
+        self.preparation.restore(found.state)
+        self.preparation.text.take(found.start.text)
+        self.file.said = f"Opened, at step {found.race.step:,} of {found.race.steps:,}."
+        if found.race.finished:
+            self._end("Finished", found.race)
+        else:
+            self._pause(found.race)
+        self.bar.losing = False
+
     def _still(self) -> Race:
         """The race, to be saved by the thread that takes presses: it cannot be resumed meanwhile."""
         with self.lock:
@@ -201,8 +233,11 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
 
     # --- on the worker's thread -------------------------------------------------------------------------------
 
-    def _work(self, job: Leg, stop: Stop, progress: Progress) -> list[Outcome] | ConfigError:
+    def _work(self, job: Leg, stop: Stop, progress: Progress) -> list[Outcome] | Opened | ConfigError:
         try:
+            if job.file[0]:
+                (name, raw), job.file = job.file, ("", b"")
+                return opened(raw, name)
             if (race := self.race) is None:
                 self.race = race = assemble(job.start)
                 self._judging.now()
@@ -229,12 +264,16 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
             if job is self._leg and self.race and not self._wish:
                 self._enter(Phase.COMPUTING, self._promise(job), job.progress(self.race), fraction)
 
-    def _receive(self, job: Leg, result: list[Outcome] | ConfigError) -> None:
+    def _receive(self, job: Leg, result: list[Outcome] | Opened | ConfigError) -> None:
         with self.lock:
             race = self.race
             if job is not self._leg:
                 return
-            if isinstance(result, ConfigError):
+            if isinstance(result, Opened):
+                self._show_opened(result)
+            elif isinstance(result, ConfigError):
+                if self._wish == "open":
+                    self.file.refuse(f"Refused: {refusal_in_words(result)}.")
                 self._enter(Phase.REFUSED, f"Refused: {refusal_in_words(result)}.")
             elif race is not None:
                 self._outcomes = result
