@@ -46,6 +46,7 @@ FLOORS = {
     "example": 10,
     "figures": 10,
     "labs": 11,
+    "export": 11,
     "app": 12,
     "visits": 12,
     "serve": 13,
