@@ -7,18 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import indent
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config, preset
 from explorer.schemes.preset import PRESETS
+from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
-
-if TYPE_CHECKING:
-    from explorer.training.runner import Contender
 
 LONGEST = 100
 """Letters of a line; a call that is longer has an argument a line."""
+
+
+class Run(NamedTuple):
+    """A contender, as `training.race.Contender` has it; this one does not import torch."""
+
+    name: str
+    config: Config
+    recipe: Recipe = Recipe()
 
 
 def design(config: Config) -> str:
@@ -95,7 +101,7 @@ def lab(settings: Choices) -> str:
     ])
 
 
-def race(contenders: Sequence[Contender], task: Task, steps: int, every: int, *, own_text: bool = False) -> str:
+def race(contenders: Sequence[Run], task: Task, steps: int, every: int, *, own_text: bool = False) -> str:
     """The script of a race, from its first step.
 
     Args:

@@ -35,7 +35,17 @@ class Point(NamedTuple):
 
 
 def to_csv(figure: Mapping[str, Any]) -> str:
-    """The numbers of a figure, headed by its axis titles with their units; what is not finite stands as such.
+    """The numbers of a figure as CSV, no cell of which a spreadsheet would compute; see `table`."""
+    names, rows = table(figure)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(map(guarded, names))
+    writer.writerows([cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def table(figure: Mapping[str, Any]) -> tuple[list[str], list[list[object]]]:
+    """Headings and rows of a figure's numbers: its axis titles with their units; what is not finite stands as such.
 
     Args:
         figure: as `plotly.graph_objects.Figure.to_dict` gives it, typed arrays and all.
@@ -46,11 +56,7 @@ def to_csv(figure: Mapping[str, Any]) -> str:
     names = ["series", "kind", *headings(figure), "lowest", "highest"]
     kept = [place for place, name in enumerate(Point._fields)
             if name in ("series", "kind", "x", "y") or any(point[place] is not None for point in found)]
-    text = io.StringIO()
-    table = csv.writer(text)
-    table.writerow(guarded(names[place]) for place in kept)
-    table.writerows([cell(point[place]) for place in kept] for point in found)
-    return text.getvalue()
+    return [names[place] for place in kept], [[point[place] for place in kept] for point in found]
 
 
 def headings(figure: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -12,9 +12,9 @@ import pytest
 import explorer as ex
 from explorer import text
 from explorer.export import snippet
+from explorer.export.snippet import Run
 from explorer.labs.table import LABS
 from explorer.schemes.preset import PRESETS
-from explorer.training.race import Contender
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
 
@@ -89,18 +89,19 @@ def test_every_lab_s_settings_are_found_where_the_script_says(row: Any) -> None:
 @pytest.mark.parametrize("task", [Task(seed=3), Task(kind="masked_character", held_out=0.2)], ids=str)
 def test_a_race(task: Task) -> None:
     size = SIZE | {"n_seeds": 1}
-    runs = [Contender("a 'b', \"c\"", task.fit(ex.preset("post_ln", **size)), Recipe(warmup=2, optimizer="radam")),
-            Contender("b", task.fit(ex.preset("rezero", **size)))]
+    runs = [Run("a 'b', \"c\"", task.fit(ex.preset("post_ln", **size)), Recipe(warmup=2, optimizer="radam")),
+            Run("b", task.fit(ex.preset("rezero", **size)))]
     left = run(snippet.race(runs, task, 2, 1))
-    expected = ex.race(runs, task, 2, every=1)
+    expected = ex.race([ex.Contender(*one) for one in runs], task, 2, every=1)
     pd.testing.assert_frame_equal(left["race"].frame(), expected.frame(), check_exact=True)
-    assert left["race"].contenders == tuple(runs)
+    assert left["race"].contenders == tuple(ex.Contender(*one) for one in runs)
 
 
 def test_a_race_of_a_text_of_one_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     own = text.encode("".join(text.prose().vocabulary[code] for code in text.prose().codes[:60_000]))
     monkeypatch.setattr(text, "read", lambda _: own)
     task = Task()
-    runs = [Contender("b", task.fit(ex.preset("rezero", **SIZE | {"n_seeds": 1})))]
+    runs = [Run("b", task.fit(ex.preset("rezero", **SIZE | {"n_seeds": 1})))]
     left = run(snippet.race(runs, task, 1, 1, own_text=True))
-    pd.testing.assert_frame_equal(left["race"].frame(), ex.race(runs, task, 1, every=1, text=own).frame())
+    expected = ex.race([ex.Contender(*one) for one in runs], task, 1, every=1, text=own)
+    pd.testing.assert_frame_equal(left["race"].frame(), expected.frame(), check_exact=True)

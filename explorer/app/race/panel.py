@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
+from explorer.app.race import home
 from explorer.app.race.buttons import RaceButtons
 from explorer.app.race.gallery import Gallery
 from explorer.app.race.lineup import Lineup, first_lineup
@@ -24,6 +25,7 @@ from explorer.app.race.saves import Saves
 from explorer.app.race.standings import most_steps
 from explorer.app.race.throttle import Throttle
 from explorer.app.widgets.panel import Panel, Phase, prose
+from explorer.app.widgets.takehome import TakeHome
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import ConfigError
@@ -102,7 +104,8 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
         self.controls = self.preparation.plan
         self.waiting = prose(WAITING, "ex-beware")
         self.file = RaceFile(self._busy, self._open)
-        below = [self.file, prose(BEWARE, "ex-beware")]
+        self.home = TakeHome([*home.files(self._shown)])
+        below = [self.file, self.home, prose(BEWARE, "ex-beware")]
         main = widgets.Box([self.waiting, self.gallery.box, *below]).add_class("ex-main")
         grid = widgets.Box([self.preparation.side, main]).add_class("ex-explore")
         self.children = [prose(LEAD, "ex-lead"), self.bar, grid, self.status]
@@ -124,6 +127,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
         self.bar.offer(*(() if running and self._wish else verbs))
         self.bar.note = RUNS_ON if running or paused else ""
         self.bar.losing = running or (paused and self.bar.losing)
+        self.home.forget()
         self.saves.offer(enabled=not running and self.race is not None)
         self.preparation.contenders.heading = WHILE_RUNNING if running or paused else HEADING
         if not running:
@@ -225,6 +229,11 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
             if self.race is None or self.phase is Phase.COMPUTING:
                 raise ConfigError("race must stand still to be saved; got none that does")
             return self.race
+
+    def _shown(self) -> Start:
+        """What the race of this page started with; before there is one, what the next would."""
+        with self.lock:
+            return self._leg.start if self._leg and self.race else self.preparation.start()
 
     def _saved(self) -> None:
         """All of the race was saved: nothing of it is lost with the page until it goes on."""
