@@ -20,7 +20,7 @@ from explorer.schemes.preset import PRESETS
 TOOL = "transformer-signal-explorer"
 TITLE = "Transformer Signal Explorer"
 WHO = r"[A-Z][\w.'’-]*(?: (?:[A-Z][\w.'’-]*|\d))*"
-SOURCE = re.compile(rf"(?P<who>{WHO}(?: (?:et al\.|& {WHO}))?) (?P<year>(?:19|20)\d\d)\b")
+SOURCE = re.compile(rf"(?<!\w)(?P<who>{WHO}(?: (?:et al\.|& {WHO}))?) (?P<year>(?:19|20)\d\d)(?!\.?\w)")
 ARXIV = re.compile(r"\b(\d{4}\.\d{5})\b")
 PERSON = re.compile(r"[A-Z][a-zà-ÿ'’-]+|[A-Z][a-z]+[A-Z][a-z]+")
 """A surname; teams and names of several words stand in braces, and a model's name alone is no author."""

@@ -59,6 +59,7 @@ def test_every_design_lab_and_recipe_gives_valid_entries() -> None:
         tool = found.pop("transformer-signal-explorer")
         assert tool == {"title": "{Transformer Signal Explorer}",
                         "note": f"Version {version('transformer-signal-explorer')}"}
+        assert not [key for key in found if key.startswith(("xiv", "arxiv"))]
         for fields in found.values():
             assert fields.keys() <= {"author", "key", "year", "eprint", "archivePrefix", "note"}
             assert ("author" in fields) != ("key" in fields)
@@ -78,6 +79,7 @@ def test_each_number_at_arxiv_is_of_the_author_before_it() -> None:
     assert found["sujianlin2022"]["author"] == "{Su Jianlin}"
     assert found["wang2022"] | {"note": ""} == {
         "author": "Wang and others", "year": "2022", "eprint": "2203.00555", "archivePrefix": "arXiv", "note": ""}
+    assert set(found) == {"transformer-signal-explorer", "sujianlin2022", "wang2022", "palm2022", "olmo22025"}
     assert found["palm2022"]["key"] == "PaLM"
     assert found["olmo22025"]["key"] == "OLMo 2"
 

@@ -35,7 +35,7 @@ class TakeHome(PageWidget):
 
     Traits:
         rows: `[{label, words, shown}]`.
-        text, open: what is read, and the place of its row; below 0 none is.
+        text, reading: what is read, and the place of its row; below 0 none is.
         note: what came of the last press; `refused` if it was refused.
 
     A press is the message `["save", place]` or `["show", place]`.
@@ -44,7 +44,7 @@ class TakeHome(PageWidget):
     _esm = view("takehome")
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
     text = traitlets.Unicode().tag(sync=True)
-    open = traitlets.Int(-1).tag(sync=True)
+    reading = traitlets.Int(-1).tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
     refused = traitlets.Bool(False).tag(sync=True)
 
@@ -56,7 +56,7 @@ class TakeHome(PageWidget):
 
     def forget(self) -> None:
         """Closes the text that is read, once the page shows something else."""
-        if self.open >= 0 or self.note:
+        if self.reading >= 0 or self.note:
             self._say(-1, "", "")
 
     def _press(self, content: object) -> None:
@@ -71,9 +71,9 @@ class TakeHome(PageWidget):
                     else:
                         raw = text.encode()
                         hand_over(self, file.name, file.media, raw)
-                        self._say(self.open, self.text, f"Saved {file.name}, {size_words(len(raw))}.")
+                        self._say(self.reading, self.text, f"Saved {file.name}, {size_words(len(raw))}.")
                 except ConfigError as error:
                     self._say(-1, "", f"Refused: {refusal_in_words(error)}.", refused=True)
 
     def _say(self, place: int, text: str, note: str, *, refused: bool = False) -> None:
-        self.text, self.open, self.note, self.refused = text, place, note, refused
+        self.text, self.reading, self.note, self.refused = text, place, note, refused
