@@ -84,7 +84,8 @@ def test_the_numbers_are_those_of_every_profile_on_the_charts(open_panel: Any) -
     assert about == {"file": "explore.csv", "media": "text/csv"}
     assert page.panel.home.note.startswith("Saved explore.csv, ")
     found = pd.read_csv(io.BytesIO(raw))
-    for name, config in (("'=1+1", SMALL), ("Post-LN, residual α 0.3 (now)", SMALL.replace(norm_placement="post", alpha=0.3))):
+    post = SMALL.replace(norm_placement="post", alpha=0.3)
+    for name, config in (("'=1+1", SMALL), ("Post-LN, residual α 0.3 (now)", post)):
         for profile in (ex.measure(config), ex.predict(config)):
             of_it = found[(found.design == name) & (found.origin == profile.origin)]
             frame = profile.frame()
