@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import csv
-import html
 import io
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-import numpy as np
+from explorer.figures.cells import cell, guarded, plain, unpacked
 
-DTYPES = {"i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"}
-"""Types of plotly's packed arrays."""
-FORMULA = tuple("=+-@＝＋－＠")
-"""What starts a formula in a spreadsheet, the wide forms too."""
 HIDDEN = "band"
 """Kind of a trace whose numbers others have: the ends of a band are those of its dots."""
 
@@ -128,38 +121,6 @@ def _ends(trace: Mapping[str, Any], y: Sequence[Any]) -> list[tuple[Any, Any]]:
     up = unpacked(bars.get("array", ()))
     down = unpacked(bars["arrayminus"]) if "arrayminus" in bars else up
     return [(value - below, value + above) for value, below, above in zip(y, down, up, strict=True)] if up else []
-
-
-def unpacked(values: Any) -> list[Any]:
-    """A list of numbers or texts, nested where there are rows, from a list or from one of plotly's typed arrays.
-
-    Raises:
-        ValueError: it is packed in a way that plotly has not.
-    """
-    if not isinstance(values, Mapping):
-        return [list(row) if isinstance(row, list | tuple) else row for row in values]
-    if values["dtype"] not in DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(sorted(DTYPES))}; got {values['dtype']!r}")
-    array = np.frombuffer(base64.b64decode(values["bdata"]), dtype=f"<{values['dtype']}")
-    shape = [int(size) for size in str(values.get("shape", len(array))).split(",")]
-    rows = array.reshape(shape)
-    return [list(row) if rows.ndim > 1 else row for row in rows]
-
-
-def cell(value: object) -> object:
-    """A number with every digit that its type has, a text that no spreadsheet takes for a formula, "" for None."""
-    return guarded(value) if isinstance(value, str) else "" if value is None else str(value)
-
-
-def guarded(text: str) -> str:
-    """A text with an apostrophe before it where a spreadsheet would compute it."""
-    return f"'{text}" if text[:1] in ("\t", "\r", "\n") or text.lstrip().startswith(FORMULA) else text
-
-
-def plain(markup: str) -> str:
-    """A name or title of a figure without its tags: W_Q, 2^(−l/2)."""
-    markup = re.sub("<br ?/?>", " ", markup.replace("<sub>", "_").replace("<sup>", "^"))
-    return html.unescape(re.sub(r"</?(sub|sup|b|i|em)>", "", markup))
 
 
 def _title(part: Mapping[str, Any]) -> str:

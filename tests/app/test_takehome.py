@@ -22,6 +22,8 @@ from explorer.app.explore import home
 from explorer.app.labs.lab import LabPanel
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.takehome import TakeHome
+from explorer.figures.cells import unpacked
+from explorer.figures.numbers import to_csv
 from explorer.labs.table import LABS
 from explorer.profile import Profile
 
@@ -74,7 +76,7 @@ def test_the_script_of_the_explore_panel_gives_its_numbers(open_panel: Any) -> N
     for chart, profile in (("second_moment", left["measured"]), ("token_correlation", left["measured"])):
         values = profile.stream(chart)[1].mean(axis=0).astype(np.float32)
         dots = [trace for trace in page.panel.charts[chart].figure["data"] if trace["mode"] == "markers"][-1]
-        assert ex.figures.numbers.unpacked(dots["y"]) == values.tolist()  # type: ignore[attr-defined]
+        assert unpacked(dots["y"]) == values.tolist()
 
 
 def test_the_numbers_are_those_of_every_profile_on_the_charts(open_panel: Any) -> None:
@@ -151,8 +153,7 @@ def test_a_lab(lab: Watched[LabPanel]) -> None:
     assert told["verdict"]["finding"] == panel.verdict.findings[0]["meaning"]
     assert [chart["title"] for chart in told["charts"]] == [plot.title for plot in panel.lab.plots]
     for chart, plot in zip(told["charts"], panel.lab.plots, strict=True):
-        by_csv = list(csv.reader(io.StringIO(ex.figures.numbers.to_csv(  # type: ignore[attr-defined]
-            plot.draw(left["result"]).to_dict()))))
+        by_csv = list(csv.reader(io.StringIO(to_csv(plot.draw(left["result"]).to_dict()))))
         assert len(chart["rows"]) == len(by_csv) - 1 > 0
         assert chart["columns"] == by_csv[0]
     [(_, raw)] = press(panel.home, "save", "BibTeX")

@@ -13,7 +13,8 @@ import pytest
 from explorer import measure, predict
 from explorer.config import Config
 from explorer.figures import FIGURES, Design, row_of
-from explorer.figures.numbers import guarded, plain, to_csv, unpacked
+from explorer.figures.cells import guarded, plain, unpacked
+from explorer.figures.numbers import to_csv
 from explorer.profile import Profile
 
 SMALL = Config(n_layers=3, d_model=16, n_heads=2, n_ctx=8, batch_size=2, n_seeds=3)

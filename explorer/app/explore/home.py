@@ -13,7 +13,7 @@ from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.export import snippet
 from explorer.export.bibtex import bibliography
-from explorer.figures.numbers import guarded
+from explorer.figures.cells import guarded
 from explorer.profile import Profile
 
 PYTHON, TEXT, CSV = "text/x-python", "text/plain", "text/csv"

@@ -14,7 +14,8 @@ from explorer.app.widgets.takehome import File
 from explorer.choices import Choices
 from explorer.export import snippet
 from explorer.export.bibtex import bibliography
-from explorer.figures.numbers import plain, table
+from explorer.figures.cells import plain
+from explorer.figures.numbers import table
 from explorer.labs.lab import Lab
 
 
