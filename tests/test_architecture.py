@@ -48,6 +48,7 @@ FLOORS = {
     "glossary": 0,
     "figures": 10,
     "labs": 11,
+    "export": 11,
     "app": 12,
     "visits": 12,
     "serve": 13,

@@ -1,1 +1,1 @@
-"""A design as a file of torch that needs nothing else: source text from a `Config`, made without torch."""
+"""What is taken home from the page: designs as Python and as plain torch, settings as Python, sources as BibTeX."""

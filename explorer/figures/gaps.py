@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from explorer.figures.axes import Axis
+from explorer.figures.numbers import HIDDEN
 from explorer.figures.palette import Design
 from explorer.figures.series import Series
 from explorer.figures.traces import MOST_DOTS, Trace, compact, upright
@@ -78,7 +79,7 @@ def floor(named: Sequence[tuple[str, Series]], height: Axis) -> list[Trace]:
             "text": [] if traces else [f"{words}, below a log axis"],
             "textposition": "top right", "textfont": {"size": 11},
             "marker": {"color": design.hue, "symbol": "triangle-down-open", "size": 7},
-            "cliponaxis": False, "showlegend": False,
+            "cliponaxis": False, "showlegend": False, "meta": {"kind": HIDDEN},
             "hovertemplate": f"{who}{words} after %{{x}} layers<extra></extra>",
         })
     return traces

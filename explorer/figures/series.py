@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from explorer.figures import traces
 from explorer.figures.axes import drawable
+from explorer.figures.numbers import HIDDEN
 from explorer.figures.palette import Design, designs
 from explorer.figures.traces import MOST_DOTS, Trace, compact
 from explorer.figures.words import typeset
@@ -112,7 +113,7 @@ def band(row: Series, log: bool, opacity: float = 0.25) -> list[Trace]:
         "type": "scatter", "mode": "lines", "name": f"{row.heading}, spread", "fill": "toself", "hoverinfo": "skip",
         "x": compact(np.concatenate(x)[:-1]), "y": compact(np.concatenate(y)[:-1]), "showlegend": False,
         "line": {"width": 1 if flat else 0, "color": row.design.faint(0.6)},
-        "fillcolor": row.design.faint(opacity),
+        "fillcolor": row.design.faint(opacity), "meta": {"kind": HIDDEN},
     }]
 
 
@@ -124,9 +125,11 @@ def measured(row: Series, log: bool, sentence: str, symbol: str = "", **more: An
         "size": 10 if hollow else 7 if len(row.depth) <= MOST_DOTS else 5,  # a ring shows around a dot
     }
     said = f"{sentence}<br>({row.sample}, from %{{customdata[0]:.3g}} to %{{customdata[1]:.3g}})"
+    shown = drawable(row.middle, log).all()
+    kept = [row.low, row.high, *([] if shown else [row.middle])]
     return traces.dots(row.depth, row.middle, "", row.design.index, "", log=log, marker=marker) | {
-        "name": row.heading, "customdata": compact(np.stack([row.low, row.high], axis=1)),
-        "hovertemplate": _hover(row, said),
+        "name": row.heading, "customdata": compact(np.stack(kept, axis=1)), "hovertemplate": _hover(row, said),
+        "meta": {"kind": "measured", "ends": True} | ({} if shown else {"exact": 2}),
     } | more
 
 

@@ -39,6 +39,12 @@ def compact(values: Array) -> NDArray[Any]:
     return values.astype(np.float32) if fits else values
 
 
+def kept(values: ArrayLike, log: bool) -> Trace:
+    """For a trace some of whose values have no place on the axis: all of them, for the table of its numbers."""
+    exact = np.asarray(values, dtype=float)
+    return {} if drawable(exact, log).all() else {"customdata": compact(exact), "meta": {"exact": 0}}
+
+
 def dots(x: ArrayLike, y: ArrayLike, name: str, index: int, sentence: str, *, log: bool = False, **more: Any) -> Trace:
     """Measured values. `sentence` is the hover text, with %{x} and %{y}; `log` is whether the vertical axis is so.
 
@@ -49,7 +55,7 @@ def dots(x: ArrayLike, y: ArrayLike, name: str, index: int, sentence: str, *, lo
     return {
         "type": "scatter", "mode": "markers", "name": name,
         "x": compact(np.asarray(x, dtype=float)), "y": compact(masked(np.asarray(y, dtype=float), log)),
-        "hovertemplate": f"<b>{name}</b><br>{typeset(sentence)}<extra></extra>",
+        "hovertemplate": f"<b>{name}</b><br>{typeset(sentence)}<extra></extra>", **kept(y, log),
     } | more | {"marker": marker | more.get("marker", {})}
 
 
@@ -61,7 +67,7 @@ def line(x: ArrayLike, y: ArrayLike, name: str, index: int, sentence: str, *, lo
         "type": "scatter", "mode": "lines", "name": name, "showlegend": False,
         "x": compact(np.asarray(x, dtype=float)), "y": compact(masked(np.asarray(y, dtype=float), log)),
         "line": {"color": Look(index).hue, "width": 2, "dash": dash},
-        "hovertemplate": f"<b>{name}</b><br>{typeset(sentence)}<extra></extra>",
+        "hovertemplate": f"<b>{name}</b><br>{typeset(sentence)}<extra></extra>", **kept(y, log),
     } | more
 
 
@@ -88,7 +94,7 @@ def histogram(edges: Array, heights: Array, name: str, index: int, sentence: str
     return {
         "type": "scatter", "mode": "lines", "name": name, "x": compact((edges[:-1] + edges[1:]) / 2),
         "y": compact(heights), "line": {"color": look.faint(0.55), "width": 1, "shape": "hvh"},
-        "fill": "tozeroy", "fillcolor": look.faint(0.22),
+        "fill": "tozeroy", "fillcolor": look.faint(0.22), "meta": {"kind": "measured"},
         "hovertemplate": f"<b>{name}</b><br>{sentence}<extra></extra>",
     }
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import struct
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 
 from explorer.choices import ConfigError
 from explorer.config import Config
+from explorer.limits import memory_limit
 from explorer.text import Text
-from explorer.training.history import History
+from explorer.training.contents import check_content, check_zip
+from explorer.training.history import TRAINING, History
 from explorer.training.race import Race
 from explorer.training.recipe import Recipe
 from explorer.training.runner import Contender
@@ -52,27 +55,52 @@ def load(path: str | Path) -> Race:
     """
     try:
         with Path(path).open("rb") as file:
-            is_zip = zipfile.is_zipfile(file)  # torch also reads an older format, which is not ours
-            file.seek(0)
-            content = torch.load(file, map_location="cpu", weights_only=True) if is_zip else None
+            return _read(file, os.fspath(path))
     except OSError as error:
         raise ConfigError(f"race must be a file that can be read; got {os.fspath(path)!r} ({error.strerror})") from None
-    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError):
+
+
+def from_bytes(raw: bytes, name: str) -> Race:
+    """Reads the bytes of such a file; nobody need be trusted, see `contents`.
+
+    Args:
+        name: what the file is called in a refusal.
+    Raises:
+        ConfigError: see `load`.
+    """
+    return _read(io.BytesIO(raw), name)
+
+
+def _read(file: BinaryIO, name: str) -> Race:
+    try:
+        check_zip(file)  # torch also reads an older format, which is not ours
+        file.seek(0)
+        content = torch.load(file, map_location="cpu", weights_only=True)
+        check_content(content, memory_limit())
+    except (RuntimeError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError, AssertionError,
+            MemoryError, OverflowError, NotImplementedError, struct.error, zipfile.BadZipFile, pickle.UnpicklingError):
         content = None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ConfigError(f"race must be a file that save wrote; got {os.fspath(path)!r}, which is not")
+        raise ConfigError(f"race must be a file that save wrote; got {name!r}, which is not")
     try:
         return _unpacked(content)
     except ConfigError:
         raise
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
-        raise ConfigError(f"race must be a complete file; got {os.fspath(path)!r}, which is not ({error})") from None
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError, OverflowError) as error:
+        raise ConfigError(f"race must be a complete file; got {name!r}, which is not ({error})") from None
 
 
 def _unpacked(content: dict[str, Any]) -> Race:
-    codes, vocabulary = content["text"].numpy().astype(np.int64), tuple(content["vocabulary"])
+    codes, vocabulary = content["text"].numpy().astype(np.int64), tuple(content["vocabulary"][: len(content["text"])])
     if codes.min() < 0 or codes.max() >= len(vocabulary):
         raise ValueError("its text has characters that are not in its vocabulary")
+    for part in (content["steps"], content["every"], *(state["step"] for state in content["runners"])):
+        if type(part) is not int:
+            raise TypeError("its steps are not counted in whole numbers")
+    for part in (*(text for one in content["contenders"] for text in one),
+                 *(state["retired"] for state in content["runners"])):
+        if type(part) is not str:
+            raise TypeError("its names are no texts")
     contenders = [
         Contender(name, Config.from_json(config), Recipe.from_json(recipe))
         for name, config, recipe in content["contenders"]
@@ -80,6 +108,8 @@ def _unpacked(content: dict[str, Any]) -> Race:
     race = Race(contenders, Task.from_json(content["task"]), content["steps"], content["every"],
                 Text(codes, vocabulary))
     for runner, state, history in zip(race.runners, content["runners"], content["histories"], strict=True):
+        if not 0 <= state["step"] <= race.steps:
+            raise ValueError(f"it has made {state['step']} of {race.steps} steps")
         runner.restore(state)
         runner.history = _history(history)
     return race
@@ -114,5 +144,7 @@ def _history(packed: dict[str, Any]) -> History:
     history = History()
     history.losses, history.steps = packed["losses"].tolist(), packed["steps"].tolist()
     for statistic, site, values in packed["values"]:
+        if len(values) != len(history.steps) or statistic not in TRAINING:
+            raise ValueError(f"its readings of {statistic} are not those of its steps")
         history.values[statistic, site] = list(values.numpy())
     return history

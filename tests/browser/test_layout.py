@@ -118,6 +118,7 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
     for title in (CHARTS[0], CHARTS[4]):
         card = dashboard.page.locator(".ex-chart").filter(has=dashboard.page.get_by_role("heading", name=title))
         with dashboard.page.expect_download() as told:
+            card.get_by_role("button", name="Save the chart").click()
             card.get_by_role("button", name="Save as SVG").click()
         told.value.save_as(tmp_path / "saved.svg")
         drawing = (tmp_path / "saved.svg").read_text(encoding="utf-8")

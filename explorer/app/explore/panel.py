@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
+from explorer.app.explore import home
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.flatten import Flatten, Solve
@@ -27,6 +28,7 @@ from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import Phase, prose
 from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
+from explorer.app.widgets.takehome import TakeHome
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.config import Config
 from explorer.figures import FIGURES
@@ -79,6 +81,7 @@ class Explore(Live[Job, Profile]):
         self.remedies = Remedies(self.verdict, controls, diagnose, self.lock) if diagnose else None
         if solve:
             Flatten(controls, solve, lambda message: self._fail(self._job, message))
+        self.home = TakeHome([*home.files(self._designs, self._script, self._drawn)])
         self.children = self._layout()
         self.refresh()
 
@@ -92,7 +95,7 @@ class Explore(Live[Job, Profile]):
         grid = widgets.Box([*self.cells.values()]).add_class("ex-charts")
         self.side = side = widgets.Box([self.named_designs, self.controls]).add_class("ex-side")
         above = [self.verdict, self.sweep.card, self.comparison.box, self.comparison.table]
-        main = widgets.Box([*above, grid]).add_class("ex-main")
+        main = widgets.Box([*above, grid, self.home]).add_class("ex-main")
         heading = prose("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
         return [heading, widgets.Box([side, main]).add_class("ex-explore"), self.status]
 
@@ -146,6 +149,7 @@ class Explore(Live[Job, Profile]):
         self.pattern.fit(self.controls.config)
         self.named_designs.follow(self.controls.config)
         self.comparison.move()
+        self.home.forget()
         if self.remedies:
             self.remedies.follow(self.controls.config)
         return Job(self.controls.config, self.pattern.pattern_of)
@@ -204,9 +208,29 @@ class Explore(Live[Job, Profile]):
 
     def _changed(self) -> None:
         """Pins came, went or changed."""
+        self.home.forget()
         self._draw()
         self._measure_pins()
         self.sweep.follow()
+
+    def _designs(self) -> tuple[Config, list[Pin]]:
+        """The design of the controls, and the pins."""
+        with self.lock:
+            return self.controls.config, list(self.comparison.pins)
+
+    def _script(self) -> str:
+        """The script that gives the page's numbers."""
+        with self.lock:
+            return home.script(*self._designs(), self.statistic.value, self.pattern.pattern_of)
+
+    def _drawn(self) -> list[tuple[str, Profile]]:
+        """The profiles on the charts, each with the name of its design; the current design's are the last."""
+        with self.lock:
+            now = [profile for profile in (self._line, self._result) if profile]
+            profiles, designs = self.comparison.drawn(now)
+            name = self.comparison.pins.name_for
+            return [(design.label or name(profile.config), profile)
+                    for design, profile in zip(designs, profiles, strict=True) if profile.config]
 
     def _measure_pins(self) -> None:
         """Gives the worker a pin that has no measurement, when the design of the controls has its own."""

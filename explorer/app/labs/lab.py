@@ -8,15 +8,17 @@ from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
+from explorer.app.labs import home
 from explorer.app.view import View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import prose
 from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
+from explorer.app.widgets.takehome import TakeHome
 from explorer.app.widgets.wording import in_words
 from explorer.app.widgets.worker import Progress, Stop
-from explorer.choices import Choices
+from explorer.choices import Choices, ConfigError
 from explorer.figures.words import explained, linked
 from explorer.labs.lab import Lab
 
@@ -43,6 +45,7 @@ class LabPanel(Live[Choices, Outcome]):
         charts = {plot.name: Chart(title=plot.title, caption=plot.caption).explain(plot.why) for plot in lab.plots}
         super().__init__(controls, charts, subject="computed setting", action="Compute")
         self.add_class("ex-lab")
+        self.home = TakeHome([*home.files(lab, lambda: self.controls.config, self._numbers)])
         self.children = self._layout()
         self.refresh()
 
@@ -52,7 +55,8 @@ class LabPanel(Live[Choices, Outcome]):
         lead = prose(f"<h2>{html.escape(lab.title)}</h2><p>{claim} <small>{source}.</small></p>", "ex-lead")
         beware = prose(f"<p><b>Beware.</b> {explained(lab.caveat)}</p>", "ex-beware")
         cells = [widgets.Box([chart]).add_class("ex-cell") for chart in self.charts.values()]
-        main = widgets.Box([self.verdict, widgets.Box(cells).add_class("ex-charts"), beware]).add_class("ex-main")
+        grid = widgets.Box(cells).add_class("ex-charts")
+        main = widgets.Box([self.verdict, grid, self.home, beware]).add_class("ex-main")
         return [lead, widgets.Box([self.controls, main]).add_class("ex-explore"), self.status]
 
     def state(self) -> dict[str, Any]:
@@ -68,8 +72,16 @@ class LabPanel(Live[Choices, Outcome]):
         self.controls.only(view)
 
     def _next(self) -> Choices:
+        self.home.forget()
         settings: Choices = self.controls.config
         return settings
+
+    def _numbers(self) -> str:
+        """The settings, the verdict and the numbers of the charts, as JSON."""
+        with self.lock:
+            if self._result is None:
+                raise ConfigError("numbers must be there to be saved; got none yet")
+            return home.numbers(self.lab, self._result.settings, self._result.result, self.charts)
 
     def _promise(self, _: Choices) -> str:
         return f"Computing: {self.lab.title}"

@@ -1,11 +1,5 @@
 /* A row of buttons. They are never removed, only disabled: the focus moves on to one that can be pressed. */
 
-function download({ file, media }, bytes) {
-  const url = URL.createObjectURL(new Blob([bytes], { type: media }));
-  make("a", { href: url, download: file }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000); // a browser may still be reading it
-}
-
 export default {
   render({ model, el }) {
     const links = model.get("links");
@@ -17,9 +11,8 @@ export default {
     become(el, links ? "ex-saves" : "ex-race-bar", { role: "group", "aria-label": model.get("label") });
     el.append(...buttons, note);
     const ask = (event) => model.get("losing") && event.preventDefault(); // the browser's own question
-    const take = (content, buffers) => download(content, buffers[0]);
     window.addEventListener("beforeunload", ask);
-    model.on("msg:custom", take);
+    const saved = savesFiles(model);
     const end = follow(model, "buttons note refused", () => {
       const focused = buttons.indexOf(document.activeElement);
       model.get("buttons").forEach(({ verb, label, enabled, primary, title }, index) => {
@@ -34,7 +27,7 @@ export default {
     return () => {
       end();
       window.removeEventListener("beforeunload", ask);
-      model.off("msg:custom", take);
+      saved();
     };
   },
 };

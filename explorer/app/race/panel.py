@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
+from explorer.app.race import home
 from explorer.app.race.buttons import RaceButtons
 from explorer.app.race.gallery import Gallery
 from explorer.app.race.lineup import Lineup, first_lineup
 from explorer.app.race.plan import Plan
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, Start
+from explorer.app.race.racefile import Opened, RaceFile, opened
 from explorer.app.race.saves import Saves
 from explorer.app.race.standings import most_steps
 from explorer.app.race.throttle import Throttle
 from explorer.app.widgets.panel import Panel, Phase, prose
+from explorer.app.widgets.takehome import TakeHome
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import ConfigError
@@ -39,7 +42,7 @@ BEWARE = (
     "<p><b>Beware.</b> One race is one draw of weights and batches; another seed may end differently. In three draws "
     "of the race that the page opens with, warm-up led Post-LN off the unigram level each time, but in one of them, "
     "seed 0, only just; without, it stayed near it. And a learning rate that suits one design may not suit another. "
-    "A saved race goes on in Python: <code>explorer.training.archive.load(\"race.zip\").run()</code>.</p>"
+    "A saved race goes on in Python, too: <code>explorer.training.archive.load(\"race.zip\").run()</code>.</p>"
 )
 WAITING = "<p>No race has been run yet. Choose contenders and recipes, and press Start.</p>"
 
@@ -49,6 +52,8 @@ class Leg:
     """The part of a race from a start or a resume until it stands still: one job of the worker."""
 
     start: Start
+    file: tuple[str, bytes] = ("", b"")
+    """Name and bytes of a saved race that is opened instead; then the start is that of the panel's last race."""
     first: int = 0
     """The step it begins with."""
     begun: float = 0.0
@@ -77,7 +82,7 @@ def assemble(start: Start) -> Race:
     return Race(contenders, task, plan.steps, plan.every, start.text)
 
 
-class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
+class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
     """The panel.
 
     Args:
@@ -98,7 +103,10 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
         self.preparation = Preparation(lineup or first_lineup(), plan or Plan(), self.lock, self._changed)
         self.controls = self.preparation.plan
         self.waiting = prose(WAITING, "ex-beware")
-        main = widgets.Box([self.waiting, self.gallery.box, prose(BEWARE, "ex-beware")]).add_class("ex-main")
+        self.file = RaceFile(self._busy, self._open)
+        self.home = TakeHome([*home.files(self._shown)])
+        below = [self.file, self.home, prose(BEWARE, "ex-beware")]
+        main = widgets.Box([self.waiting, self.gallery.box, *below]).add_class("ex-main")
         grid = widgets.Box([self.preparation.side, main]).add_class("ex-explore")
         self.children = [prose(LEAD, "ex-lead"), self.bar, grid, self.status]
         self.add_class("ex-race")
@@ -119,6 +127,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
         self.bar.offer(*(() if running and self._wish else verbs))
         self.bar.note = RUNS_ON if running or paused else ""
         self.bar.losing = running or (paused and self.bar.losing)
+        self.home.forget()
         self.saves.offer(enabled=not running and self.race is not None)
         self.preparation.contenders.heading = WHILE_RUNNING if running or paused else HEADING
         if not running:
@@ -187,12 +196,44 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
         count = len(leg.start.designs)
         return f"Training {count} contender{'s' * (count != 1)}"
 
+    def _busy(self) -> str:
+        """The reason why no saved race can be opened now; a race that has ended gives way, as it does at a start."""
+        return "" if self.bar.offers("start") else "Stop the race of this page first, and save it if it is to go on."
+
+    def _open(self, name: str, raw: bytes) -> None:
+        """Reads a saved race, on the worker's thread."""
+        with self.lock:
+            if refusal := self._busy():
+                self.file.refuse(refusal)
+                return
+            start = self._leg.start if self._leg else Start((), (), self.controls.config, None)
+            self._leg, self._wish = Leg(start, (name, raw)), "open"
+            self._enter(Phase.COMPUTING, f"Reading {name}", fraction=2.0)
+            self.worker.submit(self._leg)
+
+    def _show_opened(self, found: Opened) -> None:
+        """Shows a race from a file as one that is paused, or has ended, and the choices that it started with."""
+        self.race, self._outcomes, self._leg = found.race, found.outcomes, Leg(found.start)
+        self.preparation.restore(found.state)
+        self.preparation.text.take(found.start.text)
+        self.file.said = f"Opened, at step {found.race.step:,} of {found.race.steps:,}."
+        if found.race.finished:
+            self._end("Finished", found.race)
+        else:
+            self._pause(found.race)
+        self.bar.losing = False
+
     def _still(self) -> Race:
         """The race, to be saved by the thread that takes presses: it cannot be resumed meanwhile."""
         with self.lock:
             if self.race is None or self.phase is Phase.COMPUTING:
                 raise ConfigError("race must stand still to be saved; got none that does")
             return self.race
+
+    def _shown(self) -> Start:
+        """What the race of this page started with; before there is one, what the next would."""
+        with self.lock:
+            return self._leg.start if self._leg and self.race else self.preparation.start()
 
     def _saved(self) -> None:
         """All of the race was saved: nothing of it is lost with the page until it goes on."""
@@ -201,8 +242,11 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
 
     # --- on the worker's thread -------------------------------------------------------------------------------
 
-    def _work(self, job: Leg, stop: Stop, progress: Progress) -> list[Outcome] | ConfigError:
+    def _work(self, job: Leg, stop: Stop, progress: Progress) -> list[Outcome] | Opened | ConfigError:
         try:
+            if job.file[0]:
+                (name, raw), job.file = job.file, ("", b"")
+                return opened(raw, name)
             if (race := self.race) is None:
                 self.race = race = assemble(job.start)
                 self._judging.now()
@@ -229,12 +273,16 @@ class RacePanel(Panel[Leg, "list[Outcome] | ConfigError"]):
             if job is self._leg and self.race and not self._wish:
                 self._enter(Phase.COMPUTING, self._promise(job), job.progress(self.race), fraction)
 
-    def _receive(self, job: Leg, result: list[Outcome] | ConfigError) -> None:
+    def _receive(self, job: Leg, result: list[Outcome] | Opened | ConfigError) -> None:
         with self.lock:
             race = self.race
             if job is not self._leg:
                 return
-            if isinstance(result, ConfigError):
+            if isinstance(result, Opened):
+                self._show_opened(result)
+            elif isinstance(result, ConfigError):
+                if self._wish == "open":
+                    self.file.refuse(f"Refused: {refusal_in_words(result)}.")
                 self._enter(Phase.REFUSED, f"Refused: {refusal_in_words(result)}.")
             elif race is not None:
                 self._outcomes = result

@@ -7,13 +7,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from explorer.app.race.buttons import ButtonRow, button
+from explorer.app.widgets.handing import hand_over, size_words
 from explorer.choices import ConfigError
 
 if TYPE_CHECKING:
     from explorer.training.race import Race
-
-MOST = 200_000_000
-"""Bytes that are sent through a browser's connection at once."""
 
 
 def numbers(race: Race) -> bytes:
@@ -74,18 +72,10 @@ class Saves(ButtonRow):
         file = FILES[name]
         try:
             content = file.write(self._race())
-            if len(content) > MOST:
-                raise ConfigError(f"{file.name} must have at most {size_words(MOST)} to go through a browser; "
-                                  f"got {size_words(len(content))}")
+            hand_over(self, file.name, file.media, content)
         except ConfigError as error:
             self.note, self.refused = f"Refused: {error}.", True
             return
-        self.send({"file": file.name, "media": file.media}, [content])
         self.note, self.refused = f"Saved {file.name}, {size_words(len(content))}.", False
         if name == "race":
             self._on_saved()
-
-
-def size_words(count: int) -> str:
-    """'31 kB' or '2.4 MB'."""
-    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{max(1, round(count / 1e3))} kB"

@@ -74,7 +74,7 @@ class Card {
     this.sized.observe(this.plot);
     this.ends = [
       follow(model, TEXTS, () => this.write()), follow(model, "figure", this.redraw), onColors(this.redraw),
-      () => this.sized.disconnect(),
+      () => this.sized.disconnect(), savesFiles(model),
     ];
   }
 
@@ -98,11 +98,13 @@ class Card {
       ["+", "Zoom in", () => this.magnify(0.5)],
       ["−", "Zoom out", () => this.magnify(2)],
       ["Reset", "Reset zoom", () => this.reset()],
-      ["PNG", "Save as PNG", () => this.save("png")],
-      ["SVG", "Save as SVG", () => this.save("svg")],
     ];
-    return rows.map(([words, title, click]) => (
+    const tools = rows.map(([words, title, click]) => (
       button(words, "ex-chart-tool", () => this.listening && click(), { title, "aria-label": title })));
+    return [...tools, ...saveMenu({
+      PNG: () => this.listening && this.save("png"), SVG: () => this.listening && this.save("svg"),
+      HTML: () => press(this.model, "html"), CSV: () => press(this.model, "csv"),
+    })];
   }
 
   /** Zooms about the middle; less than 1 comes closer. */

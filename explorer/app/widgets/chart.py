@@ -1,15 +1,20 @@
 """`Chart`: one card of the page, a title, a sentence and a plotly figure that is replaced whole.
 
 A whole figure is one trait, so a view that opens late shows the latest and no update is lost. Arrays travel as typed
-arrays. Nothing here reads what a browser says.
+arrays. Of what a browser says only the name of a format is read: the chart is then sent as such a file.
 """
 
 from __future__ import annotations
 
+import re
+
 import plotly.graph_objects as go
 import traitlets
 
+from explorer.app.widgets.handing import hand_over
 from explorer.app.widgets.runtime import PageWidget, view
+from explorer.figures import numbers
+from explorer.figures.standalone import standalone
 from explorer.figures.why import Why
 from explorer.glossary import cited
 
@@ -47,6 +52,19 @@ class Chart(PageWidget):
     marks = traitlets.Unicode().tag(sync=True)
     picks = traitlets.Bool(False).tag(sync=True)
     figure = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, **traits: object) -> None:
+        super().__init__(**traits)
+        self.on_msg(lambda _, wanted, __: self._save(wanted))
+
+    def _save(self, wanted: object) -> None:
+        """Sends the chart as a page, or its numbers as a table; a message that names neither is ignored."""
+        name = re.sub("[^a-z0-9]+", "-", self.title.lower()).strip("-") or "chart"
+        if wanted == "csv":
+            hand_over(self, f"{name}.csv", "text/csv", numbers.to_csv(self.figure).encode())
+        elif wanted == "html":
+            page = standalone(self.figure, self.title, [self.caption, self.marks], self.designs)
+            hand_over(self, f"{name}.html", "text/html", page.encode())
 
     def explain(self, why: Why) -> Chart:
         """Replaces the line below the caption; returns the chart."""

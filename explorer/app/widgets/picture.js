@@ -57,6 +57,6 @@ function download(Plotly, plot, card, { title, said, designs }, format) {
     },
     legend2: { x: 0, xanchor: "left", y: 1, yanchor: "bottom", font: { size: 12, color: text } },
   };
-  const filename = title.toLowerCase().replace(/[^a-z0-9]+/g, "-") || "chart";
+  const filename = fileName(title);
   return Plotly.downloadImage({ data: [...data, ...traces], layout }, { format, filename, width, height, scale: 2 });
 }

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from explorer.figures.axes import TOP, Axis, Plot, axis, picture
-from explorer.figures.traces import Trace, compact, level, masked
+from explorer.figures.traces import Trace, compact, kept, level, masked
 from explorer.figures.training.course import Course, Track, extremes, medians, series, thinned
 from explorer.figures.why import why
 from explorer.figures.words import typeset
@@ -106,7 +106,7 @@ def _line(track: Track, x: NDArray[Any], y: Array, sentence: str, *, width: floa
           ) -> Trace:
     """A contender's line."""
     return {
-        "type": "scatter", "mode": "lines", "name": track.name, "showlegend": False,
+        "type": "scatter", "mode": "lines", "name": track.name, "showlegend": False, "meta": {"kind": "measured"},
         "x": compact(np.asarray(x, dtype=float)), "y": compact(np.asarray(y, dtype=float)),
         "line": {"color": color or track.design.hue, "width": width, "dash": "solid" if color else track.design.dash},
         "hovertemplate": f"<b>{track.name}</b><br>{sentence}<extra></extra>",
@@ -118,6 +118,8 @@ def _readings(track: Track, steps: Array, values: Array, sentence: str, *, log: 
     """A contender's line through its readings, with dots; a line through one alone would not show."""
     at = thinned(len(steps), MOST_READINGS)
     line = _line(track, steps[at], masked(values[at], log), sentence)
+    if own := kept(values[at], log):
+        line |= own | {"meta": line["meta"] | own["meta"]}
     marker = {"color": track.design.hue, "symbol": track.design.symbol, "size": 6, "maxdisplayed": MOST_DOTS}
     return line | ({"mode": "lines+markers", "marker": marker} if dots or len(at) == 1 else {})
 

@@ -58,7 +58,7 @@ def first_gradients(result: ResidualResult) -> go.Figure:
     grid = {
         "type": "heatmap", "name": "‖∂L/∂W‖", "x": names, "y": rows, "zmin": 0, "zmax": 1,
         "z": [[None if norm is None else float(norm > 0) for norm in row] for row in norms],
-        "showscale": False, "xgap": 3, "ygap": 3, "hoverinfo": "skip",
+        "showscale": False, "xgap": 3, "ygap": 3, "hoverinfo": "skip", "customdata": norms,
         "colorscale": [[0, Look(4).faint(0.3)], [1, Look(0).faint(0.22)]],
     }
     words: Trace = {  # a heat map's own text would not change with the page's theme

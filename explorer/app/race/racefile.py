@@ -1,0 +1,116 @@
+"""A saved race that is opened again: the entry for its file, and what the panel shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from explorer.app.race.plan import OWN, Plan
+from explorer.app.race.preparation import Start
+from explorer.app.roster import MOST
+from explorer.app.widgets.large_file import LargeFile
+from explorer.app.widgets.record import changed, record
+from explorer.choices import ConfigError
+from explorer.figures.palette import Design
+from explorer.figures.training import CURVES, MAPS, Course, layer_map
+from explorer.text import prose
+
+if TYPE_CHECKING:
+    from explorer.training.race import Outcome, Race
+
+LARGEST_BYTES = 100_000_000
+"""Of a file: two minutes at the rate at which a server lets a visitor send."""
+NOTE = "A race that was saved here or in Python opens where it stood, and goes on."
+
+
+class Opened(NamedTuple):
+    """A race from a file."""
+
+    race: Race
+    start: Start
+    outcomes: list[Outcome]
+    state: dict[str, Any]
+    """The choices that would start it again, as `Preparation.restore` takes them."""
+
+
+class RaceFile(LargeFile):
+    """The entry.
+
+    Args:
+        refusal: says why no race can be opened now; empty when one can.
+        take: is given the name and the bytes.
+    """
+
+    def __init__(self, refusal: Callable[[], str], take: Callable[[str, bytes], None]) -> None:
+        super().__init__(label="Open a saved race", about="File of a saved race", accept=".zip,application/zip",
+                         said=NOTE, most=LARGEST_BYTES)
+        self._refusal, self._receive = refusal, take
+
+    def refusal(self) -> str:
+        """The reason why no race can be opened now."""
+        return self._refusal()
+
+    def read(self, name: str, raw: bytes) -> None:
+        """Hands the file on."""
+        if refusal := self.refusal():
+            self.refuse(refusal)
+        else:
+            self.said = f"Reading {name} …"
+            self._receive(name, raw)
+
+    def put_back(self) -> None:
+        """There is nothing in its place."""
+
+
+def opened(raw: bytes, name: str) -> Opened:
+    """Reads a race, and draws it once, so that a file with strange numbers is refused here. Imports torch.
+
+    Raises:
+        ConfigError: it is no race, or none that this page can show and run.
+    """
+    from explorer.training.archive import from_bytes
+
+    race = from_bytes(raw, name)
+    if len(race.contenders) > MOST:
+        raise ConfigError(f"{name} must have at most {MOST} contenders to be shown; got {len(race.contenders)}")
+    start = start_of(race)
+    try:
+        outcomes = race.verdict()
+        course = Course.of(race, start.designs, outcomes)
+        for curve in CURVES:
+            curve.draw(course)
+        for row in MAPS.values():
+            layer_map(course, 0, row)
+    except Exception as error:  # noqa: BLE001 - numbers from anybody
+        raise ConfigError(f"{name} must have the readings of a race; got others ({type(error).__name__})") from None
+    return Opened(race, start, outcomes, state_of(start))
+
+
+def start_of(race: Race) -> Start:
+    """Everything that the race started with.
+
+    Raises:
+        ConfigError: its size is none that the page's controls have.
+    """
+    first = race.contenders[0].config
+    plan = Plan(
+        **race.task.model_dump() | {name: getattr(first, name) for name in (*OWN, "n_ctx", "batch_size")},
+        steps=race.steps, every=race.every,
+        own_size=any(getattr(one.config, name) != getattr(first, name) for one in race.contenders for name in OWN),
+    )
+    text, usual = race.data.text, prose()
+    own = text.vocabulary != usual.vocabulary or not np.array_equal(text.codes, usual.codes)
+    designs = tuple(Design(place, one.config, one.name) for place, one in enumerate(race.contenders))
+    return Start(designs, tuple(one.recipe for one in race.contenders), plan, text if own else None)
+
+
+def state_of(start: Start) -> dict[str, Any]:
+    """The choices that start such a race."""
+    contenders = [
+        {"config": changed(design.config), "name": design.label, "recipe": changed(recipe), "sized": True,
+         "index": design.index}
+        for design, recipe in zip(start.designs, start.recipes, strict=True) if design.config
+    ]
+    return record(contenders=contenders, plan=changed(start.plan), selected=0)

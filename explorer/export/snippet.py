@@ -1,0 +1,120 @@
+"""What a page shows as a Python script that gives the same numbers. Pure text: nothing is computed here.
+
+Every value is written as `repr` has it, so that a float is the same float and a name stays a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import indent
+from typing import NamedTuple
+
+from explorer.choices import Choices, ConfigError
+from explorer.config import Config, preset
+from explorer.schemes.preset import PRESETS
+from explorer.training.recipe import Recipe
+from explorer.training.tasks import Task
+
+LONGEST = 100
+"""Letters of a line; a call that is longer has an argument a line."""
+
+
+class Run(NamedTuple):
+    """A contender, as `training.race.Contender` has it; this one does not import torch."""
+
+    name: str
+    config: Config
+    recipe: Recipe = Recipe()
+
+
+def design(config: Config) -> str:
+    """The shortest call that makes a config: a named design with changes, or the changes alone."""
+    return min((call("ex.Config", changes(config)), *_presets(config)), key=len)
+
+
+def _presets(config: Config) -> list[str]:
+    found = []
+    for name in PRESETS:
+        base = preset(name)
+        apart = {field: value for field, value in config if value != getattr(base, field)}
+        try:
+            same = preset(name, **apart) == config
+        except ConfigError:  # pragma: no cover - a preset's fields are those of a config
+            same = False
+        if same:
+            found.append(call("ex.preset", apart, written(name)))
+    return found
+
+
+def changes(choices: Choices) -> dict[str, object]:
+    """The fields that differ from the defaults."""
+    return dict(choices.__repr_args__())
+
+
+def call(name: str, fields: Mapping[str, object], *first: str) -> str:
+    """A call with keyword arguments, broken into lines where it is long."""
+    arguments = [*first, *(f"{field}={written(value)}" for field, value in fields.items())]
+    return listed(f"{name}(", arguments, ")")
+
+
+def written(value: object) -> str:
+    """A value as `repr` has it, a text in double quotes where that needs no more escapes."""
+    text = repr(value)
+    return f'"{text[1:-1]}"' if text.startswith("'") and not {'"', "\\"} & set(text) else text
+
+
+def listed(begin: str, parts: Sequence[str], end: str) -> str:
+    """Parts in one line, or a part a line where that is too long or a part has several itself."""
+    line = f"{begin}{', '.join(parts)}{end}"
+    if len(line) <= LONGEST - 20 and "\n" not in line:
+        return line
+    return "\n".join([begin, *(indent(f"{part},", "    ") for part in parts), end])
+
+
+def explore(config: Config, pins: Mapping[str, Config], statistic: str = "second_moment",
+            pattern_of: tuple[int, int] = (1, 0)) -> str:
+    """The script of the Explore page: its design and its pins, measured, predicted and drawn.
+
+    Args:
+        pins: name to design, in the order of the page.
+        statistic: what the last line draws, as `Profile.plot` has it.
+        pattern_of: layer and head whose attention pattern is kept.
+    """
+    kept = f", pattern_of={pattern_of}" if pattern_of != (1, 0) else ""
+    lines = ["import explorer as ex", "", f"design = {design(config)}", f"measured = ex.measure(design{kept})",
+             "predicted = ex.predict(design)", "print(ex.diagnose(measured))"]
+    others = ""
+    if pins:
+        entries = [f"{written(name)}: {design(pin)}" for name, pin in pins.items()]
+        lines += ["", f"pins = {listed('{', entries, '}')}",
+                  "pinned = {name: ex.measure(pin) for name, pin in pins.items()}"]
+        others = ", *pinned.values()"
+    return "\n".join([*lines, "", f"measured.plot({written(statistic)}, predicted{others}).show()", ""])
+
+
+def lab(settings: Choices) -> str:
+    """The script of a lab: its settings, its result, and the verdict on it."""
+    kind = type(settings)
+    return "\n".join([
+        f"from {kind.__module__} import {kind.__name__}, run, verdict", "",
+        f"settings = {call(kind.__name__, changes(settings))}", "result = run(settings)", "print(verdict(result))", "",
+    ])
+
+
+def race(contenders: Sequence[Run], task: Task, steps: int, every: int, *, own_text: bool = False) -> str:
+    """The script of a race, from its first step.
+
+    Args:
+        own_text: whether it learns a file of a person's own, whose place only they know.
+    """
+    runs = [
+        listed("ex.Contender(", [written(one.name), design(one.config), call("ex.Recipe", changes(one.recipe))], ")")
+        for one in contenders
+    ]
+    rest = [f"task={call('ex.Task', changes(task))}", f"steps={steps}", f"every={every}", *(["text=text"] * own_text)]
+    text = ["from explorer.text import read", "", 'text = read("the file that was learned.txt")'] if own_text else [""]
+    whole = listed("race = ex.race(", [listed("[", runs, "]"), *rest], ")")
+    return "\n".join([
+        "import explorer as ex", *text, whole, "for outcome in race.verdict():", "    print(outcome)",
+        'race.plot("held_out_loss").show()', "",
+    ])

@@ -1,0 +1,128 @@
+"""Numbers of a figure as a tidy table, one a row: the figure as a chart holds it goes in, CSV comes out."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from explorer.figures.cells import cell, guarded, plain, unpacked
+
+HIDDEN = "band"
+"""Kind of a trace whose numbers others have: the ends of a band are those of its dots."""
+
+
+class Point(NamedTuple):
+    """One number as the table has it; a field that a trace has not is None."""
+
+    series: str
+    kind: str
+    """measured, theory, or mark: of the scale, or of where a curve ends."""
+    x: object
+    y: object
+    z: object = None
+    low: object = None
+    high: object = None
+
+
+def to_csv(figure: Mapping[str, Any]) -> str:
+    """The numbers of a figure as CSV, no cell of which a spreadsheet would compute; see `table`."""
+    names, rows = table(figure)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(map(guarded, names))
+    writer.writerows([cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def table(figure: Mapping[str, Any]) -> tuple[list[str], list[list[object]]]:
+    """Headings and rows of a figure's numbers: its axis titles with their units; what is not finite stands as such.
+
+    Args:
+        figure: as `plotly.graph_objects.Figure.to_dict` gives it, typed arrays and all.
+    Raises:
+        ValueError, TypeError, KeyError: it is no figure.
+    """
+    found = [point for trace in figure.get("data", ()) for point in points(trace)]
+    names = ["series", "kind", *headings(figure), "lowest", "highest"]
+    kept = [place for place, name in enumerate(Point._fields)
+            if name in ("series", "kind", "x", "y") or any(point[place] is not None for point in found)]
+    return [names[place] for place in kept], [[point[place] for place in kept] for point in found]
+
+
+def headings(figure: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Titles of what runs across, upwards, and by color, each with its unit; x, y, z where traces have several axes."""
+    layout, data = figure.get("layout", {}), figure.get("data", ())
+    titles = []
+    for name in ("x", "y"):
+        axes = {str(trace.get(f"{name}axis", name)).replace(name, f"{name}axis", 1) for trace in data}
+        found = {_title(layout.get(axis, {})) for axis in axes or {f"{name}axis"}}
+        titles.append(found.pop() if len(found) == 1 else "")
+    bars = [_title(trace.get("colorbar", {})) for trace in data if trace.get("type") == "heatmap"]
+    return titles[0] or "x", titles[1] or "y", (bars or [""])[0] or "z"
+
+
+def points(trace: Mapping[str, Any]) -> Iterator[Point]:
+    """The numbers of one trace."""
+    name, kind = plain(trace.get("name") or ""), kind_of(trace)
+    if kind == HIDDEN:
+        return
+    if trace.get("type") == "heatmap":
+        yield from _cells(trace, name, kind)
+        return
+    x, y, words = (unpacked(trace.get(key, ())) for key in ("x", "y", "text"))
+    own, meta = unpacked(trace.get("customdata", ())), trace.get("meta") or {}
+    ends = _ends(trace, y) or ([tuple(row[:2]) for row in own] if meta.get("ends") else [])
+    if "exact" in meta:  # what the axis has no place for
+        y = [row[meta["exact"]] if isinstance(row, list) else row for row in own]
+    for across, up, word, (low, high) in zip_longest(x, y, words, ends or [(None, None)] * len(y)):
+        if not (kind == "mark" and (word or across is None)):  # a word stands where there is room, not at a number
+            yield Point(name, kind, _said(across), "nan" if up is None else _said(up), None, low, high)
+
+
+def kind_of(trace: Mapping[str, Any]) -> str:
+    """Whether a trace was measured or is theory: it says so itself, or else dots are measured, lines are theory."""
+    said, mode = (trace.get("meta") or {}).get("kind"), str(trace.get("mode", "lines"))
+    if said:
+        return str(said)
+    if trace.get("type") == "heatmap":
+        return "measured"
+    if "text" in mode or trace.get("hoverinfo") == "skip":
+        return "mark"
+    return "measured" if "markers" in mode else "theory"
+
+
+def _cells(trace: Mapping[str, Any], name: str, kind: str) -> Iterator[Point]:
+    """The cells of a heat map; where they show a logarithm, `customdata` has the numbers themselves."""
+    rows = unpacked(trace.get("customdata", trace.get("z", ())))
+    x, y = (unpacked(trace[key]) if key in trace else None for key in ("x", "y"))
+    for down, row in enumerate(rows):
+        for across, value in enumerate(row):
+            yield Point(name, kind, _place(trace, "x", x, across), _place(trace, "y", y, down),
+                        "nan" if value is None else value)
+
+
+def _place(trace: Mapping[str, Any], key: str, given: Sequence[Any] | None, number: int) -> object:
+    if given is None:
+        return trace.get(f"{key}0", 0) + number * trace.get(f"d{key}", 1)
+    return _said(given[number])
+
+
+def _said(value: object) -> object:
+    """A number, or a category without its tags."""
+    return plain(value) if isinstance(value, str) else value
+
+
+def _ends(trace: Mapping[str, Any], y: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """The ends of each dot's error bars; empty where it has none."""
+    bars = trace.get("error_y") or {}
+    up = unpacked(bars.get("array", ()))
+    down = unpacked(bars["arrayminus"]) if "arrayminus" in bars else up
+    return [(value - below, value + above) for value, below, above in zip(y, down, up, strict=True)] if up else []
+
+
+def _title(part: Mapping[str, Any]) -> str:
+    title = part.get("title") or {}
+    return plain(str(title.get("text") or "") if isinstance(title, Mapping) else str(title))

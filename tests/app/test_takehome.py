@@ -1,0 +1,188 @@
+"""What the panels give to take home: what a press sends, and that it is what the page shows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+from explored import SMALL, Page, opened
+from raced import Open
+from raced import opened as raced
+from watched import Watched
+
+import explorer as ex
+from explorer.app.explore import home
+from explorer.app.labs.lab import LabPanel
+from explorer.app.widgets.chart import Chart
+from explorer.app.widgets.takehome import TakeHome
+from explorer.figures.cells import unpacked
+from explorer.figures.numbers import to_csv
+from explorer.labs.table import LABS
+from explorer.profile import Profile
+
+
+@pytest.fixture(autouse=True)
+def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(go.Figure, "show", lambda figure: None)
+
+
+def press(fold: TakeHome, verb: str, label: str) -> list[tuple[dict[str, str], bytes]]:
+    """The files that a press sends."""
+    sent: list[tuple[dict[str, str], bytes]] = []
+    fold.send = lambda content, buffers: sent.append((content, *buffers))
+    fold._handle_custom_msg([verb, [row["label"] for row in fold.rows].index(label)], [])
+    return sent
+
+
+def script(fold: TakeHome) -> dict[str, Any]:
+    press(fold, "show", "Python")
+    left: dict[str, Any] = {}
+    exec(fold.text, left)  # noqa: S102 - what it is for
+    return left
+
+
+open_panel = pytest.fixture(name="open_panel")(opened)
+open_race = pytest.fixture(name="open_race")(raced)
+
+
+@pytest.fixture
+def lab() -> Iterator[Watched[LabPanel]]:
+    page = Watched(LabPanel(LABS["07_residual"], LABS["07_residual"].settings(n_layers=2, width=16, n_seeds=2)))
+    yield page
+    page.panel.close()
+
+
+def pinned(page: Page) -> None:
+    """The panel with a pin that is called like a formula, and another design in the controls, both measured."""
+    page.until("idle")
+    page.panel.comparison.box._handle_custom_msg(["pin"], [])
+    page.panel.comparison.box._handle_custom_msg(["name", 1, "=1+1"], [])
+    page.set(norm_placement="post", alpha=0.3)
+    page.until("idle")
+
+
+def test_the_script_of_the_explore_panel_gives_its_numbers(open_panel: Any) -> None:
+    page = open_panel(predict=ex.predict)
+    pinned(page)
+    left = script(page.panel.home)
+    assert list(left["pins"]) == ["=1+1"]
+    for chart, profile in (("second_moment", left["measured"]), ("token_correlation", left["measured"])):
+        values = profile.stream(chart)[1].mean(axis=0).astype(np.float32)
+        dots = [trace for trace in page.panel.charts[chart].figure["data"] if trace["mode"] == "markers"][-1]
+        assert unpacked(dots["y"]) == values.tolist()
+
+
+def test_the_numbers_are_those_of_every_profile_on_the_charts(open_panel: Any) -> None:
+    page = open_panel(predict=ex.predict)
+    pinned(page)
+    [(about, raw)] = press(page.panel.home, "save", "Numbers (CSV)")
+    assert about == {"file": "explore.csv", "media": "text/csv"}
+    assert page.panel.home.note.startswith("Saved explore.csv, ")
+    found = pd.read_csv(io.BytesIO(raw))
+    post = SMALL.replace(norm_placement="post", alpha=0.3)
+    for name, config in (("'=1+1", SMALL), ("Post-LN, residual α 0.3 (now)", post)):
+        for profile in (ex.measure(config), ex.predict(config)):
+            of_it = found[(found.design == name) & (found.origin == profile.origin)]
+            frame = profile.frame()
+            assert of_it.value.tolist() == pytest.approx(frame.value.tolist(), rel=1e-15, abs=0, nan_ok=True), name
+            assert of_it.statistic.tolist() == frame.statistic.tolist()
+
+
+def test_the_sources_are_those_of_the_design_and_its_pins(open_panel: Any) -> None:
+    page = open_panel()
+    pinned(page)
+    [(about, raw)] = press(page.panel.home, "save", "BibTeX")
+    assert about["file"] == "explore.bib"
+    for name in ("xiong2020", "vaswani2017", "transformer-signal-explorer"):
+        assert f"@misc{{{name},".encode() in raw
+
+
+def test_the_torch_module_is_offered_where_there_is_one(open_panel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = home.find_spec(home.MODULE) is not None
+    labels = [row["label"] for row in open_panel().panel.home.rows]
+    assert labels == ["Python", *(["Torch module"] * there), "Numbers (CSV)", "BibTeX"]
+    monkeypatch.setattr(home, "find_spec", lambda _: True)
+    monkeypatch.setattr(home, "module", lambda config: f"# {config.n_layers} layers")
+    page = open_panel()
+    press(page.panel.home, "show", "Torch module")
+    assert page.panel.home.text == "# 2 layers"
+
+
+def test_a_text_that_is_read_closes_when_the_page_moves_on(open_panel: Any) -> None:
+    page = open_panel()
+    page.until("idle")
+    fold = page.panel.home
+    press(fold, "show", "Python")
+    assert fold.reading == 0
+    assert "ex.Config(" in fold.text
+    page.set(n_layers=3)
+    page.until("idle")
+    assert (fold.reading, fold.text) == (-1, "")
+    for message in (["show", 9], ["save", -1], ["show", "0"], ["read", 0], [], None, "save", {"save": 0}):
+        fold._handle_custom_msg(message, [])
+    assert fold.reading == -1
+
+
+def test_numbers_that_are_not_there_are_refused_in_words(open_panel: Any) -> None:
+    def never(*_: object) -> Profile:
+        raise RuntimeError("no")
+
+    page = open_panel(measure=never)
+    page.comes(lambda: page.panel.status.state == "failed")
+    assert press(page.panel.home, "save", "Numbers (CSV)") == []
+    assert page.panel.home.refused
+    assert page.panel.home.note == "Refused: numbers must be there to be saved; got none yet."
+
+
+def test_a_lab(lab: Watched[LabPanel]) -> None:
+    lab.until("idle")
+    panel = lab.panel
+    left = script(panel.home)
+    assert left["settings"] == panel.controls.config
+    [(about, raw)] = press(panel.home, "save", "Numbers (JSON)")
+    assert about["file"] == "lab_07_residual.json"
+    told = json.loads(raw)
+    assert panel.lab.settings(**told["settings"]) == panel.controls.config
+    assert told["verdict"]["finding"] == panel.verdict.findings[0]["meaning"]
+    assert [chart["title"] for chart in told["charts"]] == [plot.title for plot in panel.lab.plots]
+    for chart, plot in zip(told["charts"], panel.lab.plots, strict=True):
+        by_csv = list(csv.reader(io.StringIO(to_csv(plot.draw(left["result"]).to_dict()))))
+        assert len(chart["rows"]) == len(by_csv) - 1 > 0
+        assert chart["columns"] == by_csv[0]
+    [(_, raw)] = press(panel.home, "save", "BibTeX")
+    assert b"eprint = {2003.04887}" in raw
+
+
+def test_the_race_s_script_is_of_the_line_up_and_then_of_the_race_on_the_page(open_race: Open) -> None:
+    page = open_race(steps=2, every=1)
+    press(page.panel.home, "show", "Python")
+    before = page.panel.home.text
+    page.run()
+    left = script(page.panel.home)
+    assert page.panel.home.text == before
+    assert page.panel.race is not None
+    pd.testing.assert_frame_equal(left["race"].frame(), page.panel.race.frame(), check_exact=True)
+    page.set(steps=5)
+    press(page.panel.home, "show", "Python")
+    assert page.panel.home.text == before, "the controls are for the next race"
+    [(_, raw)] = press(page.panel.home, "save", "BibTeX")
+    assert b"optimizer = adam" in raw
+
+
+def test_a_chart_is_sent_as_a_page_and_as_a_table() -> None:
+    chart, sent = Chart(title="Gradient ∂L/∂W", caption="Flat: <b>even</b>."), []
+    chart.send = lambda content, buffers: sent.append((content, *buffers))
+    chart.show(go.Figure({"data": [{"type": "scatter", "mode": "markers", "x": [1, 2], "y": [3, 4], "name": "a"}]}))
+    for wanted in ("html", "csv", "png", None, ["csv"], 3):
+        chart._handle_custom_msg(wanted, [])
+    assert [about for about, _ in sent] == [{"file": "gradient-l-w.html", "media": "text/html"},
+                                            {"file": "gradient-l-w.csv", "media": "text/csv"}]
+    assert b"&lt;b&gt;even" in sent[0][1]
+    assert sent[1][1] == b"series,kind,x,y\r\na,measured,1,3\r\na,measured,2,4\r\n"

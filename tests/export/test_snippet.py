@@ -1,0 +1,107 @@
+"""A script that is taken home gives the numbers of the page, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+
+import explorer as ex
+from explorer import text
+from explorer.export import snippet
+from explorer.export.snippet import Run
+from explorer.labs.table import LABS
+from explorer.schemes.preset import PRESETS
+from explorer.training.recipe import Recipe
+from explorer.training.tasks import Task
+
+SIZE: dict[str, Any] = {"n_layers": 2, "d_model": 16, "n_heads": 2, "n_ctx": 8, "batch_size": 2, "n_seeds": 2}
+
+
+@pytest.fixture(autouse=True)
+def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(go.Figure, "show", lambda figure: None)
+
+
+def run(code: str) -> dict[str, Any]:
+    """What a script leaves; it is somebody's file, so no line may be long or hold anything that is not shown."""
+    assert max(map(len, code.splitlines())) <= 130
+    assert code.isprintable() or set("".join(filter(lambda sign: not sign.isprintable(), code))) == {"\n"}
+    left: dict[str, Any] = {}
+    exec(compile(code, "snippet.py", "exec"), left)  # noqa: S102 - what this test is about
+    return left
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_design_is_written_as_what_it_is(name: str) -> None:
+    for config in (ex.preset(name), ex.preset(name, n_layers=3, alpha=0.1, seed=7)):
+        assert eval(snippet.design(config), {"ex": ex}) == config  # noqa: S307
+    assert snippet.design(ex.preset(name)).startswith(("ex.preset(", "ex.Config("))
+
+
+def test_the_shorter_call_is_chosen() -> None:
+    assert snippet.design(ex.Config()) == "ex.Config()"
+    assert snippet.design(ex.preset("gpt2", n_layers=24)) == 'ex.preset("gpt2", n_layers=24)'
+
+
+def test_floats_are_the_same_floats() -> None:
+    for alpha, variance in np.random.default_rng(0).uniform(0.01, 4, (100, 2)).tolist():
+        config = ex.Config(alpha=alpha, init_variance=variance)
+        assert eval(snippet.design(config), {"ex": ex}) == config  # noqa: S307
+
+
+def test_the_explore_page(capsys: pytest.CaptureFixture[str]) -> None:
+    config, pin = ex.preset("post_ln", **SIZE), ex.preset("gemma2", **SIZE, alpha=1 / 3)
+    names = ['a "b"\n\'c\' \\', "import os; os.abort()"]
+    left = run(snippet.explore(config, {names[0]: pin, names[1]: config}, "kurtosis", (2, 1)))
+    for got, expected in ((left["measured"], ex.measure(config)), (left["predicted"], ex.predict(config)),
+                          (left["pinned"][names[0]], ex.measure(pin))):
+        pd.testing.assert_frame_equal(got.frame(), expected.frame(), check_exact=True)
+    np.testing.assert_array_equal(left["measured"].pattern, ex.measure(config, pattern_of=(2, 1)).pattern)
+    assert list(left["pins"]) == names
+    assert "The signal passes through" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "changes"), [("01_sampling", {"seed": 3}), ("07_residual", {})])
+def test_a_lab(name: str, changes: dict[str, object]) -> None:
+    lab = LABS[name]
+    settings = lab.settings(**changes)
+    left = run(snippet.lab(settings))
+    assert left["settings"] == settings
+    result = lab.run(settings, lambda: False, lambda _: None)
+    assert lab.verdict(left["result"]) == lab.verdict(result)
+    for plot in lab.plots:
+        assert plot.draw(left["result"]).to_dict() == plot.draw(result).to_dict()
+
+
+@pytest.mark.parametrize("row", LABS.values(), ids=list(LABS))
+def test_every_lab_s_settings_are_found_where_the_script_says(row: Any) -> None:
+    head, *_ = snippet.lab(row.settings()).splitlines()
+    left = run(head)
+    assert left[row.settings.__name__] is row.settings
+    assert left["run"] is row.run
+    assert left["verdict"] is row.verdict
+
+
+@pytest.mark.parametrize("task", [Task(seed=3), Task(kind="masked_character", held_out=0.2)], ids=str)
+def test_a_race(task: Task) -> None:
+    size = SIZE | {"n_seeds": 1}
+    runs = [Run("a 'b', \"c\"", task.fit(ex.preset("post_ln", **size)), Recipe(warmup=2, optimizer="radam")),
+            Run("b", task.fit(ex.preset("rezero", **size)))]
+    left = run(snippet.race(runs, task, 2, 1))
+    expected = ex.race([ex.Contender(*one) for one in runs], task, 2, every=1)
+    pd.testing.assert_frame_equal(left["race"].frame(), expected.frame(), check_exact=True)
+    assert left["race"].contenders == tuple(ex.Contender(*one) for one in runs)
+
+
+def test_a_race_of_a_text_of_one_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = text.encode("".join(text.prose().vocabulary[code] for code in text.prose().codes[:60_000]))
+    monkeypatch.setattr(text, "read", lambda _: own)
+    task = Task()
+    runs = [Run("b", task.fit(ex.preset("rezero", **SIZE | {"n_seeds": 1})))]
+    left = run(snippet.race(runs, task, 1, 1, own_text=True))
+    expected = ex.race([ex.Contender(*one) for one in runs], task, 1, every=1, text=own)
+    pd.testing.assert_frame_equal(left["race"].frame(), expected.frame(), check_exact=True)
