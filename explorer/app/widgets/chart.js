@@ -87,7 +87,7 @@ class Card {
     this.why = make("p", { class: "ex-chart-why" });
     this.plot = make("div", { class: "ex-chart-plot", "data-drawn": 0 });
     const header = make("div", { class: "ex-chart-header" }, this.title, this.stale, this.badge);
-    const words = make("figcaption", { class: "ex-chart-words" }, header, this.caption, this.tools, this.why);
+    const words = make("figcaption", { class: "ex-chart-words" }, header, this.caption, this.why, this.tools);
     this.el = make("figure", { class: "ex-chart" }, words, this.plot);
     // A finger scrolls the page and taps; it would zoom by accident. What follows a tap comes as a mouse's.
     this.plot.addEventListener("touchstart", (event) => event.stopPropagation(), { capture: true });
