@@ -36,7 +36,6 @@ FLOORS = {
     "batch": 6,
     "streams": 6,
     "attention": 6,
-    "export": 6,
     "mlp": 6,
     "model": 7,
     "probes": 8,

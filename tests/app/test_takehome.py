@@ -18,10 +18,10 @@ from raced import opened as raced
 from watched import Watched
 
 import explorer as ex
-from explorer.app.explore import home
 from explorer.app.labs.lab import LabPanel
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.takehome import TakeHome
+from explorer.export.module import torch_module
 from explorer.figures.cells import unpacked
 from explorer.figures.numbers import to_csv
 from explorer.labs.table import LABS
@@ -104,15 +104,11 @@ def test_the_sources_are_those_of_the_design_and_its_pins(open_panel: Any) -> No
         assert f"@misc{{{name},".encode() in raw
 
 
-def test_the_torch_module_is_offered_where_there_is_one(open_panel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = home.find_spec(home.MODULE) is not None
-    labels = [row["label"] for row in open_panel().panel.home.rows]
-    assert labels == ["Python", *(["Torch module"] * there), "Numbers (CSV)", "BibTeX"]
-    monkeypatch.setattr(home, "find_spec", lambda _: True)
-    monkeypatch.setattr(home, "module", lambda config: f"# {config.n_layers} layers")
+def test_the_torch_module_is_that_of_the_design(open_panel: Any) -> None:
     page = open_panel()
+    assert [row["label"] for row in page.panel.home.rows] == ["Python", "Torch module", "Numbers (CSV)", "BibTeX"]
     press(page.panel.home, "show", "Torch module")
-    assert page.panel.home.text == "# 2 layers"
+    assert page.panel.home.text == torch_module(page.panel.controls.config)
 
 
 def test_a_text_that_is_read_closes_when_the_page_moves_on(open_panel: Any) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
-from importlib import import_module
-from importlib.util import find_spec
 
 from explorer.app.explore.pins import Pin
 from explorer.app.widgets.takehome import File
@@ -13,11 +11,11 @@ from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.export import snippet
 from explorer.export.bibtex import bibliography
+from explorer.export.module import torch_module
 from explorer.figures.cells import guarded
 from explorer.profile import Profile
 
 PYTHON, TEXT, CSV = "text/x-python", "text/plain", "text/csv"
-MODULE = "explorer.export.module"
 
 
 def files(designs: Callable[[], tuple[Config, list[Pin]]], python: Callable[[], str],
@@ -30,18 +28,12 @@ def files(designs: Callable[[], tuple[Config, list[Pin]]], python: Callable[[], 
         drawn: gives the name of each design, and a profile of it.
     """
     yield File("Python", "A script that gives the numbers of this page.", "explore.py", PYTHON, python)
-    if find_spec(MODULE):
-        yield File("Torch module", "The current design as one file, which needs torch alone.", "transformer.py", PYTHON,
-                   lambda: module(designs()[0]))
+    yield File("Torch module", "The current design as one file, which needs torch alone.", "transformer.py", PYTHON,
+               lambda: torch_module(designs()[0]))
     yield File("Numbers (CSV)", "Every statistic of the designs on the charts, measured and predicted.", "explore.csv",
                CSV, lambda: numbers(drawn()), shown=False)
     yield File("BibTeX", "This tool, and the papers of what the designs use.", "explore.bib", TEXT,
                lambda: sources(*designs()))
-
-
-def module(config: Config) -> str:
-    """The design as a file of torch."""
-    return str(import_module(MODULE).torch_module(config))
 
 
 def sources(config: Config, pins: Iterable[Pin]) -> str:
