@@ -1,4 +1,4 @@
-"""`python -m benchmarks.sample`: runs the race that the Race panel opens with, and stores its numbers with the package."""
+"""`python -m benchmarks.sample`: runs the race that the Race panel opens with, and stores its numbers."""
 
 from __future__ import annotations
 

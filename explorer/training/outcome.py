@@ -1,4 +1,4 @@
-"""`Outcome`: result of one contender of a race. Plain numbers, without torch."""
+"""Results of one contender of a race: its `Outcome`, and a `Line` that it wrote. Plain values, without torch."""
 
 from __future__ import annotations
 
@@ -32,3 +32,12 @@ class Outcome(NamedTuple):
     def diverged(self) -> bool:
         """Whether it could not continue, or ended far worse than a uniform guess."""
         return self.retired_at is not None or self.worse_from is not None
+
+
+class Line(NamedTuple):
+    """A line of a contender."""
+
+    given: str
+    """The held-out text before it; empty where characters are filled in."""
+    written: str
+    """What it wrote; where it fills in, the text with its characters in brackets."""

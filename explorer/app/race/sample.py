@@ -22,7 +22,7 @@ from explorer.figures.palette import Design
 from explorer.figures.training import Course, Track
 from explorer.profile import MATRICES, STREAM, Array
 from explorer.training.history import History
-from explorer.training.outcome import Outcome
+from explorer.training.outcome import Line, Outcome
 from explorer.training.tasks import Levels
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ HEADS = ("pattern", "attn_scores")
 LEFT_OUT = ("attention_entropy", "attention_max")
 """Statistics that no picture shows."""
 
+FLOATS = ("final_loss", "ratio_first", "ratio_last")
+"""Fields of an outcome that may be nan, which JSON has not."""
+
 
 class Sample(NamedTuple):
     """A stored race."""
@@ -41,13 +44,19 @@ class Sample(NamedTuple):
     """Version of the package that ran it."""
     course: Course
     outcomes: tuple[Outcome, ...]
+    lines: dict[str, Line]
+    """What each contender wrote at the end."""
 
 
 def packed(race: Race, lineup: Lineup, plan: Plan, version: str) -> dict[str, Any]:
     """A race as plain values, with the line-up and the plan that it was started from."""
+    from explorer.training.writing import line
+
     return {
         "version": version, "contenders": lineup.state(), "plan": changed(plan), "levels": list(race.levels),
-        "outcomes": [list(outcome) for outcome in race.verdict()],
+        "outcomes": [{name: None if part != part else part for name, part in outcome._asdict().items()}
+                     for outcome in race.verdict()],
+        "lines": [list(line(runner)) for runner in race.runners],
         "histories": [_packed(history) for history in race.histories.values()],
     }
 
@@ -57,18 +66,14 @@ def stored() -> Sample:
     content = json.loads(FILE.read_text(encoding="utf-8"))
     lineup, plan = Lineup(), Plan(**content["plan"])
     lineup.restore(content["contenders"])
-    outcomes = tuple(Outcome(*(np.nan if part is None and name in FLOATS else part
-                               for name, part in zip(Outcome._fields, values, strict=True)))
+    outcomes = tuple(Outcome(**values | {name: np.nan for name in FLOATS if values[name] is None})
                      for values in content["outcomes"])
     tracks = [
         Track(_sized(design, plan), _history(numbers), outcome.steps, outcome.reason, outcome.final_loss)
         for design, numbers, outcome in zip(lineup.designs().values(), content["histories"], outcomes, strict=True)
     ]
-    return Sample(content["version"], Course(tuple(tracks), plan.steps, Levels(*content["levels"])), outcomes)
-
-
-FLOATS = ("final_loss", "ratio_first", "ratio_last")
-"""Fields of an outcome that may be nan, which JSON has not."""
+    lines = {track.design.label: Line(*words) for track, words in zip(tracks, content["lines"], strict=True)}
+    return Sample(content["version"], Course(tuple(tracks), plan.steps, Levels(*content["levels"])), outcomes, lines)
 
 
 def _sized(design: Design, plan: Plan) -> Design:
