@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import ipywidgets as widgets
 from IPython.display import display
 
-from explorer.app import still
+from explorer.app import still, view
 from explorer.app.explore.panel import Explore
 from explorer.app.labs.labs import Labs, tab
+from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.race.panel import RacePanel
+from explorer.app.undo import Undo
+from explorer.app.view import View
 from explorer.app.widgets.header import Header
 from explorer.app.widgets.panel import send_again
+from explorer.app.widgets.runtime import LISTENERS
 from explorer.app.widgets.tabbed import Tab, Tabbed
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.app.yours.panel import YourModel
@@ -64,10 +70,13 @@ class Dashboard(Tabbed[Config]):
 
     def __init__(self, config: Config, panels: Mapping[str, Tab[Config]] = PANELS,
                  still: Callable[[Config], str] = still.page) -> None:
+        self._links, self._start_link = Links(tuple(panels)), ""
         super().__init__(Header(), config, panels)
-        self._still = still
+        self._still, self._following = still, threading.RLock()
         self.add_class("ex-root")
-        self.header.on_shown(lambda: send_again(self))
+        self._steps = Undo(self.link)
+        self.header.on_act(self._act)
+        LISTENERS.add(self)
 
     def __repr__(self) -> str:
         return f"Dashboard({self._start!r})"
@@ -84,6 +93,96 @@ class Dashboard(Tabbed[Config]):
             panel.preparation.welcome(designs(explore))
         return panel
 
+    # --- the page as a record ---------------------------------------------------------------------------------
+
+    @property
+    def link(self) -> str:
+        """All that a person has set, as a query that `open_link` reads; empty for the page as it opens."""
+        return self._links.write(self.state())
+
+    def open_link(self, link: str) -> list[str]:
+        """Makes the page that a link stands for.
+
+        Args:
+            link: an address, its query, or what `link` gave.
+        Returns:
+            A sentence for each part that was not understood; the page says them as well.
+        """
+        with self._following:
+            state, sentences = self._links.read(link)
+            sentences += self.restore(state)
+            self.header.said = in_a_sentence(sentences)
+            self.follow()
+            return sentences
+
+    def state(self) -> dict[str, Any]:
+        """The open tab, the panels' records, and what is shown of the page; see `Recorded`."""
+        return {**super().state(), "view": view.state(self.view)}
+
+    def _parts(self) -> dict[str, Callable[[Any], list[str]]]:
+        return {"view": self._restore_view, **super()._parts()}
+
+    def _restore_view(self, record: dict[str, object]) -> list[str]:
+        seen, sentences = view.read(record, list(self._rows))
+        if seen != self.view:
+            self.look(seen)
+        return sentences
+
+    def look(self, view: View) -> None:
+        """Shows what a view has of the page; a panel that it does not have is not left open."""
+        super().look(view)
+        names = list(self._rows)
+        shown = [name for name in names if view.panels is None or name in view.panels or not view.panels]
+        self.header.hidden = [names.index(name) for name in names if name not in shown]
+        (self.add_class if view.embed else self.remove_class)("ex-embed")
+        if self.opened not in shown:
+            self.show(shown[0])
+
+    def follow(self) -> None:
+        """Notes what a person has changed: for the address, and for undo."""
+        with self._following:
+            self._steps.note(self.link)
+            self._say()
+
+    def _say(self) -> None:
+        header, steps = self.header, self._steps
+        header.undoes, header.redoes = bool(steps.past), bool(steps.future)
+        if header.link is not None:
+            header.link = steps.now
+
+    def _act(self, message: object) -> None:
+        """Handles a message of the header."""
+        with self._following:
+            match message:
+                case ["shown", str() as query]:
+                    send_again(self)
+                    self._arrive(query)
+                case ["open", str() as link]:
+                    self.open_link(link)
+                case ["undo"]:
+                    self._go(self._steps.back())
+                case ["redo"]:
+                    self._go(self._steps.forth())
+                case ["reset"]:
+                    self.open_link(self._start_link)
+
+    def _arrive(self, query: str) -> None:
+        """Opens what the address of a browser holds, when the page is first put together."""
+        if self.header.link is None and query:
+            self.open_link(query)
+            if not self.view.whole:
+                self._start_link = self.link
+            self._steps = Undo(self.link)
+        self.header.link = self._steps.now
+        self._say()
+
+    def _go(self, link: str) -> None:
+        """Makes the page of a step back, or again."""
+        self.restore(self._links.read(link)[0])
+        self._steps.now = self.link
+        self.header.said = ""
+        self._say()
+
 
 def designs(explore: Explore) -> list[tuple[str, Config]]:
     """The pinned designs and the current one, by name."""
@@ -92,15 +191,20 @@ def designs(explore: Explore) -> list[tuple[str, Config]]:
     return pinned if pins.holder(now) else [*pinned, (pins.name_for(now), now)]
 
 
-def dashboard(config: Config | None = None) -> Dashboard:
+def dashboard(start: Config | str | None = None) -> Dashboard:
     """The page, live: display it as the last line of a cell.
 
     Args:
-        config: the design to start with; the default `Config` when left out.
+        start: the design to start with, or a link of the page, as *Share* gives it; the default `Config` when left out.
+            What is not understood of a link is ignored, and the page says so.
     Raises:
-        TypeError: the config is none.
+        TypeError: it is neither.
     """
-    return Dashboard(Config() if config is None else must_be(Config, "config", config))
+    if not isinstance(start, str):
+        return Dashboard(Config() if start is None else must_be(Config, "start", start))
+    page = Dashboard(Config())
+    page.open_link(start)
+    return page
 
 
 def lab(name: str) -> Dashboard:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
+from functools import cache, lru_cache
 
 from explorer.app.widgets.wording import in_words, unused
 from explorer.config import Config, preset
@@ -70,7 +70,7 @@ def name_of(config: Config, taken: Collection[tuple[str, Config]] = ()) -> str:
     Args:
         taken: the names in use, and their configs.
     """
-    name = _alone(config)
+    name = _alone(config, tuple(PRESETS))
     holder = next((other for held, other in taken if held == name), None)
     if holder is None:
         return name
@@ -101,9 +101,10 @@ def lowered(label: str) -> str:
     return label if label[:2].isupper() else label[0].lower() + label[1:]
 
 
-def _alone(config: Config) -> str:
-    """Name of a design where there is no other."""
-    kin = [name for name in PRESETS if not {*IDENTITY} & {*_departures(config, name)}]
+@lru_cache(maxsize=256)
+def _alone(config: Config, known: tuple[str, ...]) -> str:
+    """Name of a design where there is no other, of the presets that are known. A page asks again at every change."""
+    kin = [name for name in known if not {*IDENTITY} & {*_departures(config, name)}]
     if kin:
         nearest = min(kin, key=lambda name: len(_departures(config, name)))
         name = ", ".join(filter(None, (PRESETS[nearest].title, choice_words(config, _departures(config, nearest)))))

@@ -71,7 +71,7 @@ def test_a_browser_that_missed_a_result_is_told_when_it_has_put_the_page_togethe
     monkeypatch.setattr(widgets.Widget, "_send", send)
     page.header._handle_custom_msg("anything", [])
     assert not any(browser[widget.model_id] == widget.get_state() for widget in changing)
-    page.header._handle_custom_msg("shown", [])
+    page.header._handle_custom_msg(["shown", ""], [])
     assert all(browser[widget.model_id] == widget.get_state() for widget in changing)
 
 

@@ -19,6 +19,7 @@ from explorer.app.explore.pins import Pin
 from explorer.app.explore.remedies import Diagnose, Remedies
 from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.sentences import model_words, progress_words, summary
+from explorer.app.view import DESIGN, View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import Live
@@ -82,9 +83,10 @@ class Explore(Live[Job, Profile]):
                  "attention_pattern": [self.pattern]}
         for selection in (self.statistic, self.matrix, self.pattern):
             selection.add_class("ex-place")
-        cells = [widgets.Box([chart, *below.get(name, [])]).add_class("ex-cell") for name, chart in self.charts.items()]
-        grid = widgets.Box(cells).add_class("ex-charts")
-        side = widgets.Box([self.named_designs, self.controls]).add_class("ex-side")
+        self.cells = {name: widgets.Box([chart, *below.get(name, [])]).add_class("ex-cell")
+                      for name, chart in self.charts.items()}
+        grid = widgets.Box([*self.cells.values()]).add_class("ex-charts")
+        self.side = side = widgets.Box([self.named_designs, self.controls]).add_class("ex-side")
         main = widgets.Box([self.verdict, self.comparison.box, grid]).add_class("ex-main")
         heading = prose("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
         return [heading, widgets.Box([side, main]).add_class("ex-explore"), self.status]
@@ -107,6 +109,14 @@ class Explore(Live[Job, Profile]):
             })
             self.refresh()
         return sentences
+
+    def look(self, view: View) -> None:
+        """Shows what a view has of the panel."""
+        self.controls.only(view)
+        self.named_designs.layout.display = None if view.shows(DESIGN) else "none"
+        self.side.layout.display = None if view.shows(DESIGN) or self.controls.sections else "none"
+        for name, cell in self.cells.items():
+            cell.layout.display = None if view.charts is None or name in view.charts else "none"
 
     def _refusal(self) -> str:
         return self.controls.refusal or self.pattern.refusal

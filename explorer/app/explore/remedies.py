@@ -44,7 +44,13 @@ class Remedies:
         """Shows the findings of a profile."""
         self._findings = tuple(self._diagnose(measured))
         parts = ("severity", "meaning", "evidence", "remedy")
-        self._verdict.findings = [{part: getattr(finding, part) for part in parts} for finding in self._findings]
+        self._verdict.findings = [
+            {part: getattr(finding, part) for part in parts} | ({} if self._can_be_seen(finding) else {"remedy": ""})
+            for finding in self._findings]
+
+    def _can_be_seen(self, finding: Finding) -> bool:
+        """Whether every control that the remedy would set is shown."""
+        return all(map(self._controls.shows, finding.config_change))
 
     def follow(self, config: Config) -> None:
         """Offers to undo the latest remedy while all values that it set are unchanged."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
+from explorer.app.view import View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import Live
@@ -60,6 +61,10 @@ class LabPanel(Live[Choices, Outcome]):
     def restore(self, state: object) -> list[str]:
         """Sets the controls; see `Recorded`."""
         return restore_parts(state, {"settings": lambda fields: restore_controls(self.controls, fields, "settings")})
+
+    def look(self, view: View) -> None:
+        """Shows what a view has of the panel."""
+        self.controls.only(view)
 
     def _next(self) -> Choices:
         settings: Choices = self.controls.config

@@ -1,33 +1,47 @@
-/* The head of the page. Tabs follow the usual pattern: arrows move, one tab stop. */
+/* The head of the page: tabs follow the usual pattern (arrows move, one tab stop); its tools are in `address.js`. */
 
 export default {
   render({ model, el }) {
     const name = model.get("name");
     become(el, name ? "ex-header" : "ex-subheader");
-    if (name) {
-      model.send("shown"); // by now every widget of the page is there and can receive what it missed
-      el.append(make("h1", {}, name));
-    }
+    const ends = [];
+    if (name) el.append(make("h1", {}, name));
     const titles = model.get("tabs");
-    if (titles.length < 2) return undefined;
+    if (titles.length > 1) ends.push(tabBar(model, el, titles));
+    if (name) {
+      const { nodes, end } = tools(model, el);
+      el.append(...nodes);
+      ends.push(end);
+      model.send(["shown", hasAddress() ? location.search : ""]); // all widgets are there to receive what they missed
+    }
+    return () => ends.forEach((end) => end());
+  },
+};
 
-    const choose = (index) => {
-      tabs[index].focus();
-      afterChanges(() => { // the race is offered the design that the controls have when it is opened
-        model.set("selected", index);
-        model.save_changes();
-      });
-    };
-    const tabs = titles.map((title, index) => button(title, "", () => choose(index), { role: "tab" }));
-    const onkeydown = (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (step) choose((model.get("selected") + step + tabs.length) % tabs.length);
-    };
-    el.append(make("div", { class: "ex-tabs", role: "tablist", "aria-label": model.get("label"), onkeydown }, ...tabs));
-    return follow(model, "selected", () => tabs.forEach((tab, index) => {
+function tabBar(model, el, titles) {
+  const choose = (index) => {
+    tabs[index].focus();
+    afterChanges(() => { // the race is offered the design that the controls have when it is opened
+      model.set("selected", index);
+      model.save_changes();
+    });
+  };
+  const tabs = titles.map((title, index) => button(title, "", () => choose(index), { role: "tab" }));
+  const onkeydown = (event) => {
+    const shown = tabs.filter((tab) => !tab.hidden);
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const now = shown.indexOf(tabs[model.get("selected")]);
+    if (step) choose(tabs.indexOf(shown[(now + step + shown.length) % shown.length]));
+  };
+  const bar = make("div", { class: "ex-tabs", role: "tablist", "aria-label": model.get("label"), onkeydown }, ...tabs);
+  el.append(bar);
+  return follow(model, "selected hidden", () => {
+    tabs.forEach((tab, index) => {
       const chosen = index === model.get("selected");
       tab.setAttribute("aria-selected", String(chosen));
       tab.tabIndex = chosen ? 0 : -1;
-    }));
-  },
-};
+      tab.hidden = model.get("hidden").includes(index);
+    });
+    bar.hidden = tabs.filter((tab) => !tab.hidden).length < 2;
+  });
+}

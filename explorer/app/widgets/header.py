@@ -1,4 +1,4 @@
-"""The head of the page: its name, and a tab for each panel when there are several.
+"""The head of the page: its name, a tab for each panel when there are several, and tools for the whole page.
 
 Without a name it is a bar of tabs within a panel.
 """
@@ -13,21 +13,33 @@ from explorer.app.widgets.runtime import PageWidget, view
 
 
 class Header(PageWidget):
-    """Name and tabs.
+    """Name, tabs and tools.
 
     Traits:
         name: the page's heading; empty for none.
         label: what the tabs choose among, said to a screen reader.
         tabs: titles of the panels; a single one shows no tab bar.
+        hidden: indexes of the tabs that are not shown.
         selected: index of the open panel, set from either side; the browser's is only a wish.
+        link: the page as a query; None until a browser has said what its address holds.
+        undoes, redoes: whether there is a step back, or again.
+        said: a sentence about the last link.
+
+    Messages are lists: `["shown", query]` once a browser has put the page together, and the tools' `["open", link]`,
+    `["undo"]`, `["redo"]` and `["reset"]`.
     """
 
     _esm = view("header")
     name = traitlets.Unicode("Transformer Signal Explorer").tag(sync=True)
     label = traitlets.Unicode("Panels").tag(sync=True)
     tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    hidden = traitlets.List(traitlets.Int()).tag(sync=True)
     selected = traitlets.Int(0).tag(sync=True)
+    link = traitlets.Unicode(None, allow_none=True).tag(sync=True)
+    undoes = traitlets.Bool(False).tag(sync=True)
+    redoes = traitlets.Bool(False).tag(sync=True)
+    said = traitlets.Unicode().tag(sync=True)
 
-    def on_shown(self, call: Callable[[], None]) -> None:
-        """Registers a function to call each time a browser has created the page."""
-        self.on_msg(lambda _, content, __: call() if content == "shown" else None)
+    def on_act(self, call: Callable[[object], None]) -> None:
+        """Registers what handles the messages; it believes none of them."""
+        self.on_msg(lambda _, content, __: call(content))

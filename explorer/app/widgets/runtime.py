@@ -12,15 +12,18 @@ import hashlib
 import threading
 from functools import cache
 from pathlib import Path
+from typing import Protocol
+from weakref import WeakSet
 
 import anywidget
 import traitlets
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 APP = Path(__file__).parent.parent
-SHARED = ("elements", "typeset", "messages", "picture", "plotly", "search")
+SHARED = ("elements", "typeset", "messages", "address", "picture", "plotly", "search")
 STYLES = tuple(f"{name}.css" for name in (
-    "widgets/style", "widgets/media", "widgets/chart", "widgets/search", "widgets/roster_box", "race/race"))
+    "widgets/style", "widgets/header", "widgets/media", "widgets/chart", "widgets/search", "widgets/roster_box",
+    "race/race"))
 STUB = """const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
 const page = (pages.{key} ??= Promise.withResolvers());
 export default {{ render: async (view) => (await page.promise).{name}.render(view) }};
@@ -72,12 +75,34 @@ class Runtime(anywidget.AnyWidget):
             return cls._only
 
 
+LISTENERS: WeakSet[Listener] = WeakSet()
+"""Pages that want to know when somebody may have changed something."""
+
+
+class Listener(Protocol):
+    """What follows the changes of a page."""
+
+    def follow(self) -> None:
+        """Called when a message from a browser was handled: whatever it changed is changed by then."""
+
+
+def tell() -> None:
+    """Tells the listeners. Callers hold no panel's lock."""
+    for listener in tuple(LISTENERS):
+        listener.follow()
+
+
 class PageWidget(anywidget.AnyWidget):
     """Base of the page's widgets. A subclass that has a view says `_esm = view("its name")`."""
 
     def __init__(self, **traits: object) -> None:
         Runtime.shared()
         super().__init__(**traits)
+
+    def _handle_msg(self, msg: object) -> None:
+        """Handles a message from a browser: all that a person does on the page comes as one."""
+        super()._handle_msg(msg)
+        tell()
 
 
 def view(name: str) -> str:

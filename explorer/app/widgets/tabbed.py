@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import ipywidgets as widgets
 
+from explorer.app.view import View
 from explorer.app.widgets.header import Header
 from explorer.app.widgets.record import Recorded, record, restore_parts
 from explorer.display import shown
@@ -19,6 +20,20 @@ class Tab(NamedTuple, Generic[Start]):
 
     title: str
     build: Callable[[Start], widgets.Widget]
+
+
+@runtime_checkable
+class Hiding(Protocol):
+    """Whatever can hide a part of itself."""
+
+    def look(self, view: View) -> None:
+        """Shows what a view has of it, and hides the rest."""
+
+
+def look_at(panel: widgets.Widget, view: View) -> None:
+    """Shows what a view has of a panel, if it can hide anything."""
+    if isinstance(panel, Hiding):
+        panel.look(view)
 
 
 class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
@@ -34,6 +49,7 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         self._start, self._rows = start, dict(panels)
         self.panels: dict[str, widgets.Widget] = {}
         self._unopened: dict[str, object] = {}  # records for panels that are not built yet
+        self.view = View()
         self.complaints: list[str] = []
         """Sentences about records of panels that were built after `restore`."""
         self.header = header
@@ -48,10 +64,18 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
             self.panels[name] = self._rows[name].build(self._start)
             self.children = [self.header, *self.panels.values()]
             self.complaints += self._hand(name)
+            if not self.view.whole:
+                look_at(self.panels[name], self.view)
         self.header.selected = list(self._rows).index(name)
         for other, panel in self.panels.items():
             panel.layout.display = None if other == name else "none"
         return self.panels[name]
+
+    def look(self, view: View) -> None:
+        """Shows what a view has of the panels; of those that are not built yet, when they are."""
+        self.view = view
+        for panel in self.panels.values():
+            look_at(panel, view)
 
     @property
     def opened(self) -> str:
@@ -65,7 +89,11 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
 
     def restore(self, state: object) -> list[str]:
         """Opens the tab and restores the panels, those that are not built yet when they are; see `Recorded`."""
-        return restore_parts(state, {"open": self._open, "panels": self._hand_out})
+        return restore_parts(state, self._parts())
+
+    def _parts(self) -> dict[str, Callable[[Any], list[str]]]:
+        """The parts of a record, and what restores each, in that order."""
+        return {"panels": self._hand_out, "open": self._open}
 
     def _open(self, name: object) -> list[str]:
         if not isinstance(name, str) or name not in self._rows:
@@ -87,7 +115,8 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         panel = self.panels[name]
         if name not in self._unopened or not isinstance(panel, Recorded):
             return []
-        return [f"{name}: {sentence}" for sentence in panel.restore(self._unopened.pop(name))]
+        wanted = self._unopened.pop(name)
+        return [] if wanted == panel.state() else [f"{name}: {sentence}" for sentence in panel.restore(wanted)]
 
     def _select(self, _: object) -> None:
         names, index = list(self._rows), self.header.selected

@@ -1,0 +1,83 @@
+"""`Params`: the parts of a link, which are taken one by one; what nobody takes was not understood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from explorer.app.link.values import field_named, typed
+from explorer.app.widgets.record import changed, read
+from explorer.choices import Choices
+from explorer.display import shown
+
+LONGEST = 12_000
+"""Characters of a link that are read: a browser, or a server before us, refuses longer ones."""
+MOST = 400
+"""Parts of a link that are read."""
+LONGEST_POSITION = 8
+"""Digits of a position that are read."""
+
+
+class Params:
+    """Keys and values.
+
+    Args:
+        text: an address, a query with or without its question mark, or nothing.
+    Raises:
+        ValueError: it is no text, or too long.
+    """
+
+    def __init__(self, text: object) -> None:
+        if not isinstance(text, str):
+            raise ValueError(f"a link must be a text; got {shown(text)}")
+        if len(text) > LONGEST:
+            raise ValueError(f"a link must have at most {LONGEST:,} characters; got {len(text):,}")
+        query = text.strip().partition("#")[0]
+        query = query.partition("?")[2] if "?" in query else "" if "://" in query else query
+        try:
+            self._pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MOST)
+        except ValueError:
+            raise ValueError(f"a link must have at most {MOST} parts; got more") from None
+        self.sentences: list[str] = []
+
+    def take_all(self, key: str) -> list[str]:
+        """Every value of a key."""
+        taken = [value for name, value in self._pairs if name == key]
+        self._pairs = [(name, value) for name, value in self._pairs if name != key]
+        return taken
+
+    def take(self, key: str, default: str = "") -> str:
+        """The value of a key; of several, the last counts."""
+        values = self.take_all(key)
+        if len(values) > 1:
+            self.sentences.append(f"{key} is given {len(values)} times: the last counts")
+        return values[-1] if values else default
+
+    def fields(self, kind: type[Choices], prefix: str = "") -> dict[str, Any]:
+        """The values of all keys that name a field, by its name or its label, after a prefix."""
+        found = {}
+        for name in dict.fromkeys(name for name, _ in self._pairs if name.startswith(prefix)):
+            if field := field_named(kind, name.removeprefix(prefix)):
+                found[field] = self.take(name)
+        return typed(kind, found)
+
+    def accepted(self, kind: type[Choices], fields: Mapping[str, object], part: str) -> dict[str, object]:
+        """Those of some fields that their record accepts, without the defaults; see `record.read`."""
+        choices, sentences = read(kind, fields, part)
+        self.sentences += sentences
+        return changed(choices) if choices else {}
+
+    def position(self, key: str, default: int) -> int | str:
+        """A number that counts something; the text itself where it is none, to be refused as such."""
+        text = self.take(key, str(default))
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < LONGEST_POSITION else text
+
+    def has(self, key: str) -> bool:
+        """Whether a key is given and was not taken."""
+        return any(name == key for name, _ in self._pairs)
+
+    def rest(self) -> Iterator[str]:
+        """A sentence for each key that is left."""
+        for name in dict.fromkeys(name for name, _ in self._pairs):
+            yield f"{shown(name)} is not a part of a link"
