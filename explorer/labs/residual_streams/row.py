@@ -25,4 +25,5 @@ ROW = Lab(
         Plot(pictures.losses, "Held-out loss", "Nats a character, over the steps."),
     ),
     "mHC: Xie et al. 2025, arXiv 2512.24880; AttnRes: Kimi Team 2026, 2603.15031; Keel: 2601.19895",
+    grows=True,
 )

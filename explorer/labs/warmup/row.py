@@ -21,4 +21,5 @@ ROW = Lab(
         Plot(pictures.correlation, "Token correlation", "After the last layer. A stall is at 1: all tokens are alike."),
     ),
     "Xiong et al. 2020, arXiv 2002.04745",
+    grows=True,
 )
