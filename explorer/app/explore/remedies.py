@@ -43,6 +43,10 @@ class Remedies:
     def judge(self, measured: Profile) -> None:
         """Shows the findings of a profile."""
         self._findings = tuple(self._diagnose(measured))
+        self.show()
+
+    def show(self) -> None:
+        """Shows the findings, each with its remedy where the controls that it moves are seen."""
         parts = ("severity", "meaning", "evidence", "remedy")
         self._verdict.findings = [
             {part: getattr(finding, part) for part in parts} | ({} if self._can_be_seen(finding) else {"remedy": ""})
