@@ -9,8 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from explorer.config import Config, ConfigError
-from explorer.serve import PAGE, ServeError, lab, serve
+from explorer.serve import PAGE, PREHEATED, ServeError, lab, serve
 
+MOST_PREHEATED = 64
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 """Exit codes: the command failed; wrong arguments (also argparse's); Ctrl-C."""
 
@@ -49,7 +50,13 @@ def _parser() -> argparse.ArgumentParser:
     page.add_argument(
         "notebook", nargs="?", default=PAGE, help="a lab's notebook, such as 01_sampling (default: the whole page)"
     )
-    _add_address(page, 8866, lambda one: serve(one.host, one.port, browser=one.browser, notebook=one.notebook))
+    page.add_argument(
+        "--preheat", metavar="N", type=_pool, default=PREHEATED,
+        help="kernels kept ready for the next visitors, about 0.6 GB each; 0 starts one when somebody comes "
+        "(default: %(default)s)"
+    )
+    _add_address(page, 8866, lambda one: serve(one.host, one.port, browser=one.browser, notebook=one.notebook,
+                                               preheat=one.preheat))
 
     books = add("lab", help="open the notebooks in JupyterLab",
                 description="Opens the notebooks in JupyterLab until Ctrl-C.",
@@ -92,6 +99,12 @@ def _add_address(command: argparse.ArgumentParser, port: int, run: Callable[[arg
 def _port(text: str) -> int:
     if not (text.isdecimal() and 1 <= int(text) <= 65535):
         raise argparse.ArgumentTypeError(f"must be a whole number between 1 and 65535; got {text!r}")
+    return int(text)
+
+
+def _pool(text: str) -> int:
+    if not (text.isdecimal() and int(text) <= MOST_PREHEATED):
+        raise argparse.ArgumentTypeError(f"must be a whole number between 0 and {MOST_PREHEATED}; got {text!r}")
     return int(text)
 
 

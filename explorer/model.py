@@ -214,10 +214,16 @@ class Transformer(nn.Module):
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         """A scalar: the output's projection on a random direction, or the mean cross-entropy of the next character."""
+        if not predicts_text(self.config):
+            return (output * batch.target).sum()
+        return F.cross_entropy(self.logits(output).flatten(0, 1), batch.target.flatten())
+
+    def logits(self, output: Tensor) -> Tensor:
+        """The output `[batch, token, d_model]` of a model that predicts text, to `[batch, token, character]`."""
         readout = self.W_U if self.E is None or not ties(self.config) else self.E[:self.vocabulary]
         if readout is None:
-            return (output * batch.target).sum()
-        return F.cross_entropy(F.linear(output, readout).flatten(0, 1), batch.target.flatten())
+            raise ValueError("logits need a readout: a config whose loss is next_token")
+        return F.linear(output, readout)
 
 
 def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -> dict[str, Tensor]:

@@ -17,13 +17,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from explorer.config import Config
 from explorer.display import draw, glance, shown, table
 
 if TYPE_CHECKING:
+    import pandas as pd
     import plotly.graph_objects as go
 
 Array = NDArray[np.float64]
@@ -335,6 +335,8 @@ class Profile:
 
         `head` is missing (<NA>) where the statistic has none; `seed` is missing in a prediction.
         """
+        import pandas as pd
+
         seeds = np.array(self.seeds or [None])
         parts = [tidy(key, value).assign(origin=self.origin, seed=lambda part: pd.array(seeds[part.row], dtype="Int64"))
                  for key, value in self.values.items()]
@@ -400,6 +402,8 @@ def tidy(key: Key, values: Array) -> pd.DataFrame:
 
     Layers count from 1, and 0 is the input.
     """
+    import pandas as pd  # half a second, which a page that shows no table need not wait
+
     index = np.indices(values.shape).reshape(values.ndim, -1)
     missing = np.full(values.size, None)
     return pd.DataFrame({

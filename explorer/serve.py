@@ -9,11 +9,15 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
 PAGE = "explorer.ipynb"
+PREHEATED = 1
+"""Kernels that wait for a visitor. Each has imported torch and measured the first design, and keeps its memory."""
 SETTINGS = PACKAGE / "jupyter"
 """`voila.json`, `labconfig/` and the template, found by Jupyter when this folder is on its paths. What they are for:
 
@@ -43,25 +47,36 @@ def notebooks() -> Path:
     raise ServeError(f"the notebook {PAGE} must be in {places[0]} or {places[1]}; it is in neither")
 
 
-def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE) -> None:
+def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE, preheat: int = PREHEATED) -> None:
     """Serves a notebook as a page, with standalone Voilà, until it is interrupted.
 
+    Args:
+        preheat: kernels that have run the notebook before their visitor comes; 0 for none.
     Raises:
         ServeError: the port is taken or not allowed, the host is not this machine's, or the notebook is missing.
     """
     page = _page(notebook)
     _must_be_free(host, port)
     _add_settings()
+    first = _first_picture() if notebook == PAGE else None
     from tornado.ioloop import IOLoop
 
     from explorer.visits import Server
 
     logging.getLogger("tornado.general").setLevel(logging.ERROR)  # else it comments on Jupyter's own ping settings
     app = Server(config_file_paths=[str(SETTINGS)])
-    app.initialize([str(page), f"--Voila.ip={host}", f"--port={port}", *([] if browser else ["--no-browser"])])
+    pool = [f"--preheat_kernel={preheat > 0}", f"--pool_size={preheat}"]
+    app.initialize([str(page), f"--Voila.ip={host}", f"--port={port}", *pool, *([] if browser else ["--no-browser"])])
+    if first:
+        app.voila_configuration.config.VoilaConfiguration.resources = {"first_picture": first.communicate()[0]}
     address = f"http://{_reachable(host)}:{port}/"
     IOLoop.current().add_callback(print, f"Transformer Signal Explorer is at {address} (Ctrl-C stops it)", flush=True)
     app.start()
+
+
+def _first_picture() -> subprocess.Popen[str]:
+    """Begins to draw what visitors see while Python starts; beside the server's own start, and outside its memory."""
+    return subprocess.Popen([sys.executable, "-m", "explorer.app.first"], stdout=subprocess.PIPE, text=True)
 
 
 def _page(name: str) -> Path:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import struct
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
@@ -39,6 +40,8 @@ FRAME_COST, RATE, BURST = 1_000, 1e6, 16e6
 """Limits on what a visitor sends: bytes a second in the long run, and at once; each frame adds a fixed number."""
 UNREAD = 64_000_000
 """Bytes that may wait for a visitor who does not read them."""
+REFILL = 5.0
+"""Seconds after which a kernel that was taken from the pool is replaced."""
 GRACE = 50.0
 """Seconds that a kernel waits for its page: a network that fails for a moment must not end a visit."""
 
@@ -180,7 +183,22 @@ class Leave(VoilaShutdownKernelHandler):  # type: ignore[misc]
 
 
 class Server(Voila):  # type: ignore[misc]
-    """Voilà, with `Leave` in the place of its own handler."""
+    """Voilà, with `Leave` in the place of its own handler, and a pool of kernels that is refilled at leisure."""
+
+    def init_settings(self) -> dict[str, Any]:
+        """The settings. A kernel that is taken from the pool is replaced later: its visitor's page comes first.
+
+        Until then the pool is one short, and a visitor for whom there is none gets a kernel that starts for them.
+        """
+        settings: dict[str, Any] = super().init_settings()
+        if self.voila_configuration.preheat_kernel:
+            fill = self.kernel_manager.fill_if_needed
+
+            def refill(delay: object = None, **options: Any) -> None:  # noqa: ARG001 - Voilà's own, which visitors wait for
+                IOLoop.current().call_later(REFILL, partial(fill, delay=0, **options))
+
+            self.kernel_manager.fill_if_needed = refill
+        return settings
 
     def init_handlers(self) -> list[Any]:
         """The handlers, ours before Voilà's."""

@@ -118,6 +118,7 @@ def test_a_missing_notebook_is_one_line(
         ((), "the following arguments are required: COMMAND"),
         (("dance",), "invalid choice: 'dance'"),
         (("serve", "--port", "eighty"), "must be a whole number between 1 and 65535; got 'eighty'"),
+        (("serve", "--preheat", "-1"), "must be a whole number between 0 and 64; got '-1'"),
         (("serve", "--port", "65536"), "must be a whole number between 1 and 65535; got '65536'"),
         (("measure",), "the following arguments are required: CONFIG.json"),
     ],

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from explorer.profile import Array
 
@@ -88,7 +88,7 @@ def _scatter(steps: Array, n_layers: int) -> float:
     """The largest departure that scatter explains; infinite where nothing is known of it."""
     if len(steps) < 2:
         return np.inf
-    return float(t.ppf(1 - CHANCE / (2 * n_layers), len(steps) - 1) * np.sqrt(np.mean(steps**2) / 2))
+    return float(stdtrit(len(steps) - 1, 1 - CHANCE / (2 * n_layers)) * np.sqrt(np.mean(steps**2) / 2))
 
 
 def _repeats(at: NDArray[np.intp], n_layers: int) -> bool:

@@ -9,7 +9,7 @@ labs must not wait for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,8 +19,14 @@ from explorer.profile import Array
 Item = TypeVar("Item")
 Stop = Callable[[], bool]
 Progress = Callable[[float], None]
+Look = Callable[[Callable[[], Any]], None]
+"""Told often how the result so far is made, by a lab that trains: it makes it as seldom as it likes."""
 Verdict = tuple[str, str, str]
 """Severity (good, warning or bad), finding, and its evidence in numbers."""
+
+
+def unseen(_: Callable[[], Any]) -> None:
+    """The `Look` of a computation that nobody watches."""
 
 
 def check(stop: Stop) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from explorer.choices import Choices
 from explorer.figures.axes import Plot
 from explorer.figures.why import Why
-from explorer.labs import Progress, Stop, Verdict
+from explorer.labs import Verdict
 
 __all__ = ["Lab", "Plot", "Why"]
 
@@ -26,10 +26,12 @@ class Lab(NamedTuple):
     caveat: str
     """Limits of the claim, or an error in its popular version."""
     settings: type[Choices]
-    run: Callable[[Any, Stop, Progress], Any]
-    """From settings to the result."""
+    run: Callable[..., Any]
+    """From settings, `stop` and `progress` to the result."""
     verdict: Callable[[Any], Verdict]
     """From the result."""
     plots: tuple[Plot, ...]
     source: str
     """Of the claim: author, year, and its number at arXiv or kexue.fm."""
+    grows: bool = False
+    """Whether `run` takes a `look`, and hands it the result so far; see `labs.Look`."""

@@ -6,6 +6,7 @@ few hundred steps take seconds; what small ones show in seconds, large ones show
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
@@ -15,14 +16,16 @@ from pydantic import Field
 
 from explorer.config import Config
 from explorer.fields import About
-from explorer.labs import Progress, Stop, check
+from explorer.figures.training.course import snapshot
+from explorer.labs import Look, Progress, Stop, check, unseen
 from explorer.profile import BRANCHES, STATISTICS, Array, Profile
 from explorer.training.history import History
+from explorer.training.outcome import Outcome
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Levels, Task
 
 if TYPE_CHECKING:
-    from explorer.training.race import Outcome
+    from explorer.training.race import Race
 
 SHAPE: Mapping[str, int] = {"d_model": 32, "n_heads": 2, "n_ctx": 32, "batch_size": 8}
 READINGS = 30
@@ -72,14 +75,15 @@ class Trained(Generic[Asked]):
 
 
 def train(settings: Asked, contenders: Mapping[str, tuple[Config, Recipe]], steps: int, seed: int,
-          stop: Stop = lambda: False, progress: Progress = lambda _: None, readings: int = READINGS
-          ) -> Trained[Asked]:
+          stop: Stop = lambda: False, progress: Progress = lambda _: None, readings: int = READINGS,
+          look: Look = unseen) -> Trained[Asked]:
     """Trains them all for so many steps on the batches of a seed.
 
     Args:
         settings: from which the contenders are made.
         contenders: name to a design and how it is trained; what the task needs is added to the design.
         readings: about how many times the instruments are read.
+        look: told after each round how to make the result so far; it changes nothing of what comes.
     Raises:
         Stopped: `stop()` said true.
     """
@@ -88,9 +92,22 @@ def train(settings: Asked, contenders: Mapping[str, tuple[Config, Recipe]], step
     task = Task(seed=seed)
     field = [Contender(name, task.fit(config), recipe) for name, (config, recipe) in contenders.items()]
     race = Race(field, task, steps, every=max(1, steps // readings))
-    race.run(stop, lambda now: progress(now.step / steps))
+
+    def after(now: Race) -> None:
+        progress(now.step / steps)
+        look(lambda: so_far(settings, now))
+
+    race.run(stop, after)
     check(stop)
     return Trained(settings, race.histories, {end.name: end for end in race.verdict()}, race.levels)
+
+
+def so_far(settings: Asked, race: Race) -> Trained[Asked]:
+    """The contenders of a race as it stands, from numbers that no longer change. Nothing is measured for it."""
+    histories = {runner.name: snapshot(runner.history) for runner in race.runners}
+    ends = {one.name: Outcome(one.name, one.step, math.nan, None, one.step if one.retired else None, one.retired,
+                              math.nan, math.nan) for one in race.runners}
+    return Trained(settings, histories, ends, race.levels)
 
 
 def alphas(history: History) -> tuple[Array, Array]:

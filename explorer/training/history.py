@@ -6,11 +6,14 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, Array, Key, Statistic, tidy
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NO_SITE = ""
 """Site of a statistic of the whole model."""
@@ -110,6 +113,8 @@ class History:
 
         Layers count from 1, and 0 is the input; `layer` and `head` are missing (<NA>) where a statistic has none.
         """
+        import pandas as pd
+
         parts = []
         for key in self.keys():
             steps, values = self.series(*key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from explorer.probes.threads import shares, torch_threads
 from explorer.profile import Array
 from explorer.text import Text
 from explorer.training.history import History
+from explorer.training.outcome import Outcome
 from explorer.training.recipe import Recipe
 from explorer.training.runner import Contender, Runner
 from explorer.training.tasks import Data, Levels, Task
@@ -37,35 +38,6 @@ MARGIN = 0.05
 
 WORSE = 1.0
 """Nats above a uniform guess's loss: an untrained model whose output is normalized lies half a nat above it."""
-
-
-class Outcome(NamedTuple):
-    """Result of one contender."""
-
-    name: str
-    steps: int
-    """Steps made."""
-    final_loss: float
-    """Held-out loss of the weights as they are now, nats a character; nan once retired."""
-    below_unigram: int | None
-    """The step from which on the held-out loss stayed below the unigram's by more than `MARGIN`; None if it did not."""
-    retired_at: int | None
-    """The step that could not be made; None if all could."""
-    reason: str
-    """The reason why not; empty if nothing went wrong."""
-    ratio_first: float
-    """Norm of the gradients by the first layer's matrices over those by the last layer's, at step 0; nan where both are
-    zero, as where α is."""
-    ratio_last: float
-    """The same at the last step at which the instruments were on."""
-    worse_from: int | None = None
-    """The step from which on the held-out loss stayed above a uniform guess's by more than `WORSE`; None if it did not,
-    or the contender is retired."""
-
-    @property
-    def diverged(self) -> bool:
-        """Whether it could not continue, or ended far worse than a uniform guess."""
-        return self.retired_at is not None or self.worse_from is not None
 
 
 class Race:

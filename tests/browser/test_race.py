@@ -128,7 +128,7 @@ def test_two_curves_grow_until_it_is_stopped_and_another_race_can_be_run(track: 
     track.write("steps", "20")
     track.press("Start")
     expect(track.said).to_have_text("Finished at step 20 of 20")
-    track.page.wait_for_function("() => document.querySelectorAll('.ex-standings tbody tr').length === 1")
+    track.page.wait_for_function("() => document.querySelectorAll('.ex-standings tbody th').length === 1")
     track.page.wait_for_function(f"() => Object.keys(({CURVE})('Training loss')).join() === 'Pre-LN'")
     assert track.curves() == {"Pre-LN": {"length": 20, "last": 19, "hue": hue}}
 

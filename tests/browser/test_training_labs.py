@@ -33,10 +33,12 @@ class Training(Bench):
 @pytest.mark.parametrize("row", on("Training"), ids=lambda row: row.name)
 def test_it_can_be_stopped_and_then_answers_to_every_control(visit: Dashboard, row: Lab) -> None:
     bench = Training(visit, row)
+    expect(bench.panel.locator(".ex-status-detail")).to_contain_text("so far")  # its curves grow meanwhile
+    visit.page.wait_for_function(f"() => ({DRAWN})().every(Boolean)")
+    assert visit.page.evaluate(EMPTY) == []
     bench.panel.get_by_role("button", name="Stop", exact=True).click()
     bench.panel.locator(".ex-status[data-state=stale]").wait_for()
     assert bench.said == "Stopped."
-    assert not any(visit.page.evaluate(DRAWN))
     for name in SMALL:
         bench.set(bench.specs[name], bench.specs[name].low)
     with bench.redrawn():

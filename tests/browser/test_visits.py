@@ -13,6 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from http.client import HTTPConnection
 from itertools import accumulate
@@ -190,6 +191,26 @@ def test_next_visitor_still_gets_a_page(browser: Browser, address: str, kernel: 
     visit_after.wait_until_drawn()
     visit_after.must_be_clean()
     page.close()
+
+
+def test_more_visitors_than_warm_kernels_each_have_one_of_their_own(address: str) -> None:
+    """At once: the pool holds one kernel; the others get theirs as before, and all end when nobody comes."""
+    with ThreadPoolExecutor() as visitors:
+        kernels = list(visitors.map(arrive, [address] * 3))
+    assert len(set(kernels)) == 3
+    for kernel in kernels:
+        with enter(address, kernel) as visit:
+            assert answers(visit)
+    assert all(seconds_until_gone(kernel) < SOON for kernel in kernels)
+
+
+def test_kernel_that_waits_for_a_visitor_outlives_the_grace(tmp_path: Path) -> None:
+    with server(["serve"], tmp_path / "log", EXPLORER_GRACE_SECONDS="0") as own:
+        time.sleep(12)  # the manager looks every five seconds
+        waiting = [process.pid for process in psutil.Process().children(recursive=True)
+                   if any("kernel-" in part for part in process.cmdline())]
+        kernel = arrive(own)
+        assert processes(kernel)[0].pid in waiting
 
 
 TROUBLE = {

@@ -21,7 +21,8 @@ def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
     page = browser.new_page(color_scheme="dark", viewport={"width": 1200, "height": 900})
     visit = Dashboard(page, "voila")
     page.goto(voila, wait_until="commit")
-    page.wait_for_selector("#loading:has-text('Starting Python')")
+    page.wait_for_selector("#ex-first svg")  # the theory's lines, before any of the page
+    assert "prediction for the default design" in page.locator("#ex-first").inner_text()
     visit.wait_until_drawn()
     yield visit
     page.close()
@@ -29,7 +30,7 @@ def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
 
 def test_only_the_page_is_left_once_it_is_there(visit: Dashboard) -> None:
     assert visit.page.title() == "Transformer Signal Explorer"
-    assert visit.page.locator("#loading").count() == 0
+    assert visit.page.locator("#loading, #ex-first").count() == 0
     assert not visit.page.locator("#ex-notice").is_visible()
     assert "Run All Cells" not in visit.page.locator("body").inner_text(), "cells for the notebook's readers are shown"
     visit.must_be_clean()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import html
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
 from explorer.app.labs import home
+from explorer.app.race.throttle import Throttle
 from explorer.app.view import View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
@@ -41,6 +44,8 @@ class LabPanel(Live[Choices, Outcome]):
 
     def __init__(self, lab: Lab, settings: Choices | None = None) -> None:
         self.lab = lab
+        self._growing = Throttle(1.0, share=0.05, most=5.0)
+        self._partial = False  # the charts show a result that is not complete
         controls = Controls(settings or lab.settings(), self.refresh, label=f"Settings: {lab.title}")
         charts = {plot.name: Chart(title=plot.title, caption=plot.caption).explain(plot.why) for plot in lab.plots}
         super().__init__(controls, charts, subject="computed setting", action="Compute")
@@ -73,6 +78,7 @@ class LabPanel(Live[Choices, Outcome]):
 
     def _next(self) -> Choices:
         self.home.forget()
+        self._growing.now()
         settings: Choices = self.controls.config
         return settings
 
@@ -88,12 +94,35 @@ class LabPanel(Live[Choices, Outcome]):
 
     def _work(self, job: Choices, stop: Stop, progress: Progress) -> Outcome:
         begun = time.perf_counter()
-        return Outcome(self.lab.run(job, stop, progress), time.perf_counter() - begun, job)
+        more = {"look": partial(self._grow, job, stop)} if self.lab.grows else {}
+        return Outcome(self.lab.run(job, stop, progress, **more), time.perf_counter() - begun, job)
+
+    def _grow(self, job: Choices, stop: Stop, make: Callable[[], Any]) -> None:
+        """Draws the result so far from time to time, on the worker's thread."""
+        if not self._growing.due or stop():
+            return
+        with self._growing:
+            result = make()
+            with self.lock:
+                if job == self._job and not stop():
+                    self._partial = True
+                    self._draw(result, job, stale=False)
+
+    def _rest(self) -> None:
+        if self._partial and self._result is not None:  # the charts go back to what is complete
+            self._show(self._result)
+
+    def _progress(self, job: Choices, fraction: float) -> str:
+        return super()._progress(job, fraction) + (", so far" if self._partial else "")
+
+    def _draw(self, result: Any, settings: Choices, *, stale: bool) -> None:
+        for plot in self.lab.plots:
+            self.charts[plot.name].show(plot.draw(result), stale=stale)
+            self.charts[plot.name].marks = settings_words(settings)
 
     def _show(self, result: Outcome) -> None:
-        for plot in self.lab.plots:
-            self.charts[plot.name].show(plot.draw(result.result), stale=self._stale)
-            self.charts[plot.name].marks = settings_words(result.settings)
+        self._partial = False
+        self._draw(result.result, result.settings, stale=self._stale)
         severity, meaning, evidence = self.lab.verdict(result.result)
         self.verdict.findings = [{"severity": severity, "meaning": meaning, "evidence": evidence, "remedy": ""}]
 

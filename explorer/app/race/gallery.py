@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import ipywidgets as widgets
 from explorer.app.design_names import lowered
 from explorer.app.explore.sentences import legend_entry
 from explorer.app.race.saves import Saves
-from explorer.app.race.standings import Standings, judged
+from explorer.app.race.standings import NO_LINES, Standings, judged
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import choice
 from explorer.app.widgets.selection import Selection
@@ -22,7 +23,8 @@ from explorer.figures.training import CURVES, MAPS, Course, layer_map
 from explorer.figures.why import why
 
 if TYPE_CHECKING:
-    from explorer.training.race import Outcome, Race
+    from explorer.training.outcome import Line, Outcome
+    from explorer.training.race import Race
 
 COUNT = 2
 """Heat maps: of the first and the second contender, until somebody chooses another."""
@@ -66,15 +68,19 @@ class Gallery:
         for picture in (*self.charts, self.standings):
             picture.stale = stale
 
-    def draw(self, race: Race, designs: Sequence[Design], outcomes: Sequence[Outcome], *, final: bool) -> None:
-        """Draws everything from numbers that no longer change; the outcomes may be some steps older."""
-        self._course = Course.of(race, designs, outcomes)
-        self._legend = [
-            legend_entry(design, design.label, runner.config)
-            for design, runner in zip(designs, race.runners, strict=True)
-        ]
-        self.standings.show(outcomes, designs, race.levels, final=final)
-        self.verdict.findings = [judged(outcomes, race.levels)] if final else []
+    def draw(self, race: Race, designs: Sequence[Design], outcomes: Sequence[Outcome], *, final: bool,
+             lines: Mapping[str, Line] = NO_LINES) -> None:
+        """Draws a race as it stands; the outcomes may be some steps older."""
+        whose = [replace(design, config=runner.config) for design, runner in zip(designs, race.runners, strict=True)]
+        self.show(Course.of(race, whose, outcomes), outcomes, final=final, lines=lines)
+
+    def show(self, course: Course, outcomes: Sequence[Outcome], *, final: bool, lines: Mapping[str, Line] = NO_LINES
+             ) -> None:
+        """Draws everything from numbers that no longer change; `lines` are what contenders wrote, by name."""
+        self._course, designs = course, [track.design for track in course.tracks]
+        self._legend = [legend_entry(design, design.label, design.config) for design in designs if design.config]
+        self.standings.show(outcomes, designs, course.levels, final=final, lines=lines)
+        self.verdict.findings = [judged(outcomes, course.levels)] if final else []
         for row in CURVES:
             self.curves[row.name].show(row.draw(self._course))
             self.curves[row.name].designs = self._legend

@@ -21,7 +21,10 @@ from explorer.app.race.lineup import Lineup, first_lineup
 from explorer.app.race.plan import Plan
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, Start
 from explorer.app.race.racefile import Opened, RaceFile, opened
+from explorer.app.race.sample import stored
 from explorer.app.race.saves import Saves
+from explorer.app.race.scribe import Scribe
+from explorer.app.race.setups import SetupRow
 from explorer.app.race.standings import most_steps
 from explorer.app.race.throttle import Throttle
 from explorer.app.widgets.panel import Panel, Phase, prose
@@ -31,7 +34,8 @@ from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import ConfigError
 
 if TYPE_CHECKING:
-    from explorer.training.race import Outcome, Race
+    from explorer.training.outcome import Outcome
+    from explorer.training.race import Race
 
 RUNS_ON = "The controls are for the next race; they do not change this one."
 LEAD = (
@@ -45,6 +49,10 @@ BEWARE = (
     "A saved race goes on in Python, too: <code>explorer.training.archive.load(\"race.zip\").run()</code>.</p>"
 )
 WAITING = "<p>No race has been run yet. Choose contenders and recipes, and press Start.</p>"
+STORED = (
+    "<p><b>A stored race</b>, run with version {}, of the contenders with which this panel opens. "
+    "Press Start to run yours here.</p>"
+)
 
 
 @dataclass(eq=False)
@@ -96,21 +104,32 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
         self._leg: Leg | None = None  # the newest
         self._wish = ""  # pause or stop, until the race obeys
         self._outcomes: Sequence[Outcome] = ()
+        self._scribe = Scribe()
         self._judging, self._drawing = Throttle(2.0, share=0.03), Throttle(1.0, share=0.05, most=5.0)
         super().__init__(capacity=1)
         self.bar, self.saves = RaceButtons(self._press), Saves(self._still, self._saved)
         self.gallery = Gallery(self.lock, self.saves)
         self.preparation = Preparation(lineup or first_lineup(), plan or Plan(), self.lock, self._changed)
         self.controls = self.preparation.plan
+        self.setups = SetupRow(self.restore)
         self.waiting = prose(WAITING, "ex-beware")
         self.file = RaceFile(self._busy, self._open)
         self.home = TakeHome([*home.files(self._shown)])
         below = [self.file, self.home, prose(BEWARE, "ex-beware")]
         main = widgets.Box([self.waiting, self.gallery.box, *below]).add_class("ex-main")
+        if lineup is None:
+            self._show_sample()
         grid = widgets.Box([self.preparation.side, main]).add_class("ex-explore")
-        self.children = [prose(LEAD, "ex-lead"), self.bar, grid, self.status]
+        self.children = [prose(LEAD, "ex-lead"), self.setups, self.bar, grid, self.status]
         self.add_class("ex-race")
         self._enter(Phase.IDLE, "Ready")
+
+    def _show_sample(self) -> None:
+        """Shows the stored race, until one is run here: it cannot be saved, and is of no contender in the list."""
+        sample = stored()
+        self.waiting.value = STORED.format(sample.version)
+        self.waiting.remove_class("ex-beware").add_class("ex-stored")
+        self.gallery.show(sample.course, sample.outcomes, final=True, lines=sample.lines)
 
     def state(self) -> dict[str, Any]:
         """The choices for the next race; see `Preparation`."""
@@ -249,11 +268,15 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
                 return opened(raw, name)
             if (race := self.race) is None:
                 self.race = race = assemble(job.start)
+                self._scribe.begin()
                 self._judging.now()
                 self._drawing.now()
             job.first, job.begun = race.step, time.monotonic()
             race.run(lambda: stop() or bool(self._wish), lambda race: self._look(job, race, progress))
-            return [] if stop() else race.verdict()
+            if stop():
+                return []
+            self._scribe.finish(race, stop)
+            return race.verdict()
         except ConfigError as error:
             return error
 
@@ -262,6 +285,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
         if self._judging.due:
             with self._judging:
                 self._outcomes = race.verdict()
+            self._scribe.look(race, lambda: bool(self._wish))
         progress(race.step / race.steps)
         with self.lock:
             if self._drawing.due and job is self._leg and not self._wish:
@@ -309,5 +333,5 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
 
     def _draw(self, race: Race, *, final: bool) -> None:
         if self._leg:
-            self.gallery.draw(race, self._leg.start.designs, self._outcomes, final=final)
+            self.gallery.draw(race, self._leg.start.designs, self._outcomes, final=final, lines=self._scribe.lines)
             self.waiting.layout.display = "none"

@@ -36,7 +36,18 @@ class Start(NamedTuple):
     """The marks and the name of each contender, and its config in the size of the race."""
     recipes: tuple[Recipe, ...]
     plan: Plan
-    text: Text | None
+    text: Text | None = None
+
+    @classmethod
+    def of(cls, lineup: Lineup, plan: Plan, text: Text | None = None) -> Start:
+        """A line-up in the size that a plan gives it.
+
+        Raises:
+            ConfigError: a design cannot have the size.
+        """
+        designs = lineup.designs()
+        sized = (replace(designs[one.number], config=plan.sized(one.config, own=one.sized)) for one in lineup)
+        return cls(tuple(sized), tuple(one.recipe for one in lineup), plan, text)
 
 
 class Preparation:
@@ -86,9 +97,7 @@ class Preparation:
         """
         if self.refusal:
             raise ConfigError(self.refusal)
-        plan, designs = self.plan.config, self.lineup.designs()
-        sized = (replace(designs[one.number], config=plan.sized(one.config, own=one.sized)) for one in self.lineup)
-        return Start(tuple(sized), tuple(one.recipe for one in self.lineup), plan, self.text.text)
+        return Start.of(self.lineup, self.plan.config, self.text.text)
 
     def state(self) -> dict[str, Any]:
         """The contenders, whose recipe is shown, the size and the task; see `Recorded`. Not a text of one's own."""

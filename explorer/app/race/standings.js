@@ -1,5 +1,9 @@
 /* The contenders' results: a table whose rows are headed by a name and its marks, and so the legend of the charts. */
 
+/** What a contender wrote: from outside, and so a text. */
+const line = ({ name, given, written }, columns) => make("tr", { class: "ex-written" },
+  make("td", { colspan: columns, "aria-label": `Written by ${name}` }, make("span", {}, given), make("q", {}, written)));
+
 export default {
   render({ model, el }) {
     const title = make("b");
@@ -22,10 +26,11 @@ export default {
       words.textContent = model.get("words");
       head.replaceChildren(...columns.map(({ text, number }) => (
         make("th", { scope: "col", class: number ? "ex-number" : "" }, ...typeset(text)))));
-      body.replaceChildren(...model.get("rows").map((row) => {
+      body.replaceChildren(...model.get("rows").flatMap((row) => {
         const mark = swatch();
         mark.paint(row);
-        return make("tr", {}, make("th", { scope: "row" }, mark.svg, row.name), ...cells(row));
+        const wrote = row.written ? [line(row, columns.length)] : [];
+        return [make("tr", {}, make("th", { scope: "row" }, mark.svg, row.name), ...cells(row)), ...wrote];
       }));
     });
   },

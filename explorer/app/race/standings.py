@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import traitlets
@@ -15,13 +16,14 @@ from explorer.numbers import number
 from explorer.training.tasks import Levels
 
 if TYPE_CHECKING:
-    from explorer.training.race import Outcome
+    from explorer.training.outcome import Line, Outcome
 
 COLUMNS: tuple[dict[str, object], ...] = (
     {"text": "Contender"}, {"text": "Held-out loss", "number": True}, {"text": "Below unigram from", "number": True},
     {"text": "Diverged", "out": True}, {"text": "Gradient first / last layer"},
 )
 """Headings, whether a column is one of numbers, and whether it says why a contender is out."""
+NO_LINES: Mapping[str, Line] = MappingProxyType({})
 A_TENTH = 0.1
 """Share of the distance from the unigram's level to the bigram's; nearer to the unigram's, little is learned."""
 
@@ -32,7 +34,8 @@ class Standings(PageWidget):
     Traits:
         title, words: the text above it.
         columns: see `COLUMNS`.
-        rows: `[{name, hue, symbol, dash, cells, out}]`: the texts of the other columns, and whether it diverged.
+        rows: `[{name, hue, symbol, dash, cells, out, given, written}]`: the texts of the other columns, whether it
+            diverged, and what it wrote, after which words.
         stale: it is of an earlier race.
     """
 
@@ -43,18 +46,25 @@ class Standings(PageWidget):
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
 
-    def show(self, outcomes: Sequence[Outcome], designs: Sequence[Design], levels: Levels, *, final: bool) -> None:
+    def show(self, outcomes: Sequence[Outcome], designs: Sequence[Design], levels: Levels, *, final: bool,
+             lines: Mapping[str, Line] = NO_LINES) -> None:
         """Fills the table; the best first once the race is over."""
         scale = f"Nats a character; unigram {levels.unigram:.2f}, bigram {levels.bigram:.2f}."
         marks = {design.label: design for design in designs}
         rows = [
-            row(outcome, marks[outcome.name], final=final) for outcome in (ranked(outcomes) if final else outcomes)
+            row(outcome, marks[outcome.name], final=final) | wrote(lines.get(outcome.name))
+            for outcome in (ranked(outcomes) if final else outcomes)
         ]
         with self.hold_sync():
             self.title, self.words = (
                 ("Verdict", f"Best first. {scale}") if final else (f"At step {most_steps(outcomes):,}", scale)
             )
             self.rows = rows
+
+
+def wrote(line: Line | None) -> dict[str, str]:
+    """What a contender wrote, as the browser shows it; empty where it has not written yet."""
+    return {"given": line.given, "written": line.written} if line else {"given": "", "written": ""}
 
 
 def most_steps(outcomes: Sequence[Outcome]) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import Option, setting
-from explorer.labs import Progress, Stop, Verdict
+from explorer.labs import Look, Progress, Stop, Verdict, unseen
 from explorer.labs.trained import AS_WELL, LEARNS, SHAPE, Depth, Seed, Steps, Trained, alphas, train
 from explorer.profile import Array
 from explorer.training.recipe import Recipe
@@ -62,15 +62,15 @@ class AlphaSchedule(Choices):
         return config, recipe
 
 
-def run(settings: AlphaSchedule, stop: Stop = lambda: False, progress: Progress = lambda _: None
-        ) -> Trained[AlphaSchedule]:
+def run(settings: AlphaSchedule, stop: Stop = lambda: False, progress: Progress = lambda _: None,
+        look: Look = unseen) -> Trained[AlphaSchedule]:
     """Trains all four side by side.
 
     Raises:
         Stopped: `stop()` said true.
     """
     field = {name: settings.contender(schedule) for schedule, name in NAMES.items()}
-    return train(settings, field, settings.steps, settings.seed, stop, progress)
+    return train(settings, field, settings.steps, settings.seed, stop, progress, look=look)
 
 
 def last_alphas(result: Trained[AlphaSchedule]) -> Array:

@@ -21,4 +21,5 @@ ROW = Lab(
         Plot(pictures.by_layer, "Learned α by layer", "|α|, learned from 0. Bright: layers that add the most."),
     ),
     "Essay: Su Jianlin 2021, kexue 8620; Bachlechner et al. 2020, arXiv 2003.04887",
+    grows=True,
 )

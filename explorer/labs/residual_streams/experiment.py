@@ -15,7 +15,7 @@ import numpy as np
 from explorer.choices import Choices
 from explorer.config import Config, preset
 from explorer.fields import setting
-from explorer.labs import Progress, Stop, Verdict
+from explorer.labs import Look, Progress, Stop, Verdict, unseen
 from explorer.labs.stacks import Pair, gradient, pairs
 from explorer.labs.trained import SHAPE, Seed, Trained, profile_at, train
 from explorer.numbers import number
@@ -99,7 +99,8 @@ def read(history: History, step: int) -> Profile:
     return Profile("measured", {**found.values, **gradients}, seeds=(0,))
 
 
-def run(settings: ResidualStreams, stop: Stop = lambda: False, progress: Progress = lambda _: None) -> StreamsResult:
+def run(settings: ResidualStreams, stop: Stop = lambda: False, progress: Progress = lambda _: None,
+        look: Look = unseen) -> StreamsResult:
     """Measures the stacks, then trains the contenders side by side.
 
     Raises:
@@ -109,7 +110,8 @@ def run(settings: ResidualStreams, stop: Stop = lambda: False, progress: Progres
     stacks = pairs({name: settings.stack(name) for name in DESIGNS}, stop, lambda part: progress(share * part))
     field = {words: settings.contender(name) for name, words in DESIGNS.items()}
     trained = train(settings, field, settings.steps, settings.seed, stop,
-                    lambda part: progress(share + (1 - share) * part), READINGS)
+                    lambda part: progress(share + (1 - share) * part), READINGS,
+                    lambda make: look(lambda: StreamsResult(settings, stacks, make())))
     return StreamsResult(settings, stacks, trained)
 
 

@@ -28,4 +28,5 @@ ROW = Lab(
     ),
     "mHC: Xie et al. 2025, arXiv 2512.24880; AttnRes: Kimi Team 2026, arXiv 2603.15031; Keel: Chen & Wei 2026, arXiv "
     "2601.19895",
+    grows=True,
 )

@@ -13,7 +13,7 @@ import numpy as np
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import Option, setting
-from explorer.labs import Progress, Stop, Verdict
+from explorer.labs import Look, Progress, Stop, Verdict, unseen
 from explorer.labs.trained import AS_WELL, SHAPE, Depth, Seed, Steps, Trained, train
 from explorer.training.recipe import Recipe
 
@@ -65,14 +65,14 @@ ALL = tuple((design, length) for design in DESIGNS for length in LENGTHS)
 
 
 def run(settings: Warmup, stop: Stop = lambda: False, progress: Progress = lambda _: None,
-        contenders: Iterable[tuple[str, str]] = ALL) -> Trained[Warmup]:
+        contenders: Iterable[tuple[str, str]] = ALL, look: Look = unseen) -> Trained[Warmup]:
     """Trains all six, or some, side by side.
 
     Raises:
         Stopped: `stop()` said true.
     """
     field = {name_of(*one): settings.contender(*one) for one in contenders}
-    return train(settings, field, settings.steps, settings.seed, stop, progress)
+    return train(settings, field, settings.steps, settings.seed, stop, progress, look=look)
 
 
 def verdict(result: Trained[Warmup]) -> Verdict:

@@ -24,4 +24,5 @@ ROW = Lab(
              why=Why("At ρ = 1 all keys are alike: attention has nothing to choose, and no logit gets a gradient.")),
     ),
     "Xiong et al. 2020, arXiv 2002.04745",
+    grows=True,
 )

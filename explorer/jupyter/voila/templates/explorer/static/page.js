@@ -22,14 +22,28 @@
     loading.textContent = "Loading the page…";
   };
   window.voila_finish = () => {}; // cells are shown as they come: an empty page is no better than a partial one
-  const shown = ".ex-root, .jp-RenderedText, .jp-RenderedHTMLCommon"; // the page, or whatever went wrong
+  // The page, or whatever went wrong; a still comes beside the page, and before it.
+  const shown = ".ex-root, .jp-RenderedText, .jp-RenderedHTMLCommon:not(:has(.ex-still))";
+  const first = document.getElementById("ex-first"); // a picture of the default design, which lies on top of the page
+  const linked = location.search.length > 1 || location.hash.length > 1; // the page will show another design
+  if (first && linked) {
+    document.body.prepend(loading);
+    first.remove();
+  }
+  const PATIENCE = 8000; // milliseconds for which the picture may cover a page that draws nothing
+  const drawn = () => [...document.querySelectorAll(".ex-root .ex-chart-plot")].some(({ dataset }) => Number(dataset.drawn))
+    && document.querySelector(".ex-root .ex-finding"); // which moves the charts down, to where the picture has them
+  const uncover = () => [first, loading].forEach((node) => node?.remove());
+  let since = 0;
   const watch = new MutationObserver(() => {
-    if (document.querySelector(shown)) {
-      loading.remove();
+    const page = document.querySelector(shown);
+    if (!page) return;
+    if (!first?.isConnected || !page.matches(".ex-root") || drawn()) {
+      uncover();
       watch.disconnect();
-    }
+    } else since ||= setTimeout(uncover, PATIENCE);
   });
-  watch.observe(document.body, { childList: true, subtree: true });
+  watch.observe(document.body, { childList: true, subtree: true, attributeFilter: ["data-drawn"] });
 
   const notice = document.getElementById("ex-notice");
   let pending;

@@ -1,0 +1,130 @@
+"""The first picture: what a visitor sees while Python starts, as HTML without a script.
+
+It is the frame of the page with the theory's lines of its first design, made by the functions that draw the live page,
+under the live page's style sheet, so that nothing moves when that takes its place. `explorer serve` runs this module
+once, and hands the result to Voilà's template: the server itself need not import what draws it.
+"""
+
+from __future__ import annotations
+
+import html
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from explorer.app.design_names import name_of
+from explorer.app.explore.sentences import residual_words
+from explorer.app.widgets.controls import sections
+from explorer.app.widgets.header import Header
+from explorer.app.widgets.runtime import STYLE
+from explorer.app.widgets.wording import in_words
+from explorer.config import Config
+from explorer.diagnosis import diagnose
+from explorer.figures import FIGURES, Row
+from explorer.figures.sketch import sketch
+from explorer.figures.words import typeset
+from explorer.profile import Profile
+from explorer.theory import predict
+
+OWN = """
+#ex-first { position: fixed; z-index: 900; inset: 0; overflow-y: auto; background: var(--ex-paper); }
+.ex-first .ex-tabs span { padding: 6px 12px; border-radius: 6px; color: var(--ex-muted); }
+.ex-first .ex-tabs span:first-child { background: var(--ex-accent-soft); color: var(--ex-accent); font-weight: 600; }
+.ex-first .ex-explore { --ex-verdict-height: 100px; }
+.ex-first .ex-chart-tools { width: 142px; height: 24px; }
+.ex-first .ex-chart-plot { position: relative; color: var(--ex-muted); font-size: 12px; }
+.ex-first .ex-note { padding: 0; text-align: left; font-size: 13px; }
+.ex-sketch { position: absolute; }
+.ex-sketch svg { position: absolute; width: 100%; height: 100%; overflow: hidden; }
+.ex-sketch span { position: absolute; line-height: 1; white-space: nowrap; }
+.ex-sketch-tick[data-axis="x"] { top: calc(100% + 6px); transform: translateX(-50%); }
+.ex-sketch-tick[data-axis="y"] { right: 100%; transform: translateY(50%); padding-right: 6px; }
+.ex-sketch-grid { fill: none; stroke: var(--ex-grid); }
+.ex-sketch-title[data-axis="x"] { left: 50%; top: calc(100% + 25px); transform: translateX(-50%); }
+.ex-sketch-title[data-axis="y"] { top: 50%; left: -50px; transform: translate(-50%, -50%) rotate(-90deg); }
+@container explorer (max-width: 699.9px) {
+  .ex-first .ex-cell:first-child .ex-sketch-title[data-axis="y"] { display: none; } /* as plotly's */
+}
+.ex-first [data-waits] { display: grid; place-items: center; }
+"""
+"""What differs from the live page: everything that is not there is a word or a number."""
+
+
+def first_picture(config: Config, tabs: Sequence[str]) -> str:
+    """The frame of the page and the theory's lines of a design, with the style sheet that it needs.
+
+    Args:
+        config: the design.
+        tabs: titles of the page's panels.
+    """
+    predicted = predict(config)
+    names = "".join(f"<span>{html.escape(title)}</span>" for title in tabs)
+    cells = "".join(f'<div class="ex-cell widget-box">{_card(row, predicted)}</div>' for row in FIGURES.values())
+    controls = "".join(map(_control, sections(Config.specs())[0]["fields"]))
+    name, about = html.escape(name_of(config)), typeset(html.escape(residual_words(config), quote=False))
+    style = STYLE.replace(".ex-root", ".ex-first") + OWN
+    return f"""<style>{style}</style>
+<div id="ex-first"><div class="ex-first widget-box">
+<div inert aria-hidden="true">
+<div class="ex-header"><h1>{html.escape(Header.name.default_value)}</h1><div class="ex-tabs">{names}</div></div>
+<div class="ex-panel widget-box"><div class="ex-explore widget-box">
+<div class="ex-side widget-box"><div class="ex-controls">{_list("Model or design", name_of(config))}</div>
+<div class="ex-controls">{controls}</div></div>
+<div class="ex-main widget-box">{_verdict(predicted)}
+<div class="ex-pins"><div class="ex-pin-head"><span class="ex-now"><b>{name}</b>
+<span class="ex-pin-about">{about}</span></span><span class="ex-marks"><span>— predicted</span></span></div></div>
+<div class="ex-charts widget-box">{cells}</div></div>
+</div></div></div>
+<div class="ex-status" data-state="computing"><span class="ex-mark"></span>
+<p class="ex-note" id="loading" role="status">Starting Python for this page…</p>
+<span class="ex-status-detail">The lines are the theory's prediction for the default design.</span></div>
+</div></div>"""
+
+
+def _card(row: Row, predicted: Profile) -> str:
+    """A chart's card: title, caption, and its lines if the theory has some."""
+    figure = row.draw([predicted])
+    known = any("lines" in (trace.mode or "") for trace in figure.data)
+    plot = f">{sketch(figure)}" if known else " data-waits>Comes with the measurement"
+    badge = "prediction" if known else ""
+    below = _list("Show", row.title, "ex-place") if row.name == next(iter(FIGURES)) else ""
+    return (f'<div><figure class="ex-chart"><figcaption class="ex-chart-words"><div class="ex-chart-header">'
+            f'<h3 class="ex-chart-title">{html.escape(row.title)}</h3><span class="ex-chart-badge">{badge}</span></div>'
+            f'<p class="ex-chart-caption">{typeset(html.escape(row.caption, quote=False))}</p>'
+            f'<div class="ex-chart-tools"></div></figcaption>'
+            f'<div class="ex-chart-plot"{plot}</div></figure></div>{below}')
+
+
+def _verdict(predicted: Profile) -> str:
+    """What the numbers of the theory mean, as the live page will say it of those that are measured."""
+    findings = diagnose(predicted)[:1]
+    return "".join(f'<div class="ex-verdict"><div class="ex-finding" data-severity="{one.severity}">'
+                   f'<p><strong>{html.escape(one.meaning)}</strong> {html.escape(one.evidence)}</p></div></div>'
+                   for one in findings)
+
+
+def _list(label: str, value: str, place: str = "") -> str:
+    """A list, with the one entry that is chosen."""
+    control = (f'<div class="ex-control" data-look="list"><div class="ex-head"><span class="ex-label">'
+               f'{html.escape(label)}</span></div><select><option>{html.escape(value)}</option></select></div>')
+    return f'<div class="ex-controls {place}"><div class="ex-section">{control}</div></div>' if place else control
+
+
+def _control(field: dict[str, Any]) -> str:
+    """A choice and its value."""
+    about = ", ".join(filter(None, (field["symbol"], field["unit"])))
+    value, steps = html.escape(in_words(field["initial"])), field["steps"]
+    below = f"<select><option>{value}</option></select>"
+    if field["look"] == "slider":
+        at = f'max="{len(steps) - 1}" value="{steps.index(field["initial"])}"'
+        below = (f'<div class="ex-row"><input type="range" {at}>'
+                 f'<input class="ex-entry" value="{value}"></div>')
+    return (f'<div class="ex-control"><div class="ex-head"><span class="ex-title"><span class="ex-label">'
+            f'{html.escape(field["label"])}</span><span class="ex-symbol">{typeset(html.escape(about))}</span></span>'
+            f"</div>{below}</div>")
+
+
+if __name__ == "__main__":
+    from explorer.app.dashboard import PANELS
+
+    sys.stdout.write(first_picture(Config(), [tab.title for tab in PANELS.values()]))

@@ -1,0 +1,81 @@
+"""Lines of a figure as HTML and SVG that need no script: for a page whose drawing kit has not come yet.
+
+Only what a browser can stretch is drawn: lines fill the frame, whatever its size, and ticks stand beside it as text.
+The frame keeps the figure's own margins, so that nothing moves when plotly draws the same figure in its place.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from explorer.numbers import number
+from explorer.profile import Array
+
+DASHES = {"dash": "6 4", "dot": "2 3", "dashdot": "6 3 2 3", "longdash": "10 4", "longdashdot": "10 3 2 3"}
+"""plotly's dashes that figures use, in pixels; any other is solid."""
+STEPS = (1.0, 2.0, 5.0, 10.0)
+"""Distances of ticks, times a power of ten."""
+
+
+def sketch(figure: go.Figure) -> str:
+    """The lines, the ticks and the titles of a figure's axes, in a box that fills whatever it is put into."""
+    layout = figure.layout
+    margin = layout.margin
+    box = f"inset: {margin.t}px {margin.r}px {margin.b}px {margin.l}px"
+    lines = "".join(_path(trace, layout.xaxis, layout.yaxis) for trace in figure.data if "lines" in (trace.mode or ""))
+    across, up = ([(value, float(place(np.array(value), axis))) for value in ticks(axis)]
+                  for axis in (layout.xaxis, layout.yaxis))
+    grid = " ".join([*(f"M{at:.2f} 0V100" for _, at in across), *(f"M0 {100 - at:.2f}H100" for _, at in up)])
+    marks = "".join([*_ticks(across, "left", "x"), *_ticks(up, "bottom", "y")])
+    titles = "".join(f'<span class="ex-sketch-title" data-axis="{name}">{axis.title.text or ""}</span>'
+                     for name, axis in (("x", layout.xaxis), ("y", layout.yaxis)))
+    below = f'<path class="ex-sketch-grid" d="{grid}" vector-effect="non-scaling-stroke"/>'
+    return (f'<div class="ex-sketch" style="{box}">{marks}<svg viewBox="0 0 100 100" preserveAspectRatio="none" '
+            f'aria-hidden="true">{below}{lines}</svg>{titles}</div>')
+
+
+def place(values: Array, axis: Any) -> Array:
+    """Positions along an axis in per cent of its length; nan where a value has none."""
+    low, high = axis.range
+    with np.errstate(all="ignore"):
+        found = np.log10(values) if axis.type == "log" else np.asarray(values, dtype=float)
+    return np.where(np.isfinite(found), 100 * (found - low) / (high - low), np.nan)
+
+
+def ticks(axis: Any) -> list[float]:
+    """Round values along an axis, about as many as it asks for: powers of ten, with 2 and 5 where there are few."""
+    low, high = axis.range
+    if axis.type == "log":
+        within = (1.0, 2.0, 5.0) if high - low < 2 else (1.0,)
+        powers = range(int(np.floor(low)), int(np.ceil(high)) + 1)
+        found = [factor * 10.0**power for power in powers for factor in within]
+        return [value for value in found if low <= np.log10(value) <= high]
+    rough = (high - low) / (axis.nticks or 7)
+    power = 10.0 ** np.floor(np.log10(rough))
+    step = next(factor * power for factor in STEPS if factor * power >= rough)
+    first, last = int(np.ceil(low / step)), int(np.floor(high / step))
+    return [float(step * count) for count in range(first, last + 1)]
+
+
+def _path(trace: Any, across: Any, up: Any) -> str:
+    """One line; it breaks where a value has no place."""
+    x, y = place(np.asarray(trace.x, dtype=float), across), 100 - place(np.asarray(trace.y, dtype=float), up)
+    known = np.isfinite(x) & np.isfinite(y)
+    starts = known & ~np.concatenate([[False], known[:-1]])
+    points = " ".join(f"{'M' if start else 'L'}{left:.2f} {top:.2f}"
+                      for left, top, ok, start in zip(x, y, known, starts, strict=True) if ok)
+    line = trace.line
+    dash = f' stroke-dasharray="{DASHES[line.dash]}"' if line.dash in DASHES else ""
+    return (f'<path d="{points}" fill="none" stroke="{html.escape(line.color)}" stroke-width="{line.width or 2}"'
+            f'{dash} vector-effect="non-scaling-stroke"/>')
+
+
+def _ticks(found: Sequence[tuple[float, float]], side: str, axis: str) -> Iterator[str]:
+    """The numbers beside an axis, from their values and places."""
+    for value, at in found:
+        yield f'<span class="ex-sketch-tick" data-axis="{axis}" style="{side}: {at:.2f}%">{number(value)}</span>'

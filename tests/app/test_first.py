@@ -1,0 +1,53 @@
+"""The first picture: the theory's lines and words of a design, without a script, and without torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+from explorer.app.first import first_picture
+from explorer.config import Config
+from explorer.diagnosis import diagnose
+from explorer.figures import FIGURES
+from explorer.theory import predict
+
+
+class Read(HTMLParser):
+    """The text of a page, its tags, and what is open in the end."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.words, self.tags, self.open = "", [], 0
+        self.feed(markup.partition("</style>")[2])
+
+    def handle_starttag(self, tag: str, _: object) -> None:
+        self.tags.append(tag)
+        self.open += tag not in ("input", "path")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open -= tag != "path"
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def test_it_says_what_the_theory_says() -> None:
+    config = Config(norm_placement="post", n_layers=48)
+    page = Read(first_picture(config, ["Explore", "A < B"]))
+    (finding, *_) = diagnose(predict(config))
+    assert finding.meaning in page.words
+    assert finding.evidence in page.words
+    assert all(row.title in page.words for row in FIGURES.values())
+    assert "A < B" in page.words
+    assert "theory's prediction" in page.words
+    assert page.open == 0
+    assert "script" not in page.tags
+
+
+def test_the_command_prints_it_without_torch() -> None:
+    code = ("import runpy, sys; runpy.run_module('explorer.app.first', run_name='__main__'); "
+            "assert 'torch' not in sys.modules")
+    told = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert 'id="ex-first"' in told.stdout
+    assert told.stdout.count("<svg") == sum(bool(row.draw([predict(Config())]).data) for row in FIGURES.values())
