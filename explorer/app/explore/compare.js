@@ -1,4 +1,4 @@
-/* The designs on the charts side by side: a table whose first column stays while the others scroll below it. */
+/* The designs on the charts side by side, in a fold: a table whose first column stays while the others scroll below it. */
 
 const SIGNS = { good: ["✓", "Good"], warning: ["!", "Warning"], bad: ["×", "Problem"] };
 
@@ -37,7 +37,7 @@ export default {
     const frame = make("div", { class: "ex-scroll", tabindex: 0, role: "region", "aria-label": "Comparison of the designs" }, table);
     const hint = make("p", { class: "ex-hint" }, "Measured: mean over seeds, or the median over seeds and heads; in brackets the lowest and the highest.");
     become(el, "ex-compare");
-    el.append(make("details", { open: "open" }, summary, frame, hint));
+    el.append(make("details", {}, summary, frame, hint));
     return follow(model, "columns groups", () => {
       const columns = model.get("columns");
       el.hidden = columns.length === 0;
