@@ -15,6 +15,7 @@ from explorer.app.explore.panel import Explore
 from explorer.app.labs.labs import Labs, tab
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.race.panel import RacePanel
+from explorer.app.stories.telling import Telling
 from explorer.app.undo import Undo
 from explorer.app.view import View
 from explorer.app.widgets.header import Header
@@ -71,8 +72,10 @@ class Dashboard(Tabbed[Config]):
     def __init__(self, config: Config, panels: Mapping[str, Tab[Config]] = PANELS,
                  still: Callable[[Config], str] = still.page) -> None:
         self._links, self._start_link = Links(tuple(panels)), ""
-        super().__init__(Header(), config, panels)
         self._still, self._following = still, threading.RLock()
+        self.telling = Telling(self, self._links, panels, self._following)
+        header = Header(stories=bool(self.telling.strip.cards))
+        super().__init__(header, config, panels, above=[self.telling.strip])
         self.add_class("ex-root")
         self._steps = Undo(self.link)
         self.header.on_act(self._act)
@@ -112,15 +115,16 @@ class Dashboard(Tabbed[Config]):
             state, sentences = self._links.read(link)
             sentences += self.restore(state)
             self.header.said = in_a_sentence(sentences)
+            self.telling.strip.shown = self.telling.strip.shown and not link
             self.follow()
             return sentences
 
     def state(self) -> dict[str, Any]:
         """The open tab, the panels' records, and what is shown of the page; see `Recorded`."""
-        return {**super().state(), "view": view.state(self.view)}
+        return {**super().state(), "view": view.state(self.view), **self.telling.state}
 
     def _parts(self) -> dict[str, Callable[[Any], list[str]]]:
-        return {"view": self._restore_view, **super()._parts()}
+        return {"view": self._restore_view, **super()._parts(), "story": self.telling.restore}
 
     def _restore_view(self, record: dict[str, object]) -> list[str]:
         seen, sentences = view.read(record, list(self._rows))
@@ -159,6 +163,8 @@ class Dashboard(Tabbed[Config]):
                     self._arrive(query)
                 case ["open", str() as link]:
                     self.open_link(link)
+                case ["stories"]:
+                    self.telling.strip.shown = not self.telling.strip.shown
                 case ["undo"]:
                     self._go(self._steps.back())
                 case ["redo"]:

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
+from explorer.app.explore.asking import Asking
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.pins import Pin
+from explorer.app.explore.question import Question
 from explorer.app.explore.remedies import Diagnose, Remedies
 from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.sentences import model_words, progress_words, summary
@@ -70,7 +72,8 @@ class Explore(Live[Job, Profile]):
         self.matrix, self.statistic = matrix_list(self._choose), statistic_list(self._choose)
         charts = {row.name: Chart(title=row.title, caption=row.caption) for row in FIGURES.values()}
         self.comparison = Comparison(self._click, self._current, controls.apply, self._changed)
-        self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic)
+        self.asking = Asking(charts)
+        self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic, self.asking)
         super().__init__(controls, charts, subject="measured design", action="Measure")
         self.remedies = Remedies(self.verdict, controls, diagnose, self.lock) if diagnose else None
         if solve:
@@ -109,6 +112,19 @@ class Explore(Live[Job, Profile]):
             })
             self.refresh()
         return sentences
+
+    def ask(self, question: Question | None, config: Config, say: Callable[[str], None] = lambda _: None,
+            act: Callable[[object], None] = lambda _: None) -> None:
+        """Asks a question about a design, or takes back the one that stands; see `Asking.ask`."""
+        with self.lock:
+            self.asking.ask(question, config, say, act)
+            self._redraw()
+
+    def reveal(self, guess: object) -> None:
+        """Shows what a question withholds; `guess` is one that was checked, or None."""
+        with self.lock:
+            self.asking.reveal(guess)
+            self._redraw()
 
     def look(self, view: View) -> None:
         """Shows what a view has of the panel."""
@@ -243,12 +259,19 @@ class Explore(Live[Job, Profile]):
 
     def _show(self, result: Profile) -> None:
         self._expected = self._predicted
+        self._redraw()
+
+    def _redraw(self) -> None:
+        """Draws, and gives the verdict, as far as no question withholds them."""
         self._draw()
         if self.remedies:
-            self.remedies.judge(result)
+            self.remedies.judge(None if self.asking.stands else self._result)
+        if self.phase is Phase.IDLE and self._result:
+            self._enter(Phase.IDLE, *self._summary(self._result))
+        self.asking.measured(self._result, self._expected)
 
     def _summary(self, result: Profile) -> tuple[str, str]:
-        text, detail = summary(result, self._predicted)
+        text, detail = summary(result, self._predicted, whole=not self.asking.stands)
         return text, " · ".join(filter(None, (detail, self._trouble)))
 
     @property

@@ -40,9 +40,9 @@ class Remedies:
         self._applied: list[Applied] = []  # the latest last
         verdict.on_apply, verdict.on_undo = self._apply, self._take_back
 
-    def judge(self, measured: Profile) -> None:
-        """Shows the findings of a profile."""
-        self._findings = tuple(self._diagnose(measured))
+    def judge(self, measured: Profile | None) -> None:
+        """Shows the findings of a profile; none of None."""
+        self._findings = tuple(self._diagnose(measured)) if measured else ()
         parts = ("severity", "meaning", "evidence", "remedy")
         self._verdict.findings = [
             {part: getattr(finding, part) for part in parts} | ({} if self._can_be_seen(finding) else {"remedy": ""})
@@ -60,6 +60,8 @@ class Remedies:
 
     def _apply(self, index: int) -> None:
         with self._lock:
+            if index >= len(self._findings):
+                return  # withheld a moment ago
             finding, config = self._findings[index], self._controls.config
             if finding.config_change:
                 before = {name: getattr(config, name) for name in finding.config_change}

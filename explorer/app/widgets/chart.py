@@ -1,10 +1,12 @@
 """`Chart`: one card of the page, a title, a sentence and a plotly figure that is replaced whole.
 
 A whole figure is one trait, so a view that opens late shows the latest and no update is lost. Arrays travel as typed
-arrays. Nothing here reads what a browser says: traits only go out.
+arrays. Nothing here reads what a browser says: traits only go out, and messages go to who asked a question.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import plotly.graph_objects as go
 import traitlets
@@ -25,6 +27,8 @@ class Chart(PageWidget):
         description: what the picture shows, in words, for those who cannot see it.
         stale: the figure belongs to an older choice; it is dimmed, and the card says so.
         designs: what is drawn, `[{name, about, hue, symbol, dash}]`: the legend of a picture that is saved.
+        ask: a question that is answered on the chart: `{depths, low, high, log}` while a line is to be drawn, `{said}`
+            once it was; empty for none.
         marks: what dots and lines are, or of which settings they are, as that picture says it.
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
     """
@@ -39,6 +43,13 @@ class Chart(PageWidget):
     designs = traitlets.List(traitlets.Dict()).tag(sync=True)
     marks = traitlets.Unicode().tag(sync=True)
     figure = traitlets.Dict().tag(sync=True)
+    ask = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, **traits: object) -> None:
+        super().__init__(**traits)
+        self.on_ask: Callable[[object], None] = lambda _: None
+        """Called with what the buttons below a question send: `["reveal", heights]` or `["skip"]`."""
+        self.on_msg(lambda _, content, __: self.on_ask(content))
 
     def show(self, fig: go.Figure, *, stale: bool = False) -> None:
         """Replaces the figure, and the description by the one the figure carries in `layout.meta`, if it does."""

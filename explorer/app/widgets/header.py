@@ -24,9 +24,10 @@ class Header(PageWidget):
         link: the page as a query; None until a browser has said what its address holds.
         undoes, redoes: whether there is a step back, or again.
         said: a sentence about the last link.
+        stories: whether the page has stories to tell.
 
     Messages are lists: `["shown", query]` once a browser has put the page together, and the tools' `["open", link]`,
-    `["undo"]`, `["redo"]` and `["reset"]`.
+    `["undo"]`, `["redo"]`, `["reset"]` and `["stories"]`.
     """
 
     _esm = view("header")
@@ -39,6 +40,7 @@ class Header(PageWidget):
     undoes = traitlets.Bool(False).tag(sync=True)
     redoes = traitlets.Bool(False).tag(sync=True)
     said = traitlets.Unicode().tag(sync=True)
+    stories = traitlets.Bool(False).tag(sync=True)
 
     def on_act(self, call: Callable[[object], None]) -> None:
         """Registers what handles the messages; it believes none of them."""
