@@ -37,7 +37,7 @@ def checked(guess: object, count: int, low: float, high: float) -> list[float]:
 
 def between(at: ArrayLike, heights: Sequence[float], where: ArrayLike) -> Array:
     """Heights of the line through a guess, at other depths; beyond its ends it is level."""
-    return np.interp(np.asarray(where, dtype=float), np.asarray(at, dtype=float), heights)
+    return np.asarray(np.interp(np.asarray(where, dtype=float), np.asarray(at, dtype=float), heights))
 
 
 def apart(one: ArrayLike, other: ArrayLike, *, log: bool) -> float:
@@ -57,7 +57,7 @@ def apart(one: ArrayLike, other: ArrayLike, *, log: bool) -> float:
 
 
 def in_words(distance: float, *, log: bool) -> str:
-    """A distance: "by a factor of 1.9 on average", "by 0.31 on average"."""
+    """A mean distance: "by a factor of 1.9", "by 0.31"."""
     if math.isnan(distance):
         return "where nothing can be compared"
-    return f"by a factor of {number(distance)} on average" if log else f"by {number(distance, 2)} on average"
+    return f"by a factor of {number(distance)}" if log else f"by {number(distance, 2)}"

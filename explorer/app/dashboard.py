@@ -124,7 +124,14 @@ class Dashboard(Tabbed[Config]):
         return {**super().state(), "view": view.state(self.view), **self.telling.state}
 
     def _parts(self) -> dict[str, Callable[[Any], list[str]]]:
-        return {"view": self._restore_view, **super()._parts(), "story": self.telling.restore}
+        # A question comes before its design: what it withholds is never on the page.
+        return {"view": self._restore_view, "story": self.telling.restore, **super()._parts()}
+
+    def restore(self, state: object) -> list[str]:
+        """Makes the page of a record; see `Recorded`."""
+        sentences = super().restore(state)
+        self.telling.point()
+        return sentences
 
     def _restore_view(self, record: dict[str, object]) -> list[str]:
         seen, sentences = view.read(record, list(self._rows))

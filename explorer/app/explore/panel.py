@@ -117,8 +117,10 @@ class Explore(Live[Job, Profile]):
             act: Callable[[object], None] = lambda _: None) -> None:
         """Asks a question about a design, or takes back the one that stands; see `Asking.ask`."""
         with self.lock:
+            changed = question or self.asking.question
             self.asking.ask(question, config, say, act)
-            self._redraw()
+            if changed:
+                self._redraw()
 
     def reveal(self, guess: object) -> None:
         """Shows what a question withholds; `guess` is one that was checked, or None."""
@@ -264,7 +266,7 @@ class Explore(Live[Job, Profile]):
     def _redraw(self) -> None:
         """Draws, and gives the verdict, as far as no question withholds them."""
         self._draw()
-        if self.remedies:
+        if self.remedies and (self._result or self.asking.stands):
             self.remedies.judge(None if self.asking.stands else self._result)
         if self.phase is Phase.IDLE and self._result:
             self._enter(Phase.IDLE, *self._summary(self._result))

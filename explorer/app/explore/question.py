@@ -92,9 +92,9 @@ class Draw(Question):
         log, row = self.statistic.log, self._series(measured)
         layers = measured.config.n_layers if measured.config else 1
         mine = apart(self.values(guess, layers, row.depth), row.middle, log=log)
-        said = f"Your line is off {in_words(mine, log=log)}"
+        said = f"On average your line is off {in_words(mine, log=log)}"
         theirs = apart(self._series(predicted).middle, row.middle, log=log) if predicted else None
-        return said + ("." if theirs is None else f"; theory's {in_words(theirs, log=log)}.")
+        return said + ("." if theirs is None else f", theory's {in_words(theirs, log=log)}.")
 
     def _series(self, profile: Profile) -> Series:
         """What the chart draws of a profile."""

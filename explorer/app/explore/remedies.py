@@ -15,6 +15,10 @@ from explorer.profile import Profile
 Diagnose = Callable[[Profile], Sequence[Finding]]
 
 
+WITHHELD = {"severity": "withheld", "meaning": "The verdict waits until the question is answered.", "evidence": "",
+            "remedy": ""}
+
+
 class Applied(NamedTuple):
     """A remedy that was applied: its words, the values it set, and those before."""
 
@@ -41,12 +45,14 @@ class Remedies:
         verdict.on_apply, verdict.on_undo = self._apply, self._take_back
 
     def judge(self, measured: Profile | None) -> None:
-        """Shows the findings of a profile; none of None."""
+        """Shows the findings of a profile; of None, that they are withheld."""
         self._findings = tuple(self._diagnose(measured)) if measured else ()
         parts = ("severity", "meaning", "evidence", "remedy")
         self._verdict.findings = [
             {part: getattr(finding, part) for part in parts} | ({} if self._can_be_seen(finding) else {"remedy": ""})
             for finding in self._findings]
+        if measured is None:
+            self._verdict.findings = [WITHHELD]
 
     def _can_be_seen(self, finding: Finding) -> bool:
         """Whether every control that the remedy would set is shown."""

@@ -14,6 +14,7 @@ from explorer.app.link.links import Links
 from explorer.app.stories.story import VERDICT, Step, Story
 from explorer.app.stories.strip import Strip
 from explorer.app.stories.table import STORIES
+from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.record import record
 from explorer.app.widgets.tabbed import Tabbed
@@ -21,7 +22,7 @@ from explorer.config import Config
 from explorer.display import shown
 
 MARK = "ex-looked"
-"""Class of what a step says to look at."""
+"""Class of the box around what a step says to look at."""
 
 
 class Page(Protocol):
@@ -120,8 +121,6 @@ class Telling:
     def _go(self, story: Story, number: int) -> None:
         """Sets the page of a step: what its link says of the panel that it opens, and nothing of the others."""
         self.strip.shown = False
-        if self.story:
-            self._explore.ask(None, Config())
         self._page.restore(self._record(story.steps[number - 1]) | {"story": [story.name, number]})
 
     def _record(self, step: Step) -> dict[str, Any]:
@@ -134,11 +133,18 @@ class Telling:
         self._told = {
             "title": story.title, "number": number, "count": len(story.steps), "words": step.words,
             "text": step.question.text if step.question else "", "options": options(step.question), "said": "",
-            "look": self._mark(step),
+            "look": "",
         }
-        self.strip.told = self._told
         design = self._record(step)["panels"].get("explore", {}).get("design", {})
         self._explore.ask(step.question, Config(**design), self._say, self.act)
+        self.strip.told = self._told
+
+    def point(self) -> None:
+        """Outlines what the step says to look at, on the panel that is open now."""
+        look = self._mark(self._step)
+        if self._step and look != self._told["look"]:
+            with self._explore.lock:  # whose worker may be saying what came of a question
+                self._told = self.strip.told = self._told | {"look": look}
 
     def _reveal(self, guess: object, *, guessed: bool) -> None:
         """Ends a question: with the page of its step, wherever the controls were moved meanwhile."""
@@ -157,8 +163,8 @@ class Telling:
 
     def _say(self, words: str) -> None:
         """Shows what came of a question; called from any thread."""
-        self._told = self._told | {"said": words, "open": self._explore.asking.stands}
-        self.strip.told = self._told
+        with self._explore.lock:
+            self._told = self.strip.told = self._told | {"said": words, "open": self._explore.asking.stands}
 
     @property
     def _explore(self) -> Explore:
@@ -180,7 +186,16 @@ class Telling:
             panel = panel.panels[panel.opened]
         if step is None or not isinstance(panel, Live):
             return ""
-        chart = panel.charts.get(step.look_at)
-        self._looked = chart or panel.verdict
-        self._looked.add_class(MARK)
-        return "Verdict" if step.look_at == VERDICT or chart is None else chart.title
+        target = panel.verdict if step.look_at == VERDICT else panel.charts[step.look_at]
+        self._looked = box_of(target, panel)
+        if self._looked:
+            self._looked.add_class(MARK)
+        return target.title if isinstance(target, Chart) else "Verdict"
+
+
+def box_of(widget: widgets.Widget, root: widgets.Widget) -> widgets.Widget | None:
+    """The box below a widget, or itself, that has another one as its child; None where there is none."""
+    children = getattr(root, "children", ())
+    if widget in children:
+        return root
+    return next(filter(None, (box_of(widget, child) for child in children)), None)

@@ -20,10 +20,10 @@ import traitlets
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 APP = Path(__file__).parent.parent
-SHARED = ("elements", "typeset", "messages", "address", "picture", "plotly", "search")
+SHARED = ("elements", "typeset", "messages", "address", "picture", "plotly", "search", "guess")
 STYLES = tuple(f"{name}.css" for name in (
     "widgets/style", "widgets/header", "widgets/media", "widgets/chart", "widgets/search", "widgets/roster_box",
-    "race/race"))
+    "race/race", "stories/stories"))
 STUB = """const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
 const page = (pages.{key} ??= Promise.withResolvers());
 export default {{ render: async (view) => (await page.promise).{name}.render(view) }};
