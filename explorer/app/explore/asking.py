@@ -89,7 +89,9 @@ class Asking:
         question = self.question
         if question is None or self.revealed or name not in question.withheld:
             return None
-        return asked(question.statistic, self.config.n_layers, question.extent) if name == question.chart else withheld()
+        if name != question.chart:
+            return withheld()
+        return asked(question.statistic, self.config.n_layers, question.extent)
 
     def guessed(self, name: str, figure: go.Figure, config: Config | None) -> go.Figure:
         """A figure of `FIGURES`, with the line that was guessed of its design."""

@@ -259,7 +259,7 @@ class Explore(Live[Job, Profile]):
     def _progress(self, job: Job, fraction: float) -> str:
         return progress_words(job.config, fraction)
 
-    def _show(self, result: Profile) -> None:
+    def _show(self, _: Profile) -> None:
         self._expected = self._predicted
         self._redraw()
 

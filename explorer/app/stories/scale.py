@@ -22,8 +22,8 @@ LLAMA = Story("gpt2_llama", "From GPT-2 to Llama", "What each change does to the
          "is drawn √24 = 4.9 times smaller, and the stream grows 10-fold over 12 layers.", "second_moment"),
     Step("?design=gpt2&norm=rms&pin=gpt2", "Llama's norm divides by the RMS and does not subtract the mean. At the "
          "start that changes next to nothing: the second moment stays within 1 % of GPT-2's.", "second_moment"),
-    Step("?design=gpt2&scale_rule=bert&norm=rms&pin=gpt2", "Llama draws all of its matrices alike, N(0, 0.02²); GPT-2's "
-         "ended at a second moment of 0.0084.", "second_moment",
+    Step("?design=gpt2&scale_rule=bert&norm=rms&pin=gpt2", "Llama draws all of its matrices alike, N(0, 0.02²); "
+         "GPT-2's ended at a second moment of 0.0084.", "second_moment",
          Draw("How does the second moment grow now?", "second_moment", (-4.0, 2.0),
               "It grows to 0.23, which is 27 times GPT-2's.", also=("gradient_by_layer", "gradient_by_matrix"))),
     Step("?design=llama3&pin=gpt2", "Gated MLPs, rotary positions and shared keys complete Llama 3. Its tokens become "

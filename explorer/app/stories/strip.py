@@ -17,8 +17,8 @@ class Strip(PageWidget):
             the title of what to look at, `text` a question, `options` its answers (none: a line is drawn), `said` what
             came of it, `open` whether it still stands.
 
-    Messages are lists: `["tell", name]`, `["next"]`, `["back"]`, `["leave"]`, `["cards", open]`, `["reveal", guess]` and
-    `["skip"]`.
+    Messages are lists: `["tell", name]`, `["next"]`, `["back"]`, `["leave"]`, `["cards", open]`, `["reveal", guess]`
+    and `["skip"]`.
     """
 
     _esm = view("strip")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import ipywidgets as widgets
 
@@ -43,11 +42,10 @@ class Telling:
     Args:
         page: the page. Stories are offered only if it has every panel that they open.
         links: reads the links of the steps.
-        panels: names of the page's panels.
         lock: the page's, held while its record changes; taken before that of a panel.
     """
 
-    def __init__(self, page: Page, links: Links, panels: Collection[str], lock: AbstractContextManager[object]) -> None:
+    def __init__(self, page: Page, links: Links, lock: AbstractContextManager[object]) -> None:
         self._page, self._links, self._lock = page, links, lock
         self.strip = Strip()
         self.strip.on_msg(lambda _, content, __: self.act(content))
@@ -56,8 +54,7 @@ class Telling:
         """Of the step, from 1."""
         self._told: dict[str, Any] = {}
         self._looked: widgets.Widget | None = None
-        opened = {links.read(step.link)[0]["open"] for story in STORIES.values() for step in story.steps}
-        if opened <= set(panels):
+        if not any(links.read(step.link)[1] for story in STORIES.values() for step in story.steps):
             self.strip.cards = [{"name": one.name, "title": one.title, "words": one.words} for one in STORIES.values()]
 
     @property
@@ -168,9 +165,7 @@ class Telling:
 
     @property
     def _explore(self) -> Explore:
-        explore = self._page.panels["explore"]
-        assert isinstance(explore, Explore)
-        return explore
+        return cast(Explore, self._page.panels["explore"])
 
     def _mark(self, step: Step | None) -> str:
         """Outlines what a step says to look at, and nothing else.
