@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: run lab test check bench clean
+.PHONY: run lab test check bench screenshots clean
 
 run: $(INSTALLED)  ## the dashboard, on localhost; it prints where
 	$(BIN)/explorer serve
@@ -23,6 +23,9 @@ check: $(INSTALLED)  ## what a change must pass: lint, types, tests
 
 bench: $(INSTALLED)  ## prints a table and writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
+
+screenshots: $(INSTALLED)  ## the README's pictures, taken of the page in Chromium
+	$(BIN)/python -m benchmarks.screenshots
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -119,13 +120,20 @@ class Dashboard(Tabbed[Config]):
             self.follow()
             return sentences
 
+    def start_at(self, link: str) -> None:
+        """Opens a link as the page's first: no step leads back from it, and where it hides
+        anything, *Reset all* leads back to it."""
+        self.open_link(link)
+        self._start_link = "" if self.view.whole else self.link
+        self._steps = Undo(self.link)
+
     def state(self) -> dict[str, Any]:
         """The open tab, the panels' records, and what is shown of the page; see `Recorded`."""
         return {**super().state(), "view": view.state(self.view), **self.telling.state}
 
     def _parts(self) -> dict[str, Callable[[Any], list[str]]]:
         # A question comes before its design: what it withholds is never on the page.
-        return {"view": self._restore_view, "story": self.telling.restore, **super()._parts()}
+        return {"story": self.telling.restore, **super()._parts(), "view": self._restore_view}
 
     def restore(self, state: object) -> list[str]:
         """Makes the page of a record; see `Recorded`."""
@@ -182,10 +190,7 @@ class Dashboard(Tabbed[Config]):
     def _arrive(self, query: str) -> None:
         """Opens what the address of a browser holds, when the page is first put together."""
         if self.header.link is None and query:
-            self.open_link(query)
-            if not self.view.whole:
-                self._start_link = self.link
-            self._steps = Undo(self.link)
+            self.start_at(query)
         self.header.link = self._steps.now
         self._say()
 
@@ -213,10 +218,12 @@ def dashboard(start: Config | str | None = None) -> Dashboard:
     Raises:
         TypeError: it is neither.
     """
+    if start is None:
+        start = os.environ.get("QUERY_STRING", "")  # as Voilà hands it to a kernel that it starts for a visitor
     if not isinstance(start, str):
-        return Dashboard(Config() if start is None else must_be(Config, "start", start))
+        return Dashboard(must_be(Config, "start", start))
     page = Dashboard(Config())
-    page.open_link(start)
+    page.start_at(start)
     return page
 
 

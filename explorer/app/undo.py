@@ -8,6 +8,8 @@ from urllib.parse import parse_qsl
 
 QUIET = 1.0
 """Seconds: changes of the same parts that follow each other sooner are one, as when a slider is dragged."""
+STEPS = frozenset(("tab", "lab", "story", "step", "pin", "racer"))
+"""Parts that are never dragged: each change of them is a step of its own."""
 MOST = 200
 """Steps that are kept."""
 
@@ -32,7 +34,7 @@ class Undo:
         if link == self.now:
             return
         parts, now = differing(self.now, link), self._clock()
-        same = parts == self._parts and now - self._when < QUIET and self.past
+        same = parts == self._parts and not parts & STEPS and now - self._when < QUIET and self.past
         if not same:
             self.past = [*self.past, self.now][-MOST:]
         self.now, self.future, self._parts, self._when = link, [], parts, now

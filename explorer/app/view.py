@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from explorer.app.design_names import lowered
@@ -25,7 +25,7 @@ class View:
     """What is shown of the page; a list that is None hides nothing."""
 
     show: tuple[str, ...] | None = None
-    """Controls, by field; without any, the design is fixed."""
+    """Controls, by field or by label (`depth` is `n_layers`); without any, the design is fixed."""
     panels: tuple[str, ...] | None = None
     charts: tuple[str, ...] | None = None
     """Charts of the Explore panel."""
@@ -37,9 +37,9 @@ class View:
         """Whether nothing is hidden."""
         return self == View()
 
-    def shows(self, name: str) -> bool:
-        """Whether a control is shown."""
-        return self.show is None or name in self.show
+    def shows(self, *names: str) -> bool:
+        """Whether a control of one of these names is shown."""
+        return self.show is None or any(name in self.show for name in names)
 
 
 def state(view: View) -> dict[str, object]:
@@ -68,7 +68,7 @@ def read(record: object, panels: Sequence[str]) -> tuple[View, list[str]]:
         panels: names of the panels that there are.
     """
     parts = record if isinstance(record, Mapping) else {}
-    known = {"show": _controls(), "panels": {name: name for name in panels}, "charts": {name: name for name in FIGURES}}
+    known = {"show": _controls(), "panels": panels, "charts": tuple(FIGURES)}
     found: dict[str, tuple[str, ...]] = {}
     sentences = []
     for part, names in known.items():
@@ -76,15 +76,15 @@ def read(record: object, panels: Sequence[str]) -> tuple[View, list[str]]:
         if isinstance(given, list):
             sentences += [f"{part}: {shown(name)} is not one of {_few(names)}" for name in given
                           if not isinstance(name, str) or name not in names]
-            found[part] = tuple(dict.fromkeys(names[name] for name in given if isinstance(name, str) and name in names))
+            found[part] = tuple(dict.fromkeys(name for name in given if isinstance(name, str) and name in names))
     return View(**found, embed=parts.get("embed") is True), sentences
 
 
-def _controls() -> dict[str, str]:
-    """What controls are called, by field or by label (`depth` is `n_layers`), to the field."""
+def _controls() -> tuple[str, ...]:
+    """What controls are called."""
     kinds: list[type[Choices]] = [*(lab.settings for lab in LABS.values()), Config]
     specs = [item for kind in kinds for item in kind.specs().values()]
-    return {DESIGN: DESIGN} | {label(item): item.name for item in specs} | {item.name: item.name for item in specs}
+    return (DESIGN, *dict.fromkeys((*(item.name for item in specs), *map(label, specs))))
 
 
 def label(spec: Spec) -> str:
@@ -92,7 +92,7 @@ def label(spec: Spec) -> str:
     return lowered(spec.about.label).lower().replace(" ", "_")
 
 
-def _few(names: Collection[str]) -> str:
+def _few(names: Sequence[str]) -> str:
     """The first of some names."""
-    first = list(names)[:6]
+    first = list(names[:6])
     return ", ".join([*first, *(["…"] if len(names) > len(first) else [])])

@@ -133,6 +133,8 @@ class Explore(Live[Job, Profile]):
         self.controls.only(view)
         self.named_designs.layout.display = None if view.shows(DESIGN) else "none"
         self.side.layout.display = None if view.shows(DESIGN) or self.controls.sections else "none"
+        if self.remedies:
+            self.remedies.show()
         for name, cell in self.cells.items():
             cell.layout.display = None if view.charts is None or name in view.charts else "none"
 

@@ -41,18 +41,22 @@ class Remedies:
                  lock: AbstractContextManager[object]) -> None:
         self._verdict, self._controls, self._diagnose, self._lock = verdict, controls, diagnose, lock
         self._findings: Sequence[Finding] = ()
+        self._withheld = False
         self._applied: list[Applied] = []  # the latest last
         verdict.on_apply, verdict.on_undo = self._apply, self._take_back
 
     def judge(self, measured: Profile | None) -> None:
         """Shows the findings of a profile; of None, that they are withheld."""
+        self._withheld = measured is None
         self._findings = tuple(self._diagnose(measured)) if measured else ()
+        self.show()
+
+    def show(self) -> None:
+        """Shows the findings, each with its remedy where the controls that it moves are seen."""
         parts = ("severity", "meaning", "evidence", "remedy")
         self._verdict.findings = [
             {part: getattr(finding, part) for part in parts} | ({} if self._can_be_seen(finding) else {"remedy": ""})
-            for finding in self._findings]
-        if measured is None:
-            self._verdict.findings = [WITHHELD]
+            for finding in self._findings] or [WITHHELD] * self._withheld
 
     def _can_be_seen(self, finding: Finding) -> bool:
         """Whether every control that the remedy would set is shown."""

@@ -56,7 +56,7 @@ class Params:
 
     def fields(self, kind: type[Choices], prefix: str = "") -> dict[str, Any]:
         """The values of all keys that name a field, by its name or its label, after a prefix."""
-        found = {}
+        found: dict[str, str] = {}
         for name in dict.fromkeys(name for name, _ in self._pairs if name.startswith(prefix)):
             if field := field_named(kind, name.removeprefix(prefix)):
                 found[field] = self.take(name)
@@ -64,7 +64,7 @@ class Params:
 
     def accepted(self, kind: type[Choices], fields: Mapping[str, object], part: str) -> dict[str, object]:
         """Those of some fields that their record accepts, without the defaults; see `record.read`."""
-        choices, sentences = read(kind, fields, part)
+        choices, sentences = read(kind, fields, part) if fields else (None, [])
         self.sentences += sentences
         return changed(choices) if choices else {}
 

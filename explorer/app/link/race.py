@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -21,22 +22,23 @@ SELECTED = PREFIX + "selected"
 
 def write(state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Parts of a link, of a panel's record; the usual line-up is left out."""
-    racers = [*write_entries(state["contenders"], Lineup)] if "contenders" in state else _usual()
-    if racers != _usual():
-        yield from ((RACER, text) for text in racers or [EMPTY])
+    contenders = state.get("contenders", _usual())
+    if contenders != _usual():
+        yield from ((RACER, text) for text in [*write_entries(contenders, Lineup)] or [EMPTY])
     yield from ((PREFIX + name, write_value(value)) for name, value in plain(Plan, state.get("plan", {})).items())
     if state.get("selected"):
         yield SELECTED, str(state["selected"])
 
 
 @cache
-def _usual() -> list[str]:
-    return [*write_entries(first_lineup().state(), Lineup)]
+def _usual() -> list[dict[str, Any]]:
+    """The line-up of a page that opens."""
+    return first_lineup().state()
 
 
 def read(params: Params) -> dict[str, Any]:
     """A panel's record from the parts of a link."""
-    racers = read_entries(params, RACER, Lineup) if params.has(RACER) else first_lineup().state()
+    racers = read_entries(params, RACER, Lineup) if params.has(RACER) else deepcopy(_usual())
     selected = params.position(SELECTED, 0)
     if not (isinstance(selected, int) and selected < max(1, len(racers))):
         params.sentences.append(f"{SELECTED} must be a contender's position, from 0; got {shown(selected)}")

@@ -83,7 +83,7 @@ def read_design(preset: str, where: str) -> tuple[Fields, list[str]]:
 
 def plain(kind: type[Choices], fields: object) -> Fields:
     """Fields that differ from the defaults, of a record that may come from anywhere; those refused are left out."""
-    choices, _ = read(kind, fields, "")
+    choices, _ = read(kind, fields, "") if fields else (None, [])
     return dict(changed(choices)) if choices else {}
 
 

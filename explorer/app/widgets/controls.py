@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import traitlets
 
-from explorer.app.view import View
+from explorer.app.view import View, label
 from explorer.app.widgets.exclusions import exclusions, mend, remedy_in_words
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.slider_steps import slider_steps
@@ -79,7 +79,7 @@ class Controls(ControlBox, Generic[Chosen]):
         self._of_no_use: Mapping[str, str] = {}
         self._remarks: dict[str, tuple[object, str, list[dict[str, str]]]] = {}
         self._mend: dict[str, object] = {}
-        self._view = View()
+        self._seen = frozenset(config.specs())
         self._on_offer: Callable[[str, int], None] = lambda name, index: None
         self.on_msg(self._take)
         self.config = config
@@ -105,14 +105,13 @@ class Controls(ControlBox, Generic[Chosen]):
 
     def only(self, view: View) -> None:
         """Shows the controls that a view has, and hides the others: what they say stays."""
-        specs = self.config.specs()
-        self._view = view
-        self.sections = sections({name: item for name, item in specs.items() if view.shows(name)})
+        specs = {name: item for name, item in self.config.specs().items() if view.shows(name, label(item))}
+        self.sections, self._seen = sections(specs), frozenset(specs)
         self.layout.display = None if self.sections else "none"
 
     def shows(self, name: str) -> bool:
         """Whether a field has a control that can be seen."""
-        return self._view.shows(name)
+        return name in self._seen
 
     def mend(self) -> None:
         """Makes the one change after which the refused choices are accepted, where there is one."""

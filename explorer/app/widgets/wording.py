@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from explorer.choices import Choices, ConfigError, FieldName
 from explorer.config import Config
 from explorer.fields import Spec, users
@@ -31,7 +33,8 @@ def refusal_in_words(error: ConfigError) -> str:
 
 def unused(spec: Spec, config: Choices) -> str:
     """The reason why a field does not matter with these choices; empty when it does."""
-    specs, needed = config.specs(), users(config.specs(), spec.name)
+    specs = config.specs()
+    needed = _users(type(config), spec.name, tuple(name for item in specs.values() for name in item.about.options))
     idle = [unused(specs[other], config) for other, values in needed.items() if _uses(getattr(config, other), values)]
     if not needed or "" in idle:
         return ""
@@ -43,6 +46,12 @@ def unused(spec: Spec, config: Choices) -> str:
         for other, values in needed.items()
     )
     return f"used when {wanted}; it is {', '.join(in_words(getattr(config, other)) for other in needed)}"
+
+
+@lru_cache(maxsize=1024)
+def _users(kind: type[Choices], name: str, _: tuple[str, ...]) -> dict[str, tuple[str | bool, ...]]:
+    """`fields.users` for as long as no table gets another row: a page asks for every field at every change."""
+    return users(kind.specs(), name)
 
 
 def _uses(value: object, values: tuple[str | bool, ...]) -> bool:

@@ -1,0 +1,252 @@
+"""Links: readable, complete both ways, and safe to be given by anybody."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+import pytest
+from test_record import set_everything
+
+from explorer.app.dashboard import PANELS, Dashboard, dashboard
+from explorer.app.link.links import LONGEST_SENTENCE, Links, in_a_sentence
+from explorer.app.link.params import LONGEST, MOST
+from explorer.app.widgets.record import changed
+from explorer.choices import ConfigError
+from explorer.config import Config, preset
+from explorer.schemes.preset import PRESETS
+
+LINKS = Links(tuple(PANELS))
+SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)
+
+
+def record(link: str) -> dict[str, Any]:
+    """The record of a link that is understood."""
+    state, sentences = LINKS.read(link)
+    assert sentences == []
+    return state
+
+
+def design(link: str) -> Config:
+    return Config(**record(link)["panels"]["explore"]["design"])
+
+
+def linked(config: Config) -> str:
+    state = record("")
+    state["panels"]["explore"]["design"] = changed(config)
+    return LINKS.write(state)
+
+
+def test_the_page_as_it_opens_has_no_link() -> None:
+    assert LINKS.write(record("")) == ""
+    assert design("") == Config()
+
+
+@pytest.mark.parametrize(("config", "link"), [
+    (preset("post_ln", n_layers=24), "?design=post_ln&n_layers=24&v=1"),
+    (Config(alpha=0.5), "?alpha=0.5&v=1"),
+    (Config(init_variance=0.1 + 0.2, causal=True), "?init_variance=0.30000000000000004&causal=true&v=1"),
+])
+def test_a_design_is_said_by_its_name_and_what_differs(config: Config, link: str) -> None:
+    assert linked(config) == link
+    assert design(link) == config
+
+
+def test_a_person_may_write_labels_and_an_address() -> None:
+    assert design("https://example.org/page?depth=3&design=post_ln#top") == preset("post_ln", n_layers=3)
+    assert design("norm_placement=post") == Config(norm_placement="post")
+
+
+def random_configs(number: int) -> Iterator[Config]:
+    """Designs with some fields drawn at random; those that exclude each other are drawn again."""
+    draw = random.Random(0)  # noqa: S311 - a test
+    while number:
+        config = preset(draw.choice(list(PRESETS)))
+        for item in draw.sample(list(Config.specs().values()), 4):
+            value: object = draw.choice(item.choices) if item.choices else (
+                draw.random() < 0.5 if item.kind == "switch" else draw.uniform(item.low, min(item.high, 1e4)))
+            try:
+                config = config.replace(**{item.name: round(value) if item.kind == "integer" else value})  # type: ignore[call-overload]
+            except ConfigError:
+                continue
+        number -= 1
+        yield config
+
+
+def test_any_design_and_any_pin_comes_back_to_the_last_digit() -> None:
+    for config in (*map(preset, PRESETS), *random_configs(200)):
+        state = record("")
+        state["panels"]["explore"] |= {"design": changed(config), "pins": [
+            {"config": changed(config), "name": "a,b:c&d=é %2C+“x”", "visible": False, "index": 4}]}
+        assert record(LINKS.write(state)) == state
+
+
+def test_a_whole_page_comes_back_from_its_link() -> None:
+    first, second = Dashboard(SMALL), Dashboard(Config(n_layers=1))
+    set_everything(first)
+    assert second.open_link(first.link) == []
+    assert second.link == first.link
+    for name in PANELS:
+        second.show(name)
+    second.show(first.opened)
+    assert second.complaints == []
+    assert second.link == first.link
+    assert second.panels["race"].state() == first.panels["race"].state()
+    assert second.panels["explore"].state() == first.panels["explore"].state()
+    for one in (first, second):
+        one.close()
+
+
+@pytest.mark.parametrize(("link", "sentence"), [
+    ("?design=nonesuch", "design must be a named design, such as post_ln; got 'nonesuch'"),
+    ("?n_layers=0", "design: Depth must be a whole number between 1 and 1024; got 0"),
+    ("?alpha=nan", "design: Residual α must be a finite number between 0 and 4; got 'nan'"),
+    ("?n_layers=3&n_layers=4", "n_layers is given 2 times: the last counts"),
+    ("?tab=attic", "tab must be one of explore, foundations, depth, training, race, yours or a lab; got 'attic'"),
+    ("?<script>=1", "'<script>' is not a part of a link"),
+    ("?pin=post_ln,depht:3", "pin 1: 'depht:3' is not understood"),
+    ("?01_sampling.draws=-1", "01_sampling: Draws must be a whole number between 1024 and 10000000; got -1"),
+    ("?race.steps=x", "race: Steps must be a whole number between 1 and 100000; got 'x'"),
+    ("?race.selected=9", "race.selected must be a contender's position, from 0; got 9"),
+    ("?v=2&n_layers=3", "v, the link's version, must be 1; got '2'"),
+    ("?" + "x" * LONGEST, f"a link must have at most {LONGEST:,} characters; got {LONGEST + 1:,}"),
+    ("?" + "&".join(f"a{n}=1" for n in range(MOST + 1)), f"a link must have at most {MOST} parts; got more"),
+])
+def test_what_is_ignored_is_said(link: str, sentence: str) -> None:
+    state, sentences = LINKS.read(link)
+    assert sentences == [sentence]
+    rest = {"?n_layers=3&n_layers=4": "?n_layers=4&v=1", "?pin=post_ln,depht:3": "?pin=post_ln&v=1"}.get(link, "")
+    assert LINKS.write(state) == rest, "all else is as on the page that opens"
+
+
+PIECES = (
+    "", "?", "&", "=", ",", ":", "%", "%2C", "%00", "%ff", "+", "#", "\x00", "é", "🙂",
+    "<script>alert(1)</script>", "\"'><img src=x>",
+    "-1", "1e999", "nan", "9" * 50, "0x10", "1_000", "true", "null", "None", "../../etc/passwd", "__class__", "{}",
+    "design", "pin", "racer", "tab", "lab", "view", "show", "panels", "embed", "v", "story", "step", "hue", "name",
+    "hidden", "n_layers", "n_heads", "norm_placement", "race.steps", "01_sampling.cut", "post_ln", "gpt2", "matrix",
+    "layer", "statistic",
+)
+SEEDS = (
+    "?design=post_ln&n_layers=24&pin=pre_ln,n_layers:48,name:Deep,hidden,hue:3&v=1",
+    "?tab=11_warmup&11_warmup.steps=30&lab=02_second_moment&v=1",
+    "?racer=post_ln,warmup:300,name:a&racer=gpt2,optimizer:muon&race.steps=40&race.selected=1&v=1",
+    "?show=depth,norm_placement&panels=explore,race&charts=attention_entropy&embed=1&matrix=W_Q&layer=3&head=1&v=1",
+)
+
+
+def fuzzed(number: int, seed: int = 0) -> Iterator[str]:
+    """Links that somebody has cut, stirred and mixed with what does not belong there."""
+    draw = random.Random(seed)  # noqa: S311 - a test
+    for _ in range(number):
+        text = list(draw.choice(SEEDS)) if draw.random() < 0.8 else []
+        for _ in range(draw.randint(1, 8)):
+            place = draw.randint(0, len(text))
+            text[place : place + draw.choice((0, 0, 1, 5))] = draw.choice((*PIECES, chr(draw.randint(1, 0x2FFF))))
+        yield "".join(text)
+
+
+def test_ten_thousand_broken_links() -> None:
+    """Whatever a link holds, the record is one that the page can restore, and its own link says it again."""
+    for text in fuzzed(10_000):
+        state, sentences = LINKS.read(text)
+        Config(**state["panels"]["explore"]["design"])
+        assert state["open"] in PANELS
+        assert len(in_a_sentence(sentences)) < 4 * LONGEST_SENTENCE
+        again = LINKS.write(state)
+        if "story" not in again and not any(key in state["view"] for key in ("show", "panels", "charts")):
+            assert LINKS.read(again) == (state, []), text
+
+
+@pytest.mark.parametrize("text", [None, 3, b"?n_layers=3", ["?"]])
+def test_what_is_no_text_is_no_link(text: object) -> None:
+    assert LINKS.read(text) == (record(""), [f"a link must be a text; got {text!r}"])
+
+
+@pytest.fixture
+def page() -> Iterator[Dashboard]:
+    page = dashboard("?n_layers=2&d_model=16&n_heads=2&n_ctx=8&batch_size=1&n_seeds=1&bogus=1")
+    yield page
+    page.close()
+
+
+def act(page: Dashboard, *message: str) -> None:
+    page.header._handle_custom_msg([*message], [])
+
+
+def choose(page: Dashboard, **values: object) -> None:
+    """What a browser sends when a control was moved."""
+    controls = page.panels["explore"].controls
+    send(controls, method="update", state={"values": {**controls.values, **values}}, buffer_paths=[])
+
+
+def send(widget: Any, **data: object) -> None:
+    """What a widget gets from a browser."""
+    widget._handle_msg({"content": {"data": data}, "buffers": []})
+
+
+def test_a_link_may_start_a_page_and_what_it_ignores_is_said(page: Dashboard) -> None:
+    assert page.panels["explore"].controls.config == SMALL
+    assert page.header.said == "Ignored in the link: 'bogus' is not a part of a link."
+    assert page.header.link is None, "no browser has asked for it"
+    act(page, "shown", "")
+    assert page.header.link == page.link
+    with pytest.raises(TypeError, match="start must be a Config"):
+        dashboard(3)  # type: ignore[arg-type]
+
+
+def test_a_kernel_that_was_started_for_a_link_begins_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUERY_STRING", "n_layers=2&d_model=16&n_heads=2&n_ctx=8&batch_size=1&n_seeds=1")
+    page = dashboard()
+    assert page.panels["explore"].controls.config == SMALL
+    page.close()
+
+
+def test_an_address_is_opened_once_and_is_no_step(page: Dashboard) -> None:
+    act(page, "shown", "?n_layers=3")
+    assert page.header.link == "?n_layers=3&v=1"
+    assert not page.header.undoes
+    act(page, "shown", "?n_layers=9")  # another view of the same page
+    assert page.header.link == "?n_layers=3&v=1"
+
+
+def test_undo_redo_and_reset_go_over_everything(page: Dashboard) -> None:
+    start = page.link
+    act(page, "shown", "")
+    choose(page, norm_placement="post")
+    send(page.panels["explore"].comparison.box, method="custom", content=["pin"])
+    links = dict(parse_qsl(page.header.link.removeprefix("?")))
+    assert links["pin"].startswith("post_ln,")
+    act(page, "undo")
+    assert "pin" not in page.link
+    assert len(page.panels["explore"].comparison.pins) == 0
+    act(page, "undo")
+    assert page.link == start
+    assert not page.header.undoes
+    act(page, "undo")
+    assert page.link == start
+    act(page, "redo")
+    act(page, "redo")
+    assert dict(parse_qsl(page.link.removeprefix("?"))) == links
+    assert not page.header.redoes
+    act(page, "reset")
+    assert page.link == page.header.link == ""
+    act(page, "undo")
+    assert dict(parse_qsl(page.link.removeprefix("?"))) == links
+
+
+@pytest.mark.parametrize("message", [
+    "undo", ["undo", 3], ["open"], ["open", 3], {"open": "?"}, None, 7, ["shown", None],
+])
+def test_messages_that_make_no_sense_are_ignored(page: Dashboard, message: object) -> None:
+    before = page.link
+    page.header._handle_custom_msg(message, [])
+    assert page.link == before
+
+
+def test_a_name_travels_as_text(page: Dashboard) -> None:
+    name = "<b>a,b:c</b> & %2C"
+    assert page.open_link(f"?pin=post_ln,name:{quote(quote(name))}") == []
+    assert [pin.name for pin in page.panels["explore"].comparison.pins] == [name]

@@ -1,0 +1,92 @@
+"""A teacher's link: what it hides, and that the rest works on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from watched import Watched
+
+from explorer.app.dashboard import Dashboard
+from explorer.app.view import View, read, state
+from explorer.config import Config
+
+SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)
+
+
+@pytest.fixture
+def page() -> Iterator[Dashboard]:
+    page = Dashboard(SMALL)
+    yield page
+    page.close()
+
+
+def fields(page: Dashboard) -> list[str]:
+    return [field["name"] for section in page.panels["explore"].controls.sections for field in section["fields"]]
+
+
+def test_controls_panels_and_charts_are_hidden(page: Dashboard) -> None:
+    everything = fields(page)
+    assert page.open_link("?show=depth,norm_placement&panels=race,explore&charts=attention_entropy&n_layers=3") == []
+    explore = page.panels["explore"]
+    assert fields(page) == ["n_layers", "norm_placement"]
+    assert explore.named_designs.layout.display == "none"
+    assert [name for name, cell in explore.cells.items() if cell.layout.display is None] == ["attention_entropy"]
+    assert [title for index, title in enumerate(page.header.tabs) if index not in page.header.hidden] == [
+        "Explore", "Race"]
+    assert page.link == "?show=depth,norm_placement&panels=race,explore&charts=attention_entropy&n_layers=3&v=1"
+    page.open_link("")
+    assert fields(page) == everything
+    assert page.header.hidden == []
+    assert explore.named_designs.layout.display is None
+
+
+def test_without_controls_the_design_is_fixed(page: Dashboard) -> None:
+    page.open_link("?show=none&design=post_ln")
+    explore = page.panels["explore"]
+    assert fields(page) == []
+    assert explore.side.layout.display == explore.controls.layout.display == "none"
+    assert not explore.controls.shows("norm_placement")
+    page.open_link("?show=design")
+    assert explore.side.layout.display is None
+
+
+def test_labs_hide_controls_too_also_those_that_are_opened_later(page: Dashboard) -> None:
+    page.open_link("?show=seed,depth&tab=09_norm_placement")
+    lab = page.panels["depth"].panels["09_norm_placement"]
+    assert [field["name"] for section in lab.controls.sections for field in section["fields"]] == ["n_layers", "seed"]
+    other = page.panels["depth"].show("07_residual")
+    assert [field["name"] for section in other.controls.sections for field in section["fields"]] == ["n_layers", "seed"]
+
+
+def test_reset_goes_back_to_the_teachers_page(page: Dashboard) -> None:
+    page.header._handle_custom_msg(["shown", "?show=depth&n_layers=3&embed=1"], [])
+    assert "ex-embed" in page._dom_classes
+    page.panels["explore"].controls.apply({"n_layers": 4})
+    page.header._handle_custom_msg(["reset"], [])
+    assert page.link == "?show=depth&embed=1&n_layers=3&v=1"
+
+
+def test_a_panel_that_is_hidden_is_not_left_open(page: Dashboard) -> None:
+    page.open_link("?tab=race&panels=explore")
+    assert page.opened == "explore"
+    panels = "explore, foundations, depth, training, race, yours"
+    assert page.open_link("?panels=attic,race") == [f"panels: 'attic' is not one of {panels}"]
+    assert page.opened == "race"
+
+
+def test_a_remedy_that_moves_a_hidden_control_is_not_offered(page: Dashboard) -> None:
+    explore = page.panels["explore"]
+    bad = "n_layers=24&d_model=16&n_heads=2&n_ctx=8&n_seeds=1&norm_placement=none&init_variance=20"
+    for show, offered in (("&show=depth", False), ("", True)):
+        page.open_link(f"?{bad}{show}")
+        Watched(explore).until("idle")
+        assert any(finding["remedy"] for finding in explore.verdict.findings) is offered
+
+
+def test_a_view_from_anywhere() -> None:
+    assert read(None, ["one"]) == (View(), [])
+    view, sentences = read({"show": ["n_layers", 3, "x"], "panels": "one", "embed": 1}, ["one"])
+    assert view == View(show=("n_layers",))
+    assert len(sentences) == 2
+    assert read(state(view), ["one"]) == (view, [])

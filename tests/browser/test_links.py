@@ -1,0 +1,116 @@
+"""The page as a link, in the browser: the address follows, Back leads back, and nothing in a link is markup."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+
+from .dashboard import Dashboard
+
+sys.path.append(str(Path(__file__).parents[1] / "app"))  # whose broken links serve here too
+from test_link import fuzzed
+
+START = "?design=post_ln&n_layers=3&d_model=32&n_heads=2&n_ctx=16&v=1"
+SEARCH = "(wanted) => location.search === wanted"
+GO = """(link) => {
+  history.replaceState(null, '', location.pathname + link);
+  window.dispatchEvent(new PopStateEvent('popstate'));
+}"""
+"""What happens when a person goes back to an entry of the history that has this link."""
+STORED = "() => localStorage.getItem('transformer-signal-explorer: the last page here')?.includes('=5&')"
+NEW = "() => !document.querySelector('img[src=x], [onerror]') && !window.hacked"
+
+
+@pytest.fixture(scope="module")
+def linked(browser: Browser, voila: str) -> Iterator[Dashboard]:
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(voila + "/" + START.removesuffix("&v=1") + "&bogus=<img src=x onerror=hacked=1>")
+    visit.wait_until_drawn()
+    yield visit
+    visit.must_be_clean()
+    page.close()
+
+
+def depth(visit: Dashboard) -> Locator:
+    """The entry on Explore: the race has one too."""
+    return visit.entry("n_layers").first
+
+
+def test_a_link_is_restored_and_what_it_ignored_is_said(linked: Dashboard) -> None:
+    assert linked.said == "Measured 3 layers of width 32"
+    said = linked.page.locator(".ex-header-said")
+    expect(said).to_contain_text("Ignored in the link: 'bogus' is not a part of a link.")
+    linked.page.wait_for_function(SEARCH, arg=START)
+
+
+def test_the_address_follows_and_back_and_undo_lead_back(linked: Dashboard) -> None:
+    page = linked.page
+    entries = page.evaluate("history.length")
+    with linked.redrawn():
+        linked.write("n_layers", "4")
+    page.wait_for_function(SEARCH, arg=START.replace("=3&", "=4&"))
+    assert page.evaluate("history.length") == entries, "a moved slider is no entry of the history"
+    page.get_by_role("tab", name="Race").click()
+    page.wait_for_function("() => location.search.includes('tab=race')")
+    page.go_back()
+    page.wait_for_function("() => !location.search.includes('tab=race')")
+    expect(page.locator(".ex-header [role=tab][aria-selected=true]")).to_have_text("Explore")
+    page.keyboard.press("Control+z")
+    expect(page.locator(".ex-header [role=tab][aria-selected=true]")).to_have_text("Race")
+    page.locator(".ex-tool", has_text="Undo").click()
+    page.locator(".ex-tool", has_text="Undo").click()
+    page.wait_for_function(SEARCH, arg=START)
+    page.keyboard.press("Control+Shift+z")
+    page.wait_for_function(SEARCH, arg=START.replace("=3&", "=4&"))
+    expect(depth(linked)).to_have_value("4")
+
+
+def test_share_gives_the_address_and_takes_another(linked: Dashboard) -> None:
+    page = linked.page
+    page.locator(".ex-tool", has_text="Share").click()
+    address, other = page.locator(".ex-link-text").all()
+    assert address.input_value() == page.url
+    page.get_by_role("button", name="Copy").click()
+    expect(page.locator(".ex-share [role=status]")).not_to_be_empty()
+    other.fill(START)
+    other.press("Enter")
+    page.wait_for_function(SEARCH, arg=START)
+    expect(depth(linked)).to_have_value("3")
+
+
+def test_broken_links_end_on_a_page_that_works(linked: Dashboard) -> None:
+    page = linked.page
+    for link in fuzzed(60, seed=1):
+        page.evaluate(GO, "?" + "".join(letter for letter in link if letter.isprintable() and letter not in "#?"))
+    page.evaluate(GO, START)
+    expect(depth(linked)).to_have_value("3")
+    page.wait_for_function("() => document.querySelector('.ex-status').dataset.state === 'idle'")
+    assert page.evaluate(NEW)
+
+
+def test_a_reload_and_a_second_visit(linked: Dashboard, voila: str) -> None:
+    page = linked.page
+    page.evaluate(GO, START.replace("=3&", "=5&"))
+    expect(depth(linked)).to_have_value("5")
+    page.wait_for_function(STORED)
+    page.reload()
+    linked.wait_until_drawn()
+    expect(depth(linked)).to_have_value("5")
+    page.goto(voila)
+    page.get_by_role("button", name="Go on where you left off").click()
+    expect(depth(linked)).to_have_value("5")
+
+
+def test_a_page_within_another_shows_what_its_link_says(linked: Dashboard, voila: str) -> None:
+    page = linked.page
+    lesson = f"{voila}/?embed=1&show=depth&n_layers=2&d_model=16&n_heads=2"
+    page.set_content(f"<iframe title=lesson width=900 height=700 src='{lesson}'></iframe>")
+    frame = page.frame_locator("iframe")
+    expect(frame.locator(".ex-control[data-field=n_layers]")).to_be_visible()
+    expect(frame.locator(".ex-header")).to_be_hidden()
+    assert frame.locator(".ex-side .ex-control:visible").count() == 1
