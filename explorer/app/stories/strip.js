@@ -1,5 +1,6 @@
 /* Below the header: cards that offer stories to a first-time visitor, and the step of the story that is told. */
 
+let questions = 0; // for ids
 const SEEN = "transformer-signal-explorer: stories were offered";
 
 /** Whether this browser was offered the stories on an earlier visit; a visitor may have forbidden it to remember. */
@@ -29,16 +30,17 @@ function cards(model) {
 }
 
 /** The answers to choose from; what is chosen waits for Reveal. */
-function choices(model, options, number) {
-  const name = `ex-choice-${number}`;
+function choices(model, options, labelledby) {
+  const name = `${labelledby}-choice`;
   const reveal = button("Reveal", "ex-button ex-primary", () => {
     const chosen = form.querySelector("input:checked");
     if (chosen) press(model, ["reveal", Number(chosen.value)]);
   }, { disabled: "true" });
   const rows = options.map((words, index) => make("label", {},
     make("input", { type: "radio", name, value: String(index), ...OWN_KEYS, onchange: () => { reveal.disabled = false; } }), words));
-  const form = make("fieldset", { class: "ex-choices" }, make("legend", { class: "ex-spoken" }, "Your answer"), ...rows, reveal,
-    button("Skip", "ex-link", () => press(model, ["skip"]), { title: "Reveal without an answer" }));
+  const skip = button("Skip", "ex-link", () => press(model, ["skip"]), { title: "Reveal without an answer" });
+  const form = make("div", { class: "ex-choices" }, make("div", { class: "ex-options", role: "radiogroup", "aria-labelledby": labelledby }, ...rows),
+    make("div", { class: "ex-options" }, reveal, skip));
   return form;
 }
 
@@ -47,6 +49,7 @@ function strip(model, root) {
   said.setAttribute("role", "status");
   words.setAttribute("aria-live", "polite");
   question.className = "ex-question";
+  question.id = `ex-question-${questions += 1}`;
   const show = () => {
     const target = root().querySelector(".ex-cell.ex-looked, .ex-main.ex-looked > .ex-verdict");
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -77,7 +80,7 @@ function strip(model, root) {
     next.textContent = told.number < told.count ? "Next" : "Done";
     const now = `${told.title} ${told.number}`;
     const stands = told.text && told.open !== false;
-    if (now !== step) asked.replaceChildren(...(told.options.length ? [choices(model, told.options, told.number)] : []));
+    if (now !== step) asked.replaceChildren(...(told.options.length ? [choices(model, told.options, question.id)] : []));
     asked.hidden = !stands;
     step = now;
   };
