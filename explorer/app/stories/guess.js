@@ -13,7 +13,12 @@ function guessing(model, plot, card) {
   const send = (content) => press(model, content);
   const reveal = button("Reveal", "ex-button ex-primary", () => send(["reveal", heights]));
   const skip = button("Skip", "ex-link", () => send(["skip"]), { title: "Reveal without a guess" });
-  const below = make("div", { class: "ex-guess-below", role: "group", "aria-label": "Your guess" }, hint, reveal, skip);
+  const on = button("Back to the story", "ex-link ex-guess-on", () => {
+    const strip = card.closest(".ex-root").querySelector(".ex-told");
+    strip.scrollIntoView({ block: "nearest" });
+    strip.querySelector(".ex-story-bar .ex-primary").focus({ preventScroll: true });
+  });
+  const below = make("div", { class: "ex-guess-below", role: "group", "aria-label": "Your guess" }, hint, reveal, skip, on);
   let points = []; // a slider a depth
   let heights = [];
   let ask = {};
@@ -98,7 +103,7 @@ function guessing(model, plot, card) {
     over.replaceChildren(sheet);
     card.classList.toggle("ex-asked", Boolean(ask.depths));
     hint.textContent = ask.said ?? "Drag across the chart, or move its points with the arrow keys.";
-    [reveal.hidden, skip.hidden] = [!ask.depths, !ask.depths];
+    [reveal.hidden, skip.hidden, on.hidden] = [!ask.depths, !ask.depths, !ask.said];
     if (!ask.depths && !ask.said) return;
     card.append(below);
     if (!ask.depths) return;
