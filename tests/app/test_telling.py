@@ -105,6 +105,13 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     assert not any("ex-looked" in cell._dom_classes for cell in visit.explore.cells.values())
 
 
+def test_a_step_may_stand_in_a_lab(visit: Visit) -> None:
+    assert visit.page.open_link("?tab=05_parametrization&story=mup&step=3&05_parametrization.widest=64") == []
+    assert visit.strip.told["look"] == "First step"
+    visit.press("leave")
+    assert visit.page.link == "?tab=05_parametrization&05_parametrization.widest=64&v=1"
+
+
 def test_a_step_is_one_step_of_undo_and_sets_nothing_of_other_panels(visit: Visit) -> None:
     visit.page.open_link("?11_warmup.n_layers=3")
     visit.page.follow()

@@ -118,7 +118,8 @@ def test_an_answer_is_chosen_on_a_narrow_page(first: Dashboard) -> None:
     page.locator(".ex-tool", has_text="Stories").click()
     press(first, "A thousand layers")
     expect(told(first)).to_have_text("A thousand layers · 1 of 4")
-    press(first, "Next")
+    with first.redrawn():
+        press(first, "Next")
     page.get_by_role("radio", name="It grows faster, but stays finite").check()
     assert axe(first) == ""
     page.locator(".ex-choices").get_by_role("button", name="Reveal").click()

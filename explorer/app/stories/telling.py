@@ -10,19 +10,13 @@ import ipywidgets as widgets
 from explorer.app.explore.asking import options
 from explorer.app.explore.panel import Explore
 from explorer.app.link.links import Links
-from explorer.app.stories.story import VERDICT, Step, Story
+from explorer.app.stories.outline import Outline
+from explorer.app.stories.story import Step, Story
 from explorer.app.stories.strip import Strip
 from explorer.app.stories.table import STORIES
-from explorer.app.widgets.chart import Chart
-from explorer.app.widgets.live import Live
 from explorer.app.widgets.record import record
-from explorer.app.widgets.tabbed import Tabbed
 from explorer.config import Config
 from explorer.display import shown
-
-MARK = "ex-looked"
-"""Class of the box around what a step says to look at."""
-
 
 class Page(Protocol):
     """What a story needs of the page."""
@@ -53,7 +47,7 @@ class Telling:
         self.number = 0
         """Of the step, from 1."""
         self._told: dict[str, Any] = {}
-        self._looked: widgets.Widget | None = None
+        self._outline = Outline()
         if not any(links.read(step.link)[1] for story in STORIES.values() for step in story.steps):
             self.strip.cards = [{"name": one.name, "title": one.title, "words": one.words} for one in STORIES.values()]
 
@@ -112,7 +106,7 @@ class Telling:
         if self.story:
             self._explore.ask(None, Config())
             self.story, self.number = None, 0
-            self._mark(None)
+            self._outline.clear()
             self._told = self.strip.told = {}
 
     def _go(self, story: Story, number: int) -> None:
@@ -138,8 +132,9 @@ class Telling:
 
     def point(self) -> None:
         """Outlines what the step says to look at, on the panel that is open now."""
-        look = self._mark(self._step)
-        if self._step and look != self._told["look"]:
+        step = self._step
+        look = self._outline.show(self._page.panels[self._page.opened], step.look_at) if step else ""
+        if step and look != self._told["look"]:
             with self._explore.lock:  # whose worker may be saying what came of a question
                 self._told = self.strip.told = self._told | {"look": look}
 
@@ -166,31 +161,3 @@ class Telling:
     @property
     def _explore(self) -> Explore:
         return cast(Explore, self._page.panels["explore"])
-
-    def _mark(self, step: Step | None) -> str:
-        """Outlines what a step says to look at, and nothing else.
-
-        Returns:
-            Its title.
-        """
-        if self._looked:
-            self._looked.remove_class(MARK)
-            self._looked = None
-        panel = self._page.panels[self._page.opened]
-        if isinstance(panel, Tabbed):
-            panel = panel.panels[panel.opened]
-        if step is None or not isinstance(panel, Live):
-            return ""
-        target = panel.verdict if step.look_at == VERDICT else panel.charts[step.look_at]
-        self._looked = box_of(target, panel)
-        if self._looked:
-            self._looked.add_class(MARK)
-        return target.title if isinstance(target, Chart) else "Verdict"
-
-
-def box_of(widget: widgets.Widget, root: widgets.Widget) -> widgets.Widget | None:
-    """The box below a widget, or itself, that has another one as its child; None where there is none."""
-    children = getattr(root, "children", ())
-    if widget in children:
-        return root
-    return next(filter(None, (box_of(widget, child) for child in children)), None)
