@@ -74,7 +74,7 @@ class Dashboard(Tabbed[Config]):
                  still: Callable[[Config], str] = still.page) -> None:
         self._links, self._start_link = Links(tuple(panels)), ""
         self._still, self._following = still, threading.RLock()
-        self.telling = Telling(self, self._links, self._following)
+        self.telling = Telling(self, self._links, self._following, offered=set(panels) >= set(PANELS))
         header = Header(stories=bool(self.telling.strip.cards))
         super().__init__(header, config, panels, above=[self.telling.strip])
         self.add_class("ex-root")

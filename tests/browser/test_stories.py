@@ -78,6 +78,7 @@ def test_a_line_is_drawn_by_mouse_and_keyboard_and_revealed(first: Dashboard) ->
     expect(reveal).to_be_disabled()
     press(first, "Look at: Attention entropy")
     page.wait_for_function(SEEN, arg=page.locator(".ex-looked").element_handle())
+    expect(page.get_by_role("slider", name="Guess at layer").first).to_be_focused()
     page.wait_for_timeout(600)  # it glides there
     box = page.locator(".ex-guess").bounding_box()
     assert box

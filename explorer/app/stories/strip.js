@@ -54,7 +54,8 @@ function strip(model, root) {
     const target = root().querySelector(".ex-cell.ex-looked, .ex-main.ex-looked > .ex-verdict");
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     target?.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "center" });
-    target?.querySelector(".ex-guess-point input, button")?.focus({ preventScroll: true });
+    const point = target?.querySelector(".ex-guess-point input") ?? target?.querySelector("button");
+    point?.focus({ preventScroll: true });
   };
   const look = button("", "ex-link ex-look", show);
   const back = button("Back", "ex-button", () => press(model, ["back"]));

@@ -18,6 +18,7 @@ from explorer.app.widgets.record import record
 from explorer.config import Config
 from explorer.display import shown
 
+
 class Page(Protocol):
     """What a story needs of the page."""
 
@@ -34,12 +35,14 @@ class Telling:
     """The strip below the header, and what its buttons do.
 
     Args:
-        page: the page. Stories are offered only if it has every panel that they open.
+        page: the page.
         links: reads the links of the steps.
         lock: the page's, held while its record changes; taken before that of a panel.
+        offered: whether the page has every panel that the stories open.
     """
 
-    def __init__(self, page: Page, links: Links, lock: AbstractContextManager[object]) -> None:
+    def __init__(self, page: Page, links: Links, lock: AbstractContextManager[object], *, offered: bool
+                 ) -> None:
         self._page, self._links, self._lock = page, links, lock
         self.strip = Strip()
         self.strip.on_msg(lambda _, content, __: self.act(content))
@@ -48,7 +51,7 @@ class Telling:
         """Of the step, from 1."""
         self._told: dict[str, Any] = {}
         self._outline = Outline()
-        if not any(links.read(step.link)[1] for story in STORIES.values() for step in story.steps):
+        if offered:
             self.strip.cards = [{"name": one.name, "title": one.title, "words": one.words} for one in STORIES.values()]
 
     @property
