@@ -153,6 +153,7 @@ class Dashboard(Tabbed[Config]):
         names = list(self._rows)
         shown = [name for name in names if view.panels is None or name in view.panels or not view.panels]
         self.header.hidden = [names.index(name) for name in names if name not in shown]
+        self.header.stories = view.whole and bool(self.telling.strip.cards)  # they would set what is fixed
         (self.add_class if view.embed else self.remove_class)("ex-embed")
         if self.opened not in shown:
             self.show(shown[0])

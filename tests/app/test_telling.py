@@ -226,6 +226,16 @@ def test_an_answer_is_chosen(visit: Visit) -> None:
     assert "ot finite from layer 69" in visit.explore.status.text
 
 
+def test_a_fixed_design_is_offered_no_stories_and_tells_the_one_of_its_link(visit: Visit) -> None:
+    assert visit.page.open_link("?show=depth&story=root_d&step=2&attention_scale=none") == []
+    assert not visit.page.header.stories
+    assert visit.strip.told["number"] == 2
+    visit.press("next")
+    assert visit.page.link == "?show=depth&story=root_d&step=3&attention_scale=none&v=1"
+    visit.page.open_link("")
+    assert visit.page.header.stories
+
+
 def test_a_page_without_the_panels_tells_no_stories() -> None:
     page = lab("01_sampling")
     assert page.telling.strip.cards == []
