@@ -40,6 +40,7 @@ FLOORS = {
     "model": 7,
     "probes": 8,
     "agreement": 8,
+    "guesses": 8,
     "diagnosis": 8,
     "training": 9,
     "watching": 9,

@@ -16,6 +16,7 @@ from explorer.app.explore.panel import Explore
 from explorer.app.labs.labs import Labs, tab
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.race.panel import RacePanel
+from explorer.app.stories.telling import Telling
 from explorer.app.undo import Undo
 from explorer.app.view import View
 from explorer.app.widgets.header import Header
@@ -72,8 +73,10 @@ class Dashboard(Tabbed[Config]):
     def __init__(self, config: Config, panels: Mapping[str, Tab[Config]] = PANELS,
                  still: Callable[[Config], str] = still.page) -> None:
         self._links, self._start_link = Links(tuple(panels)), ""
-        super().__init__(Header(), config, panels)
         self._still, self._following = still, threading.RLock()
+        self.telling = Telling(self, self._links, self._following, offered=set(panels) >= set(PANELS))
+        header = Header(stories=bool(self.telling.strip.cards))
+        super().__init__(header, config, panels, above=[self.telling.strip])
         self.add_class("ex-root")
         self._steps = Undo(self.link)
         self.header.on_act(self._act)
@@ -120,6 +123,7 @@ class Dashboard(Tabbed[Config]):
             state, sentences = self._links.read(link)
             sentences += self.restore(state)
             self.header.said = in_a_sentence(sentences)
+            self.telling.strip.shown = self.telling.strip.shown and not link
             self.follow()
             return sentences
 
@@ -132,10 +136,17 @@ class Dashboard(Tabbed[Config]):
 
     def state(self) -> dict[str, Any]:
         """The open tab, the panels' records, and what is shown of the page; see `Recorded`."""
-        return {**super().state(), "view": view.state(self.view)}
+        return {**super().state(), "view": view.state(self.view), **self.telling.state}
 
     def _parts(self) -> dict[str, Callable[[Any], list[str]]]:
-        return {**super()._parts(), "view": self._restore_view}
+        # A question comes before its design: what it withholds is never on the page.
+        return {"story": self.telling.restore, **super()._parts(), "view": self._restore_view}
+
+    def restore(self, state: object) -> list[str]:
+        """Makes the page of a record; see `Recorded`."""
+        sentences = super().restore(state)
+        self.telling.point()
+        return sentences
 
     def _restore_view(self, record: dict[str, object]) -> list[str]:
         seen, sentences = view.read(record, list(self._rows))
@@ -149,6 +160,7 @@ class Dashboard(Tabbed[Config]):
         names = list(self._rows)
         shown = [name for name in names if view.panels is None or name in view.panels or not view.panels]
         self.header.hidden = [names.index(name) for name in names if name not in shown]
+        self.header.stories = view.whole and bool(self.telling.strip.cards)  # they would set what is fixed
         (self.add_class if view.embed else self.remove_class)("ex-embed")
         if self.opened not in shown:
             self.show(shown[0])
@@ -174,6 +186,8 @@ class Dashboard(Tabbed[Config]):
                     self._arrive(query)
                 case ["open", str() as link]:
                     self.open_link(link)
+                case ["stories"]:
+                    self.telling.strip.shown = not self.telling.strip.shown
                 case ["undo"]:
                     self._go(self._steps.back())
                 case ["redo"]:

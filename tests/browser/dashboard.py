@@ -19,6 +19,10 @@ CHARTS = (
 
 ERROR = "[data-mime-type='application/vnd.jupyter.error'], [data-mime-type='application/vnd.jupyter.stderr']"
 """Where a cell's failure is shown instead of the page."""
+BEFORE = """try {
+  localStorage.setItem('transformer-signal-explorer: stories were offered', '1');
+} catch { /* a page without an address */ }"""
+"""What a browser remembers that was here before: it is offered no stories, unless a page is opened as its `first`."""
 DRAWN = "() => [...document.querySelectorAll('.ex-chart-plot')].map((plot) => Number(plot.dataset.drawn))"
 SETTLED = """(before) => {
   const plots = [...document.querySelectorAll('.ex-chart-plot')];
@@ -46,8 +50,10 @@ DOTS = """(title) => {
 class Dashboard:
     """Drives one open page, and keeps what its console and its network should not have said."""
 
-    def __init__(self, page: Page, host: str) -> None:
+    def __init__(self, page: Page, host: str, *, first: bool = False) -> None:
         self.page, self.host = page, host
+        if not first:
+            page.add_init_script(BEFORE)
         self.complaints: list[str] = []
         page.set_default_timeout(PATIENCE)
         page.on("console", self._hear)

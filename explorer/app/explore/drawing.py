@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from explorer.agreement import agreement
+from explorer.app.explore.asking import Asking
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.selections import ALL, ListSelection
 from explorer.app.widgets.chart import Chart
+from explorer.config import Config
 from explorer.figures import FIGURES, Row, gradient_by_matrix, row_of
 from explorer.profile import Profile
 
@@ -21,11 +23,13 @@ class Drawing:
         comparison: the pinned designs.
         matrix: the list that chooses the matrix whose gradient is compared.
         statistic: the list that chooses the statistic of the first chart.
+        asking: the question that withholds some of them.
     """
 
     def __init__(self, charts: Mapping[str, Chart], comparison: Comparison, matrix: ListSelection,
-                 statistic: ListSelection) -> None:
+                 statistic: ListSelection, asking: Asking) -> None:
         self._charts, self._comparison, self._matrix, self._statistic = charts, comparison, matrix, statistic
+        self._asking = asking
         matrix.layout.display = "none"  # until there are several designs
 
     def _rows(self) -> dict[str, Row]:
@@ -41,15 +45,18 @@ class Drawing:
         self._matrix.layout.display = None if several else "none"  # a design alone shows each of its matrices
         legend, rows = self._comparison.legend(whose), self._rows()
         for name, chart in self._charts.items():
-            row = rows[name]
+            hidden = self._asking.figure(name)
+            row = FIGURES[name] if hidden else rows[name]
             alone = name == "attention_pattern"  # of one design: the last, which is that of the controls
             with chart.hold_sync():  # one message a chart; the lock keeps other threads out, as this needs
                 chart.title = row.title
-                chart.show(row.draw(profiles, whose), stale=stale)
+                config = _config_of(predicted, measured)
+                figure = hidden or self._asking.guessed(row.name, row.draw(profiles, whose), config)
+                chart.show(figure, stale=stale and hidden is None)
                 chart.designs = legend[-1:] if alone else legend
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
-                self._caption(chart, row, predicted, several)
-                self._grade(chart, row.statistic, predicted, measured, several)
+                self._caption(chart, row, None if hidden else predicted, several)
+                self._grade(chart, row.statistic, predicted, None if hidden else measured, several)
 
     def _caption(self, chart: Chart, row: Row, predicted: Profile | None, several: bool) -> None:
         note = predicted.notes.get(row.statistic, "") if predicted else ""
@@ -65,3 +72,9 @@ class Drawing:
         else:
             words, chart.badge_tone, _ = agreement(measured, predicted, statistic)
             chart.badge = f"now: {words}" if several and words else words
+
+
+def _config_of(predicted: Profile | None, measured: Profile | None) -> Config | None:
+    """The design of what is drawn, if it is one."""
+    configs = {profile.config for profile in (predicted, measured) if profile}
+    return configs.pop() if len(configs) == 1 else None

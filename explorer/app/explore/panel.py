@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 import ipywidgets as widgets
 
 from explorer.app.explore import home
+from explorer.app.explore.asking import Asking
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.pins import Pin
+from explorer.app.explore.question import Question
 from explorer.app.explore.remedies import Diagnose, Remedies
 from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.sentences import model_words, progress_words, summary
@@ -74,7 +76,8 @@ class Explore(Live[Job, Profile]):
         self.matrix, self.statistic = matrix_list(self._choose), statistic_list(self._choose)
         charts = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why) for row in FIGURES.values()}
         self.comparison = Comparison(self._click, self._current, controls.apply, self._changed, diagnose)
-        self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic)
+        self.asking = Asking(charts)
+        self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic, self.asking)
         super().__init__(controls, charts, subject="measured design", action="Measure")
         finder = Finder(measure, predict, self._computes, lambda: self._computes() and self.worker.busy_for < PATIENCE)
         self.sweep = Sweep(controls, finder, self.comparison.visible, self.lock)
@@ -129,6 +132,21 @@ class Explore(Live[Job, Profile]):
         with self.lock:
             self.sweep.close()
         super().close()
+
+    def ask(self, question: Question | None, config: Config, say: Callable[[str], None] = lambda _: None,
+            act: Callable[[object], None] = lambda _: None) -> None:
+        """Asks a question about a design, or takes back the one that stands; see `Asking.ask`."""
+        with self.lock:
+            changed = question or self.asking.question
+            self.asking.ask(question, config, say, act)
+            if changed:
+                self._redraw()
+
+    def reveal(self, guess: object) -> None:
+        """Shows what a question withholds; `guess` is one that was checked, or None."""
+        with self.lock:
+            self.asking.reveal(guess)
+            self._redraw()
 
     def look(self, view: View) -> None:
         """Shows what a view has of the panel."""
@@ -286,14 +304,21 @@ class Explore(Live[Job, Profile]):
     def _progress(self, job: Job, fraction: float) -> str:
         return progress_words(job.config, fraction)
 
-    def _show(self, result: Profile) -> None:
+    def _show(self, _: Profile) -> None:
         self._expected = self._predicted
+        self._redraw()
+
+    def _redraw(self) -> None:
+        """Draws, and gives the verdict, as far as no question withholds them."""
         self._draw()
-        if self.remedies:
-            self.remedies.judge(result)
+        if self.remedies and (self._result or self.asking.stands):
+            self.remedies.judge(None if self.asking.stands else self._result)
+        if self.phase is Phase.IDLE and self._result:
+            self._enter(Phase.IDLE, *self._summary(self._result))
+        self.asking.measured(self._result, self._expected)
 
     def _summary(self, result: Profile) -> tuple[str, str]:
-        text, detail = summary(result, self._predicted)
+        text, detail = summary(result, self._predicted, whole=not self.asking.stands)
         return text, " · ".join(filter(None, (detail, self._trouble)))
 
     @property

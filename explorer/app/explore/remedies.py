@@ -15,6 +15,10 @@ from explorer.profile import Profile
 Diagnose = Callable[[Profile], Sequence[Finding]]
 
 
+WITHHELD = {"severity": "withheld", "meaning": "The verdict waits until the question is answered.", "evidence": "",
+            "remedy": ""}
+
+
 class Applied(NamedTuple):
     """A remedy that was applied: its words, the values it set, and those before."""
 
@@ -37,12 +41,14 @@ class Remedies:
                  lock: AbstractContextManager[object]) -> None:
         self._verdict, self._controls, self._diagnose, self._lock = verdict, controls, diagnose, lock
         self._findings: Sequence[Finding] = ()
+        self._withheld = False
         self._applied: list[Applied] = []  # the latest last
         verdict.on_apply, verdict.on_undo = self._apply, self._take_back
 
-    def judge(self, measured: Profile) -> None:
-        """Shows the findings of a profile."""
-        self._findings = tuple(self._diagnose(measured))
+    def judge(self, measured: Profile | None) -> None:
+        """Shows the findings of a profile; of None, that they are withheld."""
+        self._withheld = measured is None
+        self._findings = tuple(self._diagnose(measured)) if measured else ()
         self.show()
 
     def show(self) -> None:
@@ -50,7 +56,7 @@ class Remedies:
         parts = ("severity", "meaning", "evidence", "remedy")
         self._verdict.findings = [
             {part: getattr(finding, part) for part in parts} | ({} if self._can_be_seen(finding) else {"remedy": ""})
-            for finding in self._findings]
+            for finding in self._findings] or [WITHHELD] * self._withheld
 
     def _can_be_seen(self, finding: Finding) -> bool:
         """Whether every control that the remedy would set is shown."""
@@ -64,6 +70,8 @@ class Remedies:
 
     def _apply(self, index: int) -> None:
         with self._lock:
+            if index >= len(self._findings):
+                return  # withheld a moment ago
             finding, config = self._findings[index], self._controls.config
             if finding.config_change:
                 before = {name: getattr(config, name) for name in finding.config_change}

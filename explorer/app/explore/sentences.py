@@ -24,11 +24,15 @@ def model_words(config: Config) -> str:
     return f"{layers} of width {config.d_model}"
 
 
-def summary(measured: Profile, predicted: Profile | None) -> tuple[str, str]:
-    """Status line of a finished measurement: a sentence, and details."""
+def summary(measured: Profile, predicted: Profile | None, *, whole: bool = True) -> tuple[str, str]:
+    """Status line of a finished measurement: a sentence, and details.
+
+    Args:
+        whole: whether it says what is not finite.
+    """
     config, first = measured.config, measured.first_nonfinite
     text = f"Measured {model_words(config)}" if config else "Measured"
-    if first:
+    if first and whole:
         where = f"layer {first.layer}" if first.layer else "the input"
         label = STATISTICS[first.statistic].label.lower()
         text += f". Not finite from {where}: {label} at the {first.site_label}, seed {first.seed}"

@@ -97,8 +97,7 @@ class Links:
         if (opened := homes.get(tab, tab)) not in self._panels:
             params.sentences.append(f"tab must be one of {', '.join(self._panels)} or a lab; got {shown(tab)}")
             opened = self._panels[0]
-        story = _read_story(params)
-        return record(open=opened, panels=panels, view=_read_view(params), **({"story": story} if story else {}))
+        return record(open=opened, panels=panels, view=_read_view(params), story=_read_story(params))
 
 
 def _part(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -120,6 +120,7 @@ function tools(model, el) {
   const undo = button("Undo", "ex-tool", () => press(model, ["undo"]), { title: "Undo the last change (Ctrl+Z)" });
   const redo = button("Redo", "ex-tool", () => press(model, ["redo"]), { title: "Make it again (Ctrl+Shift+Z)" });
   const reset = button("Reset all", "ex-tool", () => press(model, ["reset"]), { title: "Everything as on the first visit; Undo brings it back" });
+  const stories = button("Stories", "ex-tool", () => press(model, ["stories"]), { title: "Short tours of the page" });
   const box = shareBox(model);
   const share = button("Share", "ex-tool", () => afterChanges(() => box.togglePopover()), { title: "A link to the page as it is now", "aria-haspopup": "dialog" });
   const said = make("span", {});
@@ -140,8 +141,9 @@ function tools(model, el) {
     redo.disabled = !model.get("redoes");
     if (model.get("undoes") && offered) done(); // who works on does not want the last page
   })];
+  ends.push(follow(model, "stories", () => { stories.hidden = !model.get("stories"); }));
   if (hasAddress()) ends.push(followAddress(model));
   const glossary = button("Glossary", "ex-tool ex-glossary-open", () => openGlossary(el.closest(".ex-root")), { "aria-haspopup": "dialog" });
-  const bar = make("div", { class: "ex-tools", role: "group", "aria-label": "The whole page" }, undo, redo, reset, share, glossary);
+  const bar = make("div", { class: "ex-tools", role: "group", "aria-label": "The whole page" }, stories, undo, redo, reset, share, glossary);
   return { nodes: [bar, line, box], end: () => ends.forEach((one) => one()) };
 }

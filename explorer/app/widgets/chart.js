@@ -68,13 +68,14 @@ class Card {
     this.size = [0, 0];
     this.zoom = new Map(); // axis to the range that a person chose
     this.build();
+    this.guess = guessing(model, this.plot, this.el);
     this.redraw = this.redraw.bind(this);
     this.reset = this.reset.bind(this);
     this.sized = new ResizeObserver(() => this.resize());
     this.sized.observe(this.plot);
     this.ends = [
       follow(model, TEXTS, () => this.write()), follow(model, "figure", this.redraw), onColors(this.redraw),
-      () => this.sized.disconnect(), savesFiles(model),
+      () => this.sized.disconnect(), savesFiles(model), this.guess.end,
     ];
   }
 
@@ -187,6 +188,7 @@ class Card {
     if (!this.listening) this.listen();
     this.describe();
     this.scale();
+    this.guess.place();
     this.plot.dataset.drawn = String(Number(this.plot.dataset.drawn) + 1);
   }
 

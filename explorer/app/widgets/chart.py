@@ -1,12 +1,14 @@
 """`Chart`: one card of the page, a title, a sentence and a plotly figure that is replaced whole.
 
 A whole figure is one trait, so a view that opens late shows the latest and no update is lost. Arrays travel as typed
-arrays. Of what a browser says only the name of a format is read: the chart is then sent as such a file.
+arrays. Of what a browser says only the name of a format is read, and the chart is then sent as such a file; other
+messages go to who asked a question.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import plotly.graph_objects as go
 import traitlets
@@ -33,6 +35,8 @@ class Chart(PageWidget):
         description: what the picture shows, in words, for those who cannot see it.
         stale: the figure belongs to an older choice; it is dimmed, and the card says so.
         designs: what is drawn, `[{name, about, hue, symbol, dash}]`: the legend of a picture that is saved.
+        ask: a question that is answered on the chart: `{depths, low, high, log}` while a line is to be drawn, `{said}`
+            once it was; empty for none.
         marks: what dots and lines are, or of which settings they are, as that picture says it.
         picks: a click on a point is the message `["pick", x]`.
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
@@ -52,17 +56,27 @@ class Chart(PageWidget):
     marks = traitlets.Unicode().tag(sync=True)
     picks = traitlets.Bool(False).tag(sync=True)
     figure = traitlets.Dict().tag(sync=True)
+    ask = traitlets.Dict().tag(sync=True)
 
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
-        self.on_msg(lambda _, wanted, __: self._save(wanted))
+        self.on_ask: Callable[[object], None] = lambda _: None
+        """Called with what the buttons below a question send: `["reveal", heights]` or `["skip"]`."""
+        self.on_msg(lambda _, content, __: self._take(content))
+
+    def _take(self, content: object) -> None:
+        """Handles a message: what is to be saved, or an answer to a question."""
+        if content in ("csv", "html"):
+            self._save(content)
+        else:
+            self.on_ask(content)
 
     def _save(self, wanted: object) -> None:
-        """Sends the chart as a page, or its numbers as a table; a message that names neither is ignored."""
+        """Sends the chart as a page, or its numbers as a table."""
         name = re.sub("[^a-z0-9]+", "-", self.title.lower()).strip("-") or "chart"
         if wanted == "csv":
             hand_over(self, f"{name}.csv", "text/csv", numbers.to_csv(self.figure).encode())
-        elif wanted == "html":
+        else:
             page = standalone(self.figure, self.title, [self.caption, self.marks], self.designs)
             hand_over(self, f"{name}.html", "text/html", page.encode())
 

@@ -24,10 +24,11 @@ class Header(PageWidget):
         link: the page as a query; None until a browser has said what its address holds.
         undoes, redoes: whether there is a step back, or again.
         said: a sentence about the last link.
+        stories: whether the page has stories to tell.
         labs: names of the labs that a link on this page can open.
 
     Messages are lists: `["shown", query]` once a browser has put the page together, and the tools' `["open", link]`,
-    `["undo"]`, `["redo"]`, `["reset"]`, and `["lab", name]` of a link to a lab.
+    `["undo"]`, `["redo"]`, `["reset"]`, `["stories"]`, and `["lab", name]` of a link to a lab.
     """
 
     _esm = view("header")
@@ -41,6 +42,7 @@ class Header(PageWidget):
     undoes = traitlets.Bool(False).tag(sync=True)
     redoes = traitlets.Bool(False).tag(sync=True)
     said = traitlets.Unicode().tag(sync=True)
+    stories = traitlets.Bool(False).tag(sync=True)
 
     def on_act(self, call: Callable[[object], None]) -> None:
         """Registers what handles the messages; it believes none of them."""

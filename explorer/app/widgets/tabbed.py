@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import ipywidgets as widgets
@@ -43,9 +43,11 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         header: the bar; its tabs are the panels' titles.
         start: what each panel is built with.
         panels: name to panel, in the order of the tabs.
+        above: what stands between the bar and the panels.
     """
 
-    def __init__(self, header: Header, start: Start, panels: Mapping[str, Tab[Start]]) -> None:
+    def __init__(self, header: Header, start: Start, panels: Mapping[str, Tab[Start]],
+                 above: Sequence[widgets.Widget] = ()) -> None:
         self._start, self._rows = start, dict(panels)
         self.panels: dict[str, widgets.Widget] = {}
         self._unopened: dict[str, object] = {}  # records for panels that are not built yet
@@ -54,7 +56,8 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         """Sentences about records of panels that were built after `restore`."""
         self.header = header
         header.tabs = [row.title for row in panels.values()]
-        super().__init__(children=[header])
+        self._above: list[widgets.Widget] = [header, *above]
+        super().__init__(children=self._above)
         header.observe(self._select, names="selected")
         self.show(next(iter(self._rows)))
 
@@ -62,7 +65,7 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         """Shows a panel, and hides the others: they keep what they show."""
         if name not in self.panels:
             self.panels[name] = self._rows[name].build(self._start)
-            self.children = [self.header, *self.panels.values()]
+            self.children = [*self._above, *self.panels.values()]
             self.complaints += self._hand(name)
             if not self.view.whole:
                 look_at(self.panels[name], self.view)
@@ -126,5 +129,6 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         """Ends the panels' threads and removes the page."""
         for panel in self.panels.values():
             panel.close()
-        self.header.close()
+        for widget in self._above:
+            widget.close()
         super().close()

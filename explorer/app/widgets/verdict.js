@@ -1,6 +1,6 @@
 /* The verdict bar: one finding, its evidence, a button; further findings in a list that unfolds. */
 
-const SIGNS = { good: ["✓", "Good"], warning: ["!", "Warning"], bad: ["×", "Problem"] };
+const SIGNS = { good: ["✓", "Good"], warning: ["!", "Warning"], bad: ["×", "Problem"], withheld: ["?", "Withheld"] };
 
 function finding(model, { severity, meaning, evidence, remedy, code }, index) {
   const [sign, word] = SIGNS[severity] ?? ["", severity];

@@ -1,0 +1,102 @@
+"""Questions about a design that are asked before it is measured. Data, and what they make of a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from explorer.display import shown
+from explorer.figures import FIGURES
+from explorer.figures.series import Series, by_depth
+from explorer.guesses import apart, between, checked, depths, in_words
+from explorer.profile import STATISTICS, Profile, Statistic
+
+
+@dataclass(frozen=True)
+class Question:
+    """What both kinds of question have."""
+
+    text: str
+    chart: str
+    """The chart that it is about: a row of `FIGURES` that shows a statistic by layer."""
+    extent: tuple[float, float]
+    """Ends of that chart's axis while the question stands; exponents where it is logarithmic."""
+    reveal: str
+    """What is said of the measurement, in a sentence or two."""
+    also: tuple[str, ...] = ()
+    """Other charts that would give the answer away."""
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """The charts that show nothing of the design while the question stands."""
+        return (self.chart, *self.also)
+
+    @property
+    def statistic(self) -> Statistic:
+        """The one that is asked about."""
+        return STATISTICS[FIGURES[self.chart].statistic]
+
+    def check(self, guess: object, layers: int) -> Any:
+        """A guess that came from a browser.
+
+        Raises:
+            ValueError: it is none.
+        """
+        raise NotImplementedError
+
+    def judge(self, guess: Any, measured: Profile, predicted: Profile | None) -> str:
+        """A sentence that says how near a guess was."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Choose(Question):
+    """A question with some answers, one of which is right."""
+
+    options: tuple[str, ...] = ()
+    right: Callable[[Profile], int] = lambda _: 0
+    """The option that a measured profile makes right."""
+
+    def check(self, guess: object, layers: int) -> int:  # noqa: ARG002 - options do not depend on the depth
+        """The index of an option."""
+        if isinstance(guess, bool) or not isinstance(guess, int) or not 0 <= guess < len(self.options):
+            raise ValueError(f"an answer must be one of {len(self.options)}; got {shown(guess)}")
+        return guess
+
+    def judge(self, guess: Any, measured: Profile, predicted: Profile | None) -> str:  # noqa: ARG002 - measured decides
+        """Whether the option is the right one."""
+        right = self.options[self.right(measured)]
+        return "You were right." if self.options[guess] == right else f"Not so. The right answer: {right.lower()}."
+
+
+@dataclass(frozen=True)
+class Draw(Question):
+    """A question that is answered by a line on the chart."""
+
+    def depths(self, layers: int) -> list[int]:
+        """Depths at which a guess has its points."""
+        return depths(0 if self.statistic.on_stream else 1, layers)
+
+    def check(self, guess: object, layers: int) -> list[float]:
+        """The heights at those depths."""
+        return checked(guess, len(self.depths(layers)), *self.extent)
+
+    def values(self, guess: list[float], layers: int, where: Any) -> Any:
+        """The line of a guess at some depths, in the statistic's unit."""
+        heights = between(self.depths(layers), guess, where)
+        return 10.0**heights if self.statistic.log else heights
+
+    def judge(self, guess: Any, measured: Profile, predicted: Profile | None) -> str:
+        """The mean distances of the line that was drawn, and of theory's, from the dots."""
+        log, row = self.statistic.log, self._series(measured)
+        layers = measured.config.n_layers if measured.config else 1
+        mine = apart(self.values(guess, layers, row.depth), row.middle, log=log)
+        said = f"On average your line is off {in_words(mine, log=log)}"
+        theirs = apart(self._series(predicted).middle, row.middle, log=log) if predicted else None
+        return said + ("." if theirs is None else f", theory's {in_words(theirs, log=log)}.")
+
+    def _series(self, profile: Profile) -> Series:
+        """What the chart draws of a profile."""
+        row = self.statistic
+        return by_depth([profile], row.name, "" if row.on_stream else row.sites[0])[0]

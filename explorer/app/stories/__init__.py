@@ -1,0 +1,1 @@
+"""Stories: short tours of the page, a link and a sentence a step."""

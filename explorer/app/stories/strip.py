@@ -1,0 +1,27 @@
+"""`Strip`: the cards that offer stories, and the step of the one that is told, below the header."""
+
+from __future__ import annotations
+
+import traitlets
+
+from explorer.app.widgets.runtime import PageWidget, view
+
+
+class Strip(PageWidget):
+    """Cards, and a step.
+
+    Traits:
+        cards: `[{name, title, words}]`; none where the page tells no stories.
+        shown: whether the cards are shown. A browser that was here before closes them itself.
+        told: `{title, number, count, words, look, text, options, said, open}`; empty while no story is told. `look` is
+            the title of what to look at, `text` a question, `options` its answers (none: a line is drawn), `said` what
+            came of it, `open` whether it still stands.
+
+    Messages are lists: `["tell", name]`, `["next"]`, `["back"]`, `["leave"]`, `["cards", open]`, `["reveal", guess]`
+    and `["skip"]`.
+    """
+
+    _esm = view("strip")
+    cards = traitlets.List(traitlets.Dict()).tag(sync=True)
+    shown = traitlets.Bool(True).tag(sync=True)
+    told = traitlets.Dict().tag(sync=True)

@@ -1,0 +1,166 @@
+"""`Telling`: the story that is told on a page, step by step, with its questions."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, cast
+
+import ipywidgets as widgets
+
+from explorer.app.explore.asking import options
+from explorer.app.explore.panel import Explore
+from explorer.app.link.links import Links
+from explorer.app.stories.outline import Outline
+from explorer.app.stories.story import Step, Story
+from explorer.app.stories.strip import Strip
+from explorer.app.stories.table import STORIES
+from explorer.app.widgets.record import record
+from explorer.config import Config
+from explorer.display import shown
+
+
+class Page(Protocol):
+    """What a story needs of the page."""
+
+    @property
+    def panels(self) -> dict[str, widgets.Widget]: ...
+
+    @property
+    def opened(self) -> str: ...
+
+    def restore(self, state: object) -> list[str]: ...
+
+
+class Telling:
+    """The strip below the header, and what its buttons do.
+
+    Args:
+        page: the page.
+        links: reads the links of the steps.
+        lock: the page's, held while its record changes; taken before that of a panel.
+        offered: whether the page has every panel that the stories open.
+    """
+
+    def __init__(self, page: Page, links: Links, lock: AbstractContextManager[object], *, offered: bool
+                 ) -> None:
+        self._page, self._links, self._lock = page, links, lock
+        self.strip = Strip()
+        self.strip.on_msg(lambda _, content, __: self.act(content))
+        self.story: Story | None = None
+        self.number = 0
+        """Of the step, from 1."""
+        self._told: dict[str, Any] = {}
+        self._outline = Outline()
+        if offered:
+            self.strip.cards = [{"name": one.name, "title": one.title, "words": one.words} for one in STORIES.values()]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The story and its step, as the page's record has them; empty where none is told."""
+        return {"story": [self.story.name, self.number]} if self.story else {}
+
+    @property
+    def _step(self) -> Step | None:
+        return self.story.steps[self.number - 1] if self.story else None
+
+    def restore(self, told: object) -> list[str]:
+        """Goes to the step of a record, on the page as it is; leaves the story where there is none."""
+        match told:
+            case [str() as name, int() as number] if self.strip.cards and name in STORIES:
+                story = STORIES[name]
+                if not 1 <= number <= len(story.steps):
+                    return [f"step must be from 1 to {len(story.steps)} in the story {name}; got {shown(number)}"]
+                if (story, number) != (self.story, self.number):
+                    self._tell(story, number)
+            case None | []:
+                self.leave()
+            case [name, str() as number] if name in STORIES:
+                return [f"step must be a whole number; got {shown(number)}"]
+            case [name, *_]:
+                return [f"story must be one of {', '.join(STORIES)}; got {shown(name)}"]
+            case _:
+                return [f"story must be a list of a name and a step; got {shown(told)}"]
+        return []
+
+    def act(self, message: object) -> None:
+        """Handles a message of the strip, or of the chart that a question is about; believes none of them."""
+        with self._lock:
+            self._act(message)
+
+    def _act(self, message: object) -> None:
+        match message:
+            case ["tell", str() as name] if name in STORIES and self.strip.cards:
+                self._go(STORIES[name], 1)
+            case ["next"] if self.story and self.number < len(self.story.steps):
+                self._go(self.story, self.number + 1)
+            case ["back"] if self.story and self.number > 1:
+                self._go(self.story, self.number - 1)
+            case ["leave"]:
+                self.leave()
+            case ["cards", bool() as wanted]:
+                self.strip.shown = wanted
+            case ["skip"]:
+                self._reveal(None, guessed=False)
+            case ["reveal", guess]:
+                self._reveal(guess, guessed=True)
+
+    def leave(self) -> None:
+        """Ends the story; the page stays as it is."""
+        if self.story:
+            self._explore.ask(None, Config())
+            self.story, self.number = None, 0
+            self._outline.clear()
+            self._told = self.strip.told = {}
+
+    def _go(self, story: Story, number: int) -> None:
+        """Sets the page of a step: what its link says of the panel that it opens, and nothing of the others."""
+        self.strip.shown = False
+        self._page.restore(self._record(story.steps[number - 1]) | {"story": [story.name, number]})
+
+    def _record(self, step: Step) -> dict[str, Any]:
+        state, _ = self._links.read(step.link)
+        return record(open=state["open"], panels={state["open"]: state["panels"][state["open"]]})
+
+    def _tell(self, story: Story, number: int) -> None:
+        self.story, self.number = story, number
+        step = story.steps[number - 1]
+        self._told = {
+            "title": story.title, "number": number, "count": len(story.steps), "words": step.words,
+            "text": step.question.text if step.question else "", "options": options(step.question), "said": "",
+            "look": "",
+        }
+        design = self._record(step)["panels"].get("explore", {}).get("design", {})
+        self._explore.ask(step.question, Config(**design), self._say, self.act)
+        self.strip.told = self._told
+
+    def point(self) -> None:
+        """Outlines what the step says to look at, on the panel that is open now."""
+        step = self._step
+        look = self._outline.show(self._page.panels[self._page.opened], step.look_at) if step else ""
+        if step and look != self._told["look"]:
+            with self._explore.lock:  # whose worker may be saying what came of a question
+                self._told = self.strip.told = self._told | {"look": look}
+
+    def _reveal(self, guess: object, *, guessed: bool) -> None:
+        """Ends a question: with the page of its step, wherever the controls were moved meanwhile."""
+        step = self._step
+        if step is None or not self._explore.asking.stands:
+            return
+        try:
+            checked = self._explore.asking.check(guess) if guessed else None
+        except ValueError as error:
+            self._say(f"{str(error).capitalize()}.")
+            return
+        self._say("Measuring …")
+        self._explore.reveal(checked)
+        if self._explore.controls.config != self._explore.asking.config:
+            self._page.restore(self._record(step))
+
+    def _say(self, words: str) -> None:
+        """Shows what came of a question; called from any thread."""
+        with self._explore.lock:
+            self._told = self.strip.told = self._told | {"said": words, "open": self._explore.asking.stands}
+
+    @property
+    def _explore(self) -> Explore:
+        return cast(Explore, self._page.panels["explore"])

@@ -1,0 +1,244 @@
+"""A story on the page without a browser: its steps, its record, undo, and questions that withhold their answer."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from explored import plain
+
+from explorer.app.dashboard import Dashboard, dashboard, lab
+from explorer.app.explore.panel import Explore
+from explorer.app.stories.table import STORIES
+from explorer.app.widgets.runtime import PageWidget
+from explorer.config import Config
+
+WAIT = 60.0
+ENTROPY = "attention_entropy"
+WORDS = "On average your line is off by "
+
+
+def send(widget: PageWidget, message: tuple[Any, ...]) -> None:
+    """A message as a browser's widget sends it."""
+    widget._handle_msg({"content": {"data": {"method": "custom", "content": list(message)}}, "buffers": []})
+
+
+class Visit:
+    """A page, and what somebody does on it."""
+
+    def __init__(self, page: Dashboard) -> None:
+        self.page, self.strip = page, page.telling.strip
+
+    @property
+    def explore(self) -> Explore:
+        panel = self.page.panels["explore"]
+        assert isinstance(panel, Explore)
+        return panel
+
+    def press(self, *message: Any) -> None:
+        send(self.strip, message)
+
+    def draw(self, *message: Any) -> None:
+        send(self.explore.charts[ENTROPY], message)
+
+    def click(self, *message: Any) -> None:
+        send(self.page.header, message)
+
+    def measured(self) -> None:
+        """Waits until the page shows what its controls say."""
+        arrived = threading.Event()
+        status = self.explore.status
+        status.observe(lambda _: arrived.set() if status.state == "idle" else None, names="state")
+        assert status.state == "idle" or arrived.wait(WAIT)
+
+    def traces(self) -> list[str]:
+        return [trace["name"] for trace in self.explore.charts[ENTROPY].figure["data"]]
+
+
+@pytest.fixture
+def visit() -> Iterator[Visit]:
+    page = dashboard()
+    yield Visit(page)
+    page.close()
+
+
+@pytest.fixture
+def asked(visit: Visit) -> Visit:
+    visit.press("tell", "root_d")
+    visit.press("next")
+    visit.measured()
+    return visit
+
+
+def test_a_first_visit_offers_every_story(visit: Visit) -> None:
+    assert [card["name"] for card in visit.strip.cards] == list(STORIES)
+    assert visit.strip.shown
+    assert visit.page.children[:2] == (visit.page.header, visit.strip)
+    assert "story" not in visit.page.state()
+    visit.press("cards", False)
+    assert not visit.strip.shown
+    visit.click("stories")
+    assert visit.strip.shown
+
+
+def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
+    visit.press("tell", "root_d")
+    assert visit.page.link == "?story=root_d&step=1&v=1"
+    assert not visit.strip.shown
+    visit.press("next")
+    assert visit.page.link == "?story=root_d&step=2&attention_scale=none&v=1"
+    assert visit.page.state()["story"] == ["root_d", 2]
+    assert visit.strip.told["look"] == "Attention entropy"
+    assert [name for name, cell in visit.explore.cells.items() if "ex-looked" in cell._dom_classes] == [ENTROPY]
+    for _ in range(9):
+        visit.press("next")
+    assert visit.page.state()["story"] == ["root_d", 4]  # there are no more
+    visit.press("back")
+    visit.press("leave")
+    assert "story" not in visit.page.state()
+    assert visit.page.link == "?attention_scale=none&v=1"  # the page stays as it is
+    assert not visit.strip.told
+    assert not any("ex-looked" in cell._dom_classes for cell in visit.explore.cells.values())
+
+
+def test_a_step_may_stand_in_a_lab(visit: Visit) -> None:
+    assert visit.page.open_link("?tab=05_parametrization&story=mup&step=3&05_parametrization.widest=64") == []
+    assert visit.strip.told["look"] == "First step"
+    visit.press("leave")
+    assert visit.page.link == "?tab=05_parametrization&05_parametrization.widest=64&v=1"
+
+
+def test_a_step_is_one_step_of_undo_and_sets_nothing_of_other_panels(visit: Visit) -> None:
+    visit.page.open_link("?11_warmup.n_layers=3")
+    visit.page.follow()
+    visit.press("tell", "root_d")
+    visit.press("next")
+    assert visit.page.link == "?story=root_d&step=2&attention_scale=none&11_warmup.n_layers=3&v=1"
+    visit.click("undo")
+    assert visit.page.link == "?story=root_d&step=1&11_warmup.n_layers=3&v=1"
+    assert visit.strip.told["number"] == 1
+    visit.click("undo")
+    assert not visit.strip.told
+    visit.click("redo")
+    assert visit.strip.told["number"] == 1
+
+
+def test_a_link_opens_a_step_with_whatever_else_it_says(visit: Visit) -> None:
+    assert visit.page.open_link("?story=warmup&step=3&design=post_ln&n_layers=2&d_model=16") == []
+    assert visit.strip.told["number"] == 3
+    assert visit.explore.controls.config == Config(norm_placement="post", n_layers=2, d_model=16)
+    assert not visit.strip.shown
+    assert visit.page.open_link("?n_layers=3") == []
+    assert not visit.strip.told
+
+
+REFUSED = [
+    ("?story=nobody", "story must be one of root_d, warmup, thousand, mup, gpt2_llama; got 'nobody'"),
+    ("?story=root_d&step=5", "step must be from 1 to 4 in the story root_d; got 5"),
+    ("?story=root_d&step=0", "step must be from 1 to 4 in the story root_d; got 0"),
+    ("?story=root_d&step=two", "step must be a whole number; got 'two'"),
+    ("?story=<b>x</b>&step=1", "story must be one of root_d, warmup, thousand, mup, gpt2_llama; got '<b>x</b>'"),
+]
+
+
+def test_what_is_no_story_is_a_sentence(visit: Visit) -> None:
+    for link, sentence in REFUSED:
+        assert visit.page.open_link(link) == [sentence]
+        assert not visit.strip.told
+
+
+NONSENSE: list[Any] = [
+    None, 3, "next", [], ["tell"], ["tell", "nobody"], ["tell", ["root_d"]], ["tell", {}], ["story", 1], ["next"],
+    ["back"], ["reveal"], ["reveal", [0.5] * 6], ["skip"], ["cards", "yes"], ["leave"], {"tell": "root_d"},
+]
+
+
+def test_messages_that_make_no_sense_change_nothing(visit: Visit) -> None:
+    before = visit.page.state(), visit.strip.get_state()
+    for message in NONSENSE:
+        visit.page.telling.act(message)
+        assert (visit.page.state(), visit.strip.get_state()) == before, message
+
+
+def test_a_question_withholds_the_chart_and_the_verdict(asked: Visit) -> None:
+    """Whatever the controls do meanwhile, nothing of a design is in what the browser gets."""
+    for _ in ("of the step", "of another design"):
+        assert asked.traces() == ["uniform", "one-hot"]
+        chart = asked.explore.charts[ENTROPY]
+        assert "Withheld" in chart.description
+        assert "easured" not in json.dumps([chart.figure, chart.description, chart.caption], default=str)
+        assert chart.badge == ""
+        assert [finding["severity"] for finding in asked.explore.verdict.findings] == ["withheld"]
+        assert asked.explore.charts["attention_pattern"].figure["data"] == []
+        assert len(asked.explore.charts["second_moment"].figure["data"]) > 2
+        asked.explore.controls.apply({"n_layers": 3, "d_model": 16})
+        asked.measured()
+
+
+def test_a_line_is_drawn_and_told_how_near_it_was(asked: Visit) -> None:
+    asked.draw("reveal", [0.9] * 6)
+    assert {"your guess"} < set(asked.traces())
+    traces = asked.explore.charts[ENTROPY].figure["data"]
+    guess = next(trace for trace in traces if trace["name"] == "your guess")
+    assert plain(guess["y"]) == pytest.approx([0.9] * 6)
+    dots = plain(next(trace["y"] for trace in traces if trace["mode"] == "markers"))
+    off = float(abs(0.9 - dots).mean())
+    assert asked.strip.told["said"].startswith(f"{WORDS}{off:.2g}, theory's by 0.00")
+    assert asked.strip.told["said"].endswith(STORIES["root_d"].steps[1].question.reveal)  # type: ignore[union-attr]
+    assert asked.explore.charts[ENTROPY].ask == {"said": asked.strip.told["said"]}
+    assert asked.explore.verdict.findings[0]["severity"] == "bad"
+    asked.press("next")
+    assert "your guess" not in asked.traces()
+    assert asked.explore.charts[ENTROPY].ask == {}
+
+
+def test_reveal_goes_back_to_the_design_that_was_asked_about(asked: Visit) -> None:
+    asked.explore.controls.apply({"n_layers": 3, "d_model": 16})
+    asked.draw("skip")
+    assert asked.explore.controls.config == Config(attention_scale="none")
+    asked.measured()
+    assert asked.strip.told["said"] == STORIES["root_d"].steps[1].question.reveal  # type: ignore[union-attr]
+    assert "your guess" not in asked.traces()
+
+
+def test_what_is_no_guess_reveals_nothing(asked: Visit) -> None:
+    for guess in (None, "0.5", [0.5] * 5, [math.nan] * 6, [2.0] * 6, [[0.5]] * 6, 0, {}):
+        asked.draw("reveal", guess)
+        assert asked.traces() == ["uniform", "one-hot"]
+        assert asked.strip.told["said"].startswith(("A guess must", "Each height"))
+
+
+def test_an_answer_is_chosen(visit: Visit) -> None:
+    step = STORIES["thousand"].steps[1]
+    visit.page.open_link(f"{step.link}&n_layers=100&story=thousand&step=2")  # as good, and quicker
+    visit.explore.asking.config = visit.explore.controls.config
+    visit.measured()
+    assert visit.strip.told["options"] == list(step.question.options)  # type: ignore[union-attr]
+    assert "ot finite" not in visit.explore.status.text
+    visit.press("reveal", 3)
+    assert visit.strip.told["said"].startswith("An answer must be one of 3")
+    visit.press("reveal", 0)
+    assert visit.strip.told["said"].startswith("Not so. The right answer: it stops being finite before layer 100.")
+    assert "ot finite from layer 69" in visit.explore.status.text
+
+
+def test_a_fixed_design_is_offered_no_stories_and_tells_the_one_of_its_link(visit: Visit) -> None:
+    assert visit.page.open_link("?show=depth&story=root_d&step=2&attention_scale=none") == []
+    assert not visit.page.header.stories
+    assert visit.strip.told["number"] == 2
+    visit.press("next")
+    assert visit.page.link == "?show=depth&story=root_d&step=3&attention_scale=none&v=1"
+    visit.page.open_link("")
+    assert visit.page.header.stories
+
+
+def test_a_page_without_the_panels_tells_no_stories() -> None:
+    page = lab("01_sampling")
+    assert page.telling.strip.cards == []
+    assert not page.header.stories
+    assert len(page.open_link("?story=root_d&step=2")) == 1
+    page.close()

@@ -1,0 +1,128 @@
+"""Stories in the browser: offered on a first visit, walked to a question, and answered by a line that is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Locator, expect
+
+from .dashboard import Dashboard
+
+HEIGHTS = "() => [...document.querySelectorAll('.ex-guess-point input')].map((input) => Number(input.value))"
+SEEN = """(node) => {
+  const { top, bottom } = node.getBoundingClientRect();
+  return top >= 0 && bottom <= innerHeight;
+}"""
+DATA = """() => {
+  const plots = [...document.querySelectorAll('.ex-chart-plot')];
+  const plot = plots.find((one) => one.closest('figure').textContent.startsWith('Attention entropy'));
+  return plot._fullData.map((trace) => trace.name);
+}"""
+
+
+@pytest.fixture(scope="module")
+def first(browser: Browser, voila: str) -> Iterator[Dashboard]:
+    """The page as somebody has it who was never here."""
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila", first=True)
+    page.goto(voila)
+    visit.wait_until_drawn()
+    yield visit
+    visit.must_be_clean()
+    page.close()
+
+
+def axe(visit: Dashboard) -> str:
+    found = Axe().run(visit.page, {"exclude": [[".ex-chart-plot"]]}, {"resultTypes": ["violations"]})
+    return str(found.generate_report()) if found.violations_count else ""
+
+
+def press(visit: Dashboard, name: str) -> None:
+    visit.page.locator(".ex-stories").get_by_role("button", name=name).click()
+
+
+def told(visit: Dashboard) -> Locator:
+    return visit.page.locator(".ex-told h2")
+
+
+def test_a_first_visit_is_offered_stories(first: Dashboard) -> None:
+    offer = first.page.locator(".ex-stories-offer")
+    expect(offer).to_contain_text("Move a slider: a Transformer is drawn at random")
+    expect(offer.locator(".ex-story:visible")).to_have_count(5)
+    assert first.page.locator(".ex-explore").evaluate("(node) => node.getBoundingClientRect().top") < 240
+    assert axe(first) == ""
+    first.page.set_viewport_size({"width": 390, "height": 844})
+    expect(offer.locator(".ex-story:visible")).to_have_count(0)
+    assert offer.evaluate("(node) => node.offsetHeight") < 100
+    press(first, "New here? Take a tour")
+    expect(offer.locator(".ex-story:visible")).to_have_count(5)
+    first.page.set_viewport_size({"width": 1440, "height": 1000})
+    press(first, "Close")
+    expect(offer).to_be_hidden()
+    first.page.locator(".ex-tool", has_text="Stories").click()
+    expect(offer.locator(".ex-story").first).to_be_focused()
+
+
+def test_a_line_is_drawn_by_mouse_and_keyboard_and_revealed(first: Dashboard) -> None:
+    page = first.page
+    first.page.locator(".ex-story").first.press("Enter")
+    expect(told(first)).to_have_text("The forgotten √d · 1 of 4")
+    with first.redrawn():
+        press(first, "Next")
+    expect(told(first)).to_have_text("The forgotten √d · 2 of 4")
+    page.wait_for_function("() => location.search === '?story=root_d&step=2&attention_scale=none&v=1'")
+    assert page.evaluate(DATA) == ["uniform", "one-hot"]
+    reveal = page.get_by_role("button", name="Reveal")
+    expect(reveal).to_be_disabled()
+    press(first, "Look at: Attention entropy")
+    page.wait_for_function(SEEN, arg=page.locator(".ex-looked").element_handle())
+    expect(page.get_by_role("slider", name="Guess at layer").first).to_be_focused()
+    page.wait_for_timeout(600)  # it glides there
+    box = page.locator(".ex-guess").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 0.1 * box["width"], box["y"] + 0.1 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.99 * box["width"], box["y"] + 0.7 * box["height"], steps=5)
+    page.mouse.up()
+    drawn = page.evaluate(HEIGHTS)
+    assert drawn == sorted(drawn, reverse=True)
+    assert drawn[0] > 0.8 > 0.4 > drawn[-1]
+    points = page.get_by_role("slider", name="Guess at layer")
+    points.last.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate(HEIGHTS) == [*drawn[:-1], 0.02]
+    assert axe(first) == ""
+    with first.redrawn():
+        reveal.click()
+    expect(page.locator(".ex-guess-below")).to_contain_text("On average your line is off by 0.")
+    expect(page.locator(".ex-told [role=status]")).to_contain_text("theory's by 0.00")
+    assert {"your guess", "measured", "predicted"} <= set(page.evaluate(DATA))
+
+
+def test_back_of_the_browser_goes_a_step_back_and_leave_keeps_the_page(first: Dashboard) -> None:
+    page = first.page
+    press(first, "Next")
+    expect(told(first)).to_have_text("The forgotten √d · 3 of 4")
+    page.go_back()
+    expect(told(first)).to_have_text("The forgotten √d · 2 of 4")
+    press(first, "Leave")
+    expect(told(first)).to_be_hidden()
+    page.wait_for_function("() => location.search === '?attention_scale=none&v=1'")
+
+
+def test_an_answer_is_chosen_on_a_narrow_page(first: Dashboard) -> None:
+    page = first.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.locator(".ex-tool", has_text="Stories").click()
+    press(first, "A thousand layers")
+    expect(told(first)).to_have_text("A thousand layers · 1 of 4")
+    with first.redrawn():
+        press(first, "Next")
+    page.get_by_role("radio", name="It grows faster, but stays finite").check()
+    assert axe(first) == ""
+    page.locator(".ex-choices").get_by_role("button", name="Reveal").click()
+    expect(page.locator(".ex-told [role=status]")).to_contain_text("Not so. The right answer: it stops being finite")
+    assert page.evaluate("document.querySelector('.ex-root').scrollWidth") <= 390
