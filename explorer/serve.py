@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -70,7 +71,9 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE, preheat:
     if first:
         app.voila_configuration.config.VoilaConfiguration.resources = {"first_picture": first.communicate()[0]}
     address = f"http://{_reachable(host)}:{port}/"
-    IOLoop.current().add_callback(print, f"Transformer Signal Explorer is at {address} (Ctrl-C stops it)", flush=True)
+    loop = IOLoop.current()
+    signal.signal(signal.SIGINT, lambda *_: loop.add_callback_from_signal(loop.stop))  # nothing breaks off halfway
+    loop.add_callback(print, f"Transformer Signal Explorer is at {address} (Ctrl-C stops it)", flush=True)
     app.start()
 
 

@@ -168,6 +168,11 @@ class Kernels(AsyncMappingKernelManager):
         self._visited.discard(kernel_id)
         self._without_page.pop(kernel_id, None)
 
+    async def shutdown_all(self, now: bool = False) -> None:  # noqa: ARG002 - the server ends: nobody waits for a kernel
+        """Ends every kernel at once, also those that are only starting."""
+        for kernel_id in self.list_kernel_ids():
+            await self.end(kernel_id)
+
 
 class Leave(VoilaShutdownKernelHandler):  # type: ignore[misc]
     """Handler for a page that says it is leaving. A browser's beacon carries no token; the kernel's id is enough."""

@@ -162,6 +162,7 @@ def test_designs_are_compared_in_a_table_and_a_slider_is_swept(compared: Compare
     compared.pin()
     compared.preset("rezero")
     expect(table.locator("thead th[scope=col]")).to_have_text([re.compile("^ *ReZero now"), " Pre-LN", " Post-LN"])
+    table.locator("summary").click()
     row = table.get_by_role("row", name="Norm placement")
     expect(row.locator("td")).to_have_text(["none", "pre", "post"])
     expect(table.get_by_role("row", name="Verdict").get_by_role("img")).to_have_count(3)
