@@ -59,11 +59,19 @@ class Visit:
         return [trace["name"] for trace in self.explore.charts[ENTROPY].figure["data"]]
 
 
-@pytest.fixture
-def visit() -> Iterator[Visit]:
+@pytest.fixture(scope="module")
+def page() -> Iterator[Dashboard]:
     page = dashboard()
-    yield Visit(page)
+    yield page
     page.close()
+
+
+@pytest.fixture
+def visit(page: Dashboard) -> Visit:
+    """The page as it opens."""
+    page.open_link("")
+    page.telling.strip.shown = True
+    return Visit(page)
 
 
 @pytest.fixture

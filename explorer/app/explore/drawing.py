@@ -51,7 +51,8 @@ class Drawing:
             with chart.hold_sync():  # one message a chart; the lock keeps other threads out, as this needs
                 chart.title = row.title
                 config = _config_of(predicted, measured)
-                figure = hidden or self._asking.guessed(row.name, row.draw(profiles, whose), config)
+                figure = hidden if hidden is not None else self._asking.guessed(
+                    row.name, row.draw(profiles, whose), config)
                 chart.show(figure, stale=stale and hidden is None)
                 chart.designs = legend[-1:] if alone else legend
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)

@@ -83,6 +83,7 @@ function strip(model, root) {
     const stands = told.text && told.open !== false;
     if (now !== step) asked.replaceChildren(...(told.options.length ? [choices(model, told.options, question.id)] : []));
     asked.hidden = !stands;
+    next.classList.toggle("ex-primary", !stands); // to answer is what comes next
     step = now;
   };
   return { box, paint };

@@ -199,6 +199,7 @@ class Card {
         const name = key.match(/^([xy]axis\d*)\.range/)?.[1];
         if (name) this.zoom.set(name, [...this.plot.layout[name].range]);
       }
+      this.guess.place();
     });
     this.plot.on("plotly_doubleclick", this.reset);
     this.plot.on("plotly_click", ({ points }) => {
