@@ -78,7 +78,7 @@ function followKeys(model, el) {
 
 /** The box that Share opens: the link, a button that copies it, and a place for another one. */
 function shareBox(model) {
-  const text = make("input", { class: "ex-entry ex-link-text", type: "text", readonly: "true", "aria-label": "Link to this page" });
+  const text = make("input", { class: "ex-entry ex-link-text", type: "text", readonly: "true", "aria-label": "Link to this page", ...OWN_KEYS });
   const said = make("p", { class: "ex-hint", role: "status" });
   const other = make("input", {
     class: "ex-entry ex-link-text", type: "text", placeholder: "?design=post_ln&n_layers=24", "aria-label": "Another link", ...OWN_KEYS,
@@ -122,7 +122,7 @@ function tools(model, el) {
   const reset = button("Reset all", "ex-tool", () => press(model, ["reset"]), { title: "Everything as on the first visit; Undo brings it back" });
   const stories = button("Stories", "ex-tool", () => press(model, ["stories"]), { title: "Short tours of the page" });
   const box = shareBox(model);
-  const share = button("Share", "ex-tool", () => afterChanges(() => box.togglePopover()), { title: "A link to the page as it is now", "aria-haspopup": "dialog" });
+  const share = button("Share", "ex-tool", () => afterChanges(() => { placeBelow(box, share); box.togglePopover(); }), { title: "A link to the page as it is now", "aria-haspopup": "dialog" });
   const said = make("span", {});
   const stored = hasAddress() && !location.search ? memory.get() : "";
   const again = button("Go on where you left off", "ex-button", () => { done(); press(model, ["open", stored]); });
