@@ -63,8 +63,7 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
     controls = "".join(map(_control, sections(Config.specs())[0]["fields"]))
     name, about = html.escape(name_of(config)), typeset(html.escape(residual_words(config), quote=False))
     style = STYLE.replace(".ex-root", ".ex-first") + OWN
-    return f"""<style>{style}</style>
-<div id="ex-first"><div class="ex-first widget-box">
+    return f"""<div id="ex-first"><style>{style}</style><div class="ex-first widget-box">
 <div inert aria-hidden="true">
 <div class="ex-header"><h1>{html.escape(Header.name.default_value)}</h1><div class="ex-tabs">{names}</div></div>
 <div class="ex-panel widget-box"><div class="ex-explore widget-box">

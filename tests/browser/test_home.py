@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def test_a_saved_race_is_opened_by_another_visit_and_goes_on(browser: Browser, v
             for field, words in (SIZES | {"steps": "300"}).items():
                 track.write(field, words)
             track.press("Start")
-            track.wait_until_grown(["Pre-LN", "ReZero"])
+            expect(page.locator(".ex-race .ex-status-detail")).to_contain_text(re.compile("step [1-9]"))
             track.press("Pause")
             expect(track.said).to_have_text("Paused")
             saved(page, tmp_path, "Save race")

@@ -22,6 +22,10 @@ GO = """(link) => {
 }"""
 """What happens when a person goes back to an entry of the history that has this link."""
 STORED = "() => localStorage.getItem('transformer-signal-explorer: the last page here')?.includes('=5&')"
+EMBED = """(address) => {
+  const frame = Object.assign(document.createElement('iframe'), { src: address, title: 'lesson', width: 900, height: 700 });
+  document.body.replaceChildren(frame);
+}"""
 NEW = "() => !document.querySelector('img[src=x], [onerror]') && !window.hacked"
 
 
@@ -109,7 +113,7 @@ def test_a_reload_and_a_second_visit(linked: Dashboard, voila: str) -> None:
 def test_a_page_within_another_shows_what_its_link_says(linked: Dashboard, voila: str) -> None:
     page = linked.page
     lesson = f"{voila}/?embed=1&show=depth&n_layers=2&d_model=16&n_heads=2"
-    page.set_content(f"<iframe title=lesson width=900 height=700 src='{lesson}'></iframe>")
+    page.evaluate(EMBED, lesson)
     frame = page.frame_locator("iframe")
     expect(frame.locator(".ex-control[data-field=n_layers]")).to_be_visible()
     expect(frame.locator(".ex-header")).to_be_hidden()

@@ -129,11 +129,14 @@ def test_a_refusal_is_said_and_the_last_good_charts_stay(dashboard: Dashboard) -
 
 def test_charts_offer_nothing_that_leaves_the_machine(dashboard: Dashboard) -> None:
     dashboard.page.locator(".ex-chart-plot").first.hover()
-    buttons = dashboard.page.locator(".ex-chart button").evaluate_all("(found) => found.map((button) => button.title)")
+    tools = dashboard.page.locator(".ex-chart-tools button, .ex-save-menu button")
+    buttons = tools.evaluate_all("(found) => found.map((button) => button.title)")
     saved = {f"Save as {kind}" for kind in ("PNG", "SVG", "HTML", "CSV")}
     assert set(buttons) == {"Zoom in", "Zoom out", "Reset zoom", "Save the chart"} | saved
     assert dashboard.page.locator(".modebar-btn").count() == 0
-    assert dashboard.page.locator(".ex-chart a[href^=http]").count() == 0
+    links = dashboard.page.locator(".ex-chart a[href^=http]").evaluate_all(
+        "(found) => found.map((link) => [new URL(link.href).host, link.target, link.rel])")
+    assert {tuple(link) for link in links} == {("arxiv.org", "_blank", "noopener noreferrer")}, "papers, and only asked for"
 
 
 def test_a_narrow_screen_stacks_and_does_not_scroll_sideways(dashboard: Dashboard) -> None:

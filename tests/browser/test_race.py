@@ -251,7 +251,7 @@ def test_a_bad_value_is_refused_and_undone(track: Track) -> None:
 def test_a_text_file_is_taken_or_refused(track: Track) -> None:
     file = track.panel.get_by_label("Text file of your own, UTF-8")
     file.set_input_files({"name": "short.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be."})
-    said = track.panel.locator(".ex-file [role=status]")
+    said = track.panel.locator(".ex-side .ex-file [role=status]")
     expect(said).to_contain_text("Refused: short.txt: text must have at least 2,000 characters; got 20")
     file.set_input_files({"name": "again.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be. " * 500})
     expect(said).to_contain_text("Refused: again.txt: text must not repeat itself")

@@ -142,7 +142,7 @@ function title(field, id) {
   const rest = symbol.length && field.unit ? `, ${field.unit}` : field.unit;
   const label = field.look === "segments" ? make("span", { class: "ex-label" }, field.label)
     : make("label", { class: "ex-label", for: id }, field.label);
-  return make("span", { class: "ex-title", id: `${id}-title` }, label, make("span", { class: "ex-symbol" }, ...symbol, rest));
+  return make("span", { class: "ex-title", id: `${id}-title` }, label, make("span", { class: "ex-symbol" }, ...symbol, ...typeset(rest)));
 }
 
 /** The usual values in short, in the room that the head has left. */
