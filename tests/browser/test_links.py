@@ -23,7 +23,8 @@ GO = """(link) => {
 """What happens when a person goes back to an entry of the history that has this link."""
 STORED = "() => localStorage.getItem('transformer-signal-explorer: the last page here')?.includes('=5&')"
 EMBED = """(address) => {
-  const frame = Object.assign(document.createElement('iframe'), { src: address, title: 'lesson', width: 900, height: 700 });
+  const frame = document.createElement('iframe');
+  Object.assign(frame, { src: address, title: 'lesson', width: 900, height: 700 });
   document.body.replaceChildren(frame);
 }"""
 NEW = "() => !document.querySelector('img[src=x], [onerror]') && !window.hacked"

@@ -136,7 +136,7 @@ def test_charts_offer_nothing_that_leaves_the_machine(dashboard: Dashboard) -> N
     assert dashboard.page.locator(".modebar-btn").count() == 0
     links = dashboard.page.locator(".ex-chart a[href^=http]").evaluate_all(
         "(found) => found.map((link) => [new URL(link.href).host, link.target, link.rel])")
-    assert {tuple(link) for link in links} == {("arxiv.org", "_blank", "noopener noreferrer")}, "papers, and only asked for"
+    assert {tuple(link) for link in links} == {("arxiv.org", "_blank", "noopener noreferrer")}, "papers alone"
 
 
 def test_a_narrow_screen_stacks_and_does_not_scroll_sideways(dashboard: Dashboard) -> None:
