@@ -168,7 +168,9 @@ class Kernels(AsyncMappingKernelManager):
         self._visited.discard(kernel_id)
         self._without_page.pop(kernel_id, None)
 
-    async def shutdown_all(self, now: bool = False) -> None:  # noqa: ARG002 - the server ends: nobody waits for a kernel
+    async def shutdown_all(  # type: ignore[override] # Jupyter takes either kind
+        self, now: bool = False,  # noqa: ARG002 - the server ends: nobody waits for a kernel
+    ) -> None:
         """Ends every kernel at once, also those that are only starting."""
         for kernel_id in self.list_kernel_ids():
             await self.end(kernel_id)
