@@ -34,7 +34,7 @@ def changes_to(name: str) -> dict[str, object]:
 
 def matching(config: Config) -> str:
     """Name of the preset that a config equals, apart from size and input; empty where there is none."""
-    return next((name for name in PRESETS if not _departures(config, name)), "")
+    return next((name for name, fields in _departures(config, tuple(PRESETS)).items() if not fields), "")
 
 
 def differences(config: Config, other: Config, among: Collection[str] = ()) -> list[str]:
@@ -104,18 +104,21 @@ def lowered(label: str) -> str:
 @lru_cache(maxsize=256)
 def _alone(config: Config, known: tuple[str, ...]) -> str:
     """Name of a design where there is no other, of the presets that are known. A page asks again at every change."""
-    kin = [name for name in known if not {*IDENTITY} & {*_departures(config, name)}]
+    departures = _departures(config, known)
+    kin = [name for name in known if not {*IDENTITY} & {*departures[name]}]
     if kin:
-        nearest = min(kin, key=lambda name: len(_departures(config, name)))
-        name = ", ".join(filter(None, (PRESETS[nearest].title, choice_words(config, _departures(config, nearest)))))
+        nearest = min(kin, key=lambda name: len(departures[name]))
+        name = ", ".join(filter(None, (PRESETS[nearest].title, choice_words(config, departures[nearest]))))
         if len(name) <= LONGEST_NAME:
             return name
     return cut(choice_words(config, differences(config, Config(), design_fields())))
 
 
-def _departures(config: Config, name: str) -> list[str]:
-    """The fields of a design in which a config is not the preset of that name."""
-    return differences(config, _target(name), design_fields())
+@lru_cache(maxsize=256)
+def _departures(config: Config, known: tuple[str, ...]) -> dict[str, list[str]]:
+    """For each preset that is known, the fields of a design in which a config is not that preset."""
+    fields = design_fields()
+    return {name: differences(config, _target(name), fields) for name in known}
 
 
 @cache

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any, cast
 
 from explorer.choices import Choices, ConfigError, FieldName
 from explorer.config import Config
@@ -40,7 +41,7 @@ def refusal_in_words(error: ConfigError) -> str:
 def unused(spec: Spec, config: Choices) -> str:
     """The reason why a field does not matter with these choices; empty when it does."""
     specs = config.specs()
-    needed = _users(type(config), spec.name, tuple(name for item in specs.values() for name in item.about.options))
+    needed = _users(type(config), spec.name, _rows(type(config)))
     idle = [unused(specs[other], config) for other, values in needed.items() if _uses(getattr(config, other), values)]
     if not needed or "" in idle:
         return ""
@@ -55,9 +56,21 @@ def unused(spec: Spec, config: Choices) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _users(kind: type[Choices], name: str, _: tuple[str, ...]) -> dict[str, tuple[str | bool, ...]]:
+def _users(kind: type[Choices], name: str, _: tuple[tuple[int, str], ...]) -> dict[str, tuple[str | bool, ...]]:
     """`fields.users` for as long as no table gets another row: a page asks for every field at every change."""
     return users(kind.specs(), name)
+
+
+def _rows(kind: type[Choices]) -> tuple[tuple[int, str], ...]:
+    """How many rows the tables of the options have, and their last ones: another row is seen here."""
+    return tuple([(len(table), next(reversed(table))) for table in _tables(kind)])
+
+
+@cache
+def _tables(kind: type[Choices]) -> tuple[dict[str, Any], ...]:
+    """The tables that the options come from, each once."""
+    tables = {id(item.about.options): item.about.options for item in kind.specs().values() if item.about.options}
+    return cast("tuple[dict[str, Any], ...]", tuple(tables.values()))
 
 
 def _uses(value: object, values: tuple[str | bool, ...]) -> bool:
