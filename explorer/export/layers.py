@@ -50,7 +50,7 @@ def _alpha(config: Config, shape: tuple[int, ...]) -> str:
 def _words(config: Config, run: Run) -> str:
     """Which layers these are, where they are not all, and the design's formulas."""
     rows = [PLACEMENTS[config.norm_placement], *([stream(config)] if stream(config).parallel else [])]
-    if config.residual != "constant":
+    if not RESIDUALS[config.residual].plain:
         rows.append(RESIDUALS[config.residual])
     of = [other.numbers for other in runs(config) if other.name == run.name]
     ends = [f" to {one[-1]}" if one[-1] < config.n_layers else " and on" for one in of]
