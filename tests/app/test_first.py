@@ -19,7 +19,8 @@ class Read(HTMLParser):
     def __init__(self, markup: str) -> None:
         super().__init__()
         self.words, self.tags, self.open = "", [], 0
-        self.feed(markup.partition("</style>")[2])
+        before, _, rest = markup.partition("<style>")
+        self.feed(before + rest.partition("</style>")[2])
 
     def handle_starttag(self, tag: str, _: object) -> None:
         self.tags.append(tag)
