@@ -1,7 +1,5 @@
 /* The designs on the charts side by side, in a fold: a table whose first column stays while the others scroll below it. */
 
-const SIGNS = { good: ["✓", "Good"], warning: ["!", "Warning"], bad: ["×", "Problem"] };
-
 /** What stands in a cell: a value, its place and its spread, and theory's value below. */
 function content({ text, more, theory, where, severity }, verdict) {
   const value = make("span", { class: severity === "none" ? "ex-none" : "ex-value", "data-severity": severity },

@@ -31,8 +31,8 @@ def write(state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "design", preset
     yield from ((name, write_value(value)) for name, value in fields.items())
     yield from (("pin", text) for text in write_entries(state.get("pins", []), Pins))
-    pattern, default = state.get("pattern", {}), dict(PATTERN)
-    yield from ((name, str(pattern[name])) for name in PATTERN if pattern.get(name, default[name]) != default[name])
+    pattern = state.get("pattern", {})
+    yield from ((name, str(pattern[name])) for name, first in PATTERN.items() if pattern.get(name, first) != first)
     yield from ((name, state[name]) for name, first in LISTS.items() if state.get(name, first) != first)
     sweep: Mapping[str, str] = state.get("sweep") or {}
     if field := sweep.get("field"):

@@ -39,9 +39,13 @@ def read_value(spec: Spec, text: str) -> object:
 
 def field_named(kind: type[Choices], name: str) -> str:
     """The field that a person means by its name or its label (`depth` is `n_layers`); empty where there is none."""
-    specs = kind.specs()
-    labels = {label(item): field for field, item in specs.items()}
-    return name if name in specs else labels.get(name.lower(), "")
+    return name if name in kind.specs() else _labels(kind).get(name.lower(), "")
+
+
+@cache
+def _labels(kind: type[Choices]) -> dict[str, str]:
+    """A field's label as it stands in a link, and the field."""
+    return {label(item): field for field, item in kind.specs().items()}
 
 
 def differing(fields: Mapping[str, object], base: Mapping[str, object]) -> Fields:

@@ -1,4 +1,4 @@
-/* Elements that several views are made of: buttons that keep their keys, and the mark of a design. */
+/* Elements that several views are made of: buttons that keep their keys, the mark of a design, and signs of severity. */
 
 const SVG = "http://www.w3.org/2000/svg";
 const DASHES = {
@@ -12,6 +12,9 @@ const SYMBOLS = { // around 0, 0; of one area, about
   cross: "M-1.6 -4.6h3.2v3h3v3.2h-3v3h-3.2v-3h-3v-3.2h3Z",
   star: "M0 -5.4L1.4 -1.7L5.2 -1.6L2.2 .8L3.2 4.5L0 2.4L-3.2 4.5L-2.2 .8L-5.2 -1.6L-1.4 -1.7Z",
 };
+
+/** Sign and word of a finding's severity. */
+const SIGNS = { good: ["✓", "Good"], warning: ["!", "Warning"], bad: ["×", "Problem"], withheld: ["?", "Withheld"] };
 
 /** JupyterLab would take letters and arrow keys from whatever has the focus, unless that element itself says no. */
 const OWN_KEYS = { "data-lm-suppress-shortcuts": "true" };

@@ -1,7 +1,5 @@
 /* The verdict bar: one finding, its evidence, a button; further findings in a list that unfolds. */
 
-const SIGNS = { good: ["✓", "Good"], warning: ["!", "Warning"], bad: ["×", "Problem"], withheld: ["?", "Withheld"] };
-
 function finding(model, { severity, meaning, evidence, remedy, code }, index) {
   const [sign, word] = SIGNS[severity] ?? ["", severity];
   const strong = make("strong");
