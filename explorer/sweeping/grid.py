@@ -161,7 +161,8 @@ def _repeated(values: Sequence[Any]) -> Any:
     """The first value that was there before; None if there is none."""
     seen = set()
     for value in values:
-        known = value if isinstance(value, int | float | str) and value == value else repr(value)  # nan is unlike itself
+        plain_one = isinstance(value, int | float | str) and value == value  # nan is unlike itself
+        known = value if plain_one else repr(value)
         if known in seen:
             return value
         seen.add(known)
