@@ -56,7 +56,8 @@ class Grid:
                  statistics: Sequence[str] | None, training: Training) -> None:
         self.config, self.training = must_be(Config, "config", config), training
         self.origins = (origins,) if isinstance(origins, str) else tuple(origins)
-        self.statistics = tuple(ENDS) if statistics is None else tuple(statistics)
+        names = tuple(ENDS) if statistics is None else statistics
+        self.statistics = (names,) if isinstance(names, str) else tuple(names)
         self.over = {name: plain(values) for name, values in dict(over).items()}
         self._check()
 
@@ -154,6 +155,7 @@ def plain(values: Any) -> list[Any]:
     """
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise ConfigError(f"over must have a list of values for each field; got {shown(values)}")
+    values = np.asarray(values).tolist() if hasattr(values, "__array__") else values
     return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 

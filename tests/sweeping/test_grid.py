@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
 
 from explorer import Config, ConfigError
 from explorer.sweeping.cell import Training
@@ -64,6 +66,14 @@ def test_values_may_be_of_numpy_and_a_field_of_training_leaves_the_measured_cell
     measured = {point.cell for place, point in both.points.items() if place[0] == 0}
     trained = {point.cell for place, point in both.points.items() if place[0] == 1}
     assert (len(measured), len(trained)) == (2, 6)
+
+
+@pytest.mark.parametrize("values", [np.array([1, 2]), pd.Series([1, 2]), xr.DataArray([1, 2]), (1, np.int64(2)),
+                                    range(1, 3), iter([1, 2])])
+def test_values_may_come_as_any_array_or_sequence(values: Any) -> None:
+    over = grid({"n_layers": values}, statistics="second_moment").over
+    assert over == {"n_layers": [1, 2]}
+    assert all(type(value) is int for value in over["n_layers"])
 
 
 def test_a_refused_design_keeps_its_place_and_its_reason() -> None:
