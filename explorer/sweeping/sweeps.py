@@ -13,12 +13,13 @@ from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.sweeping.cell import ORIGINS, Cell, Found, Stop, Training
+from explorer.sweeping.cluster import of
 from explorer.sweeping.engine import run
 from explorer.sweeping.grid import Grid, Place
 from explorer.sweeping.layout import Layout
-from explorer.sweeping.workers import Here, Workers, local, of
-from explorer.training.race import LONGEST
-from explorer.training.recipe import Recipe
+from explorer.sweeping.pool import local
+from explorer.sweeping.workers import Here, Workers
+from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.tasks import Task
 
 if TYPE_CHECKING:
@@ -105,8 +106,7 @@ class Sweep:
             for place in places[cell]:
                 on_cell(self._keep(place, found))
 
-        for cells, workers in self._parts(list(places)):
-            run(cells, workers, stop, done)
+        run(self._parts(list(places)), stop, done)
         if self.store is not None and self.store.trouble:
             warnings.warn(self.store.trouble, stacklevel=2)
         return self
@@ -123,7 +123,7 @@ class Sweep:
     def _keep(self, place: Place, found: Found) -> CellResult:
         self.numbers[place] = self.layout.pack(found)
         self.failures[place] = found.failure
-        self.state[place] = FOUND if found.numbers else FAILED
+        self.state[place] = MISSING if found.skipped else FOUND if found.numbers else FAILED
         if self.store is not None:
             self.store.write(place, np.append(self.numbers[place], self.state[place]), found.failure)
         origin = self.grid.origins[place[0]]
