@@ -1,4 +1,4 @@
-"""`Cluster`: the workers of a dask scheduler, through `Client.get_executor()`. They may come and go while it computes."""
+"""`Cluster`: the workers of a dask scheduler, through `Client.get_executor()`; they may come and go meanwhile."""
 
 from __future__ import annotations
 

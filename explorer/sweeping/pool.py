@@ -70,8 +70,8 @@ def _pool(slots: int, broken: Executor | None) -> Executor:
     with _lock:
         if _pools.get(slots) is broken:
             # A cell that needs more memory than the first one is no leak, for which loky would end the process.
-            _pools[slots] = ProcessPoolExecutor(slots, timeout=IDLE_SECONDS, initializer=_begin, initargs=(os.getpid(),),
-                                                env={"LOKY_MAX_MEMORY_LEAK_SIZE": "1e18"})
+            _pools[slots] = ProcessPoolExecutor(slots, timeout=IDLE_SECONDS, initializer=_begin,
+                                                initargs=(os.getpid(),), env={"LOKY_MAX_MEMORY_LEAK_SIZE": "1e18"})
         return _pools[slots]
 
 
