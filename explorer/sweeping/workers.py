@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -98,7 +99,10 @@ def stopper(workers: Workers, stop: Stop) -> tuple[Stop | None, Flag | None]:
     """What a cell asks whether to stop: `stop` in this process, a flag in others of this machine, else nothing."""
     if workers.inside:
         return stop, None
-    flag = Flag.raised() if workers.near else None
+    flag = None
+    if workers.near:
+        with suppress(OSError):  # no place for temporary files: cells end by themselves
+            flag = Flag.raised()
     return flag, flag
 
 
