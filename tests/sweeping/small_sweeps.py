@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,10 @@ SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=2, n_seeds
 OVER: dict[str, Any] = {"alpha": [0.1, 0.5, 1.0, 2.0], "n_layers": [1, 2, 3]}
 REFUSED = {"n_heads": [1, 2, 3, 4]}
 """The third does not divide the width."""
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(
+    [str(Path(__file__).parent), str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])}
+"""Another Python's, which finds this module."""
 
 
 def same(one: xr.Dataset, other: xr.Dataset) -> bool:
