@@ -58,6 +58,8 @@ class Found(NamedTuple):
     failure: str = ""
     """The reason why there are no numbers, or why they end early; empty if nothing went wrong."""
     seconds: float = math.nan
+    skipped: bool = False
+    """Whether nobody computed it, for the reason in `failure`; another run may."""
 
 
 @dataclass(frozen=True, kw_only=True)
