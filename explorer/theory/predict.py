@@ -50,17 +50,20 @@ def _values(config: Config) -> tuple[dict[Key, Array], dict[str, str]]:
     stream, rows = recursions.stream(), recursions.rows()
     covered = len(stream.site.q)
     columns = _stream(config, stream) | _rows(rows) | _gradients(config, recursions, covered == 2 * config.n_layers)
-    values, unpredicted = {}, {}
+    values, lengths, predicted = {}, _lengths(config), {name for name, _ in columns}
     for row in STATISTICS.values():
-        for site, length in _lengths(config).items():
+        for site, length in lengths.items():
             if site in row.sites:
-                column = columns.get((row.name, site), np.empty(0))
-                full = np.concatenate([column, np.full(length - len(column), math.nan)])
+                full = _whole(columns.get((row.name, site), np.empty(0)), length)
                 values[row.name, site] = full[None, :, None] if row.by_head else full[None]
-        if not any(name == row.name for name, _ in columns):
-            unpredicted[row.name] = row.unpredicted
+    unpredicted = {row.name: row.unpredicted for row in STATISTICS.values() if row.name not in predicted}
     values, notes = coverage.apply(config, values, rows, covered)
     return values, notes | unpredicted
+
+
+def _whole(column: Array, length: int) -> Array:
+    """A column that ends where the recursion did, with nan after it."""
+    return column if len(column) == length else np.append(column, np.full(length - len(column), math.nan))
 
 
 def _lengths(config: Config) -> dict[str, int]:
