@@ -81,9 +81,13 @@ def _vectors(config: Config) -> list[str]:
 
 def _stream(config: Config, stream: Stream) -> dict[Key, Array]:
     site, added = ([Moments(*(column[start::2] for column in part)) for start in (0, 1)] for part in stream)
-    first = moments([embedding(config)], config)
-    found = dict(zip((*STREAM, *BRANCHES), (first, *site, *added), strict=True))
-    return {(name, place): law(config, found[place]) for name, law in LAWS.items() for place in STATISTICS[name].sites}
+    parts = (moments([embedding(config)], config), *site, *added)
+    every, ends = Moments(*map(np.concatenate, zip(*parts, strict=True))), np.cumsum([len(part.q) for part in parts])
+    found: dict[Key, Array] = {}
+    for name, law in LAWS.items():  # each of all sites in one stroke
+        columns = zip((*STREAM, *BRANCHES), np.split(law(config, every), ends[:-1]), strict=True)
+        found |= {(name, place): column for place, column in columns if place in STATISTICS[name].sites}
+    return found
 
 
 def _rows(rows: Rows) -> dict[Key, Array]:
