@@ -65,4 +65,5 @@ def _alone(gains: Gains) -> bool:
 
 
 def _key(gains: Gains, softmax: Softmax, tokens: Tokens) -> tuple[Any, ...]:
-    return *(gains[index] for index in _WHOLE), softmax, tokens
+    first = (tuple(getattr(gains, name)[:2]) for name in BY_SUBLAYER)
+    return *(gains[index] for index in _WHOLE), *first, softmax, tokens
