@@ -51,8 +51,10 @@ class Pass:
     def run(self, device: torch.device) -> dict[Key, Array]:
         """Builds the seed's model and batch on a device, and observes them."""
         self.check()
-        model = Transformer(self.config, self.seed, self.check).to(device)
-        return self.observe(model, batch.draw(self.config, self.seed).to(device))
+        model, inputs = Transformer(self.config, self.seed, self.check), batch.draw(self.config, self.seed)
+        if device.type != "cpu":  # where they are; to look through all parts of a narrow model takes a while
+            model, inputs = model.to(device), inputs.to(device)
+        return self.observe(model, inputs)
 
     def observe(self, model: Transformer, inputs: batch.Batch) -> dict[Key, Array]:
         """Statistic and site to `[layer]` or `[layer, head]`, from one pass forward and backward.
