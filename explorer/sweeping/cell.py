@@ -104,9 +104,11 @@ def _predicted(cell: Cell, _: Stop) -> Found:
 
 
 def _measured(cell: Cell, stop: Stop) -> Found:
+    from explorer import noise
     from explorer.probes.measure import measure
 
-    return Found(read(measure(cell.config, stop), cell.statistics))
+    with noise.keeping():  # the next cell's noise is often this one's, or that of one before
+        return Found(read(measure(cell.config, stop), cell.statistics))
 
 
 def _trained(cell: Cell, stop: Stop) -> Found:

@@ -50,17 +50,20 @@ def _values(config: Config) -> tuple[dict[Key, Array], dict[str, str]]:
     stream, rows = recursions.stream(), recursions.rows()
     covered = len(stream.site.q)
     columns = _stream(config, stream) | _rows(rows) | _gradients(config, recursions, covered == 2 * config.n_layers)
-    values, unpredicted = {}, {}
+    values, lengths, predicted = {}, _lengths(config), {name for name, _ in columns}
     for row in STATISTICS.values():
-        for site, length in _lengths(config).items():
+        for site, length in lengths.items():
             if site in row.sites:
-                column = columns.get((row.name, site), np.empty(0))
-                full = np.concatenate([column, np.full(length - len(column), math.nan)])
+                full = _whole(columns.get((row.name, site), np.empty(0)), length)
                 values[row.name, site] = full[None, :, None] if row.by_head else full[None]
-        if not any(name == row.name for name, _ in columns):
-            unpredicted[row.name] = row.unpredicted
+    unpredicted = {row.name: row.unpredicted for row in STATISTICS.values() if row.name not in predicted}
     values, notes = coverage.apply(config, values, rows, covered)
     return values, notes | unpredicted
+
+
+def _whole(column: Array, length: int) -> Array:
+    """A column that ends where the recursion did, with nan after it."""
+    return column if len(column) == length else np.append(column, np.full(length - len(column), math.nan))
 
 
 def _lengths(config: Config) -> dict[str, int]:
@@ -78,9 +81,13 @@ def _vectors(config: Config) -> list[str]:
 
 def _stream(config: Config, stream: Stream) -> dict[Key, Array]:
     site, added = ([Moments(*(column[start::2] for column in part)) for start in (0, 1)] for part in stream)
-    first = moments([embedding(config)], config)
-    found = dict(zip((*STREAM, *BRANCHES), (first, *site, *added), strict=True))
-    return {(name, place): law(config, found[place]) for name, law in LAWS.items() for place in STATISTICS[name].sites}
+    parts = (moments([embedding(config)], config), *site, *added)
+    every, ends = Moments(*map(np.concatenate, zip(*parts, strict=True))), np.cumsum([len(part.q) for part in parts])
+    found: dict[Key, Array] = {}
+    for name, law in LAWS.items():  # each of all sites in one stroke
+        columns = zip((*STREAM, *BRANCHES), np.split(law(config, every), ends[:-1]), strict=True)
+        found |= {(name, place): column for place, column in columns if place in STATISTICS[name].sites}
+    return found
 
 
 def _rows(rows: Rows) -> dict[Key, Array]:
