@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.fields import Spec
-from explorer.figures.axes import LEAST, TOP, Axis, axis, blank, drawable, picture
+from explorer.figures.axes import LEAST, TOP, Axis, axis, blank, drawable, field_title, picture
 from explorer.figures.ends import End, Ending
 from explorer.figures.palette import NEUTRAL, Design
 from explorer.figures.pattern import NO_ATTENTION
@@ -74,9 +74,7 @@ def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = Non
 def _horizontal(spec: Spec, values: Sequence[float]) -> Axis:
     """The axis of a field: logarithmic where its slider is."""
     about, log = spec.about, spec.about.log and spec.low > 0
-    symbol = "" if about.symbol in about.label.split() else about.symbol
-    title = " ".join(filter(None, (about.label, symbol, f"({about.unit})" if about.unit else "")))
-    return axis(title, [list(values)], log=log, air=0.03, counts=spec.kind == "integer" and not log)
+    return axis(field_title(spec), [list(values)], log=log, air=0.03, counts=spec.kind == "integer" and not log)
 
 
 def _arrays(points: Sequence[Point]) -> tuple[Array, ...]:
