@@ -73,7 +73,7 @@ def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = Non
 
 def _horizontal(spec: Spec, values: Sequence[float]) -> Axis:
     """The axis of a field: logarithmic where its slider is."""
-    about, log = spec.about, spec.about.log and spec.low > 0
+    log = spec.about.log and spec.low > 0
     return axis(field_title(spec), [list(values)], log=log, air=0.03, counts=spec.kind == "integer" and not log)
 
 
