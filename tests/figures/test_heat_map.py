@@ -12,7 +12,7 @@ import xarray as xr
 from handmade import traces
 
 from explorer.config import Config
-from explorer.figures.ends import ENDS
+from explorer.ends import ENDS
 from explorer.figures.map import heat_map
 from explorer.figures.map.contours import contour
 from explorer.figures.map.scales import SCALES, colors
@@ -259,7 +259,8 @@ def test_it_is_said_in_words() -> None:
     said = drawn(made(values)).layout.meta["description"]
     assert said.startswith("Second moment over Init variance (0.01 to 10 × rule) and Depth (1 to 16 layers). "
                            "Measured: 20 of 20 cells, lowest 0.0001 at Init variance 0.01 × rule, Depth 16 layers, "
-                           "highest 10⁶ at Init variance 10 × rule, Depth 8 layers; not finite in 1. Predicted: 20 of 20 cells,")
+                           "highest 10⁶ at Init variance 10 × rule, Depth 8 layers; not finite in 1. Predicted: 20 of "
+                           "20 cells,")
 
 
 def test_a_large_map_travels_light() -> None:

@@ -44,8 +44,8 @@ class Cells:
 
     @property
     def failed(self) -> Mask:
-        """Cells without values."""
-        return np.asarray(self.failure != "", dtype=bool)
+        """Cells without a number, for a reason."""
+        return np.asarray((self.failure != "") & ~np.isfinite(self.shown), dtype=bool)
 
     @property
     def shown(self) -> Array:

@@ -76,8 +76,8 @@ def _heat(found: Cells, scaled: Colors, name: str, values: Array, kept: Array) -
     said = f"{place}<br>{found.scale.title}, {name}: %{{customdata[0]:.3g}}{spread}{theory}"
     return {
         "type": "heatmap", "name": f"{found.scale.title}, {name}", "x": found.x.places, "y": found.y.places,
-        "z": compact(scaled.z(values)), "customdata": compact(kept), "zmin": scaled.low, "zmax": scaled.high, "colorscale": scaled.stops,
-        "colorbar": scaled.bar, "hoverongaps": False, "hovertemplate": f"{said}<extra></extra>",
+        "z": compact(scaled.z(values)), "customdata": compact(kept), "zmin": scaled.low, "zmax": scaled.high,
+        "colorscale": scaled.stops, "colorbar": scaled.bar, "hoverongaps": False, "hovertemplate": f"{said}<extra></extra>",
     }
 
 

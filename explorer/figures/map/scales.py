@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from explorer.ends import ENDS
 from explorer.figures.axes import drawable
-from explorer.figures.ends import ENDS
 from explorer.figures.palette import DIVERGING, SEQUENTIAL
 from explorer.figures.traces import colorbar
 from explorer.figures.words import typeset
