@@ -77,7 +77,8 @@ def _heat(found: Cells, scaled: Colors, name: str, values: Array, kept: Array) -
     return {
         "type": "heatmap", "name": f"{found.scale.title}, {name}", "x": found.x.places, "y": found.y.places,
         "z": compact(scaled.z(values)), "customdata": compact(kept), "zmin": scaled.low, "zmax": scaled.high,
-        "colorscale": scaled.stops, "colorbar": scaled.bar, "hoverongaps": False, "hovertemplate": f"{said}<extra></extra>",
+        "colorscale": scaled.stops, "colorbar": scaled.bar, "hoverongaps": False,
+        "hovertemplate": f"{said}<extra></extra>",
     }
 
 

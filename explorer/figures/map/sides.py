@@ -46,7 +46,7 @@ class Side:
     def edges(self) -> Array:
         """Ends of the cells, half-way between neighbors as the axis has it; positions where the cells have names."""
         if not self.numeric:
-            return np.arange(len(self.values) + 1) - 0.5
+            return np.arange(len(self.values) + 1.0) - 0.5
         at = self._even
         inner = (at[:-1] + at[1:]) / 2
         first, last = (inner[0], inner[-1]) if len(inner) else (at[0] + ALONE, at[0] - ALONE)
