@@ -13,7 +13,7 @@ from handmade import traces
 
 from explorer.config import Config
 from explorer.ends import ENDS
-from explorer.figures.map import heat_map
+from explorer.figures.map import border, heat_map
 from explorer.figures.map.contours import contour
 from explorer.figures.map.scales import SCALES, colors
 from explorer.figures.map.sides import Side
@@ -294,3 +294,25 @@ def test_of_three_fields_one_is_chosen_first() -> None:
                                          r"…\)$"):
         drawn(cube)
     assert drawn(cube.sel(alpha=0.5)).data
+
+
+def test_a_trained_map_has_the_lines_of_another_statistic() -> None:
+    """Colors are of the trained loss, the lines of the predicted second moment."""
+    dataset = made(growing())
+    trained = dataset.sel(origin=["measured"]).assign_coords(origin=["trained"])
+    both = xr.concat([dataset.sel(origin=["predicted"]), trained], "origin", coords="minimal", compat="override")
+    both["loss_drop"] = both["second_moment"].where(both["origin"] == "trained") / 1e6
+    figure = heat_map(both, "loss_drop", x="init_variance", y="n_layers", lines="second_moment")
+    found = traces(figure)
+    np.testing.assert_allclose(found["Loss below the unigram's, trained"].customdata[..., 0], growing() / 1e6)
+    assert found["theory: q = mean x²"].showlegend
+    assert "predicted 1,000" in found
+    assert "trained" in found
+
+
+def test_a_law_is_a_line_with_its_name_in_the_legend() -> None:
+    entry, edge, line = border([1.0, 2.0], [3.0, 4.0], "N^−½")
+    assert (entry["name"], entry["showlegend"]) == ("N^−½", True)
+    np.testing.assert_array_equal(line["y"], [3, 4])
+    _, rows = table({"data": [entry, edge, line]})
+    assert [row[:4] for row in rows] == [["N^−½, line", "theory", 1.0, 3.0], ["N^−½, line", "theory", 2.0, 4.0]]

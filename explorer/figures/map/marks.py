@@ -7,10 +7,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from explorer.figures.map.cells import Cells, Mask
 from explorer.figures.map.contours import contour
-from explorer.figures.map.scales import Colors, contour_levels
+from explorer.figures.map.scales import Colors, colors, contour_levels
 from explorer.figures.numbers import HIDDEN
 from explorer.figures.palette import NEUTRAL
 from explorer.figures.traces import Trace, compact
@@ -26,20 +27,20 @@ DOT_SHARE, LEAST_DOT, MOST_DOT = 120.0, 2.0, 5.0
 """Size of a measured cell's dot: by the cells along the longer side."""
 
 
-def lines(cells: Cells, colors: Colors) -> list[Trace]:
+def lines(cells: Cells, name: str = "theory") -> list[Trace]:
     """The theory's contours, each labeled with its value; none over names, between which there is nothing."""
     if not (cells.x.numeric and cells.y.numeric) or min(cells.predicted.shape) < 2:
         return []
-    log = cells.scale.log
+    even = np.log10 if cells.scale.log else np.asarray
     with np.errstate(all="ignore"):
-        values = np.log10(cells.predicted) if log else cells.predicted
-    found = {level: contour(values, float(np.log10(level)) if log else level) for level in contour_levels(colors)}
-    found = {level: parts for level, parts in found.items() if parts}
+        values = even(cells.predicted)
+    every = {level: contour(values, float(even(level))) for level in contour_levels(scaled(cells))}
+    found = {level: parts for level, parts in every.items() if parts}
     traces = []
     for level, parts in found.items():
         x, y = _chained([cells.x.at(part[:, 1]) for part in parts], [cells.y.at(part[:, 0]) for part in parts])
-        traces += _line(x, y, level, level == cells.scale.healthy)
-    return [_legend_line(), *traces, _labels(cells, found)] if found else []
+        traces += _line(x, y, level, name, level == cells.scale.healthy)
+    return [_legend_line(name), *traces, _labels(cells, found, name)] if found else []
 
 
 def _chained(*parts: list[Array]) -> list[Array]:
@@ -47,26 +48,39 @@ def _chained(*parts: list[Array]) -> list[Array]:
     return [np.concatenate([np.append(one, np.nan) for one in part])[:-1] for part in parts]
 
 
-def _line(x: Array, y: Array, level: float, healthy: bool) -> list[Trace]:
+def _line(x: Array, y: Array, level: float, group: str, healthy: bool) -> list[Trace]:
     """Dark on a lighter, wider one; the healthy value's is the widest."""
     width = 2.6 if healthy else 1.2
     name = f"predicted {number(level)}"
-    base = {"type": "scatter", "mode": "lines", "x": compact(x), "y": compact(y), "legendgroup": "theory"}
+    base = {"type": "scatter", "mode": "lines", "x": compact(x), "y": compact(y), "legendgroup": group}
     return [
         base | {"name": f"{name}, edge", "line": {"color": HALO, "width": width + 2}, "hoverinfo": "skip",
                 "showlegend": False, "meta": {"kind": HIDDEN}},
         base | {"name": name, "line": {"color": INK, "width": width}, "showlegend": False, "meta": {"kind": "theory"},
-                "hovertemplate": f"theory: {number(level)}<extra></extra>"},
+                "hovertemplate": f"{group}: {number(level)}<extra></extra>"},
     ]
 
 
-def _legend_line() -> Trace:
-    """The legend's one entry of all contours."""
-    return {"type": "scatter", "mode": "lines", "name": "theory", "x": [None], "y": [None], "legendgroup": "theory",
-            "line": {"color": NEUTRAL, "width": 2}, "showlegend": True, "hoverinfo": "skip", "meta": {"kind": HIDDEN}}
+def _legend_line(words: str = "theory", dash: str = "solid") -> Trace:
+    """The legend's one entry of a group of lines: gray, as ink is not seen on dark paper."""
+    return {"type": "scatter", "mode": "lines", "name": words, "x": [None], "y": [None], "legendgroup": words,
+            "line": {"color": NEUTRAL, "width": 2, "dash": dash}, "showlegend": True, "hoverinfo": "skip",
+            "meta": {"kind": HIDDEN}}
 
 
-def _labels(cells: Cells, found: Mapping[float, Sequence[Array]]) -> Trace:
+def border(x: ArrayLike, y: ArrayLike, words: str, dash: str = "dash") -> list[Trace]:
+    """A law's line over a map, named in the legend."""
+    base = {"type": "scatter", "mode": "lines", "x": compact(np.asarray(x, dtype=float)), "hoverinfo": "skip",
+            "y": compact(np.asarray(y, dtype=float)), "legendgroup": words, "showlegend": False}
+    return [
+        _legend_line(words, dash),
+        base | {"name": f"{words}, edge", "line": {"color": HALO, "width": 4.5}, "meta": {"kind": HIDDEN}},
+        base | {"name": f"{words}, line", "line": {"color": INK, "width": 2.5, "dash": dash},
+                "meta": {"kind": "theory"}},
+    ]
+
+
+def _labels(cells: Cells, found: Mapping[float, Sequence[Array]], name: str) -> Trace:
     """Each at another share of its line, so that those of lines close together do not meet."""
     points = []
     for place, parts in enumerate(found.values(), start=1):
@@ -76,8 +90,14 @@ def _labels(cells: Cells, found: Mapping[float, Sequence[Array]]) -> Trace:
     return {
         "type": "scatter", "mode": "text", "name": "theory's values", "x": cells.x.at(across), "y": cells.y.at(down),
         "text": [number(level) for level in found], "textfont": {"size": 11, "color": INK, "shadow": GLOW},
-        "legendgroup": "theory", "showlegend": False, "hoverinfo": "skip",
+        "legendgroup": name, "showlegend": False, "hoverinfo": "skip",
     }
+
+
+def scaled(cells: Cells) -> Colors:
+    """The scale that holds all numbers of a map."""
+    held = cells.done | cells.theory_done
+    return colors(cells.scale, np.concatenate([cells.found[cells.done], cells.predicted[held]]))
 
 
 def signs(cells: Cells, now: Mapping[str, float] | None) -> list[Trace]:
