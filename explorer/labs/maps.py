@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from explorer.config import Config
-from explorer.labs import Progress, Stop, check
+from explorer.labs import Look, Progress, Stop, check, unseen
 from explorer.profile import Array
 
 if TYPE_CHECKING:
@@ -22,12 +22,11 @@ _known: dict[Any, xr.Dataset] = {}
 
 
 def swept(config: Config, over: Over, statistics: Sequence[str], stop: Stop = lambda: False,
-          progress: Progress = lambda _: None, look: Callable[[xr.Dataset], None] = lambda _: None, **how: Any
-          ) -> xr.Dataset:
+          progress: Progress = lambda _: None, look: Look = unseen, **how: Any) -> xr.Dataset:
     """A sweep's dataset; what has just been computed is not computed again.
 
     Args:
-        look: told the dataset so far after each cell that is not predicted.
+        look: told how the dataset so far is made, after each cell that is not predicted.
         how: `origins`, `recipe`, `steps`, `task`, as `explorer.sweep` has them.
     Raises:
         explorer.probes.Stopped: `stop()` said true.
@@ -43,7 +42,7 @@ def swept(config: Config, over: Over, statistics: Sequence[str], stop: Stop = la
         def after(cell: CellResult) -> None:
             progress(sweep.done / sweep.total)
             if cell.origin != "predicted":
-                look(sweep.dataset())
+                look(lambda: sweep.dataset().copy(deep=True))
 
         sweep.run(stop, after)
         check(stop)
@@ -52,6 +51,13 @@ def swept(config: Config, over: Over, statistics: Sequence[str], stop: Stop = la
         _known[key] = sweep.dataset()
     progress(1.0)
     return _known[key]
+
+
+def unswept(config: Config, over: Over, statistics: Sequence[str], **how: Any) -> xr.Dataset:
+    """The dataset of the same sweep before anything of it is known."""
+    from explorer.sweeping.sweeps import Sweep
+
+    return Sweep(config, over, statistics, **how).dataset()
 
 
 def crossing(x: Sequence[float], values: Array, level: float) -> float:

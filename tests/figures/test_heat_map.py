@@ -226,6 +226,14 @@ def test_a_field_with_zero_has_an_even_axis_and_numbers_rise() -> None:
     np.testing.assert_allclose(heat.customdata[..., 0], growing(), rtol=1e-6)
 
 
+@pytest.mark.parametrize(("values", "log"), [
+    ([0.0625, 0.125, 0.25, 0.5, 1.0, 2.0], True), ([0.5, 1.0, 1.5, 2.0, 4.0], False), ([0.5, 1.0, 2.0], False),
+    ([0.0, 0.125, 0.5, 2.0], False), ([1.0], False),
+])
+def test_an_even_sliders_field_has_the_axis_of_its_values(values: list[float], log: bool) -> None:
+    assert Side(Config.specs()["alpha"], values).log == log
+
+
 def test_switches_are_off_and_on() -> None:
     side = Side(Config.specs()["causal"], [False, True])
     assert side.places == ["off", "on"]
@@ -316,3 +324,16 @@ def test_a_law_is_a_line_with_its_name_in_the_legend() -> None:
     np.testing.assert_array_equal(line["y"], [3, 4])
     _, rows = table({"data": [entry, edge, line]})
     assert [row[:4] for row in rows] == [["N^−½, line", "theory", 1.0, 3.0], ["N^−½, line", "theory", 2.0, 4.0]]
+
+
+def test_a_loss_far_above_the_unigrams_takes_no_colors_from_the_others() -> None:
+    found = colors(SCALES["loss_drop"], np.array([-1e12, 0.2, 0.4]))
+    assert (found.low, found.high, found.beyond) == (-0.1, 0.4, (True, False))
+    assert found.bar["ticktext"][0] == "≤ -0.1"
+    np.testing.assert_allclose(found.z(np.array([-np.inf, 0.2])), [-0.1, 0.2])
+
+
+def test_few_cells_have_a_tick_each() -> None:
+    figure = drawn(made(growing()))
+    assert list(figure.layout.yaxis.tickvals) == DEPTHS
+    assert list(figure.layout.xaxis.ticktext) == ["0.01", "0.1", "1", "10"]

@@ -22,6 +22,9 @@ from explorer.profile import Array
 if TYPE_CHECKING:
     import xarray as xr
 
+FEW = 7
+"""Cells along a side that have a tick each, at most."""
+
 
 def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mapping[str, float] | None = None,
              lines: str = "") -> go.Figure:
@@ -44,7 +47,7 @@ def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mappin
     if not (found.done | found.theory_done).any():
         return blank("Nothing has been computed yet.")
     over = contours(found) if not lines else contours(other := cells(dataset, lines, x, y), _theory(other))
-    traces = [*_heats(found, scaled(found)), reasons(found), *over, *signs(found, now)]
+    traces = [*_heats(found, scaled(found)), reasons(found), *over[:-1], *signs(found, now), *over[-1:]]  # words last
     layout = {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}}
     return go.Figure({"data": [trace for trace in traces if trace],
                       "layout": sheet(_axis(found.x), _axis(found.y), _said(found), **layout)})
@@ -56,9 +59,13 @@ def _theory(found: Cells) -> str:
 
 
 def _axis(side: Side) -> dict[str, Any]:
-    """No lines of a grid below colors; names in their order."""
-    names = {} if side.numeric else {"type": "category", "tickvals": side.places, "tickangle": None}
-    return side.axis.layout | {"showgrid": False, "ticks": "outside", "ticklen": 4} | names
+    """No lines of a grid below colors; names in their order, and few numbers each at its cell."""
+    own: dict[str, Any] = {}
+    if not side.numeric:
+        own = {"type": "category", "tickvals": side.places, "tickangle": None}
+    elif len(side.values) <= FEW:
+        own = {"tickvals": side.values, "ticktext": [number(value, 2) for value in side.values]}
+    return side.axis.layout | {"showgrid": False, "ticks": "outside", "ticklen": 4} | own
 
 
 def _heats(found: Cells, scale: Colors) -> list[Trace]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DEPTHS = (1, 2, 4, 8, 16, 32, 64)
 VARIANCES = tuple(np.geomspace(0.25, 4, 13).tolist())
-SHARES = tuple(np.geomspace(0.1, 10, 9).tolist())
+SHARES = tuple(np.geomspace(0.03, 3, 9).tolist())
 """Variances of attention and MLP in the stack with residuals."""
 TOKENS = (4, 8, 16, 32, 64, 128, 256)
 D_HEAD = 64
@@ -85,7 +85,7 @@ class EdgeOfChaos(Choices):
     def undivided(self) -> Config:
         """One layer whose logits are not divided by √d, of unrelated tokens that a norm gives unit length."""
         return Config(norm_placement="pre", norm="rms", attention_scale="none", input_correlation=0.0, n_layers=1,
-                      d_model=D_HEAD, n_heads=1, batch_size=1, n_seeds=self.n_seeds, seed=self.seed)
+                      d_model=D_HEAD, n_heads=1, batch_size=4, n_seeds=self.n_seeds, seed=self.seed)
 
 
 @dataclass(frozen=True, eq=False)
