@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from explorer.ends import End, Ending
 from explorer.fields import Spec
-from explorer.figures.axes import LEAST, TOP, Axis, axis, blank, drawable, picture
+from explorer.figures.axes import LEAST, TOP, Axis, axis, blank, drawable, field_title, picture
 from explorer.figures.palette import NEUTRAL, Design
 from explorer.figures.pattern import NO_ATTENTION
 from explorer.figures.traces import Trace, described, dots, error_bars, level, line, upright
@@ -73,10 +73,8 @@ def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = Non
 
 def _horizontal(spec: Spec, values: Sequence[float]) -> Axis:
     """The axis of a field: logarithmic where its slider is."""
-    about, log = spec.about, spec.about.log and spec.low > 0
-    symbol = "" if about.symbol in about.label.split() else about.symbol
-    title = " ".join(filter(None, (about.label, symbol, f"({about.unit})" if about.unit else "")))
-    return axis(title, [list(values)], log=log, air=0.03, counts=spec.kind == "integer" and not log)
+    log = spec.about.log and spec.low > 0
+    return axis(field_title(spec), [list(values)], log=log, air=0.03, counts=spec.kind == "integer" and not log)
 
 
 def _arrays(points: Sequence[Point]) -> tuple[Array, ...]:

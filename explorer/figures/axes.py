@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
+from explorer.fields import Spec
 from explorer.figures.why import Why
 from explorer.figures.words import typeset
 from explorer.profile import Array
@@ -119,6 +120,13 @@ def drawable(values: Array, log: bool) -> Any:
 def depth_axis(*depths: ArrayLike) -> Axis:
     """The horizontal axis of everything that runs over layers: from the input to the deepest."""
     return axis("depth (layers)", [0.0, *depths], air=0.03, counts=True)
+
+
+def field_title(spec: Spec) -> str:
+    """The title of a field's axis: label, symbol, and the unit in brackets."""
+    about = spec.about
+    symbol = "" if about.symbol in about.label.split() else about.symbol
+    return " ".join(filter(None, (about.label, symbol, f"({about.unit})" if about.unit else "")))
 
 
 def label(text: str) -> dict[str, Any]:

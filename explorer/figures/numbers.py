@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from explorer.figures.cells import cell, guarded, plain, unpacked
 
 HIDDEN = "band"
@@ -95,13 +97,19 @@ def kind_of(trace: Mapping[str, Any]) -> str:
 
 
 def _cells(trace: Mapping[str, Any], name: str, kind: str) -> Iterator[Point]:
-    """The cells of a heat map; where they show a logarithm, `customdata` has the numbers themselves."""
+    """The cells of a heat map; where they show a logarithm, `customdata` has the numbers themselves.
+
+    Of several numbers a cell the first is its own, and where `meta` says `ends`, the next two are its spread.
+    """
     rows = unpacked(trace.get("customdata", trace.get("z", ())))
     x, y = (unpacked(trace[key]) if key in trace else None for key in ("x", "y"))
+    ends = bool((trace.get("meta") or {}).get("ends"))
     for down, row in enumerate(rows):
-        for across, value in enumerate(row):
+        for across, held in enumerate(row):
+            value, *more = list(np.atleast_1d(held))
+            low, high = more[:2] if ends else (None, None)
             yield Point(name, kind, _place(trace, "x", x, across), _place(trace, "y", y, down),
-                        "nan" if value is None else value)
+                        "nan" if value is None else value, low, high)
 
 
 def _place(trace: Mapping[str, Any], key: str, given: Sequence[Any] | None, number: int) -> object:

@@ -24,6 +24,9 @@ NEUTRAL = "rgba(128, 128, 128, 0.8)"
 """Of reference marks: a gray that reads on light and on dark paper alike."""
 SEQUENTIAL = "Cividis"
 """Perceptually uniform, and the same to all kinds of color vision (Nuñez, Anderton & Renslow 2018)."""
+DIVERGING = ("#0b4a8f", "#3f8fc4", "#a3c8df", "#d8d5cc", "#ecbd85", "#d9822b", "#8f3b04")
+"""Too little, healthy, too much: blue to orange, which all kinds of color vision tell apart, as do lighter and darker.
+The middle is a gray that is seen on white paper, the ends are still seen on black."""
 
 
 class MatrixMark(NamedTuple):

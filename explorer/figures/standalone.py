@@ -21,11 +21,12 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
        background: light-dark(#ffffff, #111418) }
 h1 { font-size: 1.3rem; margin: 0 } p { margin: .3rem 0; color: var(--muted) } ul { margin: .5rem 0; padding: 0 }
 li { list-style: none } .plotly-graph-div { height: 28rem }
-.plotly-graph-div .main-svg text { fill: var(--text) !important }
+.plotly-graph-div .main-svg text:not([style*="text-shadow"]) { fill: var(--text) !important }
 .plotly-graph-div .main-svg .hoverlayer text { fill: #1b1f24 !important }
 .plotly-graph-div :is(.gridlayer, .zerolinelayer) path { stroke: var(--grid) !important }
 """
-"""plotly's texts have no color of the figure's own; here they follow the reader's light or dark."""
+"""plotly's texts have no color of the figure's own; here they follow the reader's light or dark; not where
+they have a shadow, as on a map's colors."""
 
 
 def standalone(figure: Mapping[str, Any], title: str, said: Sequence[str] = (),

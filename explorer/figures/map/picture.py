@@ -1,0 +1,122 @@
+"""A map as plotly draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from explorer.figures.axes import LEGEND, MARGIN, blank, sheet
+from explorer.figures.map.cells import Cells, Mask, cells
+from explorer.figures.map.marks import lines as contours
+from explorer.figures.map.marks import reasons, scaled, signs
+from explorer.figures.map.scales import Colors
+from explorer.figures.map.sides import Side
+from explorer.figures.traces import Trace, compact
+from explorer.figures.words import typeset
+from explorer.numbers import number
+from explorer.profile import Array
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+FEW = 7
+"""Cells along a side that have a tick each, at most."""
+
+
+def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mapping[str, float] | None = None,
+             lines: str = "") -> go.Figure:
+    """A statistic over two fields. Colors diverge from the healthy value's; contour lines are the theory's.
+
+    A cell with a dot shows what was measured (or trained), one without what the theory predicts; it is blank where
+    neither is yet. A failure is crossed out, with its reason on hovering; a value that is not finite has an arrow.
+
+    Args:
+        dataset: as `explorer.sweep` gives it, with two fields; of three, choose a value of one by `dataset.sel`.
+        statistic: a row of `SCALES`.
+        x: the field across, logarithmic where its slider is.
+        y: the field upwards.
+        lines: a statistic whose predicted values are the contour lines, where it is another: of trained maps.
+        now: a value of both fields, which a star marks.
+    Raises:
+        ValueError: the statistic or a field is unknown, or there are more fields than two.
+    """
+    found = cells(dataset, statistic, x, y)
+    if not (found.done | found.theory_done).any():
+        return blank("Nothing has been computed yet.")
+    over = contours(found) if not lines else contours(other := cells(dataset, lines, x, y), _theory(other))
+    traces = [*_heats(found, scaled(found)), reasons(found), *over[:-1], *signs(found, now), *over[-1:]]  # words last
+    layout = {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}}
+    return go.Figure({"data": [trace for trace in traces if trace],
+                      "layout": sheet(_axis(found.x), _axis(found.y), _said(found), **layout)})
+
+
+def _theory(found: Cells) -> str:
+    """Of another statistic: its name and its symbol."""
+    return f"theory: {typeset(found.scale.unit.partition(' (')[0])}"
+
+
+def _axis(side: Side) -> dict[str, Any]:
+    """No lines of a grid below colors; names in their order, and few numbers each at its cell."""
+    own: dict[str, Any] = {}
+    if not side.numeric:
+        own = {"type": "category", "tickvals": side.places, "tickangle": None}
+    elif len(side.values) <= FEW:
+        own = {"tickvals": side.values, "ticktext": [number(value, 2) for value in side.values]}
+    return side.axis.layout | {"showgrid": False, "ticks": "outside", "ticklen": 4} | own
+
+
+def _heats(found: Cells, scale: Colors) -> list[Trace]:
+    """Predicted colors where nothing was measured, and measured ones; `customdata` has the numbers themselves."""
+    theory = np.where(found.done, np.nan, found.predicted)
+    kept = np.stack([found.predicted], axis=-1)
+    traces = []
+    if found.asked[0]:
+        traces.append(_heat(found, scale, "predicted", theory, kept) | {
+            "meta": {"kind": "theory"}, "showscale": not found.done.any()})
+    if found.asked[1] and found.done.any():
+        kept = np.stack([np.where(found.done, found.found, np.nan), found.low, found.high, found.predicted], axis=-1)
+        traces.append(_heat(found, scale, found.scale.origin, np.where(found.done, found.found, np.nan), kept) | {
+            "meta": {"kind": "measured", "ends": True}})
+    return traces
+
+
+def _heat(found: Cells, scale: Colors, name: str, values: Array, kept: Array) -> Trace:
+    spread = "<br>lowest and highest seed %{customdata[1]:.3g}, %{customdata[2]:.3g}" if kept.shape[-1] > 1 else ""
+    theory = "<br>predicted %{customdata[3]:.3g}" if kept.shape[-1] > 1 and found.asked[0] else ""
+    place = "<br>".join((found.x.words("%{x}"), found.y.words("%{y}")))
+    said = f"{place}<br>{found.scale.title}, {name}: %{{customdata[0]:.3g}}{spread}{theory}"
+    return {
+        "type": "heatmap", "name": f"{found.scale.title}, {name}", "x": found.x.places, "y": found.y.places,
+        "z": compact(scale.z(values)), "customdata": compact(kept), "zmin": scale.low, "zmax": scale.high,
+        "colorscale": scale.stops, "colorbar": scale.bar, "hoverongaps": False,
+        "hovertemplate": f"{said}<extra></extra>",
+    }
+
+
+def _said(found: Cells) -> str:
+    """The map in words: its subject, how far it is, its extremes, and what has no value."""
+    subject = f"{found.scale.title} over {found.x.reach} and {found.y.reach}."
+    sentences = [subject]
+    for name, values, done in ((found.scale.origin, found.found, found.done),
+                               ("predicted", found.predicted, found.theory_done)):
+        if done.any():
+            sentences.append(_extremes(found, name.capitalize(), values, done))
+    if count := int(found.failed.sum()):
+        sentences.append(f"Failed: {count}, the first with: {found.failure[found.failed][0]}.")
+    return " ".join(sentences)
+
+
+def _extremes(found: Cells, name: str, values: Array, done: Mask) -> str:
+    seen = np.isfinite(values) & done
+    text = f"{name}: {int(done.sum())} of {done.size} cells"
+    if seen.any():
+        for word, pick in (("lowest", np.argmin), ("highest", np.argmax)):
+            row, column = np.argwhere(seen)[pick(values[seen])].tolist()
+            text += (f", {word} {number(float(values[row, column]))} at {found.x.words(found.x.number(column))}, "
+                     f"{found.y.words(found.y.number(row))}")
+    lost = int((done & ~seen & ~found.failed).sum())
+    return f"{text}; not finite in {lost}." if lost else f"{text}."
+
