@@ -177,13 +177,15 @@ class MapPanel(Panel[Job, None]):
     # --- on the worker's thread -------------------------------------------------------------------------------
 
     def _work(self, job: Job, stop: Stop, _: Progress) -> None:
+        import xarray  # noqa: F401 - takes half a second: here, where nobody waits for the lock
+
         sweep = self._running.sweep(job)
         clock = Clock(sweep)
         self._drawing.now()
         self._running.run(sweep, stop, lambda: self._look(job, clock))
 
     def _look(self, job: Job, clock: Clock) -> None:
-        """Called after each cell: from time to time, draws the map and says how far it is."""
+        """Called all the time: now and then, draws the map and says how far it is."""
         if not self._drawing.due:
             return
         with self.lock, self._drawing:

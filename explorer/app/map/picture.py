@@ -30,7 +30,7 @@ class Picture:
     """The chart. Callers must hold the panel's lock."""
 
     def __init__(self) -> None:
-        self.chart = Chart(caption=CAPTION)
+        self.chart = Chart(title="Map", caption=CAPTION)
         self.shown: Shown | None = None
         self._elsewhere: Callable[[], Config] | None = None
 
@@ -41,8 +41,8 @@ class Picture:
 
     def draw(self, job: Job, sweep: Sweep, plan: Plan) -> None:
         """Draws what is known of a map; until there is something, the last one stays."""
-        if self.shown and not sweep.done:
-            self.chart.stale = True
+        if not sweep.done:
+            self.chart.stale = bool(self.shown)
             return
         self.shown = Shown(job, sweep, plan)
         with self.chart.hold_sync():  # one message; the lock keeps other threads out, as this needs

@@ -17,6 +17,8 @@ KEPT = 6
 """Sweeps that are kept; the largest has some 8 MB of numbers."""
 ROOMY = 4e9
 """Bytes of memory from which on a pool of processes is worth its own: each takes about 300 MB."""
+ENOUGH = 5
+"""Cells that say how long the others take."""
 GLANCE = 0.05
 """Seconds between two looks at whether others still compute."""
 
@@ -51,17 +53,17 @@ class Running:
         return self._kept[job]
 
     def run(self, sweep: Sweep, stop: Stop, look: Callable[[], None]) -> None:
-        """Computes what is missing; `look` is called after each cell, and when another panel comes first."""
+        """Computes what is missing; `look` is called ten times a second, also while another panel comes first."""
         def ends() -> bool:
             while not stop() and self._busy():
-                if not self.waits:
-                    self.waits = True
-                    look()
+                self.waits = True
+                look()
                 time.sleep(GLANCE)
             self.waits = False
+            look()
             return stop()
 
-        sweep.run(ends, lambda cell: look())
+        sweep.run(ends)
 
 
 class Clock:
@@ -72,7 +74,8 @@ class Clock:
     """
 
     def __init__(self, sweep: Sweep) -> None:
-        self._sweep, self._begun, self._first = sweep, time.monotonic(), sweep.done
+        self._sweep = sweep
+        self._begun, self._first = time.monotonic(), sweep.done
 
     @property
     def fraction(self) -> float:
@@ -80,15 +83,20 @@ class Clock:
         return self._sweep.done / self._sweep.total
 
     def words(self) -> str:
-        """'120 of 480 cells · about 40 s left'"""
-        done, total = self._sweep.done, self._sweep.total
-        theory = self._sweep.state[0].size if self._sweep.grid.origins[0] == "predicted" else 0
-        found = done - max(self._first, theory)  # what theory takes says nothing of the rest
-        if found <= 0:
-            self._begun = time.monotonic()
+        """'120 of 480 cells · about 40 s left'; without the latter while what is done tells nothing of the rest."""
+        done = self._sweep.done
+        if done <= max(self._first, self._predicted):  # processes start, and theory is another matter
+            self._begun, self._first = time.monotonic(), done
+        if done < self._first + ENOUGH:
             return cells(self._sweep)
-        left = (time.monotonic() - self._begun) / found * (total - done)
+        left = (time.monotonic() - self._begun) / (done - self._first) * (self._sweep.total - done)
         return f"{cells(self._sweep)} · about {f'{left / 60:.0f} min' if left > 90 else f'{left:.0f} s'} left"
+
+    @property
+    def _predicted(self) -> int:
+        """Cells that are found first, where others follow."""
+        origins = self._sweep.grid.origins
+        return self._sweep.total // len(origins) if "predicted" in origins and len(origins) > 1 else 0
 
 
 def cells(sweep: Sweep) -> str:
