@@ -15,6 +15,7 @@ from explorer.app import still, view
 from explorer.app.explore.panel import Explore
 from explorer.app.labs.labs import Labs, tab
 from explorer.app.link.links import Links, in_a_sentence
+from explorer.app.map.panel import MapPanel
 from explorer.app.race.panel import RacePanel
 from explorer.app.stories.telling import Telling
 from explorer.app.undo import Undo
@@ -55,6 +56,7 @@ def _labs(title: str) -> Tab[Config]:
 
 PANELS: Mapping[str, Tab[Config]] = MappingProxyType({
     "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
+    "map": Tab("Map", lambda _: MapPanel()),
     **{title.lower(): _labs(title) for title in ("Foundations", "Depth", "Training")},
     "race": Tab("Race", lambda _: RacePanel()),
     "yours": Tab("Your model", lambda _: YourModel(example, predict, diagnose)),
@@ -98,11 +100,19 @@ class Dashboard(Tabbed[Config]):
             panel.show(name)
 
     def show(self, name: str) -> widgets.Widget:
-        """Shows a panel; a race is offered the designs that the Explore panel has at that moment."""
+        """Shows a panel; a race and a map are offered the designs that the Explore panel has at that moment."""
         panel, explore = super().show(name), self.panels.get("explore")
         if isinstance(panel, RacePanel) and isinstance(explore, Explore):
             panel.preparation.welcome(designs(explore))
+        if isinstance(panel, MapPanel) and isinstance(explore, Explore):
+            panel.meet(lambda: explore.controls.config, self.explore)
         return panel
+
+    def explore(self, config: Config) -> None:
+        """Puts a design on the Explore panel, and shows it."""
+        panel = self.show("explore")
+        if isinstance(panel, Explore):
+            panel.controls.apply(config.model_dump())
 
     # --- the page as a record ---------------------------------------------------------------------------------
 
