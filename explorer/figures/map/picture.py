@@ -64,7 +64,7 @@ def _axis(side: Side) -> dict[str, Any]:
     if not side.numeric:
         own = {"type": "category", "tickvals": side.places, "tickangle": None}
     elif len(side.values) <= FEW:
-        own = {"tickvals": side.values, "ticktext": [number(value, 2) for value in side.values]}
+        own = {"tickvals": side.values, "ticktext": [number(value, 4 if side.spec.kind == "integer" else 3) for value in side.values]}
     return side.axis.layout | {"showgrid": False, "ticks": "outside", "ticklen": 4} | own
 
 
