@@ -64,7 +64,8 @@ def _axis(side: Side) -> dict[str, Any]:
     if not side.numeric:
         own = {"type": "category", "tickvals": side.places, "tickangle": None}
     elif len(side.values) <= FEW:
-        own = {"tickvals": side.values, "ticktext": [number(value, 4 if side.spec.kind == "integer" else 3) for value in side.values]}
+        digits = 4 if side.spec.kind == "integer" else 3
+        own = {"tickvals": side.values, "ticktext": [number(value, digits) for value in side.values]}
     return side.axis.layout | {"showgrid": False, "ticks": "outside", "ticklen": 4} | own
 
 
