@@ -15,8 +15,6 @@ from typing import Any
 from explorer.sweeping.cell import ORIGINS, Cell, Found, Stop, find
 from explorer.sweeping.workers import Workers, stopper
 
-AHEAD = 2
-"""Batches handed out for each slot: one is computed, one waits."""
 GLANCE = 0.1
 """Seconds between two looks at `stop`."""
 KILLED = "the process that computed it was killed (out of memory, perhaps)"
@@ -71,7 +69,7 @@ class Engine:
             self._give_up(reason)
         while (self.waiting or self.suspects) and not self.stop():
             alone = bool(self.suspects)
-            if self.running and (alone or self.alone or len(self.running) >= AHEAD * self.workers.slots):
+            if self.running and (alone or self.alone or len(self.running) >= self.workers.most):
                 return
             self.alone = alone
             self._submit((self.suspects or self.waiting).pop())

@@ -54,6 +54,11 @@ class Workers:
         """Bytes that a cell may take."""
 
     @property
+    def most(self) -> int:
+        """Batches that are handed out at a time: one is computed in each slot, and one waits for it."""
+        return 1 if isinstance(self.executor, Here) else 2 * self.slots
+
+    @property
     def near(self) -> bool:
         """Whether cells are computed on this machine, but not in this process."""
         return isinstance(self.executor, ProcessPoolExecutor)
