@@ -21,7 +21,7 @@ class Cluster(Workers):
         client: whose it is.
     """
 
-    shared_fate = False  # the scheduler hands a killed worker's tasks to others, until one has killed several
+    shared_fate = False  # the scheduler hands what a killed worker had to others, a few times
 
     def __init__(self, executor: Executor, client: Any) -> None:
         from distributed import KilledWorker

@@ -48,7 +48,7 @@ class Engine:
         self.workers, self.stop, self.done = workers, stop, done
         self.waiting = list(_batches(cells))[::-1]
         self.suspects: list[Batch] = []
-        """What a pool had when a process of it died: computed alone, so that it is known who was the reason."""
+        """Cells that were lost with a process: computed alone, so that it is known which is the reason."""
         self.alone = False
         """Whether what is computed is a suspect."""
         self.running: dict[Future[list[Found]], Batch] = {}
@@ -98,9 +98,9 @@ class Engine:
             if self.stop() and (error or future.cancelled()):
                 continue
             if future.cancelled():
-                self._fail(batch, CANCELLED, skipped=True)
+                self._fail(batch, self.workers.look() or CANCELLED, skipped=True)
             elif isinstance(error, self.workers.died):
-                if len(batch) == 1 and (self.alone or not self.workers.shared_fate):
+                if self.alone:
                     self._fail(batch, KILLED)
                 else:
                     lost.append(batch)
@@ -114,13 +114,11 @@ class Engine:
 
     def _again(self, lost: list[Batch]) -> None:
         """Computes again what was lost with a process, a cell at a time."""
-        if not self.workers.shared_fate:
-            self.waiting += [[cell] for batch in lost for cell in batch]
-            return
-        lost += self.running.values()
-        self.running.clear()
+        if self.workers.shared_fate:
+            lost += self.running.values()
+            self.running.clear()
         self.suspects += [[cell] for batch in lost for cell in batch]
-        if not self.workers.renew():
+        if self.workers.shared_fate and not self.workers.renew():
             self._give_up(BROKEN)
 
     def _give_up(self, reason: str) -> None:
@@ -138,10 +136,10 @@ class Engine:
         """Cancels what was handed out; where an error ended the sweep, Ctrl-C for one, kills it."""
         if self.flag:
             self.flag.lower()
-        for future in self.running:
-            future.cancel()
         if self.running and error:
             self.workers.end()
+        for future in self.running:
+            future.cancel()
 
 
 def _batches(cells: Sequence[Cell]) -> Iterator[Batch]:

@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from concurrent.futures import BrokenExecutor, Executor
-from importlib import import_module
 
 from explorer.limits import machine_memory
 from explorer.sweeping.workers import Here, Workers, processors
@@ -81,7 +80,6 @@ def _begin(parent: int) -> None:
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
-    import_module("explorer.probes.measure")  # torch, before the first cell's time is taken
 
 
 def _leave_with(parent: int) -> None:
