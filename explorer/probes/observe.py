@@ -37,14 +37,15 @@ class Pass:
         pattern_of: layer (from 1) and head (from 0) whose attention pattern is kept.
         stop: asked before each layer, forward and backward.
         progress: called with the fraction that is done.
+        backward: whether there is a backward pass; else the statistics are those of the forward pass alone.
     """
 
-    def __init__(self, config: Config, seed: int, pattern_of: tuple[int, int] = (1, 0),
-                 stop: Stop = lambda: False, progress: Progress = lambda _: None) -> None:
+    def __init__(self, config: Config, seed: int, pattern_of: tuple[int, int] = (1, 0), stop: Stop = lambda: False,
+                 progress: Progress = lambda _: None, backward: bool = True) -> None:
         self.config, self.seed, self.pattern_of = config, seed, pattern_of
-        self.stop, self.progress = stop, progress
+        self.stop, self.progress, self.backward = stop, progress, backward
         self.pattern: Array | None = None
-        self.ends = not (stream(config).mixes or config.sizes.block)
+        self.ends = not (stream(config).mixes or (config.sizes.block and backward))
         """Whether it ends early where no entry of the stream, or of its gradient, is a number. Several streams may be
         none in their mean alone; and what is computed in blocks is read in blocks."""
 
@@ -72,7 +73,10 @@ class Pass:
         recorder = Recorder(self.config, mask, self.pattern_of, self.after_forward, ends)
         gradients = Gradients(self.after_backward, shares(self.config), ends)
         try:
-            (self.in_blocks if self.config.sizes.block else self.at_once)(model, inputs, recorder, gradients)
+            if self.backward:
+                (self.in_blocks if self.config.sizes.block else self.at_once)(model, inputs, recorder, gradients)
+            else:
+                self.forward(model, inputs, recorder)
         except Ended:
             model.zero_grad()
         except BaseException:
@@ -84,7 +88,14 @@ class Pass:
             if owner is not None:
                 owner.grad = None
         self.pattern = None if recorder.pattern is None else recorder.pattern.double().cpu().numpy()
-        return {**recorder.values(), **gradients.values()}
+        return {**recorder.values(), **(gradients.values() if self.backward else {})}
+
+    @torch.no_grad()
+    def forward(self, model: Transformer, inputs: batch.Batch, recorder: Recorder) -> None:
+        """Forward, and nothing is kept."""
+        x = model.embed(inputs)
+        recorder("embed", 0, x)
+        model.through(recorder.needed(model.layers), x, recorder)  # type: ignore[arg-type]
 
     def at_once(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
         """Forward and backward, with every activation kept in between."""
@@ -129,7 +140,7 @@ class Pass:
             raise Stopped
 
     def after_forward(self, layer: int) -> None:
-        self.progress(FORWARD_SHARE * layer / self.config.n_layers)
+        self.progress((FORWARD_SHARE if self.backward else 1) * layer / self.config.n_layers)
         self.check()
 
     def after_backward(self, left: int) -> None:

@@ -28,9 +28,12 @@ from explorer.theory.unmasked import Unmasked
 from explorer.theory.values import Moments, Recursions, Rows, Stream
 
 
-def predict(config: Config) -> Profile:
+def predict(config: Config, backward: bool = True) -> Profile:
     """The profile that theory predicts for a config. Accepts every config: values not covered are nan, with a note.
 
+    Args:
+        config: the design.
+        backward: whether gradients are wanted, too; without them it takes half the time.
     Returns:
         A profile of origin "predicted", values `[1, layer]` and `[1, layer, 1]`.
     Raises:
@@ -39,26 +42,30 @@ def predict(config: Config) -> Profile:
     must_be(Config, "config", config)
     start = time.perf_counter()
     with np.errstate(all="ignore"):
-        values, notes = _values(config)
+        values, notes = _values(config, backward)
     return Profile("predicted", values, config, notes=notes, seconds=time.perf_counter() - start)
 
 
-def _values(config: Config) -> tuple[dict[Key, Array], dict[str, str]]:
-    """Every statistic of the vocabulary at every site that the model has, and the notes."""
+def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str, str]]:
+    """Every statistic of the vocabulary at every site that the model has, or those of the forward pass, and the notes.
+    """
     masked = config.causal and attends(config)
     recursions: Recursions = (Causal if masked else Unmasked)(config, gains(config))
     stream, rows = recursions.stream(), recursions.rows()
     covered = len(stream.site.q)
-    columns = _stream(config, stream) | _rows(rows) | _gradients(config, recursions, covered == 2 * config.n_layers)
+    columns = _stream(config, stream) | _rows(rows)
+    if backward:
+        columns |= _gradients(config, recursions, covered == 2 * config.n_layers)
+    wanted = [row for row in STATISTICS.values() if backward or not row.backward]
     values, lengths, predicted = {}, _lengths(config), {name for name, _ in columns}
-    for row in STATISTICS.values():
+    for row in wanted:
         for site, length in lengths.items():
             if site in row.sites:
                 full = _whole(columns.get((row.name, site), np.empty(0)), length)
                 values[row.name, site] = full[None, :, None] if row.by_head else full[None]
-    unpredicted = {row.name: row.unpredicted for row in STATISTICS.values() if row.name not in predicted}
     values, notes = coverage.apply(config, values, rows, covered)
-    return values, notes | unpredicted
+    notes |= {row.name: row.unpredicted for row in wanted if row.name not in predicted}
+    return values, {row.name: notes[row.name] for row in wanted if row.name in notes}
 
 
 def _whole(column: Array, length: int) -> Array:
