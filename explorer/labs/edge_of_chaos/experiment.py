@@ -149,10 +149,10 @@ def verdict(result: EdgeResult) -> Verdict:
     edge = {origin: edges(result.depth, origin)[-1] for origin in ("measured", "predicted")}
     half = {origin: halves(result.attention, origin)[-1] for origin in ("measured", "predicted")}
     evidence = (
-        f"Without residuals {alike} of {asked} cells vanish or explode as predicted; at {DEPTHS[-1]} layers the edge is "
-        f"at σ² = {number(edge['measured'])}, predicted {number(edge['predicted'])}. Of {TOKENS[-1]} undivided logits, "
-        f"half of the entropy is gone at {number(half['measured'])} √(2 ln n), predicted {number(half['predicted'])}; "
-        f"for n to infinity, 0.707."
+        f"Without residuals {alike} of {asked} cells vanish or explode as predicted; {DEPTHS[-1]} layers have their "
+        f"edge at σ² = {number(edge['measured'])}, predicted {number(edge['predicted'])}. Of {TOKENS[-1]} undivided "
+        f"logits, half of the entropy is gone at {number(half['measured'])} √(2 ln n), predicted "
+        f"{number(half['predicted'])}; for n to infinity, 0.707."
     )
     if alike < AGREE * asked:
         return "warning", f"Only {percent(alike / asked)} of the cells lie on the side that theory says.", evidence

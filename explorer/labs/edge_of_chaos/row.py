@@ -12,7 +12,7 @@ ROW = Lab(
     "of √(2 ln n) a row freezes onto a few keys.",
     "The line is sharp only in a deep stack, and in a wide one: of relu's it is at σ² = 1 at any depth; of tanh, which "
     "saturates, it comes from above as the depth grows. Residuals take away the side that vanishes, not the one that "
-    "explodes. And √(2 ln n) is a limit that is slow to come: at 256 tokens half of the entropy is gone a little before "
+    "explodes. And √(2 ln n) is a limit that is slow to come: at 256 tokens half of the entropy is gone a bit before "
     "it, where infinitely many would have lost half at 0.71 of it.",
     experiment.EdgeOfChaos, experiment.run, experiment.verdict,
     (

@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 from explorer.figures.axes import axis, picture
 from explorer.figures.map import border, heat_map
 from explorer.figures.traces import described, dots, joined, level
-from explorer.labs.trained import LEARNS
 from explorer.labs.trainability.experiment import ALPHAS, AS_PUBLISHED, DESIGNS, LAWS, TrainabilityResult
+from explorer.labs.trained import LEARNS
 
 DASHES = ("dash", "dot")
 MARK = "learns"
