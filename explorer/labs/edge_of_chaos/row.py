@@ -18,7 +18,7 @@ ROW = Lab(
     (
         Plot(pictures.moments, "Second moment, no norm, no residual",
              "Colors and dots: measured. Lines: theory. Left it vanishes, right it explodes.",
-             why=Why("Two matrices a layer: q_N = σ^(4N) q_0 at unit gain.")),
+             why=Why("Each of a layer's two matrices multiplies q by σ², at unit gain.")),
         Plot(pictures.gradients, "Gradient, no norm, no residual", "First over last layer: the same line, for relu.",
              why=Why("γ_(l−1) = χ γ_l: below χ = 1 gradients vanish, above it they explode.")),
         Plot(pictures.branches, "Second moment with residuals",

@@ -71,8 +71,8 @@ class Trainability(Choices):
 
     design: str = setting("post", "Design", "", "Whose residual α is varied.",
                           options={name: Option(row.label) for name, row in DESIGNS.items()})
-    deepest: int = setting(12, "Depth", "", "Of the deepest stacks; time grows with it.", 4, 32, symbol="N",
-                           unit="layers", log=True)
+    n_layers: int = setting(12, "Depth", "", "Of the deepest stacks; time grows with it.", 4, 32, symbol="N",
+                            unit="layers", log=True)
     learning_rate: float = setting(5e-3, "Learning rate", "", "Adam's, where α is varied.", 1e-3, 2e-2, symbol="η",
                                    log=True)
     widest: int = setting(128, "Width", "", "Of the widest models, where the learning rate is varied.", 32, 256,
@@ -84,7 +84,7 @@ class Trainability(Choices):
     @property
     def depths(self) -> list[int]:
         """2, 4, 8, … and the deepest."""
-        return powers_of_two(self.deepest)[1:]
+        return powers_of_two(self.n_layers)[1:]
 
     @property
     def widths(self) -> list[int]:
@@ -181,7 +181,7 @@ def verdict(result: TrainabilityResult) -> Verdict:
         f"{DESIGNS[result.settings.design].label}: {alike} of {every} cells train just where theory has tokens less "
         f"than half alike. Best learning rate from width {NARROWEST} to "
         f"{result.settings.widths[-1]}: {rates}. At "
-        f"{result.settings.deepest} layers and α = 1: {deepest}. Each cell is one short training."
+        f"{result.settings.n_layers} layers and α = 1: {deepest}. Each cell is one short training."
     )
     if alike < AGREE * every:
         return "warning", f"Only {percent(alike / every)} of the cells train where theory expects it.", evidence

@@ -17,7 +17,7 @@ ROW = Lab(
     experiment.Trainability, experiment.run, experiment.verdict,
     (
         Plot(pictures.trained, "Trained: α over depth",
-             "Colors: loss below the unigram's. Lines: the predicted token correlation; half alike, it stalls.",
+             "Colors: loss below the unigram's. Lines: token correlation before; from ½ on it stalls.",
              why=Why("Each branch averages tokens: 1 − ρ falls by about 1 / (1 + α²) a branch.")),
         Plot(pictures.alike, "Before training: token correlation",
              "The same designs, untrained. At 1 all tokens are alike.",
