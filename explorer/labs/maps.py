@@ -1,4 +1,4 @@
-"""Maps of the labs: sweeps in the page's own process, a cell at a time, so that they stop at once and can be watched."""
+"""Maps of the labs: sweeps in the page's own process, a cell at a time, so that they stop at once and are seen."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from handmade import traces
 
 from explorer.config import Config
 from explorer.ends import ENDS
-from explorer.figures.map import border, heat_map
+from explorer.figures.map import heat_map, over
 from explorer.figures.map.contours import contour
 from explorer.figures.map.scales import SCALES, colors
 from explorer.figures.map.sides import Side
@@ -319,11 +319,15 @@ def test_a_trained_map_has_the_lines_of_another_statistic() -> None:
 
 
 def test_a_law_is_a_line_with_its_name_in_the_legend() -> None:
-    entry, edge, line = border([1.0, 2.0], [3.0, 4.0], "N^−½")
-    assert (entry["name"], entry["showlegend"]) == ("N^−½", True)
-    np.testing.assert_array_equal(line["y"], [3, 4])
-    _, rows = table({"data": [entry, edge, line]})
-    assert [row[:4] for row in rows] == [["N^−½, line", "theory", 1.0, 3.0], ["N^−½, line", "theory", 2.0, 4.0]]
+    plain = drawn(made(growing()))
+    assert not plain.layout.showlegend  # dots are measured and lines theory on every page
+    figure = over(plain, [0.1, 1.0], [3.0, 4.0], "N^−½")
+    found = traces(figure)
+    assert figure.layout.showlegend
+    assert [trace.name for trace in figure.data if trace.type == "scatter" and trace.showlegend] == ["N^−½"]
+    np.testing.assert_array_equal(found["N^−½, line"].y, [3, 4])
+    _, rows = table(figure.to_dict())
+    assert [row[1:4] for row in rows if row[0] == "N^−½, line"] == [["theory", 0.1, 3.0], ["theory", 1.0, 4.0]]
 
 
 def test_a_loss_far_above_the_unigrams_takes_no_colors_from_the_others() -> None:

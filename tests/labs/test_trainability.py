@@ -37,7 +37,7 @@ from explorer.training.race import Contender, Race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
 
-QUICK = Trainability(deepest=4, widest=32, steps=20)
+QUICK = Trainability(n_layers=4, widest=32, steps=20)
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def test_the_verdict_follows_the_cells() -> None:
 
 
 def test_settings_make_the_sweeps() -> None:
-    settings = Trainability(design="keel", deepest=6, seed=3)
+    settings = Trainability(design="keel", n_layers=6, seed=3)
     assert settings.depths == [2, 4, 6]
     assert list(settings.sweeps) == ["alpha", *PARAMETRIZATIONS, *AS_PUBLISHED]
     config, over, how = settings.sweeps["alpha"]

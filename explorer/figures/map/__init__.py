@@ -1,6 +1,5 @@
 """Maps: a statistic over two fields, measured colors under the theory's contour lines."""
 
-from explorer.figures.map.marks import border
-from explorer.figures.map.picture import heat_map
+from explorer.figures.map.picture import heat_map, over
 
-__all__ = ["border", "heat_map"]
+__all__ = ["heat_map", "over"]

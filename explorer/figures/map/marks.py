@@ -21,13 +21,15 @@ from explorer.profile import Array
 INK, LIGHT, HALO = "#1b1f24", "#ffffff", "rgba(255, 255, 255, 0.75)"
 """Drawn on colors, which are the same on light and dark paper: lines dark with a light edge, signs the other way."""
 GLOW = ", ".join(f"{across}px {down}px 1px #fff" for across in (-1, 1) for down in (-1, 1))
+OWN = "theory"
+"""Name of the contours of what the colors show."""
 WIDE = 56
 """Characters of a line of a reason."""
 DOT_SHARE, LEAST_DOT, MOST_DOT = 120.0, 2.0, 5.0
 """Size of a measured cell's dot: by the cells along the longer side."""
 
 
-def lines(cells: Cells, name: str = "theory") -> list[Trace]:
+def lines(cells: Cells, name: str = OWN) -> list[Trace]:
     """The theory's contours, each labeled with its value; none over names, between which there is nothing."""
     if not (cells.x.numeric and cells.y.numeric) or min(cells.predicted.shape) < 2:
         return []
@@ -40,7 +42,8 @@ def lines(cells: Cells, name: str = "theory") -> list[Trace]:
     for level, parts in found.items():
         x, y = _chained([cells.x.at(part[:, 1]) for part in parts], [cells.y.at(part[:, 0]) for part in parts])
         traces += _line(x, y, level, name, level == cells.scale.healthy)
-    return [_legend_line(name), *traces, _labels(cells, found, name)] if found else []
+    entry = [_legend_line(name)] * (name != OWN)  # dots are measured and lines theory on every page
+    return [*entry, *traces, _labels(cells, found, name)] if found else []
 
 
 def _chained(*parts: list[Array]) -> list[Array]:
@@ -61,7 +64,7 @@ def _line(x: Array, y: Array, level: float, group: str, healthy: bool) -> list[T
     ]
 
 
-def _legend_line(words: str = "theory", dash: str = "solid") -> Trace:
+def _legend_line(words: str, dash: str = "solid") -> Trace:
     """The legend's one entry of a group of lines: gray, as ink is not seen on dark paper."""
     return {"type": "scatter", "mode": "lines", "name": words, "x": [None], "y": [None], "legendgroup": words,
             "line": {"color": NEUTRAL, "width": 2, "dash": dash}, "showlegend": True, "hoverinfo": "skip",
@@ -107,9 +110,10 @@ def signs(cells: Cells, now: Mapping[str, float] | None) -> list[Trace]:
     missing = np.isnan(cells.predicted) & ~cells.done  # the theory does not cover it
     broken = held & ~np.isfinite(cells.shown) & ~missing
     zero = held & (cells.shown <= 0) & cells.scale.log
+    plain = cells.done & ~cells.failed & ~broken & ~zero
     small = float(np.clip(DOT_SHARE / max(cells.done.shape), LEAST_DOT, MOST_DOT))
     traces = [
-        _marks(cells, cells.done & ~cells.failed & ~broken & ~zero, cells.scale.origin, "circle", small),
+        _marks(cells, plain, cells.scale.origin, "circle", small) | {"showlegend": False},
         _marks(cells, broken, "not finite", "triangle-up", 3 + 2 * small),
         _marks(cells, zero, "0, below a log scale", "triangle-down", 3 + 2 * small),
         _marks(cells, cells.failed, "failed", "x", 2 + 2 * small),

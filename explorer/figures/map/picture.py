@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import ArrayLike
 
 from explorer.figures.axes import LEGEND, MARGIN, blank, sheet
 from explorer.figures.map.cells import Cells, Mask, cells
+from explorer.figures.map.marks import border, reasons, scaled, signs
 from explorer.figures.map.marks import lines as contours
-from explorer.figures.map.marks import reasons, scaled, signs
 from explorer.figures.map.scales import Colors
 from explorer.figures.map.sides import Side
 from explorer.figures.traces import Trace, compact
@@ -22,7 +23,7 @@ from explorer.profile import Array
 if TYPE_CHECKING:
     import xarray as xr
 
-FEW = 7
+MOST_ACROSS, MOST_UP = 6, 8
 """Cells along a side that have a tick each, at most."""
 
 
@@ -48,9 +49,17 @@ def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mappin
         return blank("Nothing has been computed yet.")
     over = contours(found) if not lines else contours(other := cells(dataset, lines, x, y), _theory(other))
     traces = [*_heats(found, scaled(found)), reasons(found), *over[:-1], *signs(found, now), *over[-1:]]  # words last
-    layout = {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}}
-    return go.Figure({"data": [trace for trace in traces if trace],
-                      "layout": sheet(_axis(found.x), _axis(found.y), _said(found), **layout)})
+    data = [trace for trace in traces if trace]
+    entries = any(trace["type"] == "scatter" and trace.get("showlegend", True) for trace in data)
+    above = {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}} if entries else {}
+    axes = _axis(found.x, MOST_ACROSS), _axis(found.y, MOST_UP)
+    return go.Figure({"data": data, "layout": sheet(*axes, _said(found), **above)})
+
+
+def over(figure: go.Figure, x: ArrayLike, y: ArrayLike, words: str, dash: str = "dash") -> go.Figure:
+    """The map with a law's line over it, `[point]` in the fields' units, which the legend names."""
+    return go.Figure([*figure.data, *border(x, y, words, dash)], figure.layout).update_layout(
+        showlegend=True, legend=LEGEND, margin_t=34)
 
 
 def _theory(found: Cells) -> str:
@@ -58,12 +67,12 @@ def _theory(found: Cells) -> str:
     return f"theory: {typeset(found.scale.unit.partition(' (')[0])}"
 
 
-def _axis(side: Side) -> dict[str, Any]:
+def _axis(side: Side, most: int) -> dict[str, Any]:
     """No lines of a grid below colors; names in their order, and few numbers each at its cell."""
     own: dict[str, Any] = {}
     if not side.numeric:
         own = {"type": "category", "tickvals": side.places, "tickangle": None}
-    elif len(side.values) <= FEW:
+    elif len(side.values) <= most:
         digits = 4 if side.spec.kind == "integer" else 3
         own = {"tickvals": side.values, "ticktext": [number(value, digits) for value in side.values]}
     return side.axis.layout | {"showgrid": False, "ticks": "outside", "ticklen": 4} | own

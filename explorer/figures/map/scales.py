@@ -68,8 +68,8 @@ SCALES: Mapping[str, Scale] = MappingProxyType({
     "max_abs": _end("max_abs", 4.6, "unit normal"),
     "kurtosis": _end("kurtosis", 1.0, "features alike"),
     # ln 103: as likely as each other are all characters of the task's text
-    "held_out_loss": Scale("Held-out loss", "held-out loss (nats/character)", clip=(0.0, 4.6), origin="trained"),
-    "loss_drop": Scale("Loss below the unigram's", "unigram − held-out loss (nats/character)", clip=(-0.1, np.inf),
+    "held_out_loss": Scale("Held-out loss", "loss (nats/character)", clip=(0.0, 4.6), origin="trained"),
+    "loss_drop": Scale("Loss below the unigram's", "drop (nats/character)", clip=(-0.1, np.inf),
                        origin="trained"),
 })
 """The statistics of a map."""

@@ -12,13 +12,13 @@ ROW = Lab(
     "of √(2 ln n) a row freezes onto a few keys.",
     "The line is sharp only in a deep stack, and in a wide one: of relu's it is at σ² = 1 at any depth; of tanh, which "
     "saturates, it comes from above as the depth grows. Residuals take away the side that vanishes, not the one that "
-    "explodes. And √(2 ln n) is a limit that is slow to come: at 256 tokens half of the entropy is gone a little before "
+    "explodes. And √(2 ln n) is a limit that is slow to come: at 256 tokens half of the entropy is gone a bit before "
     "it, where infinitely many would have lost half at 0.71 of it.",
     experiment.EdgeOfChaos, experiment.run, experiment.verdict,
     (
         Plot(pictures.moments, "Second moment, no norm, no residual",
              "Colors and dots: measured. Lines: theory. Left it vanishes, right it explodes.",
-             why=Why("Two matrices a layer: q_N = σ^(4N) q_0 at unit gain.")),
+             why=Why("Each of a layer's two matrices multiplies q by σ², at unit gain.")),
         Plot(pictures.gradients, "Gradient, no norm, no residual", "First over last layer: the same line, for relu.",
              why=Why("γ_(l−1) = χ γ_l: below χ = 1 gradients vanish, above it they explode.")),
         Plot(pictures.branches, "Second moment with residuals",

@@ -6,10 +6,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures.axes import axis, picture
-from explorer.figures.map import border, heat_map
+from explorer.figures.map import heat_map, over
 from explorer.figures.traces import described, dots, joined, level
-from explorer.labs.trained import LEARNS
 from explorer.labs.trainability.experiment import ALPHAS, AS_PUBLISHED, DESIGNS, LAWS, TrainabilityResult
+from explorer.labs.trained import LEARNS
 
 DASHES = ("dash", "dot")
 MARK = "learns"
@@ -22,7 +22,7 @@ def trained(result: TrainabilityResult) -> go.Figure:
     for words, dash in zip(DESIGNS[result.settings.design].laws, DASHES, strict=False):
         alpha = LAWS[words](depth)
         seen = alpha >= ALPHAS[0]
-        figure.add_traces(border(alpha[seen], depth[seen], words, dash))
+        figure = over(figure, alpha[seen], depth[seen], words, dash)
     return figure
 
 
@@ -36,7 +36,7 @@ def published(result: TrainabilityResult) -> go.Figure:
     depths = result.maps["Post-LN"]["n_layers"].values
     drops = {name: result.maps[name]["loss_drop"].sel(origin="trained").values for name in AS_PUBLISHED}
     across = axis("depth N (layers)", [depths], log=True)
-    height = axis("unigram − held-out loss (nats/character)", [[0.0, LEARNS], *drops.values()], top=0.12)
+    height = axis("drop (nats/character)", [[0.0, LEARNS], *drops.values()], top=0.12)
     sentence = "With %{x:~g} layers<br>the loss is %{y:.3g} below the unigram's"
     traces = [level(0.0, "unigram", across, height, "left"), level(LEARNS, MARK, across, height)]
     traces += [dots(depths, drop, name, index, sentence, **joined(index))

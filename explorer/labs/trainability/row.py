@@ -17,12 +17,13 @@ ROW = Lab(
     experiment.Trainability, experiment.run, experiment.verdict,
     (
         Plot(pictures.trained, "Trained: α over depth",
-             "Colors: loss below the unigram's. Lines: the predicted token correlation; half alike, it stalls.",
+             "Colors: loss below the unigram's. Lines: token correlation before; from ½ on it stalls.",
              why=Why("Each branch averages tokens: 1 − ρ falls by about 1 / (1 + α²) a branch.")),
         Plot(pictures.alike, "Before training: token correlation",
              "The same designs, untrained. At 1 all tokens are alike.",
              why=Why("At ρ = 1 all keys are alike: attention has nothing to choose, and no logit gets a gradient.")),
-        Plot(pictures.published, "Four designs, shallow and deep", "At α = 1. Above the upper line a model has learned.",
+        Plot(pictures.published, "Four designs, shallow and deep",
+             "At α = 1. Above the upper line a model has learned.",
              why=Why("DeepNorm's branch weighs (8N)^(−½) (2N)^(−¼) of its stream, Keel's 1/(2N).")),
         Plot(pictures.standard, "Learning rate over width, standard",
              "Loss below the unigram's. The best rate falls as the width grows.",
@@ -30,7 +31,7 @@ ROW = Lab(
         Plot(pictures.mup, "Learning rate over width, μP", "The best rate stays where it is.",
              why=Why("μP divides a matrix's learning rate by its fan_in.")),
     ),
-    "Wang et al. 2022, arXiv 2203.00555; Giorlandino & Goldt 2025, arXiv 2505.24333; Chen & Wei 2026, arXiv 2601.19895; "
-    "Yang et al. 2022, arXiv 2203.03466; Xiong et al. 2020, arXiv 2002.04745",
+    "Wang et al. 2022, arXiv 2203.00555; Giorlandino & Goldt 2025, arXiv 2505.24333; Chen & Wei 2026, arXiv "
+    "2601.19895; Yang et al. 2022, arXiv 2203.03466; Xiong et al. 2020, arXiv 2002.04745",
     grows=True,
 )
