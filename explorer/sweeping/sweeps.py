@@ -17,8 +17,7 @@ from explorer.sweeping.engine import run
 from explorer.sweeping.grid import Grid, Place
 from explorer.sweeping.layout import Layout
 from explorer.sweeping.workers import Here, Workers, local, of
-from explorer.training.race import LONGEST
-from explorer.training.recipe import Recipe
+from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.tasks import Task
 
 if TYPE_CHECKING:

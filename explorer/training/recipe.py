@@ -14,6 +14,9 @@ from explorer.schemes.attention import attends, inherits
 from explorer.schemes.parametrization import Quantity
 from explorer.schemes.residual import learned
 
+LONGEST = 1_000_000
+"""Steps of a race, at most."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stepper:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 
 import numpy as np
@@ -25,7 +26,8 @@ USUAL: Mapping[str, tuple[float, float]] = MappingProxyType({
 """First and last value where it is not the whole range: what is of interest, and does not take hours."""
 
 
-def axis_fields() -> dict[str, Spec]:
+@cache
+def axis_fields() -> Mapping[str, Spec]:
     """The fields with a slider: the design's, then those of a recipe."""
     return {name: spec for name, spec in {**Config.specs(), **Recipe.specs()}.items() if slider_steps(spec)}
 
