@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 
 import numpy as np
@@ -19,13 +20,14 @@ DIVIDE = ("d_model", "n_heads", "n_kv_heads", "head_size")
 """Sizes that must divide each other, as the steps of their sliders do."""
 USUAL: Mapping[str, tuple[float, float]] = MappingProxyType({
     "n_layers": (1, 64), "d_model": (16, 256), "n_heads": (1, 16), "n_ctx": (2, 256), "batch_size": (1, 16),
-    "init_variance": (0.05, 20), "alpha": (0, 2), "input_second_moment": (1e-4, 1e4), "bias_variance": (0, 2),
+    "init_variance": (0.25, 4), "alpha": (0, 1.5), "input_second_moment": (1e-4, 1e4), "bias_variance": (0, 2),
     "learning_rate": (1e-4, 0.1), "warmup": (1, 1000), "clip": (0, 10), "qk_clip": (0, 100), "alpha_steps": (1, 1000),
 })
 """First and last value where it is not the whole range: what is of interest, and does not take hours."""
 
 
-def axis_fields() -> dict[str, Spec]:
+@cache
+def axis_fields() -> Mapping[str, Spec]:
     """The fields with a slider: the design's, then those of a recipe."""
     return {name: spec for name, spec in {**Config.specs(), **Recipe.specs()}.items() if slider_steps(spec)}
 
@@ -60,6 +62,8 @@ def axis_values(name: str, first: float, last: float, count: int) -> tuple[float
     if name in DIVIDE:
         between = [step for step in slider_steps(spec) if first < step < last]
         return tuple(thinned([int(first), *map(int, between), int(last)], count))
+    if spec.kind == "integer" and last - first < count:
+        return tuple(range(int(first), int(last) + 1))
     even = np.geomspace(first, last, count) if spec.about.log and first > 0 else np.linspace(first, last, count)
     if spec.kind == "integer":
         return tuple(sorted({int(first), *map(round, even[1:-1].tolist()), int(last)}))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from explorer.app.map.plan import Plan
 from explorer.app.widgets.record import changed, record
-from explorer.config import Config, preset
+from explorer.config import Config
 
 SMALL: Mapping[str, Any] = MappingProxyType({"d_model": 64, "n_ctx": 32, "batch_size": 2, "n_seeds": 2})
 """Sizes of which a cell is measured within a tenth of a second or so."""
@@ -34,17 +34,17 @@ MAPS: Mapping[str, Map] = MappingProxyType({
     row.name: row
     for row in (
         Map("depth", "Depth × init variance",
-            "Without norms and without residuals a signal survives depth only near one variance: how near?",
+            "Without norms and residuals a signal survives depth only near one variance: how near?",
             Config(norm_placement="none", residual="absent", **SMALL)),
         Map("alpha", "α × depth",
-            "At which α does the gradient of Post-LN reach the first layer? Each layer halves it at α = 1.",
-            preset("post_ln", **SMALL),
-            MappingProxyType({"x": "n_layers", "x_from": 1, "x_to": 96, "x_count": 16, "y": "alpha", "y_from": 0.0,
-                              "y_to": 2.0, "y_count": 21, "statistic": "activation_gradient"})),
+            "Without norms, which α keeps the stream near 1? q grows as (1 + α²)^(2N), so that the border falls as 1/√N.",
+            Config(norm_placement="none", **SMALL),
+            MappingProxyType({"x": "n_layers", "x_from": 1.0, "x_to": 96.0, "x_count": 18, "y": "alpha", "y_from": 0.0,
+                              "y_to": 1.5, "y_count": 16})),
         Map("logits", "Logit scale × tokens",
             "Without √d: from which variance on does each token attend to one other alone, and do more tokens help?",
             Config(attention_scale="none", **SMALL),
-            MappingProxyType({"x_from": 1e-3, "x_to": 10.0, "y": "n_ctx", "y_from": 4.0, "y_to": 128.0,
+            MappingProxyType({"x_from": 0.03, "x_to": 10.0, "y": "n_ctx", "y_from": 4.0, "y_to": 128.0,
                               "y_count": 12, "statistic": "attention_entropy_normalized"})),
         Map("training", "Learning rate × width",
             "Which learning rate trains which width? Trained, 100 steps a cell: about ten minutes.",

@@ -14,6 +14,7 @@ import ipywidgets as widgets
 from explorer.app.design_names import name_of
 from explorer.app.explore.selections import NamedDesigns
 from explorer.app.explore.sentences import model_words
+from explorer.app.explore.sweep_work import Stopped
 from explorer.app.map import home
 from explorer.app.map.controls import MapControls
 from explorer.app.map.maps import FIRST_DESIGN, MAPS
@@ -183,6 +184,8 @@ class MapPanel(Panel[Job, None]):
         clock = Clock(sweep)
         self._drawing.now()
         self._running.run(sweep, stop, lambda: self._look(job, clock))
+        if sweep.done < sweep.total:
+            raise Stopped  # no result, or the worker would have it for the next time
 
     def _look(self, job: Job, clock: Clock) -> None:
         """Called all the time: now and then, draws the map and says how far it is."""
@@ -201,7 +204,7 @@ class MapPanel(Panel[Job, None]):
                 self._runs = False
                 self._draw()
                 if self.phase is Phase.COMPUTING:
-                    self._enter(Phase.IDLE, _summary(self._shown()))
+                    self._enter(Phase.IDLE, *_summary(self._shown()))
 
     def _fail(self, job: Job, message: str) -> None:
         with self.lock:
@@ -233,11 +236,16 @@ class MapPanel(Panel[Job, None]):
 
 
 def _promise(job: Job) -> str:
+    """'Measuring 24 × 14 cells'"""
     verb = {"predicted": "Predicting", "measured": "Measuring", "trained": "Training"}[job.origins[-1]]
-    return f"{verb} {len(job.over[0][1])} × {len(job.over[1][1])} cells"
+    return f"{verb} {_size(job)}"
 
 
-def _summary(shown: Shown) -> str:
-    """'480 cells, 12 of them failed'"""
+def _summary(shown: Shown) -> tuple[str, str]:
+    """Status line of a finished map: 'Measured 24 × 14 cells', and how many failed."""
     failed = int((shown.sweep.failures != "").sum())
-    return f"{shown.sweep.total:,} cells{f', {failed:,} of them failed' if failed else ''}"
+    return f"{shown.job.origins[-1].capitalize()} {_size(shown.job)}", f"{failed:,} failed" if failed else ""
+
+
+def _size(job: Job) -> str:
+    return f"{len(job.over[0][1])} × {len(job.over[1][1])} cells"

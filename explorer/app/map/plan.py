@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from pydantic import model_validator
 
+from explorer.app.design_names import lowered
 from explorer.app.map.axes import MOST_VALUES, axis_fields, axis_values, field_options, is_training, usual
-from explorer.app.widgets.wording import in_words
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import Option, setting
@@ -61,6 +61,10 @@ class Plan(Choices):
         ConfigError: an unknown field, a wrong type, a value out of range, or choices that exclude each other.
     """
 
+    statistic: str = setting(FIRST["measured"], "Statistic", "Map", "Number that gives a cell its color.", pinned=True,
+                             options=STATISTICS)
+    compute: str = setting("measured", "Cells are", "Map", "Where the numbers of the cells come from.", pinned=True,
+                           options=COMPUTE)
     x: str = setting("init_variance", "Across", "Map", "Field across.", pinned=True, options=FIELDS)
     x_from: float = setting(usual("init_variance")[0], "Across from", "Map", "First value across.", pinned=True)
     x_to: float = setting(usual("init_variance")[1], "Across to", "Map", "Last value across.", pinned=True)
@@ -71,10 +75,6 @@ class Plan(Choices):
     y_to: float = setting(usual("n_layers")[1], "Up to", "Map", "Last value upwards.", pinned=True)
     y_count: int = setting(16, "Values up", "Map", "Number of values upwards; of whole numbers there may be fewer.", 2,
                            MOST_VALUES, pinned=True)
-    statistic: str = setting(FIRST["measured"], "Statistic", "Map", "Number that gives a cell its color.", pinned=True,
-                             options=STATISTICS)
-    compute: str = setting("measured", "Cells are", "Map", "Where the numbers of the cells come from.", pinned=True,
-                           options=COMPUTE)
     steps: int = setting(100, "Training steps", "Map", "Steps for which each cell is trained.", 1, 1000, pinned=True,
                          log=True)
 
@@ -86,7 +86,8 @@ class Plan(Choices):
             self._check_side(side)
         origin = SCALES[self.statistic].origin
         if (origin == "trained") != (self.compute == "trained"):
-            raise self.refusal(f"{{statistic}} must be one of {origin} cells; got {FIRST[origin]}, and {{compute=}}")
+            wanted = "trained" if self.compute == "trained" else "measured"
+            raise self.refusal(f"{{statistic}} must be one of {wanted} cells; got {{statistic=}}")
         return self
 
     def _check_side(self, side: str) -> None:
@@ -153,4 +154,5 @@ def _value(name: str, config: Config) -> float:
 
 def title(plan: Plan) -> str:
     """Of the card."""
-    return f"{SCALES[plan.statistic].title}: {in_words(FIELDS[plan.y].label)} over {in_words(FIELDS[plan.x].label)}"
+    x, y = (lowered(axis_fields()[getattr(plan, side)].about.label) for side in SIDES)
+    return f"{SCALES[plan.statistic].title} over {x} and {y}"

@@ -52,7 +52,7 @@ NEXT: Mapping[Phase, frozenset[Phase]] = MappingProxyType({
 
 
 PANELS: WeakSet[Panel[Any, Any]] = WeakSet()
-"""Those of this kernel."""
+"""Those of this kernel that are open."""
 
 
 class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
@@ -97,6 +97,7 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
     def close(self) -> None:
         """Ends the worker and removes every widget of the panel from the page."""
+        PANELS.discard(self)
         self.worker.close()
         for child in self.children:
             close_all(child)
