@@ -2,8 +2,8 @@
 
 Depth is log-uniform from 2 to 48 layers, the init variance log-uniform over the three decades around the rule's. Every
 other field is drawn in a random order, with its own chance of being drawn at all; a value that `Config` refuses beside
-those before it, and one that makes no difference beside the others, is left out. Stacks without a norm and Post-LN are drawn three times as often as other placements, so
-that a good part of the designs does not train.
+those before it, and one that makes no difference beside the others, is left out. Stacks without a norm and Post-LN are
+drawn three times as often as other placements, so that a good part of the designs does not train.
 """
 
 from __future__ import annotations
