@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from explorer.probes.twin import Twin
     from explorer.profile import Profile
     from explorer.schemes.preset import PRESETS
+    from explorer.sweeping.sweeps import Sweep, sweep
     from explorer.theory import Solution, predict, solve
     from explorer.training.race import Contender, Race, race
     from explorer.training.recipe import Recipe
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
-    "Task", "Twin", "Watch", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "probe", "race", "solve",
-    "torch_code", "twin", "watch",
+    "Sweep", "Task", "Twin", "Watch", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "probe",
+    "race", "solve", "sweep", "torch_code", "twin", "watch",
 ]
 
 _MODULES = {
@@ -60,6 +61,7 @@ _MODULES = {
     "probes.twin": ("Twin",),
     "profile": ("Profile",),
     "schemes.preset": ("PRESETS",),
+    "sweeping.sweeps": ("Sweep", "sweep"),
     "theory": ("Solution", "predict", "solve"),
     "training.race": ("Contender", "Race", "race"),
     "training.recipe": ("Recipe",),

@@ -44,6 +44,8 @@ FLOORS = {
     "diagnosis": 8,
     "training": 9,
     "watching": 9,
+    "ends": 5,
+    "sweeping": 10,
     "example": 10,
     "glossary": 0,
     "figures": 10,
@@ -184,8 +186,8 @@ def test_public_face() -> None:
     """What users may rely on: a name comes or goes here on purpose, with a line in the changelog."""
     documented = {
         "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
-        "Task", "Twin", "Watch", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "probe", "race",
-        "solve", "torch_code", "twin", "watch",
+        "Sweep", "Task", "Twin", "Watch", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "probe",
+        "race", "solve", "sweep", "torch_code", "twin", "watch",
     }
     assert set(explorer.__all__) == documented
     for name in explorer.__all__:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
+from explorer.ends import End, Ending
 from explorer.fields import Spec
 from explorer.figures.axes import LEAST, TOP, Axis, axis, blank, drawable, picture
-from explorer.figures.ends import End, Ending
 from explorer.figures.palette import NEUTRAL, Design
 from explorer.figures.pattern import NO_ATTENTION
 from explorer.figures.traces import Trace, described, dots, error_bars, level, line, upright

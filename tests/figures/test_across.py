@@ -9,8 +9,8 @@ import pytest
 from handmade import measured, predicted, small, stream
 
 from explorer.config import Config
+from explorer.ends import ENDS, Ending, endings
 from explorer.figures.across import Point, Swept, across
-from explorer.figures.ends import ENDS, Ending, endings
 from explorer.figures.palette import HUES, Design
 
 SPEC = Config.specs()["init_variance"]

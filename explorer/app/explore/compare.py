@@ -16,7 +16,7 @@ from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.wording import in_words, unused
 from explorer.config import Config
 from explorer.diagnosis import Finding
-from explorer.figures.ends import ENDS, Ending, endings
+from explorer.ends import ENDS, Ending, endings
 from explorer.figures.palette import Design
 from explorer.numbers import number
 from explorer.profile import Profile

@@ -14,9 +14,9 @@ from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import choice
 from explorer.app.widgets.panel import close_all
 from explorer.app.widgets.runtime import PageWidget, view
+from explorer.ends import ENDS
 from explorer.fields import Spec
 from explorer.figures.across import Swept, across
-from explorer.figures.ends import ENDS
 
 Take = Callable[[object, object, object], None]
 

@@ -8,9 +8,9 @@ from typing import Any
 from explorer.app.design_names import lowered
 from explorer.app.explore.sweep_plan import sweepable
 from explorer.display import shown
+from explorer.ends import ENDS, End
 from explorer.fields import Spec
 from explorer.figures.across import Point, Swept
-from explorer.figures.ends import ENDS, End
 
 MOST_VALUES = 4
 """Values that are named; further ones are counted."""

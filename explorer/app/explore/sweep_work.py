@@ -14,8 +14,8 @@ from typing import NamedTuple
 from explorer.app.explore.sweep_plan import Spot
 from explorer.app.widgets.worker import Progress, Stop
 from explorer.config import Config
+from explorer.ends import Ending, endings
 from explorer.figures.across import Point
-from explorer.figures.ends import Ending, endings
 from explorer.profile import Profile
 
 Measure = Callable[[Config, Stop, Progress, tuple[int, int]], Profile]

@@ -12,8 +12,8 @@ from explorer.app.link.params import Params
 from explorer.app.link.values import field_named, plain, read_design, write_design, write_value
 from explorer.app.widgets.record import record
 from explorer.config import Config
+from explorer.ends import ENDS
 from explorer.figures import BY_CHOICE
-from explorer.figures.ends import ENDS
 
 PATTERN = {"layer": 1, "head": 0}
 """The layer and the head whose pattern is shown at first."""

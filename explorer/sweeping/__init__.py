@@ -1,0 +1,5 @@
+"""Sweeps: designs over one to three fields, predicted, measured or trained, on this machine or on a cluster.
+
+`cell` is one point and how it is found, `grid` all of them, `engine` hands them to `workers`, `store` keeps them,
+`layout` makes them a dataset, and `sweeps` is the public `sweep`.
+"""

@@ -1,0 +1,168 @@
+"""`Cell`: one point of a sweep, and how its numbers are found. Runs in another process, and returns plain numbers."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from explorer.config import Config
+from explorer.ends import ENDS, endings
+from explorer.profile import Profile
+from explorer.training.recipe import Recipe
+from explorer.training.tasks import Task
+
+Stop = Callable[[], bool]
+Numbers = dict[str, float | list[float]]
+
+
+class Training(NamedTuple):
+    """How a cell is trained."""
+
+    recipe: Recipe = Recipe()
+    task: Task = Task()
+    steps: int = 200
+
+
+class Cell(NamedTuple):
+    """What is asked at one point; equal cells have equal numbers.
+
+    Args:
+        origin: a row of `ORIGINS`.
+        config: the design there.
+        statistics: rows of `ENDS`, and "statistic@site" for every layer of a site.
+        training: of a trained cell; None of the others.
+    """
+
+    origin: str
+    config: Config
+    statistics: tuple[str, ...]
+    training: Training | None = None
+
+    @property
+    def memory(self) -> float:
+        """Bytes that it takes, about."""
+        return ORIGINS[self.origin].memory(self)
+
+
+class Found(NamedTuple):
+    """What is known of a cell."""
+
+    numbers: Numbers
+    """Names of `numbers_of` to a number, or one for each layer."""
+    failure: str = ""
+    """The reason why there are no numbers, or why they end early; empty if nothing went wrong."""
+    seconds: float = math.nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a cell's numbers come from."""
+
+    find: Callable[[Cell, Stop], Found]
+    names: Callable[[tuple[str, ...]], list[str]]
+    """Of its numbers."""
+    memory: Callable[[Cell], float] = lambda cell: 0.0
+    """Bytes that a cell takes, about."""
+    batch: int = 1
+    """Cells that are handed out together: what is found within milliseconds is not worth a message of its own."""
+
+
+def read(profile: Profile, statistics: tuple[str, ...]) -> Numbers:
+    """The statistics of a profile: middle, lowest and highest seed at its end, or the mean of each layer of a site."""
+    found: Numbers = {}
+    ends = endings(profile)
+    for name in statistics:
+        if "@" in name:
+            values = profile.values.get((name.split("@")[0], name.split("@")[1]))
+            if values is not None:
+                with np.errstate(all="ignore"):
+                    found[name] = values.mean(axis=(0, *range(2, values.ndim))).tolist()
+        elif name in ends:
+            end = ends[name]
+            found |= {name: end.middle, f"{name}_low": end.low, f"{name}_high": end.high}
+    return found
+
+
+def names_of(statistics: tuple[str, ...]) -> list[str]:
+    """Names of the numbers that `read` finds."""
+    return [part for name in statistics
+            for part in ((name, f"{name}_low", f"{name}_high") if name in ENDS else (name,))]
+
+
+def _predicted(cell: Cell, _: Stop) -> Found:
+    from explorer.theory import predict
+
+    return Found(read(predict(cell.config), cell.statistics))
+
+
+def _measured(cell: Cell, stop: Stop) -> Found:
+    from explorer.probes.measure import measure
+
+    return Found(read(measure(cell.config, stop), cell.statistics))
+
+
+def _trained(cell: Cell, stop: Stop) -> Found:
+    from explorer.probes.observe import Stopped
+    from explorer.training.race import Contender, Race
+
+    recipe, task, steps = cell.training or Training()
+    race = Race([Contender("cell", task.fit(cell.config), recipe)], task, steps, every=steps).run(stop)
+    if not race.finished:
+        raise Stopped
+    loss = race.verdict()[0]
+    return Found({"held_out_loss": loss.final_loss, "loss_drop": race.levels.unigram - loss.final_loss,
+                  "steps": float(loss.steps)},
+                 f"training ended at step {loss.retired_at}: {loss.reason}" if loss.reason else "")
+
+
+def _taken_by_training(cell: Cell) -> float:
+    from explorer.training.race import Contender, memory
+
+    recipe, task, _ = cell.training or Training()
+    return memory([Contender("cell", task.fit(cell.config), recipe)])
+
+
+TRAINED = ("held_out_loss", "loss_drop", "steps")
+ORIGINS: Mapping[str, Origin] = {
+    "predicted": Origin(find=_predicted, names=names_of, batch=32),
+    "measured": Origin(find=_measured, names=names_of, memory=lambda cell: cell.config.sizes.memory_bytes),
+    "trained": Origin(find=_trained, names=lambda _: list(TRAINED), memory=_taken_by_training),
+}
+
+
+def find(cells: list[Cell], threads: int | None = None, stop: Stop = lambda: False) -> list[Found]:
+    """What is found of cells, one after the other; an error is a cell's result, never the sweep's end.
+
+    Args:
+        cells: where.
+        threads: of torch, for each; None leaves torch as it is.
+        stop: asked within each cell; a cell that was stopped raises.
+    Raises:
+        Stopped: `stop()` said true.
+    """
+    limited = partial(_limited, threads) if threads and any(cell.origin != "predicted" for cell in cells) else _find
+    return [limited(cell, stop) for cell in cells]
+
+
+def _limited(threads: int, cell: Cell, stop: Stop) -> Found:
+    from explorer.probes.threads import torch_threads
+
+    with torch_threads(threads):
+        return _find(cell, stop)
+
+
+def _find(cell: Cell, stop: Stop) -> Found:
+    start = time.perf_counter()
+    try:
+        found = ORIGINS[cell.origin].find(cell, stop)
+    except Exception as error:
+        if stop():
+            raise
+        found = Found({}, f"{type(error).__name__}: {error}")
+    return found._replace(seconds=time.perf_counter() - start)

@@ -1,0 +1,181 @@
+"""`sweep`: designs over one to three fields, as one labelled dataset; `Sweep` keeps it while it grows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from explorer.choices import ConfigError
+from explorer.config import Config
+from explorer.display import must_be
+from explorer.sweeping.cell import ORIGINS, Cell, Found, Stop, Training
+from explorer.sweeping.engine import run
+from explorer.sweeping.grid import Grid, Place
+from explorer.sweeping.layout import Layout
+from explorer.sweeping.workers import Here, Workers, local, of
+from explorer.training.race import LONGEST
+from explorer.training.recipe import Recipe
+from explorer.training.tasks import Task
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+MISSING, FOUND, FAILED = 0, 1, 2
+
+
+class CellResult(NamedTuple):
+    """A cell of a sweep that is done."""
+
+    origin: str
+    at: dict[str, Any]
+    """The values of the fields that are varied."""
+    values: dict[str, float | list[float]]
+    """Empty where it failed."""
+    failure: str
+    seconds: float
+
+
+OnCell = Callable[[CellResult], None]
+
+
+class Sweep:
+    """A sweep, running, stopped or finished. Arguments and errors: see `sweep`."""
+
+    def __init__(self, config: Config, over: Mapping[str, Sequence[Any]], statistics: Sequence[str] | None = None,
+                 executor: Executor | None = None, store: Any = None, *,
+                 origins: Sequence[str] = ("predicted", "measured"), recipe: Recipe | None = None, steps: int = 200,
+                 task: Task | None = None, retry_failed: bool = False) -> None:
+        training = Training(must_be(Recipe, "recipe", recipe or Recipe()), must_be(Task, "task", task or Task()), steps)
+        if not 1 <= must_be(int, "steps", steps) <= LONGEST:
+            raise ConfigError(f"steps must be between 1 and {LONGEST:,}; got {steps:,}")
+        if executor is not None:
+            must_be(Executor, "executor", executor)
+        self.grid = Grid(config, over, origins, statistics, training)
+        self.layout = Layout(self.grid)
+        self.executor, self.retry_failed = executor, retry_failed
+        self.numbers = np.full((*self.grid.shape, self.layout.size), np.nan)
+        self.failures = np.full(self.grid.shape, "", dtype=object)
+        self.state = np.full(self.grid.shape, MISSING)
+        self.store = self._stored(store) if store is not None else None
+
+    def _stored(self, where: Any) -> Any:
+        """The store, after whatever it has was read."""
+        from explorer.sweeping.store import Store
+
+        store = Store(where, self.grid, [*self.layout.names, "state"], _version())
+        numbers, failures = store.read()
+        state = np.nan_to_num(numbers[..., -1]).astype(int)
+        keep = (state == FOUND) | ((state == FAILED) & (not self.retry_failed))
+        self.numbers[keep], self.failures[keep], self.state[keep] = numbers[keep, :-1], failures[keep], state[keep]
+        return store
+
+    @property
+    def total(self) -> int:
+        """How many cells there are."""
+        return len(self.grid)
+
+    @property
+    def done(self) -> int:
+        """How many of them are found, or have failed."""
+        return int(np.count_nonzero(self.state))
+
+    def run(self, stop: Stop = lambda: False, on_cell: OnCell = lambda cell: None) -> Sweep:
+        """Computes what is missing; once `stop()` says true, what is there is kept, and another run goes on.
+
+        Args:
+            stop: asked between the cells, ten times a second; where cells are computed in this process, within them.
+            on_cell: called with each cell as it is done, in the calling thread.
+        Returns:
+            The sweep itself.
+        """
+        places: dict[Cell, list[Place]] = {}  # equal cells are computed once
+        for place, (_, cell, refusal) in self.grid.points.items():
+            if self.state[place] != MISSING:
+                continue
+            if cell is None:
+                on_cell(self._keep(place, Found({}, refusal)))
+            else:
+                places.setdefault(cell, []).append(place)
+
+        def done(cell: Cell, found: Found) -> None:
+            for place in places[cell]:
+                on_cell(self._keep(place, found))
+
+        for cells, workers in self._parts(list(places)):
+            run(cells, workers, stop, done)
+        if self.store is not None and self.store.trouble:
+            warnings.warn(self.store.trouble, stacklevel=2)
+        return self
+
+    def _parts(self, cells: list[Cell]) -> list[tuple[list[Cell], Workers]]:
+        """Cells, and who computes them: what takes a millisecond, here, unless somebody has an executor for it."""
+        if self.executor is not None:
+            return [(cells, of(self.executor))] if cells else []
+        quick = [cell for cell in cells if ORIGINS[cell.origin].batch > 1]
+        slow = [cell for cell in cells if ORIGINS[cell.origin].batch == 1]
+        parts = [(quick, of(Here()))]
+        return [*parts, (slow, local(max(cell.memory for cell in slow)))] if slow else parts
+
+    def _keep(self, place: Place, found: Found) -> CellResult:
+        self.numbers[place] = self.layout.pack(found)
+        self.failures[place] = found.failure
+        self.state[place] = FOUND if found.numbers else FAILED
+        if self.store is not None:
+            self.store.write(place, np.append(self.numbers[place], self.state[place]), found.failure)
+        origin = self.grid.origins[place[0]]
+        return CellResult(origin, self.grid.at(place), found.numbers, found.failure, found.seconds)
+
+    def dataset(self) -> xr.Dataset:
+        """What is known so far. Variables: see `sweep`."""
+        return self.layout.dataset(self.numbers, self.failures, _version())
+
+
+def sweep(config: Config, over: Mapping[str, Sequence[Any]], statistics: Sequence[str] | None = None,
+          executor: Executor | None = None, store: Any = None, stop: Stop | None = None, on_cell: OnCell | None = None,
+          *, origins: Sequence[str] = ("predicted", "measured"), recipe: Recipe | None = None, steps: int = 200,
+          task: Task | None = None, retry_failed: bool = False) -> xr.Dataset:
+    """Predicts, measures or trains a design over the values of one to three fields.
+
+        ex.sweep(ex.Config(), over={"alpha": [0.1, 0.3, 1], "n_layers": [6, 12, 24]})
+
+    Args:
+        config: the design that is varied.
+        over: field of `Config` to its values, one to three of them; of `Recipe` too where cells are trained.
+        statistics: end values (rows of `explorer.ends.ENDS`), and "statistic@site" for every layer of a site; None is
+            every end value.
+        executor: computes the cells: any of `concurrent.futures`, or dask's `Client.get_executor()`; None is a pool of
+            this machine's processes, which predicts nothing, as that takes a millisecond.
+        store: a folder, or whatever zarr takes for a store: cells are kept there as they are found, and those that are
+            there are not computed again.
+        stop: asked ten times a second; once it says true, what there is is returned.
+        on_cell: called with each `CellResult` as it is done, in the calling thread.
+        origins: some of predicted, measured, trained.
+        recipe: how cells are trained; None is `Recipe()`.
+        steps: how long.
+        task: what is learned; None is the next character.
+        retry_failed: computes again what failed.
+    Returns:
+        `[origin, *over]`, as coordinates have it. Each end value (mean over seeds, or median over seeds and heads), its
+        `_low` and `_high` (the lowest and the highest seed); `[origin, *over, layer]` for "statistic@site"; of trained
+        cells `held_out_loss` and `loss_drop` (nats a character; the drop is from the unigram level), and `steps`;
+        `seconds`; nan where there is none. `failure` has the reason of a cell that failed.
+    Raises:
+        TypeError: an argument is of another kind.
+        ConfigError: no such field or statistic, no values, too many, or a store of another sweep.
+    Warns:
+        UserWarning: the store could not be written; what was computed is returned.
+    """
+    return Sweep(
+        config, over, statistics, executor, store, origins=origins, recipe=recipe, steps=steps, task=task,
+        retry_failed=retry_failed,
+    ).run(stop or (lambda: False), on_cell or (lambda cell: None)).dataset()
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("transformer-signal-explorer")
