@@ -17,8 +17,8 @@ import numpy as np
 from explorer.config import Config
 from explorer.export.heading import matters
 from explorer.training.tasks import Task
+from explorer.trials.table import SIZES
 
-SIZES: Mapping[str, int] = {"d_model": 32, "n_heads": 2, "mlp_ratio": 2, "n_ctx": 32, "batch_size": 8}
 DEPTHS, VARIANCES = (2, 48), (10**-1.5, 10**1.5)
 OFTEN = {"none": 3.0, "post": 3.0}
 """Weight of a norm placement; of the others 1."""
