@@ -1,4 +1,4 @@
-"""How well what an untrained model shows foretells whether it trains: fitted on one half of the trials, told on the other.
+"""How well an untrained model foretells whether it trains: fitted on one half of the trials, scored on the other.
 
 The score is the balanced accuracy: the mean of two shares foretold rightly, of the designs that did not train and of
 those that did. Precision and recall are of "does not train".
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from explorer.trials import Evidence, Trial, chance, trials
+from explorer.trials import Trial, chance, trials
 from explorer.trials.chance import WEIGHTS, terms
 
 RIDGE = 0.3

@@ -206,11 +206,12 @@ def healthy(profile: Profile) -> Finding:
     if len(gradient):
         told.append(f"the mean squared gradient at the input is {compared(gradient[0], OUTPUT)}")
     numbers = "; ".join(told)
+    # of a model of ours the page counts the trials that are like it
+    trained = "" if profile.config else f"Most designs like this trained: {TRIAL}, no warm-up."
     return Finding(
         "good",
         "The signal passes through in both directions." if len(gradient) else "The signal passes through.",
-        f"{numbers[:1].upper()}{numbers[1:]}{'. ' if numbers else ''}Most designs like this trained: {TRIAL}, no "
-        "warm-up.",
+        f"{numbers[:1].upper()}{numbers[1:]}{'. ' if numbers else ''}{trained}".strip(),
     )
 
 

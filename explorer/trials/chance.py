@@ -10,7 +10,9 @@ from explorer.trials.evidence import Evidence
 
 LARGEST, LEAST = 1e4, 0.01
 """Beyond these a gradient, or what is left of the tokens' difference, is as bad as it can be."""
-WEIGHTS: Mapping[str, float] = MappingProxyType({"one": 0.0, "gradient": 0.0, "difference": 0.0, "entropy": 0.0, "pointwise": 0.0})
+WEIGHTS: Mapping[str, float] = MappingProxyType({
+    "one": 2.93, "gradient": -1.29, "difference": -1.93, "entropy": -3.38, "pointwise": -2.60,
+})
 """Fitted on the trials with an even number: `python -m benchmarks.trainability --score`."""
 
 
