@@ -118,23 +118,32 @@ def by_rule(rows: Sequence[Trial]) -> dict[str, tuple[int, int]]:
     return {name: (len(those), sum(one.trained for one in those)) for name, those in fired.items()}
 
 
+def forecasts() -> dict[str, Callable[[Trial], bool]]:
+    """Who does not train, foretold in three ways."""
+    return {"verdict": by_verdict, "bounds, fitted": fitted_bounds(halves()[0]), "chance below one half": by_chance}
+
+
 def report() -> None:
-    """Prints the scores."""
+    """Prints the scores, as the tables of docs/trainability.md."""
     fit, other = halves()
-    print(f"{len(fit)} trials to fit on, {sum(one.trained for one in fit)} trained; {len(other)} others, "
-          f"{sum(one.trained for one in other)} trained")
-    bounds = fitted_bounds(fit)
-    forecasts = {"the verdict": by_verdict, f"fitted {bounds}": bounds, "chance < ½": by_chance}
-    print(f"{'':>10} {'balanced':>9} {'precision':>10} {'recall':>7}")
-    for name, told in forecasts.items():
-        for half, rows in (("fitted on", fit), ("other half", other)):
-            score = scored(rows, told)
-            print(f"{half:>10} {score.balanced:>9.3f} {score.precision:>10.3f} {score.recall:>7.3f}  {name}")
-    print("weights in use:", dict(WEIGHTS), "\nweights fitted:", fitted_weights(fit))
+    for words, half in (("fitted on", fit), ("scored on", other)):
+        print(f"{words} {len(half)} trials, of which {sum(one.trained for one in half)} trained")
+    print("\n| forecast | balanced accuracy | precision | recall |\n|---|---|---|---|")
+    for name, told in forecasts().items():
+        print(f"| {name} | {' | '.join(f'{number:.2f}' for number in scored(other, told)[:3])} |")
+    print("the same on the half that was fitted on:",
+          {name: round(scored(fit, told).balanced, 2) for name, told in forecasts().items()})
+    print("\n| chance | trials | mean chance | trained |\n|---|---|---|---|")
     for low, high, count, mean, share in calibration(other):
-        print(f"chance {low:.1f}–{high:.1f}: {count:>3} trials, mean chance {mean:.2f}, trained {share:.2f}")
+        print(f"| {low:g} to {high:g} | {count} | {mean:.2f} | {share:.2f} |")
+    print("\n| rule | found something in | of which trained |\n|---|---|---|")
     for name, (fired, trained) in by_rule(trials()).items():
-        print(f"{name:>15} found something in {fired:>3}, of which {trained:>3} trained")
+        print(f"| `{name}` | {fired} | {trained} |")
+    print("\n", fitted_bounds(fit), "\nweights fitted:", fitted_weights(fit))
+    for name, told in forecasts().items():
+        print(f"\nmisjudged by {name}:")
+        for one in scored(other, told).wrong:
+            print(f"  {one.number} {'trained' if one.trained else 'did not train'}, warm-up {one.warmup}: {one.design}")
 
 
 if __name__ == "__main__":
