@@ -11,7 +11,7 @@ from explorer.trials.evidence import Evidence
 LARGEST, LEAST = 1e4, 0.01
 """Beyond these a gradient, or what is left of the tokens' difference, is as bad as it can be."""
 WEIGHTS: Mapping[str, float] = MappingProxyType({
-    "one": 2.93, "gradient": -1.29, "difference": -1.93, "entropy": -3.38, "pointwise": -2.60,
+    "one": 2.65, "gradient": -1.54, "difference": -1.59, "entropy": -2.72, "pointwise": -2.03,
 })
 """Fitted on the trials with an even number: `python -m benchmarks.trainability --score`."""
 
