@@ -231,6 +231,6 @@ def _softer(profile: Profile, at_once: bool, grows: bool) -> Cure:
 
 
 def _fate(side: str, limit: str, *, warmed: bool = True) -> str:
-    """A sentence on how small models beyond a bound trained."""
+    """A sentence on how small models beyond a bound trained: see docs/trainability.md for how many."""
     warmup = "with 100 of warm-up or without" if warmed else "no warm-up; 100 steps of it helped"
-    return f"Small models {side} {limit} did not train: {TRIAL}, {warmup}."
+    return f"Few small models {side} {limit} trained: {TRIAL}, {warmup}."
