@@ -46,6 +46,7 @@ FLOORS = {
     "watching": 9,
     "ends": 5,
     "sweeping": 10,
+    "trials": 10,
     "example": 10,
     "glossary": 0,
     "figures": 10,
