@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -51,7 +52,8 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     started = Processes(str(tmp_path_factory.mktemp("dask")))
     yield started
     for process in started.all:  # with what they have started; asked to end, a worker would look for its scheduler
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait(SECONDS)
 
 

@@ -40,7 +40,8 @@ def cells(origin: str = "measured") -> list[Cell]:
 
 def children(kind: str = "LokyProcess") -> list[psutil.Process]:
     """The pool's processes, or others whose command says what they are."""
-    return [child for child in psutil.Process().children() if kind in " ".join(child.cmdline())]
+    alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in alive if kind in " ".join(child.cmdline())]
 
 
 def in_a_thread(found: list[xr.Dataset], **others: Any) -> None:
