@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.designs import DEPTHS, VARIANCES, choices, random_design
-from benchmarks.score import by_rule, by_verdict, fitted_weights, forecasts, halves, scored
+from benchmarks.score import by_rule, by_verdict, calibration, fitted_weights, forecasts, halves, scored
 from benchmarks.trainability import COLUMNS, COUNT, cell, read, row, shown, warmup_of, write
 from explorer.sweeping.cell import find
 from explorer.trials import Evidence, Trial, trials
@@ -64,10 +64,11 @@ def test_the_chance_is_fitted_on_one_half() -> None:
 
 def test_the_scores_are_those_that_are_told() -> None:
     other = halves()[1]
-    told = {name: tuple(map(float, numbers)) for name, *numbers in re.findall(
-        r"^\| ([^|]+?) \| ([.\d]+) \| ([.\d]+) \| ([.\d]+) \|$", PAGE, re.MULTILINE)}
-    assert told == {name: tuple(round(number, 2) for number in scored(other, forecast)[:3])
-                    for name, forecast in forecasts().items()}
+    for name, forecast in forecasts().items():
+        numbers = " | ".join(f"{number:.2f}" for number in scored(other, forecast)[:3])
+        assert f"\n| {name} | {numbers} |\n" in PAGE
+    for low, high, count, mean, share in calibration(other):
+        assert f"\n| {low:g} to {high:g} | {count} | {mean:.2f} | {share:.2f} |\n" in PAGE
 
 
 def test_the_rules_are_as_right_as_is_told() -> None:

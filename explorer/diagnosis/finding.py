@@ -23,8 +23,8 @@ class Finding:
     """One thing to know about a profile.
 
     Args:
-        severity: good; warning (trains with warm-up only, or a part is unlike its siblings); bad (few like it train). See
-            `TRIAL`.
+        severity: good; warning (trains with warm-up only, or a part is unlike its siblings); bad (few like it train).
+            See `TRIAL`.
         meaning: one sentence on the finding.
         evidence: the numbers that show it.
         remedy: the change in words, short enough for a button; empty where there is none to offer.

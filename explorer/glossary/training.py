@@ -27,5 +27,5 @@ ROWS = (
          "At width 32, on the next character of English text, 200 steps of Adam at 0.003, half of them with 100 of "
          "warm-up. Trained: held-out loss at least 0.3 nats below the unigram level. Like this: the 40 whose chance to "
          "train is nearest, by gradient, difference of the tokens, entropy of attention, and kind of norm.",
-         "2 to 48 layers, init variance 0.03 to 30, any width here", marks=("random designs like this",)),
+         unit="2 to 48 layers, init variance 0.03 to 30, any width here", marks=("random designs like this",)),
 )
