@@ -53,7 +53,7 @@ def must_be(kind: type[Kind], name: str, value: object) -> Kind:
     """
     if isinstance(value, kind):
         return value
-    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    article = "an" if kind.__name__[0] in "AEIOUaeio" else "a"
     raise TypeError(f"{name} must be {article} {kind.__name__}; got {shown(value)} of type {type(value).__name__}")
 
 

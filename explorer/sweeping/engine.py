@@ -13,8 +13,6 @@ from itertools import groupby
 from explorer.sweeping.cell import ORIGINS, Cell, Found, Stop, find
 from explorer.sweeping.workers import Workers
 
-AHEAD = 2
-"""Batches handed out for each slot: one is computed, one waits."""
 GLANCE = 0.1
 """Seconds between two looks at `stop`."""
 KILLED = "the process that computed it was killed (out of memory, perhaps)"
@@ -57,7 +55,7 @@ class Engine:
 
     def hand_out(self) -> None:
         """Hands out as much as keeps every slot busy, or one suspect alone."""
-        source, most = (self.suspects, 1) if self.suspects else (self.waiting, AHEAD * self.workers.slots)
+        source, most = (self.suspects, 1) if self.suspects else (self.waiting, self.workers.most)
         while source and len(self.running) < most and not self.stop():
             batch = source.pop()
             if refused := [cell for cell in batch if cell.memory > self.workers.memory]:

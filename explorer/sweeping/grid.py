@@ -56,7 +56,8 @@ class Grid:
                  statistics: Sequence[str] | None, training: Training) -> None:
         self.config, self.training = must_be(Config, "config", config), training
         self.origins = (origins,) if isinstance(origins, str) else tuple(origins)
-        self.statistics = tuple(ENDS) if statistics is None else tuple(statistics)
+        names = tuple(ENDS) if statistics is None else statistics
+        self.statistics = (names,) if isinstance(names, str) else tuple(names)
         self.over = {name: plain(values) for name, values in dict(over).items()}
         self._check()
 
@@ -67,6 +68,8 @@ class Grid:
         _distinct("statistics", self.statistics, known)
         if not 1 <= len(self.over) <= MOST_AXES:
             raise ConfigError(f"over must have 1 to {MOST_AXES} fields; got {len(self.over)}")
+        if len(self) > MOST_CELLS:
+            raise ConfigError(f"over must have at most {MOST_CELLS:,} cells; got {len(self):,}")
         for name, values in self.over.items():
             if name not in self.specs:
                 raise ConfigError(f"over must have fields of Config or Recipe; got {shown(name)}")
@@ -75,10 +78,8 @@ class Grid:
                                   f"{', '.join(self.origins)}")
             if not values:
                 raise ConfigError(f"over must have at least one value of {name}; got none")
-            if twice := [value for place, value in enumerate(values) if value in values[:place]]:
-                raise ConfigError(f"over must have distinct values of {name}; got {shown(twice[0])} twice")
-        if len(self) > MOST_CELLS:
-            raise ConfigError(f"over must have at most {MOST_CELLS:,} cells; got {len(self):,}")
+            if (twice := _repeated(values)) is not None:
+                raise ConfigError(f"over must have distinct values of {name}; got {shown(twice)} twice")
 
     @property
     def specs(self) -> dict[str, Spec]:
@@ -154,7 +155,20 @@ def plain(values: Any) -> list[Any]:
     """
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise ConfigError(f"over must have a list of values for each field; got {shown(values)}")
+    values = np.asarray(values).tolist() if hasattr(values, "__array__") else values
     return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+
+def _repeated(values: Sequence[Any]) -> Any:
+    """The first value that was there before; None if there is none."""
+    seen = set()
+    for value in values:
+        plain_one = isinstance(value, int | float | str) and value == value  # nan is unlike itself
+        known = value if plain_one else repr(value)
+        if known in seen:
+            return value
+        seen.add(known)
+    return None
 
 
 def _distinct(argument: str, names: Sequence[str], known: Mapping[str, object]) -> None:

@@ -49,7 +49,8 @@ class Sweep:
                  executor: Executor | None = None, store: Any = None, *,
                  origins: Sequence[str] = ("predicted", "measured"), recipe: Recipe | None = None, steps: int = 200,
                  task: Task | None = None, retry_failed: bool = False) -> None:
-        training = Training(must_be(Recipe, "recipe", recipe or Recipe()), must_be(Task, "task", task or Task()), steps)
+        training = Training(must_be(Recipe, "recipe", Recipe() if recipe is None else recipe),
+                            must_be(Task, "task", Task() if task is None else task), steps)
         if not 1 <= must_be(int, "steps", steps) <= LONGEST:
             raise ConfigError(f"steps must be between 1 and {LONGEST:,}; got {steps:,}")
         if executor is not None:
@@ -128,6 +129,10 @@ class Sweep:
             self.store.write(place, np.append(self.numbers[place], self.state[place]), found.failure)
         origin = self.grid.origins[place[0]]
         return CellResult(origin, self.grid.at(place), found.numbers, found.failure, found.seconds)
+
+    def __repr__(self) -> str:
+        over = ", ".join(f"{name} ({len(values)})" for name, values in self.grid.over.items())
+        return f"Sweep({self.grid.config} over {over}; {self.done} of {self.total} cells)"
 
     def dataset(self) -> xr.Dataset:
         """What is known so far. Variables: see `sweep`."""

@@ -42,6 +42,11 @@ class Workers(NamedTuple):
     """Abandons what is computed."""
 
     @property
+    def most(self) -> int:
+        """Batches that are handed out at a time: one is computed in each slot, and one waits for it."""
+        return 1 if isinstance(self.executor, Here) else 2 * self.slots
+
+    @property
     def inside(self) -> bool:
         """Whether cells are computed in this process, where they may be stopped half-way."""
         return isinstance(self.executor, Here | ThreadPoolExecutor)
