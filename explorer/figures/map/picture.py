@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 
 from explorer.figures.axes import LEGEND, MARGIN, blank, sheet
 from explorer.figures.map.cells import Cells, Mask, cells
-from explorer.figures.map.marks import border, reasons, scaled, signs
-from explorer.figures.map.marks import lines as contours
+from explorer.figures.map.lines import border, scaled
+from explorer.figures.map.lines import lines as contours
+from explorer.figures.map.marks import reasons, signs
 from explorer.figures.map.scales import Colors
 from explorer.figures.map.sides import Side
 from explorer.figures.traces import Trace, compact
@@ -51,7 +52,7 @@ def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mappin
     traces = [*_heats(found, scaled(found)), reasons(found), *over[:-1], *signs(found, now), *over[-1:]]  # words last
     data = [trace for trace in traces if trace]
     entries = any(trace["type"] == "scatter" and trace.get("showlegend", True) for trace in data)
-    above = {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}} if entries else {}
+    above: dict[str, Any] = {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}} if entries else {}
     axes = _axis(found.x, MOST_ACROSS), _axis(found.y, MOST_UP)
     return go.Figure({"data": data, "layout": sheet(*axes, _said(found), **above)})
 

@@ -18,7 +18,7 @@ MARK = "learns"
 def trained(result: TrainabilityResult) -> go.Figure:
     """Loss below the unigram's over α and depth; contours of the predicted token correlation, and laws of α."""
     figure = heat_map(result.maps["alpha"], "loss_drop", x="alpha", y="n_layers", lines="token_correlation")
-    depth = np.geomspace(*np.array(result.settings.depths)[[0, -1]], 40)
+    depth = np.geomspace(result.settings.depths[0], result.settings.depths[-1], 40)
     for words, dash in zip(DESIGNS[result.settings.design].laws, DASHES, strict=False):
         alpha = LAWS[words](depth)
         seen = alpha >= ALPHAS[0]
