@@ -13,7 +13,7 @@ from handmade import traces
 
 from explorer.config import Config
 from explorer.ends import ENDS
-from explorer.figures.map import heat_map
+from explorer.figures.map import heat_map, over
 from explorer.figures.map.contours import contour
 from explorer.figures.map.scales import SCALES, colors
 from explorer.figures.map.sides import Side
@@ -226,6 +226,14 @@ def test_a_field_with_zero_has_an_even_axis_and_numbers_rise() -> None:
     np.testing.assert_allclose(heat.customdata[..., 0], growing(), rtol=1e-6)
 
 
+@pytest.mark.parametrize(("values", "log"), [
+    ([0.0625, 0.125, 0.25, 0.5, 1.0, 2.0], True), ([0.5, 1.0, 1.5, 2.0, 4.0], False), ([0.5, 1.0, 2.0], False),
+    ([0.0, 0.125, 0.5, 2.0], False), ([1.0], False),
+])
+def test_an_even_sliders_field_has_the_axis_of_its_values(values: list[float], log: bool) -> None:
+    assert Side(Config.specs()["alpha"], values).log == log
+
+
 def test_switches_are_off_and_on() -> None:
     side = Side(Config.specs()["causal"], [False, True])
     assert side.places == ["off", "on"]
@@ -294,3 +302,42 @@ def test_of_three_fields_one_is_chosen_first() -> None:
                                          r"…\)$"):
         drawn(cube)
     assert drawn(cube.sel(alpha=0.5)).data
+
+
+def test_a_trained_map_has_the_lines_of_another_statistic() -> None:
+    """Colors are of the trained loss, the lines of the predicted second moment."""
+    dataset = made(growing())
+    trained = dataset.sel(origin=["measured"]).assign_coords(origin=["trained"])
+    both = xr.concat([dataset.sel(origin=["predicted"]), trained], "origin", coords="minimal", compat="override")
+    both["loss_drop"] = both["second_moment"].where(both["origin"] == "trained") / 1e6
+    figure = heat_map(both, "loss_drop", x="init_variance", y="n_layers", lines="second_moment")
+    found = traces(figure)
+    np.testing.assert_allclose(found["Loss below the unigram's, trained"].customdata[..., 0], growing() / 1e6)
+    assert found["theory: q = mean x²"].showlegend
+    assert "predicted 1,000" in found
+    assert "trained" in found
+
+
+def test_a_law_is_a_line_with_its_name_in_the_legend() -> None:
+    plain = drawn(made(growing()))
+    assert not plain.layout.showlegend  # dots are measured and lines theory on every page
+    figure = over(plain, [0.1, 1.0], [3.0, 4.0], "N^−½")
+    found = traces(figure)
+    assert figure.layout.showlegend
+    assert [trace.name for trace in figure.data if trace.type == "scatter" and trace.showlegend] == ["N^−½"]
+    np.testing.assert_array_equal(found["N^−½, line"].y, [3, 4])
+    _, rows = table(figure.to_dict())
+    assert [row[1:4] for row in rows if row[0] == "N^−½, line"] == [["theory", 0.1, 3.0], ["theory", 1.0, 4.0]]
+
+
+def test_a_loss_far_above_the_unigrams_takes_no_colors_from_the_others() -> None:
+    found = colors(SCALES["loss_drop"], np.array([-1e12, 0.2, 0.4]))
+    assert (found.low, found.high, found.beyond) == (-0.1, 0.4, (True, False))
+    assert found.bar["ticktext"][0] == "≤ -0.1"
+    np.testing.assert_allclose(found.z(np.array([-np.inf, 0.2])), [-0.1, 0.2])
+
+
+def test_few_cells_have_a_tick_each() -> None:
+    figure = drawn(made(growing()))
+    assert list(figure.layout.yaxis.tickvals) == DEPTHS
+    assert list(figure.layout.xaxis.ticktext) == ["0.01", "0.1", "1", "10"]

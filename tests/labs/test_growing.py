@@ -14,6 +14,8 @@ from explorer.labs.table import LABS, on
 from explorer.labs.trained import Trained
 from explorer.profile import Array
 
+RACES = [row for row in on("Training") if row.name != "17_trainability"]
+"""Each is one race; that one's cells are races of their own, and its test has what is asked here."""
 SMALL = {"steps": 20, "n_layers": 2}
 """The least of both, where the lab has them."""
 
@@ -26,7 +28,7 @@ def test_the_labs_on_training_grow_and_no_others() -> None:
     assert {row.name for row in LABS.values() if row.grows} == {row.name for row in on("Training")}
 
 
-@pytest.mark.parametrize("row", on("Training"), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", RACES, ids=lambda row: row.name)
 def test_what_is_there_so_far_is_drawn_and_looking_changes_nothing(row: Lab) -> None:
     settings = row.settings(**{name: value for name, value in SMALL.items() if name in row.settings.specs()})
     parts: list[Any] = []

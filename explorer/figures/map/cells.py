@@ -60,15 +60,15 @@ def cells(dataset: xr.Dataset, statistic: str, x: str, y: str) -> Cells:
         ValueError: there is no such statistic or field, or the dataset has more fields than two.
     """
     _check(dataset, statistic, x, y)
-    sides = [_side(dataset, name) for name in (x, y)]
+    across, up = _side(dataset, x), _side(dataset, y)
     origins = [str(name) for name in dataset["origin"].values]
     scale = SCALES[statistic]
 
     def read(variable: str, origin: str, missing: Any = np.nan) -> NDArray[Any]:
         if variable not in dataset or origin not in origins:
-            return np.full([len(side.values) for side in sides[::-1]], missing)
+            return np.full([len(up.values), len(across.values)], missing)
         flat = dataset[variable].sel(origin=origin).transpose(y, x).values
-        orders = [_order(dataset[name].values, side.numeric) for name, side in zip((y, x), sides[::-1], strict=True)]
+        orders = [_order(dataset[name].values, side.numeric) for name, side in ((y, up), (x, across))]
         return np.asarray(flat[np.ix_(*orders)])
 
     def done(origin: str) -> Mask:
@@ -78,7 +78,7 @@ def cells(dataset: xr.Dataset, statistic: str, x: str, y: str) -> Cells:
     other = done(scale.origin)
     failure = np.where(other, read("failure", scale.origin, ""), read("failure", "predicted", "")).astype(object)
     return Cells(
-        *sides, scale, read(statistic, "predicted").astype(float), read(statistic, scale.origin).astype(float),
+        across, up, scale, read(statistic, "predicted").astype(float), read(statistic, scale.origin).astype(float),
         read(f"{statistic}_low", scale.origin).astype(float), read(f"{statistic}_high", scale.origin).astype(float),
         ("predicted" in origins, scale.origin in origins), done("predicted"), other, failure,
     )

@@ -1,83 +1,24 @@
-"""What lies over the colors of a map: the theory's contour lines, and signs of cells that no color tells."""
+"""Signs on the cells of a map: what no color tells."""
 
 from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from explorer.figures.map.cells import Cells, Mask
-from explorer.figures.map.contours import contour
-from explorer.figures.map.scales import Colors, contour_levels
+from explorer.figures.map.lines import INK
 from explorer.figures.numbers import HIDDEN
-from explorer.figures.palette import NEUTRAL
-from explorer.figures.traces import Trace, compact
-from explorer.numbers import number
-from explorer.profile import Array
+from explorer.figures.traces import Trace
 
-INK, LIGHT, HALO = "#1b1f24", "#ffffff", "rgba(255, 255, 255, 0.75)"
-"""Drawn on colors, which are the same on light and dark paper: lines dark with a light edge, signs the other way."""
-GLOW = ", ".join(f"{across}px {down}px 1px #fff" for across in (-1, 1) for down in (-1, 1))
+LIGHT = "#ffffff"
+"""Signs are light with a dark edge: they are seen on every color, and in the legend on light and dark paper."""
 WIDE = 56
 """Characters of a line of a reason."""
 DOT_SHARE, LEAST_DOT, MOST_DOT = 120.0, 2.0, 5.0
 """Size of a measured cell's dot: by the cells along the longer side."""
-
-
-def lines(cells: Cells, colors: Colors) -> list[Trace]:
-    """The theory's contours, each labeled with its value; none over names, between which there is nothing."""
-    if not (cells.x.numeric and cells.y.numeric) or min(cells.predicted.shape) < 2:
-        return []
-    log = cells.scale.log
-    with np.errstate(all="ignore"):
-        values = np.log10(cells.predicted) if log else cells.predicted
-    found = {level: contour(values, float(np.log10(level)) if log else level) for level in contour_levels(colors)}
-    found = {level: parts for level, parts in found.items() if parts}
-    traces = []
-    for level, parts in found.items():
-        x, y = _chained([cells.x.at(part[:, 1]) for part in parts], [cells.y.at(part[:, 0]) for part in parts])
-        traces += _line(x, y, level, level == cells.scale.healthy)
-    return [_legend_line(), *traces, _labels(cells, found)] if found else []
-
-
-def _chained(*parts: list[Array]) -> list[Array]:
-    """Lines as one, with gaps between them."""
-    return [np.concatenate([np.append(one, np.nan) for one in part])[:-1] for part in parts]
-
-
-def _line(x: Array, y: Array, level: float, healthy: bool) -> list[Trace]:
-    """Dark on a lighter, wider one; the healthy value's is the widest."""
-    width = 2.6 if healthy else 1.2
-    name = f"predicted {number(level)}"
-    base = {"type": "scatter", "mode": "lines", "x": compact(x), "y": compact(y), "legendgroup": "theory"}
-    return [
-        base | {"name": f"{name}, edge", "line": {"color": HALO, "width": width + 2}, "hoverinfo": "skip",
-                "showlegend": False, "meta": {"kind": HIDDEN}},
-        base | {"name": name, "line": {"color": INK, "width": width}, "showlegend": False, "meta": {"kind": "theory"},
-                "hovertemplate": f"theory: {number(level)}<extra></extra>"},
-    ]
-
-
-def _legend_line() -> Trace:
-    """The legend's one entry of all contours."""
-    return {"type": "scatter", "mode": "lines", "name": "theory", "x": [None], "y": [None], "legendgroup": "theory",
-            "line": {"color": NEUTRAL, "width": 2}, "showlegend": True, "hoverinfo": "skip", "meta": {"kind": HIDDEN}}
-
-
-def _labels(cells: Cells, found: Mapping[float, Sequence[Array]]) -> Trace:
-    """Each at another share of its line, so that those of lines close together do not meet."""
-    points = []
-    for place, parts in enumerate(found.values(), start=1):
-        longest = max(parts, key=len)
-        points.append(longest[min(len(longest) * place // (len(found) + 1), len(longest) - 1)])
-    down, across = np.array(points).T
-    return {
-        "type": "scatter", "mode": "text", "name": "theory's values", "x": cells.x.at(across), "y": cells.y.at(down),
-        "text": [number(level) for level in found], "textfont": {"size": 11, "color": INK, "shadow": GLOW},
-        "legendgroup": "theory", "showlegend": False, "hoverinfo": "skip",
-    }
 
 
 def signs(cells: Cells, now: Mapping[str, float] | None) -> list[Trace]:
@@ -87,9 +28,10 @@ def signs(cells: Cells, now: Mapping[str, float] | None) -> list[Trace]:
     missing = np.isnan(cells.predicted) & ~cells.done  # the theory does not cover it
     broken = held & ~np.isfinite(cells.shown) & ~missing
     zero = held & (cells.shown <= 0) & cells.scale.log
+    plain = cells.done & ~cells.failed & ~broken & ~zero
     small = float(np.clip(DOT_SHARE / max(cells.done.shape), LEAST_DOT, MOST_DOT))
     traces = [
-        _marks(cells, cells.done & ~cells.failed & ~broken & ~zero, cells.scale.origin, "circle", small),
+        _marks(cells, plain, cells.scale.origin, "circle", small) | {"showlegend": False},
         _marks(cells, broken, "not finite", "triangle-up", 3 + 2 * small),
         _marks(cells, zero, "0, below a log scale", "triangle-down", 3 + 2 * small),
         _marks(cells, cells.failed, "failed", "x", 2 + 2 * small),

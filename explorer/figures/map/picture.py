@@ -7,22 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import ArrayLike
 
 from explorer.figures.axes import LEGEND, MARGIN, blank, sheet
 from explorer.figures.map.cells import Cells, Mask, cells
-from explorer.figures.map.marks import lines, reasons, signs
-from explorer.figures.map.scales import Colors, colors
+from explorer.figures.map.lines import border, scaled
+from explorer.figures.map.lines import lines as contours
+from explorer.figures.map.marks import reasons, signs
+from explorer.figures.map.scales import Colors
 from explorer.figures.map.sides import Side
 from explorer.figures.traces import Trace, compact
+from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
 
 if TYPE_CHECKING:
     import xarray as xr
 
+MOST_ACROSS, MOST_UP = 6, 8
+"""Cells along a side that have a tick each, at most."""
 
-def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mapping[str, float] | None = None
-             ) -> go.Figure:
+
+def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mapping[str, float] | None = None,
+             lines: str = "") -> go.Figure:
     """A statistic over two fields. Colors diverge from the healthy value's; contour lines are the theory's.
 
     A cell with a dot shows what was measured (or trained), one without what the theory predicts; it is blank where
@@ -33,6 +40,7 @@ def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mappin
         statistic: a row of `SCALES`.
         x: the field across, logarithmic where its slider is.
         y: the field upwards.
+        lines: a statistic whose predicted values are the contour lines, where it is another: of trained maps.
         now: a value of both fields, which a star marks.
     Raises:
         ValueError: the statistic or a field is unknown, or there are more fields than two.
@@ -40,44 +48,61 @@ def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mappin
     found = cells(dataset, statistic, x, y)
     if not (found.done | found.theory_done).any():
         return blank("Nothing has been computed yet.")
-    held = found.done | found.theory_done
-    scaled = colors(found.scale, np.concatenate([found.found[found.done], found.predicted[held]]))
-    traces = [*_heats(found, scaled), reasons(found), *lines(found, scaled), *signs(found, now)]
-    layout = {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}}
-    return go.Figure({"data": [trace for trace in traces if trace],
-                      "layout": sheet(_axis(found.x), _axis(found.y), _said(found), **layout)})
+    over = contours(found) if not lines else contours(other := cells(dataset, lines, x, y), _theory(other))
+    traces = [*_heats(found, scaled(found)), reasons(found), *over[:-1], *signs(found, now), *over[-1:]]  # words last
+    data = [trace for trace in traces if trace]
+    entries = any(trace["type"] == "scatter" and trace.get("showlegend", True) for trace in data)
+    above: dict[str, Any] = {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}} if entries else {}
+    axes = _axis(found.x, MOST_ACROSS), _axis(found.y, MOST_UP)
+    return go.Figure({"data": data, "layout": sheet(*axes, _said(found), **above)})
 
 
-def _axis(side: Side) -> dict[str, Any]:
-    """No lines of a grid below colors; names in their order."""
-    names = {} if side.numeric else {"type": "category", "tickvals": side.places, "tickangle": None}
-    return side.axis.layout | {"showgrid": False, "ticks": "outside", "ticklen": 4} | names
+def over(figure: go.Figure, x: ArrayLike, y: ArrayLike, words: str, dash: str = "dash") -> go.Figure:
+    """The map with a law's line over it, `[point]` in the fields' units, which the legend names."""
+    return go.Figure([*figure.data, *border(x, y, words, dash)], figure.layout).update_layout(
+        showlegend=True, legend=LEGEND, margin_t=34)
 
 
-def _heats(found: Cells, scaled: Colors) -> list[Trace]:
+def _theory(found: Cells) -> str:
+    """Of another statistic: its name and its symbol."""
+    return f"theory: {typeset(found.scale.unit.partition(' (')[0])}"
+
+
+def _axis(side: Side, most: int) -> dict[str, Any]:
+    """No lines of a grid below colors; names in their order, and few numbers each at its cell."""
+    own: dict[str, Any] = {}
+    if not side.numeric:
+        own = {"type": "category", "tickvals": side.places, "tickangle": None}
+    elif len(side.values) <= most:
+        own = {"tickvals": side.values, "ticktext": [number(value) for value in side.values]}
+    return side.axis.layout | {"showgrid": False, "ticks": "outside", "ticklen": 4} | own
+
+
+def _heats(found: Cells, scale: Colors) -> list[Trace]:
     """Predicted colors where nothing was measured, and measured ones; `customdata` has the numbers themselves."""
     theory = np.where(found.done, np.nan, found.predicted)
     kept = np.stack([found.predicted], axis=-1)
     traces = []
     if found.asked[0]:
-        traces.append(_heat(found, scaled, "predicted", theory, kept) | {
+        traces.append(_heat(found, scale, "predicted", theory, kept) | {
             "meta": {"kind": "theory"}, "showscale": not found.done.any()})
     if found.asked[1] and found.done.any():
         kept = np.stack([np.where(found.done, found.found, np.nan), found.low, found.high, found.predicted], axis=-1)
-        traces.append(_heat(found, scaled, found.scale.origin, np.where(found.done, found.found, np.nan), kept) | {
+        traces.append(_heat(found, scale, found.scale.origin, np.where(found.done, found.found, np.nan), kept) | {
             "meta": {"kind": "measured", "ends": True}})
     return traces
 
 
-def _heat(found: Cells, scaled: Colors, name: str, values: Array, kept: Array) -> Trace:
+def _heat(found: Cells, scale: Colors, name: str, values: Array, kept: Array) -> Trace:
     spread = "<br>lowest and highest seed %{customdata[1]:.3g}, %{customdata[2]:.3g}" if kept.shape[-1] > 1 else ""
     theory = "<br>predicted %{customdata[3]:.3g}" if kept.shape[-1] > 1 and found.asked[0] else ""
     place = "<br>".join((found.x.words("%{x}"), found.y.words("%{y}")))
     said = f"{place}<br>{found.scale.title}, {name}: %{{customdata[0]:.3g}}{spread}{theory}"
     return {
         "type": "heatmap", "name": f"{found.scale.title}, {name}", "x": found.x.places, "y": found.y.places,
-        "z": compact(scaled.z(values)), "customdata": compact(kept), "zmin": scaled.low, "zmax": scaled.high,
-        "colorscale": scaled.stops, "colorbar": scaled.bar, "hoverongaps": False, "hovertemplate": f"{said}<extra></extra>",
+        "z": compact(scale.z(values)), "customdata": compact(kept), "zmin": scale.low, "zmax": scale.high,
+        "colorscale": scale.stops, "colorbar": scale.bar, "hoverongaps": False,
+        "hovertemplate": f"{said}<extra></extra>",
     }
 
 

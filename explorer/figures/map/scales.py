@@ -40,6 +40,8 @@ class Scale(NamedTuple):
     """Of the healthy value."""
     log: bool = False
     bounds: tuple[float, float] = (-np.inf, np.inf)
+    clip: tuple[float, float] = (-np.inf, np.inf)
+    """What lies beyond has the end's color: failures need no colors of their own."""
     levels: tuple[float, ...] = ()
     """Contour lines; empty: at decades, or at the color bar's ticks."""
     origin: str = "measured"
@@ -49,7 +51,7 @@ class Scale(NamedTuple):
 def _end(name: str, healthy: float | None = None, words: str = "", levels: tuple[float, ...] = ()) -> Scale:
     end, row = ENDS[name], ENDS[name].row
     return Scale(end.title, f"{end.symbol} ({row.unit})", healthy, words, row.log, row.bounds,
-                 levels or (LEVELS if row.bounded else ()))
+                 levels=levels or (LEVELS if row.bounded else ()))
 
 
 SCALES: Mapping[str, Scale] = MappingProxyType({
@@ -65,8 +67,10 @@ SCALES: Mapping[str, Scale] = MappingProxyType({
     # √(2 ln M) of M = 32,768 unit normal numbers, the default's 2 × 64 × 256; 3.7 of 1000 and 5.3 of a million
     "max_abs": _end("max_abs", 4.6, "unit normal"),
     "kurtosis": _end("kurtosis", 1.0, "features alike"),
-    "held_out_loss": Scale("Held-out loss", "held-out loss (nats/character)", origin="trained"),
-    "loss_drop": Scale("Loss below the unigram's", "unigram − held-out loss (nats/character)", origin="trained"),
+    # ln 103: as likely as each other are all characters of the task's text
+    "held_out_loss": Scale("Held-out loss", "loss (nats/character)", clip=(0.0, 4.6), origin="trained"),
+    "loss_drop": Scale("Loss below the unigram's", "drop (nats/character)", clip=(-0.1, np.inf),
+                       origin="trained"),
 })
 """The statistics of a map."""
 
@@ -103,8 +107,9 @@ def colors(scale: Scale, values: Array) -> Colors:
     held = np.log10(held) if scale.log else held
     low, high = (float(held.min()), float(held.max())) if len(held) else (0.0, 1.0)
     if scale.healthy is None:
-        air = max(0.0, LEAST * (1.0 if scale.log else 0.1) - (high - low)) / 2
-        return Colors(scale, low - air, high + air, SEQUENTIAL, (False, False))
+        ends = max(low, scale.clip[0]), min(high, scale.clip[1])
+        air = max(0.0, LEAST * (1.0 if scale.log else 0.1) - (ends[1] - ends[0])) / 2
+        return Colors(scale, ends[0] - air, ends[1] + air, SEQUENTIAL, (low < scale.clip[0], high > scale.clip[1]))
     middle = float(np.log10(scale.healthy)) if scale.log else scale.healthy
     far = MOST_DECADES if scale.log else np.inf
     ends = max(min(low, middle - LEAST), round(middle) - far), min(max(high, middle + LEAST), round(middle) + far)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from explorer.profile import Array
 
 ALONE = 0.15
 """Half the width of a cell without a neighbor: decades, or the field's units."""
+FAR = 8
+"""Ratio of the last value to the first from which values may ask for a logarithmic axis."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +33,10 @@ class Side:
 
     @property
     def log(self) -> bool:
-        """Whether the axis is logarithmic: where its slider is."""
-        return self.numeric and self.spec.about.log and self.spec.low > 0
+        """Whether the axis is logarithmic: where its slider is, or where the values themselves lie so."""
+        if not self.numeric or self.values[0] <= 0:
+            return False
+        return (self.spec.about.log and self.spec.low > 0) or _geometric(self.values)
 
     @property
     def places(self) -> list[Any]:
@@ -46,7 +51,7 @@ class Side:
     def edges(self) -> Array:
         """Ends of the cells, half-way between neighbors as the axis has it; positions where the cells have names."""
         if not self.numeric:
-            return np.arange(len(self.values) + 1) - 0.5
+            return np.arange(len(self.values) + 1.0) - 0.5
         at = self._even
         inner = (at[:-1] + at[1:]) / 2
         first, last = (inner[0], inner[-1]) if len(inner) else (at[0] + ALONE, at[0] - ALONE)
@@ -84,3 +89,10 @@ class Side:
     def words(self, value: str) -> str:
         """A cell's value in a sentence of plotly's hover text, where `value` stands for it."""
         return f"{self.spec.about.label} {value} {self.spec.about.unit}".rstrip()
+
+
+def _geometric(values: Sequence[float]) -> bool:
+    """Whether values that rise are more evenly apart on a logarithmic axis than on an even one."""
+    steps = np.diff(np.array(values, dtype=float)), np.diff(np.log(values))
+    uneven, uneven_log = (float(step.std() / step.mean()) if len(step) > 1 else 0.0 for step in steps)
+    return uneven_log < uneven / 4 and values[-1] >= FAR * values[0]

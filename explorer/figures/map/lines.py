@@ -1,0 +1,97 @@
+"""Lines over the colors of a map: the theory's contours, and laws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from explorer.figures.map.cells import Cells
+from explorer.figures.map.contours import contour
+from explorer.figures.map.scales import Colors, colors, contour_levels
+from explorer.figures.numbers import HIDDEN
+from explorer.figures.palette import NEUTRAL
+from explorer.figures.traces import Trace, compact
+from explorer.numbers import number
+from explorer.profile import Array
+
+INK, HALO = "#1b1f24", "rgba(255, 255, 255, 0.75)"
+"""Colors are the same on light and dark paper: lines on them are dark with a light edge."""
+GLOW = ", ".join(f"{across}px {down}px 1px #fff" for across in (-1, 1) for down in (-1, 1))
+OWN = "theory"
+"""Name of the contours of what the colors show."""
+
+
+def scaled(cells: Cells) -> Colors:
+    """The scale that holds all numbers of a map."""
+    held = cells.done | cells.theory_done
+    return colors(cells.scale, np.concatenate([cells.found[cells.done], cells.predicted[held]]))
+
+
+def lines(cells: Cells, name: str = OWN) -> list[Trace]:
+    """The theory's contours, each labeled with its value; none over names, between which there is nothing."""
+    if not (cells.x.numeric and cells.y.numeric) or min(cells.predicted.shape) < 2:
+        return []
+    even = np.log10 if cells.scale.log else np.asarray
+    with np.errstate(all="ignore"):
+        values = even(cells.predicted)
+    every = {level: contour(values, float(even(level))) for level in contour_levels(scaled(cells))}
+    found = {level: parts for level, parts in every.items() if parts}
+    traces = []
+    for level, parts in found.items():
+        x, y = _chained([cells.x.at(part[:, 1]) for part in parts], [cells.y.at(part[:, 0]) for part in parts])
+        traces += _line(x, y, level, name, level == cells.scale.healthy)
+    entry = [_legend_line(name)] * (name != OWN)  # dots are measured and lines theory on every page
+    return [*entry, *traces, _labels(cells, found, name)] if found else []
+
+
+def _chained(*parts: list[Array]) -> list[Array]:
+    """Lines as one, with gaps between them."""
+    return [np.concatenate([np.append(one, np.nan) for one in part])[:-1] for part in parts]
+
+
+def _line(x: Array, y: Array, level: float, group: str, healthy: bool) -> list[Trace]:
+    """Dark on a lighter, wider one; the healthy value's is the widest."""
+    width = 2.6 if healthy else 1.2
+    name = f"predicted {number(level)}"
+    base = {"type": "scatter", "mode": "lines", "x": compact(x), "y": compact(y), "legendgroup": group}
+    return [
+        base | {"name": f"{name}, edge", "line": {"color": HALO, "width": width + 2}, "hoverinfo": "skip",
+                "showlegend": False, "meta": {"kind": HIDDEN}},
+        base | {"name": name, "line": {"color": INK, "width": width}, "showlegend": False, "meta": {"kind": "theory"},
+                "hovertemplate": f"{group}: {number(level)}<extra></extra>"},
+    ]
+
+
+def _legend_line(words: str, dash: str = "solid") -> Trace:
+    """The legend's one entry of a group of lines: gray, as ink is not seen on dark paper."""
+    return {"type": "scatter", "mode": "lines", "name": words, "x": [None], "y": [None], "legendgroup": words,
+            "line": {"color": NEUTRAL, "width": 2, "dash": dash}, "showlegend": True, "hoverinfo": "skip",
+            "meta": {"kind": HIDDEN}}
+
+
+def border(x: ArrayLike, y: ArrayLike, words: str, dash: str = "dash") -> list[Trace]:
+    """A law's line over a map, named in the legend."""
+    base = {"type": "scatter", "mode": "lines", "x": compact(np.asarray(x, dtype=float)), "hoverinfo": "skip",
+            "y": compact(np.asarray(y, dtype=float)), "legendgroup": words, "showlegend": False}
+    return [
+        _legend_line(words, dash),
+        base | {"name": f"{words}, edge", "line": {"color": HALO, "width": 4.5}, "meta": {"kind": HIDDEN}},
+        base | {"name": f"{words}, line", "line": {"color": INK, "width": 2.5, "dash": dash},
+                "meta": {"kind": "theory"}},
+    ]
+
+
+def _labels(cells: Cells, found: Mapping[float, Sequence[Array]], name: str) -> Trace:
+    """Each at another share of its line, so that those of lines close together do not meet."""
+    points = []
+    for place, parts in enumerate(found.values(), start=1):
+        longest = max(parts, key=len)
+        points.append(longest[min(len(longest) * place // (len(found) + 1), len(longest) - 1)])
+    down, across = np.array(points).T
+    return {
+        "type": "scatter", "mode": "text", "name": "theory's values", "x": cells.x.at(across), "y": cells.y.at(down),
+        "text": [number(level) for level in found], "textfont": {"size": 11, "color": INK, "shadow": GLOW},
+        "legendgroup": name, "showlegend": False, "hoverinfo": "skip",
+    }

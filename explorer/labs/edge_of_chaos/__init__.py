@@ -1,0 +1,1 @@
+"""The lab Edge of chaos: an experiment, its pictures, and the row that puts them on the page."""
