@@ -213,7 +213,8 @@ def describe(spec: Spec) -> dict[str, Any]:
         "initial": spec.default,
         "steps": steps,
         "options": [
-            {"value": choice, "label": option.label or in_words(choice), "formula": option.formula, "source": cited(option.source)}
+            {"value": choice, "label": option.label or in_words(choice), "formula": option.formula,
+             "source": cited(option.source)}
             for choice in spec.choices for option in [spec.about.options.get(choice, Option(""))]
         ],
     }
