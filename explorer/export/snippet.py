@@ -131,5 +131,5 @@ def sweep(config: Config, over: Mapping[str, Sequence[float]], origins: Sequence
     axes = listed("{", [f"{written(name)}: {listed('[', [*map(written, values)], ']')}"
                         for name, values in over.items()], "}")
     rest = [f"origins={listed('[', [*map(written, origins)], ']')}", *([] if steps is None else [f"steps={steps}"])]
-    return "\n".join(["import explorer as ex", "", listed("cells = ex.sweep(", [design(config), f"over={axes}", *rest], ")"),
-                      "print(cells)", ""])
+    whole = listed("cells = ex.sweep(", [design(config), f"over={axes}", *rest], ")")
+    return "\n".join(["import explorer as ex", "", whole, "print(cells)", ""])

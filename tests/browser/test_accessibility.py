@@ -67,7 +67,8 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
 def tabs() -> list[tuple[str, ...]]:
     """Which tabs to press to see each part of the page."""
     labs = [(HOMES[name], row.title) for name, row in LABS.items()]
-    return [(PANELS["explore"].title,), (PANELS["map"].title,), *labs, (PANELS["race"].title,), (PANELS["yours"].title,)]
+    first, last = ([(PANELS[name].title,) for name in names] for names in (("explore", "map"), ("race", "yours")))
+    return [*first, *labs, *last]
 
 
 def look(page: Page, path: tuple[str, ...], **options: object) -> str:

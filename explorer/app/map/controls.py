@@ -30,7 +30,7 @@ class MapControls(Controls[Plan]):
         finally:
             self._exact = False
 
-    def _exclusions(self, _: Plan) -> Mapping[str, Any]:
+    def _exclusions(self, _: Plan) -> dict[str, Any]:
         return {}
 
     def _read(self, change: object = None) -> None:

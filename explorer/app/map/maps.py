@@ -37,7 +37,7 @@ MAPS: Mapping[str, Map] = MappingProxyType({
             "Without norms and residuals a signal survives depth only near one variance: how near?",
             Config(norm_placement="none", residual="absent", **SMALL)),
         Map("alpha", "α × depth",
-            "Without norms, which α keeps the stream near 1? q grows as (1 + α²)^(2N), so that the border falls as 1/√N.",
+            "Without norms, which α keeps q near 1? Each branch adds up to α² q, so that the border falls as 1/√N.",
             Config(norm_placement="none", **SMALL),
             MappingProxyType({"x": "n_layers", "x_from": 1.0, "x_to": 96.0, "x_count": 18, "y": "alpha", "y_from": 0.0,
                               "y_to": 1.5, "y_count": 16})),

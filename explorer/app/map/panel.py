@@ -35,7 +35,7 @@ from explorer.config import Config
 LEAD = ("<h2>Map</h2><p>Where does the signal live, and does the theory draw the border in the right place? Each cell "
         "is a design.</p>")
 WAITS = "waits for another panel"
-TAKE = "take"
+TAKE, TAKE_WORDS = "take", "Take the design from Explore"
 
 
 class MapPanel(Panel[Job, None]):
@@ -59,6 +59,7 @@ class MapPanel(Panel[Job, None]):
         self.controls = MapControls(self._good[0], self.refresh)
         self.named_designs = NamedDesigns(design, self._vary)
         self.take = ButtonRow("Design of the map", self._press, links=True)
+        self.take.buttons = [button(TAKE, TAKE_WORDS, enabled=False)]
         self.picture = Picture()
         self.picture.chart.on_msg(lambda _, content, __: self._pick(content))
         self.maps = SetupRow("Maps", MAPS, self.restore)
@@ -77,7 +78,7 @@ class MapPanel(Panel[Job, None]):
         """Joins the panel to Explore: where a design comes from, and what puts one there."""
         with self.lock:
             self._elsewhere, self._put = elsewhere, put
-            self.take.buttons = [button(TAKE, "Take the design from Explore", enabled=True)]
+            self.take.buttons = [button(TAKE, TAKE_WORDS, enabled=True)]
             self.picture.mark(elsewhere)
             self._draw()
 

@@ -139,7 +139,7 @@ class Controls(ControlBox, Generic[Chosen]):
             case [str() as name, int() as index] if 0 <= index < len(self.offers.get(name, ())):
                 self._on_offer(name, index)
 
-    def _exclusions(self, config: Chosen) -> Mapping[str, Any]:
+    def _exclusions(self, config: Chosen) -> dict[str, Any]:
         """The options that the other choices exclude; none where choosing one changes the others with it."""
         return exclusions(config)
 
@@ -213,7 +213,8 @@ def describe(spec: Spec) -> dict[str, Any]:
         "initial": spec.default,
         "steps": steps,
         "options": [
-            {"value": choice, "label": option.label or in_words(choice), "formula": option.formula, "source": cited(option.source)}
+            {"value": choice, "label": option.label or in_words(choice), "formula": option.formula,
+             "source": cited(option.source)}
             for choice in spec.choices for option in [spec.about.options.get(choice, Option(""))]
         ],
     }
