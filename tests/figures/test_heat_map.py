@@ -243,6 +243,7 @@ def test_switches_are_off_and_on() -> None:
 def test_a_star_marks_the_page() -> None:
     star = traces(drawn(made(growing()), now={"n_layers": 12, "init_variance": 1.0}))["now"]
     assert (star.x, star.y) == ((1.0,), (12,))
+    assert "now" not in traces(drawn(made(growing()), now={"n_layers": 12}))
 
 
 def test_the_numbers_are_a_table() -> None:

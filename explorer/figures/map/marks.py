@@ -36,7 +36,7 @@ def signs(cells: Cells, now: Mapping[str, float] | None) -> list[Trace]:
         _marks(cells, zero, "0, below a log scale", "triangle-down", 3 + 2 * small),
         _marks(cells, cells.failed, "failed", "x", 2 + 2 * small),
     ]
-    if now is not None:
+    if now and {cells.x.spec.name, cells.y.spec.name} <= now.keys():
         at = {name: [side.place(now[side.spec.name])] for name, side in (("x", cells.x), ("y", cells.y))}
         traces.append(_sign("now", "star", 15) | at)
     return [trace for trace in traces if len(trace["x"])]

@@ -41,7 +41,7 @@ def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mappin
         x: the field across, logarithmic where its slider is.
         y: the field upwards.
         lines: a statistic whose predicted values are the contour lines, where it is another: of trained maps.
-        now: a value of both fields, which a star marks.
+        now: values of fields; where both are among them, a star marks their place.
     Raises:
         ValueError: the statistic or a field is unknown, or there are more fields than two.
     """
