@@ -12,8 +12,8 @@ from explorer import Config
 from explorer.batch import Batch
 from explorer.model import Transformer
 from explorer.probes.threads import torch_threads
-from explorer.training.race import LONGEST, Contender
-from explorer.training.recipe import Recipe
+from explorer.training.race import Contender
+from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.runner import Runner
 from explorer.training.tasks import Data, Task
 

@@ -31,6 +31,8 @@ class Option:
     """The paper it comes from; empty where there is none to credit."""
     uses: tuple[str, ...] = ()
     """Fields that matter only with this value, or with others that use them too."""
+    label: str = ""
+    """What a list calls it; empty where its own name says it."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,11 @@ class Spec:
         """Type of the values, for the record's signature."""
         return Literal.__getitem__(self.choices) if self.choices else type(self.default)
 
+    @property
+    def bounded(self) -> bool:
+        """Whether a number has both bounds."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
     def rule(self) -> str:
         """The accepted values, in the words that follow 'must be' in an error."""
         if self.kind == "choice":
@@ -105,7 +112,7 @@ class Spec:
             return "true or false"
         if self.kind == "integer":
             return f"a whole number between {int(self.low)} and {int(self.high)}"
-        return f"a finite number between {self.low:g} and {self.high:g}"
+        return "a finite number" + f" between {self.low:g} and {self.high:g}" * self.bounded
 
 
 def spec(name: str, info: FieldInfo) -> Spec:

@@ -15,6 +15,7 @@ from explorer.app import still, view
 from explorer.app.explore.panel import Explore
 from explorer.app.labs.labs import Labs, tab
 from explorer.app.link.links import Links, in_a_sentence
+from explorer.app.map.panel import MapPanel
 from explorer.app.race.panel import RacePanel
 from explorer.app.stories.telling import Telling
 from explorer.app.undo import Undo
@@ -32,6 +33,7 @@ from explorer.labs.table import LABS, on
 from explorer.profile import Profile
 from explorer.theory import predict
 from explorer.theory.solve import solve
+from explorer.trials import as_trained, evidence, likeness
 
 
 def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[int, int]) -> Profile:
@@ -39,6 +41,14 @@ def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[in
     from explorer.probes import measure as measured
 
     return measured(config, stop, progress, pattern_of)
+
+
+def trials(config: Config, stop: Stop) -> str:
+    """How many random designs like one trained, from its model at their size; empty where none is like it."""
+    from explorer.probes import measure as measured
+
+    small = as_trained(config)
+    return str(likeness(evidence(measured(small, stop)))) if small else ""
 
 
 def example() -> Profile:
@@ -54,7 +64,8 @@ def _labs(title: str) -> Tab[Config]:
 
 
 PANELS: Mapping[str, Tab[Config]] = MappingProxyType({
-    "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
+    "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve, trials)),
+    "map": Tab("Map", lambda _: MapPanel()),
     **{title.lower(): _labs(title) for title in ("Foundations", "Depth", "Training")},
     "race": Tab("Race", lambda _: RacePanel()),
     "yours": Tab("Your model", lambda _: YourModel(example, predict, diagnose)),
@@ -98,11 +109,19 @@ class Dashboard(Tabbed[Config]):
             panel.show(name)
 
     def show(self, name: str) -> widgets.Widget:
-        """Shows a panel; a race is offered the designs that the Explore panel has at that moment."""
+        """Shows a panel; a race and a map are offered the designs that the Explore panel has at that moment."""
         panel, explore = super().show(name), self.panels.get("explore")
         if isinstance(panel, RacePanel) and isinstance(explore, Explore):
             panel.preparation.welcome(designs(explore))
+        if isinstance(panel, MapPanel) and isinstance(explore, Explore):
+            panel.meet(lambda: explore.controls.config, self.explore)
         return panel
+
+    def explore(self, config: Config) -> None:
+        """Puts a design on the Explore panel, and shows it."""
+        panel = self.show("explore")
+        if isinstance(panel, Explore):
+            panel.controls.apply(config.model_dump())
 
     # --- the page as a record ---------------------------------------------------------------------------------
 

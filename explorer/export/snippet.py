@@ -118,3 +118,18 @@ def race(contenders: Sequence[Run], task: Task, steps: int, every: int, *, own_t
         "import explorer as ex", *text, whole, "for outcome in race.verdict():", "    print(outcome)",
         'race.plot("held_out_loss").show()', "",
     ])
+
+
+def sweep(config: Config, over: Mapping[str, Sequence[float]], origins: Sequence[str], steps: int | None = None) -> str:
+    """The script of a map.
+
+    Args:
+        over: field to its values.
+        origins: where the cells' numbers come from.
+        steps: of training; None where nothing is trained.
+    """
+    axes = listed("{", [f"{written(name)}: {listed('[', [*map(written, values)], ']')}"
+                        for name, values in over.items()], "}")
+    rest = [f"origins={listed('[', [*map(written, origins)], ']')}", *([] if steps is None else [f"steps={steps}"])]
+    whole = listed("cells = ex.sweep(", [design(config), f"over={axes}", *rest], ")")
+    return "\n".join(["import explorer as ex", "", whole, "print(cells)", ""])

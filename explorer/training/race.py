@@ -20,7 +20,7 @@ from explorer.profile import Array
 from explorer.text import Text
 from explorer.training.history import History
 from explorer.training.outcome import Outcome
-from explorer.training.recipe import Recipe
+from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.runner import Contender, Runner
 from explorer.training.tasks import Data, Levels, Task
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Contender", "Outcome", "Race", "race"]
 
-LONGEST = 1_000_000
-"""Steps of a race, at most."""
 MOST = 64
 """Contenders, at most."""
 MARGIN = 0.05

@@ -14,6 +14,9 @@ from explorer.schemes.attention import attends, inherits
 from explorer.schemes.parametrization import Quantity
 from explorer.schemes.residual import learned
 
+LONGEST = 1_000_000
+"""Steps of a training, at most."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stepper:

@@ -94,6 +94,7 @@ def test_a_whole_page_comes_back_from_its_link() -> None:
     assert second.complaints == []
     assert second.link == first.link
     assert second.panels["race"].state() == first.panels["race"].state()
+    assert second.panels["map"].state() == first.panels["map"].state()
     assert second.panels["explore"].state() == first.panels["explore"].state()
     for one in (first, second):
         one.close()
@@ -104,11 +105,15 @@ def test_a_whole_page_comes_back_from_its_link() -> None:
     ("?n_layers=0", "design: Depth must be a whole number between 1 and 1024; got 0"),
     ("?alpha=nan", "design: Residual α must be a finite number between 0 and 4; got 'nan'"),
     ("?n_layers=3&n_layers=4", "n_layers is given 2 times: the last counts"),
-    ("?tab=attic", "tab must be one of explore, foundations, depth, training, race, yours or a lab; got 'attic'"),
+    ("?tab=attic", "tab must be one of explore, map, foundations, depth, training, race, yours or a lab; got 'attic'"),
     ("?<script>=1", "'<script>' is not a part of a link"),
     ("?pin=post_ln,depht:3", "pin 1: 'depht:3' is not understood"),
     ("?01_sampling.draws=-1", "01_sampling: Draws must be a whole number between 1024 and 10000000; got -1"),
     ("?race.steps=x", "race: Steps must be a whole number between 1 and 100000; got 'x'"),
+    ("?map.x_count=61", "map: Values across must be a whole number between 2 and 60; got 61"),
+    ("?map.x=alpha&map.x_from=5", "map: Across from must be a finite number between 0 and 4, as Residual α; got 5"),
+    ("?map.design=nonesuch", "map.design must be a named design, such as post_ln; got 'nonesuch'"),
+    ("?map.design=,depht:3", "map.design: 'depht:3' is not understood"),
     ("?race.selected=9", "race.selected must be a contender's position, from 0; got 9"),
     ("?v=2&n_layers=3", "v, the link's version, must be 1; got '2'"),
     ("?" + "x" * LONGEST, f"a link must have at most {LONGEST:,} characters; got {LONGEST + 1:,}"),
@@ -117,7 +122,9 @@ def test_a_whole_page_comes_back_from_its_link() -> None:
 def test_what_is_ignored_is_said(link: str, sentence: str) -> None:
     state, sentences = LINKS.read(link)
     assert sentences == [sentence]
-    rest = {"?n_layers=3&n_layers=4": "?n_layers=4&v=1", "?pin=post_ln,depht:3": "?pin=post_ln&v=1"}.get(link, "")
+    rest = {"?n_layers=3&n_layers=4": "?n_layers=4&v=1", "?pin=post_ln,depht:3": "?pin=post_ln&v=1",
+            "?map.x=alpha&map.x_from=5": "?map.x=alpha&v=1", "?map.design=nonesuch": "?map.design=&v=1",
+            "?map.design=,depht:3": "?map.design=&v=1"}.get(link, "")
     assert LINKS.write(state) == rest, "all else is as on the page that opens"
 
 
@@ -127,12 +134,13 @@ PIECES = (
     "-1", "1e999", "nan", "9" * 50, "0x10", "1_000", "true", "null", "None", "../../etc/passwd", "__class__", "{}",
     "design", "pin", "racer", "tab", "lab", "view", "show", "panels", "embed", "v", "story", "step", "hue", "name",
     "hidden", "n_layers", "n_heads", "norm_placement", "race.steps", "01_sampling.cut", "post_ln", "gpt2", "matrix",
-    "layer", "statistic", "sweep",
+    "layer", "statistic", "sweep", "map.design", "map.x", "map.y_from", "map.compute", "trained", "alpha",
 )
 SEEDS = (
     "?design=post_ln&n_layers=24&pin=pre_ln,n_layers:48,name:Deep,hidden,hue:3&v=1",
     "?tab=11_warmup&11_warmup.steps=30&lab=02_second_moment&v=1",
     "?racer=post_ln,warmup:300,name:a&racer=gpt2,optimizer:muon&race.steps=40&race.selected=1&v=1",
+    "?tab=map&map.design=post_ln,n_layers:24&map.x=alpha&map.x_from=0.0&map.x_to=2.0&map.compute=theory&v=1",
     "?show=depth,norm_placement&panels=explore,race&charts=attention_entropy&embed=1&matrix=W_Q&layer=3&head=1&sweep=alpha:kurtosis&v=1",
 )
 

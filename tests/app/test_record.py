@@ -167,6 +167,11 @@ def set_everything(page: Dashboard) -> None:
     race.preparation.plan.apply({"steps": 50, "every": 5, "kind": "masked_character", "seed": 3})
     for message in (["remove", 1], ["add", "preset:deepnorm"], ["name", 2, "Slow"], ["select", 2]):
         race.preparation.contenders._handle_custom_msg(message, [])
+    page.show("map").restore({
+        "version": 1, "design": {"n_layers": 2, "d_model": 16, "n_heads": 2, "n_ctx": 8},
+        "plan": {"x": "alpha", "x_from": 0.1 + 0.2, "x_to": 2.0, "x_count": 3, "y_to": 2.0, "y_count": 2,
+                 "compute": "theory"},
+    })
     race.preparation.recipe.apply({"learning_rate": 1e-3, "warmup": 7})
     page.show("depth")
 

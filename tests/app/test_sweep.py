@@ -14,7 +14,7 @@ from explored import SMALL, Open, Page, opened, plain
 from watched import WAIT
 
 from explorer.app.explore import sweep_work
-from explorer.app.explore.sweep_plan import coarse_to_fine, spots, sweepable, thinned
+from explorer.app.explore.sweep_plan import spots, sweepable, thinned
 from explorer.app.link import explore as link
 from explorer.app.link.params import Params
 from explorer.app.widgets.slider_steps import slider_steps
@@ -22,6 +22,7 @@ from explorer.config import Config
 from explorer.figures.palette import HUES
 from explorer.probes import measure
 from explorer.profile import Profile
+from explorer.sweeping.grid import coarse_to_fine
 from explorer.theory import predict
 
 open_panel = pytest.fixture(name="open_panel")(opened)
@@ -62,8 +63,8 @@ def last(config: Config) -> float:
 
 
 def test_points_come_coarse_to_fine_and_span_the_slider() -> None:
-    assert coarse_to_fine(range(9)) == [0, 8, 4, 2, 6, 1, 3, 5, 7]
-    assert [coarse_to_fine(range(count)) for count in range(4)] == [[], [0], [0, 1], [0, 2, 1]]
+    assert [*coarse_to_fine(9)] == [0, 8, 4, 2, 6, 1, 3, 5, 7]
+    assert [[*coarse_to_fine(count)] for count in range(4)] == [[], [0], [0, 1], [0, 2, 1]]
     assert thinned(range(201), 41) == list(range(0, 201, 5))
     assert thinned([1, 2, 3], 41) == [1, 2, 3]
     for field, spec in sweepable().items():

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from explorer.app.widgets.live import Live
+from explorer.app.widgets.panel import Panel as AnyPanel
 
 WAIT = 60.0
 """Seconds after which a test gives up; nothing is asserted about how long anything takes."""
-Panel = TypeVar("Panel", bound=Live)
+Panel = TypeVar("Panel", bound=AnyPanel)
 
 
 class Watched(Generic[Panel]):

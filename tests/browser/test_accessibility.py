@@ -50,6 +50,9 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
         expect(page.locator(".ex-labs > .ex-panel:visible .ex-chart-plot")).to_have_count(len(row.plots))
         if HOMES[name] == PANELS["training"].title:  # it would be at work all the time
             page.locator(".ex-labs > .ex-panel:visible").get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_role("tab", name=PANELS["map"].title, exact=True).click()
+    page.locator(".ex-map .ex-chart-plot .main-svg").first.wait_for()
+    page.locator(".ex-map").get_by_role("button", name="Stop", exact=True).click()
     page.get_by_role("tab", name=PANELS["race"].title, exact=True).click()
     page.get_by_role("button", name="Start", exact=True).wait_for()
     page.get_by_role("tab", name=PANELS["yours"].title, exact=True).click()
@@ -64,7 +67,8 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
 def tabs() -> list[tuple[str, ...]]:
     """Which tabs to press to see each part of the page."""
     labs = [(HOMES[name], row.title) for name, row in LABS.items()]
-    return [(PANELS["explore"].title,), *labs, (PANELS["race"].title,), (PANELS["yours"].title,)]
+    first, last = ([(PANELS[name].title,) for name in names] for names in (("explore", "map"), ("race", "yours")))
+    return [*first, *labs, *last]
 
 
 def look(page: Page, path: tuple[str, ...], **options: object) -> str:
@@ -94,7 +98,7 @@ def test_axe_finds_nothing_in_a_list_that_is_searched(page: Page) -> None:
     page.keyboard.press("Escape")
 
 
-@pytest.mark.parametrize("path", [tabs()[0], tabs()[1], tabs()[-1]], ids="/".join)
+@pytest.mark.parametrize("path", [tabs()[0], tabs()[1], tabs()[2], tabs()[-1]], ids="/".join)
 def test_there_is_enough_contrast_in_the_dark(page: Page, path: tuple[str, ...]) -> None:
     page.emulate_media(color_scheme="dark")
     assert look(page, path, runOnly=["color-contrast"]) == ""

@@ -13,7 +13,7 @@ from functools import partial
 
 from explorer.app.explore.pins import NOW
 from explorer.app.explore.sweep_card import SweepCard
-from explorer.app.explore.sweep_plan import MOST_DOTS, Plan, Task, alike, coarse_to_fine, planned, sweepable, thinned
+from explorer.app.explore.sweep_plan import MOST_DOTS, Plan, Task, alike, planned, sweepable, thinned
 from explorer.app.explore.sweep_words import understood
 from explorer.app.explore.sweep_work import Finder
 from explorer.app.widgets.controls import Controls
@@ -21,6 +21,7 @@ from explorer.app.widgets.worker import Progress, Stop, Worker
 from explorer.config import Config
 from explorer.figures.across import Swept
 from explorer.figures.palette import Design
+from explorer.sweeping.grid import coarse_to_fine
 
 LINE_SECONDS = 10.0
 """Seconds that all lines together may take: theory of a wide causal model takes one for each point."""
@@ -56,7 +57,7 @@ class Sweep:
             match content:
                 case ["sweep", str() as name] if name in sweepable():
                     self.close() if name == self.field else self.open(name, clicked=True)
-                case ["pick", int() | float() as value] if self._plan and not isinstance(value, bool):
+                case ["pick", int() | float() as value, *_] if self._plan and not isinstance(value, bool):
                     values = [spot.value for spot in next(iter(self._plan.values()))]
                     if values[0] * 0.99 <= value <= values[-1] * 1.01:  # a chart's numbers are rounded
                         self._controls.apply({self.field: min(values, key=lambda one: abs(one - value))})
@@ -130,14 +131,15 @@ class Sweep:
         plan = planned(task)
         begun = drawn = time.monotonic()
         for row in plan.values():
-            for spot in coarse_to_fine(row):
+            for spot in map(row.__getitem__, coarse_to_fine(len(row))):
                 if spot.config and time.monotonic() - begun < LINE_SECONDS:
                     self._finder.predict(spot.config, stop)
                 if time.monotonic() - drawn > REDRAW:
                     self._publish(task, plan)
                     drawn = time.monotonic()
         self._publish(task, plan)
-        for spot in coarse_to_fine(thinned(next(iter(plan.values())), MOST_DOTS)):
+        dots = thinned(next(iter(plan.values())), MOST_DOTS)
+        for spot in map(dots.__getitem__, coarse_to_fine(len(dots))):
             if spot.config and not self._finder.known("measured", spot.config):
                 self._finder.measure(spot.config, stop)
                 self._publish(task, plan)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -45,19 +44,6 @@ def thinned(items: Sequence[Item], most: int) -> list[Item]:
     """At most so many, evenly chosen, both ends among them."""
     count = min(len(items), most)
     return [items[round(place * (len(items) - 1) / max(count - 1, 1))] for place in range(count)]
-
-
-def coarse_to_fine(items: Sequence[Item]) -> list[Item]:
-    """Both ends and the middle first, then the middle of each half, and so on."""
-    order = [0, len(items) - 1][: len(items)]
-    gaps = deque([(0, len(items) - 1)])
-    while gaps:
-        low, high = gaps.popleft()
-        if high - low > 1:
-            middle = (low + high) // 2
-            order.append(middle)
-            gaps.extend([(low, middle), (middle, high)])
-    return [items[place] for place in order]
 
 
 def planned(task: Task) -> Plan:

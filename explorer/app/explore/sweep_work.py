@@ -32,7 +32,7 @@ GLANCE = 0.02
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
-    """The sweep was abandoned: it was closed, or another is wanted."""
+    """What was computed was abandoned: it was closed, or something else is wanted."""
 
 
 class Found(NamedTuple):

@@ -12,6 +12,7 @@ from urllib.parse import quote_plus, urlencode
 
 from explorer.app import view
 from explorer.app.link import explore, race
+from explorer.app.link import map as maps
 from explorer.app.link.params import Params
 from explorer.app.link.values import plain, write_value
 from explorer.app.widgets.record import VERSION, record
@@ -20,7 +21,7 @@ from explorer.labs.table import LABS
 
 Pairs = Iterator[tuple[str, str]]
 PARTS: Mapping[str, tuple[Callable[[Mapping[str, Any]], Pairs], Callable[[Params], dict[str, Any]]]] = {
-    "explore": (explore.write, explore.read), "race": (race.write, race.read),
+    "explore": (explore.write, explore.read), "map": (maps.write, maps.read), "race": (race.write, race.read),
 }
 """What writes and reads the record of a panel that is no lab."""
 SAFE = ",:()"

@@ -24,7 +24,7 @@ from explorer.app.race.racefile import Opened, RaceFile, opened
 from explorer.app.race.sample import stored
 from explorer.app.race.saves import Saves
 from explorer.app.race.scribe import Scribe
-from explorer.app.race.setups import SetupRow
+from explorer.app.race.setups import SETUPS, SetupRow
 from explorer.app.race.standings import most_steps
 from explorer.app.race.throttle import Throttle
 from explorer.app.widgets.panel import Panel, Phase, prose
@@ -111,7 +111,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
         self.gallery = Gallery(self.lock, self.saves)
         self.preparation = Preparation(lineup or first_lineup(), plan or Plan(), self.lock, self._changed)
         self.controls = self.preparation.plan
-        self.setups = SetupRow(self.restore)
+        self.setups = SetupRow("Set-ups", SETUPS, self.restore)
         self.waiting = prose(WAITING, "ex-beware")
         self.file = RaceFile(self._busy, self._open)
         self.home = TakeHome([*home.files(self._shown)])

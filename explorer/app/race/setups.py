@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from explorer.app.race.buttons import ButtonRow, button
 from explorer.app.race.lineup import USUAL, Contender, Lineup, first_lineup, named_design
@@ -71,20 +71,41 @@ SETUPS: Mapping[str, Setup] = MappingProxyType({
 """By name, in the order of their buttons."""
 
 
+class Prepared(Protocol):
+    """Choices of a panel that a button makes."""
+
+    @property
+    def name(self) -> str:
+        """Of its button's message."""
+
+    @property
+    def title(self) -> str:
+        """Of its button."""
+
+    @property
+    def words(self) -> str:
+        """The question that they answer."""
+
+    def state(self) -> dict[str, Any]:
+        """The record that the panel restores."""
+
+
 class SetupRow(ButtonRow):
     """A button for each set-up, and the question of the one that was pressed last.
 
     Args:
+        label: what the set-ups are, said to a screen reader.
+        setups: by name, in the order of their buttons.
         restore: makes the choices of a record.
     """
 
-    def __init__(self, restore: Callable[[object], object]) -> None:
-        super().__init__("Set-ups", self._press, links=True)
-        self._restore = restore
-        self.buttons = [button(row.name, row.title, enabled=True, title=row.words) for row in SETUPS.values()]
+    def __init__(self, label: str, setups: Mapping[str, Prepared], restore: Callable[[object], object]) -> None:
+        super().__init__(label, self._press, links=True)
+        self._setups, self._restore = setups, restore
+        self.buttons = [button(row.name, row.title, enabled=True, title=row.words) for row in setups.values()]
 
     def _press(self, name: str) -> None:
         """Handles a press in a browser, which may say anything."""
-        if name in SETUPS:
-            self._restore(SETUPS[name].state())
-            self.note = SETUPS[name].words
+        if name in self._setups:
+            self._restore(self._setups[name].state())
+            self.note = self._setups[name].words

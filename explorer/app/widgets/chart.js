@@ -203,7 +203,7 @@ class Card {
     });
     this.plot.on("plotly_doubleclick", this.reset);
     this.plot.on("plotly_click", ({ points }) => {
-      if (this.model.get("picks") && points.length) press(this.model, ["pick", points[0].x]);
+      if (this.model.get("picks") && points.length) press(this.model, ["pick", points[0].x, points[0].y]);
     });
   }
 

@@ -38,7 +38,7 @@ class Chart(PageWidget):
         ask: a question that is answered on the chart: `{depths, low, high, log}` while a line is to be drawn, `{said}`
             once it was; empty for none.
         marks: what dots and lines are, or of which settings they are, as that picture says it.
-        picks: a click on a point is the message `["pick", x]`.
+        picks: a click on a point is the message `["pick", x, y]`.
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
     """
 

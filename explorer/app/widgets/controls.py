@@ -80,7 +80,7 @@ class Controls(ControlBox, Generic[Chosen]):
         on_read: Callable[[], None] = lambda: None,
         label: str = "Design of the Transformer",
     ) -> None:
-        super().__init__(sections=sections(config.specs()), excluded=exclusions(config), label=label)
+        super().__init__(sections=sections(config.specs()), excluded=self._exclusions(config), label=label)
         self._offers: Mapping[str, list[dict[str, str]]] = {}
         self._of_no_use: Mapping[str, str] = {}
         self._remarks: dict[str, tuple[object, str, list[dict[str, str]]]] = {}
@@ -139,6 +139,10 @@ class Controls(ControlBox, Generic[Chosen]):
             case [str() as name, int() as index] if 0 <= index < len(self.offers.get(name, ())):
                 self._on_offer(name, index)
 
+    def _exclusions(self, config: Chosen) -> dict[str, Any]:
+        """The options that the other choices exclude; none where choosing one changes the others with it."""
+        return exclusions(config)
+
     def _read(self, _: object = None) -> None:
         try:
             config = type(self.config)(**self.values)
@@ -147,7 +151,7 @@ class Controls(ControlBox, Generic[Chosen]):
         else:
             self.refusal, self._mend = "", {}
             if config != self.config:
-                self.config, self.excluded = config, exclusions(config)
+                self.config, self.excluded = config, self._exclusions(config)
             if self.values != config.model_dump():
                 self.values = config.model_dump()  # a number that was written as "1_000"; which is read in turn
                 return
@@ -209,7 +213,8 @@ def describe(spec: Spec) -> dict[str, Any]:
         "initial": spec.default,
         "steps": steps,
         "options": [
-            {"value": choice, "label": in_words(choice), "formula": option.formula, "source": cited(option.source)}
+            {"value": choice, "label": option.label or in_words(choice), "formula": option.formula,
+             "source": cited(option.source)}
             for choice in spec.choices for option in [spec.about.options.get(choice, Option(""))]
         ],
     }

@@ -13,7 +13,8 @@ from collections.abc import Hashable, Mapping
 from contextlib import nullcontext
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 import ipywidgets as widgets
 
@@ -45,9 +46,13 @@ NEXT: Mapping[Phase, frozenset[Phase]] = MappingProxyType({
     Phase.STALE: frozenset({Phase.COMPUTING, Phase.REFUSED, Phase.FAILED}),
     Phase.REFUSED: frozenset({Phase.IDLE, Phase.COMPUTING, Phase.FAILED}),
     Phase.FAILED: frozenset({Phase.IDLE, Phase.COMPUTING, Phase.REFUSED}),
-    Phase.PAUSED: frozenset({Phase.IDLE, Phase.COMPUTING, Phase.FAILED}),
+    Phase.PAUSED: frozenset({Phase.IDLE, Phase.COMPUTING, Phase.REFUSED, Phase.FAILED}),
 })
 """The phases that may follow each; only what computes can be stopped or paused."""
+
+
+PANELS: WeakSet[Panel[Any, Any]] = WeakSet()
+"""Those of this kernel that are open."""
 
 
 class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
@@ -65,11 +70,17 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
         self.worker: Worker[Job, Result] = Worker(self._work, self._receive, self._fail, self._advance, capacity)
         super().__init__()
         self.add_class("ex-panel")
+        PANELS.add(self)
 
     @property
     def phase(self) -> Phase:
         """Where the panel is."""
         return self._phase
+
+    @property
+    def others_compute(self) -> bool:
+        """Whether a panel of another kind computes: what takes minutes waits for it."""
+        return any(other.phase is Phase.COMPUTING and type(other) is not type(self) for other in tuple(PANELS))
 
     def _enter(self, phase: Phase, text: str, detail: str = "", fraction: float = -1.0, action: str = "",
                offer: str = "") -> None:
@@ -86,6 +97,7 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
     def close(self) -> None:
         """Ends the worker and removes every widget of the panel from the page."""
+        PANELS.discard(self)
         self.worker.close()
         for child in self.children:
             close_all(child)

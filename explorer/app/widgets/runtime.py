@@ -27,7 +27,7 @@ APP = Path(__file__).parent.parent
 SHARED = ("elements", "typeset", "glossary", "messages", "address", "handing", "picture", "plotly", "search", "guess")
 STYLES = tuple(f"{name}.css" for name in (
     "widgets/style", "widgets/header", "widgets/media", "widgets/chart", "widgets/saving", "widgets/search",
-    "widgets/glossary", "widgets/roster_box", "race/race", "explore/compare", "explore/sweep",
+    "widgets/glossary", "widgets/roster_box", "race/race", "explore/compare", "explore/sweep", "map/map",
     "stories/stories"))
 STUB = """const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
 const page = (pages.{key} ??= Promise.withResolvers());

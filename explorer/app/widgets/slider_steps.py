@@ -16,12 +16,12 @@ def slider_steps(spec: Spec) -> list[float]:
     Whole numbers on a logarithmic axis go 1, 2, 3, 4, 6, 8, 12, 16, …: powers of two and one and a half times those,
     which 4 and 8 heads divide from 16 and 32 up. Real numbers take even steps, as long as the
     field asks for, or of the logarithm on a logarithmic axis, rounded to three digits between the bounds. A range too
-    long to step through, such as a seed's, gives no steps, and so no slider.
+    long to step through, such as a seed's, or without bounds gives no steps, and so no slider.
     """
     if spec.kind == "integer":
         values = _octaves(spec) if spec.about.log else _whole(spec)
         return sorted({int(value) for value in (*values, *_ends(spec))}) if values else []
-    if spec.kind == "number":
+    if spec.kind == "number" and spec.bounded:
         rounded = (float(f"{value:.3g}") for value in _even(spec))
         return sorted({*(value for value in rounded if spec.low < value < spec.high), *_ends(spec)})
     return []

@@ -21,8 +21,8 @@ class File(NamedTuple):
     """Its content, in a short sentence."""
     name: str
     media: str
-    write: Callable[[], str]
-    """The text, as the page stands; may refuse by a `ConfigError`."""
+    write: Callable[[], str | bytes]
+    """The text, or bytes that nobody reads here, as the page stands; may refuse by a `ConfigError`."""
     shown: bool = True
     """Whether a person may want to read it here."""
 
@@ -66,10 +66,10 @@ class TakeHome(PageWidget):
                 file = self._files[place]
                 try:
                     text = file.write()
-                    if verb == "show" and file.shown:
+                    if verb == "show" and file.shown and isinstance(text, str):
                         self._say(place, text, "")
                     else:
-                        raw = text.encode()
+                        raw = text.encode() if isinstance(text, str) else text
                         hand_over(self, file.name, file.media, raw)
                         self._say(self.reading, self.text, f"Saved {file.name}, {size_words(len(raw))}.")
                 except ConfigError as error:

@@ -1,0 +1,252 @@
+"""The Map panel: a statistic over two fields of a design, theory first, then measured or trained, coarse to fine.
+
+The map follows its controls. Its cells are computed on the worker's thread, in processes of their own where memory
+allows, and wait for every other panel of the page. A click on a cell puts its design on Explore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ipywidgets as widgets
+
+from explorer.app.design_names import name_of
+from explorer.app.explore.selections import NamedDesigns
+from explorer.app.explore.sentences import model_words
+from explorer.app.explore.sweep_work import Stopped
+from explorer.app.map import home
+from explorer.app.map.controls import MapControls
+from explorer.app.map.maps import FIRST_DESIGN, MAPS
+from explorer.app.map.picture import Picture, Shown
+from explorer.app.map.plan import Job, Plan
+from explorer.app.map.running import Clock, Running, cells
+from explorer.app.race.buttons import ButtonRow, button
+from explorer.app.race.setups import SetupRow
+from explorer.app.race.throttle import Throttle
+from explorer.app.widgets.panel import Panel, Phase, prose
+from explorer.app.widgets.record import changed, read, record, restore_controls, restore_parts
+from explorer.app.widgets.takehome import TakeHome
+from explorer.app.widgets.wording import refusal_in_words
+from explorer.app.widgets.worker import Progress, Stop
+from explorer.choices import ConfigError
+from explorer.config import Config
+
+LEAD = ("<h2>Map</h2><p>Where does the signal live, and does the theory draw the border in the right place? Each cell "
+        "is a design.</p>")
+WAITS = "waits for another panel"
+TAKE, TAKE_WORDS = "take", "Take the design from Explore"
+
+
+class MapPanel(Panel[Job, None]):
+    """The panel.
+
+    Args:
+        plan: where its controls start.
+        design: what is varied.
+    """
+
+    def __init__(self, plan: Plan | None = None, design: Config = FIRST_DESIGN) -> None:
+        self.design = design
+        """The design that is varied."""
+        self._good = (plan or Plan(), design)  # the last choices that were accepted
+        self._job: Job | None = None  # what they ask for
+        self._runs = False  # whether the worker has it
+        self._put: Callable[[Config], None] | None = None
+        self._drawing = Throttle(0.25, share=0.25, most=2.0)
+        super().__init__(capacity=1)
+        self._running = Running(lambda: self.others_compute)
+        self.controls = MapControls(self._good[0], self.refresh)
+        self.named_designs = NamedDesigns(design, self._vary)
+        self.take = ButtonRow("Design of the map", self._press, links=True)
+        self.take.buttons = [button(TAKE, TAKE_WORDS, enabled=False)]
+        self.picture = Picture()
+        self.picture.chart.on_msg(lambda _, content, __: self._pick(content))
+        self.maps = SetupRow("Maps", MAPS, self.restore)
+        self.home = TakeHome([*home.files(lambda: self._shown().job, lambda: self._shown().sweep.dataset())])
+        self.children = self._layout()
+        self.add_class("ex-map")
+        self.refresh()
+
+    def _layout(self) -> list[widgets.Widget]:
+        side = widgets.Box([self.named_designs, self.take, self.controls]).add_class("ex-side")
+        cell = widgets.Box([self.picture.chart]).add_class("ex-cell")
+        main = widgets.Box([widgets.Box([cell]).add_class("ex-charts"), self.home]).add_class("ex-main")
+        return [prose(LEAD, "ex-lead"), self.maps, widgets.Box([side, main]).add_class("ex-explore"), self.status]
+
+    def meet(self, elsewhere: Callable[[], Config], put: Callable[[Config], None]) -> None:
+        """Joins the panel to Explore: where a design comes from, and what puts one there."""
+        with self.lock:
+            self._elsewhere, self._put = elsewhere, put
+            self.take.buttons = [button(TAKE, TAKE_WORDS, enabled=True)]
+            self.picture.mark(elsewhere)
+            self._draw()
+
+    def state(self) -> dict[str, Any]:
+        """The design and the choices, not the numbers; see `Recorded`."""
+        with self.lock:
+            return record(design=changed(self.design), plan=changed(self.controls.config))
+
+    def restore(self, state: object) -> list[str]:
+        """Makes the map of a record; see `Recorded`."""
+        with self.lock:
+            sentences = restore_parts(state, {
+                "design": self._restore_design, "plan": lambda fields: restore_controls(self.controls, fields, "plan")})
+            self.refresh()
+        return sentences
+
+    def _restore_design(self, fields: object) -> list[str]:
+        config, sentences = read(Config, fields, "design")
+        self.design = config or self.design
+        return sentences
+
+    # --- from the page: any thread ----------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Makes the map that the controls ask for, or says why not; the last good one stays."""
+        with self.lock:
+            try:
+                if self.controls.refusal:
+                    self._refuse(self.controls.refusal)
+                    return
+                job = self.controls.config.job(self.design)
+                self._running.sweep(job)  # which may refuse
+            except ConfigError as error:
+                self._refuse(refusal_in_words(error))
+                return
+            self._good = (self.controls.config, self.design)
+            self._say_design()
+            if job != self._job or self.phase in (Phase.REFUSED, Phase.FAILED):
+                self._go(job)
+            self._draw()
+
+    def _refuse(self, sentence: str) -> None:
+        self._enter(Phase.REFUSED, f"Refused: {sentence}.", "The map is the last that was accepted.", action="Undo",
+                    offer=self.controls.remedy)
+
+    def _go(self, job: Job) -> None:
+        """Gives a map to the worker, unless it has it."""
+        self.home.forget()
+        if not (self._runs and job == self._job):
+            self.worker.submit(job)
+        self._job, self._runs = job, True
+        self._enter(Phase.COMPUTING, _promise(job), fraction=2.0, action="Stop")
+
+    def _act(self) -> None:
+        """Stops, goes on, or undoes a refused choice."""
+        with self.lock:
+            if self._job is None or self.phase is Phase.IDLE:
+                return
+            if self.phase is Phase.COMPUTING:
+                self.worker.cancel()
+                self._runs = False
+                self._draw()
+                self._enter(Phase.PAUSED, "Stopped", cells(self._running.sweep(self._job)), action="Go on")
+            elif self.phase is Phase.REFUSED:
+                plan, self.design = self._good
+                self.controls.apply(plan.model_dump())
+                self.refresh()
+            else:
+                self._go(self._job)
+
+    def _mend(self) -> None:
+        self.controls.mend()
+
+    def _vary(self, changes: Mapping[str, object]) -> None:
+        """Takes a named design."""
+        with self.lock:
+            try:
+                self.design = self.design.replace(**changes)
+            except ConfigError as error:
+                self._refuse(refusal_in_words(error))
+            else:
+                self.refresh()
+
+    def _press(self, verb: str) -> None:
+        """Takes the design from Explore."""
+        with self.lock:
+            if verb == TAKE and self._put:
+                self.design = self._elsewhere()
+                self.refresh()
+
+    def _pick(self, content: object) -> None:
+        """Handles a click on a cell."""
+        with self.lock:
+            config = self.picture.picked(content)
+        if config and self._put:
+            self._put(config)
+
+    # --- on the worker's thread -------------------------------------------------------------------------------
+
+    def _work(self, job: Job, stop: Stop, _: Progress) -> None:
+        import xarray  # noqa: F401 - takes half a second: here, where nobody waits for the lock
+
+        sweep = self._running.sweep(job)
+        clock = Clock(sweep)
+        self._drawing.now()
+        self._running.run(sweep, stop, lambda: self._look(job, clock))
+        if sweep.done < sweep.total:
+            raise Stopped  # no result, or the worker would have it for the next time
+
+    def _look(self, job: Job, clock: Clock) -> None:
+        """Called all the time: now and then, draws the map and says how far it is."""
+        if not self._drawing.due:
+            return
+        with self.lock, self._drawing:
+            if job == self._job and self._runs:
+                self._draw()
+                if self.phase is Phase.COMPUTING:
+                    words = WAITS if self._running.waits else clock.words()
+                    self._enter(Phase.COMPUTING, _promise(job), words, clock.fraction, "Stop")
+
+    def _receive(self, job: Job, _: None) -> None:
+        with self.lock:
+            if job == self._job and self._runs:
+                self._runs = False
+                self._draw()
+                if self.phase is Phase.COMPUTING:
+                    self._enter(Phase.IDLE, *_summary(self._shown()))
+
+    def _fail(self, job: Job, message: str) -> None:
+        with self.lock:
+            if job == self._job and self._runs:
+                self._runs = False
+                if self.phase is Phase.COMPUTING:
+                    self._enter(Phase.FAILED, message, action="Try again")
+
+    # --- what is shown ----------------------------------------------------------------------------------------
+
+    def _shown(self) -> Shown:
+        """What the chart shows.
+
+        Raises:
+            ConfigError: nothing yet.
+        """
+        with self.lock:
+            if self.picture.shown is None:
+                raise ConfigError("map must be begun to be saved; got none yet")
+            return self.picture.shown
+
+    def _say_design(self) -> None:
+        self.named_designs.follow(self.design)
+        self.take.note = f"{name_of(self.design)}, {model_words(self.design)}."
+
+    def _draw(self) -> None:
+        if self._job:
+            self.picture.draw(self._job, self._running.sweep(self._job), self._good[0])
+
+
+def _promise(job: Job) -> str:
+    """'Measuring 24 × 14 cells'"""
+    verb = {"predicted": "Predicting", "measured": "Measuring", "trained": "Training"}[job.origins[-1]]
+    return f"{verb} {_size(job)}"
+
+
+def _summary(shown: Shown) -> tuple[str, str]:
+    """Status line of a finished map: 'Measured 24 × 14 cells', and how many failed."""
+    failed = int((shown.sweep.failures != "").sum())
+    return f"{shown.job.origins[-1].capitalize()} {_size(shown.job)}", f"{failed:,} failed" if failed else ""
+
+
+def _size(job: Job) -> str:
+    return f"{len(job.over[0][1])} × {len(job.over[1][1])} cells"

@@ -1,0 +1,74 @@
+"""`Picture`: the chart of a map: what is drawn on it, and the design of a cell that is clicked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from explorer.app.map.axes import nearest
+from explorer.app.map.plan import Job, Plan, now, title
+from explorer.app.widgets.chart import Chart
+from explorer.choices import ConfigError
+from explorer.config import Config
+from explorer.figures.map import heat_map
+from explorer.figures.why import why
+from explorer.sweeping.sweeps import Sweep
+
+CAPTION = "Dots: measured or trained; cells without one: predicted. Lines: theory."
+PICKS = " A click puts a cell's design on Explore."
+
+
+class Shown(NamedTuple):
+    """What the chart shows."""
+
+    job: Job
+    sweep: Sweep
+    plan: Plan
+
+
+class Picture:
+    """The chart. Callers must hold the panel's lock."""
+
+    def __init__(self) -> None:
+        self.chart = Chart(title="Map", caption=CAPTION)
+        self.shown: Shown | None = None
+        self._elsewhere: Callable[[], Config] | None = None
+
+    def mark(self, elsewhere: Callable[[], Config]) -> None:
+        """Marks the design of another panel, to which a click on a cell may bring its own."""
+        self._elsewhere = elsewhere
+        self.chart.picks, self.chart.caption = True, CAPTION + PICKS
+
+    def draw(self, job: Job, sweep: Sweep, plan: Plan) -> None:
+        """Draws what is known of a map; until there is something, the last one stays."""
+        if not sweep.done:
+            self.chart.stale = bool(self.shown)
+            return
+        self.shown = Shown(job, sweep, plan)
+        with self.chart.hold_sync():  # one message; the lock keeps other threads out, as this needs
+            self.chart.title = title(plan)
+            self.chart.explain(why(plan.statistic))
+            self.chart.show(heat_map(sweep.dataset(), plan.statistic, x=plan.x, y=plan.y, now=self._now(job, plan)))
+
+    def _now(self, job: Job, plan: Plan) -> dict[str, float] | None:
+        """The place of the other panel's design where that is on this map, else of the map's own."""
+        here = self._elsewhere() if self._elsewhere else job.config
+        fields = {plan.x, plan.y}
+        same = here.model_dump(exclude=fields) == job.config.model_dump(exclude=fields)
+        return now(plan, here if same else job.config)
+
+    def picked(self, content: object) -> Config | None:
+        """The design of a cell that was clicked; None where the rules refuse it, or nothing was.
+
+        Args:
+            content: `["pick", x, y]`, of numbers that are rounded, or whatever a browser sends.
+        """
+        match content:
+            case ["pick", int() | float() as x, int() | float() as y] if self.shown:
+                job = self.shown.job
+                at = {name: nearest(values, value) for (name, values), value in zip(job.over, (x, y), strict=True)}
+                try:
+                    return job.config.replace(**{name: value for name, value in at.items() if name in Config.specs()})
+                except ConfigError:
+                    return None
+        return None

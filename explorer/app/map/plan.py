@@ -1,0 +1,158 @@
+"""`Plan`: what a map shows: its two axes, the statistic, and what is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pydantic import model_validator
+
+from explorer.app.design_names import lowered
+from explorer.app.map.axes import MOST_VALUES, axis_fields, axis_values, field_options, is_training, usual
+from explorer.choices import Choices
+from explorer.config import Config
+from explorer.fields import Option, setting
+from explorer.figures.map.scales import SCALES
+from explorer.training.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute(Option):
+    """What is computed in every cell."""
+
+    origins: tuple[str, ...]
+
+
+COMPUTE: dict[str, Compute] = {
+    "theory": Compute("what theory predicts, at once", label="theory", origins=("predicted",)),
+    "measured": Compute("theory at once, then each cell is measured, coarse to fine", label="and measured",
+                        origins=("predicted", "measured")),
+    "trained": Compute("each cell is trained on text for some steps", label="trained", origins=("trained",),
+                       uses=("steps",)),
+}
+FIELDS = field_options()
+STATISTICS = {name: Option(f"the neutral color: {row.words}" if row.words else "", label=row.title)
+              for name, row in SCALES.items()}
+FIRST = {"trained": "loss_drop", "measured": "second_moment"}
+"""The statistic shown first, by where its numbers come from."""
+SIDES = {"x": "across", "y": "up"}
+
+
+class Job(NamedTuple):
+    """All that decides the numbers of a map. Another statistic is another picture of the same numbers."""
+
+    config: Config
+    over: tuple[tuple[str, tuple[float, ...]], ...]
+    """Field and values: across, then up."""
+    origins: tuple[str, ...]
+    steps: int
+
+    @property
+    def fields(self) -> dict[str, tuple[float, ...]]:
+        """Fields and values, as `sweep` takes them."""
+        return dict(self.over)
+
+
+class Plan(Choices):
+    """The axes, the statistic and what is computed.
+
+    Raises:
+        ConfigError: an unknown field, a wrong type, a value out of range, or choices that exclude each other.
+    """
+
+    statistic: str = setting(FIRST["measured"], "Statistic", "Map", "Number that gives a cell its color.", pinned=True,
+                             options=STATISTICS)
+    compute: str = setting("measured", "Cells are", "Map", "Where the numbers of the cells come from.", pinned=True,
+                           options=COMPUTE)
+    x: str = setting("init_variance", "Across", "Map", "Field across.", pinned=True, options=FIELDS)
+    x_from: float = setting(usual("init_variance")[0], "Across from", "Map", "First value across.", pinned=True)
+    x_to: float = setting(usual("init_variance")[1], "Across to", "Map", "Last value across.", pinned=True)
+    x_count: int = setting(24, "Values across", "Map", "Number of values across; of whole numbers there may be fewer.",
+                           2, MOST_VALUES, pinned=True)
+    y: str = setting("n_layers", "Up", "Map", "Field upwards.", pinned=True, options=FIELDS)
+    y_from: float = setting(usual("n_layers")[0], "Up from", "Map", "First value upwards.", pinned=True)
+    y_to: float = setting(usual("n_layers")[1], "Up to", "Map", "Last value upwards.", pinned=True)
+    y_count: int = setting(16, "Values up", "Map", "Number of values upwards; of whole numbers there may be fewer.", 2,
+                           MOST_VALUES, pinned=True)
+    steps: int = setting(100, "Training steps", "Map", "Steps for which each cell is trained.", 1, 1000, pinned=True,
+                         log=True)
+
+    @model_validator(mode="after")
+    def _agree(self) -> Plan:
+        if self.x == self.y:
+            raise self.refusal(f"{{y}} must be another field than {{x}}; got {FIELDS[self.y].label} twice")
+        for side in SIDES:
+            self._check_side(side)
+        origin = SCALES[self.statistic].origin
+        if (origin == "trained") != (self.compute == "trained"):
+            wanted = "trained" if self.compute == "trained" else "measured"
+            raise self.refusal(f"{{statistic}} must be one of {wanted} cells; got {{statistic=}}")
+        return self
+
+    def _check_side(self, side: str) -> None:
+        name, first, last = (getattr(self, f"{side}{part}") for part in ("", "_from", "_to"))
+        spec = axis_fields()[name]
+        if is_training(name) and self.compute != "trained":
+            raise self.refusal(f"{{{side}}} must be a field of the design unless cells are trained; got "
+                               f"{spec.about.label}")
+        for part, value in (("from", first), ("to", last)):
+            whole = spec.kind != "integer" or value == int(value)
+            if not (whole and spec.low <= value <= spec.high):
+                raise self.refusal(f"{{{side}_{part}}} must be {spec.rule()}, as {spec.about.label}; got {value:g}")
+        if first >= last:
+            raise self.refusal(f"{{{side}_from}} must be less than {{{side}_to}}; got {first:g} and {last:g}")
+
+    def job(self, config: Config) -> Job:
+        """The numbers that the map of a design needs."""
+        over = tuple((getattr(self, side), axis_values(*(getattr(self, f"{side}{part}") for part in (
+            "", "_from", "_to", "_count")))) for side in SIDES)
+        trained = self.compute == "trained"
+        return Job(config, over, COMPUTE[self.compute].origins, self.steps if trained else 1)
+
+
+def fitted(before: Plan, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A person's choices with what goes along with them: another field has its own range, the other axis' field
+    changes places with it, and a statistic brings the cells that have it."""
+    found = dict(values)
+    sides = list(SIDES)
+    for side, other in (sides, sides[::-1]):
+        name = found.get(side)
+        if name == getattr(before, side) or name not in FIELDS:
+            continue
+        if name == getattr(before, other) and found.get(other) == name:
+            for part in ("", "_from", "_to", "_count"):
+                found[other + part], found[side + part] = getattr(before, side + part), getattr(before, other + part)
+        else:
+            found[f"{side}_from"], found[f"{side}_to"] = usual(str(name))
+            if is_training(str(name)):
+                found["compute"] = "trained"
+    return _with_cells(before, found)
+
+
+def _with_cells(before: Plan, found: dict[str, Any]) -> dict[str, Any]:
+    origin = SCALES[found["statistic"]].origin if found.get("statistic") in STATISTICS else ""
+    if found.get("statistic") != before.statistic and origin:
+        trained = found.get("compute") == "trained"
+        found["compute"] = "trained" if origin == "trained" else "measured" if trained else found.get("compute")
+    elif origin and found.get("compute") in COMPUTE and (origin == "trained") != (found["compute"] == "trained"):
+        found["statistic"] = FIRST["trained" if found["compute"] == "trained" else "measured"]
+    return found
+
+
+def now(plan: Plan, config: Config) -> dict[str, float] | None:
+    """The place of a design on a map; None where it lies beside."""
+    at = {getattr(plan, side): _value(getattr(plan, side), config) for side in SIDES}
+    inside = all(getattr(plan, f"{side}_from") <= at[getattr(plan, side)] <= getattr(plan, f"{side}_to")
+                 for side in SIDES)
+    return at if inside else None
+
+
+def _value(name: str, config: Config) -> float:
+    return float(getattr(Recipe() if is_training(name) else config, name))
+
+
+def title(plan: Plan) -> str:
+    """Of the card."""
+    x, y = (lowered(axis_fields()[getattr(plan, side)].about.label) for side in SIDES)
+    return f"{SCALES[plan.statistic].title} over {x} and {y}"

@@ -1,0 +1,104 @@
+"""`Running`: the sweeps of a panel, kept while the page lives: one that was stopped goes on where it was."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from explorer.app.map.cost import check
+from explorer.app.map.plan import Job
+from explorer.app.widgets.worker import Stop
+from explorer.limits import machine_memory
+from explorer.sweeping.sweeps import Sweep
+from explorer.sweeping.workers import Here
+
+KEPT = 6
+"""Sweeps that are kept; the largest has some 8 MB of numbers."""
+ROOMY = 4e9
+"""Bytes of memory from which on a pool of processes is worth its own: each takes about 300 MB."""
+ENOUGH = 5
+"""Cells that say how long the others take."""
+GLANCE = 0.05
+"""Seconds between two looks at whether others still compute."""
+
+
+class Running:
+    """Makes sweeps, runs them, and tells what there is to tell.
+
+    Args:
+        busy: whether another panel of the page computes: nothing is begun meanwhile.
+    """
+
+    def __init__(self, busy: Callable[[], bool]) -> None:
+        self._busy = busy
+        self._kept: OrderedDict[Job, Sweep] = OrderedDict()
+        self.waits = False
+        """Whether another panel comes first at the moment."""
+
+    def sweep(self, job: Job) -> Sweep:
+        """The sweep of a job, begun or not.
+
+        Raises:
+            ConfigError: it would take hours.
+        """
+        if job not in self._kept:
+            executor = None if machine_memory() >= ROOMY else Here()
+            sweep = Sweep(job.config, job.fields, executor=executor, origins=job.origins, steps=job.steps)
+            check(sweep)
+            self._kept[job] = sweep
+        self._kept.move_to_end(job)
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return self._kept[job]
+
+    def run(self, sweep: Sweep, stop: Stop, look: Callable[[], None]) -> None:
+        """Computes what is missing; `look` is called ten times a second, also while another panel comes first."""
+        def ends() -> bool:
+            while not stop() and self._busy():
+                self.waits = True
+                look()
+                time.sleep(GLANCE)
+            self.waits = False
+            look()
+            return stop()
+
+        sweep.run(ends)
+
+
+class Clock:
+    """How far a sweep is and how long it still takes, in words.
+
+    Args:
+        sweep: as it is begun, or goes on.
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._begun, self._first = time.monotonic(), sweep.done
+
+    @property
+    def fraction(self) -> float:
+        """Part of the cells that is done."""
+        return self._sweep.done / self._sweep.total
+
+    def words(self) -> str:
+        """'120 of 480 cells · about 40 s left'; without the latter while what is done tells nothing of the rest."""
+        done = self._sweep.done
+        if done <= max(self._first, self._predicted):  # processes start, and theory is another matter
+            self._begun, self._first = time.monotonic(), done
+        if done < self._first + ENOUGH:
+            return cells(self._sweep)
+        left = (time.monotonic() - self._begun) / (done - self._first) * (self._sweep.total - done)
+        return f"{cells(self._sweep)} · about {f'{left / 60:.0f} min' if left > 90 else f'{left:.0f} s'} left"
+
+    @property
+    def _predicted(self) -> int:
+        """Cells that are found first, where others follow."""
+        origins = self._sweep.grid.origins
+        return self._sweep.total // len(origins) if "predicted" in origins and len(origins) > 1 else 0
+
+
+def cells(sweep: Sweep) -> str:
+    """'120 of 480 cells'"""
+    return f"{sweep.done:,} of {sweep.total:,} cells"

@@ -1,0 +1,296 @@
+"""The Map panel without a browser: controls set, cells computed by the real theory and the real model, clicks."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from explored import plain
+from watched import Watched
+
+import explorer as ex
+from explorer.app.dashboard import PANELS, Dashboard
+from explorer.app.map import running
+from explorer.app.map.maps import MAPS
+from explorer.app.map.panel import MapPanel
+from explorer.app.map.plan import Plan
+from explorer.app.widgets.panel import Panel, Phase
+from explorer.config import Config
+from explorer.ends import endings
+
+TINY = Config(d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2, norm_placement="none")
+FEW: dict[str, Any] = {"x_from": 0.5, "x_to": 2.0, "x_count": 3, "y_from": 1.0, "y_to": 3.0, "y_count": 3}
+MANY: dict[str, Any] = FEW | {"x_count": 16, "y_to": 6.0, "y_count": 6}
+
+
+class Page(Watched[MapPanel]):
+    """The panel, and what its chart holds."""
+
+    @property
+    def traces(self) -> dict[str, Any]:
+        return {trace["name"]: trace for trace in self.panel.picture.chart.figure.get("data", ())}
+
+    @property
+    def numbers(self) -> xr.Dataset:
+        return self.panel._shown().sweep.dataset()
+
+    def act(self) -> None:
+        """The button of the status line."""
+        self.panel.status._handle_custom_msg("action", [])
+
+    def send(self, message: object) -> None:
+        """A click on the chart, or what somebody makes of it."""
+        self.panel.picture.chart._handle_custom_msg(message, [])
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells are computed on the panel's thread, as where memory is short."""
+    monkeypatch.setattr(running, "ROOMY", float("inf"))
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    page = Page(MapPanel(Plan(**FEW), TINY))
+    yield page
+    page.panel.close()
+    assert not page.panel.worker.alive
+
+
+def test_every_cell_is_measured_and_the_lines_are_theory_s(page: Page) -> None:
+    page.until("idle", "Measured 3 × 3 cells")
+    heat = page.traces["Second moment, measured"]
+    expected = [[endings(ex.measure(TINY.replace(init_variance=x, n_layers=y)))["second_moment"].middle
+                 for x in heat["x"]] for y in heat["y"]]
+    assert (heat["x"], heat["y"]) == ([0.5, 1.0, 2.0], [1, 2, 3])
+    np.testing.assert_allclose(plain(heat["z"]), np.log10(expected), rtol=1e-6)
+    theory = [[endings(ex.predict(TINY.replace(init_variance=x, n_layers=y)))["second_moment"].middle
+               for x in heat["x"]] for y in heat["y"]]
+    np.testing.assert_allclose(plain(heat["customdata"])[..., 3], theory, rtol=1e-6)
+    assert any(name.startswith("predicted") for name in page.traces), "contour lines"
+    assert page.panel.picture.chart.title == "Second moment over init variance and depth"
+
+
+def test_another_statistic_is_another_picture_of_the_same_numbers(page: Page) -> None:
+    page.until("idle")
+    computed = page.panel.worker.computations
+    page.set(statistic="kurtosis")
+    assert "Kurtosis of features, measured" in page.traces
+    assert page.panel.worker.computations == computed
+    assert page.panel.phase is Phase.IDLE
+
+
+def test_another_range_is_another_map_and_the_first_is_remembered(page: Page) -> None:
+    page.until("idle")
+    before = page.numbers
+    page.set(x_from=0.25)
+    assert page.comes(lambda: page.panel.phase is Phase.IDLE and page.traces["Second moment, measured"]["x"][0] == 0.25)
+    page.set(x_from=0.5)
+    page.until("idle")
+    xr.testing.assert_identical(page.numbers, before)  # the seconds too: nothing was computed again
+
+
+def test_theory_alone_measures_nothing(page: Page) -> None:
+    page.set(compute="theory")
+    page.until("idle", "Predicted 3 × 3 cells")
+    assert list(page.numbers.origin.values) == ["predicted"]
+    assert "Second moment, measured" not in page.traces
+
+
+def test_stop_keeps_what_was_found_and_going_on_computes_the_rest(page: Page) -> None:
+    page.until("idle")
+    page.set(**MANY)
+    assert page.comes(lambda: page.panel._shown().job.fields["n_layers"][-1] == 6
+                      and page.panel._shown().sweep.done > page.panel._shown().sweep.total // 2 + 5)
+    page.act()
+    page.until("paused", "Stopped")
+    seconds = page.numbers.seconds.values
+    found, status = int(np.isfinite(seconds).sum()), page.panel.status
+    assert found < seconds.size
+    assert status.action == "Go on"
+    assert status.detail.endswith(f"of {seconds.size} cells")
+    page.act()
+    page.until("idle", "Measured 16 × 6 cells")
+    after = page.numbers.seconds.values
+    assert np.isfinite(after).all()
+    kept = np.isfinite(seconds)
+    np.testing.assert_array_equal(after[kept], seconds[kept])
+
+
+class Other(Panel[int, int]):
+    """Another panel of the page."""
+
+    def go(self, phase: Phase) -> None:
+        self._enter(phase, "Something else")
+
+
+@pytest.fixture
+def other() -> Iterator[Other]:
+    """One that computes."""
+    other = Other()
+    other.go(Phase.COMPUTING)
+    yield other
+    other.close()
+
+
+def test_the_map_waits_for_the_other_panels(other: Other, page: Page) -> None:
+    assert page.comes(lambda: page.panel.status.detail == "waits for another panel")
+    assert page.panel._running.sweep(page.panel._job).done == 0
+    page.act()
+    page.until("paused")
+    page.act()
+    assert page.comes(lambda: page.panel.status.detail == "waits for another panel")
+    other.go(Phase.IDLE)
+    page.until("idle", "Measured 3 × 3 cells")
+    assert page.panel._running.sweep(page.panel._job).done == 18
+
+
+@pytest.mark.parametrize(("choice", "sentence"), [
+    ({"x_from": 0.0}, "Across from must be a finite number between 0.001 and 1000, as Init variance; got 0"),
+    ({"y_to": 2.5}, "Up to must be a whole number between 1 and 1024, as Depth; got 2.5"),
+    ({"x_from": 3.0}, "Across from must be less than Across to; got 3 and 2"),
+    ({"x_count": 61}, "Values across must be a whole number between 2 and 60; got 61"),
+    ({"x_to": "<b>"}, "Across to must be a finite number; got '<b>'"),
+    ({"x_to": 1e400}, "Across to must be a finite number; got inf"),
+])
+def test_what_cannot_be_is_said_and_the_last_map_stays(page: Page, choice: dict[str, Any], sentence: str) -> None:
+    page.until("idle")
+    before = page.panel.picture.chart.figure
+    page.set(**choice)
+    page.until("refused", f"Refused: {sentence}.")
+    assert page.panel.picture.chart.figure is before
+    assert page.panel.status.action == "Undo"
+    page.act()
+    page.until("idle")
+    assert page.panel.controls.config == Plan(**FEW)
+
+
+def test_a_map_that_would_take_hours_is_refused_before_it_starts(page: Page) -> None:
+    page.until("idle")
+    before, computed = page.panel.picture.chart.figure, page.panel.worker.computations
+    sizes = {"d_model": 2048, "n_heads": 16, "n_ctx": 1024}
+    plan = {"x": "alpha", "x_from": 0.0, "x_to": 2.0, "x_count": 60, "y_to": 256.0, "y_count": 60}
+    assert page.panel.restore({"version": 1, "design": sizes, "plan": plan}) == []
+    page.until("refused", "the map must take at most about 120 minutes of one processor; got about")
+    assert page.panel.picture.chart.figure is before
+    page.act()
+    page.until("idle")
+    assert page.panel.controls.config == Plan(**FEW)
+    assert page.panel.worker.computations <= computed + 1  # the first map, which it has
+    assert page.panel.design == TINY
+
+
+def test_a_design_that_the_rules_refuse_is_a_cell_with_its_reason(page: Page) -> None:
+    page.set(y="n_heads", y_count=5, statistic="logit_std")
+    assert page.comes(lambda: page.panel.phase is Phase.IDLE and "n_heads" in page.numbers.coords)
+    page.set(y_from=1.0, y_to=32.0)
+    page.until("idle", "cells")
+    assert page.panel.status.detail == "6 failed"  # 32 heads in a width of 16: both origins
+    reasons = page.numbers.failure.sel(n_heads=32).values
+    assert all("n_heads" in str(reason) for reason in reasons.ravel())
+    assert "no value" in page.traces, "what has the reason on hovering"
+    page.send(["pick", 1.0, 32])  # and no click makes it a design
+
+
+def test_cells_can_be_trained(page: Page) -> None:
+    page.set(x="learning_rate")
+    page.set(x_count=2, y_to=2.0, y_count=2, steps=2)
+    page.until("idle", "Trained 2 × 2 cells")
+    drop = page.numbers.loss_drop.sel(origin="trained")
+    assert np.isfinite(drop.values).all()
+    assert "Loss below the unigram's, trained" in page.traces
+
+
+@pytest.mark.parametrize("message", [
+    None, "pick", ["pick"], ["pick", 1], ["pick", "a", "b"], ["pick", None, 1], ["pick", 1, 2, 3], [["pick"], 1, 2], 7,
+])
+def test_messages_that_make_no_sense_are_ignored(page: Page, message: object) -> None:
+    page.until("idle")
+    before = page.panel.state()
+    page.send(message)
+    page.panel.take._handle_custom_msg(message, [])
+    page.panel.maps._handle_custom_msg(message, [])
+    assert page.panel.state() == before
+    assert page.panel.phase is Phase.IDLE
+
+
+@pytest.fixture
+def whole() -> Iterator[Dashboard]:
+    """Explore and the map, of small designs."""
+    whole = Dashboard(TINY.replace(n_layers=2), {name: PANELS[name] for name in ("explore", "map")})
+    whole.open_link("?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8&batch_size=1&n_seeds=2&norm_placement=none"
+                    "&map.design=,norm_placement:none,d_model:16,n_heads:2,n_ctx:8,batch_size:1,n_seeds:2"
+                    "&map.x_from=0.5&map.x_to=2&map.x_count=3&map.y_to=3&map.y_count=3&v=1")
+    yield whole
+    whole.close()
+
+
+def test_a_click_puts_the_cell_s_design_on_explore(whole: Dashboard) -> None:
+    page, explore = Page(whole.panels["map"]), whole.panels["explore"]
+    assert whole.header.said == ""
+    assert page.panel.design == TINY
+    page.until("idle")
+    assert plain(page.traces["now"]["y"]).tolist() == [2]
+    whole.follow()
+    page.send(["pick", 0.50001, 3])
+    assert whole.opened == "explore"
+    assert explore.controls.config == TINY.replace(init_variance=0.5, n_layers=3)
+    whole.follow()
+    assert whole.header.undoes
+    whole.show("map")
+    assert (page.traces["now"]["x"], page.traces["now"]["y"]) == ([0.5], [3.0]), "the star is where the page is"
+    whole.header._handle_custom_msg(["undo"], [])
+    assert (whole.opened, explore.controls.config) == ("map", TINY.replace(n_layers=2))
+
+
+def test_a_design_comes_from_explore_or_from_the_list(whole: Dashboard) -> None:
+    panel, explore = whole.panels["map"], whole.panels["explore"]
+    explore.controls.apply({"alpha": 0.5, "n_layers": 4})
+    panel.take._handle_custom_msg("take", [])
+    assert panel.design == explore.controls.config
+    assert panel.take.note.endswith("4 layers of width 16.")
+    panel.named_designs.set_state({"values": {"preset": "post_ln"}})
+    assert (panel.design.norm_placement, panel.design.d_model) == ("post", 16)
+    for name, row in MAPS.items():
+        panel.maps._handle_custom_msg(name, [])
+        assert panel.state() == row.state()
+        assert panel.maps.note == row.words
+
+
+def test_what_is_taken_home_is_what_the_map_shows(page: Page) -> None:
+    page.until("idle")
+    sent: dict[str, bytes] = {}
+    page.panel.home.send = lambda content, buffers: sent.update({content["file"]: buffers[0]})
+    for place, row in enumerate(page.panel.home.rows):
+        page.panel.home._handle_custom_msg(["save", place], [])
+        assert page.panel.home.note.startswith("Saved"), row
+    numbers = page.numbers
+    xr.testing.assert_identical(xr.load_dataset(io.BytesIO(sent["map.nc"])), numbers)
+    frame = pd.read_csv(io.BytesIO(sent["map.csv"]), keep_default_na=False, na_values={"second_moment": [""]})
+    expected = numbers.to_dataframe().reset_index()
+    assert frame.columns.tolist() == expected.columns.tolist()
+    assert frame.second_moment.tolist() == pytest.approx(expected.second_moment.tolist(), rel=1e-15)
+    left: dict[str, Any] = {}
+    exec(compile(sent["map.py"].decode(), "map.py", "exec"), left)  # noqa: S102 - what this test is about
+    xr.testing.assert_identical(left["cells"].drop_vars("seconds"), numbers.drop_vars("seconds"))
+    assert b"@" in sent["map.bib"]
+
+
+def test_before_there_is_a_map_there_is_nothing_to_save(other: Other, page: Page) -> None:
+    assert other.phase is Phase.COMPUTING
+    page.panel.home._handle_custom_msg(["save", 1], [])
+    assert page.panel.home.note == "Refused: map must be begun to be saved; got none yet."
+
+
+def test_processes_compute_the_same(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    page.until("idle")
+    monkeypatch.setattr(running, "ROOMY", 0.0)
+    other = Page(MapPanel(Plan(**FEW), TINY))
+    other.until("idle")
+    xr.testing.assert_identical(other.numbers.drop_vars("seconds"), page.numbers.drop_vars("seconds"))
+    other.panel.close()

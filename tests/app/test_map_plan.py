@@ -1,0 +1,90 @@
+"""The choices of a map without widgets: values of an axis, what goes along with a choice, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from explorer.app.map.axes import MOST_VALUES, axis_fields, axis_values, is_training, usual
+from explorer.app.map.maps import MAPS
+from explorer.app.map.plan import FIELDS, STATISTICS, Plan, fitted, now
+from explorer.choices import ConfigError
+from explorer.config import Config
+from explorer.training.recipe import Recipe
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_values_of_an_axis_rise_from_end_to_end_and_are_accepted(name: str) -> None:
+    spec, kind = axis_fields()[name], Recipe if is_training(name) else Config
+    for first, last in (usual(name), (spec.low, spec.high)):
+        for count in (2, 7, MOST_VALUES):
+            values = axis_values(name, first, last, count)
+            assert (values[0], values[-1]) == (first, last)
+            assert list(values) == sorted(set(values))
+            assert 2 <= len(values) <= count
+            assert all(spec.low <= value <= spec.high for value in values)
+            assert {type(value) for value in values} <= ({int} if spec.kind == "integer" else {float, int})
+    assert kind.specs()[name] is spec
+
+
+def test_a_short_range_has_every_whole_number() -> None:
+    assert axis_values("n_layers", 3, 9, 12) == (3, 4, 5, 6, 7, 8, 9)
+    assert axis_values("d_model", 64, 256, 12) == (64, 96, 128, 192, 256)
+    assert axis_values("init_variance", 0.01, 100, 5) == (0.01, 0.1, 1.0, 10.0, 100)
+    assert axis_values("alpha", 0, 1, 5) == (0, 0.25, 0.5, 0.75, 1)
+
+
+def changes(plan: Plan, **choice: object) -> dict[str, object]:
+    """What a person's choice changes; it is accepted."""
+    found = fitted(plan, {**plan.model_dump(), **choice})
+    Plan(**found)
+    return {name: value for name, value in found.items() if getattr(plan, name) != value}
+
+
+def test_what_goes_along_with_a_choice() -> None:
+    plan = Plan()
+    assert changes(plan, x="alpha") == {"x": "alpha", "x_from": 0, "x_to": 1.5}
+    assert changes(plan, x="n_layers") == {
+        "x": "n_layers", "x_from": plan.y_from, "x_to": plan.y_to, "x_count": plan.y_count,
+        "y": "init_variance", "y_from": plan.x_from, "y_to": plan.x_to, "y_count": plan.x_count}
+    training = {"compute": "trained", "statistic": "loss_drop"}
+    assert changes(plan, compute="trained") == training
+    assert changes(plan, y="learning_rate") == {"y": "learning_rate", "y_from": 1e-4, "y_to": 0.1, **training}
+    assert changes(plan, statistic="held_out_loss") == {"compute": "trained", "statistic": "held_out_loss"}
+    trained = plan.replace(**training)
+    assert changes(trained, statistic="kurtosis") == {"compute": "measured", "statistic": "kurtosis"}
+    assert changes(trained, compute="theory") == {"compute": "theory", "statistic": "second_moment"}
+    assert changes(plan, x_from=0.5) == {"x_from": 0.5}
+
+
+def test_any_field_and_any_statistic_can_be_chosen() -> None:
+    for name in FIELDS:
+        changes(Plan(), x=name)
+        changes(Plan(), y=name)
+    for name in STATISTICS:
+        changes(Plan(), statistic=name)
+
+
+@pytest.mark.parametrize(("choices", "sentence"), [
+    ({"x": "learning_rate"}, "x must be a field of the design unless cells are trained; got Learning rate"),
+    ({"y": "init_variance"}, "y must be another field than x; got Init variance twice"),
+    ({"statistic": "loss_drop"}, "statistic must be one of measured cells"),
+    ({"compute": "trained"}, "statistic must be one of trained cells"),
+    ({"x_from": float("nan")}, "x_from must be a finite number; got nan"),
+    ({"steps": 0}, "steps must be a whole number between 1 and 1000; got 0"),
+])
+def test_what_a_plan_refuses(choices: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        Plan(**choices)
+    assert str(told.value).startswith(sentence)
+
+
+def test_a_design_has_a_place_on_its_map_or_none() -> None:
+    assert now(Plan(), Config(n_layers=3)) == {"init_variance": 1.0, "n_layers": 3.0}
+    assert now(Plan(), Config(n_layers=65)) is None
+
+
+def test_the_maps_of_the_buttons_are_plans() -> None:
+    for name, row in MAPS.items():
+        job = Plan(**row.plan).job(row.config)
+        assert (row.name, len(job.over)) == (name, 2)
+        assert any(row.config.accepts(n_layers=2) for _ in job.over)

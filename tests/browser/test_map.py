@@ -1,0 +1,99 @@
+"""The Map panel in Voilà: a link opens it, cells come, stop and go on, and a click puts a cell's design on Explore."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+
+from .dashboard import Dashboard
+
+LINK = ("?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8"
+        "&map.design=,norm_placement:none,d_model:32,n_heads:2,n_ctx:8,batch_size:1,n_seeds:1"
+        "&map.x_count=14&map.y_to=12&map.y_count=12")
+DOTS = """() => {
+  const traces = document.querySelector('.ex-map .ex-chart-plot')._fullData ?? [];
+  const dots = traces.find((trace) => trace.mode === 'markers' && trace.name === 'measured');
+  return dots ? dots.x.length : 0;
+}"""
+CELL = """([x, y]) => {
+  const plot = document.querySelector('.ex-map .ex-chart-plot');
+  const { xaxis, yaxis } = plot._fullLayout;
+  const box = plot.getBoundingClientRect();
+  return [box.left + xaxis._offset + xaxis.d2p(x), box.top + yaxis._offset + yaxis.d2p(y)];
+}"""
+"""Where a point of the chart is on the screen."""
+
+
+@pytest.fixture(scope="module")
+def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(f"{voila}/{LINK}")
+    page.locator(".ex-map .main-svg").first.wait_for()
+    yield visit
+    visit.must_be_clean()
+    page.close()
+
+
+def status(visit: Dashboard) -> Locator:
+    return visit.page.locator(".ex-map .ex-status")
+
+
+def press(visit: Dashboard, name: str) -> None:
+    status(visit).get_by_role("button", name=name, exact=True).click()
+
+
+def test_theory_comes_first_and_then_dots_until_somebody_stops(visit: Dashboard) -> None:
+    page = visit.page
+    expect(page.locator(".ex-map .ex-chart-title")).to_have_text("Second moment over init variance and depth")
+    page.wait_for_function(f"() => ({DOTS})() > 4")
+    press(visit, "Stop")
+    expect(status(visit)).to_have_attribute("data-state", "paused")
+    expect(status(visit)).to_contain_text(re.compile(r"Stopped.*of 336 cells"))
+    found = page.evaluate(DOTS)
+    assert 4 < found < 168
+    press(visit, "Go on")
+    page.wait_for_function(f"() => ({DOTS})() > {found}")
+    expect(status(visit)).to_have_attribute("data-state", "idle")
+    expect(status(visit)).to_contain_text("Measured 14 × 12 cells")
+    page.wait_for_function(f"() => ({DOTS})() === 168")
+
+
+def test_another_field_brings_its_own_range_and_a_bad_one_is_refused(visit: Dashboard) -> None:
+    page = visit.page
+    page.locator(".ex-map").locator("[data-field=compute] label", has_text="theory").click()
+    page.locator(".ex-map [data-field=x] select").select_option("alpha")
+    expect(page.locator(".ex-map [data-field=x_to] input")).to_have_value("1.5")
+    expect(page.locator(".ex-map .ex-chart-title")).to_have_text("Second moment over residual α and depth")
+    entry = page.locator(".ex-map [data-field=x_from] input")
+    entry.fill("7")
+    entry.press("Enter")
+    expect(status(visit)).to_contain_text("Refused: Across from must be a finite number between 0 and 4")
+    press(visit, "Undo")
+    expect(entry).to_have_value("0")
+    expect(status(visit)).to_contain_text("Predicted 14 × 12 cells")
+
+
+def test_a_click_puts_the_cell_s_design_on_explore_and_undo_leads_back(visit: Dashboard) -> None:
+    page = visit.page
+    x, y = page.evaluate(CELL, [0.81, 12])
+    page.mouse.move(x, y)
+    page.locator(".ex-map .hoverlayer .hovertext").wait_for()
+    page.mouse.click(x, y)
+    tab = page.locator(".ex-header [role=tab][aria-selected=true]").first
+    expect(tab).to_have_text("Explore")
+    expect(visit.entry("alpha").first).to_have_value("0.808")
+    expect(visit.entry("n_layers").first).to_have_value("12")
+    page.locator(".ex-tool", has_text="Undo").click()
+    expect(tab).to_have_text("Map")
+    page.wait_for_function("() => location.search.includes('map.x=alpha') && location.search.includes('tab=map')")
+
+
+def test_a_reload_computes_the_same_map_again(visit: Dashboard) -> None:
+    page = visit.page
+    page.reload()
+    expect(page.locator(".ex-map .ex-chart-title")).to_have_text("Second moment over residual α and depth")
+    expect(status(visit)).to_contain_text("Predicted 14 × 12 cells")
