@@ -74,8 +74,9 @@ def _axis(side: Side, most: int) -> dict[str, Any]:
     if not side.numeric:
         own = {"type": "category", "tickvals": side.places, "tickangle": None}
     elif len(side.values) <= most:
-        digits = 4 if side.spec.kind == "integer" else 3
-        own = {"tickvals": side.values, "ticktext": [number(value, digits) for value in side.values]}
+        whole = side.spec.kind == "integer"
+        words = [number(value, 4 if whole else 2 if value < 1 else 3) for value in side.values]
+        own = {"tickvals": side.values, "ticktext": words}
     return side.axis.layout | {"showgrid": False, "ticks": "outside", "ticklen": 4} | own
 
 
