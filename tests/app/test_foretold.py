@@ -63,3 +63,22 @@ def test_the_page_counts_trials_like_the_design_and_none_beyond_them() -> None:
     said = trials(Config(n_layers=2, d_model=64), lambda: False)
     assert re.fullmatch(r"Of 40 random designs like this (\d+) trained\.", said)
     assert trials(Config(n_layers=100), lambda: False) == ""
+
+
+def test_the_dots_do_not_wait_for_the_trials(open_panel: Open) -> None:
+    """While they are looked up the charts show what was measured, and the verdict is still the earlier one's."""
+    seen: list[tuple[int, bool, str]] = []
+
+    def look(config: Config, stop: object) -> str:
+        if config.n_layers == 3:
+            chart, verdict = page.panel.charts["second_moment"], page.panel.verdict
+            seen.append((len(page.drawn()), chart.stale, verdict.findings[0]["evidence"]))
+        return f"{config.n_layers} layers."
+
+    page = open_panel(diagnose=lambda profile: TWO, trials=look)
+    page.until("idle")
+    page.set(n_layers=3)
+    page.until("idle", "3 layers")
+    assert seen == [(7, False, "Its evidence. 2 layers.")]
+    assert page.panel.verdict.findings[0]["evidence"] == "Its evidence. 3 layers."
+    assert page.stale() == {False}

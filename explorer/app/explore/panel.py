@@ -69,6 +69,7 @@ class Explore(Live[Job, Profile]):
         self._foretold = Foretold(trials)
         self._predicted: Profile | None = None  # of the newest job
         self._expected: Profile | None = None  # of what was measured last
+        self._ahead: Job | None = None  # whose dots are drawn, and whose verdict is still to come
         self._trouble = ""
         self._done: Job | None = None  # the last job of the controls that was measured
         self._pin_job: Job | None = None  # a pin's, given to the worker since
@@ -271,6 +272,7 @@ class Explore(Live[Job, Profile]):
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
         try:
             measured = self._measure(job.config, stop, progress, job.pattern_of)
+            self._show_dots(job, measured)
             self._foretold.find(job.config, stop)
             return measured
         except Exception as error:
@@ -278,6 +280,14 @@ class Explore(Live[Job, Profile]):
                 with self.lock:
                     self.comparison.pins.fill(job.config, None, f"{type(error).__name__}: {error}")
             raise
+
+    def _show_dots(self, job: Job, measured: Profile) -> None:
+        """Draws a measurement before its verdict, which waits for the trials."""
+        with self.lock:
+            if job == self._job and not self._refusal() and not self.asking.stands:
+                self._result, self._expected, self._stale = measured, self._predicted, False
+                self._draw()
+                self._ahead = job
 
     def _receive(self, job: Job, result: Profile) -> None:
         with self.lock:
@@ -312,11 +322,19 @@ class Explore(Live[Job, Profile]):
 
     def _show(self, _: Profile) -> None:
         self._expected = self._predicted
-        self._redraw()
+        if self._ahead == self._job:
+            self._judge()
+        else:
+            self._redraw()
+        self._ahead = None
 
     def _redraw(self) -> None:
         """Draws, and gives the verdict, as far as no question withholds them."""
         self._draw()
+        self._judge()
+
+    def _judge(self) -> None:
+        """Gives the verdict, as far as no question withholds it."""
         if self.remedies and (self._result or self.asking.stands):
             self.remedies.judge(None if self.asking.stands else self._result)
         if self.phase is Phase.IDLE and self._result:
