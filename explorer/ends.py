@@ -101,5 +101,8 @@ def endings(profile: Profile) -> dict[str, Ending]:
 
 
 def _reduced(draws: Array, where: str, profile: Profile, note: str) -> Ending:
+    if draws.size == 1:  # as of a prediction: it is its own middle, and a map has thousands
+        value = draws.item()
+        return Ending(value, value, value, len(profile.seeds), where, note)
     middle = np.median(draws) if draws.ndim > 1 else np.mean(draws)
     return Ending(float(middle), float(np.min(draws)), float(np.max(draws)), len(profile.seeds), where, note)

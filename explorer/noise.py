@@ -11,7 +11,8 @@ import os
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -30,6 +31,8 @@ SPARE = 192e6
 _store: OrderedDict[Key, Tensor] = OrderedDict()
 _used: dict[Key, int] = {}
 """Layers of each noise that were requested since the store was last cleaned."""
+_keeping = 0
+"""How many are within `keeping`."""
 _lock = threading.Lock()
 
 
@@ -92,6 +95,19 @@ def held() -> int:
     return sum(stored.nbytes for stored in _store.values())
 
 
+@contextmanager
+def keeping() -> Iterator[None]:
+    """Within it `settle` drops nothing: a map comes back to the sizes of its earlier cells. The limit holds."""
+    global _keeping
+    with _lock:
+        _keeping += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _keeping -= 1
+
+
 def settle() -> bool:
     """Drops noise not requested since the last call, oldest first, while the store holds more than `SPARE` bytes.
 
@@ -99,6 +115,8 @@ def settle() -> bool:
         Whether there was such a thing: a model, or the deeper layers of one, that has gone.
     """
     with _lock:
+        if _keeping:
+            return False
         before = held()
         for key, stored in list(_store.items()):
             if held() <= SPARE:

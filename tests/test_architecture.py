@@ -46,6 +46,7 @@ FLOORS = {
     "watching": 9,
     "ends": 5,
     "sweeping": 10,
+    "trials": 10,
     "example": 10,
     "glossary": 0,
     "figures": 10,
@@ -174,12 +175,18 @@ def test_the_package_alone_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("module", ["explorer", "explorer.profile", "explorer.figures", "explorer.export.module",
-                                    "explorer.app.dashboard"])
+                                    "explorer.app.dashboard", "explorer.sweeping.sweeps"])
 def test_torch_waits_until_something_is_measured(module: str) -> None:
     """Importing these must not import torch: it takes a second, and the page is shown meanwhile."""
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=False)
     assert done.returncode == 0, f"importing {module} imports torch"
+
+
+def test_what_spreads_and_keeps_a_sweep_waits_until_one_runs() -> None:
+    late = {"dask", "distributed", "loky", "xarray", "zarr", "pandas"}
+    code = f"import sys, explorer.sweeping.sweeps; print(*sorted({late} & {{*sys.modules}}))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
 
 
 def test_public_face() -> None:

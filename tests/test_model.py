@@ -727,3 +727,16 @@ def test_noise_that_nobody_asks_for_any_more_is_forgotten(monkeypatch: pytest.Mo
     assert noise.settle(), "nor what was not used at all"
     assert not noise.settle()
     assert torch.equal(noise.stack(0, "of a deep model", 8, (4, 4)), deep)
+
+
+def test_a_map_keeps_the_noise_of_its_deeper_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "SPARE", 0)
+    deep = noise.stack(0, "of a map's deep cell", 8, (4, 4))
+    noise.settle()
+    for _ in range(3):
+        with noise.keeping():
+            noise.stack(0, "of a map's deep cell", 2, (4, 4))
+            assert not noise.settle()
+        assert noise.stack(0, "of a map's deep cell", 8, (4, 4)).data_ptr() == deep.data_ptr()
+    noise.settle()
+    assert noise.settle(), "after the map it goes, as any other"

@@ -33,6 +33,7 @@ from explorer.labs.table import LABS, on
 from explorer.profile import Profile
 from explorer.theory import predict
 from explorer.theory.solve import solve
+from explorer.trials import as_trained, evidence, likeness
 
 
 def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[int, int]) -> Profile:
@@ -40,6 +41,14 @@ def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[in
     from explorer.probes import measure as measured
 
     return measured(config, stop, progress, pattern_of)
+
+
+def trials(config: Config, stop: Stop) -> str:
+    """How many random designs like one trained, from its model at their size; empty where none is like it."""
+    from explorer.probes import measure as measured
+
+    small = as_trained(config)
+    return str(likeness(evidence(measured(small, stop)))) if small else ""
 
 
 def example() -> Profile:
@@ -55,7 +64,7 @@ def _labs(title: str) -> Tab[Config]:
 
 
 PANELS: Mapping[str, Tab[Config]] = MappingProxyType({
-    "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
+    "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve, trials)),
     "map": Tab("Map", lambda _: MapPanel()),
     **{title.lower(): _labs(title) for title in ("Foundations", "Depth", "Training")},
     "race": Tab("Race", lambda _: RacePanel()),

@@ -14,7 +14,8 @@ ORDER: tuple[Severity, ...] = ("bad", "warning", "good")
 
 TRIAL = "Adam at 0.003, 200 steps"
 """The trainings that the severities speak of: `docs/training.csv`, models of width 32 with 6 to 48 layers on English
-text. Bad: did not leave the unigram level by 0.3 nats, with 100 steps of warm-up or without. Warning: only with it."""
+text. Bad: most did not leave the unigram level by 0.3 nats, with 100 steps of warm-up or without. Warning: only with
+it. `docs/trainability.md` has how right this is of random designs."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Finding:
     """One thing to know about a profile.
 
     Args:
-        severity: good; warning (trains with warm-up only, or a part is unlike its siblings); bad (does not train). See
-            `TRIAL`.
+        severity: good; warning (trains with warm-up only, or a part is unlike its siblings); bad (few like it train).
+            See `TRIAL`.
         meaning: one sentence on the finding.
         evidence: the numbers that show it.
         remedy: the change in words, short enough for a button; empty where there is none to offer.

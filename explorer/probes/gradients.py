@@ -13,12 +13,22 @@ import numpy as np
 from torch import Tensor
 
 from explorer.model import Layer
-from explorer.probes.statistics import norms
+from explorer.probes.statistics import no_number, norms
 from explorer.profile import Array, Key, by_site
+
+
+class Ended(Exception):  # noqa: N818 - not an error: the rest is known
+    """A gradient of which no entry is a number: nor is there any below."""
+
+
+class Unknown(Exception):  # noqa: N818 - as above
+    """A gradient that has numbers came to layers that were left out."""
 
 
 class Gradients:
     """Hooks on the stream; after the backward pass, `values()` has its statistics.
+
+    Where no entry of the gradient is a number it ends the pass, for nothing below has a number either.
 
     When the gradient by a layer's input is complete, so are those by its weights: autograd stores a weight's gradient
     before it goes on to anything older.
@@ -26,10 +36,11 @@ class Gradients:
     Args:
         after_layer: called with the number of layers that are still to come; what it raises ends the pass.
         shared: whether all layers have the same weights; what each gets is then the same, the sum over the layers.
+        ends: whether it may end the pass: it raises `Ended`, or `Unknown`.
     """
 
-    def __init__(self, after_layer: Callable[[int], None], shared: bool = False) -> None:
-        self.after_layer, self.shared = after_layer, shared
+    def __init__(self, after_layer: Callable[[int], None], shared: bool = False, ends: bool = False) -> None:
+        self.after_layer, self.shared, self.ends, self.n_layers = after_layer, shared, ends, 0
         self.middles: list[Tensor] = []
         self.by_stream: list[float] = []
         self.by_weight: list[list[float]] = []
@@ -42,16 +53,18 @@ class Gradients:
             layers: one above the other.
             streams: what goes into the first, then the middle and the end of each.
         """
+        self.n_layers = max(self.n_layers, layers[-1].layer)
         self.names = (*layers[0].weights, *(["mix"] if layers[0].mix else []))
         self.middles = list(streams[1::2])
         for middle in self.middles:
             middle.retain_grad()
         for index, (layer, stream) in enumerate(zip(layers, streams[::2], strict=False)):
-            stream.register_hook(partial(self.below, layer, index))  # type: ignore[no-untyped-call]
+            left_out = index > 0 and layer.layer - layers[index - 1].layer > 1
+            stream.register_hook(partial(self.below, layer, index, left_out))  # type: ignore[no-untyped-call]
         if not self.by_stream:  # where runs meet, the one above has seen the gradient
             streams[-1].register_hook(lambda gradient: self.by_stream.extend(norms([gradient])))  # type: ignore[no-untyped-call]
 
-    def below(self, layer: Layer, index: int, gradient: Tensor) -> None:
+    def below(self, layer: Layer, index: int, left_out: bool, gradient: Tensor) -> None:
         """Turns a layer's gradients into norms and drops them, once that by its input is known.
 
         As a hook it must hold no tensor: see `release`.
@@ -69,6 +82,10 @@ class Gradients:
         for owner in (*owners, *layer.biases.values()):
             owner.grad = None
         self.after_layer(layer.layer - 1)
+        if self.ends and layer.layer > 1 and no_number(gradient):
+            raise Ended
+        if left_out:
+            raise Unknown
 
     def release(self) -> None:
         """Lets go of the stream. Its graph holds these hooks, so holding it would keep both alive for ever."""
@@ -76,8 +93,11 @@ class Gradients:
 
     def values(self) -> dict[Key, Array]:
         """Statistic and site to `[layer]`: mean squares relative to the last layer's, and Frobenius norms."""
-        stream, weight = np.array(self.by_stream[::-1]), np.array(self.by_weight[::-1])
-        weight = np.broadcast_to(weight, (len(stream) // 2, weight.shape[1]))
+        stream = np.full(2 * self.n_layers + 1, math.nan)  # where it ended
+        stream[len(stream) - len(self.by_stream):] = self.by_stream[::-1]
+        weight = np.full((1 if self.shared else self.n_layers, len(self.names)), math.nan)
+        weight[len(weight) - len(self.by_weight):] = np.reshape(self.by_weight[::-1], (-1, len(self.names)))
+        weight = np.broadcast_to(weight, (self.n_layers, len(self.names)))
         with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
             relative = (stream / stream[-1]) ** 2
         return {

@@ -11,10 +11,11 @@ from explorer import batch
 from explorer.attention import Carried, Tap, visible
 from explorer.config import Config
 from explorer.model import Transformer, ignore
-from explorer.probes.gradients import Gradients
+from explorer.probes.gradients import Ended, Gradients, Unknown
 from explorer.probes.record import Recorder
 from explorer.profile import STREAM, Array, Key
 from explorer.schemes.distribution import shares
+from explorer.schemes.stream import stream
 
 Stop = Callable[[], bool]
 Progress = Callable[[float], None]
@@ -36,30 +37,48 @@ class Pass:
         pattern_of: layer (from 1) and head (from 0) whose attention pattern is kept.
         stop: asked before each layer, forward and backward.
         progress: called with the fraction that is done.
+        backward: whether there is a backward pass; else the statistics are those of the forward pass alone.
     """
 
-    def __init__(self, config: Config, seed: int, pattern_of: tuple[int, int] = (1, 0),
-                 stop: Stop = lambda: False, progress: Progress = lambda _: None) -> None:
+    def __init__(self, config: Config, seed: int, pattern_of: tuple[int, int] = (1, 0), stop: Stop = lambda: False,
+                 progress: Progress = lambda _: None, backward: bool = True) -> None:
         self.config, self.seed, self.pattern_of = config, seed, pattern_of
-        self.stop, self.progress = stop, progress
+        self.stop, self.progress, self.backward = stop, progress, backward
         self.pattern: Array | None = None
+        self.ends = not (stream(config).mixes or (config.sizes.block and backward))
+        """Whether it ends early where no entry of the stream, or of its gradient, is a number. Several streams may be
+        none in their mean alone; and what is computed in blocks is read in blocks."""
 
     def run(self, device: torch.device) -> dict[Key, Array]:
         """Builds the seed's model and batch on a device, and observes them."""
         self.check()
-        model = Transformer(self.config, self.seed, self.check).to(device)
-        return self.observe(model, batch.draw(self.config, self.seed).to(device))
+        model, inputs = Transformer(self.config, self.seed, self.check), batch.draw(self.config, self.seed)
+        if device.type != "cpu":  # where they are; to look through all parts of a narrow model takes a while
+            model, inputs = model.to(device), inputs.to(device)
+        return self.observe(model, inputs)
 
     def observe(self, model: Transformer, inputs: batch.Batch) -> dict[Key, Array]:
         """Statistic and site to `[layer]` or `[layer, head]`, from one pass forward and backward.
 
         The model's own gradients are left as they were found: none.
         """
-        mask = visible(self.config.n_ctx, inputs.input.device) if self.config.causal else None
-        recorder = Recorder(self.config, mask, self.pattern_of, self.after_forward)
-        gradients = Gradients(self.after_backward, shares(self.config))
         try:
-            (self.in_blocks if self.config.sizes.block else self.at_once)(model, inputs, recorder, gradients)
+            return self.passed(model, inputs, self.ends)
+        except Unknown:
+            return self.passed(model, inputs, ends=False)
+
+    def passed(self, model: Transformer, inputs: batch.Batch, ends: bool) -> dict[Key, Array]:
+        """`observe`, through all layers or, if it `ends`, through those of which something has to be computed."""
+        mask = visible(self.config.n_ctx, inputs.input.device) if self.config.causal else None
+        recorder = Recorder(self.config, mask, self.pattern_of, self.after_forward, ends)
+        gradients = Gradients(self.after_backward, shares(self.config), ends)
+        try:
+            if self.backward:
+                (self.in_blocks if self.config.sizes.block else self.at_once)(model, inputs, recorder, gradients)
+            else:
+                self.forward(model, inputs, recorder)
+        except Ended:
+            model.zero_grad()
         except BaseException:
             model.zero_grad()  # what was stopped half-way; a whole pass has dropped each gradient itself
             raise
@@ -69,14 +88,26 @@ class Pass:
             if owner is not None:
                 owner.grad = None
         self.pattern = None if recorder.pattern is None else recorder.pattern.double().cpu().numpy()
-        return {**recorder.values(), **gradients.values()}
+        return {**recorder.values(), **(gradients.values() if self.backward else {})}
+
+    @torch.no_grad()
+    def forward(self, model: Transformer, inputs: batch.Batch, recorder: Recorder) -> None:
+        """Forward, and nothing is kept."""
+        x = model.embed(inputs)
+        recorder("embed", 0, x)
+        model.through(recorder.needed(model.layers), x, recorder)  # type: ignore[arg-type]
 
     def at_once(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
         """Forward and backward, with every activation kept in between."""
         streams: list[Tensor] = []
-        loss = model.loss(model(source(model.embed(inputs)), both(recorder, streams)), inputs)
-        gradients.watch(list(model.layers), streams)  # type: ignore[arg-type]
-        loss.backward()  # type: ignore[no-untyped-call]
+        x, tap, seen = source(model.embed(inputs)), both(recorder, streams), []
+        tap("embed", 0, x)
+        carried: Carried = ()
+        for layer in recorder.needed(model.layers):  # type: ignore[arg-type]
+            x, carried = layer(x, tap, carried)
+            seen.append(layer)
+        gradients.watch(seen, streams)
+        model.loss(model.finish(x), inputs).backward()  # type: ignore[no-untyped-call]
 
     def in_blocks(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
         """The same in less memory: only what goes into each block of layers is kept, and the rest computed again."""
@@ -109,7 +140,7 @@ class Pass:
             raise Stopped
 
     def after_forward(self, layer: int) -> None:
-        self.progress(FORWARD_SHARE * layer / self.config.n_layers)
+        self.progress((FORWARD_SHARE if self.backward else 1) * layer / self.config.n_layers)
         self.check()
 
     def after_backward(self, left: int) -> None:

@@ -7,13 +7,15 @@ many small calls few. Wide layers are reduced one by one, while they are still w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from explorer.config import Config
-from explorer.probes.statistics import Rows, Signal
+from explorer.model import Layer
+from explorer.probes.statistics import Rows, Signal, no_number
 from explorer.profile import BRANCHES, ROWS, STATISTICS, STREAM, Array, Key
 from explorer.schemes.attention import sink
 
@@ -26,16 +28,22 @@ BLOCK_ELEMENTS = 2**18
 class Recorder:
     """A tap for one pass over one seed; `values()` has the forward statistics once the pass is through.
 
+    A stream of which no entry is a number leaves nothing to compute: all that comes after it is nan. `needed` then
+    leaves out the layers up to the last, whose statistics stand for theirs.
+
     Args:
         config: the model's.
         mask: `[query, key]`, true where visible; None when all is.
         pattern_of: layer (from 1) and head (from 0) whose attention pattern is kept.
         after_layer: called with the layer's number when its last site has been seen; what it raises ends the pass.
+        ends: whether the pass goes through the layers that are `needed` alone, and not through all.
     """
 
     def __init__(self, config: Config, mask: Tensor | None, pattern_of: tuple[int, int],
-                 after_layer: Callable[[int], None]) -> None:
+                 after_layer: Callable[[int], None], ends: bool = False) -> None:
         self.config, self.mask, self.pattern_of, self.after_layer = config, mask, pattern_of, after_layer
+        self.ends, self.left_out = ends, range(0)
+        """Numbers of the layers that are not needed."""
         largest = config.batch_size * config.n_ctx * max(config.d_model, config.n_heads * config.n_ctx)
         self.block = max(1, min(64, BLOCK_ELEMENTS // largest))
         self.pending: defaultdict[str, list[Tensor]] = defaultdict(list)
@@ -45,12 +53,19 @@ class Recorder:
     def __call__(self, site: str, layer: int, tensor: Tensor) -> None:
         """Takes a tensor of the model."""
         self.pending[site].append(tensor)
-        if site == "pattern" and layer == self.pattern_of[0]:
-            self.pattern = tensor.detach()[0, self.pattern_of[1]].clone()
+        wanted, head = self.pattern_of
+        if site == "pattern" and layer == (self.left_out.stop if wanted in self.left_out else wanted):
+            self.pattern = tensor.detach()[0, head].clone()
         if site == "resid_post":
             if layer % self.block == 0 or layer == self.config.n_layers:
                 self.flush()
+            if self.ends and not self.left_out and no_number(tensor):
+                self.left_out = range(layer + 1, self.config.n_layers)
             self.after_layer(layer)
+
+    def needed(self, layers: Sequence[Layer]) -> Iterator[Layer]:
+        """The layers, as long as there is something to compute, and the last."""
+        return (layer for layer in layers if layer.layer not in self.left_out)
 
     @torch.no_grad()
     def flush(self) -> None:
@@ -82,4 +97,6 @@ class Recorder:
 
     def values(self) -> dict[Key, Array]:
         """Statistic and site to `[layer]` or `[layer, head]`; this is where the device is waited for."""
-        return {key: torch.cat(parts).double().cpu().numpy() for key, parts in self.reduced.items()}
+        found = {key: torch.cat(parts).double().cpu().numpy() for key, parts in self.reduced.items()}
+        last = dict.fromkeys((key for key in found if key[1] != "embed"), len(self.left_out))
+        return {key: np.concatenate([column, *[column[-1:]] * last.get(key, 0)]) for key, column in found.items()}

@@ -104,6 +104,11 @@ def second_moment(x: Vectors) -> PerLayer:
     return _norm(x.flatten(1), (1,)).square() / x[0].numel()
 
 
+def no_number(x: Tensor) -> bool:
+    """Whether every entry is nan. Of a tensor on another device, where one would wait for the answer, not known."""
+    return x.device.type == "cpu" and math.isnan(x[(0,) * x.ndim].item()) and bool(x.isnan().all())
+
+
 def norms(tensors: list[Tensor]) -> list[float]:
     """Frobenius norm of each tensor, in one call for all."""
     found: list[float] = torch.stack(torch._foreach_norm(tensors)).tolist()

@@ -156,8 +156,8 @@ PLACEMENTS: dict[str, PlacementRule] = {
 def placements(config: Config) -> tuple[Placement, ...]:
     """Placement of the norms in each sublayer, `[2N]`."""
     place, reads = PLACEMENTS[config.norm_placement].sublayer, stream(config).reads
-    n_layers = config.n_layers
-    return tuple(place(index, n_layers)._replace(reads=reads(config, index)) for index in range(2 * n_layers))
+    every = [(place(index, config.n_layers), reads(config, index)) for index in range(2 * config.n_layers)]
+    return tuple(one if one.reads == share else one._replace(reads=share) for one, share in every)
 
 
 class Kinds(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.ends import ENDS, endings
-from explorer.profile import Profile
+from explorer.profile import STATISTICS, Profile
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
 
@@ -45,6 +45,11 @@ class Cell(NamedTuple):
     training: Training | None = None
 
     @property
+    def backward(self) -> bool:
+        """Whether any of the statistics is of the backward pass: without it a cell takes half the time."""
+        return any(STATISTICS[name.split("@")[0]].backward for name in self.statistics)
+
+    @property
     def memory(self) -> float:
         """Bytes that it takes, about."""
         return ORIGINS[self.origin].memory(self)
@@ -58,6 +63,8 @@ class Found(NamedTuple):
     failure: str = ""
     """The reason why there are no numbers, or why they end early; empty if nothing went wrong."""
     seconds: float = math.nan
+    skipped: bool = False
+    """Whether nobody computed it, for the reason in `failure`; another run may."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,13 +105,15 @@ def names_of(statistics: tuple[str, ...]) -> list[str]:
 def _predicted(cell: Cell, _: Stop) -> Found:
     from explorer.theory import predict
 
-    return Found(read(predict(cell.config), cell.statistics))
+    return Found(read(predict(cell.config, cell.backward), cell.statistics))
 
 
 def _measured(cell: Cell, stop: Stop) -> Found:
+    from explorer import noise
     from explorer.probes.measure import measure
 
-    return Found(read(measure(cell.config, stop), cell.statistics))
+    with noise.keeping():  # the next cell's noise is often this one's, or that of one before
+        return Found(read(measure(cell.config, stop, backward=cell.backward), cell.statistics))
 
 
 def _trained(cell: Cell, stop: Stop) -> Found:

@@ -6,33 +6,39 @@ No more is handed out than keeps the slots busy, so that the order holds, and th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 from explorer.sweeping.cell import ORIGINS, Cell, Found, Stop, find
-from explorer.sweeping.workers import Workers
+from explorer.sweeping.workers import Workers, stopper
 
 GLANCE = 0.1
 """Seconds between two looks at `stop`."""
 KILLED = "the process that computed it was killed (out of memory, perhaps)"
+BROKEN = "its executor broke: a process of it was killed (out of memory, perhaps)"
+CANCELLED = "its executor cancelled it"
 
 Batch = list[Cell]
 Done = Callable[[Cell, Found], None]
 
 
-def run(cells: Sequence[Cell], workers: Workers, stop: Stop, done: Done) -> None:
-    """Finds every cell, and calls `done` with each as it is found; ends early once `stop()` says true.
+def run(parts: Sequence[tuple[Sequence[Cell], Workers]], stop: Stop, done: Done) -> None:
+    """Finds every cell, one part after the other, and calls `done` with each as it is found, or as it is known why not.
 
-    A cell at which a process dies fails; the others that it had are computed again.
+    A cell at which a process dies fails; the others that it had are computed again. All ends early once `stop()` says
+    true. The last part's processes start while the first is computed.
     """
-    engine = Engine(cells, workers, stop, done)
-    try:
-        while engine.pending and not stop():
+    engines = [Engine(cells, workers, stop, done) for cells, workers in parts]
+    with ExitStack() as stack:
+        for engine in engines:
+            stack.push(engine.close)
+        for engine in engines[::-1]:
             engine.hand_out()
-            engine.take()
-    finally:
-        engine.abandon()
+        for engine in engines:
+            engine.run()
 
 
 class Engine:
@@ -42,76 +48,98 @@ class Engine:
         self.workers, self.stop, self.done = workers, stop, done
         self.waiting = list(_batches(cells))[::-1]
         self.suspects: list[Batch] = []
-        """What a pool had when a process of it died: computed alone, so that it is known who was the reason."""
+        """Cells that were lost with a process: computed alone, so that it is known which is the reason."""
+        self.alone = False
+        """Whether what is computed is a suspect."""
         self.running: dict[Future[list[Found]], Batch] = {}
-        self.task = partial(find, threads=workers.threads)
-        if workers.inside:
-            self.task = partial(self.task, stop=stop)
+        asked, self.flag = stopper(workers, stop)
+        self.compute = partial(find, threads=workers.threads)
+        if asked:
+            self.compute = partial(self.compute, stop=asked)
 
-    @property
-    def pending(self) -> bool:
-        """Whether anything is left."""
-        return bool(self.waiting or self.suspects or self.running)
+    def run(self) -> None:
+        """Computes all that waits."""
+        while (self.waiting or self.suspects or self.running) and not self.stop():
+            self.hand_out()
+            self.take()
 
     def hand_out(self) -> None:
         """Hands out as much as keeps every slot busy, or one suspect alone."""
-        source, most = (self.suspects, 1) if self.suspects else (self.waiting, self.workers.most)
-        while source and len(self.running) < most and not self.stop():
-            batch = source.pop()
-            if refused := [cell for cell in batch if cell.memory > self.workers.memory]:
-                self._fail(refused, f"needs about {{:.2g}} GB, and a worker has {self.workers.memory / 1e9:.2g} GB")
-                batch = [cell for cell in batch if cell not in refused]
-            if batch:
-                self._submit(batch)
+        if reason := self.workers.look():
+            self._give_up(reason)
+        while (self.waiting or self.suspects) and not self.stop():
+            alone = bool(self.suspects)
+            if self.running and (alone or self.alone or len(self.running) >= self.workers.most):
+                return
+            self.alone = alone
+            self._submit((self.suspects or self.waiting).pop())
 
     def _submit(self, batch: Batch) -> None:
-        try:
-            self.running[self.workers.executor.submit(self.task, batch)] = batch
-        except BrokenExecutor:
-            self._renew([batch])
-        except RuntimeError as error:  # it was shut down
-            self._fail(batch, f"its executor takes nothing more: {error}")
+        for cell in batch:
+            if cell.memory > self.workers.memory:
+                self.done(cell, Found({}, f"needs about {cell.memory / 1e9:.2g} GB, and a worker has "
+                                          f"{self.workers.memory / 1e9:.2g} GB", skipped=True))
+        if batch := [cell for cell in batch if cell.memory <= self.workers.memory]:
+            try:
+                self.running[self.workers.submit(self.compute, batch)] = batch
+            except self.workers.died:
+                self._again([batch])
+            except Exception as error:  # noqa: BLE001 - it was shut down, or its connection; each library has its own
+                self.waiting.append(batch)
+                self._give_up(f"its executor takes nothing more: {error}")
 
     def take(self) -> None:
         """Waits a moment for results, and passes on those that are there."""
         ready, _ = wait(self.running, GLANCE, FIRST_COMPLETED)
-        alone = len(self.running) == 1
         lost = []
         for future in ready:
             batch = self.running.pop(future)
             error = None if future.cancelled() else future.exception()
-            if future.cancelled() or (error and self.stop()):
-                self._fail([] if self.stop() else batch, "its executor cancelled it")
-            elif isinstance(error, BrokenExecutor) and not (alone and len(batch) == 1):
-                lost.append(batch)
+            if self.stop() and (error or future.cancelled()):
+                continue
+            if future.cancelled():
+                self._fail(batch, self.workers.look() or CANCELLED, skipped=True)
+            elif isinstance(error, self.workers.died):
+                if self.alone:
+                    self._fail(batch, KILLED)
+                else:
+                    lost.append(batch)
             elif error:
-                self._fail(batch, KILLED if isinstance(error, BrokenExecutor) else f"{type(error).__name__}: {error}")
+                self._fail(batch, f"{type(error).__name__}: {error}")
             else:
                 for cell, found in zip(batch, future.result(), strict=True):
                     self.done(cell, found)
         if lost:
-            self._renew(lost)
+            self._again(lost)
 
-    def _renew(self, lost: list[Batch]) -> None:
-        """Another pool for one that broke; whatever it had is computed again, a cell at a time."""
-        if self.workers.renew is None:  # somebody's own
-            self._fail([cell for batch in lost for cell in batch], KILLED)
-            return
-        lost += self.running.values()
-        self.running = {}
+    def _again(self, lost: list[Batch]) -> None:
+        """Computes again what was lost with a process, a cell at a time."""
+        if self.workers.shared_fate:
+            lost += self.running.values()
+            self.running.clear()
         self.suspects += [[cell] for batch in lost for cell in batch]
-        self.workers = self.workers._replace(executor=self.workers.renew())
+        if self.workers.shared_fate and not self.workers.renew():
+            self._give_up(BROKEN)
 
-    def _fail(self, batch: Batch, reason: str) -> None:
+    def _give_up(self, reason: str) -> None:
+        """Passes on everything that is left as not computed."""
+        left = [*self.running.values(), *self.suspects[::-1], *self.waiting[::-1]]
+        self.running, self.suspects, self.waiting = {}, [], []
+        for batch in left:
+            self._fail(batch, reason, skipped=True)
+
+    def _fail(self, batch: Batch, reason: str, *, skipped: bool = False) -> None:
         for cell in batch:
-            self.done(cell, Found({}, reason.format(cell.memory / 1e9)))
+            self.done(cell, Found({}, reason, skipped=skipped))
 
-    def abandon(self) -> None:
-        """Cancels what was handed out."""
+    def close(self, error: type[BaseException] | None, *_: Any) -> None:
+        """Cancels what was handed out; where an error ended the sweep, Ctrl-C for one, kills it."""
+        if self.flag:
+            self.flag.lower()
+        if self.running and error:
+            self.workers.end()
         for future in self.running:
             future.cancel()
-        if self.running:
-            self.workers.end()
 
 
 def _batches(cells: Sequence[Cell]) -> Iterator[Batch]:

@@ -6,7 +6,9 @@ whole or not at all. With the coordinates beside them, `xarray.open_zarr(path, c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,14 @@ from explorer.display import shown
 from explorer.profile import Array
 from explorer.sweeping.grid import Grid, Place
 
+NAMED = 4
+"""Differences that are named, at most."""
+
 Words = np.ndarray[Any, np.dtype[Any]]
 
 
 class Store:
-    """A Zarr store that holds one sweep.
+    """A Zarr store that holds one sweep; one whose making was broken off is finished.
 
     Args:
         where: a folder, or whatever zarr takes for a store.
@@ -35,44 +40,62 @@ class Store:
 
     def __init__(self, where: Any, grid: Grid, names: Sequence[str], version: str) -> None:
         self.where, self.trouble = where, ""
-        keys = grid.keys(version)
         spec = {"version": version, **grid.spec()}
         try:
-            self._group = _opened(where) or _made(where, grid, names, spec, keys)
-        except (OSError, ValueError) as error:
+            group = _opened(where)
+            if group is None:
+                group = _begun(where, spec)
+            self._check(dict(group.attrs).get("sweep"), spec)
+            self._finish(group, grid, names, grid.keys(version))
+            self.numbers, self.failures = self._numbers[:], self._failure[:].astype(object)
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - each kind of store has its own
             raise ConfigError(f"store must be a place where a Zarr store can be read or made; got {shown(where)} "
                               f"({_said(error)})") from None
-        self._check(spec, keys)
 
-    def _check(self, spec: dict[str, Any], keys: Words) -> None:
-        """Raises ConfigError if another sweep is in it."""
-        held = dict(self._group.attrs).get("sweep")
-        if not isinstance(held, dict) or "numbers" not in self._group or "keys" not in self._group:
+    def _check(self, held: Any, spec: dict[str, Any]) -> None:
+        if not isinstance(held, dict):
             raise ConfigError(f"store must be empty or hold a sweep; got {shown(self.where)}, which holds neither")
-        differences = [f"{name} is {shown(there)} there and {shown(here)} here" for name, there, here
-                       in _differences(held, spec)]
-        if not differences and not np.array_equal(self._array("keys")[:], keys):
-            differences = ["its designs are others, though their settings read alike"]
-        if differences:
-            raise ConfigError(f"store must hold this sweep; got {shown(self.where)}, which holds another: "
-                              f"{'; '.join(differences)}")
+        if found := [f"{name} is {shown(there)} there and {shown(here)} here"
+                     for name, there, here in _differences(held, spec)]:
+            more = [f"and {len(found) - NAMED:,} more"] if len(found) > NAMED else []
+            self._refuse("; ".join([*found[:NAMED], *more]))
 
-    def read(self) -> tuple[Array, Words]:
-        """Numbers `[origin, *over, number]`, and failures `[origin, *over]`."""
-        return self._array("numbers")[:], self._array("failure")[:].astype(object)
+    def _refuse(self, differences: str) -> None:
+        raise ConfigError(f"store must hold this sweep; got {shown(self.where)}, which holds another: {differences}")
 
-    def _array(self, name: str) -> Any:  # zarr types the items of a group as anything that numpy knows
-        return self._group[name]
+    def _finish(self, group: zarr.Group, grid: Grid, names: Sequence[str], keys: Words) -> None:
+        """Makes what is not there yet."""
+        axes = ["origin", *grid.over]
+        cell, shape = (1,) * len(axes), (*grid.shape, len(names))
+        self._numbers = _array(group, "numbers", shape=shape, chunks=(*cell, len(names)), dtype="float64",
+                               fill_value=float("nan"), dimension_names=[*axes, "number"], compressors=None)
+        self._failure = _array(group, "failure", shape=grid.shape, chunks=cell, dtype=str, fill_value="",
+                               dimension_names=axes, compressors=None)
+        labels = {"origin": list(grid.origins), **grid.over, "number": list(names)}
+        arrays = {name: (np.array(values), [name]) for name, values in labels.items()}
+        for name, (data, dimensions) in {**arrays, "keys": (keys, axes)}.items():
+            text = data.dtype.kind in "USO"
+            array = _array(group, name, shape=data.shape, chunks=data.shape, dtype=str if text else data.dtype,
+                           fill_value="" if text else 0, dimension_names=dimensions)
+            if np.array_equal(held := array[:], data.astype(str) if text else data):
+                continue
+            if self._numbers.shape != shape or (held.any() if not text else (held != "").any()):
+                self._refuse("its designs or numbers are others, though their settings read alike")
+            array[:] = data
 
     def write(self, place: Place, numbers: Array, failure: str) -> None:
         """Writes a cell; where that fails, `trouble` says so in a sentence, and nothing more is written."""
         if self.trouble:
             return
         try:
-            if failure:
-                self._array("failure")[place] = failure
-            self._array("numbers")[place] = numbers  # last: with it the cell is there
-        except OSError as error:
+            if failure != self.failures[place]:  # of a cell that failed before: until both are written there is none
+                if self.failures[place]:
+                    self._numbers[place] = np.nan
+                self._failure[place] = self.failures[place] = failure
+            self._numbers[place] = numbers
+        except Exception as error:  # noqa: BLE001 - each kind of store has its own
             self.trouble = f"the store {self.where} cannot be written ({_said(error)}): cells from here on are not kept"
 
 
@@ -82,31 +105,41 @@ def _opened(where: Any) -> zarr.Group | None:
         return zarr.open_group(where, mode="r+")
     except FileNotFoundError:
         return None
+    except ValueError:  # a store that is open for reading only, or no group
+        return zarr.open_group(where, mode="r")
 
 
-def _made(where: Any, grid: Grid, names: Sequence[str], spec: dict[str, Any], keys: Words) -> zarr.Group:
-    """An empty one, whose attributes are written last: one without them is of nobody."""
-    group = zarr.open_group(where, mode="a")
-    axes = ["origin", *grid.over]
-    cell = (1,) * len(axes)
-    group.create_array("numbers", shape=(*grid.shape, len(names)), chunks=(*cell, len(names)), dtype="float64",
-                       fill_value=float("nan"), dimension_names=[*axes, "number"])
-    group.create_array("failure", shape=grid.shape, chunks=cell, dtype=str, fill_value="", dimension_names=axes)
-    group.create_array("keys", shape=keys.shape, chunks=keys.shape, dtype=str, dimension_names=axes)[:] = keys
-    for name, values in {"origin": list(grid.origins), **grid.over, "number": list(names)}.items():
-        data = np.array(values)
-        group.create_array(name, shape=data.shape, dtype=str if data.dtype.kind in "US" else data.dtype,
-                           dimension_names=[name])[:] = data
-    group.attrs["sweep"] = spec
-    return group
+def _begun(where: Any, spec: dict[str, Any]) -> zarr.Group:
+    """An empty group that says whose it is; nothing is made where anything else is."""
+    begun = isinstance(where, str | Path) and [path.suffix for path in Path(where).glob("*")] == [".partial"]
+    try:  # beside what is left of somebody who was killed while making the first file of it
+        return zarr.open_group(where, mode="a" if begun else "w-", attributes={"sweep": spec})
+    except FileExistsError:
+        with suppress(FileNotFoundError):
+            return zarr.open_group(where, mode="r+")  # somebody was quicker
+        raise
 
 
-def _differences(there: Any, here: Any, name: str = "") -> list[tuple[str, Any, Any]]:
+def _array(group: zarr.Group, name: str, **about: Any) -> Any:  # zarr types items as anything that numpy knows
+    """An array of a group, made unless it is there."""
+    with suppress(KeyError):
+        return group[name]
+    try:
+        return group.create_array(name, **about)
+    except ValueError:  # somebody was quicker
+        return group[name]
+
+
+def _differences(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Leaves in which two records differ: name, and both values."""
     if isinstance(there, dict) and isinstance(here, dict):
-        return [found for key in dict.fromkeys([*there, *here])
-                for found in _differences(there.get(key), here.get(key), f"{name}.{key}".removeprefix("."))]
-    return [] if there == here else [(name, there, here)]
+        for key in dict.fromkeys([*there, *here]):
+            yield from _differences(there.get(key), here.get(key), f"{name}.{key}".removeprefix("."))
+    elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        for place, pair in enumerate(zip(there, here, strict=True)):
+            yield from _differences(*pair, f"{name}[{place}]")
+    elif there != here:
+        yield name, there, here
 
 
 def _said(error: Exception) -> str:

@@ -13,10 +13,12 @@ from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.sweeping.cell import ORIGINS, Cell, Found, Stop, Training
+from explorer.sweeping.cluster import of
 from explorer.sweeping.engine import run
 from explorer.sweeping.grid import Grid, Place
 from explorer.sweeping.layout import Layout
-from explorer.sweeping.workers import Here, Workers, local, of
+from explorer.sweeping.pool import local
+from explorer.sweeping.workers import Here, Workers
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.tasks import Task
 
@@ -67,10 +69,10 @@ class Sweep:
         from explorer.sweeping.store import Store
 
         store = Store(where, self.grid, [*self.layout.names, "state"], _version())
-        numbers, failures = store.read()
-        state = np.nan_to_num(numbers[..., -1]).astype(int)
+        state = np.nan_to_num(store.numbers[..., -1]).astype(int)
         keep = (state == FOUND) | ((state == FAILED) & (not self.retry_failed))
-        self.numbers[keep], self.failures[keep], self.state[keep] = numbers[keep, :-1], failures[keep], state[keep]
+        self.numbers[keep], self.failures[keep] = store.numbers[keep, :-1], store.failures[keep]
+        self.state[keep] = state[keep]
         return store
 
     @property
@@ -105,10 +107,11 @@ class Sweep:
             for place in places[cell]:
                 on_cell(self._keep(place, found))
 
-        for cells, workers in self._parts(list(places)):
-            run(cells, workers, stop, done)
+        run(self._parts(list(places)), stop, done)
         if self.store is not None and self.store.trouble:
             warnings.warn(self.store.trouble, stacklevel=2)
+        if skipped := [failure for failure in self.failures[self.state == MISSING] if failure]:
+            warnings.warn(f"{len(skipped):,} cells were not computed: {skipped[0]}", stacklevel=2)
         return self
 
     def _parts(self, cells: list[Cell]) -> list[tuple[list[Cell], Workers]]:
@@ -123,8 +126,8 @@ class Sweep:
     def _keep(self, place: Place, found: Found) -> CellResult:
         self.numbers[place] = self.layout.pack(found)
         self.failures[place] = found.failure
-        self.state[place] = FOUND if found.numbers else FAILED
-        if self.store is not None:
+        self.state[place] = MISSING if found.skipped else FOUND if found.numbers else FAILED
+        if self.store is not None and not found.skipped:
             self.store.write(place, np.append(self.numbers[place], self.state[place]), found.failure)
         origin = self.grid.origins[place[0]]
         return CellResult(origin, self.grid.at(place), found.numbers, found.failure, found.seconds)
@@ -171,7 +174,8 @@ def sweep(config: Config, over: Mapping[str, Sequence[Any]], statistics: Sequenc
         TypeError: an argument is of another kind.
         ConfigError: no such field or statistic, no values, too many, or a store of another sweep.
     Warns:
-        UserWarning: the store could not be written; what was computed is returned.
+        UserWarning: the store could not be written, or cells could not be computed, as the executor is gone or a worker
+            has too little memory for them; what was computed is returned.
     """
     return Sweep(
         config, over, statistics, executor, store, origins=origins, recipe=recipe, steps=steps, task=task,

@@ -1,16 +1,20 @@
-"""Where cells are computed: in this process, on a pool of processes of this machine, or on somebody's executor."""
+"""Where cells are computed: in this process, or on somebody's executor. `pool` has this machine's, `cluster` dask's."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
 
 from explorer.limits import machine_memory
+from explorer.sweeping.cell import Cell, Found, Stop
 
-IDLE_SECONDS = 60
-"""After which the processes of this machine's pool end."""
+Compute = Callable[[list[Cell]], list[Found]]
 
 
 class Here(Executor):
@@ -26,20 +30,28 @@ class Here(Executor):
         return future
 
 
-class Workers(NamedTuple):
-    """An executor, and what a sweep must know of it."""
+class Workers:
+    """An executor, and what a sweep must know of it.
 
-    executor: Executor
-    slots: int
-    """Cells that are computed at a time."""
-    threads: int | None
-    """Of torch, for each; None leaves torch as it is."""
-    memory: float
-    """Bytes that a cell may take."""
-    renew: Callable[[], Executor] | None = None
-    """Makes another one where a process of it was killed; None where it is somebody's own."""
-    end: Callable[[], None] = lambda: None
-    """Abandons what is computed."""
+    Args:
+        executor: anybody's.
+    """
+
+    died: tuple[type[BaseException], ...] = (BrokenExecutor,)
+    """Errors that say that a process was killed."""
+    shared_fate = True
+    """Whether all that was handed out is lost with a process that is killed."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.slots: int = 1 if isinstance(executor, Here) else getattr(executor, "_max_workers", processors())
+        """Cells that are computed at a time."""
+        self.inside = isinstance(executor, Here | ThreadPoolExecutor)
+        """Whether that is in this process."""
+        self.threads = None if self.inside and self.slots == 1 else max(1, processors() // self.slots)
+        """Of torch, for each slot; None leaves torch as it is."""
+        self.memory = machine_memory()
+        """Bytes that a cell may take."""
 
     @property
     def most(self) -> int:
@@ -47,49 +59,56 @@ class Workers(NamedTuple):
         return 1 if isinstance(self.executor, Here) else 2 * self.slots
 
     @property
-    def inside(self) -> bool:
-        """Whether cells are computed in this process, where they may be stopped half-way."""
-        return isinstance(self.executor, Here | ThreadPoolExecutor)
+    def near(self) -> bool:
+        """Whether cells are computed on this machine, but not in this process."""
+        return isinstance(self.executor, ProcessPoolExecutor)
+
+    def submit(self, compute: Compute, batch: list[Cell]) -> Future[list[Found]]:
+        """Hands out cells."""
+        return self.executor.submit(compute, batch)
+
+    def look(self) -> str:
+        """Learns anew how many slots there are; says why nothing can be computed any more, or nothing."""
+        return ""
+
+    def renew(self) -> bool:
+        """Has another executor for one that broke; False where it is somebody's own."""
+        return False
+
+    def end(self) -> None:
+        """Ends what is computed at once, where that is possible."""
 
 
-def local(need: float) -> Workers:
-    """This machine's pool: as many processes as there are processors, or fewer where memory does not hold so many.
+@dataclass(frozen=True)
+class Flag:
+    """A file that lies there while cells are wanted: any process of this machine sees at once that it is gone."""
 
-    Args:
-        need: bytes of the largest cell.
-    """
-    cores, memory = processors(), machine_memory()
-    slots = max(1, min(cores, int(memory // max(need, 1))))
-    threads = max(1, cores // slots)
-    if slots == 1:
-        return Workers(Here(), 1, None, memory)
+    path: str
 
-    def pool() -> Executor:
-        from loky import get_reusable_executor
+    @classmethod
+    def raised(cls) -> Flag:
+        """A new one."""
+        with NamedTemporaryFile(prefix="explorer-sweep-", delete=False) as file:
+            return cls(file.name)
 
-        executor: Executor = get_reusable_executor(slots, timeout=IDLE_SECONDS)
-        return executor
+    def __call__(self) -> bool:
+        """Whether to stop."""
+        return not os.path.exists(self.path)  # noqa: PTH110 - asked before each layer
 
-    def end() -> None:
-        from loky import get_reusable_executor
-
-        get_reusable_executor(slots, reuse=True).shutdown(kill_workers=True)
-
-    return Workers(pool(), slots, threads, memory / slots, pool, end)
+    def lower(self) -> None:
+        """Says stop."""
+        Path(self.path).unlink(missing_ok=True)
 
 
-def of(executor: Executor) -> Workers:
-    """Somebody's executor: a thread of torch for each slot, and the memory of its smallest worker."""
-    client = getattr(executor, "_client", None)
-    if client is not None and hasattr(client, "scheduler_info"):  # dask.distributed
-        workers = client.scheduler_info(n_workers=-1)["workers"].values()
-        slots = sum(worker["nthreads"] for worker in workers)
-        memory = min((worker["memory_limit"] / worker["nthreads"] for worker in workers if worker["memory_limit"]),
-                     default=float("inf"))
-        return Workers(executor, max(1, slots), 1, memory)
-    inside = isinstance(executor, Here | ThreadPoolExecutor)
-    slots = 1 if isinstance(executor, Here) else getattr(executor, "_max_workers", processors())
-    return Workers(executor, slots, None if slots == 1 and inside else max(1, processors() // slots), machine_memory())
+def stopper(workers: Workers, stop: Stop) -> tuple[Stop | None, Flag | None]:
+    """What a cell asks whether to stop: `stop` in this process, a flag in others of this machine, else nothing."""
+    if workers.inside:
+        return stop, None
+    flag = None
+    if workers.near:
+        with suppress(OSError):  # no place for temporary files: cells end by themselves
+            flag = Flag.raised()
+    return flag, flag
 
 
 def processors() -> int:

@@ -107,7 +107,8 @@ def inherit(gains: Gains, step: Step, logits: list[float], uneven: float, after:
         kept: how far deviations of overlaps survive from here to the layer above.
     """
     q, p = after
-    row, rows, alike, alike_2, key, keys = (part * by for part, by in zip(logits, (q, p, q, p, q, p), strict=True))
+    row, rows, alike, alike_2, key, keys = logits
+    row, rows, alike, alike_2, key, keys = row * q, rows * p, alike * q, alike_2 * p, key * q, keys * p
     law = step.logits
     if not gains.adds:
         return Inherited(row, rows, alike, alike_2, key, keys)
@@ -146,9 +147,9 @@ def collect(gains: Gains, step: Step, uneven: float, passed: Inherited, others: 
         row = rows = query = by.query
         same = cross = by.key
     else:
-        row, rows = (gains.scale * by.query * one for one in seen(gains, step, uneven, own.key, own.key_p))
-        query, same, cross = (gains.scale * one for one in (by.query * own.key, by.key * own.query,
-                                                            by.key * own.query_p))
+        (row, rows), scale = seen(gains, step, uneven, own.key, own.key_p), gains.scale
+        row, rows, query = scale * by.query * row, scale * by.query * rows, scale * (by.query * own.key)
+        same, cross = scale * (by.key * own.query), scale * (by.key * own.query_p)
     alike, key, keys = query * passed.alike, same * passed.key, cross * passed.keys
     return (
         (row * passed.row + alike, rows * passed.rows + query * passed.alike_2), alike,

@@ -144,11 +144,12 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
     if stream_shapes(config):
         others = [notes["parameter_gradient"]] if "parameter_gradient" in notes else []
         notes["parameter_gradient"] = "; ".join(["not covered: that by what mixes streams is measured only", *others])
-    for key, value in out.items():
-        lost = (value < 1 / LARGEST) & (value > 0) | (value > LARGEST)
-        if key[0] == "activation_gradient" and lost.any():
-            value[lost] = math.nan
-            notes[key[0]] = "not covered where it leaves float32's range"
+    for (statistic, _), value in out.items():
+        if statistic == GRADIENTS[0]:
+            lost = (value < 1 / LARGEST) & (value > 0) | (value > LARGEST)
+            if lost.any():
+                value[lost] = math.nan
+                notes[statistic] = "not covered where it leaves float32's range"
     return out, notes | alike
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from explorer.schemes.placement import Placement
 from explorer.schemes.residual import profiled_factor
+from explorer.theory.begun import begun, keep
 from explorer.theory.copied import Overlaps
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
@@ -94,10 +95,14 @@ class Step(NamedTuple):
 
 def run(gains: Gains, softmax: Softmax, n_layers: int, tokens: Tokens) -> list[Step]:
     """The recursion over 2N sublayers; shorter where the second moment leaves the range of `LARGEST`."""
-    steps: list[Step] = []
+    start, steps = tokens, begun(gains, softmax, tokens, n_layers)
     below, kept, before, first = Logits(), 1.0, tokens, None
+    if steps:  # go on after the last of them
+        *_, attention, mlp = steps
+        below, kept, tokens = attention.logits, attention.followed * mlp.followed, mlp.site
+        first = steps[0].inside if gains.value_residual else None
     past, total = Overlaps(gains, softmax, n_layers, tokens) if gains.copies else None, tokens.q
-    for index in range(2 * n_layers):
+    for index in range(len(steps), 2 * n_layers):
         attends = index % 2 == 0
         before = tokens if attends or not gains.parallel else before
         if gains.profiled:
@@ -117,6 +122,7 @@ def run(gains: Gains, softmax: Softmax, n_layers: int, tokens: Tokens) -> list[S
         tokens = step.site
         if past:
             past.close(index, step.total, tokens)
+    keep(gains, softmax, start, steps)
     return steps
 
 

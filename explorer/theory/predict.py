@@ -28,9 +28,12 @@ from explorer.theory.unmasked import Unmasked
 from explorer.theory.values import Moments, Recursions, Rows, Stream
 
 
-def predict(config: Config) -> Profile:
+def predict(config: Config, backward: bool = True) -> Profile:
     """The profile that theory predicts for a config. Accepts every config: values not covered are nan, with a note.
 
+    Args:
+        config: the design.
+        backward: whether gradients are wanted, too; without them it takes half the time.
     Returns:
         A profile of origin "predicted", values `[1, layer]` and `[1, layer, 1]`.
     Raises:
@@ -39,28 +42,35 @@ def predict(config: Config) -> Profile:
     must_be(Config, "config", config)
     start = time.perf_counter()
     with np.errstate(all="ignore"):
-        values, notes = _values(config)
+        values, notes = _values(config, backward)
     return Profile("predicted", values, config, notes=notes, seconds=time.perf_counter() - start)
 
 
-def _values(config: Config) -> tuple[dict[Key, Array], dict[str, str]]:
-    """Every statistic of the vocabulary at every site that the model has, and the notes."""
+def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str, str]]:
+    """Every statistic of the vocabulary at every site that the model has, or those of the forward pass, and the notes.
+    """
     masked = config.causal and attends(config)
     recursions: Recursions = (Causal if masked else Unmasked)(config, gains(config))
     stream, rows = recursions.stream(), recursions.rows()
     covered = len(stream.site.q)
-    columns = _stream(config, stream) | _rows(rows) | _gradients(config, recursions, covered == 2 * config.n_layers)
-    values, unpredicted = {}, {}
-    for row in STATISTICS.values():
-        for site, length in _lengths(config).items():
+    columns = _stream(config, stream) | _rows(rows)
+    if backward:
+        columns |= _gradients(config, recursions, covered == 2 * config.n_layers)
+    wanted = [row for row in STATISTICS.values() if backward or not row.backward]
+    values, lengths, predicted = {}, _lengths(config), {name for name, _ in columns}
+    for row in wanted:
+        for site, length in lengths.items():
             if site in row.sites:
-                column = columns.get((row.name, site), np.empty(0))
-                full = np.concatenate([column, np.full(length - len(column), math.nan)])
+                full = _whole(columns.get((row.name, site), np.empty(0)), length)
                 values[row.name, site] = full[None, :, None] if row.by_head else full[None]
-        if not any(name == row.name for name, _ in columns):
-            unpredicted[row.name] = row.unpredicted
     values, notes = coverage.apply(config, values, rows, covered)
-    return values, notes | unpredicted
+    notes |= {row.name: row.unpredicted for row in wanted if row.name not in predicted}
+    return values, {row.name: notes[row.name] for row in wanted if row.name in notes}
+
+
+def _whole(column: Array, length: int) -> Array:
+    """A column that ends where the recursion did, with nan after it."""
+    return column if len(column) == length else np.append(column, np.full(length - len(column), math.nan))
 
 
 def _lengths(config: Config) -> dict[str, int]:
@@ -78,9 +88,13 @@ def _vectors(config: Config) -> list[str]:
 
 def _stream(config: Config, stream: Stream) -> dict[Key, Array]:
     site, added = ([Moments(*(column[start::2] for column in part)) for start in (0, 1)] for part in stream)
-    first = moments([embedding(config)], config)
-    found = dict(zip((*STREAM, *BRANCHES), (first, *site, *added), strict=True))
-    return {(name, place): law(config, found[place]) for name, law in LAWS.items() for place in STATISTICS[name].sites}
+    parts = (moments([embedding(config)], config), *site, *added)
+    every, ends = Moments(*map(np.concatenate, zip(*parts, strict=True))), np.cumsum([len(part.q) for part in parts])
+    found: dict[Key, Array] = {}
+    for name, law in LAWS.items():  # each of all sites in one stroke
+        columns = zip((*STREAM, *BRANCHES), np.split(law(config, every), ends[:-1]), strict=True)
+        found |= {(name, place): column for place, column in columns if place in STATISTICS[name].sites}
+    return found
 
 
 def _rows(rows: Rows) -> dict[Key, Array]:

@@ -64,6 +64,7 @@ class Softmax:
         self._chi = np.ones(1) if fixed_length else _chi(d_head)
         self._weights = np.ones(1) if fixed_length else WEIGHTS
         self._noise = NODES / math.sqrt(d_head)
+        self._last: tuple[tuple[int, ...], bytes, Array] = (), b"", np.empty(0)
         self._table, self._extra = self._forward_table()
 
     def rows(self, s: Array) -> RowValues:
@@ -75,10 +76,8 @@ class Softmax:
 
     def pairs(self, s: Array, rho: Array) -> tuple[Array, Array]:
         """Y11 and J11 of two rows, averaged over their queries' lengths and sample correlation."""
-        s, sampled = self._lengths(s), np.minimum(rho + np.multiply.outer(self._noise, 1 - rho * rho), 1.0)
-        both = self._raw_pairs(s[:, None], sampled, self._raw(s)[:, None])
-        y11, j11 = (np.tensordot(np.outer(self._weights, WEIGHTS), one, 2) for one in both)
-        return y11, j11
+        at, y11, raw = self._overlaps(s, rho)
+        return self._mean(y11), self._mean(self._j_share.ev(*at) * raw[..., 3])
 
     def forward(self, s: float, rho: float) -> Step:
         """One s and one ρ in [0, 1]: the scalar path, piecewise linear."""
@@ -108,7 +107,17 @@ class Softmax:
         return s if self._sphere is None else s * np.interp(np.minimum(s, S_MAX), *self._sphere)
 
     def _raw(self, s: Array) -> Array:
-        """`[..., 8]`: the rows' averages at infinite head width, as in `softmax.Row`."""
+        """`[..., 8]`: the rows' averages at infinite head width, as in `softmax.Row`; not to be written to.
+
+        Several of one model's values are read at the same s: the last ones are kept.
+        """
+        *key, raw = self._last
+        if key != [s.shape, s.tobytes()]:
+            raw = self._looked_up(s)
+            self._last = s.shape, s.tobytes(), raw
+        return raw
+
+    def _looked_up(self, s: Array) -> Array:
         inside = np.minimum(s, S_MAX)
         raw = self._rows(np.sqrt(x_of(inside)))
         tail = inside / np.maximum(s, 1e-300)
@@ -120,22 +129,29 @@ class Softmax:
         raw[..., 1:3] = 1 - (1 - raw[..., 1:3]) * tail[..., None]
         return raw
 
-    def _raw_pairs(self, s: Array, rho: Array, raw: Array) -> tuple[Array, Array]:
+    def _overlaps(self, s: Array, rho: Array) -> tuple[tuple[Array, Array], Array, Array]:
+        """Places in the tables, Y11, and the rows' averages, `[length, sample, ...]`."""
+        s, rho = self._lengths(s), np.minimum(rho + np.multiply.outer(self._noise, 1 - rho * rho), 1.0)
+        raw, s = self._raw(s)[:, None], s[:, None]
         inside, even = np.minimum(s, S_MAX), 1 / self.n
         at = x_of(inside), v_of(np.abs(rho), inside)
         y11 = even * (raw[..., 2] / even) ** self._share.ev(*at)
         # opposite rows avoid each other as equal ones meet: exp(−a) against exp(a)
-        return np.where(rho < 0, even * even / y11, y11), self._j_share.ev(*at) * raw[..., 3]
+        return at, np.where(rho < 0, even * even / y11, y11), raw
+
+    def _mean(self, values: Array) -> Array:
+        """Over the queries' lengths and the sample correlation."""
+        return np.tensordot(np.outer(self._weights, WEIGHTS), values, 2)
 
     def _forward_table(self) -> tuple[list[list[float]], list[list[float]]]:
         """`[x, v]` of ln Y11, whose first column (ρ = 1) is Y2; and `[x, 3]` of the rest of a `Step`."""
         line = s_of(np.linspace(0, float(X[-1]), FINE_X))
-        s = line[:, None] + np.zeros(FINE_V)
-        rho = np.clip(rho_of(np.linspace(0, 1, FINE_V) + np.zeros_like(s), s), 0.0, 1.0)
+        s = line[:, None]
+        rho = np.clip(rho_of(np.linspace(0, 1, FINE_V) + np.zeros_like(s), s + np.zeros(FINE_V)), 0.0, 1.0)
         rows = self.rows(line)
         bent = (self._normal(line) / np.maximum(line, 1e-3)) ** 2 if self._sphere else 1.0  # of what two keys share
         extra = np.stack([bent * rows.crowding, bent * rows.spread, rows.unevenness], -1)
-        return np.log(self.pairs(s, rho)[0]).tolist(), extra.tolist()
+        return np.log(self._mean(self._overlaps(s, rho)[1])).tolist(), extra.tolist()
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,7 @@ from explorer.schemes.parametrization import Quantity
 from explorer.schemes.residual import learned
 
 LONGEST = 1_000_000
-"""Steps of a race, at most."""
+"""Steps of a training, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from explorer.app.explore.asking import Asking
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.flatten import Flatten, Solve
+from explorer.app.explore.foretold import Foretold, Trials
 from explorer.app.explore.pins import Pin
 from explorer.app.explore.question import Question
 from explorer.app.explore.remedies import Diagnose, Remedies
@@ -59,11 +60,13 @@ class Explore(Live[Job, Profile]):
         predict: the theory's profile of a config, or None.
         diagnose: findings of a measured profile, or None.
         solve: the theory run backwards, or None.
+        trials: words on how many designs like a config trained, or None.
     """
 
     def __init__(self, config: Config, measure: Measure, predict: Predict | None = None,
-                 diagnose: Diagnose | None = None, solve: Solve | None = None) -> None:
+                 diagnose: Diagnose | None = None, solve: Solve | None = None, trials: Trials | None = None) -> None:
         self._measure, self._predict = measure, predict
+        self._foretold = Foretold(trials)
         self._predicted: Profile | None = None  # of the newest job
         self._expected: Profile | None = None  # of what was measured last
         self._trouble = ""
@@ -81,7 +84,8 @@ class Explore(Live[Job, Profile]):
         super().__init__(controls, charts, subject="measured design", action="Measure")
         finder = Finder(measure, predict, self._computes, lambda: self._computes() and self.worker.busy_for < PATIENCE)
         self.sweep = Sweep(controls, finder, self.comparison.visible, self.lock)
-        self.remedies = Remedies(self.verdict, controls, diagnose, self.lock) if diagnose else None
+        self.remedies = (Remedies(self.verdict, controls, diagnose, self.lock, self._foretold.words)
+                         if diagnose else None)
         if solve:
             Flatten(controls, solve, lambda message: self._fail(self._job, message))
         self.home = TakeHome([*home.files(self._designs, self._script, self._drawn)])
@@ -266,7 +270,9 @@ class Explore(Live[Job, Profile]):
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
         try:
-            return self._measure(job.config, stop, progress, job.pattern_of)
+            measured = self._measure(job.config, stop, progress, job.pattern_of)
+            self._foretold.find(job.config, stop)
+            return measured
         except Exception as error:
             if not stop():
                 with self.lock:

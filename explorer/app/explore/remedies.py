@@ -35,12 +35,15 @@ class Remedies:
         controls: what a remedy sets.
         diagnose: findings of a measured profile.
         lock: the panel's; callers hold it.
+        foretold: words on how many designs like a config trained, after the evidence of the first finding.
     """
 
     def __init__(self, verdict: Verdict, controls: Controls[Config], diagnose: Diagnose,
-                 lock: AbstractContextManager[object]) -> None:
+                 lock: AbstractContextManager[object],
+                 foretold: Callable[[Config | None], str] = lambda config: "") -> None:
         self._verdict, self._controls, self._diagnose, self._lock = verdict, controls, diagnose, lock
         self._findings: Sequence[Finding] = ()
+        self._foretold, self._told = foretold, ""
         self._withheld = False
         self._applied: list[Applied] = []  # the latest last
         verdict.on_apply, verdict.on_undo = self._apply, self._take_back
@@ -49,14 +52,17 @@ class Remedies:
         """Shows the findings of a profile; of None, that they are withheld."""
         self._withheld = measured is None
         self._findings = tuple(self._diagnose(measured)) if measured else ()
+        self._told = self._foretold(measured.config) if measured else ""
         self.show()
 
     def show(self) -> None:
         """Shows the findings, each with its remedy where the controls that it moves are seen."""
         parts = ("severity", "meaning", "evidence", "remedy")
-        self._verdict.findings = [
-            {part: getattr(finding, part) for part in parts} | ({} if self._can_be_seen(finding) else {"remedy": ""})
-            for finding in self._findings] or [WITHHELD] * self._withheld
+        shown = [{part: getattr(finding, part) for part in parts}
+                 | ({} if self._can_be_seen(finding) else {"remedy": ""}) for finding in self._findings]
+        if shown and self._told:
+            shown[0]["evidence"] += f" {self._told}"
+        self._verdict.findings = shown or [WITHHELD] * self._withheld
 
     def _can_be_seen(self, finding: Finding) -> bool:
         """Whether every control that the remedy would set is shown."""

@@ -74,7 +74,8 @@ def _axis(side: Side, most: int) -> dict[str, Any]:
     if not side.numeric:
         own = {"type": "category", "tickvals": side.places, "tickangle": None}
     elif len(side.values) <= most:
-        own = {"tickvals": side.values, "ticktext": [number(value) for value in side.values]}
+        digits = 4 if side.spec.kind == "integer" else 3
+        own = {"tickvals": side.values, "ticktext": [number(value, digits) for value in side.values]}
     return side.axis.layout | {"showgrid": False, "ticks": "outside", "ticklen": 4} | own
 
 

@@ -9,7 +9,7 @@ ROW = Lab(
     "17_trainability", "Training", "Trainability",
     "What trains can be read off before the first step. With 2N branches of weight α the tokens of a deep stack become "
     "alike from about α = 1/√(2N) on, and there Post-LN stops learning. And the best learning rate falls with the "
-    "width, but not under μP.",
+    "width, far less under μP.",
     "The border is the theory's at initialization, and training moves it: at one learning rate Post-LN's falls faster "
     "than 1/√N, as each step of Adam also adds up over the branches. Pre-LN has no sharp border, it only learns ever "
     "more slowly; Keel's is at the same α at any depth, as its stream is weighed 2N. Each cell is one training of a "
@@ -28,7 +28,7 @@ ROW = Lab(
         Plot(pictures.standard, "Learning rate over width, standard",
              "Loss below the unigram's. The best rate falls as the width grows.",
              why=Why("Adam moves each weight by η: against standard weights of size 1/√m that is η √m.")),
-        Plot(pictures.mup, "Learning rate over width, μP", "The best rate stays where it is.",
+        Plot(pictures.mup, "Learning rate over width, μP", "The best rate hardly moves.",
              why=Why("μP divides a matrix's learning rate by its fan_in.")),
     ),
     "Wang et al. 2022, arXiv 2203.00555; Giorlandino & Goldt 2025, arXiv 2505.24333; Chen & Wei 2026, arXiv "

@@ -1,0 +1,88 @@
+"""`Pool`: this machine's processes, shared by all sweeps of this process, and ended when they have been idle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import BrokenExecutor, Executor
+
+from explorer.limits import machine_memory
+from explorer.sweeping.workers import Here, Workers, processors
+
+IDLE_SECONDS = 60
+"""After which processes end."""
+ORPHANED_SECONDS = 1
+"""After which processes end whose parent was killed."""
+NICENESS = 5
+"""By which the page, and the theory that it shows first, come before them."""
+
+_pools: dict[int, Executor] = {}
+"""Number of processes to the pool that has so many."""
+_lock = threading.Lock()
+
+
+class Pool(Workers):
+    """This machine's processes.
+
+    Args:
+        slots: how many, at least 2.
+    """
+
+    near = True
+
+    def __init__(self, slots: int) -> None:
+        from loky.process_executor import ShutdownExecutorError
+
+        super().__init__(_pool(slots, None))
+        self.slots, self.threads, self.memory = slots, max(1, processors() // slots), machine_memory() / slots
+        self.died = (BrokenExecutor, ShutdownExecutorError)
+
+    def renew(self) -> bool:
+        """Has another pool."""
+        self.executor = _pool(self.slots, self.executor)
+        return True
+
+    def end(self) -> None:
+        """Kills its processes."""
+        with _lock:
+            if _pools.get(self.slots) is self.executor:
+                del _pools[self.slots]
+        self.executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
+
+
+def local(need: float) -> Workers:
+    """As many processes as there are processors, or fewer where memory does not hold so many.
+
+    Args:
+        need: bytes of the largest cell.
+    """
+    slots = min(processors(), int(machine_memory() // max(need, 1)))
+    return Pool(slots) if slots > 1 else Workers(Here())
+
+
+def _pool(slots: int, broken: Executor | None) -> Executor:
+    """The pool of so many processes, any but the broken one."""
+    from loky import ProcessPoolExecutor
+
+    with _lock:
+        if _pools.get(slots) is broken:
+            # A cell that needs more memory than the first one is no leak, for which loky would end the process.
+            _pools[slots] = ProcessPoolExecutor(slots, timeout=IDLE_SECONDS, initializer=_begin,
+                                                initargs=(os.getpid(),), env={"LOKY_MAX_MEMORY_LEAK_SIZE": "1e18"})
+        return _pools[slots]
+
+
+def _begin(parent: int) -> None:
+    """Prepares a process: Ctrl-C is its parent's business, and it does not outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+
+
+def _leave_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(ORPHANED_SECONDS)
+    os._exit(1)

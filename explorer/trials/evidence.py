@@ -1,0 +1,56 @@
+"""`Evidence`: a few numbers of an untrained model from which it can be foretold whether it trains."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from explorer.diagnosis import token_difference
+from explorer.diagnosis.reading import by_layer, weight_gradients
+from explorer.profile import MATRICES, Array, Profile
+from explorer.schemes.placement import PLACEMENTS, point
+
+GRADIENT, DIFFERENCE = (1e-6, 1e9), 1e-6
+"""Within these a number is told from another: a gradient beyond them has died out, or is not finite."""
+
+
+class Evidence(NamedTuple):
+    """Of a profile of a design as it is trained."""
+
+    gradient: float
+    """Norm of the training loss's gradient by all matrices of the layers, root mean square over seeds; at most
+    1e9, which stands for what is not finite as well, and at least 1e-6."""
+    difference: float
+    """The least share of what tells tokens apart at the input that is left at any depth; at least 1e-6."""
+    entropy: float
+    """The least entropy of attention in any layer, as a share of the uniform one; 1 without attention, 0 where it is
+    not finite."""
+    pointwise: float
+    """1 where a function of each coordinate stands in the norms' place, else 0."""
+
+
+def evidence(profile: Profile) -> Evidence:
+    """What a profile shows, mean over seeds and heads; finite, whatever the profile is."""
+    with np.errstate(all="ignore"):
+        squares = [np.square(values).sum(axis=1) for site, values in weight_gradients(profile).items()
+                   if site in MATRICES]  # [site][seed]
+        gradient = float(np.sqrt(np.sum(squares, axis=0).mean())) if squares else 0.0
+        entropy = by_layer(profile, "attention_entropy_normalized", "pattern")
+    return Evidence(
+        gradient=float(np.clip(gradient, *GRADIENT)) if np.isfinite(gradient) else GRADIENT[1],
+        difference=_least(token_difference(profile), DIFFERENCE),
+        entropy=_least(entropy, 0.0),
+        pointwise=float(_pointwise(profile)),
+    )
+
+
+def _pointwise(profile: Profile) -> bool:
+    config = profile.config
+    return config is not None and bool(point(config)) and PLACEMENTS[config.norm_placement].normalizes
+
+
+def _least(values: Array, floor: float) -> float:
+    """The least value between a floor and 1; 1 where there are none, and the floor where one is not finite."""
+    least = float(values.min(initial=1.0))
+    return max(floor, least) if np.isfinite(least) else floor

@@ -1,0 +1,91 @@
+"""The trials: the table is what its command makes, and its scores are what the page on them says."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.designs import DEPTHS, VARIANCES, choices, random_design
+from benchmarks.score import by_rule, by_verdict, calibration, fitted_weights, forecasts, halves, scored
+from benchmarks.trainability import COLUMNS, COUNT, cell, read, row, shown, warmup_of, write
+from explorer.sweeping.cell import find
+from explorer.trials import Evidence, Trial, trials
+from explorer.trials.chance import WEIGHTS
+
+PAGE = (Path(__file__).parents[1] / "docs" / "trainability.md").read_text(encoding="utf-8")
+CHEAP = (7, 1)
+"""Two trainings of a second or two: one that trains, one that is not finite."""
+
+
+def test_the_table_is_whole_and_its_designs_are_those_that_are_drawn() -> None:
+    rows = read()
+    assert [int(one["number"]) for one in rows] == list(range(COUNT))
+    assert {tuple(one) for one in rows} == {COLUMNS}
+    for one, known in zip(trials()[::16], rows[::16], strict=True):
+        assert one.design == choices(random_design(one.number))
+        assert one.warmup == warmup_of(one.number) == int(known["warmup"])
+
+
+def test_designs_are_drawn_over_the_whole_range() -> None:
+    depths = [one.design.get("n_layers", 12) for one in trials()]
+    variances = [one.design.get("init_variance", 1.0) for one in trials()]
+    assert (min(depths), max(depths)) == DEPTHS
+    assert VARIANCES[0] * 0.99 < min(variances) < 0.04
+    assert 25 < max(variances) < VARIANCES[1] * 1.01
+    assert 0.3 < sum(one.trained for one in trials()) / COUNT < 0.7
+
+
+@pytest.mark.parametrize("number", CHEAP)
+def test_a_training_made_again_gives_its_row(number: int) -> None:
+    """To a hundredth of a nat, whatever the processor; on one processor to every digit."""
+    (found,) = find([cell(number)], threads=1)
+    again, known = row(number, found), read()[number]
+    assert again["trained"] == int(known["trained"])
+    assert float(again["final_loss"]) == pytest.approx(float(known["final_loss"]), abs=0.01, nan_ok=True)
+    assert again["failure"] == known["failure"]
+
+
+@pytest.mark.parametrize("number", [*CHEAP, 9])
+def test_what_the_untrained_model_shows_is_what_the_table_says(number: int) -> None:
+    now, known = shown(random_design(number)), read()[number]
+    assert (now["verdict"], now["rules"]) == (known["verdict"], known["rules"])
+    for name in Evidence._fields:
+        assert float(now[name]) == pytest.approx(float(known[name]), rel=1e-3)
+
+
+def test_the_chance_is_fitted_on_one_half() -> None:
+    fit, other = halves()
+    assert len(fit) == len(other) == COUNT // 2
+    assert fitted_weights(fit) == pytest.approx(dict(WEIGHTS), abs=0.006)
+
+
+def test_the_scores_are_those_that_are_told() -> None:
+    other = halves()[1]
+    for name, forecast in forecasts().items():
+        numbers = " | ".join(f"{number:.2f}" for number in scored(other, forecast)[:3])
+        assert f"\n| {name} | {numbers} |\n" in PAGE
+    for low, high, count, mean, share in calibration(other):
+        assert f"\n| {low:g} to {high:g} | {count} | {mean:.2f} | {share:.2f} |\n" in PAGE
+
+
+def test_the_rules_are_as_right_as_is_told() -> None:
+    told = re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \|", PAGE, re.MULTILINE)
+    assert {name: (int(fired), int(trained)) for name, fired, trained in told} == by_rule(trials())
+
+
+def test_a_score_is_the_mean_of_two_shares() -> None:
+    rows = [Trial(number, {}, 1, trained, "bad" if told else "good", (), Evidence(1, 1, 1, 0))
+            for number, (trained, told) in enumerate([(False, True), (False, False), (True, False), (True, False),
+                                                      (True, True)])]
+    balanced, precision, recall, wrong = scored(rows, by_verdict)
+    assert (balanced, precision, recall) == pytest.approx(((1 / 2 + 2 / 3) / 2, 1 / 2, 1 / 2))
+    assert [one.number for one in wrong] == [1, 4]
+
+
+def test_the_table_is_written_by_number_however_the_trainings_end(tmp_path: Path) -> None:
+    write(reversed(read()[:3]), tmp_path / "some.csv")
+    with (tmp_path / "some.csv").open(newline="", encoding="utf-8") as file:
+        assert [one["number"] for one in csv.DictReader(file)] == ["0", "1", "2"]
