@@ -70,7 +70,7 @@ def test_reset_goes_back_to_the_teachers_page(page: Dashboard) -> None:
 def test_a_panel_that_is_hidden_is_not_left_open(page: Dashboard) -> None:
     page.open_link("?tab=race&panels=explore")
     assert page.opened == "explore"
-    panels = "explore, foundations, depth, training, race, yours"
+    panels = "explore, map, foundations, depth, training, race, …"
     assert page.open_link("?panels=attic,race") == [f"panels: 'attic' is not one of {panels}"]
     assert page.opened == "race"
 

@@ -23,7 +23,7 @@ def files(job: Callable[[], Job], numbers: Callable[[], xr.Dataset]) -> Iterator
     yield File("Python", "A script that computes this map.", "map.py", PYTHON, lambda: script(job()))
     yield File("Numbers (CSV)", "Every statistic of every cell, a cell a row.", "map.csv", CSV,
                lambda: table(numbers()), shown=False)
-    yield File("Numbers (NetCDF)", "The same with labels and units, for xarray.load_dataset.", "map.nc", NETCDF,
+    yield File("Numbers (NetCDF)", "The same with labels and units, as xarray reads it.", "map.nc", NETCDF,
                lambda: netcdf(numbers()), shown=False)
     yield File("BibTeX", "This tool, and the papers of what the design uses.", "map.bib", TEXT,
                lambda: bibliography(job().config, year=date.today().year))
