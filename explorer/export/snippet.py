@@ -120,16 +120,19 @@ def race(contenders: Sequence[Run], task: Task, steps: int, every: int, *, own_t
     ])
 
 
-def sweep(config: Config, over: Mapping[str, Sequence[float]], origins: Sequence[str], steps: int | None = None) -> str:
+def sweep(config: Config, over: Mapping[str, Sequence[float]], statistics: Sequence[str], origins: Sequence[str],
+          steps: int | None = None) -> str:
     """The script of a map.
 
     Args:
         over: field to its values.
+        statistics: end values; none where those of a training are asked for.
         origins: where the cells' numbers come from.
         steps: of training; None where nothing is trained.
     """
     axes = listed("{", [f"{written(name)}: {listed('[', [*map(written, values)], ']')}"
                         for name, values in over.items()], "}")
-    rest = [f"origins={listed('[', [*map(written, origins)], ']')}", *([] if steps is None else [f"steps={steps}"])]
+    rest = [*([f"statistics={listed('[', [*map(written, statistics)], ']')}"] if statistics else []),
+            f"origins={listed('[', [*map(written, origins)], ']')}", *([] if steps is None else [f"steps={steps}"])]
     whole = listed("cells = ex.sweep(", [design(config), f"over={axes}", *rest], ")")
     return "\n".join(["import explorer as ex", "", whole, "print(cells)", ""])

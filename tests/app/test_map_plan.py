@@ -6,9 +6,10 @@ import pytest
 
 from explorer.app.map.axes import MOST_VALUES, axis_fields, axis_values, is_training, usual
 from explorer.app.map.maps import MAPS
-from explorer.app.map.plan import FIELDS, STATISTICS, Plan, fitted, now
+from explorer.app.map.plan import FIELDS, STATISTICS, Plan, fitted, now, together
 from explorer.choices import ConfigError
 from explorer.config import Config
+from explorer.ends import ENDS
 from explorer.training.recipe import Recipe
 
 
@@ -88,3 +89,11 @@ def test_the_maps_of_the_buttons_are_plans() -> None:
         job = Plan(**row.plan).job(row.config)
         assert (row.name, len(job.over)) == (name, 2)
         assert any(row.config.accepts(n_layers=2) for _ in job.over)
+
+
+def test_a_map_asks_for_gradients_only_where_it_shows_them() -> None:
+    forward = together("second_moment")
+    assert "attention_entropy_normalized" in forward
+    assert set(ENDS) - set(forward) == {"activation_gradient", "parameter_gradient"}
+    assert together("parameter_gradient") == tuple(ENDS)
+    assert together("loss_drop") == forward

@@ -31,7 +31,9 @@ def files(job: Callable[[], Job], numbers: Callable[[], xr.Dataset]) -> Iterator
 
 def script(job: Job) -> str:
     """The map as Python."""
-    return snippet.sweep(job.config, job.fields, job.origins, job.steps if "trained" in job.origins else None)
+    trained = "trained" in job.origins
+    return snippet.sweep(job.config, job.fields, () if trained else job.statistics, job.origins,
+                         job.steps if trained else None)
 
 
 def table(dataset: xr.Dataset) -> str:

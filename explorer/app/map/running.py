@@ -44,7 +44,7 @@ class Running:
         """
         if job not in self._kept:
             executor = None if machine_memory() >= ROOMY else Here()
-            sweep = Sweep(job.config, job.fields, executor=executor, origins=job.origins, steps=job.steps)
+            sweep = Sweep(job.config, job.fields, job.statistics, executor, origins=job.origins, steps=job.steps)
             check(sweep)
             self._kept[job] = sweep
         self._kept.move_to_end(job)
