@@ -61,7 +61,7 @@ def sizes(config: Config) -> Sizes:
         (7 * d + heads + logits if attends(config) else 4 * d) + 2 * len(readers(config)) * config.d_mlp + mixed)
     kept = activation_bytes = layers * layer
     block = 0
-    if activation_bytes > _setting("EXPLORER_MAX_ACTIVATION_MB", MAX_KEPT_MEGABYTES) * 1e6:
+    if activation_bytes > environment("EXPLORER_MAX_ACTIVATION_MB", MAX_KEPT_MEGABYTES) * 1e6:
         block = math.isqrt(layers)
         carried = logits if inherits(config) == "scores" else 2 * d
         carried += d * config.value_residual
@@ -94,7 +94,7 @@ def excess(config: Config) -> str:
 def memory_limit() -> float:
     """Bytes that one experiment may take."""
     usual = min(MAX_MEMORY_MEGABYTES * 1e6, SHARE * machine_memory())
-    return _setting("EXPLORER_MAX_MEMORY_MB", usual / 1e6) * 1e6
+    return environment("EXPLORER_MAX_MEMORY_MB", usual / 1e6) * 1e6
 
 
 @cache
@@ -111,8 +111,8 @@ def machine_memory() -> float:
     return min(found)
 
 
-def _setting(variable: str, default: float) -> float:
-    """A limit: the environment's where it is set, so that a private machine can allow more."""
+def environment(variable: str, default: float) -> float:
+    """A limit: the environment's where it is set, so that a private machine can allow more, a public one less."""
     text = os.environ.get(variable, str(default))
     try:
         return float(text)

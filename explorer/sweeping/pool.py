@@ -8,7 +8,7 @@ import threading
 import time
 from concurrent.futures import BrokenExecutor, Executor
 
-from explorer.limits import machine_memory
+from explorer.limits import environment, machine_memory
 from explorer.sweeping.workers import Here, Workers, processors
 
 IDLE_SECONDS = 60
@@ -53,12 +53,12 @@ class Pool(Workers):
 
 
 def local(need: float) -> Workers:
-    """As many processes as there are processors, or fewer where memory does not hold so many.
+    """As many processes as there are processors (or EXPLORER_PROCESSES), or fewer where memory does not hold so many.
 
     Args:
         need: bytes of the largest cell.
     """
-    slots = min(processors(), int(machine_memory() // max(need, 1)))
+    slots = int(min(environment("EXPLORER_PROCESSES", processors()), machine_memory() // max(need, 1)))
     return Pool(slots) if slots > 1 else Workers(Here())
 
 

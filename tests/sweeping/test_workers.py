@@ -202,3 +202,11 @@ def of_session(process: psutil.Process, session: int) -> bool:
         return os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE
     except (OSError, psutil.Error):
         return False
+
+
+def test_the_environment_limits_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPLORER_PROCESSES", "1")
+    assert isinstance(local(1e6).executor, Here)
+    monkeypatch.setenv("EXPLORER_PROCESSES", "many")
+    with pytest.raises(ValueError, match="EXPLORER_PROCESSES must be a number; got 'many'"):
+        local(1e6)
