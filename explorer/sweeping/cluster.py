@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from typing import Any
 
 from explorer.sweeping.cell import Cell, Found
@@ -38,14 +39,12 @@ class Cluster(Workers):
     def look(self) -> str:
         """Who is there now."""
         if self.client.status == "running" and time.monotonic() > self._next:
-            try:
-                workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-            except OSError:  # the connection broke just now
-                return self.look()
-            self.slots = max(1, sum(worker["nthreads"] for worker in workers))
-            self.memory = min((worker["memory_limit"] / worker["nthreads"] for worker in workers
-                               if worker["memory_limit"]), default=float("inf"))
             self._next = time.monotonic() + LOOK_SECONDS
+            with suppress(OSError):  # the connection broke just now, and the status will say so
+                workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+                self.slots = max(1, sum(worker["nthreads"] for worker in workers))
+                self.memory = min((worker["memory_limit"] / worker["nthreads"] for worker in workers
+                                   if worker["memory_limit"]), default=float("inf"))
         return "" if self.client.status == "running" else "the connection to dask's scheduler is lost"
 
 
