@@ -13,6 +13,8 @@ from .test_labs import EMPTY, OPEN, WATCH, Bench
 
 SMALL = ("steps", "n_layers")
 """What the time goes with; at the lower ends a lab answers like any other."""
+ONE_BY_ONE = ("17_trainability",)
+"""Labs whose charts begin one after the other."""
 DRAWN = f"() => [...{OPEN}.querySelectorAll('.ex-chart-plot')].map((plot) => Number(plot.dataset.drawn || 0))"
 
 
@@ -35,7 +37,8 @@ def test_it_can_be_stopped_and_then_answers_to_every_control(visit: Dashboard, r
     bench = Training(visit, row)
     expect(bench.panel.locator(".ex-status-detail")).to_contain_text("so far")  # its curves grow meanwhile
     visit.page.wait_for_function(f"() => ({DRAWN})().every(Boolean)")
-    assert visit.page.evaluate(EMPTY) == []
+    empty = visit.page.evaluate(EMPTY)
+    assert len(empty) < len(row.plots) if row.name in ONE_BY_ONE else empty == []
     bench.panel.get_by_role("button", name="Stop", exact=True).click()
     bench.panel.locator(".ex-status[data-state=stale]").wait_for()
     assert bench.said == "Stopped."

@@ -65,14 +65,18 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         """Shows a panel, and hides the others: they keep what they show."""
         if name not in self.panels:
             self.panels[name] = self._rows[name].build(self._start)
+            self._hide_all_but(name)  # before it comes: two at a time would make the page jump
             self.children = [*self._above, *self.panels.values()]
             self.complaints += self._hand(name)
             if not self.view.whole:
                 look_at(self.panels[name], self.view)
         self.header.selected = list(self._rows).index(name)
+        self._hide_all_but(name)
+        return self.panels[name]
+
+    def _hide_all_but(self, name: str) -> None:
         for other, panel in self.panels.items():
             panel.layout.display = None if other == name else "none"
-        return self.panels[name]
 
     def look(self, view: View) -> None:
         """Shows what a view has of the panels; of those that are not built yet, when they are."""

@@ -15,7 +15,7 @@ from explorer.sweeping.cell import find
 from explorer.trials import Evidence, Trial, trials
 from explorer.trials.chance import WEIGHTS
 
-PAGE = (Path(__file__).parents[1] / "docs" / "trainability.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "trainability.md").read_text(encoding="utf-8")
 CHEAP = (7, 1)
 """Two trainings of a second or two: one that trains, one that is not finite."""
 
