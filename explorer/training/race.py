@@ -22,7 +22,7 @@ from explorer.training.history import History
 from explorer.training.outcome import Outcome
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.runner import Contender, Runner
-from explorer.training.tasks import Data, Levels, Task
+from explorer.training.tasks import Data, Levels, Task, of_prose
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -60,7 +60,8 @@ class Race:
             must_be(Text, "text", text)
         self.contenders, self.task, self.steps, self.every = tuple(contenders), task, steps, every
         first = contenders[0].config
-        self.data = Data(task, text, first.n_ctx, first.batch_size)
+        shape = first.n_ctx, first.batch_size
+        self.data = of_prose(task, *shape) if text is None else Data(task, text, *shape)
         self.device = device()
         self.threads = max(shares(one.config.replace(n_seeds=1), self.device)[1] for one in contenders)
         self.runners = tuple(Runner(one, self.data, steps, self.device) for one in contenders)

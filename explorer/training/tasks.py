@@ -10,7 +10,7 @@ those must not name files.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -175,6 +175,12 @@ class Data:
             self.train, self.vocabulary, self.held_out.before[asked], self.held_out.targets[asked]
         )
         return Levels(float(-np.log(unigram).mean()), float(-np.log(bigram).mean()))
+
+
+@lru_cache(maxsize=8)
+def of_prose(task: Task, n_ctx: int, batch_size: int) -> Data:
+    """`Data` of Python's prose, kept: to cut it takes longer than some steps, and each cell of a map asks for it."""
+    return Data(task, None, n_ctx, batch_size)
 
 
 def probabilities(train: Codes, size: int, before: Codes, after: Codes) -> tuple[Array, Array]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from explorer import Config, ConfigError, text
+from explorer.training.race import Contender, Race
 from explorer.training.tasks import NOT_ASKED, PASSAGE, Data, Task, probabilities, repeated, split
 
 NEXT, MASKED = Task(), Task(kind="masked_character")
@@ -168,3 +169,14 @@ def test_texts_too_short_for_the_sequences() -> None:
         Data(NEXT, text.decode(b"always the same " * 500), 16, 4)
     with pytest.raises(ConfigError, match=r"batch_size × n_ctx × distinct characters must be at most 67,108,864"):
         Data(NEXT, None, 1024, 1024)
+
+
+def test_the_prose_is_cut_once_for_all_races_of_a_shape() -> None:
+    config = NEXT.fit(Config(n_layers=1, d_model=16, n_heads=2, n_ctx=8, batch_size=2))
+
+    def data(task: Task, own: text.Text | None = None) -> Data:
+        return Race([Contender("one", config)], task, steps=1, text=own).data
+
+    assert data(NEXT) is data(NEXT)
+    assert data(NEXT.replace(seed=1)) is not data(NEXT)
+    assert data(NEXT, PROSE) is not data(NEXT, PROSE), "a person's own text may be any, and is not kept"
