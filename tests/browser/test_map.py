@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Locator, expect
 from .dashboard import Dashboard
 
 LINK = ("?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8"
-        "&map.design=,norm_placement:none,d_model:32,n_heads:2,n_ctx:8,batch_size:1,n_seeds:1"
+        "&map.design=,norm_placement:none,d_model:128,n_heads:2,n_ctx:64,batch_size:2,n_seeds:4"
         "&map.x_count=14&map.y_to=12&map.y_count=12")
 DOTS = """() => {
   const traces = document.querySelector('.ex-map .ex-chart-plot')._fullData ?? [];
