@@ -13,7 +13,7 @@ from functools import partial
 
 from explorer.app.explore.pins import NOW
 from explorer.app.explore.sweep_card import SweepCard
-from explorer.app.explore.sweep_plan import MOST_DOTS, Plan, Task, alike, planned, sweepable, thinned
+from explorer.app.explore.sweep_plan import MOST_DOTS, Plan, Task, alike, nearest, planned, sweepable, thinned
 from explorer.app.explore.sweep_words import understood
 from explorer.app.explore.sweep_work import Finder
 from explorer.app.widgets.controls import Controls
@@ -60,7 +60,7 @@ class Sweep:
                 case ["pick", int() | float() as value, *_] if self._plan and not isinstance(value, bool):
                     values = [spot.value for spot in next(iter(self._plan.values()))]
                     if values[0] * 0.99 <= value <= values[-1] * 1.01:  # a chart's numbers are rounded
-                        self._controls.apply({self.field: min(values, key=lambda one: abs(one - value))})
+                        self._controls.apply({self.field: nearest(values, value)})
                 case "close":
                     self.close()
 

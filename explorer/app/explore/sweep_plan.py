@@ -46,6 +46,11 @@ def thinned(items: Sequence[Item], most: int) -> list[Item]:
     return [items[round(place * (len(items) - 1) / max(count - 1, 1))] for place in range(count)]
 
 
+def nearest(values: Sequence[float], value: float) -> float:
+    """The value that is next to a point of a chart, which is drawn on numbers of fewer digits."""
+    return min(values, key=lambda one: abs(one - value))
+
+
 def planned(task: Task) -> Plan:
     """The plan of a sweep."""
     return {design: spots(design.config, task.field) for design in task.designs if design.config}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
@@ -68,8 +68,3 @@ def axis_values(name: str, first: float, last: float, count: int) -> tuple[float
     if spec.kind == "integer":
         return tuple(sorted({int(first), *map(round, even[1:-1].tolist()), int(last)}))
     return tuple(sorted({first, *(float(f"{value:.3g}") for value in even[1:-1].tolist()), last}))
-
-
-def nearest(values: Sequence[float], value: float) -> float:
-    """The value that is next to a point of a chart, which is drawn on numbers of fewer digits."""
-    return min(values, key=lambda one: abs(one - value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from explorer.app.map.axes import nearest
+from explorer.app.explore.sweep_plan import nearest
 from explorer.app.map.plan import Job, Plan, now, title
 from explorer.app.widgets.chart import Chart
 from explorer.choices import ConfigError
