@@ -6,7 +6,8 @@ token brings to both, d that of two tokens, and ρ the two tokens' within a laye
     attention  d + (r − d) Y11 for one token, whose logits in the two layers correlate by r f,
                the same for two tokens by d f, with f = (r − d) / √((1 − ρ_k)(1 − ρ_l)).
 A stream is a sum of branches, so its overlap with the next one of them is a sum of those; branches of different
-weights have none.
+weights have none. As x_(k+1) = a_k x_k + b_k F_k, a branch F overlaps with the streams below it by X_(k+1) = a_k X_k +
+b_k F·F_k: N layers take N² steps, and only what the present stream shares with those below it is kept.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dtbsv
 
 from explorer.theory.gains import Gains, biased
 from explorer.theory.grids import Array
@@ -28,12 +30,10 @@ class Overlaps:
     def __init__(self, gains: Gains, softmax: Softmax, n_layers: int, first: Tokens) -> None:
         self.gains, self.softmax = gains, softmax
         size = 2 * n_layers
-        self.stream = np.zeros((2, size + 1, size + 1))
-        self.stream[:, 0, 0] = first.q, first.p
-        self.terms = np.zeros((2, size, size))
-        """Of the branches' terms of the sum, before their multipliers."""
-        self.weight = np.zeros((size + 1, size))
-        """`[site, sublayer]`: of each term in the stream."""
+        self.stream = np.array([[first.q], [first.p]])
+        """`[which, site]`: of the stream at all sites so far with the present one."""
+        self.passed = np.zeros((2, size))
+        """`[factor, sublayer]`: on the stream and on the branch's term of the sum, after a norm on it."""
         self.read = np.zeros((4, size))
         """Of what branches read: factor on the stream, second moment, 1 − ρ, and the logits' standard deviation."""
         self.out = np.zeros(size)
@@ -54,19 +54,17 @@ class Overlaps:
         self.out[index] = math.sqrt(added.q / branch.q) if branch.q > 0 else 0.0
         if index % 2:
             self.bend = passed(self.gains, inside)[1] * inside.v
-        earlier = np.arange(index % 2, index, 2)
+        earlier, terms = np.arange(index % 2, index, 2), np.zeros((2, index))
         if len(earlier):
-            found = self.out[index] * self.out[earlier] * self.alike(index, earlier)
-            self.terms[:, index, earlier] = self.terms[:, earlier, index] = found
-        self.terms[:, index, index] = added.q, added.p
-        self.cross = self.terms[:, index, :index] @ self.weight[: index + 1, :index].T
+            terms[:, earlier] = self.out[index] * self.out[earlier] * self.alike(index, earlier)
+        self.cross = np.array([summed(*self.passed[:, :index], row) for row in terms])
         return np.asarray(self.cross[:, index])
 
     def alike(self, index: int, earlier: NDArray[np.intp]) -> Array:
         """Overlaps of a branch's output with those of earlier branches of the same weights, `[which, branch]`."""
         factor, square, own, std = self.read
         q = np.sqrt(square[index] * square[earlier])
-        both = self.stream[:, index, earlier] * factor[index] * factor[earlier] / q
+        both = self.stream[:, earlier] * factor[index] * factor[earlier] / q
         one, two = np.clip(both, -1.0, 1.0)
         if index % 2:
             rho = np.maximum([one, two], 0.0)
@@ -87,8 +85,13 @@ class Overlaps:
         if not present:
             self.cross = np.zeros((2, index + 1))
         shrink = math.sqrt(site.q / total)
-        past = shrink * (skip * self.stream[:, index, : index + 1] + branch * self.cross)
-        self.stream[:, index + 1, : index + 1] = self.stream[:, : index + 1, index + 1] = past
-        self.stream[:, index + 1, index + 1] = site.q, site.p
-        self.weight[index + 1] = shrink * skip * self.weight[index]
-        self.weight[index + 1, index] = shrink * branch
+        self.passed[:, index] = shrink * skip, shrink * branch
+        past = shrink * (skip * self.stream + branch * self.cross)
+        self.stream = np.append(past, [[site.q], [site.p]], axis=1)
+
+
+def summed(kept: Array, joined: Array, terms: Array) -> Array:
+    """X_0 = 0 and X_(k+1) = kept_k X_k + joined_k terms_k: all X, one more than there are terms."""
+    band = np.array([np.ones(len(terms) + 1), np.append(-kept, 0.0)])
+    found: Array = dtbsv(1, band, np.append(0.0, joined * terms), lower=1, diag=1)
+    return found

@@ -107,10 +107,14 @@ def _smoothed(form: Activation, at: Array, width: float) -> tuple[Array, Array]:
     return (weight * form.value(x)).sum(1), (weight * form.slope(x)).sum(1)
 
 
-@lru_cache(maxsize=64)
 def panels(resolve: float) -> tuple[Array, Array]:
     """Nodes and weights on [0, 1]: Gauss-Legendre on panels that halve towards 0 until they resolve 1/`resolve`."""
-    count = 4 + max(0, math.ceil(math.log2(max(resolve, 1.0))))
+    return _halved(4 + max(0, math.ceil(math.log2(max(resolve, 1.0)))))
+
+
+@lru_cache(maxsize=64)
+def _halved(count: int) -> tuple[Array, Array]:
+    """The same on a number of panels, which every resolution up to twice as fine shares."""
     edges = np.concatenate([[0.0], 2.0 ** -np.arange(count, -1.0, -1.0)])
     u, weight = np.polynomial.legendre.leggauss(20)
     width = np.diff(edges)[:, None]
