@@ -60,7 +60,7 @@ INPUT, OUTPUT = "the input's", "the output's"
 def not_finite(profile: Profile) -> Finding | None:
     """A value that is not finite: it is too large for the arithmetic."""
     signals = {key: value for key, value in profile.values.items() if key[0] not in WEIGHT_STATISTICS}
-    first = replace(profile, values=signals).first_nonfinite
+    first = replace(profile, values=signals, pattern=None).first_nonfinite
     if first is None:
         return None
     return Finding(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 import traitlets
 
-from explorer.app.design_names import differences
 from explorer.app.widgets.controls import describe
 from explorer.app.widgets.roster_box import swatch
 from explorer.app.widgets.runtime import PageWidget, view
@@ -82,7 +80,8 @@ def cell(text: str, more: str = "", theory: str = "", where: str = "", severity:
 def _choices(configs: Sequence[Config]) -> list[dict[str, Any]]:
     """Every field that two of the designs differ in and that matters in one of them."""
     specs = Config.specs()
-    apart = {name for pair in combinations(configs, 2) for name in differences(*pair)}
+    apart = {name for name, spec in specs.items() if len({getattr(config, name) for config in configs}) > 1
+             and not all(unused(spec, config) for config in configs)}
     return [
         {"label": spec.about.label, "symbol": describe(spec)["symbol"], "cells": [
             cell("not used", severity="none") if unused(spec, config) else cell(in_words(getattr(config, name)))
