@@ -22,6 +22,8 @@ SCALE = 0.01
 """Of what the token adds to the learned mix, at initialization: hyper-connections, table 1, and mHC."""
 ITERATIONS = 20
 """Of Sinkhorn and Knopp, as in mHC."""
+LESS = 256
+"""Numbers: more than the alignment and the header of a block of memory."""
 
 
 class Connections(nn.Module):
@@ -125,10 +127,30 @@ class DepthAttention(nn.Module):
 
     def average(self, query: Tensor, *outputs: Tensor) -> Tensor:
         """Σ a_i v_i, a = softmax over i of w · RMSNorm(v_i)."""
-        stacked = torch.stack(outputs, dim=-2)  # [batch, token, output, d_model]
+        stacked: Tensor = Stacked.apply(*outputs)  # type: ignore[no-untyped-call]  # [batch, token, output, d_model]
         square = torch.linalg.vector_norm(stacked, dim=-1).square() / stacked.shape[-1]
         scores = (stacked @ query) * torch.rsqrt(square + self.epsilon)
         return (scores.softmax(-1)[..., None, :] @ stacked).squeeze(-2)
+
+
+class Stacked(torch.autograd.Function):
+    """Outputs side by side, as `torch.stack(outputs, dim=-2)`, in up to an eighth more room.
+
+    Each branch has one output more, and room of just that size would never fit where the last was freed, between what
+    stays: the C library would hold all of it, memory N² for N branches. So sizes are rounded up, and of those that are
+    rounded to the same each is `LESS` numbers smaller than the one before, as glibc aligns within what it finds.
+    """
+
+    @staticmethod
+    def forward(_: object, *outputs: Tensor) -> Tensor:
+        first, count = outputs[0], len(outputs)
+        above = -count % (1 << max(count.bit_length() - 4, 0))
+        room = first.new_empty((count + above) * first.numel() + above * LESS)[: count * first.numel()]
+        return torch.stack(outputs, dim=-2, out=room.view(*first.shape[:-1], count, first.shape[-1]))
+
+    @staticmethod
+    def backward(_: object, *gradients: Tensor) -> tuple[Tensor, ...]:
+        return gradients[0].unbind(-2)
 
 
 MIXES = {"streams": Connections, "outputs": DepthAttention}

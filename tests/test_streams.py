@@ -12,7 +12,7 @@ from explorer import Config, ConfigError, batch, measure, predict
 from explorer.model import MixingLayer, Transformer
 from explorer.probes.observe import Pass
 from explorer.schemes.stream import STREAMS
-from explorer.streams import sinkhorn
+from explorer.streams import Stacked, sinkhorn
 from explorer.training.race import Contender, race
 from explorer.training.tasks import Task
 
@@ -183,3 +183,14 @@ def test_only_sums_of_one_stream_take_any_residual_rule_and_branches_without_a_n
 def test_what_mixes_counts_as_parameters(name: str) -> None:
     config = SMALL.replace(stream=name, n_streams=5)
     assert config.sizes.n_parameters == sum(one.numel() for one in Transformer(config, 0).parameters())
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 33])
+def test_outputs_side_by_side_are_torchs_stack(count: int) -> None:
+    outputs = [torch.randn(2, 3, 4, requires_grad=True) for _ in range(count)]
+    direction = torch.randn(2, 3, count, 4)
+    found, expected = Stacked.apply(*outputs), torch.stack(outputs, dim=-2)
+    assert found.is_contiguous()
+    assert torch.equal(found, expected)
+    for one, other in zip(*(torch.autograd.grad((x * direction).sum(), outputs) for x in (found, expected)), strict=True):
+        assert torch.equal(one, other)

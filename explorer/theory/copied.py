@@ -57,7 +57,8 @@ class Overlaps:
         earlier, terms = np.arange(index % 2, index, 2), np.zeros((2, index))
         if len(earlier):
             terms[:, earlier] = self.out[index] * self.out[earlier] * self.alike(index, earlier)
-        self.cross = np.array([summed(*self.passed[:, :index], row) for row in terms])
+        kept, joined = self.passed[:, :index]
+        self.cross = np.array([summed(kept, joined, row) for row in terms])
         return np.asarray(self.cross[:, index])
 
     def alike(self, index: int, earlier: NDArray[np.intp]) -> Array:

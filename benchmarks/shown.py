@@ -1,0 +1,102 @@
+"""Works of what is shown: figures, the page after a move, the table of designs, a link; see `works`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from explorer.agreement import agreement
+from explorer.app.dashboard import PANELS
+from explorer.app.explore.asking import Asking
+from explorer.app.explore.compare import Column, groups
+from explorer.app.explore.comparison import Comparison
+from explorer.app.explore.drawing import Drawing
+from explorer.app.explore.pins import Pin
+from explorer.app.explore.selections import matrix_list, statistic_list
+from explorer.app.link.links import Links
+from explorer.app.widgets.chart import Chart
+from explorer.app.widgets.record import changed, record
+from explorer.config import Config
+from explorer.diagnosis import diagnose
+from explorer.figures import FIGURES, Design
+from explorer.probes import measure
+from explorer.profile import Profile
+from explorer.theory import predict
+
+Configs = Sequence[Config]
+"""The present design first, then those that are pinned."""
+Ready = Callable[[int], float | None]
+"""Work that is prepared, given the number of the repetition; what it counts, or None if its time counts."""
+
+
+def fresh(config: Config, number: int) -> Config:
+    """A design that nothing is remembered of."""
+    return config.replace(init_variance=config.init_variance * (1 + (number + 1) / 1024))
+
+
+def void(_: object) -> None:
+    """Drops a result: only its time counts."""
+
+
+def profiles(configs: Configs) -> list[tuple[Profile, Profile]]:
+    """Of each design the theory's and the measured profile."""
+    return [(predict(config), measure(config)) for config in configs]
+
+
+def figures(pairs: Sequence[tuple[Profile, Profile]]) -> list[dict[str, Any]]:
+    """Every figure of the page with all designs, and the badges of the first."""
+    shown = [(profile, Design(index, pair[0].config, f"design {index}")) for index, pair in enumerate(pairs)
+             for profile in pair]
+    for row in FIGURES.values():
+        agreement(pairs[0][1], pairs[0][0], row.statistic) if row.statistic else None
+    return [row.draw(*map(list, zip(*shown, strict=True))).to_dict() for row in FIGURES.values()]
+
+
+def drawing(configs: Configs) -> Ready:
+    pairs = profiles(configs)
+    return lambda _: void(figures(pairs))
+
+
+def sent(configs: Configs) -> Ready:
+    found = figures(profiles(configs))
+    return lambda _: float(sum(len(json.dumps(figure, default=lambda array: array.tolist())) for figure in found))
+
+
+def diagnosing(configs: Configs) -> Ready:
+    measured = measure(configs[0])
+    return lambda _: void(diagnose(measured))
+
+
+def pins(configs: Configs) -> list[Pin]:
+    """The designs after the first, as the page pins them."""
+    return [Pin(config, predicted=predicted, measured=measured)
+            for config, (predicted, measured) in zip(configs[1:], profiles(configs[1:]), strict=True)]
+
+
+def page(configs: Configs) -> Ready:
+    """All that is drawn after a move: every chart, the legend and the table of the pinned designs."""
+    charts = {row.name: Chart(title=row.title) for row in FIGURES.values()}
+    now = [profiles([fresh(configs[0], number)])[0] for number in range(3)]
+    shown = [now[0]]
+    comparison = Comparison(void, lambda: Pin(shown[0][0].config or configs[0]), void, lambda: None, diagnose)
+    for pin in pins(configs):
+        comparison.pins.add(pin)
+    drawing = Drawing(charts, comparison, matrix_list(lambda: None), statistic_list(lambda: None), Asking(charts))
+
+    def once(number: int) -> None:
+        shown[0] = now[number % len(now)]
+        drawing.draw(*shown[0], stale=False)
+    return once
+
+
+def table(configs: Configs) -> Ready:
+    columns = [Column(Design(index, pair[0].config, ""), config, f"design {index}", "", *pair)
+               for index, (config, pair) in enumerate(zip(configs, profiles(configs), strict=True))]
+    return lambda _: void(groups(columns, diagnose))
+
+
+def link(configs: Configs) -> Ready:
+    entries = [{"config": changed(config), "name": f"design {index}"} for index, config in enumerate(configs[1:])]
+    links, panels = Links(tuple(PANELS)), {"explore": record(design=changed(configs[0]), pins=entries)}
+    return lambda _: void(links.write(record(open="explore", panels=panels)))
