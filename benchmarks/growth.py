@@ -39,6 +39,12 @@ def fit(x: Sequence[float], y: Sequence[float], spread: Sequence[float] = ()) ->
     return slope, max(scatter, noise)
 
 
+def verdict(slope: float, error: float, expected: float) -> str:
+    """Whether an exponent is larger than the expected one beyond its error."""
+    fast = slope - expected > student.ppf(0.975, FITTED - 2) * error
+    return "faster than it must" if fast else "as expected"
+
+
 def grown(work: str, axis: str) -> list[dict[str, object]]:
     """Rows of the table: time, or what is counted, and memory."""
     given = points(work, axis)
@@ -50,10 +56,9 @@ def grown(work: str, axis: str) -> list[dict[str, object]]:
     for (quantity, y), expected in zip(quantities.items(), WORKS[work].axes[axis], strict=True):
         noise = spread[-FITTED:] if quantity != "memory bytes" else ()
         slope, error = fit(x[-FITTED:], y[-FITTED:], noise)
-        fast = slope - expected > student.ppf(0.975, FITTED - 2) * error
         rows.append(dict(zip(COLUMNS, (
             work, axis, x[0], x[-1], quantity, f"{y[0]:.3g}", f"{y[-1]:.3g}", f"{slope:.2f}", f"{error:.2f}", expected,
-            "faster than it must" if fast else "as expected"), strict=True)))
+            verdict(slope, error, expected)), strict=True)))
     return rows if WORKS[work].unit == "seconds" else rows[:1]
 
 
@@ -70,22 +75,25 @@ def show(rows: Sequence[dict[str, object]]) -> None:
               "{exponent:>5} ± {error:>4} for {expected:<3}  {verdict}".format(**row), flush=True)
 
 
+def keep(new: Sequence[dict[str, object]]) -> None:
+    """Writes rows in the places of those that they replace."""
+    rows = {(row["work"], row["axis"], row["quantity"]): row for row in [*(read() if OUTPUT.exists() else []), *new]}
+    with OUTPUT.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(sorted(rows.values(), key=lambda row: [*WORKS].index(str(row["work"]))))
+
+
 def main() -> None:
     """Measures what is named, or all."""
-    wanted = sys.argv[1:]
-    if wanted != ["--table"]:
-        rows = {(row["work"], row["axis"], row["quantity"]): row for row in (read() if OUTPUT.exists() else [])}
-        for work in wanted or WORKS:
-            for axis in WORKS[work].axes:
-                new = grown(work, axis)
-                show(new)
-                rows |= {(row["work"], row["axis"], row["quantity"]): row for row in new}
-        with OUTPUT.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            writer.writeheader()
-            writer.writerows(sorted(rows.values(), key=lambda row: [*WORKS].index(str(row["work"]))))
+    if sys.argv[1:] == ["--table"]:
+        show(read())
         return
-    show(read())
+    for work in sys.argv[1:] or WORKS:
+        for axis in WORKS[work].axes:
+            new = grown(work, axis)
+            show(new)
+            keep(new)
 
 
 if __name__ == "__main__":

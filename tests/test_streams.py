@@ -192,5 +192,5 @@ def test_outputs_side_by_side_are_torchs_stack(count: int) -> None:
     found, expected = Stacked.apply(*outputs), torch.stack(outputs, dim=-2)
     assert found.is_contiguous()
     assert torch.equal(found, expected)
-    for one, other in zip(*(torch.autograd.grad((x * direction).sum(), outputs) for x in (found, expected)), strict=True):
-        assert torch.equal(one, other)
+    gradients = (torch.autograd.grad((x * direction).sum(), outputs) for x in (found, expected))
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
