@@ -4,7 +4,7 @@ Expected exponents follow from operation counts. N layers, width d, n tokens, S 
     pass          N (B n d² + B n² d) S products on N (d² + B n d + B H n²) numbers, of one seed after the other
     theory        a step a sublayer, on tables by ln n: N; with shared weights every pair of layers: N²
     picture       a dot or a number of a line a layer, seed and head of each design; an attention pattern of n²
-    prose         a field of a design has one line whatever its value
+    prose         a line a field whatever its value; code also looks at every layer for what differs between them
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ WORKS: Mapping[str, Work] = {
     "trials": Work(lambda configs: lambda number: void(trials(fresh(configs[0], number), lambda: False)),
                    {"width": (0, 0), "tokens": (0, 0), "seeds": (0, 0)}, torch=True),
     "torch_code": Work(lambda configs: lambda number: void(torch_code(fresh(configs[0], number))),
-                       {"depth": (0, 0), "width": (0, 0)}),
+                       {"depth": (1, 1), "width": (0, 0)}),
     "page after a move": Work(shown.page, {"depth": (1, 1), "pins": (1, 1)}),
     "table of designs": Work(shown.table, {"designs": (1, 1)}),
     "link": Work(shown.link, {"pins": (1, 1)}),
