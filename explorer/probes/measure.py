@@ -6,9 +6,11 @@ import ctypes
 import os
 import threading
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -17,15 +19,17 @@ from explorer import noise
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.probes.observe import Pass, Progress, Stop
-from explorer.probes.threads import shares, torch_threads
+from explorer.probes.threads import torch_threads, turns
 from explorer.profile import Array, Key, Profile
+
+OnSeed = Callable[[Profile], None]
 
 LARGE = 750e6
 """Bytes of a measurement after which memory is given back; to do so costs the next one some time."""
 
 
 def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lambda _: None,
-            pattern_of: tuple[int, int] = (1, 0), backward: bool = True) -> Profile:
+            pattern_of: tuple[int, int] = (1, 0), on_seed: OnSeed = lambda _: None, backward: bool = True) -> Profile:
     """Measures one experiment over its seeds: every statistic of the vocabulary, by layer.
 
     Args:
@@ -34,6 +38,9 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
             side by side, so it may be asked from several threads.
         progress: called with the fraction that is done, from 0 to 1, after each layer; from one thread at a time.
         pattern_of: layer (from 1) and head (from 0) whose attention pattern the profile keeps.
+        on_seed: called with a profile of the seeds that are done, from the first one on and without gaps, while others
+            still run; not with all of them, nor at each where several are done at once. It is called on this thread,
+            and what it raises ends the measurement.
         backward: whether gradients are wanted, too; without them it takes less than half the time.
     Raises:
         Stopped: `stop()` said true.
@@ -61,33 +68,42 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         Pass(config, seed, pattern_of, lambda: abandoned.is_set() or stop(), partial(report, seed), backward)
         for seed in seeds
     ]
+
+    def profile(values: Sequence[dict[Key, Array]]) -> Profile:
+        stacked = {key: np.stack([value[key] for value in values]) for key in values[0]}
+        return Profile("measured", stacked, config, seeds=seeds[: len(values)], pattern=passes[0].pattern,
+                       pattern_of=pattern_of, seconds=time.perf_counter() - start)
+
     try:
-        values = _run(passes, config, abandoned)
+        return profile(_run(passes, config, abandoned, lambda values: on_seed(profile(values))))
     finally:
         _give_back(config)
-    return Profile(
-        origin="measured",
-        values={key: np.stack([value[key] for value in values]) for key in values[0]},
-        config=config,
-        seeds=seeds,
-        pattern=passes[0].pattern,
-        pattern_of=pattern_of,
-        seconds=time.perf_counter() - start,
-    )
 
 
-def _run(passes: list[Pass], config: Config, abandoned: threading.Event) -> list[dict[Key, Array]]:
-    """All passes, side by side where there is room; when one is stopped or fails, so are the others."""
-    target = device()
-    workers, threads = shares(config, target)
-    with torch_threads(threads), ThreadPoolExecutor(workers, "explorer-seed") as pool:
-        futures = [pool.submit(one.run, target) for one in passes]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            abandoned.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+def _run(passes: list[Pass], config: Config, abandoned: threading.Event,
+         seen: Callable[[Sequence[dict[Key, Array]]], None]) -> list[dict[Key, Array]]:
+    """All passes, side by side where there is room; when one is stopped or fails, so are the others.
+
+    Args:
+        seen: called with the values of the first ones, always while others run.
+    """
+    target, values = device(), list[dict[Key, Array]]()
+    for count, workers, threads in turns(config, target):
+        with torch_threads(threads), ThreadPoolExecutor(workers, "explorer-seed") as pool:
+            futures = [pool.submit(one.run, target) for one in passes[len(values) : len(values) + count]]
+            try:
+                if values:
+                    seen(values)
+                for future, following in pairwise(futures):
+                    values.append(future.result())
+                    if not following.done():
+                        seen(values)
+                values.append(futures[-1].result())
+            except BaseException:
+                abandoned.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+    return values
 
 
 def _give_back(config: Config) -> None:

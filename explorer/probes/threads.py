@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 
@@ -22,6 +23,20 @@ SIDE_BY_SIDE_BYTES = 1e9
 _lock = threading.Lock()
 _inside = 0
 _outside_threads = 1
+
+
+class Turn(NamedTuple):
+    """Seeds that are begun together."""
+
+    seeds: int
+    workers: int
+    threads: int
+    """Of each worker."""
+
+
+def turns(config: Config, device: torch.device) -> list[Turn]:
+    """All seeds, in order: which run when, and on how many threads."""
+    return [Turn(config.n_seeds, *shares(config, device))]
 
 
 def shares(config: Config, device: torch.device) -> tuple[int, int]:
