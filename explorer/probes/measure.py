@@ -19,7 +19,7 @@ from explorer import noise
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.probes.observe import Pass, Progress, Stop
-from explorer.probes.threads import torch_threads, turns
+from explorer.probes.threads import shares, torch_threads
 from explorer.profile import Array, Key, Profile
 
 OnSeed = Callable[[Profile], None]
@@ -88,22 +88,19 @@ def _run(passes: list[Pass], config: Config, abandoned: threading.Event,
         seen: called with the values of the first ones, always while others run.
     """
     target, values = device(), list[dict[Key, Array]]()
-    for count, workers, threads in turns(config, target):
-        with torch_threads(threads), ThreadPoolExecutor(workers, "explorer-seed") as pool:
-            futures = [pool.submit(one.run, target) for one in passes[len(values) : len(values) + count]]
-            try:
-                if values:
+    workers, threads = shares(config, target)
+    with torch_threads(threads), ThreadPoolExecutor(workers, "explorer-seed") as pool:
+        futures = [pool.submit(one.run, target) for one in passes]
+        try:
+            for future, following in pairwise(futures):
+                values.append(future.result())
+                if not following.done():
                     seen(values)
-                for future, following in pairwise(futures):
-                    values.append(future.result())
-                    if not following.done():
-                        seen(values)
-                values.append(futures[-1].result())
-            except BaseException:
-                abandoned.set()
-                pool.shutdown(cancel_futures=True)
-                raise
-    return values
+            return [*values, futures[-1].result()]
+        except BaseException:
+            abandoned.set()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def _give_back(config: Config) -> None:
