@@ -1,4 +1,4 @@
-"""`measure(on_seed=…)`: what is handed over are rows of the whole, from the first seed on, and nothing is left running."""
+"""`measure(on_seed=…)`: what is handed over are rows of the whole, from the first seed on; no thread is left."""
 
 from __future__ import annotations
 

@@ -297,10 +297,10 @@ class Explore(Live[Job, Profile]):
 
     def _wait(self, stop: Stop) -> None:
         """Leaves the processors to the theory's lines while a slider is dragged; a single move is measured at once."""
-        while self._held and time.monotonic() - self._moved < DRAG:
-            if stop():
-                raise Stopped
+        while not stop() and self._held and time.monotonic() - self._moved < DRAG:
             time.sleep(GLANCE)
+        if stop():
+            raise Stopped
 
     def _show_some(self, job: Job, some: Profile) -> None:
         """Draws the seeds that are there, while the others take longer than a drawing."""
