@@ -27,6 +27,9 @@ OnSeed = Callable[[Profile], None]
 LARGE = 750e6
 """Bytes of a measurement after which memory is given back; to do so costs the next one some time."""
 
+NEARLY = 0.7
+"""How much of a seed has to be done for those before it, but the first, to wait for it."""
+
 
 def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lambda _: None,
             pattern_of: tuple[int, int] = (1, 0), on_seed: OnSeed = lambda _: None, backward: bool = True) -> Profile:
@@ -39,8 +42,8 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         progress: called with the fraction that is done, from 0 to 1, after each layer; from one thread at a time.
         pattern_of: layer (from 1) and head (from 0) whose attention pattern the profile keeps.
         on_seed: called with a profile of the seeds that are done, from the first one on and without gaps, while others
-            still run; not with all of them, nor at each where several are done at once. It is called on this thread,
-            and what it raises ends the measurement.
+            still run; not with all of them, nor for each where several are done at about the same time. It is called
+            on this thread, and what it raises ends the measurement.
         backward: whether gradients are wanted, too; without them it takes less than half the time.
     Raises:
         Stopped: `stop()` said true.
@@ -74,8 +77,12 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         return Profile("measured", stacked, config, seeds=seeds[: len(values)], pattern=passes[0].pattern,
                        pattern_of=pattern_of, seconds=time.perf_counter() - start)
 
+    def seen(values: Sequence[dict[Key, Array]]) -> None:
+        if len(values) == 1 or done[seeds[len(values)]] < NEARLY:
+            on_seed(profile(values))
+
     try:
-        return profile(_run(passes, config, abandoned, lambda values: on_seed(profile(values))))
+        return profile(_run(passes, config, abandoned, seen))
     finally:
         _give_back(config)
 
