@@ -50,13 +50,7 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         TypeError: the config is none.
         ValueError: `pattern_of` names no layer or head of the model, or EXPLORER_DEVICE no device.
     """
-    must_be(Config, "config", config)
-    layer, head = pattern_of
-    if not (1 <= layer <= config.n_layers and 0 <= head < config.n_heads):
-        raise ValueError(
-            f"pattern_of must be a layer from 1 to {config.n_layers} and a head from 0 to {config.n_heads - 1}; "
-            f"got {layer} and {head}"
-        )
+    _must_have(must_be(Config, "config", config), *pattern_of)
     start = time.perf_counter()
     seeds = tuple(range(config.seed, config.seed + config.n_seeds))
     abandoned = threading.Event()
@@ -85,6 +79,15 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         return profile(_run(passes, config, abandoned, seen))
     finally:
         _give_back(config)
+
+
+def _must_have(config: Config, layer: int, head: int) -> None:
+    """Raises ValueError if a config has no such layer or head."""
+    if not (1 <= layer <= config.n_layers and 0 <= head < config.n_heads):
+        raise ValueError(
+            f"pattern_of must be a layer from 1 to {config.n_layers} and a head from 0 to {config.n_heads - 1}; "
+            f"got {layer} and {head}"
+        )
 
 
 def _run(passes: list[Pass], config: Config, abandoned: threading.Event,

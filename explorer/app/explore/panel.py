@@ -176,9 +176,9 @@ class Explore(Live[Job, Profile]):
         return self.controls.refusal or self.pattern.refusal
 
     def _next(self) -> Job:
-        self._dragging = self.phase is Phase.COMPUTING
+        self._dragging = self.phase is Phase.COMPUTING and self._ahead != self._job  # whose verdict alone was to come
         self._held = self._dragging and time.monotonic() - self._moved < DRAG
-        self._done = self._pin_job = None
+        self._done = self._pin_job = self._ahead = None
         if self._result is None:
             self._some = None  # nothing on the charts is stale yet
         self.pattern.fit(self.controls.config)
