@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
-from explorer.app.explore import home
+from explorer.app.explore import home, pace
 from explorer.app.explore.asking import Asking
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.foretold import Foretold, Trials
+from explorer.app.explore.pace import PATIENCE, lines_first, worth_drawing
 from explorer.app.explore.pins import Pin
 from explorer.app.explore.question import Question
 from explorer.app.explore.remedies import Diagnose, Remedies
@@ -38,17 +39,6 @@ from explorer.app.widgets.worker import Progress, Stop
 from explorer.config import Config
 from explorer.figures import FIGURES
 from explorer.profile import Profile
-
-PATIENCE = 0.8
-"""Seconds of measuring still to come for which the theory's lines are drawn ahead of the dots."""
-BEGINNING = 0.25
-"""Seconds of measuring after which it is known how long it takes; the first dots of a usual model are there by then."""
-SOON = 0.1
-"""Seconds of measuring still to come for which the first dots wait for the others."""
-AGAIN = 0.5
-"""Seconds still to come for which dots are drawn once more before all are there."""
-DRAG = 0.15
-"""Seconds between two moves, up to which a slider is dragged, and after the last, until it is measured."""
 
 
 class Job(NamedTuple):
@@ -177,7 +167,7 @@ class Explore(Live[Job, Profile]):
 
     def _next(self) -> Job:
         self._dragging = self.phase is Phase.COMPUTING and self._ahead != self._job  # whose verdict alone was to come
-        self._held = self._dragging and time.monotonic() - self._moved < DRAG
+        self._held = self._dragging and time.monotonic() - self._moved < pace.DRAG
         self._done = self._pin_job = self._ahead = None
         if self._result is None:
             self._some = None  # nothing on the charts is stale yet
@@ -297,19 +287,17 @@ class Explore(Live[Job, Profile]):
 
     def _wait(self, stop: Stop) -> None:
         """Leaves the processors to the theory's lines while a slider is dragged; a single move is measured at once."""
-        while not stop() and self._held and time.monotonic() - self._moved < DRAG:
+        while not stop() and self._held and time.monotonic() - self._moved < pace.DRAG:
             time.sleep(GLANCE)
         if stop():
             raise Stopped
 
     def _show_some(self, job: Job, some: Profile) -> None:
         """Draws the seeds that are there, while the others take longer than a drawing."""
-        left = some.seconds * (job.config.n_seeds / len(some.seeds) - 1)
         with self.lock:
-            before = self._some if self._some and self._some.config == job.config else None
-            late = left > AGAIN and some.seconds > 1.5 * before.seconds if before else left > SOON
-            measured = self._result and self._result.config == job.config  # the layer of the pattern is new, no dot
-            if late and not measured and job == self._job and not self._refusal() and not self.asking.stands:
+            known = self._result and self._result.config == job.config  # the layer of the pattern is new, no dot
+            wanted = job == self._job and not known and not self._refusal() and not self.asking.stands
+            if wanted and worth_drawing(some, self._some):
                 self._some, self._stale = some, False
                 self._draw()
 
@@ -346,8 +334,7 @@ class Explore(Live[Job, Profile]):
 
     def _advance(self, job: Job, fraction: float) -> None:
         super()._advance(job, fraction)
-        busy = self.worker.busy_for
-        if self._owed and busy > BEGINNING and busy * (1 - fraction) > PATIENCE * fraction:
+        if self._owed and lines_first(self.worker.busy_for, fraction):
             with self.lock:
                 if job == self._job and self._owed:
                     self._draw()
