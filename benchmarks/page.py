@@ -1,4 +1,7 @@
-"""How fast the page answers, in Chromium through Voilà: from a slider's move to the last chart redrawn."""
+"""How fast the page answers, in Chromium through Voilà: from a slider's move to the first dots, and to the last chart.
+
+The bare passes that the limits are made of are timed in the same run, between the moves.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,26 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from playwright.sync_api import Page, WebSocket, sync_playwright
 
 from benchmarks.overhead import bare, seconds
 from explorer import Config
-from explorer.batch import draw
+from explorer.batch import Batch, draw
 from explorer.model import Transformer
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 MOVES = 15
-SLACK = 0.100
-"""Seconds that the page may take on top of the passes."""
+DESIGNS = {
+    "(12, 256)": (Config(), ""),
+    "(100, 64)": (Config(n_layers=100, d_model=64, n_heads=2, n_ctx=32), "?n_layers=100&d_model=64&n_heads=2&n_ctx=32"),
+}
+"""Layers and width to a design and its link."""
+SLACK, FIRST_SLACK = 0.100, 0.060
+"""Seconds that the page may take on top of the passes of all seeds, and of one."""
 BUSY, BUSY_LIMIT = 2, 5.0
 MEGABYTES_LIMIT = 2.0
 
@@ -35,26 +43,35 @@ SHOWN = f"() => {{ {SETTLED} return plots.length > 0 && plots.every((plot) => pl
 MOVE = f"""async () => {{
   {SETTLED}
   const before = plots.map((plot) => Number(plot.dataset.drawn));
+  const dots = () => plots.map((plot) => JSON.stringify(plot.data.find((trace) => trace.mode === 'markers')?.y));
+  const earlier = dots();
   const start = performance.now();
-  let last = start;
-  const watch = new MutationObserver(() => {{ last = performance.now(); }});
+  let first = 0, last = start, verdict = 0;
+  const watch = new MutationObserver(() => {{
+    last = performance.now();
+    if (!first && dots().some((now, index) => now !== earlier[index])) first = last;
+  }});
   plots.forEach((plot) => watch.observe(plot, {{ attributes: true, attributeFilter: ['data-drawn'] }}));
   const slider = document.querySelector('[data-field=init_variance] input[type=range]');
   slider.value = Number(slider.value) + 1;
   slider.dispatchEvent(new Event('input', {{ bubbles: true }}));
   const all = () => plots.every((plot, index) => Number(plot.dataset.drawn) > before[index]);
-  while (!(all() && settled() && performance.now() - last > 250)) await new Promise((go) => setTimeout(go, 25));
+  while (!(verdict && all() && performance.now() - last > 250)) {{
+    await new Promise((go) => setTimeout(go, 10));
+    if (!settled()) verdict = 0;
+    else if (first) verdict ||= performance.now();
+  }}
   watch.disconnect();
-  return (last - start) / 1000;
+  return {{first: (first - start) / 1000, last: (last - start) / 1000, verdict: (verdict - start) / 1000}};
 }}"""
-"""One step of the init variance, which changes every chart; seconds until the last of them was drawn."""
+"""One step of the init variance, which changes every chart; seconds until dots of it were on one of them, until the
+last of them was drawn, and until the verdict was there."""
 
 
-def passes(config: Config, rounds: int = 9) -> float:
-    """Median seconds of the bare forward and backward passes of a config: one for each of its seeds."""
+def models(config: Config) -> list[tuple[Transformer, Batch]]:
+    """Model and batch of each of a config's seeds."""
     seeds = range(config.seed, config.seed + config.n_seeds)
-    models = [(Transformer(config, seed), draw(config, seed)) for seed in seeds]
-    return statistics.median(seconds(lambda: [bare(*pair) for pair in models]) for _ in range(rounds + 1))
+    return [(Transformer(config, seed), draw(config, seed)) for seed in seeds]
 
 
 @contextmanager
@@ -108,11 +125,13 @@ def first_visit(page: Page, address: str) -> dict[str, float]:
     }
 
 
-def moves(page: Page, count: int) -> float:
-    """Median seconds of that many moves of a slider, after one to warm up."""
-    move: Callable[[], float] = lambda: page.evaluate(MOVE)  # noqa: E731
-    move()
-    return statistics.median(move() for _ in range(count))
+def moves(page: Page, count: int, config: Config) -> dict[str, float]:
+    """Median seconds of that many moves of a slider, see `MOVE`, and of the bare passes `one` and `all`."""
+    built = models(config)
+    rows = [page.evaluate(MOVE) | {
+        "one": seconds(lambda: bare(*built[0])), "all": seconds(lambda: [bare(*pair) for pair in built]),
+    } for _ in range(count + 1)]
+    return {name: statistics.median(row[name] for row in rows[1:]) for name in rows[0]}  # the first warms up
 
 
 def main() -> dict[str, dict[str, float]]:
@@ -120,21 +139,28 @@ def main() -> dict[str, dict[str, float]]:
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         raise SystemExit(f"the page's benchmark needs a browser: one of {', '.join(PROGRAMS)} on the PATH")
-    bare_seconds = passes(Config())
+    found: dict[str, dict[str, float]] = {}
     with served() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=QUIET)
         page = browser.new_page(viewport={"width": 1440, "height": 1000})
         visit = first_visit(page, address)
-        quiet = moves(page, MOVES)
+        found["first visit"] = visit
+        for name, (config, link) in DESIGNS.items():
+            if link:
+                page.goto(address + link)
+                page.wait_for_function(SHOWN, timeout=120_000)
+            quiet = moves(page, MOVES, config)
+            found[f"slider to first dots {name}"] = {
+                "bare_seconds": quiet["one"], "seconds": quiet["first"], "limit_seconds": quiet["one"] + FIRST_SLACK}
+            found[f"slider to all charts {name}"] = {
+                "bare_seconds": quiet["all"], "seconds": quiet["last"], "limit_seconds": quiet["all"] + SLACK}
+            found[f"slider to verdict {name}"] = {"verdict_seconds": quiet["verdict"]}
+        page.goto(address)
+        page.wait_for_function(SHOWN, timeout=120_000)
+        usual = moves(page, MOVES, Config())["last"]
         with busy(BUSY):
-            crowded = moves(page, MOVES)
+            crowded = moves(page, MOVES, Config())["last"]
         browser.close()
-    return {
-        "first visit": visit,
-        "slider to all charts": {
-            "bare_seconds": bare_seconds, "seconds": quiet, "limit_seconds": bare_seconds + SLACK,
-        },
-        f"slider to all charts, {BUSY} busy processes": {
-            "seconds": crowded, "ratio": crowded / quiet, "limit": BUSY_LIMIT,
-        },
-    }
+    found[f"slider to all charts, {BUSY} busy processes"] = {
+        "seconds": crowded, "ratio": crowded / usual, "limit": BUSY_LIMIT}
+    return found

@@ -250,6 +250,11 @@ class Profile:
     _ipython_key_completions_ = keys
 
     @property
+    def partial(self) -> bool:
+        """Whether it is a measurement of some of its config's seeds: the others are still to come."""
+        return self.origin == "measured" and self.config is not None and len(self.seeds) < self.config.n_seeds
+
+    @property
     def heading(self) -> str:
         """Origin and subject: 'measured: Config(n_layers=24), 4 seeds'."""
         seeds = f", {len(self.seeds)} seed{'s' * (len(self.seeds) != 1)}" if self.seeds else ""

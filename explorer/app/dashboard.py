@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +13,9 @@ import ipywidgets as widgets
 from IPython.display import display
 
 from explorer.app import still, view
+from explorer.app.explore.foretold import Foretold
 from explorer.app.explore.panel import Explore
+from explorer.app.explore.sweep_work import GLANCE
 from explorer.app.labs.labs import Labs, tab
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
@@ -35,20 +38,41 @@ from explorer.theory import predict
 from explorer.theory.solve import solve
 from explorer.trials import as_trained, evidence, likeness
 
+DRAWING = 0.3
+"""Seconds that a browser is given to draw the charts, before the trials take its processors."""
 
-def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[int, int]) -> Profile:
+
+def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[int, int],
+            on_seed: Callable[[Profile], None] = lambda _: None) -> Profile:
     """`explorer.probes.measure`, imported on the worker's thread: torch takes a second, and the page need not wait."""
     from explorer.probes import measure as measured
 
-    return measured(config, stop, progress, pattern_of)
+    return measured(config, stop, progress, pattern_of, on_seed)
+
+
+def _like(small: Config, stop: Stop) -> str:
+    """How many random designs like one of their size trained; begins when a browser has drawn the charts."""
+    from explorer.probes import Stopped
+    from explorer.probes import measure as measured
+
+    begun = time.monotonic()
+    while time.monotonic() - begun < DRAWING:
+        if stop():
+            raise Stopped
+        time.sleep(GLANCE)
+    return str(likeness(evidence(measured(small, stop))))
+
+
+LIKE = Foretold(_like)
+"""Of each design at the size of the trials; designs of many sizes have the same one."""
 
 
 def trials(config: Config, stop: Stop) -> str:
     """How many random designs like one trained, from its model at their size; empty where none is like it."""
-    from explorer.probes import measure as measured
-
     small = as_trained(config)
-    return str(likeness(evidence(measured(small, stop)))) if small else ""
+    if small:
+        LIKE.find(small, stop)
+    return LIKE.words(small)
 
 
 def example() -> Profile:

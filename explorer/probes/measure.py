@@ -6,9 +6,11 @@ import ctypes
 import os
 import threading
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -20,12 +22,17 @@ from explorer.probes.observe import Pass, Progress, Stop
 from explorer.probes.threads import shares, torch_threads
 from explorer.profile import Array, Key, Profile
 
+OnSeed = Callable[[Profile], None]
+
 LARGE = 750e6
 """Bytes of a measurement after which memory is given back; to do so costs the next one some time."""
 
+NEARLY = 0.7
+"""How much of a seed has to be done for those before it, but the first, to wait for it."""
+
 
 def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lambda _: None,
-            pattern_of: tuple[int, int] = (1, 0), backward: bool = True) -> Profile:
+            pattern_of: tuple[int, int] = (1, 0), on_seed: OnSeed = lambda _: None, backward: bool = True) -> Profile:
     """Measures one experiment over its seeds: every statistic of the vocabulary, by layer.
 
     Args:
@@ -34,19 +41,16 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
             side by side, so it may be asked from several threads.
         progress: called with the fraction that is done, from 0 to 1, after each layer; from one thread at a time.
         pattern_of: layer (from 1) and head (from 0) whose attention pattern the profile keeps.
+        on_seed: called with a profile of the seeds that are done, from the first one on and without gaps, while others
+            still run; not with all of them, nor for each where several are done at about the same time. It is called
+            on this thread, and what it raises ends the measurement.
         backward: whether gradients are wanted, too; without them it takes less than half the time.
     Raises:
         Stopped: `stop()` said true.
         TypeError: the config is none.
         ValueError: `pattern_of` names no layer or head of the model, or EXPLORER_DEVICE no device.
     """
-    must_be(Config, "config", config)
-    layer, head = pattern_of
-    if not (1 <= layer <= config.n_layers and 0 <= head < config.n_heads):
-        raise ValueError(
-            f"pattern_of must be a layer from 1 to {config.n_layers} and a head from 0 to {config.n_heads - 1}; "
-            f"got {layer} and {head}"
-        )
+    _must_have(must_be(Config, "config", config), *pattern_of)
     start = time.perf_counter()
     seeds = tuple(range(config.seed, config.seed + config.n_seeds))
     abandoned = threading.Event()
@@ -61,29 +65,48 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         Pass(config, seed, pattern_of, lambda: abandoned.is_set() or stop(), partial(report, seed), backward)
         for seed in seeds
     ]
+
+    def profile(values: Sequence[dict[Key, Array]]) -> Profile:
+        stacked = {key: np.stack([value[key] for value in values]) for key in values[0]}
+        return Profile("measured", stacked, config, seeds=seeds[: len(values)], pattern=passes[0].pattern,
+                       pattern_of=pattern_of, seconds=time.perf_counter() - start)
+
+    def seen(values: Sequence[dict[Key, Array]]) -> None:
+        if len(values) == 1 or done[seeds[len(values)]] < NEARLY:
+            on_seed(profile(values))
+
     try:
-        values = _run(passes, config, abandoned)
+        return profile(_run(passes, config, abandoned, seen))
     finally:
         _give_back(config)
-    return Profile(
-        origin="measured",
-        values={key: np.stack([value[key] for value in values]) for key in values[0]},
-        config=config,
-        seeds=seeds,
-        pattern=passes[0].pattern,
-        pattern_of=pattern_of,
-        seconds=time.perf_counter() - start,
-    )
 
 
-def _run(passes: list[Pass], config: Config, abandoned: threading.Event) -> list[dict[Key, Array]]:
-    """All passes, side by side where there is room; when one is stopped or fails, so are the others."""
-    target = device()
+def _must_have(config: Config, layer: int, head: int) -> None:
+    """Raises ValueError if a config has no such layer or head."""
+    if not (1 <= layer <= config.n_layers and 0 <= head < config.n_heads):
+        raise ValueError(
+            f"pattern_of must be a layer from 1 to {config.n_layers} and a head from 0 to {config.n_heads - 1}; "
+            f"got {layer} and {head}"
+        )
+
+
+def _run(passes: list[Pass], config: Config, abandoned: threading.Event,
+         seen: Callable[[Sequence[dict[Key, Array]]], None]) -> list[dict[Key, Array]]:
+    """All passes, side by side where there is room; when one is stopped or fails, so are the others.
+
+    Args:
+        seen: called with the values of the first ones, always while others run.
+    """
+    target, values = device(), list[dict[Key, Array]]()
     workers, threads = shares(config, target)
     with torch_threads(threads), ThreadPoolExecutor(workers, "explorer-seed") as pool:
         futures = [pool.submit(one.run, target) for one in passes]
         try:
-            return [future.result() for future in futures]
+            for future, following in pairwise(futures):
+                values.append(future.result())
+                if not following.done():
+                    seen(values)
+            return [*values, futures[-1].result()]
         except BaseException:
             abandoned.set()
             pool.shutdown(cancel_futures=True)

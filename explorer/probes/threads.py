@@ -25,7 +25,10 @@ _outside_threads = 1
 
 
 def shares(config: Config, device: torch.device) -> tuple[int, int]:
-    """Number of seeds that run at a time, and of threads for each."""
+    """Number of seeds that run at a time, and of threads for each.
+
+    A first seed on its own, on all threads, would be done a fifth to two fifths sooner, and the last as much later.
+    """
     processors = torch.get_num_threads()
     if device.type != "cpu":
         return 1, processors

@@ -402,7 +402,7 @@ def test_long_work_shows_progress_and_can_be_stopped(open_panel: Open) -> None:
     class Left(Exception):  # noqa: N818
         pass
 
-    def endless(config: Config, stop: Any, progress: Any, pattern_of: Any) -> Profile:
+    def endless(config: Config, stop: Any, progress: Any, *_: Any) -> Profile:
         while not stop():
             progress(0.75)
         stopped.set()

@@ -63,6 +63,9 @@ def test_the_page_counts_trials_like_the_design_and_none_beyond_them() -> None:
     said = trials(Config(n_layers=2, d_model=64), lambda: False)
     assert re.fullmatch(r"Of 40 random designs like this (\d+) trained\.", said)
     assert trials(Config(n_layers=100), lambda: False) == ""
+    assert trials(Config(n_layers=2, d_model=128, n_ctx=16, seed=7), lambda: True) == said, "measured at one size"
+    with pytest.raises(Stopped):
+        trials(Config(n_layers=2, init_variance=1.5), lambda: True)
 
 
 def test_the_dots_do_not_wait_for_the_trials(open_panel: Open) -> None:

@@ -104,7 +104,8 @@ class Comparison:
         """The columns of the table: the design that is drawn as the current one, then the pins; none without pins."""
         current = self._current()
         config = now[0].config if now and now[0].config else current.config
-        known: dict[str, Profile] = {profile.origin: profile for profile in now if profile.config == config}
+        known: dict[str, Profile] = {
+            profile.origin: profile for profile in now if profile.config == config and not profile.partial}
         when = "now" if config == current.config else "before"
         first = Column(Design(NOW, config, ""), config, self.pins.name_for(config), when, known.get("predicted"),
                        known.get("measured"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from explorer.agreement import agreement
@@ -38,13 +38,16 @@ class Drawing:
         by_matrix = FIGURES["gradient_by_matrix"]._replace(draw=partial(gradient_by_matrix, matrix=matrix))
         return {**FIGURES, "gradient_by_matrix": by_matrix, "second_moment": row_of(self._statistic.value)}
 
-    def draw(self, predicted: Profile | None, measured: Profile | None, *, stale: bool) -> None:
-        """Draws every figure: the current design's line and dots, and the pins."""
+    def draw(self, predicted: Profile | None, measured: Profile | None, *, stale: bool,
+             leave: Callable[[], bool] = lambda: False) -> bool:
+        """Draws every figure: the current design's line and dots, and the pins; False if it had to `leave`."""
         profiles, whose = self._comparison.drawn([profile for profile in (predicted, measured) if profile])
         several = len({design.index for design in whose}) > 1
         self._matrix.layout.display = None if several else "none"  # a design alone shows each of its matrices
         legend, rows = self._comparison.legend(whose), self._rows()
         for name, chart in self._charts.items():
+            if leave():
+                return False
             hidden = self._asking.figure(name)
             row = FIGURES[name] if hidden else rows[name]
             alone = name == "attention_pattern"  # of one design: the last, which is that of the controls
@@ -58,6 +61,7 @@ class Drawing:
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
                 self._caption(chart, row, None if hidden else predicted, several)
                 self._grade(chart, row.statistic, predicted, None if hidden else measured, several)
+        return True
 
     def _caption(self, chart: Chart, row: Row, predicted: Profile | None, several: bool) -> None:
         note = predicted.notes.get(row.statistic, "") if predicted else ""
@@ -67,8 +71,9 @@ class Drawing:
 
     def _grade(self, chart: Chart, statistic: str, predicted: Profile | None, measured: Profile | None, several: bool
                ) -> None:
-        """The badge: how far the dots lie from the line, once both are of the same design."""
-        if not statistic or measured is None or predicted is None or measured.config != predicted.config:
+        """The badge: how far the dots lie from the line, once both are of the same design and all seeds are there."""
+        if (not statistic or measured is None or predicted is None or measured.config != predicted.config
+                or measured.partial):
             chart.badge = chart.badge_tone = ""
         else:
             words, chart.badge_tone, _ = agreement(measured, predicted, statistic)

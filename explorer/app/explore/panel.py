@@ -7,24 +7,27 @@ the worker has nothing else to do.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
-from explorer.app.explore import home
+from explorer.app.explore import home, pace
 from explorer.app.explore.asking import Asking
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.foretold import Foretold, Trials
+from explorer.app.explore.pace import PATIENCE, lines_first, worth_drawing
 from explorer.app.explore.pins import Pin
 from explorer.app.explore.question import Question
 from explorer.app.explore.remedies import Diagnose, Remedies
 from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.sentences import model_words, progress_words, summary
 from explorer.app.explore.sweep import Sweep
-from explorer.app.explore.sweep_work import Finder
+from explorer.app.explore.sweep_work import GLANCE, Finder, Measure, Predict, Stopped
 from explorer.app.view import DESIGN, View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
@@ -36,12 +39,6 @@ from explorer.app.widgets.worker import Progress, Stop
 from explorer.config import Config
 from explorer.figures import FIGURES
 from explorer.profile import Profile
-
-Measure = Callable[[Config, Stop, Progress, tuple[int, int]], Profile]
-Predict = Callable[[Config], Profile]
-
-PATIENCE = 0.8
-"""Seconds of measuring still to come for which the theory's lines are drawn ahead of the dots."""
 
 
 class Job(NamedTuple):
@@ -69,11 +66,13 @@ class Explore(Live[Job, Profile]):
         self._foretold = Foretold(trials)
         self._predicted: Profile | None = None  # of the newest job
         self._expected: Profile | None = None  # of what was measured last
+        self._some: Profile | None = None  # on the charts in place of the result: a measurement of some seeds
+        self._torn = False  # whether a drawing was given up
         self._ahead: Job | None = None  # whose dots are drawn, and whose verdict is still to come
         self._trouble = ""
         self._done: Job | None = None  # the last job of the controls that was measured
         self._pin_job: Job | None = None  # a pin's, given to the worker since
-        self._dragging = self._owed = False
+        self._dragging = self._owed = self._held = False
         controls = Controls(config, self.refresh)
         self.named_designs = NamedDesigns(config, controls.apply)
         self.pattern = PatternSelection(config, self.refresh)
@@ -167,8 +166,11 @@ class Explore(Live[Job, Profile]):
         return self.controls.refusal or self.pattern.refusal
 
     def _next(self) -> Job:
-        self._dragging = self.phase is Phase.COMPUTING
-        self._done = self._pin_job = None
+        self._dragging = self.phase is Phase.COMPUTING and self._ahead != self._job  # whose verdict alone was to come
+        self._held = self._dragging and time.monotonic() - self._moved < pace.DRAG
+        self._done = self._pin_job = self._ahead = None
+        if self._result is None:
+            self._some = None  # nothing on the charts is stale yet
         self.pattern.fit(self.controls.config)
         self.named_designs.follow(self.controls.config)
         self.comparison.move()
@@ -190,7 +192,7 @@ class Explore(Live[Job, Profile]):
             self._trouble = ""
             self._predicted = self._expect(job.config)
         self._owed = self._predicted is not self._expected
-        if self._owed and (self._dragging or self._result is None):
+        if self._torn or (self._owed and (self._dragging or self._result is None)):
             self._draw()
         self.sweep.follow()
 
@@ -203,7 +205,8 @@ class Explore(Live[Job, Profile]):
             return None
 
     def _rest(self) -> None:
-        if self._predicted is not self._expected:
+        if self._torn or self._some or self._predicted is not self._expected:
+            self._some = None
             self._draw()  # a line that went ahead of its dots goes back to those that are there
 
     def _undo(self) -> None:
@@ -271,7 +274,8 @@ class Explore(Live[Job, Profile]):
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
         try:
-            measured = self._measure(job.config, stop, progress, job.pattern_of)
+            self._wait(stop)
+            measured = self._measure(job.config, stop, progress, job.pattern_of, partial(self._show_some, job))
             self._show_dots(job, measured)
             self._foretold.find(job.config, stop)
             return measured
@@ -281,10 +285,27 @@ class Explore(Live[Job, Profile]):
                     self.comparison.pins.fill(job.config, None, f"{type(error).__name__}: {error}")
             raise
 
+    def _wait(self, stop: Stop) -> None:
+        """Leaves the processors to the theory's lines while a slider is dragged; a single move is measured at once."""
+        while not stop() and self._held and time.monotonic() - self._moved < pace.DRAG:
+            time.sleep(GLANCE)
+        if stop():
+            raise Stopped
+
+    def _show_some(self, job: Job, some: Profile) -> None:
+        """Draws the seeds that are there, while the others take longer than a drawing."""
+        with self.lock:
+            known = self._result and self._result.config == job.config  # the layer of the pattern is new, no dot
+            wanted = job == self._job and not known and not self._refusal() and not self.asking.stands
+            if wanted and worth_drawing(some, self._some):
+                self._some, self._stale = some, False
+                self._draw()
+
     def _show_dots(self, job: Job, measured: Profile) -> None:
         """Draws a measurement before its verdict, which waits for the trials."""
         with self.lock:
             if job == self._job and not self._refusal() and not self.asking.stands:
+                self._some = None
                 self._result, self._expected, self._stale = measured, self._predicted, False
                 self._draw()
                 self._ahead = job
@@ -313,15 +334,16 @@ class Explore(Live[Job, Profile]):
 
     def _advance(self, job: Job, fraction: float) -> None:
         super()._advance(job, fraction)
-        with self.lock:
-            if job == self._job and self._owed and self.worker.busy_for * (1 - fraction) > PATIENCE * fraction:
-                self._draw()
+        if self._owed and lines_first(self.worker.busy_for, fraction):
+            with self.lock:
+                if job == self._job and self._owed:
+                    self._draw()
 
     def _progress(self, job: Job, fraction: float) -> str:
-        return progress_words(job.config, fraction)
+        return progress_words(job.config, fraction, self._some)
 
     def _show(self, _: Profile) -> None:
-        self._expected = self._predicted
+        self._expected, self._some = self._predicted, None
         if self._ahead == self._job:
             self._judge()
         else:
@@ -352,6 +374,7 @@ class Explore(Live[Job, Profile]):
         return self._predicted if ahead else self._expected
 
     def _draw(self) -> None:
-        """Draws every figure."""
+        """Draws every figure, or as many as are done when the next move comes: that draws them, or those before it."""
         self._owed = False
-        self.drawing.draw(self._line, self._result, stale=self._stale)
+        dots = self._some or self._result
+        self._torn = not self.drawing.draw(self._line, dots, stale=self._stale, leave=lambda: self._hurried)

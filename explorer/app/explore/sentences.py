@@ -13,9 +13,10 @@ from explorer.profile import STATISTICS, Profile
 from explorer.schemes.residual import RESIDUALS
 
 
-def progress_words(config: Config, fraction: float) -> str:
-    """'41 % of 3 seeds': the number measured at the same time depends on the machine."""
-    return f"{100 * fraction:.0f} % of {config.n_seeds} seed{'s' * (config.n_seeds != 1)}"
+def progress_words(config: Config, fraction: float, some: Profile | None = None) -> str:
+    """'41 % of 3 seeds': the number measured at the same time depends on the machine. Says how many are drawn of it."""
+    shown = f" · the charts show {len(some.seeds)} of them" if some and some.config == config else ""
+    return f"{100 * fraction:.0f} % of {config.n_seeds} seed{'s' * (config.n_seeds != 1)}{shown}"
 
 
 def model_words(config: Config) -> str:

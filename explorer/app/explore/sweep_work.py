@@ -18,7 +18,8 @@ from explorer.ends import Ending, endings
 from explorer.figures.across import Point
 from explorer.profile import Profile
 
-Measure = Callable[[Config, Stop, Progress, tuple[int, int]], Profile]
+OnSeed = Callable[[Profile], None]
+Measure = Callable[[Config, Stop, Progress, tuple[int, int], OnSeed], Profile]
 Predict = Callable[[Config], Profile]
 
 LONGEST = 15.0
@@ -100,7 +101,7 @@ class Finder:
             return bool(why)
 
         try:
-            return Found(endings(self._measure(config, ends, lambda _: None, (1, 0))))
+            return Found(endings(self._measure(config, ends, lambda _: None, (1, 0), lambda _: None)))
         except Exception as error:  # noqa: BLE001 - a point that fails is left out, and the note says why
             if why == "stopped":
                 raise Stopped from None

@@ -5,7 +5,10 @@ Charts show the last good result at all times, marked stale until the next one i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from explorer.app.widgets.chart import Chart
@@ -33,6 +36,8 @@ class Live(Panel[Job, Result]):
         self._job: Job | None = None
         self._result: Result | None = None
         self._stale = False
+        self._knocks: list[None] = []  # moves that wait for the lock
+        self._moved = -math.inf  # when the last move was handled
         self._subject, self._action = subject, action
         self.controls, self.charts = controls, dict(charts)
         self.verdict = Verdict()
@@ -78,7 +83,7 @@ class Live(Panel[Job, Result]):
 
     def refresh(self) -> None:
         """Asks for what the controls say: a refusal in words, or a result soon."""
-        with self.lock:
+        with self._knocking():
             try:
                 if refusal := self._refusal():
                     short = refusal if len(refusal) <= LONGEST_REFUSAL else refusal[:LONGEST_REFUSAL] + "…"
@@ -87,6 +92,23 @@ class Live(Panel[Job, Result]):
                     self._ask()
             except Exception as error:  # noqa: BLE001 - the page says what broke and goes on
                 self._fail(self._job, f"{type(error).__name__}: {error}")
+            self._moved = time.monotonic()
+
+    @contextmanager
+    def _knocking(self) -> Iterator[None]:
+        """The lock, for a move: what is being drawn under it is given up at the next chart."""
+        self._knocks.append(None)
+        self.lock.acquire()
+        self._knocks.pop()
+        try:
+            yield
+        finally:
+            self.lock.release()
+
+    @property
+    def _hurried(self) -> bool:
+        """Whether a move waits for the lock."""
+        return bool(self._knocks)
 
     def _halt(self, phase: Phase, sentence: str, action: str, offer: str = "") -> None:
         """The charts stay what they last were, and the status line says why."""
@@ -122,10 +144,14 @@ class Live(Panel[Job, Result]):
     # --- on the worker's thread -------------------------------------------------------------------------------
 
     def _advance(self, job: Job, fraction: float) -> None:
-        with self.lock:
+        if not self.lock.acquire(blocking=False):
+            return  # a thread that measures does not wait for a drawing
+        try:
             if job == self._job and self.phase is Phase.COMPUTING:
                 action = "Stop" if self.worker.busy_for > SLOW else ""
                 self._enter(Phase.COMPUTING, self.status.text, self._progress(job, fraction), fraction, action)
+        finally:
+            self.lock.release()
 
     def _receive(self, job: Job, result: Result) -> None:
         with self.lock:

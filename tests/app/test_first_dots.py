@@ -1,0 +1,206 @@
+"""The first seeds' dots on the Explore panel, moves that find it drawing, and a slider that is dragged."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from explored import SMALL, Open, Page, expected, opened
+from watched import WAIT
+
+from explorer.app.explore import pace
+from explorer.app.explore.question import Choose
+from explorer.config import Config
+from explorer.diagnosis import Finding
+from explorer.probes import Stopped, measure
+from explorer.profile import Profile
+from explorer.theory import predict
+
+open_panel = pytest.fixture(name="open_panel")(opened)
+FOUR = SMALL.replace(n_seeds=4)
+
+
+def some(whole: Profile, count: int, seconds: float) -> Profile:
+    """The first seeds of a measurement, as if they had taken so long."""
+    values = {key: value[:count] for key, value in whole.values.items()}
+    return replace(whole, values=values, seeds=whole.seeds[:count], seconds=seconds)
+
+
+class Seeds:
+    """A measurement that hands over seeds when it is told to: those of `parts`, of any design but the first."""
+
+    def __init__(self, *parts: tuple[int, float]) -> None:
+        self.parts, self.begun = parts, list[Config]()
+        self.handed_over, self.may_end = threading.Event(), threading.Event()
+
+    def __call__(self, config: Config, stop: Any, progress: Any, pattern_of: Any, on_seed: Any) -> Profile:
+        self.begun.append(config)
+        whole = measure(config, stop, progress, pattern_of)
+        if len(self.begun) > 1:
+            for count, seconds in self.parts:
+                on_seed(some(whole, count, seconds))
+            self.handed_over.set()
+            while not self.may_end.wait(0.01):
+                if stop():
+                    raise Stopped
+                progress(0.5)
+        return whole
+
+    def moved(self, page: Page, **values: object) -> None:
+        """A move, until its first seeds were handed over."""
+        page.until("idle")
+        page.set(**values)
+        assert self.handed_over.wait(WAIT)
+
+
+def first(config: Config, count: int = 1) -> np.ndarray:
+    return np.asarray(measure(config).stream("second_moment")[1][:count].mean(axis=0), dtype=np.float32)
+
+
+def test_the_first_seed_is_drawn_and_everything_else_waits_for_the_whole(open_panel: Open) -> None:
+    seeds = Seeds((1, 1.0))
+    page = open_panel(FOUR, seeds, predict=predict,
+                      diagnose=lambda profile: [Finding("good", f"{len(profile.seeds)} of {profile.config}.", "", "")])
+    seeds.moved(page, n_layers=3)
+    after, chart, panel = FOUR.replace(n_layers=3), page.panel.charts["second_moment"], page.panel
+    np.testing.assert_array_equal(page.drawn(), first(after))
+    assert not np.allclose(page.drawn(), expected(after))
+    assert {one.stale for one in panel.charts.values()} == {False}
+    assert panel.verdict.stale
+    assert panel.verdict.findings[0]["meaning"] == f"4 of {FOUR}."
+    assert chart.badge == ""
+    assert panel.status.state == "computing"
+    assert page.comes(lambda: panel.status.detail == "50 % of 4 seeds · the charts show 1 of them")
+    assert panel.comparison.box.marks[0].startswith("● measured, 1 seed")
+    panel.comparison.box._handle_custom_msg(["pin"], [])
+    (pin,) = panel.comparison.pins
+    assert (pin.config, pin.measured) == (after, None)
+    assert {len(profile.seeds) for _, profile in panel._drawn() if profile.origin == "measured"} == {4}
+    seeds.may_end.set()
+    page.until("idle", "Measured 3 layers")
+    np.testing.assert_allclose(page.drawn(), expected(after))
+    assert chart.badge != ""
+    assert panel.verdict.findings[0]["meaning"] == f"4 of {after}."
+    (pin,) = panel.comparison.pins
+    assert pin.measured is not None
+    assert pin.measured.seeds == (0, 1, 2, 3)
+    assert panel.worker.computations == 2
+
+
+@pytest.mark.parametrize(("parts", "shown"), [
+    (((1, 0.01),), 0), (((1, 1.0), (2, 1.1)), 1), (((1, 1.0), (2, 2.0)), 2), (((1, 0.1), (2, 0.2)), 1),
+    (((3, 0.2),), 0), (((1, 1.0), (2, 1.1), (3, 2.0)), 3),
+], ids=["all are there soon", "two at once", "one after the other", "quick", "the last comes soon", "pairs"])
+def test_no_more_drawings_than_are_useful(open_panel: Open, parts: tuple[tuple[int, float], ...], shown: int) -> None:
+    seeds = Seeds(*parts)
+    page = open_panel(FOUR, seeds)
+    page.until("idle")
+    before = page.drawn()
+    seeds.moved(page, init_variance=2.0)
+    wanted = first(FOUR.replace(init_variance=2.0), shown) if shown else before
+    np.testing.assert_allclose(page.drawn(), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("end", ["refused", "stale"])
+def test_what_interrupts_it_brings_the_last_whole_measurement_back(open_panel: Open, end: str) -> None:
+    seeds = Seeds((1, 1.0))
+    page = open_panel(FOUR, seeds, predict=predict)
+    seeds.moved(page, n_layers=3)
+    assert len(page.drawn()) == 7
+    if end == "refused":
+        page.set(d_model=17)
+    else:
+        page.panel._act()
+    page.until(end)
+    np.testing.assert_allclose(page.drawn(), expected(FOUR))
+    assert page.stale() == {True}
+    assert page.panel.charts["second_moment"].badge != ""
+
+
+def test_a_question_withholds_it(open_panel: Open) -> None:
+    seeds = Seeds((1, 1.0))
+    page = open_panel(FOUR, seeds)
+    page.until("idle")
+    config = FOUR.replace(n_layers=3)
+    with page.panel.lock:
+        page.panel.controls.apply({"n_layers": 3})
+        page.panel.ask(Choose("Which?", "token_correlation", (0, 1), "One.", options=("One", "Other")), config)
+    assert seeds.handed_over.wait(WAIT)
+    assert len(page.drawn()) == 5
+
+
+def test_another_head_leaves_the_dots_of_all_seeds(open_panel: Open) -> None:
+    seeds = Seeds((1, 1.0))
+    page = open_panel(FOUR, seeds)
+    page.until("idle")
+    page.panel.pattern.set_state({"values": {"layer": 2, "head": 1}})
+    assert seeds.handed_over.wait(WAIT)
+    np.testing.assert_allclose(page.drawn(), expected(FOUR))
+
+
+class Slow:
+    """A chart that, once it is told to, takes until it may end."""
+
+    def __init__(self, page: Page, name: str) -> None:
+        self.begun, self.may_end = threading.Event(), threading.Event()
+        page.panel.charts[name].observe(self._draw, names="figure")
+
+    def _draw(self, _: object) -> None:
+        if not self.begun.is_set():
+            self.begun.set()
+            assert self.may_end.wait(WAIT)
+
+
+@pytest.mark.parametrize("move", [{"n_layers": 4}, {"d_model": 17}], ids=["accepted", "refused"])
+def test_a_drawing_is_given_up_for_the_next_move(open_panel: Open, move: dict[str, object]) -> None:
+    page = open_panel(FOUR, measure)
+    page.until("idle")
+    slow = Slow(page, "gradient_by_layer")
+    page.set(n_layers=3)
+    assert slow.begun.wait(WAIT)
+    events: list[str] = []
+    page.panel.charts["token_correlation"].observe(lambda _: events.append("drawn"), names="figure")
+    page.panel.status.observe(lambda change: events.append(change.new), names="text")
+    mover = threading.Thread(target=page.set, kwargs=move)
+    mover.start()
+    assert page.comes(lambda: page.panel._hurried)
+    slow.may_end.set()
+    mover.join(WAIT)
+    refused = "d_model" in move
+    page.until("refused" if refused else "idle", "Width" if refused else "Measured 4 layers")
+    at = next(index for index, event in enumerate(events) if event.startswith(("Refused", "Measuring 4")))
+    assert "drawn" not in events[:at], "the move was taken before the next chart was drawn"
+    assert {len(page.drawn(name)) for name in ("second_moment", "token_correlation")} == {7 if refused else 9}
+    assert page.stale() == {refused}
+
+
+@pytest.fixture
+def long_drag(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Every two moves are of one drag, until `DRAG` is 0."""
+    monkeypatch.setattr(pace, "DRAG", 1e6)
+    return monkeypatch
+
+
+def test_a_dragged_slider_is_measured_when_it_rests_and_a_single_move_at_once(
+    open_panel: Open, long_drag: pytest.MonkeyPatch
+) -> None:
+    seeds = Seeds()
+    page = open_panel(SMALL, seeds)
+    page.until("idle")
+    page.set(n_layers=3)
+    assert seeds.handed_over.wait(WAIT), "a single move is not held"
+    for layers in range(4, 20):
+        page.set(n_layers=layers)
+    assert page.comes(lambda: page.panel.worker.computations > 2)
+    page.panel._act()
+    page.until("stale")  # also while it is held
+    page.set(n_layers=20)
+    page.set(n_layers=21)
+    assert [config.n_layers for config in seeds.begun if config.n_layers < 20] == [2, 3]
+    long_drag.setattr(pace, "DRAG", 0.0)
+    seeds.may_end.set()
+    page.until("idle", "Measured 21 layers")
+    assert seeds.begun[-1].n_layers == 21
