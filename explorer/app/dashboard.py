@@ -35,9 +35,19 @@ from explorer.theory import predict
 from explorer.theory.solve import solve
 from explorer.trials import as_trained, evidence, likeness
 
+SENT = threading.Event()
+"""Set when a page of this kernel has been displayed."""
+PATIENCE = 2.0
+"""Seconds after which a page that nobody displays is measured all the same."""
+
 
 def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[int, int]) -> Profile:
-    """`explorer.probes.measure`, imported on the worker's thread: torch takes a second, and the page need not wait."""
+    """`explorer.probes.measure`, imported on the worker's thread: torch takes a second, and the page need not wait.
+
+    Nor does it share the interpreter with that import while it is put together.
+    """
+    SENT.wait(PATIENCE)
+    SENT.set()
     from explorer.probes import measure as measured
 
     return measured(config, stop, progress, pattern_of)
@@ -101,6 +111,7 @@ class Dashboard(Tabbed[Config]):
         """Two outputs, see `still`: a notebook calls this for the last line of a cell."""
         for bundle in (self._repr_mimebundle_(), {"text/html": self._still(self._start), "text/plain": ""}):
             display(bundle, raw=True)  # type: ignore[no-untyped-call]
+        SENT.set()
 
     def open_lab(self, name: str) -> None:
         """Shows the panel of a lab that this page has, and in it the lab."""

@@ -93,6 +93,19 @@ def test_what_all_widgets_share_is_in_one_runtime():
     assert runtime["_esm"] == page_script()
 
 
+def test_where_the_server_has_plotly_the_kernel_sends_it_only_when_asked(monkeypatch):
+    monkeypatch.setenv(plotlyjs.SERVED, "yes")
+    Runtime.shared().close()
+    runtime = Runtime.shared()
+    assert runtime.get_state()["plotly"] == b""
+    for nonsense in ("plotl", None, ["plotly"], {"plotly": 1}):  # a browser may send anything
+        runtime._handle_custom_msg(nonsense, [])
+    assert runtime.get_state()["plotly"] == b""
+    runtime._handle_custom_msg("plotly", [])
+    assert gzip.decompress(runtime.get_state()["plotly"]).decode() == get_plotlyjs()
+    runtime.close()
+
+
 def test_the_script_has_a_view_of_every_file_that_is_not_shared():
     folder = SOURCE.parent
     views = {path.stem for path in folder.rglob("*.js")} - {*SHARED, "runtime"}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 from playwright.sync_api import Browser, WebSocketRoute, expect
 
-from .conftest import open_in_voila
+from .conftest import open_in_voila, server
 from .dashboard import Dashboard
 
 BACKGROUND = "() => getComputedStyle(document.body).backgroundColor"
@@ -121,6 +122,48 @@ def test_charts_without_room_wait_for_it(browser: Browser, voila: str) -> None:
     visit.wait_until_drawn()
     visit.must_be_clean()
     page.close()
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_plotly_comes_from_the_server_or_else_from_the_kernel(browser: Browser, voila: str, served: bool) -> None:
+    """Never from both; and the copy of somebody else on the page stays theirs."""
+    page = browser.new_page()
+    visit = Dashboard(page, "voila")
+    page.add_init_script("window.Plotly = 'theirs'")
+    sizes: list[int] = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: sizes.append(len(frame))))
+    asked: list[str | None] = []
+    page.on("response", lambda answer: "/voila/plotly-" in answer.url and asked.append(
+        answer.headers["cache-control"]))
+    if not served:
+        page.route("**/voila/plotly-*.js", lambda route: route.fulfill(status=404))
+    page.goto(voila)
+    visit.wait_until_drawn()
+    assert page.evaluate("() => window.Plotly") == "theirs"
+    assert [size > 1_400_000 for size in sizes].count(True) == (0 if served else 1)
+    if served:
+        assert asked == ["public, max-age=31536000, immutable"]
+        assert sum(sizes) < 600_000
+        visit.must_be_clean()
+    else:
+        assert all("404" in words for words in visit.complaints)
+    page.close()
+
+
+def test_page_shows_at_another_address_of_its_server(browser: Browser, tmp_path: Path) -> None:
+    """As behind a proxy: everything that it asks for is below that address."""
+    (tmp_path / "voila.json").write_text('{"Voila": {"base_url": "/else/where/"}}', encoding="utf-8")
+    with server(["serve", "--preheat", "0"], tmp_path / "log", JUPYTER_CONFIG_DIR=str(tmp_path)) as address:
+        page = browser.new_page()
+        visit = Dashboard(page, "voila")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{address}/else/where/")
+        visit.wait_until_drawn()
+        assert [url for url in asked if not url.startswith((f"{address}/else/where/", "data:", "blob:"))] == []
+        assert sum("/voila/plotly-" in url for url in asked) == 1
+        visit.must_be_clean()
+        page.close()
 
 
 def words(message: str | bytes) -> str:

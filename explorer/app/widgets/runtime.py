@@ -112,7 +112,15 @@ class PageWidget(anywidget.AnyWidget):
 
     def __init__(self, **traits: object) -> None:
         Runtime.shared()
+        self.altered: set[str] = set()
+        """Names of the traits that were set since the widget was made; any other is as a browser first had it."""
         super().__init__(**traits)
+        self.altered.clear()
+
+    def notify_change(self, change: Any) -> None:
+        """Notes and sends a change."""
+        self.altered.add(change["name"])
+        super().notify_change(change)
 
     def _handle_msg(self, msg: object) -> None:
         """Handles a message from a browser: all that a person does on the page comes as one."""
