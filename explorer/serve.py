@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,6 +63,7 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE, preheat:
     _must_be_free(host, port)
     _add_settings()
     os.environ[plotlyjs.SERVED] = "yes"
+    threading.Thread(target=plotlyjs.packed, daemon=True).start()  # before the first visitor asks
     first = _first_picture() if notebook == PAGE else None
     from tornado.ioloop import IOLoop
 

@@ -150,8 +150,11 @@ def test_a_browser_is_told_again_only_of_what_changed(page: Dashboard, monkeypat
     panel = page.panels["explore"]
     assert isinstance(panel, Explore)
     told: dict[str, set[str]] = {}
-    monkeypatch.setattr(widgets.Widget, "send_state", lambda widget, key: told.setdefault(widget.model_id, set()).update(
-        [key] if isinstance(key, str) else key))
+
+    def send(widget: widgets.Widget, key: str | list[str]) -> None:
+        told.setdefault(widget.model_id, set()).update([key] if isinstance(key, str) else key)
+
+    monkeypatch.setattr(widgets.Widget, "send_state", send)
     page.header._handle_custom_msg(["shown", ""], [])
     assert "sections" not in told[panel.controls.model_id]
     assert "figure" in told[panel.charts["second_moment"].model_id]

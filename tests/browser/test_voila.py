@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
 from playwright.sync_api import Browser, WebSocketRoute, expect
 
-from .conftest import open_in_voila, server
+from .conftest import open_in_voila
 from .dashboard import Dashboard
 
 BACKGROUND = "() => getComputedStyle(document.body).backgroundColor"
@@ -148,22 +147,6 @@ def test_plotly_comes_from_the_server_or_else_from_the_kernel(browser: Browser, 
     else:
         assert all("404" in words for words in visit.complaints)
     page.close()
-
-
-def test_page_shows_at_another_address_of_its_server(browser: Browser, tmp_path: Path) -> None:
-    """As behind a proxy: everything that it asks for is below that address."""
-    (tmp_path / "voila.json").write_text('{"Voila": {"base_url": "/else/where/"}}', encoding="utf-8")
-    with server(["serve", "--preheat", "0"], tmp_path / "log", JUPYTER_CONFIG_DIR=str(tmp_path)) as address:
-        page = browser.new_page()
-        visit = Dashboard(page, "voila")
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(f"{address}/else/where/")
-        visit.wait_until_drawn()
-        assert [url for url in asked if not url.startswith((f"{address}/else/where/", "data:", "blob:"))] == []
-        assert sum("/voila/plotly-" in url for url in asked) == 1
-        visit.must_be_clean()
-        page.close()
 
 
 def words(message: str | bytes) -> str:
