@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -35,19 +36,19 @@ from explorer.theory import predict
 from explorer.theory.solve import solve
 from explorer.trials import as_trained, evidence, likeness
 
-SENT = threading.Event()
-"""Set when a page of this kernel has been displayed."""
-PATIENCE = 2.0
-"""Seconds after which a page that nobody displays is measured all the same."""
+SHOWN = threading.Event()
+"""Set when a browser has put a page of this kernel together."""
+PATIENCE = 4.0
+"""Seconds after which a page without a browser is measured all the same."""
 
 
 def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[int, int]) -> Profile:
     """`explorer.probes.measure`, imported on the worker's thread: torch takes a second, and the page need not wait.
 
-    Nor does it share the interpreter with that import while it is put together.
+    Nor does it share a small machine with that import while its lines are drawn.
     """
-    SENT.wait(PATIENCE)
-    SENT.set()
+    if "torch" not in sys.modules:
+        SHOWN.wait(PATIENCE)
     from explorer.probes import measure as measured
 
     return measured(config, stop, progress, pattern_of)
@@ -111,7 +112,6 @@ class Dashboard(Tabbed[Config]):
         """Two outputs, see `still`: a notebook calls this for the last line of a cell."""
         for bundle in (self._repr_mimebundle_(), {"text/html": self._still(self._start), "text/plain": ""}):
             display(bundle, raw=True)  # type: ignore[no-untyped-call]
-        SENT.set()
 
     def open_lab(self, name: str) -> None:
         """Shows the panel of a lab that this page has, and in it the lab."""
@@ -214,6 +214,7 @@ class Dashboard(Tabbed[Config]):
                 case ["shown", str() as query]:
                     send_again(self)
                     self._arrive(query)
+                    SHOWN.set()
                 case ["open", str() as link]:
                     self.open_link(link)
                 case ["stories"]:

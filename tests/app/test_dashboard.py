@@ -134,14 +134,20 @@ def test_the_lines_are_drawn_before_torch_is_imported() -> None:
     assert told.stdout.split() == ["5", "False"]
 
 
-def test_a_page_that_is_displayed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent, begun = threading.Event(), threading.Event()
-    monkeypatch.setattr(module, "SENT", sent)
+def test_torch_waits_for_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, begun = threading.Event(), threading.Event()
+
+    def measured(*_: object) -> None:
+        begun.set()
+        raise ValueError
+
+    monkeypatch.setattr("explorer.probes.measure", measured)
+    monkeypatch.setattr(module, "SHOWN", shown)
     monkeypatch.setattr(module, "PATIENCE", WAIT)
-    monkeypatch.setattr("explorer.probes.measure", lambda *_: begun.set())
+    monkeypatch.delitem(sys.modules, "torch")
     page = dashboard(SMALL)
     assert not begun.wait(0.2)
-    page._ipython_display_()
+    page.header._handle_custom_msg(["shown", ""], [])
     assert begun.wait(WAIT)
     page.close()
 
