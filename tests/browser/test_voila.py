@@ -133,7 +133,7 @@ def test_plotly_comes_from_the_server_or_else_from_the_kernel(browser: Browser, 
     page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: sizes.append(len(frame))))
     asked: list[str | None] = []
     page.on("response", lambda answer: "/voila/plotly-" in answer.url and asked.append(
-        answer.headers["cache-control"]))
+        answer.headers.get("cache-control")))
     if not served:
         page.route("**/voila/plotly-*.js", lambda route: route.fulfill(status=404))
     page.goto(voila)
