@@ -140,7 +140,7 @@ def _control(field: dict[str, Any]) -> str:
     about = ", ".join(filter(None, (field["symbol"], field["unit"])))
     value, steps = html.escape(in_words(field["initial"])), field["steps"]
     below = f"<select><option>{value}</option></select>"
-    chosen = next((option for option in field["options"] if option["value"] == field["initial"]), {})
+    chosen: dict[str, str] = next((option for option in field["options"] if option["value"] == field["initial"]), {})
     buttons = "".join(f'<button class="ex-offer" data-later>{label}</button>' for label, _ in TARGETS.values())
     offers = f'<div class="ex-offers">{buttons}</div>' if field["name"] in SOLVED else ""
     if field["look"] == "slider":
