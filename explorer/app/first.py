@@ -54,6 +54,8 @@ OWN = """
 .ex-first [data-waits] { display: grid; place-items: center; }
 """
 """What differs from the live page: everything that is not there is a word or a number."""
+TOOLS = ("Stories", "Undo", "Redo", "Reset all", "Share", "Glossary")
+"""Words of the head's tools, for their room: they come with the live page (`address.js`)."""
 
 
 def first_picture(config: Config, tabs: Sequence[str]) -> str:
@@ -64,6 +66,7 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
         tabs: titles of the page's panels.
     """
     predicted = predict(config)
+    tools = "".join(f'<button class="ex-tool">{words}</button>' for words in TOOLS)
     names = "".join(f"<span>{html.escape(title)}</span>" for title in tabs)
     cells = "".join(f'<div class="ex-cell widget-box">{_card(row, predicted)}</div>' for row in FIGURES.values())
     open_section, *folded = sections(Config.specs())
@@ -76,7 +79,8 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
     style = STYLE.replace(".ex-root", ".ex-first") + OWN
     return f"""<div id="ex-first"><style>{style}</style><div class="ex-first widget-box">
 <div inert aria-hidden="true">
-<div class="ex-header"><h1>{html.escape(Header.name.default_value)}</h1><div class="ex-tabs">{names}</div></div>
+<div class="ex-header"><h1>{html.escape(Header.name.default_value)}</h1><div class="ex-tabs">{names}</div>
+<div class="ex-tools" data-later>{tools}</div></div>
 <div class="ex-panel widget-box"><div class="ex-explore widget-box">
 <div class="ex-side widget-box"><div class="ex-controls"><div class="ex-section">{design}</div></div>
 <div class="ex-controls"><div class="ex-section">{controls}</div>{groups}</div></div>
