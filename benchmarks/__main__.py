@@ -9,10 +9,10 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import overhead, page, sweep, training, watching
+from benchmarks import arrival, overhead, page, sweep, training, watching
 
 RESULTS = Path(__file__).with_name("results.json")
-BENCHMARKS = (overhead.main, page.main, training.main, watching.main, sweep.main)
+BENCHMARKS = (overhead.main, arrival.main, page.main, training.main, watching.main, sweep.main)
 BOUNDED = {"ratio": "limit", "seconds": "limit_seconds", "megabytes": "limit_megabytes"}
 """A figure and the one that it should stay below."""
 

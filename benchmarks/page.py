@@ -75,11 +75,11 @@ def models(config: Config) -> list[tuple[Transformer, Batch]]:
 
 
 @contextmanager
-def served() -> Iterator[str]:
+def served(*options: str) -> Iterator[str]:
     """The page on a free port; gives its address."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "explorer", "serve", "--no-browser", "--port", str(port)]
+    command = [sys.executable, "-m", "explorer", "serve", "--no-browser", "--port", str(port), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None  # noqa: S101 (for the type checker: it is a pipe)
         server.stdout.readline()  # it says where

@@ -12,8 +12,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+
+from explorer import plotlyjs
 
 PACKAGE = Path(__file__).parent
 PAGE = "explorer.ipynb"
@@ -59,17 +62,19 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE, preheat:
     page = _page(notebook)
     _must_be_free(host, port)
     _add_settings()
+    os.environ[plotlyjs.SERVED] = "yes"
+    threading.Thread(target=plotlyjs.packed, daemon=True).start()  # before the first visitor asks
     first = _first_picture() if notebook == PAGE else None
     from tornado.ioloop import IOLoop
 
-    from explorer.visits import Server
+    from explorer.visits import PLOTLY, Server
 
     logging.getLogger("tornado.general").setLevel(logging.ERROR)  # else it comments on Jupyter's own ping settings
     app = Server(config_file_paths=[str(SETTINGS)])
     pool = [f"--preheat_kernel={preheat > 0}", f"--pool_size={preheat}"]
     app.initialize([str(page), f"--Voila.ip={host}", f"--port={port}", *pool, *([] if browser else ["--no-browser"])])
-    if first:
-        app.voila_configuration.config.VoilaConfiguration.resources = {"first_picture": first.communicate()[0]}
+    picture = first.communicate()[0] if first else ""
+    app.voila_configuration.config.VoilaConfiguration.resources = {"first_picture": picture, "plotly": PLOTLY}
     address = f"http://{_reachable(host)}:{port}/"
     loop = IOLoop.current()
     signal.signal(signal.SIGINT, lambda *_: loop.add_callback_from_signal(loop.stop))  # nothing breaks off halfway

@@ -12,6 +12,7 @@ says what this is for. `jupyter/voila.json` names these classes; JupyterLab and 
 from __future__ import annotations
 
 import os
+import re
 import struct
 from contextlib import suppress
 from functools import partial
@@ -22,10 +23,12 @@ from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelMana
 from jupyter_server.utils import url_path_join
 from tornado.ioloop import IOLoop
 from tornado.iostream import StreamBufferFullError
-from tornado.web import Finish, HTTPError
+from tornado.web import Finish, HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError
 from voila.app import Voila
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
+
+from explorer import plotlyjs
 
 PROTOCOL = "v1.kernel.websocket.jupyter.org"
 """The only format of messages that is spoken: its frames are checked here, and Voilà reads every answer as one."""
@@ -42,6 +45,8 @@ UNREAD = 64_000_000
 """Bytes that may wait for a visitor who does not read them."""
 REFILL = 5.0
 """Seconds after which a kernel that was taken from the pool is replaced."""
+PLOTLY = f"voila/plotly-{plotlyjs.digest()}.js"
+"""Path of plotly.js below the server's address; another version has another, as browsers keep what came from it."""
 GRACE = 50.0
 """Seconds that a kernel waits for its page: a network that fails for a moment must not end a visit."""
 
@@ -189,6 +194,18 @@ class Leave(VoilaShutdownKernelHandler):  # type: ignore[misc]
         self.finish()
 
 
+class PlotlyScript(RequestHandler):
+    """Handler of plotly.js, which every page of this version needs: the same bytes for everyone, for a year."""
+
+    async def get(self) -> None:
+        """Sends it packed; every browser that can draw the page can unpack it."""
+        self.set_header("Content-Type", "text/javascript; charset=utf-8")
+        self.set_header("Content-Encoding", "gzip")
+        self.set_header("Cache-Control", "public, max-age=31536000, immutable")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.finish(await IOLoop.current().run_in_executor(None, plotlyjs.packed))
+
+
 class Server(Voila):  # type: ignore[misc]
     """Voilà, with `Leave` in the place of its own handler, and a pool of kernels that is refilled at leisure."""
 
@@ -209,4 +226,5 @@ class Server(Voila):  # type: ignore[misc]
 
     def init_handlers(self) -> list[Any]:
         """The handlers, ours before Voilà's."""
-        return [(url_path_join(self.server_url, r"/voila/api/shutdown/([\w-]+)"), Leave), *super().init_handlers()]
+        return [(url_path_join(self.server_url, r"/voila/api/shutdown/([\w-]+)"), Leave),
+                (url_path_join(self.server_url, re.escape(PLOTLY)), PlotlyScript), *super().init_handlers()]

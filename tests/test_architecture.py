@@ -21,6 +21,7 @@ FLOORS = {
     "fields": 0,
     "numbers": 0,
     "display": 0,
+    "plotlyjs": 0,
     "choices": 1,
     "schemes": 1,
     "limits": 2,

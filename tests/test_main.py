@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import signal
@@ -14,6 +15,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from plotly.offline import get_plotlyjs
 
 import explorer.serve
 from explorer.__main__ import main
@@ -144,6 +146,35 @@ def test_a_host_that_is_not_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, out) == (1, "")
     assert err.startswith("explorer: cannot serve on no.such.host.invalid port 8866: ")
     assert err.count("\n") == 1
+
+
+ELSEWHERE = """
+import sys
+import traitlets
+from explorer import serve, visits
+class Elsewhere(visits.Server):
+    base_url = traitlets.Unicode("/else/where/")
+visits.Server = Elsewhere
+serve.serve("127.0.0.1", int(sys.argv[1]), browser=False, preheat=0)
+"""
+"""As behind a proxy that hands on what is below an address."""
+
+
+def test_the_page_finds_plotly_below_the_address_of_its_server() -> None:
+    port = free_port()
+    with subprocess.Popen([sys.executable, "-c", ELSEWHERE, str(port)], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        server.stdout.readline()  # it listens
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/else/where/", timeout=60) as page:
+                announced = next(line for line in page if b"data-plotly" in line).decode()
+            path = announced.split('data-plotly="')[1].split('"')[0]
+            assert path.startswith("/else/where/voila/plotly-")
+            with urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as sent:
+                assert sent.headers["Content-Type"] == "text/javascript; charset=utf-8"
+                assert gzip.decompress(sent.read()).decode() == get_plotlyjs()
+        finally:
+            server.terminate()
 
 
 def test_serve_says_where_and_ends_with_ctrl_c() -> None:

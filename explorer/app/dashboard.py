@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -38,13 +39,22 @@ from explorer.theory import predict
 from explorer.theory.solve import solve
 from explorer.trials import as_trained, evidence, likeness
 
+SHOWN = threading.Event()
+"""Set when a browser has put a page of this kernel together."""
+PATIENCE = 4.0
+"""Seconds after which a page without a browser is measured all the same."""
 DRAWING = 0.3
 """Seconds that a browser is given to draw the charts, before the trials take its processors."""
 
 
 def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[int, int],
             on_seed: Callable[[Profile], None] = lambda _: None) -> Profile:
-    """`explorer.probes.measure`, imported on the worker's thread: torch takes a second, and the page need not wait."""
+    """`explorer.probes.measure`, imported on the worker's thread: torch takes a second, and the page need not wait.
+
+    Nor does it share a small machine with that import while its lines are drawn.
+    """
+    if "torch" not in sys.modules:
+        SHOWN.wait(PATIENCE)
     from explorer.probes import measure as measured
 
     return measured(config, stop, progress, pattern_of, on_seed)
@@ -227,6 +237,7 @@ class Dashboard(Tabbed[Config]):
                 case ["shown", str() as query]:
                     send_again(self)
                     self._arrive(query)
+                    SHOWN.set()
                 case ["open", str() as link]:
                     self.open_link(link)
                 case ["stories"]:

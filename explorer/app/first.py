@@ -8,11 +8,13 @@ once, and hands the result to Voilà's template: the server itself need not impo
 from __future__ import annotations
 
 import html
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from explorer.app.design_names import name_of
+from explorer.app.explore.flatten import SOLVED, TARGETS
 from explorer.app.explore.sentences import residual_words
 from explorer.app.widgets.controls import sections
 from explorer.app.widgets.header import Header
@@ -22,8 +24,11 @@ from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.figures import FIGURES, Row
 from explorer.figures.sketch import sketch
+from explorer.figures.why import Why
 from explorer.figures.words import typeset
+from explorer.labs.table import LABS
 from explorer.profile import Profile
+from explorer.schemes.preset import PRESETS
 from explorer.theory import predict
 
 OWN = """
@@ -31,7 +36,7 @@ OWN = """
 .ex-first .ex-tabs span { padding: 6px 12px; border-radius: 6px; color: var(--ex-muted); }
 .ex-first .ex-tabs span:first-child { background: var(--ex-accent-soft); color: var(--ex-accent); font-weight: 600; }
 .ex-first .ex-explore { --ex-verdict-height: 100px; }
-.ex-first .ex-chart-tools { width: 142px; height: 24px; }
+.ex-first .ex-chart-tools { width: 115px; height: 24px; }
 .ex-first .ex-chart-plot { position: relative; color: var(--ex-muted); font-size: 12px; }
 .ex-first .ex-note { padding: 0; text-align: left; font-size: 13px; }
 .ex-sketch { position: absolute; }
@@ -45,9 +50,12 @@ OWN = """
 @container explorer (max-width: 699.9px) {
   .ex-first .ex-cell:first-child .ex-sketch-title[data-axis="y"] { display: none; } /* as plotly's */
 }
+.ex-first [data-later] { visibility: hidden; }
 .ex-first [data-waits] { display: grid; place-items: center; }
 """
 """What differs from the live page: everything that is not there is a word or a number."""
+TOOLS = ("Stories", "Undo", "Redo", "Reset all", "Share", "Glossary")
+"""Words of the head's tools, for their room: they come with the live page (`address.js`)."""
 
 
 def first_picture(config: Config, tabs: Sequence[str]) -> str:
@@ -58,20 +66,28 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
         tabs: titles of the page's panels.
     """
     predicted = predict(config)
+    tools = "".join(f'<button class="ex-tool">{words}</button>' for words in TOOLS)
     names = "".join(f"<span>{html.escape(title)}</span>" for title in tabs)
     cells = "".join(f'<div class="ex-cell widget-box">{_card(row, predicted)}</div>' for row in FIGURES.values())
-    controls = "".join(map(_control, sections(Config.specs())[0]["fields"]))
+    open_section, *folded = sections(Config.specs())
+    controls = "".join(map(_control, open_section["fields"]))
+    groups = "".join(f'<details class="ex-section"><summary>{html.escape(group["title"])}</summary></details>'
+                     for group in folded)
+    row = next((row for row in PRESETS.values() if row.title == name_of(config)), None)
+    design = _list("Model or design", name_of(config), below=_hint(row.words.rstrip("."), row.source) if row else "")
     name, about = html.escape(name_of(config)), typeset(html.escape(residual_words(config), quote=False))
     style = STYLE.replace(".ex-root", ".ex-first") + OWN
     return f"""<div id="ex-first"><style>{style}</style><div class="ex-first widget-box">
 <div inert aria-hidden="true">
-<div class="ex-header"><h1>{html.escape(Header.name.default_value)}</h1><div class="ex-tabs">{names}</div></div>
+<div class="ex-header"><h1>{html.escape(Header.name.default_value)}</h1><div class="ex-tabs">{names}</div>
+<div class="ex-tools" data-later>{tools}</div></div>
 <div class="ex-panel widget-box"><div class="ex-explore widget-box">
-<div class="ex-side widget-box"><div class="ex-controls">{_list("Model or design", name_of(config))}</div>
-<div class="ex-controls">{controls}</div></div>
+<div class="ex-side widget-box"><div class="ex-controls"><div class="ex-section">{design}</div></div>
+<div class="ex-controls"><div class="ex-section">{controls}</div>{groups}</div></div>
 <div class="ex-main widget-box">{_verdict(predicted)}
 <div class="ex-pins"><div class="ex-pin-head"><span class="ex-now"><b>{name}</b>
-<span class="ex-pin-about">{about}</span></span><span class="ex-marks"><span>— predicted</span></span></div></div>
+<span class="ex-pin-about">{about}</span></span><button class="ex-button ex-pin-button" data-later>Pin</button>
+<span class="ex-marks"><span>— predicted</span></span></div></div>
 <div class="ex-charts widget-box">{cells}</div></div>
 </div></div></div>
 <div class="ex-status" data-state="computing"><span class="ex-mark"></span>
@@ -89,9 +105,23 @@ def _card(row: Row, predicted: Profile) -> str:
     below = _list("Show", row.title, "ex-place") if row.name == next(iter(FIGURES)) else ""
     return (f'<div><figure class="ex-chart"><figcaption class="ex-chart-words"><div class="ex-chart-header">'
             f'<h3 class="ex-chart-title">{html.escape(row.title)}</h3><span class="ex-chart-badge">{badge}</span></div>'
-            f'<p class="ex-chart-caption">{typeset(html.escape(row.caption, quote=False))}</p>'
+            f'<p class="ex-chart-caption">{typeset(html.escape(row.caption, quote=False))}</p>{_why(row.why)}'
             f'<div class="ex-chart-tools"></div></figcaption>'
             f'<div class="ex-chart-plot"{plot}</div></figure></div>{below}')
+
+
+def _why(why: Why) -> str:
+    """The line below a caption, as long as the live page has it."""
+    lab = f"Lab {LABS[why.lab].title}" if why.lab else ""
+    more = html.escape(" · ".join(filter(None, (lab, why.source))))
+    words = typeset(html.escape(why.words, quote=False))
+    return f'<p class="ex-chart-why">{words} <span class="ex-why-links">{more}</span></p>' if why.words else ""
+
+
+def _hint(formula: str, source: str) -> str:
+    """The line below a choice; the live page has the papers' numbers in its links only."""
+    words = " · ".join(filter(None, (formula, re.sub(r", arXiv [\w./]+", "", source).partition("\n")[0])))
+    return f'<p class="ex-hint">{typeset(html.escape(words, quote=False))}</p>' if words else ""
 
 
 def _verdict(predicted: Profile) -> str:
@@ -102,10 +132,10 @@ def _verdict(predicted: Profile) -> str:
                    for one in findings)
 
 
-def _list(label: str, value: str, place: str = "") -> str:
+def _list(label: str, value: str, place: str = "", below: str = "") -> str:
     """A list, with the one entry that is chosen."""
     control = (f'<div class="ex-control" data-look="list"><div class="ex-head"><span class="ex-label">'
-               f'{html.escape(label)}</span></div><select><option>{html.escape(value)}</option></select></div>')
+               f'{html.escape(label)}</span></div><select><option>{html.escape(value)}</option></select>{below}</div>')
     return f'<div class="ex-controls {place}"><div class="ex-section">{control}</div></div>' if place else control
 
 
@@ -114,13 +144,16 @@ def _control(field: dict[str, Any]) -> str:
     about = ", ".join(filter(None, (field["symbol"], field["unit"])))
     value, steps = html.escape(in_words(field["initial"])), field["steps"]
     below = f"<select><option>{value}</option></select>"
+    chosen: dict[str, str] = next((option for option in field["options"] if option["value"] == field["initial"]), {})
+    buttons = "".join(f'<button class="ex-offer" data-later>{label}</button>' for label, _ in TARGETS.values())
+    offers = f'<div class="ex-offers">{buttons}</div>' if field["name"] in SOLVED else ""
     if field["look"] == "slider":
         at = f'max="{len(steps) - 1}" value="{steps.index(field["initial"])}"'
         below = (f'<div class="ex-row"><input type="range" {at}>'
                  f'<input class="ex-entry" value="{value}"></div>')
     return (f'<div class="ex-control"><div class="ex-head"><span class="ex-title"><span class="ex-label">'
             f'{html.escape(field["label"])}</span><span class="ex-symbol">{typeset(html.escape(about))}</span></span>'
-            f"</div>{below}</div>")
+            f"</div>{below}{offers}{_hint(chosen.get('formula', ''), chosen.get('source', ''))}</div>")
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ import pytest
 import traitlets
 from plotly.offline import get_plotlyjs
 
+from explorer import plotlyjs
 from explorer.app.widgets.chart import Chart
-from explorer.app.widgets.runtime import SHARED, STYLE, Runtime, packed_plotly, page_script
+from explorer.app.widgets.runtime import SHARED, STYLE, Runtime, page_script
 from explorer.figures.why import Why
 from explorer.glossary import TERMS
 
@@ -76,9 +77,9 @@ def test_tones_are_three():
 
 
 def test_plotly_is_packed_once_and_whole():
-    assert gzip.decompress(packed_plotly()).decode() == get_plotlyjs()
-    assert len(packed_plotly()) < 1_600_000
-    assert packed_plotly() is packed_plotly()
+    assert gzip.decompress(plotlyjs.packed()).decode() == get_plotlyjs()
+    assert len(plotlyjs.packed()) < 1_600_000
+    assert plotlyjs.packed() is plotlyjs.packed()
 
 
 def test_what_all_widgets_share_is_in_one_runtime():
@@ -90,6 +91,19 @@ def test_what_all_widgets_share_is_in_one_runtime():
     assert not state.get("_css")
     assert gzip.decompress(runtime["plotly"]).decode() == get_plotlyjs()
     assert runtime["_esm"] == page_script()
+
+
+def test_where_the_server_has_plotly_the_kernel_sends_it_only_when_asked(monkeypatch):
+    monkeypatch.setenv(plotlyjs.SERVED, "yes")
+    Runtime.shared().close()
+    runtime = Runtime.shared()
+    assert runtime.get_state()["plotly"] == b""
+    for nonsense in ("plotl", None, ["plotly"], {"plotly": 1}):  # a browser may send anything
+        runtime._handle_custom_msg(nonsense, [])
+    assert runtime.get_state()["plotly"] == b""
+    runtime._handle_custom_msg("plotly", [])
+    assert gzip.decompress(runtime.get_state()["plotly"]).decode() == get_plotlyjs()
+    runtime.close()
 
 
 def test_the_script_has_a_view_of_every_file_that_is_not_shared():

@@ -12,6 +12,7 @@ import ipywidgets as widgets
 import plotly.graph_objects as go
 import pytest
 
+from explorer.app import dashboard as module
 from explorer.app.dashboard import PANELS, Dashboard, Tab, dashboard, lab
 from explorer.app.explore.panel import Explore
 from explorer.app.labs.labs import Labs
@@ -114,6 +115,55 @@ def test_each_call_makes_a_page_of_its_own() -> None:
 def test_importing_the_page_does_not_wait_for_torch() -> None:
     code = "import sys, explorer.app.dashboard; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+LINES = """
+import os, sys
+from explorer.app import dashboard as module
+module.PATIENCE = 3600
+page = module.dashboard()
+lines = [chart.figure["data"] for chart in page.panels["explore"].charts.values()]
+print(sum(bool(line) for line in lines), "torch" in sys.modules, flush=True)
+os._exit(0)
+"""
+"""Builds the page, and displays it nowhere."""
+
+
+def test_the_lines_are_drawn_before_torch_is_imported() -> None:
+    told = subprocess.run([sys.executable, "-W", "ignore", "-c", LINES], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["5", "False"]
+
+
+def test_torch_waits_for_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, begun = threading.Event(), threading.Event()
+
+    def measured(*_: object) -> None:
+        begun.set()
+        raise ValueError
+
+    monkeypatch.setattr("explorer.probes.measure", measured)
+    monkeypatch.setattr(module, "SHOWN", shown)
+    monkeypatch.setattr(module, "PATIENCE", WAIT)
+    monkeypatch.delitem(sys.modules, "torch")
+    page = dashboard(SMALL)
+    assert not begun.wait(0.2)
+    page.header._handle_custom_msg(["shown", ""], [])
+    assert begun.wait(WAIT)
+    page.close()
+
+
+def test_a_browser_is_told_again_only_of_what_changed(page: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel = page.panels["explore"]
+    assert isinstance(panel, Explore)
+    told: dict[str, set[str]] = {}
+
+    def send(widget: widgets.Widget, key: str | list[str]) -> None:
+        told.setdefault(widget.model_id, set()).update([key] if isinstance(key, str) else key)
+
+    monkeypatch.setattr(widgets.Widget, "send_state", send)
+    page.header._handle_custom_msg(["shown", ""], [])
+    assert "sections" not in told[panel.controls.model_id]
+    assert "figure" in told[panel.charts["second_moment"].model_id]
 
 
 def test_a_link_opens_the_lab_in_the_panel_that_has_it() -> None:

@@ -10,6 +10,7 @@ from explorer.app.first import first_picture
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.figures import FIGURES
+from explorer.figures.words import typeset
 from explorer.theory import predict
 
 
@@ -40,6 +41,7 @@ def test_it_says_what_the_theory_says() -> None:
     assert finding.meaning in page.words
     assert finding.evidence in page.words
     assert all(row.title in page.words for row in FIGURES.values())
+    assert all(Read(typeset(row.why.words)).words in page.words for row in FIGURES.values()), "or the charts would jump"
     assert "A < B" in page.words
     assert "theory's prediction" in page.words
     assert page.open == 0

@@ -264,7 +264,8 @@ def must_be_silent_of_the_server(told: list[str]) -> None:
     assert [text for text in told for place in PLACES if place in text] == []
 
 
-@pytest.mark.parametrize("path", ["/", "/voila/files/explorer.ipynb", "/voila/templates/..%2f..", "/api/kernels/a"])
+@pytest.mark.parametrize("path", ["/", "/voila/files/explorer.ipynb", "/voila/templates/..%2f..", "/api/kernels/a",
+                                  "/voila/plotly-000000000000.js"])
 def test_pages_of_the_server_name_no_place_on_it(address: str, path: str) -> None:
     must_be_silent_of_the_server([get(address, path)])
 

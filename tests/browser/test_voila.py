@@ -123,6 +123,32 @@ def test_charts_without_room_wait_for_it(browser: Browser, voila: str) -> None:
     page.close()
 
 
+@pytest.mark.parametrize("served", [True, False])
+def test_plotly_comes_from_the_server_or_else_from_the_kernel(browser: Browser, voila: str, served: bool) -> None:
+    """Never from both; and the copy of somebody else on the page stays theirs."""
+    page = browser.new_page()
+    visit = Dashboard(page, "voila")
+    page.add_init_script("window.Plotly = 'theirs'")
+    sizes: list[int] = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: sizes.append(len(frame))))
+    asked: list[str | None] = []
+    page.on("response", lambda answer: "/voila/plotly-" in answer.url and asked.append(
+        answer.headers.get("cache-control")))
+    if not served:
+        page.route("**/voila/plotly-*.js", lambda route: route.fulfill(status=404))
+    page.goto(voila)
+    visit.wait_until_drawn()
+    assert page.evaluate("() => window.Plotly") == "theirs"
+    assert [size > 1_400_000 for size in sizes].count(True) == (0 if served else 1)
+    if served:
+        assert asked == ["public, max-age=31536000, immutable"]
+        assert sum(sizes) < 600_000
+        visit.must_be_clean()
+    else:
+        assert all("404" in words for words in visit.complaints)
+    page.close()
+
+
 def words(message: str | bytes) -> str:
     """What a message says beside its buffers."""
     return message if isinstance(message, str) else message.decode(errors="ignore")

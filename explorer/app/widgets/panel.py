@@ -18,6 +18,7 @@ from weakref import WeakSet
 
 import ipywidgets as widgets
 
+from explorer.app.widgets.runtime import PageWidget
 from explorer.app.widgets.status import Status
 from explorer.app.widgets.worker import Progress, Stop, Worker
 from explorer.figures.words import typeset
@@ -141,8 +142,8 @@ def send_again(widget: widgets.Widget) -> None:
     with getattr(widget, "lock", nullcontext()):  # or a newer result could be overtaken by this in turn
         for child in getattr(widget, "children", ()):
             send_again(child)
-        changing = [key for key in widget.keys if not key.startswith("_")]  # scripts and styles stay as they are
-        widget.send_state(changing)
+        altered = widget.altered if isinstance(widget, PageWidget) else widget.keys
+        widget.send_state([key for key in widget.keys if key in altered and not key.startswith("_")])
         widget.layout.send_state("display")
 
 

@@ -1,13 +1,32 @@
-/* plotly.js, which came packed with this script: unpacked by the first chart that asks, shared by all of the page. */
+/* plotly.js, shared by all of the page: the server's copy, if the page's template has asked for one while Python started,
+   and else the kernel's, packed, unpacked by the first chart that asks. */
 
-const packed = { plotly: null, unpacking: null };
+const packed = { model: null, unpacking: null };
 
 function plotly() {
-  packed.unpacking ??= unpack(packed.plotly).catch((error) => {
+  packed.unpacking ??= load(packed.model).catch((error) => {
     packed.unpacking = null; // the next chart tries again
     throw error;
   });
   return packed.unpacking;
+}
+
+async function load(model) {
+  const served = await globalThis[Symbol.for("transformer-signal-explorer: plotly")]; // null where that failed
+  return served ?? unpack(await received(model));
+}
+
+/** The kernel's copy: there from the start, or, where it should have come from the server, after asking. */
+function received(model) {
+  return new Promise((resolve) => {
+    const bytes = () => model.get("plotly");
+    if (bytes()?.byteLength) {
+      resolve(bytes());
+      return;
+    }
+    model.on("change:plotly", () => resolve(bytes()));
+    model.send("plotly");
+  });
 }
 
 async function unpack(bytes) {

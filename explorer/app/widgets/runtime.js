@@ -2,7 +2,7 @@
 
 export default {
   initialize({ model }) {
-    packed.plotly ??= model.get("plotly");
+    packed.model = model;
     learn(model.get("glossary"));
     listenToTerms();
     const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {});

@@ -7,18 +7,17 @@ exports one view under the file's name.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
+import os
 import threading
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakSet
 
 import anywidget
 import traitlets
-from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
+from explorer import plotlyjs
 from explorer.glossary import TERMS, cited, marks
 from explorer.glossary.papers import HOSTS
 from explorer.labs.table import LABS
@@ -36,12 +35,6 @@ export default {{ render: async (view) => (await page.promise).{name}.render(vie
 _creating = threading.Lock()
 
 
-@cache
-def packed_plotly() -> bytes:
-    """plotly.js as plotly carries it, gzipped; the same bytes each time."""
-    return gzip.compress(get_plotlyjs().encode(), compresslevel=6, mtime=0)
-
-
 def page_script() -> str:
     """All scripts as one module: what is shared, the views, each in a scope of its own, and what hands them out."""
     files = {path.stem: path.read_text(encoding="utf-8") for path in sorted(APP.rglob("*.js"))}
@@ -53,12 +46,16 @@ def page_script() -> str:
 
 SCRIPT = page_script()
 STYLE = "\n".join((APP / name).read_text(encoding="utf-8") for name in STYLES)
-KEY = "v" + hashlib.sha256(f"{SCRIPT}{STYLE}{get_plotlyjs_version()}".encode()).hexdigest()[:12]
+KEY = "v" + hashlib.sha256(f"{SCRIPT}{STYLE}{plotlyjs.digest()}".encode()).hexdigest()[:12]
 """Pages of several kernels in one window share a script only if it is the same."""
 
 
 class Runtime(anywidget.AnyWidget):
-    """Holds what all widgets of a kernel need. It has no view."""
+    """Holds what all widgets of a kernel need. It has no view.
+
+    plotly.js is in it from the start, but not where a page can have it from its server (`explorer serve`): there it is
+    sent only if a page says that this failed.
+    """
 
     _esm, _css = SCRIPT, STYLE
     key = traitlets.Unicode(KEY, read_only=True).tag(sync=True)
@@ -67,10 +64,13 @@ class Runtime(anywidget.AnyWidget):
 
     _only: Runtime | None = None
 
+    def __init__(self, **traits: object) -> None:
+        super().__init__(**traits)
+        self.on_msg(lambda _, content, __: content == "plotly" and self.set_trait("plotly", plotlyjs.packed()))
+
     @traitlets.default("plotly")
     def _packed_plotly(self) -> bytes:
-        """From the start: the page's script reads it once, when the widget opens."""
-        return packed_plotly()
+        return b"" if os.environ.get(plotlyjs.SERVED) else plotlyjs.packed()
 
     @traitlets.default("glossary")
     def _glossary(self) -> dict[str, Any]:
@@ -112,7 +112,15 @@ class PageWidget(anywidget.AnyWidget):
 
     def __init__(self, **traits: object) -> None:
         Runtime.shared()
+        self.altered: set[str] = set()
+        """Names of the traits that were set since the widget was made; any other is as a browser first had it."""
         super().__init__(**traits)
+        self.altered.clear()
+
+    def notify_change(self, change: Any) -> None:
+        """Notes and sends a change."""
+        self.altered.add(change["name"])
+        super().notify_change(change)
 
     def _handle_msg(self, msg: object) -> None:
         """Handles a message from a browser: all that a person does on the page comes as one."""

@@ -1,5 +1,22 @@
-/* Two messages that Voilà lacks: the page is still starting; its kernel is gone. */
+/* plotly.js, asked for while Python starts, and two messages that Voilà lacks: the page is still starting; its kernel is
+   gone. */
 (() => {
+  const { plotly } = document.currentScript.dataset;
+  if (plotly) globalThis[Symbol.for("transformer-signal-explorer: plotly")] = copyOf(plotly);
+
+  /** What the script defines, or null: then the kernel sends it. Somebody else's copy stays theirs. */
+  async function copyOf(script) {
+    const before = window.Plotly;
+    try {
+      await import(script);
+      return window.Plotly;
+    } catch {
+      return null;
+    } finally {
+      window.Plotly = before;
+    }
+  }
+
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const follow = () => {
     document.body.dataset.jpThemeLight = String(!dark.matches); // as JupyterLab does, for widgets that look there
