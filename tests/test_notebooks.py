@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from explorer.labs.table import LABS
+
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 MAX_LINES = 5
 THICK = (
@@ -49,6 +51,15 @@ def test_notebook_is_thin(notebook: Path) -> None:
 def test_notebook_was_run_from_top_to_bottom(notebook: Path) -> None:
     counts = [cell["execution_count"] for cell in cells(notebook) if cell["cell_type"] == "code"]
     assert counts == list(range(1, len(counts) + 1)), "nbval compares nothing where a cell was never run"
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_a_labs_notebook_opens_its_lab(name: str) -> None:
+    """Those that train are not opened by nbval: they would be at work beside the next cell, and nobody looks."""
+    (opens,) = [cell for cell in cells(NOTEBOOKS[0].with_name(f"{name}.ipynb")) if "ex.lab(" in "".join(cell["source"])]
+    assert "".join(opens["source"]) == f'ex.lab("{name}")'
+    tags = ["nbval-skip" if LABS[name].grows else "nbval-ignore-output"]
+    assert opens["metadata"]["tags"] == tags
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import zarr
+from zarr.errors import ContainsGroupError
 
 from explorer.choices import ConfigError
 from explorer.display import shown
@@ -114,7 +115,7 @@ def _begun(where: Any, spec: dict[str, Any]) -> zarr.Group:
     begun = isinstance(where, str | Path) and [path.suffix for path in Path(where).glob("*")] == [".partial"]
     try:  # beside what is left of somebody who was killed while making the first file of it
         return zarr.open_group(where, mode="a" if begun else "w-", attributes={"sweep": spec})
-    except FileExistsError:
+    except (FileExistsError, ContainsGroupError):
         with suppress(FileNotFoundError):
             return zarr.open_group(where, mode="r+")  # somebody was quicker
         raise

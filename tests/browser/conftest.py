@@ -1,7 +1,8 @@
 """Two hosts, one browser: Voilà and JupyterLab, started by the command a person would type.
 
-A page is opened once a host and file, and shared: each test gets it with every control reset, and leaves it as it
-likes. After each test the console must be free of errors, and nothing may have been asked of another host.
+A page is opened once a host and shared, also by files: each test gets it with every control reset, and leaves the
+controls as it likes. After each test the console must be free of errors, and nothing may have been asked of another
+host.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partialmethod
 from pathlib import Path
 
@@ -131,13 +132,19 @@ def forget_runs(notebook: Path) -> None:
     notebook.write_text(json.dumps(content), encoding="utf-8")
 
 
-@pytest.fixture(scope="module")  # a page that is opened again would find its kernel, and what has run in it
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a JupyterLab on a copy of the notebooks (it saves what it shows), with nobody's settings."""
-    folder = tmp_path_factory.mktemp("lab")
+@contextmanager
+def fresh_lab(folder: Path) -> Iterator[str]:
+    """A JupyterLab on a copy of the notebooks (it saves what it shows), with nobody's settings."""
     shutil.copytree(notebooks(), folder / "notebooks")
     forget_runs(folder / "notebooks" / "explorer.ipynb")
     with jupyterlab(folder) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a JupyterLab in which nothing was opened yet."""
+    with fresh_lab(tmp_path_factory.mktemp("lab")) as address:
         yield address
 
 
@@ -178,16 +185,45 @@ HAS_RUN = """(number) => {
 HOSTS = {"voila": open_in_voila, "lab": open_in_lab}
 
 
+class Pages:
+    """The page in each of its hosts, opened when it is first asked for; in JupyterLab with a server of its own.
+
+    (A page that is opened again there would find its kernel, and what has run in it.)
+    """
+
+    def __init__(self, browser: Browser, voila: str, folders: pytest.TempPathFactory) -> None:
+        self.browser, self.voila, self.folders = browser, voila, folders
+        self.opened: dict[str, Dashboard] = {}
+        self.servers = ExitStack()
+
+    def get(self, host: str) -> Dashboard:
+        if host not in self.opened:
+            lab = host == "lab"
+            address = self.servers.enter_context(fresh_lab(self.folders.mktemp("lab"))) if lab else self.voila
+            page = self.browser.new_page(viewport={"width": 1440, "height": 1000})
+            dashboard = Dashboard(page, host)
+            HOSTS[host](page, address)
+            dashboard.wait_until_drawn()
+            self.opened[host] = dashboard
+        return self.opened[host]
+
+    def close(self) -> None:
+        while self.opened:
+            self.opened.popitem()[1].page.close()
+        self.servers.close()
+
+
+@pytest.fixture(scope="session")
+def pages(browser: Browser, voila: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    pages = Pages(browser, voila, tmp_path_factory)
+    yield pages
+    pages.close()
+
+
 @pytest.fixture(scope="module", params=HOSTS)
-def shared(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Dashboard]:
-    """The page in one of its hosts, opened once a file."""
-    address = request.getfixturevalue(request.param)
-    page = browser.new_page(viewport={"width": 1440, "height": 1000})
-    dashboard = Dashboard(page, request.param)
-    HOSTS[request.param](page, address)
-    dashboard.wait_until_drawn()
-    yield dashboard
-    page.close()
+def shared(request: pytest.FixtureRequest, pages: Pages) -> Dashboard:
+    """The page in one of its hosts."""
+    return pages.get(request.param)
 
 
 @pytest.fixture

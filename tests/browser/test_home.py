@@ -85,25 +85,31 @@ def test_the_fold_shows_and_saves(page: Page, tmp_path: Path) -> None:
     page.wait_for_function(f"() => ({READ})() === ''")
 
 
-def test_a_saved_race_is_opened_by_another_visit_and_goes_on(browser: Browser, voila: str, tmp_path: Path) -> None:
+def racing(visit: Dashboard) -> Track:
+    """The Race panel of a page, once it is there."""
+    visit.page.get_by_role("tab", name="Race", exact=True).click()
+    track = Track(visit)
+    track.panel.get_by_role("button", name="Start", exact=True).wait_for()
+    return track
+
+
+def test_a_saved_race_is_opened_by_another_visit_and_goes_on(
+    page: Page, visit: Dashboard, browser: Browser, voila: str, tmp_path: Path,
+) -> None:
+    file, track = tmp_path / "race.zip", racing(visit)
+    page.locator(".ex-race.ex-panel details").evaluate_all("(all) => all.forEach((it) => { it.open = true; })")
+    track.leave("Pre-LN", "ReZero")
+    for field, words in (SIZES | {"steps": "300"}).items():
+        track.write(field, words)
+    track.press("Start")
+    expect(page.locator(".ex-race .ex-status-detail")).to_contain_text(re.compile("step [1-9]"))
+    track.press("Pause")
+    expect(track.said).to_have_text("Paused")
+    saved(page, tmp_path, "Save race")
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, "voila")
-    file = tmp_path / "race.zip"
-    for number in (1, 2):
-        page.goto(voila)
-        page.get_by_role("tab", name="Race", exact=True).click()
-        track = Track(visit)
-        track.panel.get_by_role("button", name="Start", exact=True).wait_for()
-        if number == 1:
-            page.locator(".ex-race.ex-panel details").evaluate_all("(all) => all.forEach((it) => { it.open = true; })")
-            track.leave("Pre-LN", "ReZero")
-            for field, words in (SIZES | {"steps": "300"}).items():
-                track.write(field, words)
-            track.press("Start")
-            expect(page.locator(".ex-race .ex-status-detail")).to_contain_text(re.compile("step [1-9]"))
-            track.press("Pause")
-            expect(track.said).to_have_text("Paused")
-            saved(page, tmp_path, "Save race")
+    page.goto(voila)
+    track = racing(visit)
     stood = load(file)
     assert 0 < stood.step < 300
     entry = page.get_by_label("File of a saved race")

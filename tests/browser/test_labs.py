@@ -1,4 +1,7 @@
-"""Every lab in the page that Voilà serves: each control goes to both ends, and every chart goes on showing data."""
+"""Every lab in the page that Voilà serves: each control is moved, and every chart goes on showing data.
+
+Where both ends of each control lead, tests/labs/test_both_ends.py computes without a page.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from explorer.fields import Spec, users
 from explorer.labs.lab import Lab
 from explorer.labs.table import LABS, on
 
+from .axe import RAW, SHARED, look
 from .conftest import server
 from .dashboard import Dashboard
 
@@ -47,7 +51,7 @@ EMPTY = f"""() => [...{OPEN}.querySelectorAll('figure.ex-chart')].filter((card) 
 INSTANT = (*on("Foundations"), *on("Depth"))
 """Labs that answer while one looks; those that train have tests of their own."""
 COSTLY = ("n_seeds", "draws", "steps", "widest", "n_layers")
-"""Fields that a lab's time goes with; the first of their ends is the least."""
+"""Fields that a lab's time goes with."""
 HOMES = {row.name: row.panel for row in LABS.values()}
 """The tab of the page that a lab is in."""
 
@@ -81,11 +85,10 @@ class Bench:
         self.page.wait_for_function(SETTLED, arg=before)
         assert self.page.evaluate(EMPTY) == []
 
-    def ends(self, spec: Spec) -> list[object]:
-        """The values to be set: the last is not the default, so that a reset is a change."""
+    def other(self, spec: Spec) -> object:
+        """The value to be set: the least or the first that is not the default, so that a reset is a change."""
         values = {"choice": list(spec.choices), "switch": [True, False]}.get(spec.kind, [spec.low, spec.high])
-        others = [value for value in values if value != spec.default]
-        return [others[0], *others[1:]]
+        return next(value for value in values if value != spec.default)
 
     def set(self, spec: Spec, value: object) -> None:
         """What a person does with each kind of control."""
@@ -108,39 +111,42 @@ class Bench:
 
 
 @pytest.mark.parametrize("row", INSTANT, ids=lambda row: row.name)
-def test_every_control_goes_to_both_ends_and_every_chart_shows_data(visit: Dashboard, row: Lab) -> None:
-    """What a lab's time goes with goes down first, and up last, each alone: beside it the other ends are quick.
+def test_every_control_is_obeyed_and_every_chart_shows_data(visit: Dashboard, row: Lab) -> None:
+    """What a lab's time goes with goes down first; a control is put back on the way to the next one.
 
-    A control is put back on the way to the next one; the charts of the defaults are looked at once, in the end.
+    The charts of the defaults are looked at once, in the end.
     """
     bench = Bench(visit, row)
     assert bench.page.evaluate(EMPTY) == []
     costly = [bench.specs.pop(name) for name in COSTLY if name in bench.specs]
     for spec in costly:
         with bench.redrawn():
-            bench.set(spec, bench.ends(spec)[0])
+            bench.set(spec, bench.other(spec))
     for spec in bench.specs.values():
         needed = [(name, values[0]) for name, values in users(bench.specs, spec.name).items()
                   if bench.specs[name].default not in values]
-        for name, value in needed:  # a control may only matter beside a certain choice
+        for name, value in [*needed, (spec.name, bench.other(spec))]:  # it may only matter beside a certain choice
             with bench.redrawn():
                 bench.set(bench.specs[name], value)
-        for value in bench.ends(spec):
-            with bench.redrawn():
-                bench.set(spec, value)
         for name in (spec.name, *(name for name, _ in needed)):
             bench.reset(name)
-    for spec in costly:
-        for value in bench.ends(spec)[1:]:
-            with bench.redrawn():
-                bench.set(spec, value)
-        bench.set(spec, bench.ends(spec)[0])
     for spec in costly:
         bench.reset(spec.name)
     expect(bench.panel.locator(".ex-reset:not(.ex-hidden)")).to_have_count(0)
     bench.page.wait_for_function(SETTLED, arg=-1)
     assert bench.page.evaluate(EMPTY) == []
     visit.must_be_clean()
+
+
+@pytest.mark.parametrize("row", INSTANT, ids=lambda row: row.name)
+def test_axe_finds_nothing_and_formulas_are_typeset(visit: Dashboard, row: Lab) -> None:
+    Bench(visit, row)
+    assert look(visit.page, ()) == ""
+    assert visit.page.evaluate(RAW) == []
+
+
+def test_no_id_and_no_group_of_radio_buttons_is_there_twice(visit: Dashboard) -> None:
+    assert visit.page.evaluate(SHARED) == []
 
 
 @pytest.mark.parametrize("width", [390, 1024])

@@ -132,6 +132,23 @@ def kernel(address: str) -> Iterator[str]:
         assert answers(visit), "somebody polite was disturbed"
 
 
+def kernels(address: str) -> set[int]:
+    """Processes of all kernels that a server has started."""
+    port = address.rpartition(":")[2]
+    (running,) = (child for child in psutil.Process().children() if port in child.cmdline())
+    children = running.children(recursive=True)
+    return {child.pid for child in children if any("kernel-" in part for part in child.cmdline())}
+
+
+def test_kernel_that_waits_for_a_visitor_outlives_the_grace(address: str) -> None:
+    """The first test: nobody has come yet."""
+    end = time.monotonic() + SOON
+    while not (waiting := kernels(address)) and time.monotonic() < end:
+        time.sleep(0.2)
+    time.sleep(GRACE + 8)  # the manager looks every five seconds
+    assert processes(arrive(address))[0].pid in waiting
+
+
 WHOLE = message("kernel_info_request", {})
 RUDE: dict[str, bytes | str] = {
     "a number of parts without end": b"\xff" * 64,
@@ -164,9 +181,10 @@ def test_frame_that_is_no_message_ends_its_connection_only(address: str, kernel:
 @pytest.mark.parametrize(("size", "count", "code"), [(8_000_000, 1, 1009), (4_000_000, 8, 1008), (100, 40_000, 1008)])
 def test_who_sends_too_much_is_turned_away(address: str, kernel: str, size: int, count: int, code: int) -> None:
     with enter(address, kernel) as visit:
+        sent = message("comm_msg", {"comm_id": "x" * size, "data": {}})
         with suppress(ConnectionClosed):  # it may be closed while we still send
             for _ in range(count):
-                visit.send(message("comm_msg", {"comm_id": "x" * size, "data": {}}))
+                visit.send(sent)
         assert turned_away(visit) == code
     with enter(address, kernel) as next_visit:
         assert answers(next_visit)
@@ -181,39 +199,40 @@ def test_client_without_the_protocol_is_refused_at_the_handshake(
     assert refusal.value.response.status_code == 400
 
 
-def test_next_visitor_still_gets_a_page(browser: Browser, address: str, kernel: str) -> None:
-    with enter(address, kernel) as visit:
-        visit.send(b"\xff" * 64)
-        assert turned_away(visit) == 1003
+@pytest.fixture(scope="module")
+def visit_after(browser: Browser, address: str, kernel: str) -> Iterator[Dashboard]:
+    """A page that comes after somebody rude."""
+    with enter(address, kernel) as rude:
+        rude.send(b"\xff" * 64)
+        assert turned_away(rude) == 1003
     page = browser.new_page()
-    visit_after = Dashboard(page, "voila")
+    visit = Dashboard(page, "voila")
     open_in_voila(page, address)
-    visit_after.wait_until_drawn()
-    visit_after.must_be_clean()
+    visit.wait_until_drawn()
+    yield visit
     page.close()
 
 
+def test_next_visitor_still_gets_a_page(visit_after: Dashboard) -> None:
+    visit_after.must_be_clean()
+
+
 def test_more_visitors_than_warm_kernels_each_have_one_of_their_own(address: str) -> None:
-    """At once: the pool holds one kernel; the others get theirs as before, and all end when nobody comes."""
-    def visit(_: int) -> str:
+    """At once: the pool holds one kernel; the others get theirs as before, and all end when nobody comes.
+
+    Also that of a page that never came: the first.
+    """
+    def visit(number: int) -> str:
         kernel = arrive(address)
-        with enter(address, kernel) as entered:
-            assert answers(entered)
+        if number > 0:
+            with enter(address, kernel) as entered:
+                assert answers(entered)
         return kernel
 
     with ThreadPoolExecutor() as visitors:
         kernels = list(visitors.map(visit, range(3)))
     assert len(set(kernels)) == 3
     assert all(seconds_until_gone(kernel) < SOON for kernel in kernels)
-
-
-def test_kernel_that_waits_for_a_visitor_outlives_the_grace(tmp_path: Path) -> None:
-    with server(["serve"], tmp_path / "log", EXPLORER_GRACE_SECONDS="0") as own:
-        time.sleep(12)  # the manager looks every five seconds
-        waiting = [process.pid for process in psutil.Process().children(recursive=True)
-                   if any("kernel-" in part for part in process.cmdline())]
-        kernel = arrive(own)
-        assert processes(kernel)[0].pid in waiting
 
 
 TROUBLE = {
@@ -270,21 +289,6 @@ def test_pages_of_the_server_name_no_place_on_it(address: str, path: str) -> Non
     must_be_silent_of_the_server([get(address, path)])
 
 
-def test_kernel_that_computes_ends_with_its_page(browser: Browser, address: str) -> None:
-    page = browser.new_page()
-    visit = Dashboard(page, "voila")
-    open_in_voila(page, address)
-    visit.wait_until_drawn()
-    kernel = page.evaluate("async () => (await window.jupyterapp.widgetManagerPromise.promise).kernel.id")
-    track = Track(visit)
-    page.get_by_role("tab", name="Race").click()
-    track.write("steps", "100000")
-    track.press("Start")
-    page.wait_for_function("(curves) => Object.keys(eval(curves)('Training loss')).length > 0", arg=CURVE)
-    page.close()
-    assert seconds_until_gone(kernel) < SOON
-
-
 def test_kernel_waits_for_a_page_whose_network_failed(address: str) -> None:
     kernel = arrive(address)
     for _ in range(2):
@@ -297,25 +301,18 @@ def test_kernel_waits_for_a_page_whose_network_failed(address: str) -> None:
     assert seconds_until_gone(kernel) < SOON
 
 
-def test_kernel_whose_page_never_came_ends(address: str) -> None:
-    assert seconds_until_gone(arrive(address)) < SOON
-
-
 ASKING = """() => window.addEventListener("beforeunload", (event) => {
   event.preventDefault();
   event.returnValue = "stay";
 })"""
 """Makes a page ask whether it may be left."""
+KERNEL = "async () => (await window.jupyterapp.widgetManagerPromise.promise).kernel.id"
 
 
-def test_reload_ends_the_old_kernel_and_staying_does_not(browser: Browser, address: str, log: Path) -> None:
+def test_reload_ends_the_old_kernel_and_staying_does_not(visit_after: Dashboard, log: Path) -> None:
     """A page may ask before it is left. Voilà lets go of the kernel before the answer is known."""
-    kernel_of = "async () => (await window.jupyterapp.widgetManagerPromise.promise).kernel.id"
-    page = browser.new_page()
-    visit = Dashboard(page, "voila")
-    open_in_voila(page, address)
-    visit.wait_until_drawn()
-    kernel = page.evaluate(kernel_of)
+    visit, page = visit_after, visit_after.page
+    kernel = page.evaluate(KERNEL)
     page.evaluate(ASKING)
     page.locator("h1").click()  # a page that nobody has touched may not ask
     asked: list[str] = []
@@ -333,8 +330,19 @@ def test_reload_ends_the_old_kernel_and_staying_does_not(browser: Browser, addre
     page.once("dialog", lambda dialog: dialog.accept())
     page.reload()
     visit.wait_until_drawn()
-    assert page.evaluate(kernel_of) != kernel
+    assert page.evaluate(KERNEL) != kernel
     assert seconds_until_gone(kernel) < GRACE
     visit.must_be_clean()
-    page.close()
     assert "shutdown" not in log.read_text()
+
+
+def test_kernel_that_computes_ends_with_its_page(visit_after: Dashboard) -> None:
+    """The last test: the page is closed."""
+    page, track = visit_after.page, Track(visit_after)
+    kernel = page.evaluate(KERNEL)
+    page.get_by_role("tab", name="Race").click()
+    track.write("steps", "100000")
+    track.press("Start")
+    page.wait_for_function("(curves) => Object.keys(eval(curves)('Training loss')).length > 0", arg=CURVE)
+    page.close()
+    assert seconds_until_gone(kernel) < SOON

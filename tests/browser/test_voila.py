@@ -110,15 +110,13 @@ def test_what_a_page_misses_while_it_is_put_together_is_told_again(
     page.close()
 
 
-def test_charts_without_room_wait_for_it(browser: Browser, voila: str) -> None:
+@pytest.fixture(scope="module")
+def narrow(browser: Browser, voila: str) -> Iterator[Dashboard]:
+    """A page without room for charts, whose visitor asks for another template and theme."""
     page = browser.new_page(viewport={"width": 60, "height": 900})
     visit = Dashboard(page, "voila")
-    page.goto(voila)
-    page.wait_for_selector(".ex-status[data-state=idle]", state="attached")
-    page.wait_for_function("() => document.querySelectorAll('.ex-chart-plot').length === 6")
-    assert not any(visit.drawn())
-    page.set_viewport_size({"width": 390, "height": 844})
-    visit.wait_until_drawn()
+    open_in_voila(page, f"{voila}/?template=reveal&theme=dark")
+    yield visit
     visit.must_be_clean()
     page.close()
 
@@ -149,19 +147,24 @@ def test_plotly_comes_from_the_server_or_else_from_the_kernel(browser: Browser, 
     page.close()
 
 
+def test_a_visitor_cannot_choose_what_the_server_renders(narrow: Dashboard, voila: str) -> None:
+    assert narrow.page.title() == "Transformer Signal Explorer"
+    assert narrow.page.locator("link[href*='voila/templates/explorer/']").count() > 0
+    answer = narrow.page.request.get(f"{voila}/voila/files/explorer.ipynb")
+    assert answer.status == 403
+
+
+def test_charts_without_room_wait_for_it(narrow: Dashboard) -> None:
+    narrow.page.wait_for_selector(".ex-status[data-state=idle]", state="attached")
+    narrow.page.wait_for_function("() => document.querySelectorAll('.ex-chart-plot').length === 6")
+    assert not any(narrow.drawn())
+    narrow.page.set_viewport_size({"width": 390, "height": 844})
+    narrow.wait_until_drawn()
+
+
 def words(message: str | bytes) -> str:
     """What a message says beside its buffers."""
     return message if isinstance(message, str) else message.decode(errors="ignore")
-
-
-def test_a_visitor_cannot_choose_what_the_server_renders(browser: Browser, voila: str) -> None:
-    page = browser.new_page()
-    open_in_voila(page, f"{voila}/?template=reveal&theme=dark")
-    assert page.title() == "Transformer Signal Explorer"
-    assert page.locator("link[href*='voila/templates/explorer/']").count() > 0
-    answer = page.request.get(f"{voila}/voila/files/explorer.ipynb")
-    assert answer.status == 403
-    page.close()
 
 
 def test_page_shows_where_voila_is_an_extension_of_a_notebook_server(browser: Browser, lab: str) -> None:

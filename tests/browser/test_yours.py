@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import Locator, expect
 
 from explorer import example
 from explorer.probes.foreign import probe
 
+from .conftest import Pages
 from .dashboard import Dashboard
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _alone(pages: Pages) -> Iterator[None]:
+    """The charts of this tab stay on the page: other files get another one."""
+    yield
+    pages.close()
 
 
 @pytest.fixture

@@ -184,6 +184,10 @@ def test_every_picture_is_whole(result: TrainabilityResult) -> None:
     every(ROW, result)
 
 
+def test_the_widest_models_and_the_largest_rate_make_pictures_too() -> None:
+    every(ROW, run(QUICK.replace(widest=256, learning_rate=2e-2)))
+
+
 def test_the_map_has_its_laws(result: TrainabilityResult) -> None:
     figure = pictures.trained(result)
     line = named(figure, "1/√(2N), line")
