@@ -14,10 +14,9 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.__main__ import machine
 from benchmarks.peers.kit import ROWS
 from benchmarks.peers.model import SIZES
-from benchmarks.peers.report import page, table
+from benchmarks.peers.report import machine, page, table
 from benchmarks.peers.rounds import ROUNDS, measured
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -21,9 +21,8 @@ def wanted(text: str) -> dict[str, list[str]]:
 
 def install(words: list[str]) -> str:
     """Why it was not installed; empty if it was."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", "constraints.txt", *words],
-        cwd=ROOT, capture_output=True, text=True, check=False)
+    options = ["--quiet", "--disable-pip-version-check", "-c", "constraints.txt"]
+    done = subprocess.run([sys.executable, "-m", "pip", "install", *options, *words], cwd=ROOT, capture_output=True, text=True, check=False)
     said = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
     return "" if done.returncode == 0 else next(iter(said), f"pip ended with {done.returncode}")
 

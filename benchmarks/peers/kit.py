@@ -32,30 +32,31 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row("bare", "bare", note="the plain model's pass, forward and backward, nothing read; every other row is a multiple of "
-        "it, or of the row that its note names"),
+    Row("bare", "bare", note="the plain model's pass, forward and backward, with nothing read; what every other row is "
+        "divided by, unless its note names another"),
     Row("hooks by hand", "hooks", note="as little as it takes, for this model only"),
     Row("ex.measure's model", "own_pass", "bare", note="alone"),
     Row("ex.measure's pass", "own_pass", over="ex.measure's model",
-        note="over ex.measure's model; it reads all ten statistics, at all sites"),
-    Row("ex.watch", "own_watch", note="a reading each step, where fifty is the default; it reads ten statistics, weights "
-        "and updates, and where a value first is not finite"),
-    Row("ex.probe", "own_probe", note="once, of a model of any code, by its operations; ten statistics, weights, and what "
-        "the design is"),
-    Row("tensor-tracker", "tensor_tracker", distribution="tensor-tracker", note="`track` of named modules, reduced as they "
-        "come"),
-    Row("torchlens", "torchlens", distribution="torchlens", note="`Recorder`, which is `record` with a backward pass, of "
-        "chosen operations, reduced as they come"),
-    Row("nnsight", "nnsight", distribution="nnsight", note="one trace, and one of the backward pass in it"),
-    Row("torchinstruments", "torchinstruments", distribution="torchinstruments", note="an observer of chosen modules at "
-        "every pass, where one a minute is its default; it always writes files, too"),
+        note="over ex.measure's model; all ten statistics at all sites"),
+    Row("ex.watch", "own_watch", note="a reading at every step, where one in fifty is the default; nine statistics, "
+        "weights and updates"),
+    Row("ex.probe", "own_probe", note="a model of any code, by its operations; all ten statistics, its weights and its "
+        "design"),
+    Row("tensor-tracker", "tensor_tracker", distribution="tensor-tracker",
+        note="`track` of named modules, reduced as they come"),
+    Row("torchlens", "torchlens", distribution="torchlens",
+        note="`Recorder`, which is `record` with a backward pass, of chosen operations, reduced as they come"),
+    Row("nnsight", "nnsight", distribution="nnsight", note="a trace, and one of the backward pass in it"),
+    Row("torchinstruments", "torchinstruments", distribution="torchinstruments",
+        note="an observer of chosen modules at every pass, where one a minute is the default; it writes files, too"),
     Row("TransformerLens' model", "transformer_lens", "bare", "transformer-lens", note="alone, with the same weights"),
     Row("TransformerLens", "transformer_lens", distribution="transformer-lens", over="TransformerLens' model",
         note="over TransformerLens' model; hooks for one pass"),
-    Row("unit-scaling", "unit_scaling", distribution="unit-scaling", note="`track_scales`: mean, spread and extremes of "
-        "every tensor and gradient, from which the second moments follow; no function of one's own, so no entropy"),
-    Row("mup", "mup", distribution="mup", note="its coordinate check reads outputs of modules, so no gradient by them; an "
-        "optimizer's step is part of it"),
+    Row("unit-scaling", "unit_scaling", distribution="unit-scaling",
+        note="`track_scales`: mean, spread and extremes of every tensor and of its gradient, from which second moments "
+        "follow; no function of one's own, so no entropy"),
+    Row("mup", "mup", distribution="mup",
+        note="its coordinate check reads what modules return, so no gradient by it; it takes an optimizer's step"),
 )
 
 
@@ -84,8 +85,7 @@ def lines(module: str) -> int:
     """Lines of code that a row takes, without imports, docstrings and comments, a statement a line."""
     tree = ast.parse((Path(__file__).parent / "rows" / f"{module}.py").read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [one for one in body if not isinstance(one, ast.Import | ast.ImportFrom) and not (  # type: ignore[attr-defined]
-                isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            node.body = [one for one in node.body if not isinstance(one, ast.Import | ast.ImportFrom) and not (
+                isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))] or [ast.Pass()]
     return sum(bool(line.strip()) for line in ast.unparse(tree).splitlines())

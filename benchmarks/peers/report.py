@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 from benchmarks.peers.kit import STATISTICS, lines
@@ -40,7 +43,7 @@ def row(record: Found, sizes: Sequence[str]) -> list[str]:
     name = " ".join(filter(None, (record["name"], record.get("version", ""))))
     figures = [cell(record["sizes"].get(size)) for size in sizes]
     return [name, *figures, f"{memory[-1]:.0f}" if memory and memory[-1] is not None else "—", gives(record),
-            "" if record["function"] == "bare" else str(lines(record["module"]))]
+            "" if record["function"] == "bare" or "failed" in record else str(lines(record["module"]))]
 
 
 def table(records: Sequence[Found], sizes: Sequence[str]) -> str:
@@ -48,11 +51,18 @@ def table(records: Sequence[Found], sizes: Sequence[str]) -> str:
     head = ["", *sizes, "MB", "statistics", "lines"]
     cells = [head, *(row(record, sizes) for record in records)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
-    drawn = ["| " + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) + " |" for line in cells]
+    padded = [[text.ljust(width) for text, width in zip(line, widths, strict=True)] for line in cells]
+    drawn = ["| " + " | ".join(line) + " |" for line in padded]
     drawn.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     notes = [f"- {record['name']}: {record['note']}" for record in records]
     failed = [f"- **{record['name']} was not measured**: {reason(record)}" for record in records if reason(record)]
     return "\n".join([*drawn, "", *notes, *failed])
+
+
+def machine() -> dict[str, str | int | None]:
+    """What the figures were measured on."""
+    return {"system": platform.platform(), "processors": os.cpu_count(), "python": platform.python_version(),
+            "torch": version("torch")}
 
 
 def page(result: dict[str, Any]) -> str:
@@ -60,13 +70,15 @@ def page(result: dict[str, Any]) -> str:
     machine = ", ".join(f"{key} {value}" for key, value in result["machine"].items())
     return "\n".join((
         "# Reading three statistics of one Transformer", "",
-        "The second moment of the residual stream, the entropy of attention, and the mean squared gradient by the stream,",
-        "after every block: of one model of plain torch modules, Pre-LN, with the same weights and the same input, by this",
-        "project and by others. Figures are times of a forward and backward pass over the same pass with nothing read:",
-        f"median and quartiles of {result['rounds']} rounds in which all rows took turns, on one thread; sizes are layers ×",
-        "width. MB is what a pass at the last size adds to its process at its peak. Each value was compared with a",
-        "computation in float64; *lines* is what the row takes in code. Models whose attention is a fused kernel show its",
-        "pattern to no hook: of these only ex.probe and ex.watch read the entropy there.", "",
+        "The second moment of the residual stream, the entropy of attention, and the mean squared gradient by the",
+        "stream, after every block: of one model of plain torch modules, Pre-LN, with the same weights and the same",
+        "input, by this project and by others. Figures are times of a forward and backward pass over the same pass",
+        f"with nothing read: median and quartiles of {result['rounds']} rounds in which all rows took turns, on one",
+        "thread; sizes are layers × width. *MB* is what a pass at the last size adds to its process at its peak;",
+        "*lines* is the code of the row. Every value was compared with a computation in float64, to the roundings of",
+        "float32. Where attention is a fused kernel no hook sees its pattern; ex.probe and ex.watch read its entropy",
+        "from queries and keys.", "",
         table(result["rows"], result["sizes"]), "",
-        f"`make peers` makes this table and [`peers.json`](peers.json), which has all rounds. {result['date']}: {machine}.",
+        "`make peers` makes this table and [`peers.json`](peers.json), which has every round.",
+        f"{result['date']}: {machine}.",
         ""))

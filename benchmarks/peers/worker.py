@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.peers.install import failure
 from benchmarks.peers.kit import Row
 from benchmarks.peers.model import SIZES, Values, subject
 
@@ -80,13 +81,20 @@ def serve(connection: Connection, row: Row) -> None:
     for name, *arguments in iter(connection.recv, None):
         try:
             connection.send(answers[name](*arguments))
+        except Failed as reason:
+            connection.send(reason)
         except Exception as error:  # noqa: BLE001 - reported in the table, whatever it is
-            connection.send(Failed(f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"))
+            first = next(iter(str(error).strip().splitlines()), "")
+            connection.send(Failed(f"{type(error).__name__}: {first}"))
 
 
 def begun(row: Row) -> str:
     """The version, once it is imported."""
-    import_module(f"benchmarks.peers.rows.{row.module}")
+    try:
+        import_module(f"benchmarks.peers.rows.{row.module}")
+    except ImportError as error:
+        why = failure(row.distribution)
+        raise Failed(f"does not install with torch {torch.__version__}: {why}" if why else str(error)) from error
     return version(row.distribution) if row.distribution else ""
 
 
@@ -99,7 +107,7 @@ class State:
 
     def read(self, size: str) -> tuple[Values, float | None]:
         """Prepares it at a size: what it reads, and the MB that a pass adds to the process, at most."""
-        self.run = lambda: {}  # lets go of the last size's
+        self.run = dict  # lets go of the last size's
         module = import_module(f"benchmarks.peers.rows.{self.row.module}")
         self.run = getattr(module, self.row.function)(subject(SIZES[size]))
         values = self.run()
