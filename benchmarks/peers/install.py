@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,10 +22,12 @@ def wanted(text: str) -> dict[str, list[str]]:
 
 def install(words: list[str]) -> str:
     """Why it was not installed; empty if it was."""
-    options = ["--quiet", "--disable-pip-version-check", "-c", "constraints.txt"]
-    done = subprocess.run([sys.executable, "-m", "pip", "install", *options, *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    said = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
-    return "" if done.returncode == 0 else next(iter(said), f"pip ended with {done.returncode}")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", "constraints.txt"]
+    done = subprocess.run([*pip, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return ""
+    said = re.search(r"(?:ERROR|fatal): (.+)", done.stderr)  # pip's own words, or git's
+    return said[1].strip() if said else f"pip ended with {done.returncode}"
 
 
 def failure(name: str) -> str:
