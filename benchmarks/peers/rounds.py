@@ -10,8 +10,8 @@ from benchmarks.peers.kit import Row, deviations, tolerance
 from benchmarks.peers.model import SIZES, reference, subject
 from benchmarks.peers.worker import Failed, Worker
 
-ROUNDS, SLOW, SELDOM = 9, 8.0, 3
-"""Rounds; and a row that takes so many times the bare pass is timed in each third round only."""
+ROUNDS, SLOW, SELDOM, ENOUGH = 7, 8.0, 3, 40.0
+"""Rounds; a row that takes so many times the bare pass is timed in each third round only, and for so many seconds."""
 
 Found = dict[str, Any]
 """A row's part of the JSON."""
@@ -53,7 +53,8 @@ def at(size: str, workers: dict[str, Worker], rounds: int) -> dict[str, Found]:
     for turn in range(rounds):
         for name, worker in workers.items():
             ratios = found[name].get("ratios")
-            if ratios is None or (ratios and ratios[0] > SLOW and turn % SELDOM):
+            if ratios is None or (ratios and ratios[0] > SLOW and (
+                    turn % SELDOM or sum(found[name]["seconds"]) > ENOUGH)):
                 continue
             try:
                 beside, seconds = workers[worker.row.over].ask("time"), worker.ask("time")

@@ -111,9 +111,8 @@ class State:
         module = import_module(f"benchmarks.peers.rows.{self.row.module}")
         self.run = getattr(module, self.row.function)(subject(SIZES[size]))
         values = self.run()
-        added = memory(self.run)
         start = time.perf_counter()
-        self.run()
+        added = memory(self.run)
         self.pass_seconds = time.perf_counter() - start
         return values, added
 

@@ -54,7 +54,7 @@ def prepare(subject: Subject) -> Callable[[], Values]:
         return {
             "second_moment": [block.outputs["output"].stats["value"] for block in blocks],
             "attention_entropy": [row.outputs["output"].stats["value"] for row in rows],
-            "activation_gradient": [block.output_gradients["output"].stats["value"] for block in blocks],
+            "activation_gradient": [block.output_gradients["grad_output"].stats["value"] for block in blocks],
         }
 
     return run
