@@ -40,8 +40,8 @@ ROWS = (
         note="over ex.measure's model; all ten statistics at all sites"),
     Row("ex.watch", "own_watch", note="a reading at every step, where one in fifty is the default; eleven statistics, "
         "weights and updates"),
-    Row("ex.probe", "own_probe", note="of a model of any code, by its operations; all ten statistics, its weights and its "
-        "design"),
+    Row("ex.probe", "own_probe", note="of a model of any code, by its operations; all ten statistics, its weights and "
+        "its design"),
     Row("tensor-tracker", "tensor_tracker", distribution="tensor-tracker",
         note="`track` of named modules, reduced as they come"),
     Row("torchlens", "torchlens", distribution="torchlens",

@@ -28,7 +28,7 @@ def gives(record: Found) -> str:
     wrong = {name: error for found in read for name, error in found["deviations"].items() if error > found["tolerance"]}
     if wrong:
         return "DISAGREES: " + ", ".join(f"{name} by {error:.1e}" for name, error in wrong.items())
-    return f"{len(read[0]['values'])} of {len(STATISTICS)}"
+    return f"{len(read[0]['deviations'])} of {len(STATISTICS)}"
 
 
 def reason(record: Found) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ def measured(rows: Sequence[Row], sizes: Sequence[str], rounds: int = ROUNDS) ->
                 records[name]["failed"] = str(reason)
                 workers.pop(name).close()
         for size in sizes:
+            print(f"{size} …", file=sys.stderr, flush=True)
             for name, found in at(size, workers, rounds).items():
                 records[name]["sizes"][size] = found
     finally:
@@ -48,22 +50,29 @@ def at(size: str, workers: dict[str, Worker], rounds: int) -> dict[str, Found]:
             found[name] = {"failed": str(reason)}
             continue
         errors = deviations(values, expected)
-        found[name] = {"values": values, "deviations": errors, "tolerance": allowed, "memory_mb": memory,
+        found[name] = {"deviations": errors, "tolerance": allowed, "memory_mb": memory,
                        "agrees": all(error <= allowed for error in errors.values()), "seconds": [], "ratios": []}
     for turn in range(rounds):
         for name, worker in workers.items():
-            ratios = found[name].get("ratios")
-            if ratios is None or (ratios and ratios[0] > SLOW and (
-                    turn % SELDOM or sum(found[name]["seconds"]) > ENOUGH)):
+            if not wanted(found[name], turn):
                 continue
             try:
+                if "ratios" not in found.get(worker.row.over, {}):
+                    raise Failed(f"{worker.row.over}, which it is compared with, was not measured")
                 beside, seconds = workers[worker.row.over].ask("time"), worker.ask("time")
-            except (Failed, KeyError) as reason:
+            except Failed as reason:
                 found[name] = {"failed": str(reason)}
                 continue
             found[name]["seconds"].append(seconds)
-            ratios.append(seconds / beside)
+            found[name]["ratios"].append(seconds / beside)
     return found
+
+
+def wanted(found: Found, turn: int) -> bool:
+    """Whether a row is timed in a round."""
+    if "failed" in found or not found["ratios"] or found["ratios"][0] <= SLOW:
+        return "failed" not in found
+    return turn % SELDOM == 0 and sum(found["seconds"]) < ENOUGH
 
 
 def spread(ratios: Sequence[float]) -> tuple[float, float, float]:
