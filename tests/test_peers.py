@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from benchmarks.peers import worker as processes
 from benchmarks.peers.install import wanted
 from benchmarks.peers.kit import ROWS, STATISTICS, Row, deviations, tolerance
 from benchmarks.peers.model import SIZES, Subject, Values, reference, subject
-from benchmarks.peers.report import table
+from benchmarks.peers.report import page, table
 from benchmarks.peers.rounds import measured
 from benchmarks.peers.rows import bare, hooks, own_pass, own_probe, own_watch
 from benchmarks.peers.worker import Failed, Worker
@@ -76,6 +77,12 @@ def test_a_row_that_raises_or_dies_is_reported():
             worker.ask("time")
     finally:
         worker.close()
+
+
+def test_the_page_is_drawn_of_the_record():
+    docs = Path(processes.__file__).parents[2] / "docs"
+    record = json.loads((docs / "peers.json").read_text(encoding="utf-8"))
+    assert page(record) == (docs / "peers.md").read_text(encoding="utf-8")
 
 
 def test_requirements_name_every_peer():

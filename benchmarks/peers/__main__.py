@@ -38,7 +38,7 @@ def main() -> int:
     if not asked.rows:
         result = {"date": datetime.now(UTC).date().isoformat(), "machine": machine(), "rounds": asked.rounds,
                   "sizes": list(SIZES), "rows": records}
-        (DOCS / "peers.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        (DOCS / "peers.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         (DOCS / "peers.md").write_text(page(result), encoding="utf-8")
     return int(any(found.get("agrees") is False for record in records for found in record["sizes"].values()))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
-from benchmarks.peers.kit import STATISTICS, lines
+from benchmarks.peers.kit import STATISTICS
 from benchmarks.peers.rounds import Found, spread
 
 
@@ -43,7 +43,7 @@ def row(record: Found, sizes: Sequence[str]) -> list[str]:
     name = " ".join(filter(None, (record["name"], record.get("version", ""))))
     figures = [cell(record["sizes"].get(size)) for size in sizes]
     return [name, *figures, f"{memory[-1]:.0f}" if memory and memory[-1] is not None else "—", gives(record),
-            "" if record["function"] == "bare" or "failed" in record else str(lines(record["module"]))]
+            str(record.get("lines", ""))]
 
 
 def table(records: Sequence[Found], sizes: Sequence[str]) -> str:
@@ -74,9 +74,9 @@ def page(result: dict[str, Any]) -> str:
         "stream, after every block: of one model of plain torch modules, Pre-LN, with the same weights and the same",
         "input, by this project and by others. Figures are times of a forward and backward pass over the same pass",
         f"with nothing read: median and quartiles of {result['rounds']} rounds in which all rows took turns, on one",
-        "thread; sizes are layers × width. *MB* is what a pass at the last size adds to its process at its peak;",
-        "*lines* is the code of the row. Every value was compared with a computation in float64, to the roundings of",
-        "float32. Where attention is a fused kernel no hook sees its pattern; ex.probe and ex.watch read its entropy",
+        "thread; sizes are layers × width. *MB* is what a pass at the last size adds at its peak to a process that has",
+        "made one before; *lines* is the code of the row. Every value was compared with a computation in float64, to the",
+        "roundings of float32. Where attention is a fused kernel no hook sees its pattern; ex.probe and ex.watch read its entropy",
         "from queries and keys.", "",
         table(result["rows"], result["sizes"]), "",
         "`make peers` makes this table and [`peers.json`](peers.json), which has every round.",

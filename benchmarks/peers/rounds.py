@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.peers.kit import Row, deviations, tolerance
+from benchmarks.peers.kit import Row, deviations, lines, tolerance
 from benchmarks.peers.model import SIZES, reference, subject
 from benchmarks.peers.worker import Failed, Worker
 
@@ -26,6 +26,8 @@ def measured(rows: Sequence[Row], sizes: Sequence[str], rounds: int = ROUNDS) ->
         for name in list(workers):
             try:
                 records[name]["version"] = workers[name].ask("begin")
+                if records[name]["function"] == "prepare":
+                    records[name]["lines"] = lines(records[name]["module"])
             except Failed as reason:
                 records[name]["failed"] = str(reason)
                 workers.pop(name).close()
@@ -63,8 +65,8 @@ def at(size: str, workers: dict[str, Worker], rounds: int) -> dict[str, Found]:
             except Failed as reason:
                 found[name] = {"failed": str(reason)}
                 continue
-            found[name]["seconds"].append(seconds)
-            found[name]["ratios"].append(seconds / beside)
+            found[name]["seconds"].append(round(seconds, 6))
+            found[name]["ratios"].append(round(seconds / beside, 4))
     return found
 
 
