@@ -32,8 +32,8 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row("bare", "bare", note="the plain model's pass, forward and backward, with nothing read: over itself, so the spread "
-        "is the machine's; what every other row is divided by, unless its note names another"),
+    Row("bare", "bare", note="the plain model's pass, forward and backward, with nothing read; over itself, so the "
+        "spread is the machine's; what every other row is divided by, unless its note names another"),
     Row("hooks by hand", "hooks", note="as little as it takes, for this model only"),
     Row("ex.measure's model", "own_pass", "bare", note="alone"),
     Row("ex.measure's pass", "own_pass", over="ex.measure's model",
