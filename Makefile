@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+PEERS := .venv-peers
 
-.PHONY: run lab test check bench screenshots clean
+.PHONY: run lab test check bench peers screenshots clean
 
 run: $(INSTALLED)  ## the dashboard, on localhost; it prints where
 	$(BIN)/explorer serve
@@ -24,20 +25,33 @@ check: $(INSTALLED)  ## what a change must pass: lint, types, tests
 bench: $(INSTALLED)  ## prints a table and writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
 
+peers: $(PEERS)/.installed  ## other ways to read the same statistics, in .venv-peers; writes docs/peers.md
+	$(PEERS)/bin/python -m benchmarks.peers
+
 screenshots: $(INSTALLED)  ## the README's pictures, taken of the page in Chromium
 	$(BIN)/python -m benchmarks.screenshots
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find explorer tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # On Linux plain pip takes the torch that brings gigabytes of CUDA along. uv, where it is installed, knows where PyTorch
 # keeps its other builds and takes the one for this machine's driver: without a GPU the CPU's. If it fails, pip goes on.
 # The stamp is the last thing written: an interrupted install is done again, a changed requirement too.
+define environment
+$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; got " + sys.version.split()[0])'
+$(PYTHON) -m venv $(1)
+if [ "$$(uname -s)" = Linux ] && command -v uv > /dev/null; then \
+	uv pip install --quiet --python $(1)/bin/python --torch-backend auto -c constraints.txt torch || true; fi
+$(1)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.$(2)'
+endef
+
+EXTRAS := [models,test]
 $(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; got " + sys.version.split()[0])'
-	$(PYTHON) -m venv .venv
-	if [ "$$(uname -s)" = Linux ] && command -v uv > /dev/null; then \
-		uv pip install --quiet --python $(BIN)/python --torch-backend auto -c constraints.txt torch || true; fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[models,test]'
+	$(call environment,.venv,$(EXTRAS))
+	touch $@
+
+$(PEERS)/.installed: pyproject.toml constraints.txt benchmarks/peers/requirements.txt
+	$(call environment,$(PEERS))
+	$(PEERS)/bin/python -m benchmarks.peers.install
 	touch $@
