@@ -57,6 +57,18 @@ def passes(config: Config, rounds: int = 9) -> float:
     return statistics.median(seconds(lambda: [bare(*pair) for pair in models]) for _ in range(rounds + 1))
 
 
+def program() -> str:
+    """The browser.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if found is None:
+        raise SystemExit(f"the page's benchmarks need a browser: one of {', '.join(PROGRAMS)} on the PATH")
+    return found
+
+
 @contextmanager
 def served() -> Iterator[str]:
     """The page on a free port; gives its address."""
@@ -117,12 +129,9 @@ def moves(page: Page, count: int) -> float:
 
 def main() -> dict[str, dict[str, float]]:
     """What was timed to its figures; limits among them."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        raise SystemExit(f"the page's benchmark needs a browser: one of {', '.join(PROGRAMS)} on the PATH")
     bare_seconds = passes(Config())
     with served() as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=QUIET)
+        browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
         page = browser.new_page(viewport={"width": 1440, "height": 1000})
         visit = first_visit(page, address)
         quiet = moves(page, MOVES)
