@@ -9,12 +9,14 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import arrival, overhead, page, sweep, training, watching
+from benchmarks import arrival, drag, overhead, page, sweep, training, watching
 
 RESULTS = Path(__file__).with_name("results.json")
-BENCHMARKS = (overhead.main, arrival.main, page.main, training.main, watching.main, sweep.main)
+BENCHMARKS = (overhead.main, arrival.main, page.main, drag.main, training.main, watching.main, sweep.main)
 BOUNDED = {"ratio": "limit", "seconds": "limit_seconds", "megabytes": "limit_megabytes"}
 """A figure and the one that it should stay below."""
+LEAST = {"updates_a_second": "least_updates_a_second"}
+"""A figure and the one that it should reach."""
 
 
 def machine() -> dict[str, str | int | None]:
@@ -31,8 +33,11 @@ def machine() -> dict[str, str | int | None]:
 def verdict(figures: dict[str, float]) -> str:
     """Whether what has a limit keeps it."""
     bounds = [(figures[name], figures[limit]) for name, limit in BOUNDED.items() if {name, limit} <= figures.keys()]
-    if not bounds:
+    least = [(figures[name], figures[limit]) for name, limit in LEAST.items() if {name, limit} <= figures.keys()]
+    if not bounds and not least:
         return ""
+    if any(value < limit for value, limit in least):
+        return "TOO LITTLE"
     return "ok" if all(value <= limit for value, limit in bounds) else "TOO MUCH"
 
 
@@ -55,7 +60,7 @@ def main() -> int:
         results |= found
     RESULTS.write_text(json.dumps({"machine": machine(), "results": results}, indent=2) + "\n", encoding="utf-8")
     print(f"written to {RESULTS}")
-    return int("TOO MUCH" in map(verdict, results.values()))
+    return int(not {"TOO MUCH", "TOO LITTLE"}.isdisjoint(map(verdict, results.values())))
 
 
 if __name__ == "__main__":

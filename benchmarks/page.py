@@ -43,7 +43,7 @@ SHOWN = f"() => {{ {SETTLED} return plots.length > 0 && plots.every((plot) => pl
 MOVE = f"""async () => {{
   {SETTLED}
   const before = plots.map((plot) => Number(plot.dataset.drawn));
-  const dots = () => plots.map((plot) => JSON.stringify(plot.data.find((trace) => trace.mode === 'markers')?.y));
+  const dots = () => plots.map((plot) => JSON.stringify(plot.data?.find((trace) => trace.mode === 'markers')?.y));
   const earlier = dots();
   const start = performance.now();
   let first = 0, last = start, verdict = 0;
@@ -72,6 +72,18 @@ def models(config: Config) -> list[tuple[Transformer, Batch]]:
     """Model and batch of each of a config's seeds."""
     seeds = range(config.seed, config.seed + config.n_seeds)
     return [(Transformer(config, seed), draw(config, seed)) for seed in seeds]
+
+
+def program() -> str:
+    """The browser.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if found is None:
+        raise SystemExit(f"the page's benchmarks need a browser: one of {', '.join(PROGRAMS)} on the PATH")
+    return found
 
 
 @contextmanager
@@ -136,12 +148,9 @@ def moves(page: Page, count: int, config: Config) -> dict[str, float]:
 
 def main() -> dict[str, dict[str, float]]:
     """What was timed to its figures; limits among them."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        raise SystemExit(f"the page's benchmark needs a browser: one of {', '.join(PROGRAMS)} on the PATH")
     found: dict[str, dict[str, float]] = {}
     with served() as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=QUIET)
+        browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
         page = browser.new_page(viewport={"width": 1440, "height": 1000})
         visit = first_visit(page, address)
         found["first visit"] = visit

@@ -21,6 +21,7 @@ from explorer.figures.layers import by_layer
 from explorer.figures.matrices import gradient_by_matrix, weights_by_matrix
 from explorer.figures.palette import Design, designs
 from explorer.figures.pattern import attention_pattern
+from explorer.figures.plain import Plain
 from explorer.figures.why import Why, why
 from explorer.profile import VOCABULARY, WEIGHT_STATISTICS, Profile
 
@@ -31,9 +32,9 @@ __all__ = [
 
 
 class Draw(Protocol):
-    """From profiles to a figure; `whose` is the design of each, where the caller keeps their marks."""
+    """From profiles to a figure as plain data; `whose` is the design of each, where the caller keeps their marks."""
 
-    def __call__(self, profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> go.Figure: ...
+    def __call__(self, profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> Plain: ...
 
 
 class Row(NamedTuple):
@@ -42,11 +43,15 @@ class Row(NamedTuple):
     name: str
     title: str
     caption: str
-    draw: Draw
+    plain: Draw
     statistic: str = ""
     """The statistic that it shows."""
     together: str = ""
     """The caption where several designs are drawn, if that is another picture."""
+
+    def draw(self, profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> go.Figure:
+        """The figure, which plotly has checked."""
+        return go.Figure(self.plain(profiles, whose))
 
     @property
     def why(self) -> Why:
@@ -56,17 +61,17 @@ class Row(NamedTuple):
 
 def _pattern_of_first(
     profiles: Sequence[Profile], whose: Sequence[Design] = ()  # noqa: ARG001 - a heat map has no hue of a design
-) -> go.Figure:
+) -> Plain:
     """A pattern belongs to one profile: the first that kept one, and the last where none did."""
     having = [profile for profile in profiles if profile.pattern is not None]
-    return attention_pattern((having or profiles[-1:] or [Profile(origin="measured", values={})])[0])
+    return attention_pattern.plain((having or profiles[-1:] or [Profile(origin="measured", values={})])[0])
 
 
 def _layers(statistic: str, caption: str = "", name: str = "", title: str = "") -> Row:
     """A statistic by layer; what is not said follows from its row of the vocabulary."""
     row = VOCABULARY[statistic]
     return Row(name or statistic, title or row.label, caption or f"{row.definition[0].upper()}{row.definition[1:]}.",
-               partial(weights_by_matrix if statistic in WEIGHT_STATISTICS else by_layer, statistic), statistic)
+               partial((weights_by_matrix if statistic in WEIGHT_STATISTICS else by_layer).plain, statistic), statistic)
 
 
 FIGURES: Mapping[str, Row] = MappingProxyType({
@@ -79,7 +84,7 @@ FIGURES: Mapping[str, Row] = MappingProxyType({
                 "attention_entropy"),
         _layers("token_correlation", "Overlap of two tokens. At 1 all tokens are alike: rank collapse."),
         Row("gradient_by_matrix", "Gradient by matrix",
-            "Size of ∂L/∂W: what the first step moves most.", gradient_by_matrix, "parameter_gradient",
+            "Size of ∂L/∂W: what the first step moves most.", gradient_by_matrix.plain, "parameter_gradient",
             together="Size of ∂L/∂W, by layer or by matrix: what the first step moves most."),
         Row("attention_pattern", "Attention pattern",
             "A row is one token's attention: bright is where it looks. 1/n is uniform.", _pattern_of_first,

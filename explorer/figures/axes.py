@@ -10,12 +10,13 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
 from explorer.fields import Spec
+from explorer.figures.plain import Picture, Plain
 from explorer.figures.why import Why
 from explorer.figures.words import typeset
 from explorer.profile import Array
 
-BARE = go.layout.Template()
-"""Given explicitly, or plotly adds its own theme."""
+BARE = {"data": {"scatter": [{"type": "scatter"}]}}
+"""An empty template, as plotly writes it: given explicitly, or plotly adds its own theme."""
 
 Range = tuple[float, float]
 """In plotly's form: exponents on a logarithmic axis."""
@@ -158,19 +159,21 @@ def sheet(xaxis: dict[str, Any], yaxis: dict[str, Any], description: str, **more
     } | more
 
 
+@Picture
 def picture(traces: Sequence[dict[str, Any]], across: Axis, height: Axis, description: str, *, legend: bool = True,
-            **more: Any) -> go.Figure:
+            **more: Any) -> Plain:
     """The figure; with a legend above the plot where there are several series. `more` is added to the layout."""
     above = {"showlegend": True, "legend": LEGEND, "margin": MARGIN | {"t": 34}} if legend else {}
-    return go.Figure({"data": list(traces), "layout": sheet(across.layout, height.layout, description) | above | more})
+    return {"data": list(traces), "layout": sheet(across.layout, height.layout, description) | above | more}
 
 
-def blank(sentence: str) -> go.Figure:
+@Picture
+def blank(sentence: str) -> Plain:
     """A sentence in place of a picture, where there is nothing to be drawn."""
     hidden = {"visible": False, "fixedrange": True}
     note = {"text": sentence, "x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False,
             "font": {"size": 14}}
-    return go.Figure({"data": [], "layout": sheet(hidden, hidden, sentence, annotations=[note])})
+    return {"data": [], "layout": sheet(hidden, hidden, sentence, annotations=[note])}
 
 
 def alone(figure: go.Figure, title: str, caption: str) -> go.Figure:

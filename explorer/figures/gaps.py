@@ -22,8 +22,9 @@ def broken(series: Sequence[Series], across: Axis, height: Axis) -> list[Trace]:
     """Where values stop being finite: one vertical line a design."""
     found: dict[Design, tuple[Profile, Breakdown]] = {}
     for row in sorted(series, key=lambda row: not row.measured):
-        breakdown = row.profile.first_nonfinite
-        if breakdown and not all(np.isfinite(part).all() for part in row.drawn_values):
+        if all(np.isfinite(part).all() for part in row.drawn_values):
+            continue
+        if breakdown := row.profile.first_nonfinite:
             found.setdefault(row.design, (row.profile, breakdown))
     return [
         _break(design, *where, across, height, 0.84 - 0.12 * number, len(found) == 1)

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import plotly.graph_objects as go
 
 from explorer.figures.axes import LEAST, TOP, Axis, axis, blank, depth_axis, picture
 from explorer.figures.gaps import broken, floor
 from explorer.figures.palette import Design
 from explorer.figures.pattern import NO_ATTENTION
+from explorer.figures.plain import Picture, Plain
 from explorer.figures.series import by_depth, describe, rows
 from explorer.figures.traces import level
 from explorer.profile import VOCABULARY, Profile
 from explorer.schemes.attention import attends
 
 
+@Picture
 def by_layer(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design] = (), height: Axis | None = None
-             ) -> go.Figure:
+             ) -> Plain:
     """A statistic along the residual stream, or of its sites by layer, with its marks, on a log axis if it has one.
 
     Dots: mean over seeds, or median over heads and seeds. Band: lowest to highest.
@@ -30,7 +31,7 @@ def by_layer(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design
     """
     row, designs = VOCABULARY[statistic], {profile.config for profile in profiles}
     if row.by_head and designs and all(config and not attends(config) for config in designs):
-        return blank(NO_ATTENTION if len(designs) == 1 else "None of these designs has attention.")
+        return blank.plain(NO_ATTENTION if len(designs) == 1 else "None of these designs has attention.")
     sites = ("",) if row.on_stream else row.sites
     series = [one for site in sites for one in by_depth(profiles, statistic, site, whose)]
     ends = [end for end in row.bounds if np.isfinite(end)]
@@ -45,4 +46,4 @@ def by_layer(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design
     traces += rows(series, height.log, sentence) + (floor(named, height) if height.log else [])
     traces += broken(series, across, height)
     said = describe(f"{row.label} of the residual stream" if row.on_stream else row.label, named)
-    return picture(traces, across, height, said, legend=False)
+    return picture.plain(traces, across, height, said, legend=False)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 
 from explorer.figures.axes import LEAST, MARGIN, TOP, axis, depth_axis, drawable, picture
 from explorer.figures.gaps import broken, floor
 from explorer.figures.palette import MATRIX_MARKS, Design, designs
+from explorer.figures.plain import Picture, Plain
 from explorer.figures.series import Series, band, by_depth, describe, measured, predicted, rows, spread
 from explorer.figures.traces import Trace, level
 from explorer.figures.words import typeset
@@ -18,14 +19,15 @@ from explorer.profile import VOCABULARY, Profile
 STATISTIC = "parameter_gradient"
 WRITTEN = {matrix: typeset(matrix) for matrix in MATRIX_MARKS} | {"alpha": "α", "mix": "mix"}
 SENTENCE = "In layer %{{x}} the gradient<br>of {} has norm %{{y:.3g}}"
-LEGEND = {
+LEGEND: dict[str, Any] = {
     "showlegend": True,
     "legend": {"x": 1.0, "y": 1.0, "itemwidth": 30, "tracegroupgap": 0, "font": {"size": 12}},
     "margin": MARGIN | {"r": 78},
 }
 
 
-def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = (), matrix: str = "") -> go.Figure:
+@Picture
+def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = (), matrix: str = "") -> Plain:
     """Frobenius norm of the loss gradient by each weight matrix of each layer, on a log axis.
 
     One design: a symbol a matrix, in the design's hue, with a legend. Several: each in its own marks, of one `matrix`,
@@ -47,11 +49,12 @@ def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = ()
     traces += _by_matrix(named) if alone else rows(series, True, SENTENCE.format(WRITTEN.get(matrix, subject)))
     traces += floor(named, height) + broken(series, across, height)
     said = f"Gradient norm of {'each matrix' if alone else subject}"
-    figure = picture(traces, across, height, describe(said, named), legend=False)
-    return figure.update_layout(LEGEND) if alone else figure
+    figure = picture.plain(traces, across, height, describe(said, named), legend=False)
+    return _with_legend(figure) if alone else figure
 
 
-def weights_by_matrix(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> go.Figure:
+@Picture
+def weights_by_matrix(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> Plain:
     """What the weights themselves are, each matrix of each layer with its symbol, and the marks of the vocabulary."""
     row, whose = VOCABULARY[statistic], designs(profiles, whose)
     named = [(name, one) for name in MATRIX_MARKS for one in by_depth(profiles, statistic, name, whose)]
@@ -63,7 +66,12 @@ def weights_by_matrix(statistic: str, profiles: Sequence[Profile], whose: Sequen
     traces = [level(value, words, across, height, "left") for value, words in row.marks.items()]
     traces += _by_matrix(named, row.log, sentence)
     traces += (floor(named, height) if row.log else []) + broken([one for _, one in named], across, height)
-    return picture(traces, across, height, describe(row.label, named), legend=False).update_layout(LEGEND)
+    return _with_legend(picture.plain(traces, across, height, describe(row.label, named), legend=False))
+
+
+def _with_legend(figure: Plain) -> Plain:
+    """With the names of the matrices beside it."""
+    return {**figure, "layout": figure["layout"] | LEGEND}
 
 
 def _totals(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[Series]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
+from plotly.colors import get_colorscale
 
 from explorer.figures.axes import Axis, blank, headline, sheet
 from explorer.figures.palette import SEQUENTIAL
+from explorer.figures.plain import Picture, Plain
 from explorer.figures.traces import colorbar, compact
 from explorer.profile import Array, Profile
 from explorer.schemes.attention import attends
@@ -16,18 +17,21 @@ from explorer.schemes.attention import attends
 MOST_CELLS = 256
 """Tokens a side that are sent to a browser; a longer pattern is shown in blocks of tokens."""
 
+COLORS = get_colorscale(SEQUENTIAL)
+
 NO_ATTENTION = "This design has no attention."
 
 
-def attention_pattern(profile: Profile) -> go.Figure:
+@Picture
+def attention_pattern(profile: Profile) -> Plain:
     """Attention weights `[query, key]` of the profile's chosen layer and head as a heat map; a row sums to 1.
 
     What a causal mask hides stays blank. The uniform weight 1/n is marked on the color scale.
     """
     if profile.config and not attends(profile.config):
-        return blank(NO_ATTENTION)
+        return blank.plain(NO_ATTENTION)
     if profile.pattern is None or profile.pattern_of is None:
-        return go.Figure({"data": [], "layout": _layout("No pattern was kept.", "no pattern was kept", 1)})
+        return {"data": [], "layout": _layout("No pattern was kept.", "no pattern was kept", 1)}
     tokens, (layer, head) = len(profile.pattern), profile.pattern_of
     causal = profile.config is not None and profile.config.causal
     shown, block = coarse(np.where(np.tri(tokens) > 0, profile.pattern, np.nan) if causal else profile.pattern)
@@ -38,11 +42,11 @@ def attention_pattern(profile: Profile) -> go.Figure:
     words = f"Attention of {heading}: largest weight {top:.3g}, uniform over {tokens} tokens {1 / tokens:.3g}{lost}."
     heat = {
         "type": "heatmap", "name": heading, "z": compact(shown), "x0": (block - 1) / 2, "dx": block,
-        "y0": (block - 1) / 2, "dy": block, "zmin": 0.0, "zmax": top, "colorscale": SEQUENTIAL,
+        "y0": (block - 1) / 2, "dy": block, "zmin": 0.0, "zmax": top, "colorscale": COLORS,
         "hoverongaps": False, "colorbar": _scale(tokens, top),
         "hovertemplate": "Query token %{y:.0f} gives %{z:.3g} of its attention<br>to key token %{x:.0f}<extra></extra>",
     }
-    return go.Figure({"data": [heat], "layout": _layout(words, heading + lost, tokens)})
+    return {"data": [heat], "layout": _layout(words, heading + lost, tokens)}
 
 
 def coarse(pattern: Array) -> tuple[Array, int]:

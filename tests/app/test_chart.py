@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import gzip
 import json
 import re
@@ -13,6 +14,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 import traitlets
+from ipywidgets import Widget
 from plotly.offline import get_plotlyjs
 
 from explorer import plotlyjs
@@ -62,6 +64,82 @@ def test_show_replaces_the_whole_figure_and_takes_its_description():
     chart.show(go.Figure())
     assert chart.figure["data"] == []
     assert chart.description == "Five ones."
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """What widgets send, in order."""
+    messages = []
+    send = Widget._send
+    monkeypatch.setattr(Widget, "_send", lambda widget, message, buffers=None: (
+        messages.append((widget, message)), send(widget, message, buffers))[1])
+    return lambda chart: [message["state"] for widget, message in messages
+                          if widget is chart and message["method"] == "update"]
+
+
+def applied(figure, found):
+    """A figure with the changes of a patch, as a browser makes them."""
+    figure = copy.deepcopy(figure)
+    for (*path, last), *value in found:
+        part = figure
+        for name in path:
+            part = part[name]
+        if value:
+            part[last] = value[0]
+        else:
+            del part[last]
+    return figure
+
+
+def test_only_what_changed_of_a_figure_is_sent_and_its_number(sent):
+    chart = Chart()
+    chart.show(figure(np.zeros(3, np.float32)))
+    first = chart.figure
+    chart.show(figure(np.array([0, 1, 2], np.float32)))
+    assert [state for state in sent(chart) if "figure" in state or "number" in state] == []
+    patches = [state["patch"] for state in sent(chart) if "patch" in state]
+    assert [(patch["start"], patch["end"]) for patch in patches] == [(0, 1), (1, 2)]
+    assert [path for path, *_ in patches[1]["changes"]] == [["data", 0, "y", "bdata"]]
+    assert applied(applied({}, patches[0]["changes"]), patches[1]["changes"]) == chart.figure != first
+
+
+def test_the_same_figure_again_is_not_sent(sent):
+    chart = Chart()
+    chart.show(figure(np.zeros(3)))
+    before = len(sent(chart))
+    chart.show(figure(np.zeros(3)))
+    assert len(sent(chart)) == before
+
+
+def test_a_page_that_lacks_a_figure_is_sent_the_whole_in_one_message(sent):
+    chart = Chart()
+    for length in range(3):
+        chart.show(figure(np.zeros(length)))
+    chart.set_state({})
+    chart._handle_custom_msg("whole", [])
+    state = sent(chart)[-1]
+    assert set(state) == {"figure", "number", "patch"}
+    assert (state["number"], state["patch"]["end"]) == (3, 3)
+    assert state["figure"] == chart.figure
+
+
+def test_a_view_that_opens_late_is_given_the_latest_whole():
+    chart = Chart()
+    for length in range(3):
+        chart.show(figure(np.zeros(length)))
+    state = chart.get_state()
+    assert state["figure"] == chart.figure
+    assert state["number"] == state["patch"]["end"] == 3
+
+
+def test_a_figure_may_come_as_plain_data():
+    checked, plain = Chart(), Chart()
+    data = {"data": [{"type": "scatter", "x": np.arange(3.0), "y": np.ones(3)}],
+            "layout": {"meta": {"description": "Ones."}, "template": {"data": {"scatter": [{"type": "scatter"}]}}}}
+    checked.show(go.Figure(data))
+    plain.show(data)
+    assert plain.figure == checked.figure
+    assert plain.description == "Ones."
 
 
 def test_every_front_end_trait_is_synced():

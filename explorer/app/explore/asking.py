@@ -11,6 +11,7 @@ from explorer.app.explore.question import Choose, Draw, Question
 from explorer.app.widgets.chart import Chart
 from explorer.config import Config
 from explorer.figures.asked import asked, with_guess, withheld
+from explorer.figures.plain import Plain
 from explorer.profile import Profile
 
 
@@ -93,13 +94,13 @@ class Asking:
             return withheld()
         return asked(question.statistic, self.config.n_layers, question.extent)
 
-    def guessed(self, name: str, figure: go.Figure, config: Config | None) -> go.Figure:
+    def guessed(self, name: str, figure: Plain, config: Config | None) -> go.Figure | Plain:
         """A figure of `FIGURES`, with the line that was guessed of its design."""
         question = self.question
         if self.guess is None or config != self.config or not isinstance(question, Draw) or name != question.chart:
             return figure
         depths = question.depths(self.config.n_layers)
-        return with_guess(figure, depths, question.values(self.guess, self.config.n_layers, depths))
+        return with_guess(go.Figure(figure), depths, question.values(self.guess, self.config.n_layers, depths))
 
 
 def options(question: Question | None) -> list[str]:

@@ -35,7 +35,7 @@ class Drawing:
     def _rows(self) -> dict[str, Row]:
         """The figure of each chart, as the lists below them have it."""
         matrix = "" if self._matrix.value == ALL else self._matrix.value
-        by_matrix = FIGURES["gradient_by_matrix"]._replace(draw=partial(gradient_by_matrix, matrix=matrix))
+        by_matrix = FIGURES["gradient_by_matrix"]._replace(plain=partial(gradient_by_matrix.plain, matrix=matrix))
         return {**FIGURES, "gradient_by_matrix": by_matrix, "second_moment": row_of(self._statistic.value)}
 
     def draw(self, predicted: Profile | None, measured: Profile | None, *, stale: bool,
@@ -55,7 +55,7 @@ class Drawing:
                 chart.title = row.title
                 config = _config_of(predicted, measured)
                 figure = hidden if hidden is not None else self._asking.guessed(
-                    row.name, row.draw(profiles, whose), config)
+                    row.name, row.plain(profiles, whose), config)
                 chart.show(figure, stale=stale and hidden is None)
                 chart.designs = legend[-1:] if alone else legend
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)

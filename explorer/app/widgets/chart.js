@@ -1,8 +1,10 @@
-/* One chart: a card whose plot is redrawn from the whole `figure` trait, by the page's only copy of plotly.js.
+/* One chart: a card whose plot shows the `figure` trait, drawn by the page's only copy of plotly.js.
 
-   The front end only reads traits. Redraws never queue: while one runs, newer figures replace each other, and the last
-   is drawn next. A plot without a size (in a closed tab), or too narrow for its axes, waits until it has room. Colors
-   come from the page's CSS variables at each draw; figures carry none of their own but the hues of their data. */
+   The kernel sends what changed of a figure, see `taken`. Redraws never queue: they wait for the next frame, newer
+   figures replace each other meanwhile, and the last is drawn. If only its numbers moved, the rest of the drawing stays.
+   A plot without a size (in a closed tab), or too narrow for its axes, waits until it has room; one that is not on the
+   screen, until the browser has nothing else to do.
+   Colors come from the page's CSS variables; figures carry none of their own but the hues of their data. */
 
 const NARROWEST = 60; // pixels; below, plotly would place words at minus infinity
 
@@ -65,17 +67,22 @@ class Card {
     this.wanted = true; // a figure, or new colors, not drawn yet
     this.busy = false;
     this.listening = false;
+    this.asked = false; // for a time to draw
+    this.ours = false; // whether it is this card that changes the axes
+    this.shown = null; // the figure that is drawn, in the page's colors and this size
     this.size = [0, 0];
     this.zoom = new Map(); // axis to the range that a person chose
     this.build();
     this.guess = guessing(model, this.plot, this.el);
-    this.redraw = this.redraw.bind(this);
+    this.renew = this.renew.bind(this);
     this.reset = this.reset.bind(this);
+    this.place = onScreen(this.plot, () => this.take());
     this.sized = new ResizeObserver(() => this.resize());
     this.sized.observe(this.plot);
     this.ends = [
-      follow(model, TEXTS, () => this.write()), follow(model, "figure", this.redraw), onColors(this.redraw),
-      () => this.sized.disconnect(), savesFiles(model), this.guess.end,
+      follow(model, TEXTS, () => this.write()), follow(model, "patch figure stale", () => this.take()),
+      onColors(this.renew), onPrint(() => this.draw()), () => this.sized.disconnect(), () => this.place.end(),
+      savesFiles(model), this.guess.end,
     ];
   }
 
@@ -154,9 +161,34 @@ class Card {
     this.plot.style.setProperty("--chart-shape", `${width} / ${height}`);
   }
 
+  /** Another figure may have come. */
+  take() {
+    taken(this.model);
+    if (this.model.get("figure") !== this.shown) this.redraw();
+  }
+
+  /** At the next frame: until then the kernel is answered, and makes the next figure while this one is drawn. */
   redraw() {
     this.wanted = true;
-    this.draw();
+    if (this.asked || !this.due()) return;
+    this.asked = true;
+    const soon = this.place.seen ? requestAnimationFrame : idly; // what is looked at comes first
+    soon(() => {
+      this.asked = false;
+      this.draw();
+    });
+  }
+
+  /** The same figure, but all of it. */
+  renew() {
+    this.shown = null;
+    this.redraw();
+  }
+
+  /** Whether it has room; while something moves, a plot that is not on the screen waits until all is at rest. */
+  due() {
+    const may = this.place.seen || !this.model.get("stale") || printed();
+    return may && this.plot.clientWidth >= NARROWEST;
   }
 
   async draw() {
@@ -164,37 +196,49 @@ class Card {
     this.busy = true;
     try {
       this.Plotly ??= await plotly();
-      while (this.alive && this.wanted && this.plot.clientWidth >= NARROWEST) {
+      while (this.alive && this.wanted && this.due()) {
         this.wanted = false;
         await this.paint();
       }
     } catch (error) {
       this.Plotly?.purge(this.plot);
       this.listening = false;
+      this.shown = null;
       this.plot.textContent = `This chart could not be drawn: ${error.message}`;
       console.error(error);
     } finally {
-      this.busy = false;
+      this.busy = this.ours = false;
     }
   }
 
   async paint() {
-    const figure = structuredClone(this.model.get("figure"));
+    const figure = this.model.get("figure");
     if (!figure.data) return;
-    const layout = dress(figure.layout ?? {}, palette(this.el));
-    keepZoom(layout, this.zoom, this.plot.layout);
+    const moved = this.zoom.size === 0 ? moves(this.shown, figure) : null;
+    this.ours = true;
+    if (moved) await move(this.Plotly, this.plot, figure, moved);
+    else await this.whole(structuredClone(figure));
+    this.ours = false;
+    this.shown = figure;
+    if (moved && nothing(moved)) return;
+    this.guess.place();
+    this.plot.dataset.drawn = String(Number(this.plot.dataset.drawn) + 1);
+  }
+
+  async whole({ data, layout }) {
+    const dressed = dress(layout ?? {}, palette(this.el));
+    keepZoom(dressed, this.zoom, this.plot.layout);
     if (!this.listening) this.plot.textContent = ""; // what an earlier failure wrote
-    await this.Plotly.react(this.plot, figure.data, layout, SETTINGS);
+    await this.Plotly.react(this.plot, data, dressed, SETTINGS);
     if (!this.listening) this.listen();
     this.describe();
     this.scale();
-    this.guess.place();
-    this.plot.dataset.drawn = String(Number(this.plot.dataset.drawn) + 1);
   }
 
   listen() {
     this.listening = true;
     this.plot.on("plotly_relayout", (changes) => {
+      if (this.ours) return;
       for (const key of Object.keys(changes)) {
         const name = key.match(/^([xy]axis\d*)\.range/)?.[1];
         if (name) this.zoom.set(name, [...this.plot.layout[name].range]);
@@ -209,7 +253,7 @@ class Card {
 
   reset() {
     this.zoom.clear();
-    this.redraw();
+    this.renew();
   }
 
   resize() {
@@ -217,7 +261,7 @@ class Card {
     this.size = [this.plot.clientWidth, this.plot.clientHeight];
     const changed = this.size[0] !== width || this.size[1] !== height;
     // Anew, and whole: plotly's own resizing leaves a legend where the margin of the other size had it.
-    if (this.wanted || (changed && this.size[0] >= NARROWEST)) this.redraw();
+    if (changed && this.size[0] >= NARROWEST) this.renew();
   }
 
   remove() {

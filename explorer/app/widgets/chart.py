@@ -1,7 +1,8 @@
-"""`Chart`: one card of the page, a title, a sentence and a plotly figure that is replaced whole.
+"""`Chart`: one card of the page, a title, a sentence and a plotly figure.
 
-A whole figure is one trait, so a view that opens late shows the latest and no update is lost. Arrays travel as typed
-arrays. Of what a browser says only the name of a format is read, and the chart is then sent as such a file; other
+A whole figure is one trait, so a view that opens late shows the latest. A new one is sent as what changed, with the
+numbers of both: a page that missed one asks for the whole, and no update is lost. Arrays travel as typed arrays. Of
+what a browser says only that wish and the name of a format are read, and the chart is then sent as such a file; other
 messages go to who asked a question.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import plotly.graph_objects as go
 import traitlets
@@ -16,10 +18,13 @@ import traitlets
 from explorer.app.widgets.handing import hand_over
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.figures import numbers
+from explorer.figures.plain import Plain, changes, packed
 from explorer.figures.standalone import standalone
 from explorer.figures.why import Why
 from explorer.glossary import cited
 
+WHOLE = ("figure", "number", "patch")
+"""Together in one message, these are right however many came before."""
 TONES = ("", "good", "warn")
 
 
@@ -40,6 +45,9 @@ class Chart(PageWidget):
         marks: what dots and lines are, or of which settings they are, as that picture says it.
         picks: a click on a point is the message `["pick", x, y]`.
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
+        number: of the figure; it rises with each.
+        patch: what the last one changed, `{start, end, changes}`: the numbers before and after, and
+            `figures.plain.changes`.
     """
 
     _esm = view("chart")
@@ -56,6 +64,8 @@ class Chart(PageWidget):
     marks = traitlets.Unicode().tag(sync=True)
     picks = traitlets.Bool(False).tag(sync=True)
     figure = traitlets.Dict().tag(sync=True)
+    number = traitlets.Int().tag(sync=True)
+    patch = traitlets.Dict().tag(sync=True)
     ask = traitlets.Dict().tag(sync=True)
 
     def __init__(self, **traits: object) -> None:
@@ -65,8 +75,10 @@ class Chart(PageWidget):
         self.on_msg(lambda _, content, __: self._take(content))
 
     def _take(self, content: object) -> None:
-        """Handles a message: what is to be saved, or an answer to a question."""
-        if content in ("csv", "html"):
+        """Handles a message: a page lacks a figure, what is to be saved, or an answer to a question."""
+        if content == "whole":
+            self.send_state(WHOLE)
+        elif content in ("csv", "html"):
             self._save(content)
         else:
             self.on_ask(content)
@@ -80,16 +92,27 @@ class Chart(PageWidget):
             page = standalone(self.figure, self.title, [self.caption, self.marks], self.designs)
             hand_over(self, f"{name}.html", "text/html", page.encode())
 
+    def _should_send_property(self, key: str, value: object) -> bool:
+        """Keeps a new figure from being sent whole."""
+        return key not in ("figure", "number") and bool(super()._should_send_property(key, value))
+
+    @traitlets.observe("figure")
+    def _tell(self, change: Any) -> None:
+        """Sends what changed of the figure."""
+        self.number += 1
+        self.patch = {"start": self.number - 1, "end": self.number, "changes": changes(change["old"], change["new"])}
+
     def explain(self, why: Why) -> Chart:
         """Replaces the line below the caption; returns the chart."""
         self.why, self.lab, self.source = why.words, why.lab, cited(why.source)
         return self
 
-    def show(self, fig: go.Figure, *, stale: bool = False) -> None:
+    def show(self, fig: go.Figure | Plain, *, stale: bool = False) -> None:
         """Replaces the figure, and the description by the one the figure carries in `layout.meta`, if it does."""
-        meta = fig.layout.meta
+        figure = packed(fig if isinstance(fig, dict) else fig.to_dict())
+        meta = figure.get("layout", {}).get("meta")
         # One trait at a time: `hold_sync` forgets changes when two threads hold it at once.
         if isinstance(meta, dict) and "description" in meta:
             self.description = meta["description"]
-        self.figure = fig.to_dict()
+        self.figure = figure
         self.stale = stale

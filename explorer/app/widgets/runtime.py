@@ -23,7 +23,8 @@ from explorer.glossary.papers import HOSTS
 from explorer.labs.table import LABS
 
 APP = Path(__file__).parent.parent
-SHARED = ("elements", "typeset", "glossary", "messages", "address", "handing", "picture", "plotly", "search", "guess")
+SHARED = ("elements", "typeset", "glossary", "messages", "address", "handing", "picture", "plotly", "search", "guess",
+          "update", "screen")
 STYLES = tuple(f"{name}.css" for name in (
     "widgets/style", "widgets/header", "widgets/media", "widgets/chart", "widgets/saving", "widgets/search",
     "widgets/glossary", "widgets/roster_box", "race/race", "explore/compare", "explore/sweep", "map/map",

@@ -1,0 +1,104 @@
+"""How often the picture is new while a slider is dragged, in Chromium through Voilà and through JupyterLab."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
+
+from benchmarks.page import QUIET, SHOWN, program, served
+from explorer.serve import notebooks
+from tests.browser.conftest import forget_runs, jupyterlab, open_in_lab  # the tests know how to open it
+
+FIELDS = ("init_variance", "n_layers", "alpha")
+SECONDS = 5.0
+LEAST = 20.0
+"""Updates a second of every chart that can be seen."""
+DRAG = """async ([field, seconds]) => {
+  const plots = [...document.querySelectorAll('.ex-chart-plot')].filter((plot) => {
+    const { top, bottom, width } = plot.getBoundingClientRect();
+    return width > 0 && top < innerHeight && bottom > 0;
+  });
+  const count = () => plots.map((plot) => Number(plot.dataset.drawn));
+  const slider = document.querySelector(`[data-field=${field}] input[type=range]`);
+  const before = count(), start = performance.now();
+  let step = 1, frames = 0, longest = 0, last = start;
+  while (last - start < seconds * 1000) {
+    await new Promise(requestAnimationFrame);
+    const now = performance.now();
+    [longest, last, frames] = [Math.max(longest, now - last), now, frames + 1];
+    if (Number(slider.value) + step > Number(slider.max) || Number(slider.value) + step < 0) step = -step;
+    slider.value = Number(slider.value) + step;
+    slider.dispatchEvent(new Event('input', { bubbles: true }));
+  }
+  const rates = count().map((drawn, at) => (drawn - before[at]) / (last - start) * 1000);
+  slider.dispatchEvent(new Event('change', { bubbles: true }));
+  const [slowest, fastest] = [Math.min(...rates), Math.max(...rates)];
+  return { charts: plots.length, slowest, fastest, frames: frames / (last - start) * 1000, longest };
+}"""
+"""The slider moves by a step a frame, to its end and back. A chart whose figure stays as it is counts no update."""
+
+
+@contextmanager
+def opened(page: Page, host: str) -> Iterator[None]:
+    """The page in Voilà or in JupyterLab, once it shows its first measurement."""
+    if host == "voila":
+        with served() as address:
+            page.goto(address)
+            page.wait_for_function(SHOWN, timeout=120_000)
+            yield
+        return
+    with tempfile.TemporaryDirectory() as folder, jupyterlab(copied(Path(folder))) as address:
+        open_in_lab(page, address)
+        page.wait_for_function(SHOWN, timeout=120_000)
+        yield
+
+
+def copied(folder: Path) -> Path:
+    """A folder with a copy of the notebooks: JupyterLab saves what it shows."""
+    shutil.copytree(notebooks(), folder / "notebooks")
+    forget_runs(folder / "notebooks" / "explorer.ipynb")
+    return folder
+
+
+def drags(page: Page) -> dict[str, dict[str, float]]:
+    """By field: updates a second of the chart that has the fewest and of that with the most, frames, longest frame."""
+    found = {}
+    for field in FIELDS:
+        page.evaluate(DRAG, [field, 1.0])  # to warm up
+        page.wait_for_function(SHOWN, timeout=120_000)
+        seen: dict[str, Any] = page.evaluate(DRAG, [field, SECONDS])
+        page.wait_for_function(SHOWN, timeout=120_000)
+        found[field] = {
+            "charts": seen["charts"], "updates_a_second": seen["slowest"], "least_updates_a_second": LEAST,
+            "most_of_a_chart": seen["fastest"], "frames_a_second": seen["frames"], "longest_frame_ms": seen["longest"],
+        }
+    return found
+
+
+def main() -> dict[str, dict[str, float]]:
+    """What was dragged to its figures; the least that it should be among them."""
+    results = {}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
+        for host in ("voila", "lab"):
+            page = browser.new_page(viewport={"width": 1440, "height": 1000})
+            with opened(page, host):
+                results |= {f"dragging {field}, {host}": figures for field, figures in drags(page).items()}
+            page.close()
+        browser.close()
+    return results
+
+
+if __name__ == "__main__":
+    from benchmarks.__main__ import table
+
+    found = main()
+    print(json.dumps(found, indent=2) if "--json" in sys.argv else table(found))

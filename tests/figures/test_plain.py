@@ -1,0 +1,87 @@
+"""Plain figures: plotly accepts each and has the same, and a difference leads from any figure to any other."""
+
+from __future__ import annotations
+
+import copy
+import json
+from functools import cache, partial
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from hypothesis import given
+from plain_figures import FIGURE
+
+from explorer import Config, Profile, measure, predict
+from explorer.figures import BY_CHOICE, FIGURES, gradient_by_matrix
+from explorer.figures.plain import Picture, changes, packed
+
+ROWS = {**FIGURES, **BY_CHOICE}
+DESIGNS = (
+    Config(n_layers=3, d_model=32, n_heads=2), Config(n_layers=5, d_model=32, n_heads=2, norm_placement="post"),
+    Config(n_layers=40, d_model=32, n_heads=2, norm_placement="none", init_variance=1000, n_seeds=1),
+)
+"""The last explodes: gaps, and the mark of where."""
+
+
+@cache
+def profiles(count: int) -> list[Profile]:
+    return [profile for config in DESIGNS[-count:] for profile in (predict(config), measure(config))]
+
+
+def applied(figure, found):
+    figure = copy.deepcopy(figure)
+    for (*path, last), *value in found:
+        part = figure
+        for name in path:
+            part = part[name]
+        if value:
+            part[last] = value[0]
+        else:
+            del part[last]
+    return figure
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("name", ROWS)
+def test_what_is_packed_is_what_plotly_accepts_and_gives(name, count):
+    drawn = ROWS[name].plain(profiles(count))
+    assert json.loads(json.dumps(packed(drawn))) == json.loads(json.dumps(go.Figure(drawn).to_dict()))
+
+
+def test_one_matrix_of_several_designs_is_accepted_too():
+    drawn = partial(gradient_by_matrix.plain, matrix="W_V")(profiles(3))
+    assert json.loads(json.dumps(packed(drawn))) == json.loads(json.dumps(go.Figure(drawn).to_dict()))
+
+
+def test_a_picture_is_checked_and_its_plain_form_is_not():
+    picture = Picture(lambda mode: {"data": [{"type": "scatter", "mode": mode}], "layout": {}})
+    assert picture.plain("wrong")["data"][0]["mode"] == "wrong"
+    with pytest.raises(ValueError, match="mode"):
+        picture("wrong")
+
+
+def test_an_array_keeps_its_type_and_its_shape():
+    assert packed(np.zeros((2, 3), np.float32))["shape"] == "2, 3"
+    assert packed(np.zeros((2, 3), np.float32)[:, 1]) == {"dtype": "f4", "bdata": "AAAAAAAAAAA="}
+    assert packed({"a": (1, np.float64(2.5))}) == {"a": [1, 2.5]}
+
+
+@given(FIGURE, FIGURE)
+def test_the_difference_leads_from_one_figure_to_the_other(before, after):
+    assert json.dumps(applied(before, changes(before, after)), sort_keys=True) == json.dumps(after, sort_keys=True)
+
+
+@given(FIGURE)
+def test_nothing_new_is_no_difference(figure):
+    assert changes(figure, copy.deepcopy(figure)) == []
+
+
+def test_of_a_move_only_the_numbers_and_the_words_are_sent():
+    before, after = (packed(FIGURES["second_moment"].plain([predict(Config(init_variance=v))])) for v in (0.8, 1.0))
+    found = changes(before, after)
+    assert {tuple(path[:1] if path[0] == "data" else path[:2]) for path, *_ in found} == {
+        ("data",), ("layout", "meta"), ("layout", "yaxis")}
+    assert ["data", 1, "y", "bdata"] in [path for path, *_ in found]
+    assert all("y" in path for path, *_ in found if path[0] == "data")
+    assert len(json.dumps(found)) < len(json.dumps(after)) / 2
