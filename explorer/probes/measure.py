@@ -18,6 +18,7 @@ from explorer.config import Config
 from explorer.display import must_be
 from explorer.probes.observe import Pass, Progress, Stop
 from explorer.probes.threads import shares, torch_threads
+from explorer.probes.together import runs
 from explorer.profile import Array, Key, Profile
 
 LARGE = 750e6
@@ -48,9 +49,9 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
             f"got {layer} and {head}"
         )
     start = time.perf_counter()
-    seeds = tuple(range(config.seed, config.seed + config.n_seeds))
+    seeds, shared = tuple(range(config.seed, config.seed + config.n_seeds)), runs(config, device())
     abandoned = threading.Event()
-    done, lock = dict.fromkeys(seeds, 0.0), threading.Lock()
+    done, lock = {run[0]: 0.0 for run in shared}, threading.Lock()
 
     def report(seed: int, fraction: float) -> None:
         with lock:
@@ -58,8 +59,9 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
             progress(sum(done.values()) / len(done))
 
     passes = [
-        Pass(config, seed, pattern_of, lambda: abandoned.is_set() or stop(), partial(report, seed), backward)
-        for seed in seeds
+        Pass(config, run[0], pattern_of, lambda: abandoned.is_set() or stop(), partial(report, run[0]), backward,
+             len(run))
+        for run in shared
     ]
     try:
         values = _run(passes, config, abandoned)
@@ -83,7 +85,7 @@ def _run(passes: list[Pass], config: Config, abandoned: threading.Event) -> list
     with torch_threads(threads), ThreadPoolExecutor(workers, "explorer-seed") as pool:
         futures = [pool.submit(one.run, target) for one in passes]
         try:
-            return [future.result() for future in futures]
+            return [found for future in futures for found in future.result()]
         except BaseException:
             abandoned.set()
             pool.shutdown(cancel_futures=True)

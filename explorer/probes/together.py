@@ -1,0 +1,43 @@
+"""Seeds that share a pass.
+
+Of a narrow model a pass is calls more than arithmetic, and several seeds' weights side by side need no more calls than
+one's: see `products`. Wide ones gain nothing, for one seed's numbers fill the caches by themselves; nor is there a
+model of several seeds for each design. `python -m benchmarks.together` has the table that the limits are read from.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from explorer.config import Config
+from explorer.probes.threads import SIDE_BY_SIDE_BYTES, bytes_of, shares
+from explorer.schemes.residual import profiles
+from explorer.schemes.scale import shapes
+from explorer.schemes.stream import stream
+
+WEIGHTS = 2**16
+"""Numbers in a layer's matrices up to which seeds share a pass: four times the square of the width, and those of the MLP."""
+STREAM = 2**14
+"""Numbers in a layer's stream, or in its attention logits, up to which they do."""
+
+
+def runs(config: Config, device: torch.device) -> list[range]:
+    """The seeds of a config, by pass: as many as there are workers, if seeds share one; else one for each."""
+    seeds = range(config.seed, config.seed + config.n_seeds)
+    size = 1
+    if can_share(config) and gains(config):
+        workers, _ = shares(config, device)
+        size = max(1, min(-(-len(seeds) // workers), int(SIDE_BY_SIDE_BYTES // (workers * bytes_of(config)))))
+    return [seeds[start : start + size] for start in range(0, len(seeds), size)]
+
+
+def can_share(config: Config) -> bool:
+    """Whether a model of such a design may hold several seeds, each activation once in memory."""
+    return not (stream(config).mixes or profiles(config) or config.sizes.block)
+
+
+def gains(config: Config) -> bool:
+    """Whether a pass over several seeds takes less time than passes over each, by size."""
+    tokens = config.batch_size * config.n_ctx
+    widest = max(config.d_model, config.n_heads * config.n_ctx)
+    return sum(a * b for a, b in shapes(config).values()) <= WEIGHTS and tokens * widest <= STREAM
