@@ -190,7 +190,8 @@ class Transformer(nn.Module):
     def read(self, codes: Tensor, rows: Tensor) -> Tensor:
         """Characters `[batch, token]` to their rows of a table."""
         if self.seeds > 1:  # the seeds' tables follow each other
-            codes = codes + beside(codes, torch.arange(0, rows.shape[:-1].numel(), rows.shape[1], device=codes.device))[:, None]
+            first = torch.arange(self.seeds, device=codes.device) * rows.shape[1]
+            codes = codes + beside(codes, first)[:, None]
         return F.embedding(codes, rows.flatten(0, -2))
 
     @torch.no_grad()

@@ -16,7 +16,7 @@ from explorer.schemes.scale import shapes
 from explorer.schemes.stream import stream
 
 WEIGHTS = 2**16
-"""Numbers in a layer's matrices up to which seeds share a pass: four times the square of the width, and those of the MLP."""
+"""Numbers in a layer's matrices up to which seeds share a pass; usual ones have 12 times the square of the width."""
 STREAM = 2**14
 """Numbers in a layer's stream, or in its attention logits, up to which they do."""
 
