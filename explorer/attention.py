@@ -127,7 +127,7 @@ class Attention(nn.Module):
         if bias is None:
             return x
         bias = bias if bias.ndim == 1 else beside(x, bias)
-        return x + bias.unflatten(-1, (-1, 1, self.config.d_head))
+        return x + bias.view(*bias.shape[:-1], -1, 1, self.config.d_head)
 
     def split(self, x: Tensor) -> Tensor:
         """`[batch, token, head · d_head]` to `[batch, head, token, d_head]`."""

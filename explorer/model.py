@@ -265,9 +265,15 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
 
 
 def draw_together(config: Config, seed: int, seeds: int, check: noise.Check) -> dict[str, Tensor]:
-    """`draw_weights` of a seed; of several that follow each other, `[layer, seed, ...]`."""
+    """`draw_weights` of a seed; of several that follow each other, `[layer, seed, ...]`.
+
+    Matrices are stored by columns then: so are the gradients that `bmm` makes, and autograd need not copy them.
+    """
     each = [draw_weights(config, one, check) for one in range(seed, seed + seeds)]
-    return each[0] if seeds == 1 else {name: torch.stack([one[name] for one in each], dim=1) for name in each[0]}
+    if seeds == 1:
+        return each[0]
+    return {name: torch.stack([one[name].mT for one in each], dim=1).mT if whole.ndim == 3
+            else torch.stack([one[name] for one in each], dim=1) for name, whole in each[0].items()}
 
 
 def axis(seeds: int) -> tuple[int, ...]:

@@ -119,7 +119,7 @@ def test_only_narrow_designs_share_a_pass_and_no_seed_is_lost(monkeypatch: pytes
     assert max(map(len, runs(many, CPU))) > 1
     assert gains(SMALL)
     for alone in (Config(), SMALL.replace(n_ctx=512), SMALL.replace(stream="hyper"),
-                  SMALL.replace(residual="admin_profiled")):
+                  SMALL.replace(residual="admin_profiled", norm_placement="post")):
         assert all(len(run) == 1 for run in runs(alone, CPU))
     monkeypatch.setenv("EXPLORER_MAX_ACTIVATION_MB", "0")
     assert all(len(run) == 1 for run in runs(many, CPU))
