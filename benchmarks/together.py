@@ -1,6 +1,6 @@
 """Seeds that share a pass beside seeds that have one each, by size: the table that `probes.together`'s limits are from.
 
-    python -m benchmarks.together            # about 90 s on two quiet cores
+    python -m benchmarks.together            # a minute or two on two quiet cores
     python -m benchmarks.together --one      # on one thread, as in a sweep's pool
 
 Ratios of neighboring measurements, above 1 where sharing is quicker: quartiles over the rounds. The star says that
@@ -21,7 +21,7 @@ from explorer.probes import together
 from explorer.probes.threads import torch_threads
 
 ROUNDS = 5
-WIDTHS, TOKENS, DEPTHS, SEEDS = (16, 32, 64, 96, 128, 256, 512), (8, 16, 32, 64, 128, 256), (4, 24, 100), (2, 3, 8, 16)
+WIDTHS, TOKENS, DEPTHS, SEEDS = (16, 32, 64, 96, 128, 256, 512), (16, 32, 64, 128), (4, 24, 100), (2, 3, 8, 16)
 SMALL = {"d_model": 64, "n_heads": 2, "n_layers": 12, "n_ctx": 32}
 """The size at which depth and seeds are varied."""
 
