@@ -49,7 +49,7 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
             f"got {layer} and {head}"
         )
     start = time.perf_counter()
-    seeds, shared = tuple(range(config.seed, config.seed + config.n_seeds)), runs(config, device())
+    seeds, shared = tuple(range(config.seed, config.seed + config.n_seeds)), runs(config)
     abandoned = threading.Event()
     done, lock = {run[0]: 0.0 for run in shared}, threading.Lock()
 
