@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer.config import Config
 from explorer.functions import norm
 from explorer.placing import column, distances, rotate
-from explorer.products import linear, plus, times
+from explorer.products import beside, linear, plus, product, times
 from explorer.schemes.attention import divisor, gates, inherits, joins, row_factors, sink
 from explorer.schemes.placement import normalizes_heads, placements
 from explorer.schemes.position import angles, slopes
@@ -112,19 +111,23 @@ class Attention(nn.Module):
         """The softmax of the logits, less the weight that goes to a sink."""
         if self.sink is None:
             return scores.softmax(dim=-1)
-        sink = self.sink[:, None, None].expand(*scores.shape[:-1], 1)
+        sink = self.sink if self.sink.ndim == 1 else beside(scores, self.sink)
+        sink = sink[..., None, None].expand(*scores.shape[:-1], 1)
         return torch.cat([scores, sink], dim=-1).softmax(dim=-1)[..., :-1]
 
     def heads(self, x: Tensor) -> Sequence[Tensor]:
         """Queries, keys and values before any multiplier, `[batch, head, token, d_head]` each."""
         weights = self.W_Q, self.W_K, self.W_V
         if not self.together:
-            return [self.split(F.linear(x, weight)) for weight in weights]
-        return torch.split_with_sizes(self.split(F.linear(x, torch.cat(weights))), self.counts, dim=1)
+            return [self.split(product(x, weight)) for weight in weights]
+        return torch.split_with_sizes(self.split(product(x, torch.cat(weights, dim=-2))), self.counts, dim=1)
 
     def shifted(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """`[batch, head, token, d_head]` with its bias, where there is one."""
-        return x if bias is None else x + bias.view(-1, 1, self.config.d_head)
+        if bias is None:
+            return x
+        bias = bias if bias.ndim == 1 else beside(x, bias)
+        return x + bias.view(*bias.shape[:-1], -1, 1, self.config.d_head)
 
     def split(self, x: Tensor) -> Tensor:
         """`[batch, token, head · d_head]` to `[batch, head, token, d_head]`."""

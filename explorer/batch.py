@@ -29,8 +29,13 @@ class Batch(NamedTuple):
         return Batch(self.input.to(device), self.target.to(device))
 
 
-def draw(config: Config, seed: int) -> Batch:
-    """The batch of one seed; only its shape depends on the sizes, so it stays when a design changes."""
+def draw(config: Config, seed: int, seeds: int = 1) -> Batch:
+    """The batch of one seed; only its shape depends on the sizes, so it stays when a design changes.
+
+    Those of several seeds, from this one on, follow each other.
+    """
+    if seeds > 1:
+        return Batch(*map(torch.cat, zip(*(draw(config, one) for one in range(seed, seed + seeds)), strict=True)))
     if not reads_text(config):
         return Batch(_vectors(config, seed), _direction(config, seed))
     codes = _windows(config, seed)

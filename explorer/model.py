@@ -21,6 +21,7 @@ from explorer.batch import Batch
 from explorer.config import Config
 from explorer.functions import norm
 from explorer.mlp import MLP
+from explorer.products import beside, product
 from explorer.profile import BRANCHES
 from explorer.schemes.attention import attends, sink
 from explorer.schemes.data import predicts_text, reads_text, ties
@@ -40,9 +41,9 @@ def ignore(site: str, layer: int, tensor: Tensor) -> None:
 class Layer(nn.Module):
     """An attention and an MLP sublayer, each `skip · x + branch · F(x)`, with norms where the design has them."""
 
-    def __init__(self, config: Config, layer: int, weights: Mapping[str, Tensor]) -> None:
+    def __init__(self, config: Config, layer: int, weights: Mapping[str, Tensor], seeds: int = 1) -> None:
         super().__init__()
-        self.layer = layer
+        self.layer, self.seeds = layer, seeds
         self.attention = Attention(config, layer, weights) if attends(config) else None
         self.mlp = MLP(config, layer, weights)
         sublayers, (skip, branch, _) = slice(2 * layer - 2, 2 * layer), multipliers(config)
@@ -53,7 +54,7 @@ class Layer(nn.Module):
             del self.skip
             self.register_buffer("skip", torch.ones(2))
         self.parallel = stream(config).parallel
-        self.alpha = None if shape is None else nn.Parameter(torch.full(shape, self.branch[0]))
+        self.alpha = None if shape is None else nn.Parameter(torch.full(axis(seeds) + shape, self.branch[0]))
         # Every parameter by its name in the vocabulary, in a plain dict: quicker to reach than through the modules.
         named = {name.split(".")[-1]: parameter for name, parameter in self.named_parameters()}
         self.biases = {name: parameter for name, parameter in named.items() if name.startswith("b_")}
@@ -102,7 +103,10 @@ class Layer(nn.Module):
         stream = x * skip if skip != 1 else x
         if self.alpha is None:
             return torch.add(stream, out, alpha=factor)
-        return stream + (self.alpha if self.alpha.ndim == 0 else self.alpha[branch]) * out
+        if self.seeds == 1:
+            return stream + (self.alpha if self.alpha.ndim == 0 else self.alpha[branch]) * out
+        alpha = beside(out, self.alpha if self.alpha.ndim == 1 else self.alpha[:, branch])
+        return stream + (alpha[:, None, None] if alpha.ndim == 1 else alpha[:, None]) * out
 
 
 class MixingLayer(Layer):
@@ -140,14 +144,16 @@ class Transformer(nn.Module):
         check: called while weights are drawn; what it raises ends the construction.
         vocabulary: distinct characters of the text; 0 are those of Python's prose.
         masks: whether there is one more symbol, which hides a character.
+        seeds: draws that it holds side by side, of this seed and those that follow: see `products`. Several are not
+            for designs that mix streams, or find factors in a first pass.
     """
 
     def __init__(self, config: Config, seed: int, check: noise.Check = lambda: None, vocabulary: int = 0,
-                 masks: bool = False) -> None:
+                 masks: bool = False, seeds: int = 1) -> None:
         super().__init__()
-        self.config = config
-        weights = draw_weights(config, seed, check)
-        layer = partial(MixingLayer, seed=seed) if stream(config).mixes else Layer
+        self.config, self.seeds = config, seeds
+        weights = draw_together(config, seed, seeds, check)
+        layer = partial(MixingLayer, seed=seed) if stream(config).mixes else partial(Layer, seeds=seeds)
         self.layers = nn.ModuleList(
             layer(config, index + 1, {name: stacked[index] for name, stacked in weights.items()})
             for index in range(config.n_layers)
@@ -163,22 +169,30 @@ class Transformer(nn.Module):
         self.vocabulary, self.enlarged = vocabulary, readout_variance(config) ** -0.5 if ties(config) else 1.0
         """Distinct characters, and the factor on the embedding, which is stored as the readout that it may be."""
         if reads_text(config):
-            self.E = nn.Parameter(noise.stack(seed, "E", vocabulary + masks, width) / self.enlarged)
+            self.E = nn.Parameter(noise.several(seed, seeds, "E", vocabulary + masks, width) / self.enlarged)
         if embeds(config):
-            self.P = nn.Parameter(noise.stack(seed, "P", config.n_ctx, width).clone())
+            self.P = nn.Parameter(noise.several(seed, seeds, "P", config.n_ctx, width).clone())
         if predicts_text(config) and not ties(config):
-            readout = noise.stack(seed, "W_U", vocabulary, width)
+            readout = noise.several(seed, seeds, "W_U", vocabulary, width)
             self.W_U = nn.Parameter(readout * math.sqrt(readout_variance(config)))
 
     def embed(self, batch: Batch) -> Tensor:
         """The stream before the first layer, `[batch, token, d_model]`, of the config's second moment."""
         size = math.sqrt(self.config.input_second_moment)
-        x = batch.input if self.E is None else F.embedding(batch.input, self.E) * (size * self.enlarged)
-        x = x if self.P is None else (x + self.P * size) / math.sqrt(2)
+        x = batch.input if self.E is None else self.read(batch.input, self.E) * (size * self.enlarged)
+        if self.P is not None:
+            x = (x + (self.P if self.seeds == 1 else beside(x, self.P)) * size) / math.sqrt(2)
         if self.profiled is not None and not self.profiled:
             self.profile(x.detach())
             self.profiled.fill_(True)
         return x
+
+    def read(self, codes: Tensor, rows: Tensor) -> Tensor:
+        """Characters `[batch, token]` to their rows of a table."""
+        if self.seeds > 1:  # the seeds' tables follow each other
+            first = torch.arange(self.seeds, device=codes.device) * rows.shape[1]
+            codes = codes + beside(codes, first)[:, None]
+        return F.embedding(codes, rows.flatten(0, -2))
 
     @torch.no_grad()
     def profile(self, x: Tensor) -> None:
@@ -213,17 +227,20 @@ class Transformer(nn.Module):
         return x if self.norm is None else self.norm(x)
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
-        """A scalar: the output's projection on a random direction, or the mean cross-entropy of the next character."""
+        """A scalar: the output's projection on a random direction, or the mean cross-entropy of the next character.
+
+        Of several seeds, the sum.
+        """
         if not predicts_text(self.config):
             return (output * batch.target).sum()
-        return F.cross_entropy(self.logits(output).flatten(0, 1), batch.target.flatten())
+        return F.cross_entropy(self.logits(output).flatten(0, 1), batch.target.flatten()) * self.seeds
 
     def logits(self, output: Tensor) -> Tensor:
         """The output `[batch, token, d_model]` of a model that predicts text, to `[batch, token, character]`."""
-        readout = self.W_U if self.E is None or not ties(self.config) else self.E[:self.vocabulary]
+        readout = self.W_U if self.E is None or not ties(self.config) else self.E[..., :self.vocabulary, :]
         if readout is None:
             raise ValueError("logits need a readout: a config whose loss is next_token")
-        return F.linear(output, readout)
+        return product(output, readout)
 
 
 def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -> dict[str, Tensor]:
@@ -245,6 +262,23 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
     if not copies(config):
         return weights
     return {name: one.expand(config.n_layers, *one.shape[1:]).clone() for name, one in weights.items()}
+
+
+def draw_together(config: Config, seed: int, seeds: int, check: noise.Check) -> dict[str, Tensor]:
+    """`draw_weights` of a seed; of several that follow each other, `[layer, seed, ...]`.
+
+    Matrices are stored by columns then: so are the gradients that `bmm` makes, and autograd need not copy them.
+    """
+    each = [draw_weights(config, one, check) for one in range(seed, seed + seeds)]
+    if seeds == 1:
+        return each[0]
+    return {name: torch.stack([one[name].mT for one in each], dim=1).mT if whole.ndim == 3
+            else torch.stack([one[name] for one in each], dim=1) for name, whole in each[0].items()}
+
+
+def axis(seeds: int) -> tuple[int, ...]:
+    """The seeds' axis of a parameter's shape: none for one."""
+    return () if seeds == 1 else (seeds,)
 
 
 def share(layers: Iterable[nn.Module]) -> None:

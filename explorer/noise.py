@@ -51,6 +51,13 @@ def stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution:
     return _stack(seed, name, size, shape, distribution, check)[0]
 
 
+def several(seed: int, seeds: int, name: str, size: int, shape: tuple[int, ...]) -> Tensor:
+    """The stack of a seed; of several that follow each other, `[seed, size, *shape]`."""
+    if seeds == 1:
+        return stack(seed, name, size, shape)
+    return torch.stack([stack(one, name, size, shape) for one in range(seed, seed + seeds)])
+
+
 def scaled(factor: float, seed: int, name: str, size: int, shape: tuple[int, ...], distribution: str = "normal",
            check: Check = lambda: None) -> Tensor:
     """A copy of the noise times a factor; noise too large for the store is scaled in place. See `stack`."""

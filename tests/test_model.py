@@ -559,7 +559,7 @@ def test_a_shared_layers_gradient_is_one_number(megabytes: str, monkeypatch: pyt
     config = Config(n_layers=5, d_model=32, n_heads=2, n_ctx=8, n_seeds=1, layer_weights="shared", bias_variance=1.0)
     assert bool(config.sizes.block) == (megabytes == "0.01")
     model, inputs = Transformer(config, 0), batch.draw(config, 0)
-    found = Pass(config, 0).observe(model, inputs)
+    found = Pass(config, 0).observe(model, inputs)[0]
     assert all(one.grad is None for one in model.parameters())
     model.loss(model(inputs.input), inputs).backward()
     for name, weight in model.layers[0].weights.items():

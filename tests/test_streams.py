@@ -121,10 +121,10 @@ def test_gradients_of_any_mix_are_those_of_one_whole_graph(name: str, monkeypatc
     """
     config = SMALL.replace(stream=name, n_layers=4)
     model, inputs = trained(config, size=0.2), batch.draw(config, 0)
-    whole = Pass(config, 0).observe(model, inputs)
+    whole = Pass(config, 0).observe(model, inputs)[0]
     monkeypatch.setenv("EXPLORER_MAX_ACTIVATION_MB", "0.01")
     assert config.sizes.block
-    blocks = Pass(config, 0).observe(model, inputs)
+    blocks = Pass(config, 0).observe(model, inputs)[0]
     for key, value in whole.items():
         np.testing.assert_allclose(blocks[key], value, rtol=1e-5, err_msg=str(key))
     model.loss(model(model.embed(inputs)), inputs).backward()

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from explorer.model import Layer
-from explorer.probes.statistics import no_number, norms
+from explorer.probes.statistics import no_number, norms_by_seed
 from explorer.profile import Array, Key, by_site
 
 
@@ -37,13 +37,16 @@ class Gradients:
         after_layer: called with the number of layers that are still to come; what it raises ends the pass.
         shared: whether all layers have the same weights; what each gets is then the same, the sum over the layers.
         ends: whether it may end the pass: it raises `Ended`, or `Unknown`.
+        seeds: draws that the layers hold side by side.
     """
 
-    def __init__(self, after_layer: Callable[[int], None], shared: bool = False, ends: bool = False) -> None:
-        self.after_layer, self.shared, self.ends, self.n_layers = after_layer, shared, ends, 0
+    def __init__(self, after_layer: Callable[[int], None], shared: bool = False, ends: bool = False, seeds: int = 1
+                 ) -> None:
+        self.after_layer, self.shared, self.ends, self.seeds, self.n_layers = after_layer, shared, ends, seeds, 0
         self.middles: list[Tensor] = []
-        self.by_stream: list[float] = []
-        self.by_weight: list[list[float]] = []
+        self.by_stream: list[Array] = []
+        """`[seed]` each, as the next."""
+        self.by_weight: list[list[Array]] = []
         self.names: tuple[str, ...] = ()
 
     def watch(self, layers: Sequence[Layer], streams: Sequence[Tensor]) -> None:
@@ -62,7 +65,11 @@ class Gradients:
             left_out = index > 0 and layer.layer - layers[index - 1].layer > 1
             stream.register_hook(partial(self.below, layer, index, left_out))  # type: ignore[no-untyped-call]
         if not self.by_stream:  # where runs meet, the one above has seen the gradient
-            streams[-1].register_hook(lambda gradient: self.by_stream.extend(norms([gradient])))  # type: ignore[no-untyped-call]
+            streams[-1].register_hook(self.last)  # type: ignore[no-untyped-call]
+
+    def last(self, gradient: Tensor) -> None:
+        """Takes the gradient by the last layer's output."""
+        self.by_stream.extend(norms_by_seed([gradient], self.seeds))
 
     def below(self, layer: Layer, index: int, left_out: bool, gradient: Tensor) -> None:
         """Turns a layer's gradients into norms and drops them, once that by its input is known.
@@ -74,11 +81,11 @@ class Gradients:
         found = [owner.grad for owner in owners if owner.grad is not None]
         if len(found) != len(owners):
             raise RuntimeError(f"layer {layer.layer} has {len(found)} of {len(owners)} gradients in place")
-        sizes = norms([gradient, *found])
+        sizes = list(norms_by_seed([gradient, *found], self.seeds))
         self.by_stream += sizes[1::-1]
         if not shared:
             named = 2 + len(layer.weights)
-            self.by_weight.append([*sizes[2:named], *([math.hypot(*sizes[named:])] if layer.mix else [])])
+            self.by_weight.append([*sizes[2:named], *([np.linalg.norm(sizes[named:], axis=0)] if layer.mix else [])])
         for owner in (*owners, *layer.biases.values()):
             owner.grad = None
         self.after_layer(layer.layer - 1)
@@ -91,16 +98,16 @@ class Gradients:
         """Lets go of the stream. Its graph holds these hooks, so holding it would keep both alive for ever."""
         self.middles.clear()
 
-    def values(self) -> dict[Key, Array]:
-        """Statistic and site to `[layer]`: mean squares relative to the last layer's, and Frobenius norms."""
-        stream = np.full(2 * self.n_layers + 1, math.nan)  # where it ended
+    def values(self) -> list[dict[Key, Array]]:
+        """Of each seed: statistic and site to `[layer]`: mean squares relative to the last layer's, and norms."""
+        stream = np.full((2 * self.n_layers + 1, self.seeds), math.nan)  # where it ended
         stream[len(stream) - len(self.by_stream):] = self.by_stream[::-1]
-        weight = np.full((1 if self.shared else self.n_layers, len(self.names)), math.nan)
-        weight[len(weight) - len(self.by_weight):] = np.reshape(self.by_weight[::-1], (-1, len(self.names)))
-        weight = np.broadcast_to(weight, (self.n_layers, len(self.names)))
+        weight = np.full((1 if self.shared else self.n_layers, len(self.names), self.seeds), math.nan)
+        weight[len(weight) - len(self.by_weight):] = np.reshape(self.by_weight[::-1], (-1, *weight.shape[1:]))
+        weight = np.broadcast_to(weight, (self.n_layers, *weight.shape[1:]))
         with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
             relative = (stream / stream[-1]) ** 2
-        return {
-            **{("activation_gradient", site): part for site, part in by_site(relative).items()},
-            **{("parameter_gradient", name): weight[:, index] for index, name in enumerate(self.names)},
-        }
+        return [{
+            **{("activation_gradient", site): part for site, part in by_site(relative[:, seed]).items()},
+            **{("parameter_gradient", name): weight[:, index, seed] for index, name in enumerate(self.names)},
+        } for seed in range(self.seeds)]

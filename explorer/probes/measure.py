@@ -20,6 +20,7 @@ from explorer.config import Config
 from explorer.display import must_be
 from explorer.probes.observe import Pass, Progress, Stop
 from explorer.probes.threads import shares, torch_threads
+from explorer.probes.together import runs
 from explorer.profile import Array, Key, Profile
 
 OnSeed = Callable[[Profile], None]
@@ -52,9 +53,9 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
     """
     _must_have(must_be(Config, "config", config), *pattern_of)
     start = time.perf_counter()
-    seeds = tuple(range(config.seed, config.seed + config.n_seeds))
+    seeds, shared = tuple(range(config.seed, config.seed + config.n_seeds)), runs(config)
     abandoned = threading.Event()
-    done, lock = dict.fromkeys(seeds, 0.0), threading.Lock()
+    done, lock = {run[0]: 0.0 for run in shared}, threading.Lock()
 
     def report(seed: int, fraction: float) -> None:
         with lock:
@@ -62,8 +63,9 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
             progress(sum(done.values()) / len(done))
 
     passes = [
-        Pass(config, seed, pattern_of, lambda: abandoned.is_set() or stop(), partial(report, seed), backward)
-        for seed in seeds
+        Pass(config, run[0], pattern_of, lambda: abandoned.is_set() or stop(), partial(report, run[0]), backward,
+             len(run))
+        for run in shared
     ]
 
     def profile(values: Sequence[dict[Key, Array]]) -> Profile:
@@ -103,10 +105,10 @@ def _run(passes: list[Pass], config: Config, abandoned: threading.Event,
         futures = [pool.submit(one.run, target) for one in passes]
         try:
             for future, following in pairwise(futures):
-                values.append(future.result())
+                values += future.result()
                 if not following.done():
                     seen(values)
-            return [*values, futures[-1].result()]
+            return [*values, *futures[-1].result()]
         except BaseException:
             abandoned.set()
             pool.shutdown(cancel_futures=True)

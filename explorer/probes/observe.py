@@ -1,4 +1,4 @@
-"""One seed's pass: builds the model, runs it forward and backward, and keeps nothing but numbers."""
+"""One pass, of a seed or of several side by side: builds the model, runs it forward and backward, keeps numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Stopped(Exception):  # noqa: N818 - not an error: somebody asked for it
 
 
 class Pass:
-    """A seed's measurement; holds nothing of the model once `run` or `observe` has returned.
+    """A measurement of a seed, or of several at once; holds nothing of the model once `run` or `observe` has returned.
 
     Args:
         config: what to build.
@@ -38,27 +38,29 @@ class Pass:
         stop: asked before each layer, forward and backward.
         progress: called with the fraction that is done.
         backward: whether there is a backward pass; else the statistics are those of the forward pass alone.
+        seeds: draws that run side by side, as the weights of one model: the seed and those that follow.
     """
 
     def __init__(self, config: Config, seed: int, pattern_of: tuple[int, int] = (1, 0), stop: Stop = lambda: False,
-                 progress: Progress = lambda _: None, backward: bool = True) -> None:
-        self.config, self.seed, self.pattern_of = config, seed, pattern_of
+                 progress: Progress = lambda _: None, backward: bool = True, seeds: int = 1) -> None:
+        self.config, self.seed, self.seeds, self.pattern_of = config, seed, seeds, pattern_of
         self.stop, self.progress, self.backward = stop, progress, backward
         self.pattern: Array | None = None
         self.ends = not (stream(config).mixes or (config.sizes.block and backward))
         """Whether it ends early where no entry of the stream, or of its gradient, is a number. Several streams may be
         none in their mean alone; and what is computed in blocks is read in blocks."""
 
-    def run(self, device: torch.device) -> dict[Key, Array]:
-        """Builds the seed's model and batch on a device, and observes them."""
+    def run(self, device: torch.device) -> list[dict[Key, Array]]:
+        """Builds the seeds' model and batch on a device, and observes them."""
         self.check()
-        model, inputs = Transformer(self.config, self.seed, self.check), batch.draw(self.config, self.seed)
+        model = Transformer(self.config, self.seed, self.check, seeds=self.seeds)
+        inputs = batch.draw(self.config, self.seed, self.seeds)
         if device.type != "cpu":  # where they are; to look through all parts of a narrow model takes a while
             model, inputs = model.to(device), inputs.to(device)
         return self.observe(model, inputs)
 
-    def observe(self, model: Transformer, inputs: batch.Batch) -> dict[Key, Array]:
-        """Statistic and site to `[layer]` or `[layer, head]`, from one pass forward and backward.
+    def observe(self, model: Transformer, inputs: batch.Batch) -> list[dict[Key, Array]]:
+        """Of each seed: statistic and site to `[layer]` or `[layer, head]`, from one pass forward and backward.
 
         The model's own gradients are left as they were found: none.
         """
@@ -67,11 +69,11 @@ class Pass:
         except Unknown:
             return self.passed(model, inputs, ends=False)
 
-    def passed(self, model: Transformer, inputs: batch.Batch, ends: bool) -> dict[Key, Array]:
+    def passed(self, model: Transformer, inputs: batch.Batch, ends: bool) -> list[dict[Key, Array]]:
         """`observe`, through all layers or, if it `ends`, through those of which something has to be computed."""
         mask = visible(self.config.n_ctx, inputs.input.device) if self.config.causal else None
-        recorder = Recorder(self.config, mask, self.pattern_of, self.after_forward, ends)
-        gradients = Gradients(self.after_backward, shares(self.config), ends)
+        recorder = Recorder(self.config, mask, self.pattern_of, self.after_forward, ends, self.seeds)
+        gradients = Gradients(self.after_backward, shares(self.config), ends, self.seeds)
         try:
             if self.backward:
                 (self.in_blocks if self.config.sizes.block else self.at_once)(model, inputs, recorder, gradients)
@@ -88,7 +90,8 @@ class Pass:
             if owner is not None:
                 owner.grad = None
         self.pattern = None if recorder.pattern is None else recorder.pattern.double().cpu().numpy()
-        return {**recorder.values(), **(gradients.values() if self.backward else {})}
+        found = recorder.values()
+        return [one | other for one, other in zip(found, gradients.values(), strict=True)] if self.backward else found
 
     @torch.no_grad()
     def forward(self, model: Transformer, inputs: batch.Batch, recorder: Recorder) -> None:

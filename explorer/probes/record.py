@@ -37,14 +37,15 @@ class Recorder:
         pattern_of: layer (from 1) and head (from 0) whose attention pattern is kept.
         after_layer: called with the layer's number when its last site has been seen; what it raises ends the pass.
         ends: whether the pass goes through the layers that are `needed` alone, and not through all.
+        seeds: draws that the model holds side by side; the pattern is the first one's.
     """
 
     def __init__(self, config: Config, mask: Tensor | None, pattern_of: tuple[int, int],
-                 after_layer: Callable[[int], None], ends: bool = False) -> None:
+                 after_layer: Callable[[int], None], ends: bool = False, seeds: int = 1) -> None:
         self.config, self.mask, self.pattern_of, self.after_layer = config, mask, pattern_of, after_layer
-        self.ends, self.left_out = ends, range(0)
+        self.ends, self.seeds, self.left_out = ends, seeds, range(0)
         """Numbers of the layers that are not needed."""
-        largest = config.batch_size * config.n_ctx * max(config.d_model, config.n_heads * config.n_ctx)
+        largest = seeds * config.batch_size * config.n_ctx * max(config.d_model, config.n_heads * config.n_ctx)
         self.block = max(1, min(64, BLOCK_ELEMENTS // largest))
         self.pending: defaultdict[str, list[Tensor]] = defaultdict(list)
         self.reduced: defaultdict[Key, list[Tensor]] = defaultdict(list)
@@ -72,16 +73,20 @@ class Recorder:
         """Reduces the pending tensors and releases them; sites of one shape go together, to make few calls."""
         pending, self.pending = self.pending, defaultdict(list)
         if pending["pattern"]:
-            scores, pattern = (torch.stack(pending[site]) for site in ROWS)
+            scores, pattern = (self.stack(pending[site]) for site in ROWS)
             seen = Rows.of(scores, pattern, self.mask, sink(self.config).logit is not None)
-            self.reduce(seen, dict.fromkeys(ROWS, (0, len(pattern))))
+            self.reduce(seen, dict.fromkeys(ROWS, (0, len(pending["pattern"]))))
         tensors: list[Tensor] = []
         spans: dict[str, tuple[int, int]] = {}
         for site in ORDER:
             if pending[site]:
                 spans[site] = (len(tensors), len(tensors) + len(pending[site]))
                 tensors += pending[site]
-        self.reduce(Signal.of(torch.stack(tensors)), spans)
+        self.reduce(Signal.of(self.stack(tensors)), spans)
+
+    def stack(self, tensors: list[Tensor]) -> Tensor:
+        """`[seed · batch, ...]` of each layer to `[layer · seed, batch, ...]`."""
+        return torch.stack(tensors).view(len(tensors) * self.seeds, -1, *tensors[0].shape[1:])
 
     def reduce(self, seen: Signal | Rows, spans: Mapping[str, tuple[int, int]]) -> None:
         """Reduces stacked layers to the statistics of their sites, each over the part of the stack that it needs."""
@@ -90,13 +95,14 @@ class Recorder:
             if row.reduce is None or not sites:
                 continue
             start, stop = min(spans[site][0] for site in sites), max(spans[site][1] for site in sites)
-            values = row.reduce(type(seen)(*(part[start:stop] for part in seen)))
+            values = row.reduce(type(seen)(*(part[start * self.seeds : stop * self.seeds] for part in seen)))
             for site in sites:
                 first, last = spans[site]
-                self.reduced[row.name, site].append(values[first - start : last - start])
+                self.reduced[row.name, site].append(values[(first - start) * self.seeds : (last - start) * self.seeds])
 
-    def values(self) -> dict[Key, Array]:
-        """Statistic and site to `[layer]` or `[layer, head]`; this is where the device is waited for."""
+    def values(self) -> list[dict[Key, Array]]:
+        """Of each seed: statistic and site to `[layer]` or `[layer, head]`; this is where the device is waited for."""
         found = {key: torch.cat(parts).double().cpu().numpy() for key, parts in self.reduced.items()}
         last = dict.fromkeys((key for key in found if key[1] != "embed"), len(self.left_out))
-        return {key: np.concatenate([column, *[column[-1:]] * last.get(key, 0)]) for key, column in found.items()}
+        return [{key: np.concatenate([part := column[seed :: self.seeds], *[part[-1:]] * last.get(key, 0)])
+                 for key, column in found.items()} for seed in range(self.seeds)]

@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from explorer.profile import Array
 
 Vectors = Float[Tensor, "layer batch token d"]
 Weights = Float[Tensor, "layer batch head query key"]
@@ -107,6 +110,12 @@ def second_moment(x: Vectors) -> PerLayer:
 def no_number(x: Tensor) -> bool:
     """Whether every entry is nan. Of a tensor on another device, where one would wait for the answer, not known."""
     return x.device.type == "cpu" and math.isnan(x[(0,) * x.ndim].item()) and bool(x.isnan().all())
+
+
+def norms_by_seed(tensors: list[Tensor], seeds: int) -> Array:
+    """Frobenius norms, `[tensor, seed]`, of tensors whose first axis has as many equal parts as there are seeds."""
+    parts = tensors if seeds == 1 else [part for tensor in tensors for part in tensor.chunk(seeds)]
+    return np.reshape(norms(parts), (-1, seeds))
 
 
 def norms(tensors: list[Tensor]) -> list[float]:

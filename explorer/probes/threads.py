@@ -32,10 +32,14 @@ def shares(config: Config, device: torch.device) -> tuple[int, int]:
     processors = torch.get_num_threads()
     if device.type != "cpu":
         return 1, processors
-    needed = 2 * config.sizes.activation_bytes + 8 * config.sizes.n_parameters
-    workers = max(1, min(config.n_seeds, processors, int(SIDE_BY_SIDE_BYTES // needed)))
+    workers = max(1, min(config.n_seeds, processors, int(SIDE_BY_SIDE_BYTES // bytes_of(config))))
     small = config.batch_size * config.n_ctx * config.d_model <= SMALL
     return workers, 1 if small else max(1, processors // workers)
+
+
+def bytes_of(config: Config) -> float:
+    """Bytes that one seed's pass takes, about."""
+    return 2 * config.sizes.activation_bytes + 8 * config.sizes.n_parameters
 
 
 @contextmanager

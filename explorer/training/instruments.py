@@ -36,7 +36,7 @@ class Instruments:
 
     def forward_is_done(self) -> None:
         """Before the backward pass: what the taps saw, and the weights as they are."""
-        self.found |= self.recorder.values()
+        self.found |= self.recorder.values()[0]
         for stream in self.streams:
             stream.retain_grad()
         self.before = [weight.detach().clone() for weight in self.matrices()]

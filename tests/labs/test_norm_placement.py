@@ -83,8 +83,8 @@ def test_logits_kept_small_are_their_setting() -> None:
     patterns = []
     model(model.embed(batch.draw(config, 0)), lambda site, _, x: patterns.append(x) if site == "pattern" else None)
     assert all(torch.equal(pattern, torch.full_like(pattern, 1 / 32)) for pattern in patterns)
-    zero = Pass(config, 0).observe(model, batch.draw(config, 0))
-    small = Pass(config, 0).run(torch.device("cpu"))
+    zero = Pass(config, 0).observe(model, batch.draw(config, 0))[0]
+    small = Pass(config, 0).run(torch.device("cpu"))[0]
     for key in (("second_moment", "resid_post"), ("parameter_gradient", "W_out")):
         np.testing.assert_allclose(small[key], zero[key], rtol=3e-3)
 
