@@ -46,11 +46,11 @@ TABS = """async (rounds) => {
 }"""
 
 
-def kernels() -> float:
-    """Megabytes that the kernels of the server hold."""
+def kernel() -> float:
+    """Megabytes that the largest kernel of the server holds: the page's, as those that wait have measured nothing."""
     found = [process for process in psutil.Process().children(recursive=True)
              if any("ipykernel" in word for word in process.cmdline())]
-    return sum(process.memory_info().rss for process in found) / 1e6
+    return max(process.memory_info().rss for process in found) / 1e6
 
 
 def sample(session: CDPSession) -> dict[str, float]:
@@ -58,7 +58,7 @@ def sample(session: CDPSession) -> dict[str, float]:
     session.send("HeapProfiler.collectGarbage")
     held = {row["name"]: row["value"] for row in session.send("Performance.getMetrics")["metrics"]}
     found = {words: held[name] for name, words in COUNTED.items()}
-    return found | {"heap MB": found["heap MB"] / 1e6, "kernel MB": kernels()}
+    return found | {"heap MB": found["heap MB"] / 1e6, "kernel MB": kernel()}
 
 
 def watched(page: Page, act: Callable[[], object]) -> list[dict[str, float]]:
