@@ -74,7 +74,7 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
                        pattern_of=pattern_of, seconds=time.perf_counter() - start)
 
     def seen(values: Sequence[dict[Key, Array]]) -> None:
-        if len(values) == 1 or done[seeds[len(values)]] < NEARLY:
+        if len(values) == len(shared[0]) or done[seeds[len(values)]] < NEARLY:
             on_seed(profile(values))
 
     try:
