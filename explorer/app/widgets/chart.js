@@ -188,7 +188,7 @@ class Card {
   /** Whether it has room; while something moves, a plot that is not on the screen waits until all is at rest. */
   due() {
     const may = this.place.seen || !this.model.get("stale") || printed();
-    return may && this.plot.clientWidth >= NARROWEST;
+    return may && this.size[0] >= NARROWEST;
   }
 
   async draw() {
