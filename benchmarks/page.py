@@ -95,8 +95,10 @@ def served(*options: str) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None  # noqa: S101 (for the type checker: it is a pipe)
         server.stdout.readline()  # it says where
-        yield f"http://localhost:{port}/"
-        server.terminate()
+        try:
+            yield f"http://localhost:{port}/"
+        finally:
+            server.terminate()
 
 
 @contextmanager

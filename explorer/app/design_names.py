@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cache, lru_cache
 
-from explorer.app.widgets.wording import in_words, unused
+from explorer.app.widgets.wording import idle, in_words, unused
 from explorer.config import Config, preset
 from explorer.schemes.preset import PRESETS
 
@@ -39,12 +39,9 @@ def matching(config: Config) -> str:
 
 def differences(config: Config, other: Config, among: Collection[str] = ()) -> list[str]:
     """The fields that two configs differ in, those that matter in neither left out; among all when left out."""
-    specs = Config.specs()
-    return [
-        name for name in among or specs
-        if getattr(config, name) != getattr(other, name)
-        and not (unused(specs[name], config) and unused(specs[name], other))
-    ]
+    neither = idle(config).keys() & idle(other).keys()
+    return [name for name in among or Config.specs()
+            if name not in neither and getattr(config, name) != getattr(other, name)]
 
 
 def change_words(before: Config, after: Config) -> list[list[str]]:

@@ -56,6 +56,8 @@ def changes(before: Any, after: Any) -> list[list[Any]]:
 
 
 def _changes(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[tuple[Any, ...]]:
+    if type(before) is type(after) and before == after:
+        return
     if isinstance(before, dict) and isinstance(after, dict):
         yield from (((*path, name),) for name in before.keys() - after.keys())
         for name, value in after.items():

@@ -17,7 +17,7 @@ from explorer.app.view import View, label
 from explorer.app.widgets.exclusions import exclusions, mend, remedy_in_words
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.slider_steps import slider_steps
-from explorer.app.widgets.wording import in_words, refusal_in_words, size_in_words, unused, usual_in_words
+from explorer.app.widgets.wording import idle, in_words, refusal_in_words, size_in_words, usual_in_words
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.fields import GROUPS, Option, Spec
@@ -162,20 +162,19 @@ class Controls(ControlBox, Generic[Chosen]):
     def _explain(self) -> None:
         good = self.config.model_dump()
         specs = self.config.specs()
-        idle = {name: reason for name, item in specs.items() if (reason := unused(item, self.config))}
-        idle |= {name: f"of no use: {reason}" for name, reason in self._of_no_use.items()
-                 if good[name] == specs[name].default}
+        unneeded = {**idle(self.config), **{name: f"of no use: {reason}" for name, reason in self._of_no_use.items()
+                                            if good[name] == specs[name].default}}
         refused = [name for name, value in self.values.items() if self.refusal and value != good.get(name)]
         said = {name: rest for name, (value, *rest) in self._remarks.items() if self.values.get(name) == value}
         remarks = {name: words for name, (words, _) in said.items()}
         more = {name: [*self._offers.get(name, []), *offers] for name, (_, offers) in said.items() if offers}
         with self.hold_sync():
-            self.disabled = [name for name in idle if name not in refused]
+            self.disabled = [name for name in unneeded if name not in refused]
             self.refused = refused
             self.folded = [name for name, item in specs.items() if name not in (*refused, *said) and grouped(item)
-                           and (name in idle or (item.about.advanced and good[name] == item.default))]
+                           and (name in unneeded or (item.about.advanced and good[name] == item.default))]
             wrong = {name: f"refused; still {in_words(good.get(name))}" for name in refused}
-            self.notes = {**remarks, **idle, **wrong}
+            self.notes = {**remarks, **unneeded, **wrong}
             self.offers = {**self._offers, **more}
             self.summary = size_in_words(self.config) if isinstance(self.config, Config) else ""
 

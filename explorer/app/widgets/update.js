@@ -1,8 +1,8 @@
 /* What is new in a figure: numbers that moved on axes that may have moved too, or more than that.
 
    The kernel sends the difference to the figure before, with the numbers of both: `patch`. Every view of a model sees its
-   one figure, which stays whole. Of a slider's move, most figures keep everything but a line and the ends of an axis. Such a figure is not drawn as a
-   whole: plotly's `relayout` and `animate` take a third of the time of its `react`. */
+   one figure, which stays whole. Of a slider's move, most figures keep everything but a line and the ends of an axis.
+   Such a figure is not drawn as a whole: plotly's `relayout` and `animate` take a third of the time of its `react`. */
 
 const MOVED = ["x", "y", "customdata"];
 const SCALED = ["range", "nticks", "tickformat", "exponentformat", "tick0", "dtick"];

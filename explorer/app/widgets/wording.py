@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any, cast
 
@@ -53,6 +54,17 @@ def unused(spec: Spec, config: Choices) -> str:
         for other, values in needed.items()
     )
     return f"used when {wanted}; it is {', '.join(in_words(getattr(config, other)) for other in needed)}"
+
+
+def idle(config: Choices) -> Mapping[str, str]:
+    """The fields that do not matter with these choices, each with its reason."""
+    return _idle(config, _rows(type(config)))
+
+
+@lru_cache(maxsize=256)
+def _idle(config: Choices, _: tuple[tuple[int, str], ...]) -> Mapping[str, str]:
+    """`idle`, for as long as no table gets another row: a page asks for each named design at every change."""
+    return {name: reason for name, item in config.specs().items() if (reason := unused(item, config))}
 
 
 @lru_cache(maxsize=1024)
