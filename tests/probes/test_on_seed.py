@@ -11,7 +11,9 @@ import pytest
 from explorer import Config, Profile, Stopped, measure
 from explorer.probes.threads import torch_threads
 
-SMALL = Config(n_layers=3, d_model=32, n_heads=4, n_ctx=8, batch_size=2, n_seeds=4, seed=5)
+SMALL = Config(n_layers=3, d_model=128, n_heads=4, n_ctx=8, batch_size=2, n_seeds=4, seed=5)
+"""Few layers, but too wide for seeds to share a pass."""
+NARROW = SMALL.replace(n_layers=40, d_model=32)
 EXPLODED = SMALL.replace(n_layers=60, norm_placement="none", init_variance=1000.0)
 WAIT = 60.0
 
@@ -86,6 +88,14 @@ def test_side_by_side_no_seed_is_left_out_and_none_comes_before_the_first() -> N
     counts = [len(some.seeds) for some in seen]
     assert counts == sorted(set(counts))
     assert set(counts) <= {1, 2, 3}
+    for some in seen:
+        same(some, whole)
+
+
+def test_seeds_that_share_a_pass_come_together() -> None:
+    seen: list[Profile] = []
+    whole = measure(NARROW, on_seed=seen.append)
+    assert {len(some.seeds) for some in seen} <= {2}
     for some in seen:
         same(some, whole)
 

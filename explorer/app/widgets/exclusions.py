@@ -24,7 +24,8 @@ def exclusions(config: Choices) -> dict[str, list[Exclusion]]:
     """By field, the options and switch positions that `config.replace` would refuse; 3 to 5 ms for a `Config`."""
     good = config.model_dump()
     found = {
-        name: [item for value in options(spec) if value != good[name] and (item := _exclusion(config, good, name, value))]
+        name: [item for value in options(spec)
+               if value != good[name] and (item := _exclusion(config, good, name, value))]
         for name, spec in config.specs().items()
     }
     return {name: excluded for name, excluded in found.items() if excluded}
