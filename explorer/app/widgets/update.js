@@ -25,9 +25,10 @@ function moves(before, after) {
   if (!before || before.data.length !== after.data.length) return null;
   const traces = [], scales = {};
   for (const [index, trace] of after.data.entries()) {
-    const names = differing(before.data[index], trace);
+    const earlier = before.data[index], names = differing(earlier, trace);
     if (!names.length) continue;
-    if (trace.type !== "scatter" || !names.every((name) => MOVED.includes(name) && name in trace)) return null;
+    const may = (name) => MOVED.includes(name) && name in trace && name in earlier;
+    if (trace.type !== "scatter" || !names.every(may)) return null;
     traces.push(index);
   }
   for (const axis of differing(before.layout, after.layout)) {
@@ -46,11 +47,11 @@ const nothing = ({ traces, scales }) => !traces.length && !Object.keys(scales).l
 async function move(Plotly, plot, figure, { traces, scales }) {
   if (Object.keys(scales).length) await Plotly.relayout(plot, structuredClone(scales));
   if (!traces.length) return;
-  // With all between the first and the last: plotly puts what it is given on top of each other, and above the others.
-  const between = [...figure.data.keys()].slice(traces[0], traces.at(-1) + 1);
-  const parts = between.map((index) => MOVED.filter((name) => name in figure.data[index])
+  // With all that lie above: plotly puts what it is given on top of each other, and above the others.
+  const above = [...figure.data.keys()].slice(traces[0]);
+  const parts = above.map((index) => MOVED.filter((name) => name in figure.data[index])
     .map((name) => [name, figure.data[index][name]]));
-  await Plotly.animate(plot, { data: structuredClone(parts.map(Object.fromEntries)), traces: between }, AT_ONCE);
+  await Plotly.animate(plot, { data: structuredClone(parts.map(Object.fromEntries)), traces: above }, AT_ONCE);
 }
 
 /** Puts the newest patch on a model's figure, unless another view did; asks for the whole where one before it is missing. */
