@@ -105,11 +105,14 @@ def test_the_same_config_gives_the_same_numbers() -> None:
         assert np.array_equal(value, two[key]), key
 
 
-def test_seeds_are_independent_and_follow_the_first() -> None:
-    both = measure(SMALL)
-    second = measure(SMALL.replace(seed=1, n_seeds=1))
+@pytest.mark.parametrize(("wider", "rounding"), [({"d_model": 128}, 0.0), ({}, 1e-5)], ids=["wide", "narrow"])
+def test_seeds_are_independent_and_follow_the_first(wider: dict[str, Any], rounding: float) -> None:
+    """Bit for bit, but where narrow models share a pass: there sums are taken in another order."""
+    config = SMALL.replace(**wider)
+    both = measure(config)
+    second = measure(config.replace(seed=1, n_seeds=1))
     for key, value in second.values.items():
-        assert np.array_equal(value[0], both[key][1]), key
+        np.testing.assert_allclose(value[0], both[key][1], rtol=rounding, err_msg=str(key))
     q = both["second_moment", "resid_post"]
     assert not np.array_equal(q[0], q[1])
 
@@ -177,7 +180,7 @@ def test_no_hook_and_no_tensor_survives(kept: str, monkeypatch: pytest.MonkeyPat
 
 def test_progress_goes_from_nothing_to_all() -> None:
     reached: list[float] = []
-    measure(SMALL, progress=reached.append)
+    measure(SMALL.replace(d_model=128), progress=reached.append)  # too wide for seeds to share a pass
     assert reached == sorted(reached)
     assert 0 < reached[0] < 0.1
     assert reached[-1] == 1
