@@ -11,7 +11,7 @@ import pytest
 from explorer import Config, Profile, Stopped, measure
 from explorer.probes.threads import torch_threads
 
-SMALL = Config(n_layers=3, d_model=128, n_heads=4, n_ctx=8, batch_size=2, n_seeds=4, seed=5)
+SMALL = Config(n_layers=3, d_model=192, n_heads=4, n_ctx=8, batch_size=2, n_seeds=4, seed=5)
 """Few layers, but too wide for seeds to share a pass."""
 NARROW = SMALL.replace(n_layers=40, d_model=32)
 EXPLODED = SMALL.replace(n_layers=60, norm_placement="none", init_variance=1000.0)

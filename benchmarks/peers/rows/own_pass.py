@@ -27,7 +27,7 @@ def prepare(subject: Subject) -> Callable[[], Values]:
     model, inputs, one = Transformer(subject.config, 0), batch.draw(subject.config, 0), Pass(subject.config, 0)
 
     def run() -> Values:
-        found = one.observe(model, inputs)
+        (found,) = one.observe(model, inputs)
         return {
             "second_moment": found["second_moment", "resid_post"].tolist(),
             "attention_entropy": found["attention_entropy", "pattern"].mean(axis=-1).tolist(),
