@@ -124,8 +124,8 @@ ROWS: dict[str, tuple[dict[str, Any], Any]] = {
 def test_a_row_that_is_made_up(field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is decided by a row's name."""
     table, row = ROWS[field]
-    monkeypatch.setitem(table, "made_up", row)
-    Pair(Config(**SIZES, **{field: "made_up"}), tmp_path).agree()
+    monkeypatch.setitem(table, "invented", row)
+    Pair(Config(**SIZES, **{field: "invented"}), tmp_path).agree()
 
 
 @pytest.mark.parametrize(("field", "table", "row"), [
@@ -135,9 +135,9 @@ def test_a_row_that_is_made_up(field: str, tmp_path: Path, monkeypatch: pytest.M
 ], ids=["factor by row", "norms within some layers"])
 def test_a_row_that_cannot_be_written_is_refused(field: str, table: dict[str, Any], row: object,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(table, "made_up", row)
-    with pytest.raises(ConfigError, match=rf"^{field} must have .* to be written as torch; got {field} = made_up$"):
-        torch_code(Config(**SIZES | {"n_ctx": 9}, **{field: "made_up"}))  # no config whose placements are remembered
+    monkeypatch.setitem(table, "invented", row)
+    with pytest.raises(ConfigError, match=rf"^{field} must have .* to be written as torch; got {field} = invented$"):
+        torch_code(Config(**SIZES | {"n_ctx": 9}, **{field: "invented"}))  # no config whose placements are remembered
 
 
 def test_it_needs_only_torch_and_is_clean(tmp_path: Path) -> None:
