@@ -5,7 +5,6 @@ Two servers, one that starts a kernel for each visitor and one with a kernel tha
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from playwright.sync_api import Browser, WebSocket, sync_playwright
 
-from benchmarks.page import PROGRAMS, QUIET, served
+from benchmarks.page import QUIET, program, served
 
 ROUNDS = 3
 REST = 15.0
@@ -97,12 +96,9 @@ def imports() -> dict[str, float]:
 
 def main() -> dict[str, dict[str, float]]:
     """The median timeline of each kind of visit; its dots and its websocket have limits."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        raise SystemExit(f"the page's benchmark needs a browser: one of {', '.join(PROGRAMS)} on the PATH")
     visits: dict[str, list[dict[str, float]]] = {name: [] for name in LIMITS}
     with (served("--preheat", "0") as cold, served("--preheat", "1") as preheated, sync_playwright() as playwright):
-        browser = playwright.chromium.launch(executable_path=program, args=QUIET)
+        browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
         for _ in range(ROUNDS):
             for name, address in (("cold", cold), ("preheated", preheated)):
                 time.sleep(REST)

@@ -7,13 +7,12 @@ Nothing may be left of a move, so every figure ought to be after the last hundre
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 
 import psutil
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
-from benchmarks.page import PROGRAMS, QUIET, SETTLED, SHOWN, served
+from benchmarks.page import QUIET, SETTLED, SHOWN, program, served
 from explorer.app.roster import MOST
 
 MOVES, SAMPLES = 100, 4
@@ -74,11 +73,8 @@ def watched(page: Page, act: Callable[[], object]) -> list[dict[str, float]]:
 
 def main() -> None:
     """Prints a line a figure."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        raise SystemExit(f"this needs a browser: one of {', '.join(PROGRAMS)} on the PATH")
     with served() as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=QUIET)
+        browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
         acts: dict[str, tuple[str, str, int]] = {
             f"{MOVES} moves": ("", DRAG, MOVES), f"{MOVES} moves, {MOST - 1} pins": (f"?{PINS}", DRAG, MOVES),
             f"all tabs {ROUNDS} times": ("", TABS, ROUNDS),

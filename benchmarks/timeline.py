@@ -7,7 +7,6 @@ after the slider moved, how long it took, the thread, and what it did.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from benchmarks.page import PROGRAMS, QUIET, SETTLED, SHOWN, served
+from benchmarks.page import QUIET, SETTLED, SHOWN, program, served
 
 MOVES = 4
 MOVE = f"""async () => {{
@@ -51,14 +50,11 @@ def kernels(folder: Path) -> Iterator[tuple[float, float, str, str]]:
 
 def main(query: str = "") -> None:
     """Prints the timeline."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        raise SystemExit(f"the timeline needs a browser: one of {', '.join(PROGRAMS)} on the PATH")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["EXPLORER_TIMELINE"] = f"{folder}/kernel"
         os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).with_name("timed")), *sys.path])
         with served() as address, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=program, args=QUIET)
+            browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
             page = browser.new_page(viewport={"width": 1440, "height": 1000})
             page.goto(address + query)
             page.wait_for_function(SHOWN, timeout=120_000)

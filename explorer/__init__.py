@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from explorer.export.module import torch_code
     from explorer.probes.foreign import probe, twin
     from explorer.probes.measure import measure
-    from explorer.probes.observe import Stopped
     from explorer.probes.twin import Twin
     from explorer.profile import Profile
     from explorer.schemes.preset import PRESETS
+    from explorer.stopping import Stopped
     from explorer.sweeping.sweeps import Sweep, sweep
     from explorer.theory import Solution, predict, solve
     from explorer.training.race import Contender, Race, race
@@ -56,11 +56,12 @@ _MODULES = {
     "config": ("Config", "ConfigError", "preset"),
     "diagnosis": ("Finding", "diagnose"),
     "export.module": ("torch_code",),
-    "probes": ("Stopped", "measure"),
+    "probes": ("measure",),
     "probes.foreign": ("probe", "twin"),
     "probes.twin": ("Twin",),
     "profile": ("Profile",),
     "schemes.preset": ("PRESETS",),
+    "stopping": ("Stopped",),
     "sweeping.sweeps": ("Sweep", "sweep"),
     "theory": ("Solution", "predict", "solve"),
     "training.race": ("Contender", "Race", "race"),

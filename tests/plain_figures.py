@@ -1,6 +1,8 @@
-"""Figures of any shape, as a browser is sent them."""
+"""Figures of any shape, as a browser is sent them, and what it makes of a patch."""
 
 from __future__ import annotations
+
+import copy
 
 from hypothesis import strategies as st
 
@@ -12,3 +14,17 @@ FIGURE = st.fixed_dictionaries({
     "data": st.lists(st.dictionaries(WORDS, PLAIN, max_size=4), max_size=3),
     "layout": st.dictionaries(WORDS, PLAIN, max_size=4),
 })
+
+
+def applied(figure, found):
+    """A figure with the changes of a patch, as a browser makes them."""
+    figure = copy.deepcopy(figure)
+    for (*path, last), *value in found:
+        part = figure
+        for name in path:
+            part = part[name]
+        if value:
+            part[last] = value[0]
+        else:
+            del part[last]
+    return figure

@@ -22,6 +22,7 @@ FLOORS = {
     "numbers": 0,
     "display": 0,
     "plotlyjs": 0,
+    "stopping": 0,
     "choices": 1,
     "schemes": 1,
     "limits": 2,

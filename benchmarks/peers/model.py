@@ -6,6 +6,7 @@ The softmax is a module, and attention is not fused: in a fused kernel only one 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,6 +17,14 @@ from explorer.model import Transformer
 
 Values = dict[str, list[float]]
 """Statistic to its value by layer."""
+
+
+def values(moments: Sequence[Tensor], entropies: Sequence[Tensor], gradients: Sequence[Tensor]) -> Values:
+    """Numbers of a pass, one a layer: the gradients as they came, the last layer's first."""
+    by_layer = {"second_moment": moments, "attention_entropy": entropies, "activation_gradient": gradients[::-1]}
+    return {name: torch.stack(list(numbers)).tolist() for name, numbers in by_layer.items()}
+
+
 SIZES = {
     "4 × 128": Config(n_layers=4, d_model=128),
     "100 × 64": Config(n_layers=100, d_model=64, n_heads=2, n_ctx=32),

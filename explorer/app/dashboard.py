@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -14,9 +12,8 @@ import ipywidgets as widgets
 from IPython.display import display
 
 from explorer.app import still, view
-from explorer.app.explore.foretold import Foretold
 from explorer.app.explore.panel import Explore
-from explorer.app.explore.sweep_work import GLANCE
+from explorer.app.explore.work import SHOWN, measure, trials
 from explorer.app.labs.labs import Labs, tab
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
@@ -28,7 +25,6 @@ from explorer.app.widgets.header import Header
 from explorer.app.widgets.panel import send_again
 from explorer.app.widgets.runtime import LISTENERS
 from explorer.app.widgets.tabbed import Tab, Tabbed
-from explorer.app.widgets.worker import Progress, Stop
 from explorer.app.yours.panel import YourModel
 from explorer.config import Config
 from explorer.diagnosis import diagnose
@@ -37,52 +33,6 @@ from explorer.labs.table import LABS, on
 from explorer.profile import Profile
 from explorer.theory import predict
 from explorer.theory.solve import solve
-from explorer.trials import as_trained, evidence, likeness
-
-SHOWN = threading.Event()
-"""Set when a browser has put a page of this kernel together."""
-PATIENCE = 4.0
-"""Seconds after which a page without a browser is measured all the same."""
-DRAWING = 0.3
-"""Seconds that a browser is given to draw the charts, before the trials take its processors."""
-
-
-def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[int, int],
-            on_seed: Callable[[Profile], None] = lambda _: None) -> Profile:
-    """`explorer.probes.measure`, imported on the worker's thread: torch takes a second, and the page need not wait.
-
-    Nor does it share a small machine with that import while its lines are drawn.
-    """
-    if "torch" not in sys.modules:
-        SHOWN.wait(PATIENCE)
-    from explorer.probes import measure as measured
-
-    return measured(config, stop, progress, pattern_of, on_seed)
-
-
-def _like(small: Config, stop: Stop) -> str:
-    """How many random designs like one of their size trained; begins when a browser has drawn the charts."""
-    from explorer.probes import Stopped
-    from explorer.probes import measure as measured
-
-    begun = time.monotonic()
-    while time.monotonic() - begun < DRAWING:
-        if stop():
-            raise Stopped
-        time.sleep(GLANCE)
-    return str(likeness(evidence(measured(small, stop))))
-
-
-LIKE = Foretold(_like)
-"""Of each design at the size of the trials; designs of many sizes have the same one."""
-
-
-def trials(config: Config, stop: Stop) -> str:
-    """How many random designs like one trained, from its model at their size; empty where none is like it."""
-    small = as_trained(config)
-    if small:
-        LIKE.find(small, stop)
-    return LIKE.words(small)
 
 
 def example() -> Profile:

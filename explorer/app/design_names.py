@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cache, lru_cache
 
-from explorer.app.widgets.wording import idle, in_words, unused
+from explorer.app.widgets.wording import idle, in_words
 from explorer.config import Config, preset
 from explorer.schemes.preset import PRESETS
 
@@ -46,9 +46,9 @@ def differences(config: Config, other: Config, among: Collection[str] = ()) -> l
 
 def change_words(before: Config, after: Config) -> list[list[str]]:
     """Label, old and new value of each field that two configs differ in and that matters in the later one."""
-    specs = Config.specs()
+    specs, unused = Config.specs(), idle(after)
     return [[specs[name].about.label, in_words(getattr(before, name)), in_words(getattr(after, name))]
-            for name in differences(before, after) if not unused(specs[name], after)]
+            for name in differences(before, after) if name not in unused]
 
 
 def choice_words(config: Config, fields: Collection[str]) -> str:

@@ -15,10 +15,9 @@ import numpy as np
 
 from explorer.numbers import number
 from explorer.profile import Array
+from explorer.stopping import Progress, Stop, check
 
 Item = TypeVar("Item")
-Stop = Callable[[], bool]
-Progress = Callable[[float], None]
 Look = Callable[[Callable[[], Any]], None]
 """Told often how the result so far is made, by a lab that trains: it makes it as seldom as it likes."""
 Verdict = tuple[str, str, str]
@@ -29,23 +28,11 @@ def unseen(_: Callable[[], Any]) -> None:
     """The `Look` of a computation that nobody watches."""
 
 
-def check(stop: Stop) -> None:
-    """Raises if the computation is no longer needed.
-
-    Raises:
-        explorer.probes.Stopped: `stop()` is true.
-    """
-    if stop():
-        from explorer.probes.observe import Stopped
-
-        raise Stopped
-
-
 def stages(items: Sequence[Item], stop: Stop, progress: Progress) -> Iterator[Item]:
     """Gives the items one by one; asks `stop` before each, and reports the fraction done to `progress` after it.
 
     Raises:
-        explorer.probes.Stopped: `stop()` is true.
+        explorer.Stopped: `stop()` is true.
     """
     for done, item in enumerate(items, start=1):
         check(stop)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from explorer.config import Config
-from explorer.labs import Look, Progress, Stop, check, unseen
+from explorer.labs import Look, unseen
 from explorer.profile import Array
+from explorer.stopping import Progress, Stop, check
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -29,7 +30,7 @@ def swept(config: Config, over: Over, statistics: Sequence[str], stop: Stop = la
         look: told how the dataset so far is made, after each cell that is not predicted.
         how: `origins`, `recipe`, `steps`, `task`, as `explorer.sweep` has them.
     Raises:
-        explorer.probes.Stopped: `stop()` said true.
+        explorer.Stopped: `stop()` said true.
     """
     from explorer.sweeping.sweeps import CellResult, Sweep
     from explorer.sweeping.workers import Here

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from explorer.config import Config
 from explorer.fields import About
-from explorer.labs import Progress, Stop, check
 from explorer.profile import MATRICES, Array, Profile
+from explorer.stopping import Progress, Stop, check
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,7 +43,7 @@ def pairs(configs: Mapping[Key, Config], stop: Stop = lambda: False, progress: P
     """Measures each design over its seeds, and predicts it; what has just been measured is not measured again.
 
     Raises:
-        explorer.probes.Stopped: `stop()` said true.
+        explorer.Stopped: `stop()` said true.
     """
     from explorer.probes import measure
     from explorer.theory import predict

@@ -17,8 +17,9 @@ from pydantic import Field
 from explorer.config import Config
 from explorer.fields import About
 from explorer.figures.training.course import snapshot
-from explorer.labs import Look, Progress, Stop, check, unseen
+from explorer.labs import Look, unseen
 from explorer.profile import BRANCHES, STATISTICS, Array, Profile
+from explorer.stopping import Progress, Stop, check
 from explorer.training.history import History
 from explorer.training.outcome import Outcome
 from explorer.training.recipe import Recipe

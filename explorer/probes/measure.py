@@ -18,10 +18,11 @@ import torch
 from explorer import noise
 from explorer.config import Config
 from explorer.display import must_be
-from explorer.probes.observe import Pass, Progress, Stop
+from explorer.probes.observe import Pass
 from explorer.probes.threads import shares, torch_threads
 from explorer.probes.together import runs
 from explorer.profile import Array, Key, Profile
+from explorer.stopping import Progress, Stop
 
 OnSeed = Callable[[Profile], None]
 

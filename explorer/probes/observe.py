@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -16,16 +14,10 @@ from explorer.probes.record import Recorder
 from explorer.profile import STREAM, Array, Key
 from explorer.schemes.distribution import shares
 from explorer.schemes.stream import stream
-
-Stop = Callable[[], bool]
-Progress = Callable[[float], None]
+from explorer.stopping import Progress, Stop, Stopped
 
 FORWARD_SHARE = 0.35
 """The forward pass's part of the time, for an even progress."""
-
-
-class Stopped(Exception):  # noqa: N818 - not an error: somebody asked for it
-    """The measurement was abandoned because `stop()` was true."""
 
 
 class Pass:

@@ -18,9 +18,9 @@ from explorer import batch
 from explorer.config import Config
 from explorer.model import Transformer
 from explorer.probes.measure import device
-from explorer.probes.observe import Stop, Stopped
 from explorer.probes.threads import shares, torch_threads
 from explorer.profile import Array
+from explorer.stopping import Stop, Stopped
 
 
 @dataclass(frozen=True, eq=False)

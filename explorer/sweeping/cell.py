@@ -14,10 +14,10 @@ import numpy as np
 from explorer.config import Config
 from explorer.ends import ENDS, endings
 from explorer.profile import STATISTICS, Profile
+from explorer.stopping import Stop, Stopped
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
 
-Stop = Callable[[], bool]
 Numbers = dict[str, float | list[float]]
 
 
@@ -117,7 +117,6 @@ def _measured(cell: Cell, stop: Stop) -> Found:
 
 
 def _trained(cell: Cell, stop: Stop) -> Found:
-    from explorer.probes.observe import Stopped
     from explorer.training.race import Contender, Race
 
     recipe, task, steps = cell.training or Training()

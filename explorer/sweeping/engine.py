@@ -12,7 +12,8 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from explorer.sweeping.cell import ORIGINS, Cell, Found, Stop, find
+from explorer.stopping import Stop
+from explorer.sweeping.cell import ORIGINS, Cell, Found, find
 from explorer.sweeping.workers import Workers, stopper
 
 GLANCE = 0.1

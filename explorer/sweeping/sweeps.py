@@ -12,7 +12,8 @@ import numpy as np
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import must_be
-from explorer.sweeping.cell import ORIGINS, Cell, Found, Stop, Training
+from explorer.stopping import Stop
+from explorer.sweeping.cell import ORIGINS, Cell, Found, Training
 from explorer.sweeping.cluster import of
 from explorer.sweeping.engine import run
 from explorer.sweeping.grid import Grid, Place

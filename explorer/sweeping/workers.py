@@ -12,7 +12,8 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from explorer.limits import machine_memory
-from explorer.sweeping.cell import Cell, Found, Stop
+from explorer.stopping import Stop
+from explorer.sweeping.cell import Cell, Found
 
 Compute = Callable[[list[Cell]], list[Found]]
 

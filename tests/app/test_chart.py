@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import gzip
 import json
 import re
@@ -15,6 +14,7 @@ import plotly.graph_objects as go
 import pytest
 import traitlets
 from ipywidgets import Widget
+from plain_figures import applied
 from plotly.offline import get_plotlyjs
 
 from explorer import plotlyjs
@@ -75,20 +75,6 @@ def sent(monkeypatch):
         messages.append((widget, message)), send(widget, message, buffers))[1])
     return lambda chart: [message["state"] for widget, message in messages
                           if widget is chart and message["method"] == "update"]
-
-
-def applied(figure, found):
-    """A figure with the changes of a patch, as a browser makes them."""
-    figure = copy.deepcopy(figure)
-    for (*path, last), *value in found:
-        part = figure
-        for name in path:
-            part = part[name]
-        if value:
-            part[last] = value[0]
-        else:
-            del part[last]
-    return figure
 
 
 def test_only_what_changed_of_a_figure_is_sent_and_its_number(sent):

@@ -12,8 +12,8 @@ import ipywidgets as widgets
 import plotly.graph_objects as go
 import pytest
 
-from explorer.app import dashboard as module
 from explorer.app.dashboard import PANELS, Dashboard, Tab, dashboard, lab
+from explorer.app.explore import work
 from explorer.app.explore.panel import Explore
 from explorer.app.labs.labs import Labs
 from explorer.app.race.panel import RacePanel
@@ -119,9 +119,10 @@ def test_importing_the_page_does_not_wait_for_torch() -> None:
 
 LINES = """
 import os, sys
-from explorer.app import dashboard as module
-module.PATIENCE = 3600
-page = module.dashboard()
+from explorer.app.dashboard import dashboard
+from explorer.app.explore import work
+work.PATIENCE = 3600
+page = dashboard()
 lines = [chart.figure["data"] for chart in page.panels["explore"].charts.values()]
 print(sum(bool(line) for line in lines), "torch" in sys.modules, flush=True)
 os._exit(0)
@@ -142,8 +143,9 @@ def test_torch_waits_for_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError
 
     monkeypatch.setattr("explorer.probes.measure", measured)
-    monkeypatch.setattr(module, "SHOWN", shown)
-    monkeypatch.setattr(module, "PATIENCE", WAIT)
+    monkeypatch.setattr("explorer.app.dashboard.SHOWN", shown)
+    monkeypatch.setattr(work, "SHOWN", shown)
+    monkeypatch.setattr(work, "PATIENCE", WAIT)
     monkeypatch.delitem(sys.modules, "torch")
     page = dashboard(SMALL)
     assert not begun.wait(0.2)

@@ -12,7 +12,7 @@ from explorer.app.explore.foretold import KEPT, Foretold
 from explorer.app.explore.remedies import WITHHELD
 from explorer.config import Config
 from explorer.diagnosis import Finding
-from explorer.probes.observe import Stopped
+from explorer.stopping import Stopped
 
 open_panel = pytest.fixture(opened)
 TWO = [Finding("bad", "First.", "Its evidence."), Finding("good", "Second.", "Another.")]

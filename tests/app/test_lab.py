@@ -23,11 +23,12 @@ from explorer.app.labs.labs import Labs
 from explorer.app.widgets.controls import Controls, sections
 from explorer.choices import Choices
 from explorer.fields import setting
-from explorer.labs import check, stages
+from explorer.labs import stages
 from explorer.labs.lab import Lab, Plot
 from explorer.labs.table import LABS, on
 from explorer.probes import Stopped
 from explorer.serve import notebooks
+from explorer.stopping import check
 
 
 class Toy(Choices):

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 from hypothesis import given
-from plain_figures import FIGURE
+from plain_figures import FIGURE, applied
 
 from explorer import Config, Profile, measure, predict
 from explorer.figures import BY_CHOICE, FIGURES, gradient_by_matrix
@@ -27,19 +27,6 @@ DESIGNS = (
 @cache
 def profiles(count: int) -> list[Profile]:
     return [profile for config in DESIGNS[-count:] for profile in (predict(config), measure(config))]
-
-
-def applied(figure, found):
-    figure = copy.deepcopy(figure)
-    for (*path, last), *value in found:
-        part = figure
-        for name in path:
-            part = part[name]
-        if value:
-            part[last] = value[0]
-        else:
-            del part[last]
-    return figure
 
 
 @pytest.mark.parametrize("count", [1, 3])

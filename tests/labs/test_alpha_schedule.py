@@ -13,8 +13,8 @@ from explorer.labs.alpha_schedule import pictures
 from explorer.labs.alpha_schedule.experiment import NAMES, AlphaSchedule, last_alphas, run, verdict
 from explorer.labs.alpha_schedule.row import ROW
 from explorer.labs.trained import Trained, alphas
-from explorer.probes.observe import Stopped
 from explorer.profile import Array
+from explorer.stopping import Stopped
 from explorer.training.history import History
 
 QUICK = AlphaSchedule(n_layers=2, steps=20, ramp=10)

@@ -28,7 +28,7 @@ from explorer.labs.attention_scale.experiment import (
 )
 from explorer.labs.attention_scale.row import ROW
 from explorer.labs.stacks import gradient
-from explorer.probes.observe import Stopped
+from explorer.stopping import Stopped
 
 SETTINGS = AttentionScale()
 QUICK = AttentionScale(d_head=8, n_keys=8, n_layers=2, draws=1000)

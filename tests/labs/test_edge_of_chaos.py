@@ -27,7 +27,7 @@ from explorer.labs.edge_of_chaos.experiment import (
 )
 from explorer.labs.edge_of_chaos.row import ROW
 from explorer.labs.maps import crossing, same_side
-from explorer.probes.observe import Stopped
+from explorer.stopping import Stopped
 from explorer.theory.tables import softmax
 
 

@@ -25,7 +25,7 @@ from explorer.labs.gated_mlp_and_rotary.experiment import (
 )
 from explorer.labs.gated_mlp_and_rotary.row import ROW
 from explorer.labs.stacks import Pair, pairs
-from explorer.probes.observe import Stopped
+from explorer.stopping import Stopped
 
 QUICK = GatedMlpAndRotary(n_layers=2, width=64, n_ctx=8, n_seeds=2)
 

@@ -24,7 +24,7 @@ from explorer.labs.normalization.experiment import (
     verdict,
 )
 from explorer.labs.normalization.row import ROW
-from explorer.probes.observe import Stopped
+from explorer.stopping import Stopped
 
 SMALL = Normalization(batch_size=4, n_tokens=8, n_features=32)
 

@@ -25,7 +25,7 @@ from explorer.labs.parametrization.experiment import (
 )
 from explorer.labs.parametrization.network import BASE, SCHEMES, adam, layers
 from explorer.labs.parametrization.row import ROW
-from explorer.probes.observe import Stopped
+from explorer.stopping import Stopped
 
 SETTINGS = Parametrization(widest="128")
 QUICK = Parametrization(widest="64", steps=2, batch_size=16)

@@ -26,8 +26,8 @@ from explorer.labs.realformer.experiment import (
 from explorer.labs.realformer.memory import LENGTHS, memory, saved_bytes
 from explorer.labs.realformer.row import ROW
 from explorer.labs.stacks import Pair, gradient, weight_gradient
-from explorer.probes.observe import Stopped
 from explorer.profile import Array
+from explorer.stopping import Stopped
 
 QUICK = RealFormer(n_layers=3, width=32, n_heads=2, n_ctx=8, n_seeds=2)
 

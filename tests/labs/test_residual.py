@@ -31,7 +31,7 @@ from explorer.labs.residual.experiment import (
 from explorer.labs.residual.row import ROW
 from explorer.labs.stacks import Pair, gradient
 from explorer.model import Transformer
-from explorer.probes.observe import Stopped
+from explorer.stopping import Stopped
 from explorer.theory.depth import identity_path
 
 QUICK = Residual(n_layers=3, width=32, n_seeds=2)

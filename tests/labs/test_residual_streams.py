@@ -26,8 +26,8 @@ from explorer.labs.residual_streams.experiment import (
     verdict,
 )
 from explorer.labs.residual_streams.row import ROW
-from explorer.probes.observe import Stopped
 from explorer.profile import STREAM, Profile
+from explorer.stopping import Stopped
 from explorer.training.race import Contender, Race
 from explorer.training.tasks import Task
 

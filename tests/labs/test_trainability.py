@@ -31,7 +31,7 @@ from explorer.labs.trainability.experiment import (
     verdict,
 )
 from explorer.labs.trainability.row import ROW
-from explorer.probes.observe import Stopped
+from explorer.stopping import Stopped
 from explorer.theory import predict
 from explorer.training.race import Contender, Race
 from explorer.training.recipe import Recipe

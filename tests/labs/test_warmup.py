@@ -15,7 +15,7 @@ from explorer.labs.trained import LEARNS, SHAPE, Trained, profile_at, train
 from explorer.labs.warmup import pictures
 from explorer.labs.warmup.experiment import ALL, DESIGNS, LENGTHS, USUAL, Warmup, name_of, run, verdict
 from explorer.labs.warmup.row import ROW
-from explorer.probes.observe import Stopped
+from explorer.stopping import Stopped
 from explorer.training.race import Contender, Race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task

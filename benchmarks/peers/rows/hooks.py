@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from benchmarks.peers.model import Subject, Values
+from benchmarks.peers.model import Subject, Values, values
 
 
 def prepare(subject: Subject) -> Callable[[], Values]:
@@ -32,10 +32,6 @@ def prepare(subject: Subject) -> Callable[[], Values]:
             for handle in handles:
                 handle.remove()
         subject.model.zero_grad()
-        return {
-            "second_moment": torch.stack(moments).tolist(),
-            "attention_entropy": torch.stack(entropies).tolist(),
-            "activation_gradient": torch.stack(gradients[::-1]).tolist(),
-        }
+        return values(moments, entropies, gradients)
 
     return run

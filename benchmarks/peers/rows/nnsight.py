@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from nnsight import NNsight, save
 
-from benchmarks.peers.model import Subject, Values
+from benchmarks.peers.model import Subject, Values, values
 
 
 def prepare(subject: Subject) -> Callable[[], Values]:
@@ -26,10 +26,6 @@ def prepare(subject: Subject) -> Callable[[], Values]:
                 for x in streams[::-1]:
                     gradients.append(x.grad.square().mean())
         subject.model.zero_grad()
-        return {
-            "second_moment": torch.stack(moments).tolist(),
-            "attention_entropy": torch.stack(entropies).tolist(),
-            "activation_gradient": torch.stack(gradients[::-1]).tolist(),
-        }
+        return values(moments, entropies, gradients)
 
     return run

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from tensor_tracker import Event, Stash, track
 
-from benchmarks.peers.model import Subject, Values
+from benchmarks.peers.model import Subject, Values, values
 
 
 def reduced(event: Event) -> Stash:
@@ -27,10 +27,7 @@ def prepare(subject: Subject) -> Callable[[], Values]:
               track(subject.model, include=r"softmax$", grad=False, stash=reduced) as rows):
             subject.loss(subject.model(subject.inputs)).backward()
         subject.model.zero_grad()
-        return {
-            "second_moment": torch.stack([stash.value for stash in blocks if not stash.grad]).tolist(),
-            "attention_entropy": torch.stack([stash.value for stash in rows]).tolist(),
-            "activation_gradient": torch.stack([stash.value for stash in blocks if stash.grad][::-1]).tolist(),
-        }
+        moments, gradients = ([stash.value for stash in blocks if stash.grad is wanted] for wanted in (False, True))
+        return values(moments, [stash.value for stash in rows], gradients)
 
     return run

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torchlens.fastlog import Recorder
 
-from benchmarks.peers.model import Subject, Values
+from benchmarks.peers.model import Subject, Values, values
 
 
 def chosen(operation: Any) -> bool:
@@ -33,10 +33,8 @@ def prepare(subject: Subject) -> Callable[[], Values]:
         kept = [(record.ctx.func_name, record.transformed_ram_payload) for record in found]
         gradients = [record.transformed_ram_payload for record in found.grad_records
                      if record.ctx.effective_label.startswith("add")]
-        return {
-            "second_moment": torch.stack([value for name, value in kept if name != "softmax"]).tolist(),
-            "attention_entropy": torch.stack([value for name, value in kept if name == "softmax"]).tolist(),
-            "activation_gradient": torch.stack(gradients[::-1]).tolist(),
-        }
+        moments, entropies = ([value for name, value in kept if (name == "softmax") is wanted]
+                              for wanted in (False, True))
+        return values(moments, entropies, gradients)
 
     return run

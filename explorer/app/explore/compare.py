@@ -11,7 +11,7 @@ import traitlets
 from explorer.app.widgets.controls import describe
 from explorer.app.widgets.roster_box import swatch
 from explorer.app.widgets.runtime import PageWidget, view
-from explorer.app.widgets.wording import in_words, unused
+from explorer.app.widgets.wording import idle, in_words
 from explorer.config import Config
 from explorer.diagnosis import Finding
 from explorer.ends import ENDS, Ending, endings
@@ -79,14 +79,14 @@ def cell(text: str, more: str = "", theory: str = "", where: str = "", severity:
 
 def _choices(configs: Sequence[Config]) -> list[dict[str, Any]]:
     """Every field that two of the designs differ in and that matters in one of them."""
-    specs = Config.specs()
-    apart = {name for name, spec in specs.items() if len({getattr(config, name) for config in configs}) > 1
-             and not all(unused(spec, config) for config in configs)}
+    unused = [idle(config) for config in configs]
+    apart = {name for name in Config.specs() if len({getattr(config, name) for config in configs}) > 1
+             and not all(name in fields for fields in unused)}
     return [
         {"label": spec.about.label, "symbol": describe(spec)["symbol"], "cells": [
-            cell("not used", severity="none") if unused(spec, config) else cell(in_words(getattr(config, name)))
-            for config in configs]}
-        for name, spec in specs.items() if name in apart
+            cell("not used", severity="none") if name in fields else cell(in_words(getattr(config, name)))
+            for config, fields in zip(configs, unused, strict=True)]}
+        for name, spec in Config.specs().items() if name in apart
     ]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from explorer.app.widgets.worker import Stop
 from explorer.config import Config
+from explorer.stopping import Stop
 
 Trials = Callable[[Config, Stop], str]
 

@@ -14,20 +14,20 @@ from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
-from explorer.app.explore import home, pace
+from explorer.app.explore import home
 from explorer.app.explore.asking import Asking
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.foretold import Foretold, Trials
-from explorer.app.explore.pace import PATIENCE, lines_first, worth_drawing
+from explorer.app.explore.pace import DRAG, PATIENCE, lines_first, worth_drawing
 from explorer.app.explore.pins import Pin
 from explorer.app.explore.question import Question
 from explorer.app.explore.remedies import Diagnose, Remedies
 from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.sentences import model_words, progress_words, summary
 from explorer.app.explore.sweep import Sweep
-from explorer.app.explore.sweep_work import GLANCE, Finder, Measure, Predict, Stopped
+from explorer.app.explore.sweep_work import Finder, Measure, Predict
 from explorer.app.view import DESIGN, View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
@@ -35,10 +35,11 @@ from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import Phase, prose
 from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
 from explorer.app.widgets.takehome import TakeHome
-from explorer.app.widgets.worker import Progress, Stop
+from explorer.app.widgets.worker import wait
 from explorer.config import Config
 from explorer.figures import FIGURES
 from explorer.profile import Profile
+from explorer.stopping import Progress, Stop
 
 
 class Job(NamedTuple):
@@ -167,7 +168,7 @@ class Explore(Live[Job, Profile]):
 
     def _next(self) -> Job:
         self._dragging = self.phase is Phase.COMPUTING and self._ahead != self._job  # whose verdict alone was to come
-        self._held = self._dragging and time.monotonic() - self._moved < pace.DRAG
+        self._held = self._dragging and time.monotonic() - self._moved < DRAG
         self._done = self._pin_job = self._ahead = None
         if self._result is None:
             self._some = None  # nothing on the charts is stale yet
@@ -274,7 +275,7 @@ class Explore(Live[Job, Profile]):
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
         try:
-            self._wait(stop)
+            wait(self._dragged, stop)
             measured = self._measure(job.config, stop, progress, job.pattern_of, partial(self._show_some, job))
             self._show_dots(job, measured)
             self._foretold.find(job.config, stop)
@@ -285,12 +286,9 @@ class Explore(Live[Job, Profile]):
                     self.comparison.pins.fill(job.config, None, f"{type(error).__name__}: {error}")
             raise
 
-    def _wait(self, stop: Stop) -> None:
-        """Leaves the processors to the theory's lines while a slider is dragged; a single move is measured at once."""
-        while not stop() and self._held and time.monotonic() - self._moved < pace.DRAG:
-            time.sleep(GLANCE)
-        if stop():
-            raise Stopped
+    def _dragged(self) -> bool:
+        """Whether a slider is, which leaves the processors to the theory's lines; a single move is measured at once."""
+        return self._held and time.monotonic() - self._moved < DRAG
 
     def _show_some(self, job: Job, some: Profile) -> None:
         """Draws the seeds that are there, while the others take longer than a drawing."""

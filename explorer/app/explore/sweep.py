@@ -17,10 +17,11 @@ from explorer.app.explore.sweep_plan import MOST_DOTS, Plan, Task, alike, neares
 from explorer.app.explore.sweep_words import understood
 from explorer.app.explore.sweep_work import Finder
 from explorer.app.widgets.controls import Controls
-from explorer.app.widgets.worker import Progress, Stop, Worker
+from explorer.app.widgets.worker import Worker
 from explorer.config import Config
 from explorer.figures.across import Swept
 from explorer.figures.palette import Design
+from explorer.stopping import Progress, Stop
 from explorer.sweeping.grid import coarse_to_fine
 
 LINE_SECONDS = 10.0

@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from explorer.app.explore.sweep_plan import Spot
-from explorer.app.widgets.worker import Progress, Stop
+from explorer.app.widgets.worker import wait
 from explorer.config import Config
 from explorer.ends import Ending, endings
 from explorer.figures.across import Point
 from explorer.profile import Profile
+from explorer.stopping import Progress, Stop, Stopped
 
 OnSeed = Callable[[Profile], None]
 Measure = Callable[[Config, Stop, Progress, tuple[int, int], OnSeed], Profile]
@@ -28,12 +29,6 @@ MOST_BYTES = 1.5e9
 """Memory that a point may take beside what the panel itself measures."""
 KEPT = 2000
 """Points that are kept."""
-GLANCE = 0.02
-"""Seconds between two looks at whether the panel still computes."""
-
-
-class Stopped(Exception):  # noqa: N818 - not an error
-    """What was computed was abandoned: it was closed, or something else is wanted."""
 
 
 class Found(NamedTuple):
@@ -75,7 +70,7 @@ class Finder:
         """Finds what theory predicts; nothing where there is no theory. Raises: Stopped."""
         if self._predict is None or self.known("predicted", config):
             return
-        self._wait(self._hurried, stop)
+        wait(self._hurried, stop)
         try:
             self._keep("predicted", config, Found(endings(self._predict(config))))
         except Exception as error:  # noqa: BLE001 - one point less, and the note says why
@@ -85,7 +80,7 @@ class Finder:
         """Finds what is measured, or why it is left out. Raises: Stopped."""
         found = self.known("measured", config) or self._left_out(config)
         while found is None:
-            self._wait(self._busy, stop)
+            wait(self._busy, stop)
             found = self._try(config, stop)
         self._keep("measured", config, found)
 
@@ -121,14 +116,6 @@ class Finder:
         self._known.move_to_end((origin, config))
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
-
-    @staticmethod
-    def _wait(while_true: Callable[[], bool], stop: Stop) -> None:
-        while not stop():
-            if not while_true():
-                return
-            time.sleep(GLANCE)
-        raise Stopped
 
 
 def work(config: Config) -> float:

@@ -20,10 +20,10 @@ from explorer.app.widgets.panel import prose
 from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
 from explorer.app.widgets.takehome import TakeHome
 from explorer.app.widgets.wording import in_words
-from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import Choices, ConfigError
 from explorer.figures.words import explained, linked
 from explorer.labs.lab import Lab
+from explorer.stopping import Progress, Stop
 
 
 class Outcome(NamedTuple):

@@ -14,7 +14,6 @@ import ipywidgets as widgets
 from explorer.app.design_names import name_of
 from explorer.app.explore.selections import NamedDesigns
 from explorer.app.explore.sentences import model_words
-from explorer.app.explore.sweep_work import Stopped
 from explorer.app.map import home
 from explorer.app.map.controls import MapControls
 from explorer.app.map.maps import FIRST_DESIGN, MAPS
@@ -28,9 +27,9 @@ from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.record import changed, read, record, restore_controls, restore_parts
 from explorer.app.widgets.takehome import TakeHome
 from explorer.app.widgets.wording import refusal_in_words
-from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import ConfigError
 from explorer.config import Config
+from explorer.stopping import Progress, Stop, Stopped
 
 LEAD = ("<h2>Map</h2><p>Where does the signal live, and does the theory draw the border in the right place? Each cell "
         "is a design.</p>")

@@ -30,8 +30,8 @@ from explorer.app.race.throttle import Throttle
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.takehome import TakeHome
 from explorer.app.widgets.wording import refusal_in_words
-from explorer.app.widgets.worker import Progress, Stop
 from explorer.choices import ConfigError
+from explorer.stopping import Progress, Stop
 
 if TYPE_CHECKING:
     from explorer.training.outcome import Outcome

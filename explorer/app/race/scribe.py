@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from explorer.app.race.throttle import Throttle
-from explorer.app.widgets.worker import Stop
+from explorer.stopping import Stop
 from explorer.training.outcome import Line
 
 if TYPE_CHECKING:

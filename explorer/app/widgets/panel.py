@@ -20,8 +20,9 @@ import ipywidgets as widgets
 
 from explorer.app.widgets.runtime import PageWidget
 from explorer.app.widgets.status import Status
-from explorer.app.widgets.worker import Progress, Stop, Worker
+from explorer.app.widgets.worker import Worker
 from explorer.figures.words import typeset
+from explorer.stopping import Progress, Stop
 
 Job = TypeVar("Job", bound=Hashable)
 Result = TypeVar("Result")

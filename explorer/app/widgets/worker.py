@@ -2,7 +2,7 @@
 
 A page sends a job at every move of a slider; only the last one matters. `submit` therefore overwrites whatever waits
 in the mailbox and returns at once, from any thread. The work is handed a `stop()` that turns true as soon as a newer
-job waits, and is expected to leave by an exception of its own; what a stopped work raises or returns is not
+job waits, and is expected to leave by an exception, such as `Stopped`; what a stopped work raises or returns is not
 reported. Results are kept by job, the least recently used are dropped.
 
 Nothing here knows of widgets, of an event loop, or of what is computed. Callbacks run on the worker's thread.
@@ -18,13 +18,24 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
+from explorer.stopping import Progress, Stop, Stopped
+
 Job = TypeVar("Job", bound=Hashable)
 Result = TypeVar("Result")
-Stop = Callable[[], bool]
-Progress = Callable[[float], None]
 
 MOST_BYTES = 64e6
 """Bytes of results that are kept: an attention pattern over 1024 tokens alone takes 8 MB."""
+GLANCE = 0.02
+"""Seconds between two looks of work that waits."""
+
+
+def wait(while_true: Callable[[], bool], stop: Stop) -> None:
+    """Returns when `while_true()` is not. Raises: Stopped."""
+    while not stop():
+        if not while_true():
+            return
+        time.sleep(GLANCE)
+    raise Stopped
 
 
 class Worker(Generic[Job, Result]):

@@ -16,11 +16,11 @@ from explorer.app.explore.sentences import design_words, marks
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.verdict import Verdict
-from explorer.app.widgets.worker import Progress, Stop
 from explorer.app.yours.profile_file import EXAMPLE, ProfileFile
 from explorer.diagnosis import Finding
 from explorer.figures import FIGURES, Row, row_of
 from explorer.profile import Profile
+from explorer.stopping import Progress, Stop
 
 ROWS: tuple[Row, ...] = (*FIGURES.values(), row_of("weight_variance"))
 HOW = """<h2>Your model</h2>

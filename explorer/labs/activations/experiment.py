@@ -18,9 +18,10 @@ from scipy.optimize import brentq
 
 from explorer.choices import Choices
 from explorer.fields import Option, setting
-from explorer.labs import Progress, Stop, Verdict, check, stages
+from explorer.labs import Verdict, stages
 from explorer.profile import Array
 from explorer.schemes.activation import ACTIVATIONS
+from explorer.stopping import Progress, Stop, check
 from explorer.theory.gaussian import Moments, moments
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ import numpy as np
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import Option, setting
-from explorer.labs import Look, Progress, Stop, Verdict, unseen
+from explorer.labs import Look, Verdict, unseen
 from explorer.labs.trained import AS_WELL, LEARNS, SHAPE, Depth, Seed, Steps, Trained, alphas, train
 from explorer.profile import Array
+from explorer.stopping import Progress, Stop
 from explorer.training.recipe import Recipe
 
 USUAL = 3e-3

@@ -17,10 +17,11 @@ import numpy as np
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import setting
-from explorer.labs import Progress, Stop, Verdict, plus_minus, stages
+from explorer.labs import Verdict, plus_minus, stages
 from explorer.labs.stacks import Pair, gradient, pairs
 from explorer.numbers import number
 from explorer.profile import Array
+from explorer.stopping import Progress, Stop
 
 BLOCK = 2**21
 """Numbers drawn at a time."""

@@ -18,11 +18,12 @@ import numpy as np
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import Option, setting
-from explorer.labs import Progress, Stop, Verdict
+from explorer.labs import Verdict
 from explorer.labs.maps import crossing, same_side, swept
 from explorer.labs.stacks import FirstSeed, Seeds
 from explorer.numbers import number, percent
 from explorer.profile import Array
+from explorer.stopping import Progress, Stop
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -21,10 +21,11 @@ import numpy as np
 from explorer.choices import Choices
 from explorer.config import Config, heads_of
 from explorer.fields import setting
-from explorer.labs import Progress, Stop, Verdict
+from explorer.labs import Verdict
 from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs
 from explorer.numbers import number, percent
 from explorer.profile import Array, Profile
+from explorer.stopping import Progress, Stop
 
 BLOCKS: dict[str, str] = {
     "gpt2": "GPT-2's block", "rms": "RMSNorm", "silu": "SiLU", "gate": "gate", "rotary": "rotary",

@@ -22,11 +22,12 @@ import numpy as np
 from explorer.choices import Choices
 from explorer.config import LEAST_CAP, Config, heads_of, preset
 from explorer.fields import setting
-from explorer.labs import Progress, Stop, Verdict, plus_minus
+from explorer.labs import Verdict, plus_minus
 from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, powers_of_two, slope
 from explorer.profile import Array
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.schemes.preset import PRESETS
+from explorer.stopping import Progress, Stop
 
 PLACEMENTS: Mapping[str, str] = {"post": "Post-LN", "pre": "Pre-LN"}
 """Of the theorem."""

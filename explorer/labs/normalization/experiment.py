@@ -16,8 +16,9 @@ from pydantic import model_validator
 
 from explorer.choices import Choices
 from explorer.fields import setting
-from explorer.labs import Progress, Stop, Verdict, stages
+from explorer.labs import Verdict, stages
 from explorer.profile import Array
+from explorer.stopping import Progress, Stop
 
 if TYPE_CHECKING:
     from torch import Tensor

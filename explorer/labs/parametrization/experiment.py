@@ -16,9 +16,10 @@ import numpy as np
 
 from explorer.choices import Choices
 from explorer.fields import Option, setting
-from explorer.labs import Progress, Stop, Verdict, check
+from explorer.labs import Verdict
 from explorer.labs.parametrization.network import BASE, SCHEMES, Examples, adam, forward, layers, weights
 from explorer.profile import Array
+from explorer.stopping import Progress, Stop, check
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,10 +18,11 @@ from pydantic import model_validator
 from explorer.choices import Choices
 from explorer.config import Config, heads_of, preset
 from explorer.fields import setting
-from explorer.labs import Progress, Stop, Verdict, check, stages
+from explorer.labs import Verdict, stages
 from explorer.labs.realformer.memory import MLP_RATIO, Memory, memory
 from explorer.labs.stacks import FirstSeed, Pair, apart, gradient, pairs, tensors, weight_gradient
 from explorer.profile import Array, Profile
+from explorer.stopping import Progress, Stop, check
 
 if TYPE_CHECKING:
     from torch import Tensor

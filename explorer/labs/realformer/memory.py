@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from explorer.config import Config
-from explorer.labs import Stop, check
 from explorer.profile import Array
+from explorer.stopping import Stop, check
 
 if TYPE_CHECKING:
     from torch import Tensor

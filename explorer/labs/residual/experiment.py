@@ -15,11 +15,12 @@ import numpy as np
 from explorer.choices import Choices
 from explorer.config import Config, preset
 from explorer.fields import setting
-from explorer.labs import Progress, Stop, Verdict, plus_minus, stages
+from explorer.labs import Verdict, plus_minus, stages
 from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, tensors
 from explorer.profile import Array, Profile
 from explorer.schemes.preset import PRESETS
 from explorer.schemes.scale import shapes
+from explorer.stopping import Progress, Stop
 from explorer.theory.depth import identity_path
 
 TOKENS = 32

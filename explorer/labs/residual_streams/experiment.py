@@ -15,12 +15,13 @@ import numpy as np
 from explorer.choices import Choices
 from explorer.config import Config, preset
 from explorer.fields import setting
-from explorer.labs import Look, Progress, Stop, Verdict, unseen
+from explorer.labs import Look, Verdict, unseen
 from explorer.labs.stacks import Pair, gradient, pairs
 from explorer.labs.trained import SHAPE, Seed, Trained, profile_at, train
 from explorer.numbers import number
 from explorer.profile import STREAM, Array, Profile
 from explorer.schemes.preset import PRESETS
+from explorer.stopping import Progress, Stop
 from explorer.training.history import History
 from explorer.training.recipe import Recipe
 

@@ -18,9 +18,10 @@ from scipy.special import erf
 
 from explorer.choices import Choices
 from explorer.fields import Option, setting
-from explorer.labs import Progress, Stop, Verdict, stages
+from explorer.labs import Verdict, stages
 from explorer.profile import Array
 from explorer.schemes.activation import normal_pdf
+from explorer.stopping import Progress, Stop
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor

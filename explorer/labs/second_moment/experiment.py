@@ -15,8 +15,9 @@ import numpy as np
 
 from explorer.choices import Choices
 from explorer.fields import setting
-from explorer.labs import Progress, Stop, Verdict, check, stages
+from explorer.labs import Verdict, stages
 from explorer.profile import Array
+from explorer.stopping import Progress, Stop, check
 
 if TYPE_CHECKING:
     from torch import Tensor

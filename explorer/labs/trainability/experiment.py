@@ -16,12 +16,13 @@ import numpy as np
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import Option, setting
-from explorer.labs import Look, Progress, Stop, Verdict, unseen
+from explorer.labs import Look, Verdict, unseen
 from explorer.labs.maps import Over, crossing, swept, unswept
 from explorer.labs.stacks import powers_of_two
 from explorer.labs.trained import LEARNS, Seed
 from explorer.numbers import number, percent
 from explorer.profile import Array
+from explorer.stopping import Progress, Stop
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
 

@@ -13,8 +13,9 @@ import numpy as np
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import Option, setting
-from explorer.labs import Look, Progress, Stop, Verdict, unseen
+from explorer.labs import Look, Verdict, unseen
 from explorer.labs.trained import AS_WELL, SHAPE, Depth, Seed, Steps, Trained, train
+from explorer.stopping import Progress, Stop
 from explorer.training.recipe import Recipe
 
 USUAL: Mapping[str, float] = {"adam": 3e-3, "radam": 3e-3, "sgd": 0.3}

@@ -19,9 +19,10 @@ import numpy as np
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import setting
-from explorer.labs import Progress, Stop, Verdict, check, stages
+from explorer.labs import Verdict, stages
 from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, powers_of_two, slope, weight_gradient
 from explorer.profile import Array
+from explorer.stopping import Progress, Stop, check
 from explorer.theory.depth import aligned_growth, random_growth
 
 if TYPE_CHECKING:
