@@ -14,6 +14,7 @@ from typing import Any
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.panel import Job, Panel, Phase, Result
+from explorer.app.widgets.runtime import one_message
 from explorer.app.widgets.verdict import Verdict
 
 LONGEST_REFUSAL = 400
@@ -83,7 +84,7 @@ class Live(Panel[Job, Result]):
 
     def refresh(self) -> None:
         """Asks for what the controls say: a refusal in words, or a result soon."""
-        with self._knocking():
+        with self._knocking(), one_message():
             try:
                 if refusal := self._refusal():
                     short = refusal if len(refusal) <= LONGEST_REFUSAL else refusal[:LONGEST_REFUSAL] + "…"

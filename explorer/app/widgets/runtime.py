@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -34,6 +36,8 @@ const page = (pages.{key} ??= Promise.withResolvers());
 export default {{ render: async (view) => (await page.promise).{name}.render(view) }};
 """
 _creating = threading.Lock()
+_thread = threading.local()
+"""`answering`: whether it handles a browser's message; `states`: what `one_message` has gathered, by model."""
 
 
 def page_script() -> str:
@@ -125,8 +129,45 @@ class PageWidget(anywidget.AnyWidget):
 
     def _handle_msg(self, msg: object) -> None:
         """Handles a message from a browser: all that a person does on the page comes as one."""
-        super()._handle_msg(msg)
+        _thread.answering = True
+        try:
+            super()._handle_msg(msg)
+        finally:
+            _thread.answering = False
         tell()
+
+    def _send(self, msg: Mapping[str, Any], buffers: Any = None) -> None:
+        """Sends a message, or leaves a change of state to `one_message`."""
+        gathered = getattr(_thread, "states", None)
+        if gathered is None or self.comm is None:
+            super()._send(msg, buffers)
+        elif msg["method"] == "update" and not buffers:
+            gathered.setdefault(self.model_id, {}).update(msg["state"])
+        else:
+            if state := gathered.pop(self.model_id, None):
+                super()._send({"method": "update", "state": state, "buffer_paths": []})
+            super()._send(msg, buffers)
+
+
+@contextmanager
+def one_message() -> Iterator[None]:
+    """What this thread changes of page widgets travels as one message, where it answers a browser's.
+
+    Each message costs kernel, server and page some milliseconds, which a dragged slider waits for. A page that has
+    sent one has the script that takes them apart; to any other, still being put together, all is sent again. The caller
+    holds the lock under which the widgets change: nobody else's message comes between.
+    """
+    if not getattr(_thread, "answering", False) or getattr(_thread, "states", None) is not None:
+        yield
+        return
+    states: dict[str, dict[str, Any]] = {}
+    _thread.states = states
+    try:
+        yield
+    finally:
+        _thread.states = None
+        if states:
+            Runtime.shared().send({"states": states})
 
 
 def view(name: str) -> str:
