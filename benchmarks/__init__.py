@@ -1,3 +1,5 @@
 """What it costs, measured: `make bench`. Never part of the tests, for a machine may be busy."""
 
-import explorer  # noqa: F401 - before torch, which else lets its threads spin beside what is measured
+import os
+
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # as beside the page, see `explorer.app`; torch reads it when it is imported

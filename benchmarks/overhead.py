@@ -1,6 +1,7 @@
 """What measuring costs, in one run: a measured pass over the model's own bare pass, and over a hand-written one.
 
-The hand-written pass is the default design in plain torch: q, k and v in one product, no taps, no choices.
+The hand-written pass is the default design in plain torch: q, k and v in one product, no taps, no choices. All three
+have the threads that `measure` gives a seed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from explorer import Config
 from explorer.batch import Batch, draw
 from explorer.model import Transformer
 from explorer.probes.observe import Pass
+from explorer.probes.threads import shares, torch_threads
 
 SIZES = {
     "(12, 256)": (Config(), 21),
@@ -72,7 +74,8 @@ def ratios(config: Config, rounds: int, limit: float) -> dict[str, dict[str, flo
         lambda: handwritten(weights, inputs, config.n_heads), lambda: bare(model, inputs),
         lambda: one.observe(model, inputs),
     )
-    times = [[seconds(work) for work in passes] for _ in range(rounds + 2)][2:]
+    with torch_threads(shares(config, torch.device("cpu"))[1]):
+        times = [[seconds(work) for work in passes] for _ in range(rounds + 2)][2:]
     found = {}
     for index, (name, most) in enumerate((("a hand-written pass", limit), ("its own bare pass", LIMIT))):
         found[name] = {

@@ -11,14 +11,10 @@ Names are loaded when they are first used, so that `import explorer` costs nothi
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from explorer.display import DRAWERS, GLANCES
-
-# Spinning OpenMP threads stall each other as soon as anything else runs; read by torch when it is first imported.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # Records show themselves, but the figures stand above them: only here are they connected.
 DRAWERS.update(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import HealthCheck, settings
 
-import explorer  # before anything imports torch: it tells OpenMP not to spin
-
-assert explorer.__doc__
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tests run beside each other; torch reads it when it is imported
 
 settings.register_profile(
     "explorer", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
