@@ -34,14 +34,14 @@ function keepZoom(layout, zoom, before) {
 }
 
 /** Gives a bare layout the page's colors; what the figure itself decided stays. */
-function dress(layout, { surface, border, text, muted, grid, family }) {
-  layout.autosize = true;
+function dress(layout, [width, height], { surface, border, text, muted, grid, family }) {
+  Object.assign(layout, { autosize: false, width, height }); // or plotly would measure its box at every change
   layout.uirevision = "kept"; // series hidden in a legend stay hidden
   layout.font = { family, size: 12, color: muted, ...layout.font };
   layout.hoverlabel = { bgcolor: surface, bordercolor: border, align: "left", font: { color: text, family, size: 12 } };
   for (const name of axes(layout)) {
     const uirevision = performance.now(); // ranges are ours, see keepZoom
-    layout[name] = { gridcolor: grid, zerolinecolor: grid, linecolor: border, ...layout[name], uirevision };
+    layout[name] = { gridcolor: grid, zerolinecolor: grid, linecolor: border, ticklabeloverflow: "allow", ...layout[name], uirevision };
   }
   return layout;
 }
@@ -226,7 +226,7 @@ class Card {
   }
 
   async whole({ data, layout }) {
-    const dressed = dress(layout ?? {}, palette(this.el));
+    const dressed = dress(layout ?? {}, this.size, palette(this.el));
     keepZoom(dressed, this.zoom, this.plot.layout);
     if (!this.listening) this.plot.textContent = ""; // what an earlier failure wrote
     await this.Plotly.react(this.plot, data, dressed, SETTINGS);

@@ -4,7 +4,7 @@
    one figure, which stays whole. Of a slider's move, most figures keep everything but a line and the ends of an axis.
    Such a figure is not drawn as a whole: plotly's `relayout` and `animate` take a third of the time of its `react`. */
 
-const MOVED = ["x", "y", "customdata"];
+const MOVED = ["x", "y", "customdata", "hovertemplate"];
 const SCALED = ["range", "nticks", "tickformat", "exponentformat", "tick0", "dtick"];
 const AT_ONCE = { transition: { duration: 0 }, frame: { duration: 0, redraw: false }, mode: "immediate" };
 
