@@ -70,8 +70,13 @@ class Connection(ZMQChannelsWebsocketConnection):
         await super().prepare()
 
     def connect(self) -> Any:
-        """Connects to the kernel's channels; a visitor who does not read is not waited for without end."""
+        """Connects to the kernel's channels; a visitor who does not read is not waited for without end.
+
+        Each message goes out at once. By default the second of an answer waits until the browser has acknowledged the
+        first, which it puts off for 40 ms.
+        """
         socket: Any = self.websocket_handler.ws_connection
+        socket.set_nodelay(True)
         socket.stream.max_write_buffer_size = UNREAD
         return super().connect()
 
