@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -29,8 +31,10 @@ LEGEND: dict[str, Any] = {
 """Above the plot."""
 FEW = 10.5
 """An axis that counts to no more has a tick at every number."""
-AIR, TOP = 0.06, 0.12
-"""Shares of an axis that are left free at its ends; more above where the words of a level stand on its line."""
+AIR, TOP = 0.04, 0.1
+"""Shares of an axis that are free at its ends at least; more above where the words of a level stand on its line."""
+STEPS = 8
+"""Ends lie on a grid of an eighth to a sixteenth of an axis: they stay most of the time while a slider is dragged."""
 LEAST = 1.0
 """Decades that a log axis shows at least: a flat line must look flat, not like a picture of rounding errors."""
 
@@ -110,7 +114,15 @@ def axis(title: str, values: Sequence[ArrayLike], *, log: bool = False, least: f
     low, high = (float(found.min()), float(found.max())) if len(found) else (0.0, 1.0)
     length = max(high - low, least) or 1.0  # of all one value
     slack = (length - (high - low)) / 2
-    return Axis(title, (low - slack - air * length, high + slack + (air if top is None else top) * length), log, counts)
+    low, high = low - slack - air * length, high + slack + (air if top is None else top) * length
+    return Axis(title, (low, high) if counts else steady(low, high), log, counts)
+
+
+def steady(low: float, high: float) -> Range:
+    """The ends of the grid about an interval; the interval itself where floats end."""
+    step = max(math.ldexp(1.0, math.frexp(high - low)[1] - 1) / STEPS, sys.float_info.min)  # 2ⁿ: ends are exact
+    ends = float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
+    return ends if np.isfinite(ends).all() else (low, high)
 
 
 def drawable(values: Array, log: bool) -> Any:
