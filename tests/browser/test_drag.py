@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_figures import FIGURE
+from plotly.offline import get_plotlyjs
 
-from explorer.figures.plain import changes
+from explorer import Config, predict
+from explorer.figures import FIGURES as ROWS
+from explorer.figures.plain import changes, packed
 
 from .dashboard import Dashboard
 
 UPDATE = (Path(__file__).parents[2] / "explorer" / "app" / "widgets" / "update.js").read_text(encoding="utf-8")
 PATCHED = f"(rows) => {{ {UPDATE}\nreturn rows.map(([figure, found]) => patched(figure, found)); }}"
+TRAIL = f"""async ([before, after]) => {{
+  {UPDATE}
+  const plot = document.body.appendChild(document.createElement("div"));
+  const {{ data, layout }} = structuredClone(before);
+  await Plotly.newPlot(plot, data, {{ ...layout, width: 500, height: 300 }});
+  const {{ traces }} = moves(before, after);
+  const drawn = () => [...plot.querySelectorAll('.js-line')].map((node) => node.getAttribute('d'));
+  const earlier = drawn();
+  const could = trail(plot, after, traces), ahead = drawn();
+  await move(Plotly, plot, after, {{ traces, scales: {{}} }});
+  return {{ could, earlier, ahead, drawn: drawn() }};
+}}"""
+"""Paths of the lines: of the figure before, as they went ahead, and as plotly draws them."""
 MOVES = f"([before, after]) => {{ {UPDATE}\nreturn moves(before, after); }}"
 DRAG = """async ([field, steps]) => {
   const slider = document.querySelector(`[data-field=${field}] input[type=range]`);
@@ -31,6 +49,12 @@ PICTURES = """() => [...document.querySelectorAll('.ex-chart-plot')].flatMap((pl
     return copy.outerHTML.replaceAll('><', '>\\n<').split('\\n');
   })))"""
 """What the charts show, an element a line."""
+STEADY = """() => {
+  const drawn = [...document.querySelectorAll('.ex-chart-plot')].map((plot) => plot.dataset.drawn).join();
+  const steady = drawn === globalThis.earlier;
+  globalThis.earlier = drawn;
+  return steady;
+}"""
 ALL_DRAWN = """(before) => [...document.querySelectorAll('.ex-chart-plot')].every((plot, at) => (
   Number(plot.dataset.drawn) > before[at]))"""
 
@@ -40,12 +64,18 @@ def pictures(dashboard: Dashboard) -> list[str]:
     return found
 
 
+def settle(dashboard: Dashboard) -> None:
+    """Waits until no chart, on the screen or off it, is drawn any more."""
+    dashboard.page.wait_for_function(STEADY, polling=700)
+
+
 def whole(dashboard: Dashboard) -> list[str]:
     """The same figures, drawn whole: that is what a page does that becomes dark, and light again."""
     for scheme in ("dark", "light"):
         before = dashboard.drawn()
         dashboard.page.emulate_media(color_scheme=scheme)
         dashboard.page.wait_for_function(ALL_DRAWN, arg=before)
+    settle(dashboard)
     return pictures(dashboard)
 
 
@@ -54,6 +84,7 @@ def test_after_a_drag_the_picture_is_that_of_a_whole_drawing(dashboard, field):
     start = whole(dashboard)  # plotly's first drawing of all lacks a shift of some words that any later one has
     with dashboard.redrawn():
         dashboard.page.evaluate(DRAG, [field, [1, 1, 1, 1, -1, 1, 1]])
+    settle(dashboard)
     moved = pictures(dashboard)
     assert moved == whole(dashboard)
     assert moved != start
@@ -64,6 +95,7 @@ def test_beside_a_pinned_design_as_well(dashboard):
     whole(dashboard)
     with dashboard.redrawn():
         dashboard.page.evaluate(DRAG, ["init_variance", [3, 3, -1]])
+    settle(dashboard)
     assert pictures(dashboard) == whole(dashboard)
 
 
@@ -72,6 +104,52 @@ def test_beside_a_pinned_design_as_well(dashboard):
 def test_a_browser_makes_of_a_patch_the_figure_that_the_kernel_has(visit, rows):
     found = visit.page.evaluate(PATCHED, [[before, changes(before, after)] for before, after in rows])
     assert found == [after for _, after in rows]
+
+
+@pytest.fixture
+def blank(browser):
+    page = browser.new_page()
+    page.add_script_tag(content=get_plotlyjs())
+    yield page
+    page.close()
+
+
+def points(path):
+    return np.array([point.split(",") for point in path.removeprefix("M").split("L")], dtype=float)
+
+
+def predicted(name, **choices):
+    """The theory's line and its levels, drawn on axes that hold every such design."""
+    figure = ROWS[name].plain([predict(Config(n_layers=40, **choices))])
+    figure["layout"]["yaxis"] |= {"range": (-1, 3), "nticks": 5}
+    for trace in figure["data"]:
+        if trace["mode"] == "lines+text":
+            trace |= {"y": [1, 1, None, 1]}
+    return json.loads(json.dumps(packed(figure)))
+
+
+@pytest.mark.parametrize("name", ["second_moment", "gradient_by_layer", "attention_entropy", "token_correlation"])
+def test_a_line_goes_ahead_to_where_plotly_draws_it(blank, name):
+    found = blank.evaluate(TRAIL, [predicted(name), predicted(name, init_variance=1.7, alpha=0.8)])
+    assert found["could"]
+    moved = [at for at, path in enumerate(found["earlier"]) if path != found["ahead"][at]]
+    assert len(moved) == 1
+    for ahead, drawn in zip(found["ahead"], found["drawn"], strict=True):
+        line = points(ahead)
+        apart = [np.hypot(*(line - point).T).min() for point in points(drawn)]  # plotly leaves out what adds nothing
+        assert max(apart) < 0.01
+
+
+@pytest.mark.parametrize("change", [
+    {"y": [1, None, 3]}, {"mode": "lines+markers", "y": [1, 2, 3]}, {"fill": "tozeroy", "y": [1, 2, 3]},
+    {"line": {"shape": "hv"}, "y": [1, 2, 3]}, {"y": [1, -2, 3]},
+])
+def test_what_is_more_than_a_line_is_left_to_plotly(blank, change):
+    line = {"type": "scatter", "mode": "lines", "x": [1, 2, 3], "y": [1, 1, 1]} | change
+    before = {"data": [line | {"y": [1, 1, 1]}], "layout": {"yaxis": {"type": "log", "range": [-1, 1]}}}
+    found = blank.evaluate(TRAIL, [before, {**before, "data": [line]}])
+    assert not found["could"]
+    assert found["ahead"] == found["earlier"]
 
 
 LINE = {"type": "scatter", "mode": "lines", "x": [0, 1], "y": [1, 2], "line": {"color": "red"}}

@@ -1,12 +1,14 @@
 /* One chart: a card whose plot shows the `figure` trait, drawn by the page's only copy of plotly.js.
 
    The kernel sends what changed of a figure, see `taken`. Redraws never queue: they wait for the next frame, newer
-   figures replace each other meanwhile, and the last is drawn. If only its numbers moved, the rest of the drawing stays.
+   figures replace each other meanwhile, and the last is drawn. If only its numbers moved, the rest of the drawing stays;
+   lines go ahead of plotly while something moves, see `trail`.
    A plot without a size (in a closed tab), or too narrow for its axes, waits until it has room; one that is not on the
    screen, until the browser has nothing else to do.
    Colors come from the page's CSS variables; figures carry none of their own but the hues of their data. */
 
 const NARROWEST = 60; // pixels; below, plotly would place words at minus infinity
+const REST = 150; // milliseconds without a new figure, after which plotly hears of lines that went ahead
 
 /** What plotly may do: nothing that leaves this page, and no buttons or words of its own on the drawing. */
 const SETTINGS = {
@@ -70,6 +72,9 @@ class Card {
     this.asked = false; // for a time to draw
     this.ours = false; // whether it is this card that changes the axes
     this.shown = null; // the figure that is drawn, in the page's colors and this size
+    this.known = null; // the one that plotly was given last
+    this.ahead = new Set(); // traces that moved since, without plotly
+    this.resting = null; // a timeout
     this.size = [0, 0];
     this.zoom = new Map(); // axis to the range that a person chose
     this.build();
@@ -164,7 +169,8 @@ class Card {
   /** Another figure may have come. */
   take() {
     taken(this.model);
-    if (this.model.get("figure") !== this.shown) this.redraw();
+    clearTimeout(this.resting);
+    if (this.model.get("figure") !== this.shown || this.ahead.size) this.redraw();
   }
 
   /** At the next frame: until then the kernel is answered, and makes the next figure while this one is drawn. */
@@ -181,7 +187,7 @@ class Card {
 
   /** The same figure, but all of it. */
   renew() {
-    this.shown = null;
+    this.known = null;
     this.redraw();
   }
 
@@ -203,7 +209,7 @@ class Card {
     } catch (error) {
       this.Plotly?.purge(this.plot);
       this.listening = false;
-      this.shown = null;
+      this.shown = this.known = null;
       this.plot.textContent = `This chart could not be drawn: ${error.message}`;
       console.error(error);
     } finally {
@@ -214,14 +220,32 @@ class Card {
   async paint() {
     const figure = this.model.get("figure");
     if (!figure.data) return;
-    const moved = this.zoom.size === 0 ? moves(this.shown, figure) : null;
+    const moved = this.zoom.size === 0 ? moves(this.known, figure, this.ahead) : null;
+    const same = this.shown === figure;
+    this.shown = figure;
+    if (moved && !same && this.goesAhead(figure, moved)) return;
     this.ours = true;
     if (moved) await move(this.Plotly, this.plot, figure, moved);
     else await this.whole(structuredClone(figure));
     this.ours = false;
-    this.shown = figure;
+    this.known = figure;
+    this.ahead.clear();
     if (moved && nothing(moved)) return;
     this.guess.place();
+    this.count();
+  }
+
+  /** While something moves, lines go ahead of plotly, which hears of them at rest; tells whether they did. */
+  goesAhead(figure, moved) {
+    if (nothing(moved) || Object.keys(moved.scales).length || !this.model.get("stale")) return false;
+    if (!trail(this.plot, figure, moved.traces)) return false;
+    moved.traces.forEach((index) => this.ahead.add(index));
+    this.resting = setTimeout(() => this.redraw(), REST);
+    this.count();
+    return true;
+  }
+
+  count() {
     this.plot.dataset.drawn = String(Number(this.plot.dataset.drawn) + 1);
   }
 
@@ -266,6 +290,7 @@ class Card {
 
   remove() {
     this.alive = false;
+    clearTimeout(this.resting);
     this.ends.forEach((end) => end());
     this.Plotly?.purge(this.plot);
   }
