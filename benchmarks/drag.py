@@ -22,12 +22,13 @@ SECONDS = 5.0
 LEAST = 20.0
 """Updates a second of every chart that can be seen."""
 DRAG = """async ([field, seconds]) => {
-  document.querySelector('.ex-charts').scrollIntoView();
-  await new Promise((go) => setTimeout(go, 500));
-  const plots = [...document.querySelectorAll('.ex-chart-plot')].filter((plot) => {
+  const seen = () => [...document.querySelectorAll('.ex-chart-plot')].filter((plot) => {
     const { top, bottom, width } = plot.getBoundingClientRect();
     return width > 0 && top < innerHeight && bottom > 0;
   });
+  if (seen().length < 4) document.querySelector('.ex-explore').scrollIntoView();
+  await new Promise((go) => setTimeout(go, 500));
+  const plots = seen();
   const count = () => plots.map((plot) => Number(plot.dataset.drawn));
   const slider = document.querySelector(`[data-field=${field}] input[type=range]`);
   const before = count(), start = performance.now();

@@ -141,7 +141,8 @@ def test_a_line_goes_ahead_to_where_plotly_draws_it(blank, name):
 
 
 @pytest.mark.parametrize("change", [
-    {"y": [1, None, 3]}, {"mode": "lines+markers", "y": [1, 2, 3]}, {"fill": "tozeroy", "y": [1, 2, 3]},
+    {"y": [1, None, 3]}, {"y": [None, 3, None]}, {"mode": "lines+markers", "y": [1, 2, 3]},
+    {"fill": "tozeroy", "y": [1, 2, 3]},
     {"line": {"shape": "hv"}, "y": [1, 2, 3]}, {"y": [1, -2, 3]},
 ])
 def test_what_is_more_than_a_line_is_left_to_plotly(blank, change):
@@ -150,6 +151,14 @@ def test_what_is_more_than_a_line_is_left_to_plotly(blank, change):
     found = blank.evaluate(TRAIL, [before, {**before, "data": [line]}])
     assert not found["could"]
     assert found["ahead"] == found["earlier"]
+
+
+def test_a_line_that_begins_later_goes_ahead_too(blank):
+    figure = {"data": [{"type": "scatter", "mode": "lines", "x": [1, 2, 3, 4], "y": [1, 1, 1, 1]}],
+              "layout": {"xaxis": {"range": [0, 5]}, "yaxis": {"range": [0, 5]}}}
+    found = blank.evaluate(TRAIL, [figure, {**figure, "data": [figure["data"][0] | {"y": [None, 2, 3, None]}]}])
+    assert found["could"]
+    assert points(found["ahead"][0]) == pytest.approx(points(found["drawn"][0]), abs=0.01)
 
 
 LINE = {"type": "scatter", "mode": "lines", "x": [0, 1], "y": [1, 2], "line": {"color": "red"}}

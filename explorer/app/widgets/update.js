@@ -65,13 +65,15 @@ function numbers(array) {
   return [...new TYPED[array.dtype](bytes.buffer)];
 }
 
-/** The path of a line as it is drawn, and what it is to be; null of any other trace, and of one with gaps. */
+/** The path of a line as it is drawn, and what it is to be; null of any other trace, and of one with gaps inside. */
 function path(plot, trace, { uid, mode, fill, line, xaxis, yaxis }) {
   const nodes = plot.querySelectorAll(`.trace${uid} .js-line`);
   if (mode !== "lines" || (fill ?? "none") !== "none" || line.shape !== "linear" || nodes.length !== 1) return null;
   const axes = plot._fullLayout._plots[xaxis + yaxis], x = numbers(trace.x);
   const points = numbers(trace.y).map((value, at) => [axes.xaxis.d2p(x[at]), axes.yaxis.d2p(value)]);
-  return points.every(([left, top]) => Number.isFinite(left) && Number.isFinite(top)) ? [nodes[0], points] : null;
+  const there = points.map((point) => point.every(Number.isFinite));
+  const [start, end] = [there.indexOf(true), there.lastIndexOf(true)];
+  return start < end && there.slice(start, end).every(Boolean) ? [nodes[0], points.slice(start, end + 1)] : null;
 }
 
 /** Writes lines that moved into the drawing, and tells whether it could. */
