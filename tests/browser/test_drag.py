@@ -79,11 +79,14 @@ def whole(dashboard: Dashboard) -> list[str]:
     return pictures(dashboard)
 
 
-@pytest.mark.parametrize("field", ["init_variance", "n_layers", "alpha"])
-def test_after_a_drag_the_picture_is_that_of_a_whole_drawing(dashboard, field):
+@pytest.mark.parametrize(("field", "steps"), [
+    ("init_variance", [1, 1, 1, 1, -1, 1, 1]), ("n_layers", [1, 1, -1, 1, -4, -1, -1, 5]),
+    ("alpha", [1, 1, 1, 1, -1, 1]),
+])
+def test_after_a_drag_the_picture_is_that_of_a_whole_drawing(dashboard, field, steps):
     start = whole(dashboard)  # plotly's first drawing of all lacks a shift of some words that any later one has
     with dashboard.redrawn():
-        dashboard.page.evaluate(DRAG, [field, [1, 1, 1, 1, -1, 1, 1]])
+        dashboard.page.evaluate(DRAG, [field, steps])
     settle(dashboard)
     moved = pictures(dashboard)
     assert moved == whole(dashboard)
@@ -172,6 +175,8 @@ LAYOUT = {
     ({"y": [1, 3]}, {"meta": {"description": "b"}}, {"traces": [0], "scales": {}}),
     ({"y": [1, 3]}, {"yaxis": {"type": "log", "range": [0, 2]}}, {"traces": [0], "scales": {"yaxis.range": [0, 2]}}),
     ({}, {"xaxis": {"range": [0, 1]}}, {"traces": [], "scales": {"xaxis.nticks": None}}),
+    ({}, {"xaxis": {"range": [0, 1], "nticks": 7, "dtick": 1}},
+     {"traces": [], "scales": {"xaxis.dtick": 1, "xaxis.tickmode": None}}),
     ({}, {"yaxis": {"type": "linear", "range": [0, 1]}}, None),
     ({"line": {"color": "blue"}}, {}, None),
     ({"customdata": [1, 2]}, {}, None),

@@ -41,6 +41,8 @@ function moves(before, after, ahead = new Set()) {
     const names = differing(before.layout[axis], after.layout[axis]);
     if (!names.every((name) => SCALED.includes(name))) return null;
     for (const name of names) scales[`${axis}.${name}`] = after.layout[axis][name] ?? null;
+    // Or plotly keeps to steps for good: of 1, over a thousand layers.
+    if (names.includes("dtick")) scales[`${axis}.tickmode`] = null;
   }
   return { traces, scales };
 }
