@@ -12,14 +12,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+import torch
 from playwright.sync_api import Page, WebSocket, sync_playwright
 
 from benchmarks.overhead import bare, seconds
 from explorer import Config
 from explorer.batch import Batch, draw
 from explorer.model import Transformer
+from explorer.probes.threads import shares, torch_threads
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
@@ -140,18 +143,24 @@ def first_visit(page: Page, address: str) -> dict[str, float]:
 
 
 def moves(page: Page, count: int, config: Config) -> dict[str, float]:
-    """Median seconds of that many moves of a slider, see `MOVE`, and of the bare passes `one` and `all`."""
+    """Median seconds of that many moves of a slider, see `MOVE`, and of the bare passes `one` and `all`.
+
+    The passes have the threads that `measure` gives them, side by side as there.
+    """
     built = models(config)
-    rows = [page.evaluate(MOVE) | {
-        "one": seconds(lambda: bare(*built[0])), "all": seconds(lambda: [bare(*pair) for pair in built]),
-    } for _ in range(count + 1)]
+    workers, threads = shares(config, torch.device("cpu"))
+    with torch_threads(threads), ThreadPoolExecutor(workers) as pool:
+        rows = [page.evaluate(MOVE) | {
+            "one": seconds(lambda: bare(*built[0])),
+            "all": seconds(lambda: list(pool.map(lambda pair: bare(*pair), built))),
+        } for _ in range(count + 1)]
     return {name: statistics.median(row[name] for row in rows[1:]) for name in rows[0]}  # the first warms up
 
 
 def main() -> dict[str, dict[str, float]]:
     """What was timed to its figures; limits among them."""
     found: dict[str, dict[str, float]] = {}
-    with served() as address, sync_playwright() as playwright:
+    with served("--preheat", "0") as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
         page = browser.new_page(viewport={"width": 1440, "height": 1000})
         visit = first_visit(page, address)
