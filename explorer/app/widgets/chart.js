@@ -43,7 +43,9 @@ function dress(layout, [width, height], { surface, border, text, muted, grid, fa
   layout.hoverlabel = { bgcolor: surface, bordercolor: border, align: "left", font: { color: text, family, size: 12 } };
   for (const name of axes(layout)) {
     const uirevision = performance.now(); // ranges are ours, see keepZoom
-    layout[name] = { gridcolor: grid, zerolinecolor: grid, linecolor: border, ticklabeloverflow: "allow", ...layout[name], uirevision };
+    const drawn = { gridcolor: grid, zerolinecolor: grid, linecolor: border };
+    // Labels have room; to hide those that had none, plotly would measure each at every change.
+    layout[name] = { ...drawn, ticklabeloverflow: "allow", ...layout[name], uirevision };
   }
   return layout;
 }

@@ -5,7 +5,7 @@
 function spread(manager, states) {
   for (const [id, state] of Object.entries(states)) {
     manager.get_model(id).then((model) => {
-      model.state_change = model.state_change.then(() => model.set_state(state));
+      model.state_change = Promise.resolve(model.state_change).then(() => model.set_state(state));
     }, () => {});
   }
 }
