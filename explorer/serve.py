@@ -107,6 +107,7 @@ def lab(host: str, port: int, *, browser: bool, options: Sequence[str] = ()) -> 
     from jupyterlab.labapp import LabApp
 
     where = [f"--ip={host}", f"--port={port}", *([] if browser else ["--no-browser"])]
+    where.append("--ServerApp.kernel_websocket_connection_class=explorer.visits.Prompt")
     os.chdir(folder)  # JupyterLab shows where it stands, unless `options` say otherwise
     LabApp.launch_instance([*where, f"--LabApp.default_url=/lab/tree/{PAGE}", *options])
 

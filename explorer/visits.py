@@ -3,7 +3,7 @@
 jupyter_server trusts everyone who can open a kernel's websocket: in a notebook they may run code. A visitor of a served
 page may only move its controls, so here each frame is checked before Jupyter reads it, in constant time; messages that
 no page needs (output, errors, tracebacks) stay on the server; and a kernel ends soon after its page did. SECURITY.md
-says what this is for. `jupyter/voila.json` names these classes; JupyterLab and Binder do not use them.
+says what this is for. `jupyter/voila.json` names these classes; `explorer lab` uses `Prompt` alone, and Binder none.
 """
 
 # mypy: disallow-untyped-calls = False
@@ -51,7 +51,21 @@ GRACE = 50.0
 """Seconds that a kernel waits for its page: a network that fails for a moment must not end a visit."""
 
 
-class Connection(ZMQChannelsWebsocketConnection):
+class Prompt(ZMQChannelsWebsocketConnection):
+    """A websocket to the kernel on which each message goes out at once.
+
+    By default the second message of an answer waits until the browser has acknowledged the first, which it puts off for
+    40 ms.
+    """
+
+    def connect(self) -> Any:
+        """Connects to the kernel's channels."""
+        socket: Any = self.websocket_handler.ws_connection
+        socket.set_nodelay(True)
+        return super().connect()
+
+
+class Connection(Prompt):
     """A visitor's websocket to the kernel. What does not fit closes this connection, and disturbs no other."""
 
     refused = False
@@ -70,13 +84,8 @@ class Connection(ZMQChannelsWebsocketConnection):
         await super().prepare()
 
     def connect(self) -> Any:
-        """Connects to the kernel's channels; a visitor who does not read is not waited for without end.
-
-        Each message goes out at once. By default the second of an answer waits until the browser has acknowledged the
-        first, which it puts off for 40 ms.
-        """
+        """Connects to the kernel's channels; a visitor who does not read is not waited for without end."""
         socket: Any = self.websocket_handler.ws_connection
-        socket.set_nodelay(True)
         socket.stream.max_write_buffer_size = UNREAD
         return super().connect()
 

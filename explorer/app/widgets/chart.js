@@ -180,6 +180,7 @@ class Card {
     this.wanted = true;
     if (this.asked || !this.due()) return;
     this.asked = true;
+    this.plot.dataset.waits = ""; // until it is drawn: whoever looks at the page can tell
     const soon = this.place.seen ? requestAnimationFrame : idly; // what is looked at comes first
     soon(() => {
       this.asked = false;
@@ -216,6 +217,7 @@ class Card {
       console.error(error);
     } finally {
       this.busy = this.ours = false;
+      if (!this.asked) delete this.plot.dataset.waits;
     }
   }
 
