@@ -89,6 +89,15 @@ def test_only_what_changed_of_a_figure_is_sent_and_its_number(sent):
     assert applied(applied({}, patches[0]["changes"]), patches[1]["changes"]) == chart.figure != first
 
 
+def test_a_whole_figure_is_sent_once():
+    chart = Chart()
+    chart.show(figure(np.zeros(3)))
+    state = chart.get_state(("figure", "number", "patch"))
+    assert state["figure"] == chart.figure
+    assert state["patch"] == {"start": 0, "end": state["number"], "changes": []}
+    assert chart.get_state("patch")["patch"]["changes"]
+
+
 def test_the_same_figure_again_is_not_sent(sent):
     chart = Chart()
     chart.show(figure(np.zeros(3)))

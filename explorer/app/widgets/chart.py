@@ -96,6 +96,13 @@ class Chart(PageWidget):
         """Keeps a new figure from being sent whole."""
         return key not in ("figure", "number") and bool(super()._should_send_property(key, value))
 
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
+        """The traits as they are sent; beside the whole figure, what changed last is not told again."""
+        state: dict[str, Any] = super().get_state(key, drop_defaults)
+        if state.get("figure") and state.get("patch"):
+            state["patch"] = {**state["patch"], "changes": []}
+        return state
+
     @traitlets.observe("figure")
     def _tell(self, change: Any) -> None:
         """Sends what changed of the figure."""
