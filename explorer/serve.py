@@ -106,8 +106,8 @@ def lab(host: str, port: int, *, browser: bool, options: Sequence[str] = ()) -> 
     _add_settings()
     from jupyterlab.labapp import LabApp
 
-    where = [f"--ip={host}", f"--port={port}", *([] if browser else ["--no-browser"])]
-    where.append("--ServerApp.kernel_websocket_connection_class=explorer.visits.Prompt")
+    where = [f"--ip={host}", f"--port={port}", *([] if browser else ["--no-browser"]),
+             "--ServerApp.kernel_websocket_connection_class=explorer.visits.Prompt"]
     os.chdir(folder)  # JupyterLab shows where it stands, unless `options` say otherwise
     LabApp.launch_instance([*where, f"--LabApp.default_url=/lab/tree/{PAGE}", *options])
 

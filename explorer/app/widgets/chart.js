@@ -73,8 +73,8 @@ class Card {
     this.listening = false;
     this.asked = false; // for a time to draw
     this.ours = false; // whether it is this card that changes the axes
-    this.shown = null; // the figure that is drawn, in the page's colors and this size
-    this.known = null; // the one that plotly was given last
+    this.shown = null; // the figure that is drawn
+    this.known = null; // the one that plotly was given last, in the page's colors and this size
     this.ahead = new Set(); // traces that moved since, without plotly
     this.resting = null; // a timeout
     this.size = [0, 0];
@@ -172,7 +172,7 @@ class Card {
   take() {
     taken(this.model);
     clearTimeout(this.resting);
-    if (this.model.get("figure") !== this.shown || this.ahead.size) this.redraw();
+    if (this.model.get("figure") !== this.known) this.redraw();
   }
 
   /** At the next frame: until then the kernel is answered, and makes the next figure while this one is drawn. */

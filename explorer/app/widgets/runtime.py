@@ -36,8 +36,16 @@ const page = (pages.{key} ??= Promise.withResolvers());
 export default {{ render: async (view) => (await page.promise).{name}.render(view) }};
 """
 _creating = threading.Lock()
-_thread = threading.local()
-"""`answering`: whether it handles a browser's message; `states`: what `one_message` has gathered, by model."""
+
+
+class _Thread(threading.local):
+    answering = False
+    """Whether it handles a browser's message."""
+    states: dict[str, dict[str, Any]] | None = None
+    """What `one_message` has gathered, by model."""
+
+
+_thread = _Thread()
 
 
 def page_script() -> str:
@@ -138,7 +146,7 @@ class PageWidget(anywidget.AnyWidget):
 
     def _send(self, msg: Mapping[str, Any], buffers: Any = None) -> None:
         """Sends a message, or leaves a change of state to `one_message`."""
-        gathered = getattr(_thread, "states", None)
+        gathered = _thread.states
         if gathered is None or self.comm is None:
             super()._send(msg, buffers)
         elif msg["method"] == "update" and not buffers:
@@ -157,7 +165,7 @@ def one_message() -> Iterator[None]:
     sent one has the script that takes them apart; to any other, still being put together, all is sent again. The caller
     holds the lock under which the widgets change: nobody else's message comes between.
     """
-    if not getattr(_thread, "answering", False) or getattr(_thread, "states", None) is not None:
+    if not _thread.answering or _thread.states is not None:
         yield
         return
     states: dict[str, dict[str, Any]] = {}
