@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ MOST_KNOWN = 12
 """Maps that are remembered: one setting moves, and most of a lab's maps stay."""
 Over = Mapping[str, Sequence[Any]]
 
-_known: dict[Any, xr.Dataset] = {}
+_known: OrderedDict[Any, xr.Dataset] = OrderedDict()
 
 
 def swept(config: Config, over: Over, statistics: Sequence[str], stop: Stop = lambda: False,
@@ -37,7 +38,8 @@ def swept(config: Config, over: Over, statistics: Sequence[str], stop: Stop = la
 
     key = (config, tuple((name, tuple(values)) for name, values in over.items()), tuple(statistics),
            tuple(how.items()))
-    if key not in _known:
+    found = _known.pop(key, None)
+    if found is None:
         sweep = Sweep(config, over, statistics, Here(), **how)
 
         def after(cell: CellResult) -> None:
@@ -47,11 +49,12 @@ def swept(config: Config, over: Over, statistics: Sequence[str], stop: Stop = la
 
         sweep.run(stop, after)
         check(stop)
-        if len(_known) >= MOST_KNOWN:
-            _known.clear()
-        _known[key] = sweep.dataset()
+        found = sweep.dataset()
+    _known[key] = found
+    if len(_known) > MOST_KNOWN:
+        _known.popitem(last=False)
     progress(1.0)
-    return _known[key]
+    return found
 
 
 def unswept(config: Config, over: Over, statistics: Sequence[str], **how: Any) -> xr.Dataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
@@ -35,7 +36,7 @@ class Pair(NamedTuple):
     predicted: Profile
 
 
-_known: dict[Config, Pair] = {}
+_known: OrderedDict[Config, Pair] = OrderedDict()
 
 
 def pairs(configs: Mapping[Key, Config], stop: Stop = lambda: False, progress: Progress = lambda _: None
@@ -53,12 +54,10 @@ def pairs(configs: Mapping[Key, Config], stop: Stop = lambda: False, progress: P
     for key, config in configs.items():
         check(stop)
         share = lambda part, done=done, own=config.n_layers: progress((done + own * part) / whole)  # noqa: E731
-        if config not in _known:
-            one = Pair(measure(config, stop, share), predict(config))
-            if len(_known) >= MOST_KNOWN:
-                _known.clear()
-            _known[config] = one
-        found[key] = _known[config]
+        known = _known.pop(config, None)
+        found[key] = _known[config] = known or Pair(measure(config, stop, share), predict(config))
+        if len(_known) > MOST_KNOWN:
+            _known.popitem(last=False)
         done += config.n_layers
         progress(done / whole)
     return found

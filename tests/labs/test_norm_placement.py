@@ -260,7 +260,7 @@ def test_invariants() -> None:
 
 
 def test_what_was_measured_is_not_measured_again() -> None:
-    """A design's setting moves: the theorem's stacks stay. Beyond so many, all are forgotten."""
+    """A design's setting moves: the theorem's stacks stay, until so many others were measured after."""
     first, again = run(QUICK), run(QUICK.replace(causal=True))
     assert again.deepest is first.deepest
     assert again.designs["pre_ln"] is not first.designs["pre_ln"]
