@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from explorer.app.race.plan import Plan
-from explorer.app.widgets.controls import Controls, sections
-from explorer.app.widgets.exclusions import options
+from explorer.app.widgets import controls as controls_module
+from explorer.app.widgets.controls import DRAG, Controls, sections
+from explorer.app.widgets.exclusions import exclusions, options
 from explorer.app.widgets.slider_steps import FINEST, slider_steps
 from explorer.app.widgets.wording import GPT2_SMALL, in_words, size_in_words
 from explorer.choices import Choices
@@ -245,6 +248,29 @@ def test_a_number_can_exclude_an_option() -> None:
     assert "even number of coordinates" in reason
     assert way == "first set Heads to 3"
     page.set(d_model=64)
+    assert ("position", "rotary") not in barred(page.controls)
+
+
+def test_while_a_slider_is_dragged_what_is_excluded_is_not_asked_until_it_rests(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a kernel, which has a loop: a single change is answered at once, the last of a drag a moment later."""
+    page = Page()
+    asked: list[Config] = []
+    monkeypatch.setattr(controls_module, "exclusions", lambda config: asked.append(config) or exclusions(config))
+    monkeypatch.setattr(controls_module, "time", SimpleNamespace(monotonic=lambda: 0.0))  # however slow the machine is
+
+    async def drag() -> None:
+        for width in (60, 68, 76, 60):
+            page.set(d_model=width)
+        assert [config.d_model for config in asked] == [60]
+        assert ("position", "rotary") in barred(page.controls)
+        page.set(d_model=64)
+        assert ("position", "rotary") in barred(page.controls), "not yet"
+        await asyncio.sleep(2 * DRAG)
+
+    asyncio.run(drag())
+    assert [config.d_model for config in asked] == [60, 64]
     assert ("position", "rotary") not in barred(page.controls)
 
 

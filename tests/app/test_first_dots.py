@@ -11,7 +11,7 @@ import pytest
 from explored import SMALL, Open, Page, expected, opened
 from watched import WAIT
 
-from explorer.app.explore import pace
+from explorer.app.explore import panel
 from explorer.app.explore.question import Choose
 from explorer.config import Config
 from explorer.diagnosis import Finding
@@ -180,7 +180,7 @@ def test_a_drawing_is_given_up_for_the_next_move(open_panel: Open, move: dict[st
 @pytest.fixture
 def long_drag(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Every two moves are of one drag, until `DRAG` is 0."""
-    monkeypatch.setattr(pace, "DRAG", 1e6)
+    monkeypatch.setattr(panel, "DRAG", 1e6)
     return monkeypatch
 
 
@@ -200,7 +200,7 @@ def test_a_dragged_slider_is_measured_when_it_rests_and_a_single_move_at_once(
     page.set(n_layers=20)
     page.set(n_layers=21)
     assert [config.n_layers for config in seeds.begun if config.n_layers < 20] == [2, 3]
-    long_drag.setattr(pace, "DRAG", 0.0)
+    long_drag.setattr(panel, "DRAG", 0.0)
     seeds.may_end.set()
     page.until("idle", "Measured 21 layers")
     assert seeds.begun[-1].n_layers == 21

@@ -1,4 +1,4 @@
-"""When the Explore panel draws what it has while it measures, and when a slider rests. Pure functions."""
+"""When the Explore panel draws what it has while it measures. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ SOON = 0.1
 """Seconds of measuring still to come for which the first dots wait for the others."""
 AGAIN, LATER = 0.5, 1.5
 """Seconds still to come for which dots are drawn once more before all are there, where they took so much longer."""
-DRAG = 0.15
-"""Seconds between two moves, up to which a slider is dragged, and after the last, until it is measured."""
 
 
 def lines_first(busy: float, fraction: float) -> bool:

@@ -20,7 +20,7 @@ from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.foretold import Foretold, Trials
-from explorer.app.explore.pace import DRAG, PATIENCE, lines_first, worth_drawing
+from explorer.app.explore.pace import PATIENCE, lines_first, worth_drawing
 from explorer.app.explore.pins import Pin
 from explorer.app.explore.question import Question
 from explorer.app.explore.remedies import Diagnose, Remedies
@@ -30,7 +30,7 @@ from explorer.app.explore.sweep import Sweep
 from explorer.app.explore.sweep_work import Finder, Measure, Predict
 from explorer.app.view import DESIGN, View
 from explorer.app.widgets.chart import Chart
-from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.controls import DRAG, Controls
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import Phase, prose
 from explorer.app.widgets.record import changed, record, restore_controls, restore_parts

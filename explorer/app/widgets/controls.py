@@ -8,7 +8,11 @@ would be refused is dimmed and says so beforehand; who chooses it all the same g
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import traitlets
@@ -28,6 +32,8 @@ PINNED = ("n_layers", "d_model", "init_variance", "norm_placement", "alpha", "at
 SEGMENTS = 5
 """Choices of up to so many options are shown side by side when their words are short."""
 SEGMENT_LETTERS = 26
+DRAG = 0.15
+"""Seconds between two changes, up to which a slider is dragged, and after the last, until it rests."""
 Chosen = TypeVar("Chosen", bound=Choices)
 
 
@@ -89,6 +95,8 @@ class Controls(ControlBox, Generic[Chosen]):
         self._on_offer: Callable[[str, int], None] = lambda name, index: None
         self.on_msg(self._take)
         self.config = config
+        self._moved = -math.inf  # when the config was last another
+        self._resting: asyncio.TimerHandle | None = None
         self.refusal = self.remedy = ""
         self._on_read = on_read
         self.apply(config.model_dump())
@@ -139,6 +147,20 @@ class Controls(ControlBox, Generic[Chosen]):
             case [str() as name, int() as index] if 0 <= index < len(self.offers.get(name, ())):
                 self._on_offer(name, index)
 
+    def _exclude(self) -> None:
+        """Says which options are excluded: while a slider is dragged, which is no time to choose one, when it rests."""
+        dragged, self._moved = time.monotonic() - self._moved < DRAG, time.monotonic()
+        if self._resting:
+            self._resting.cancel()
+        if dragged:
+            with suppress(RuntimeError):  # there is no loop, but in a kernel
+                self._resting = asyncio.get_running_loop().call_later(DRAG, self._rest)
+                return
+        self._rest()
+
+    def _rest(self) -> None:
+        self._resting, self.excluded = None, self._exclusions(self.config)
+
     def _exclusions(self, config: Chosen) -> dict[str, Any]:
         """The options that the other choices exclude; none where choosing one changes the others with it."""
         return exclusions(config)
@@ -151,7 +173,8 @@ class Controls(ControlBox, Generic[Chosen]):
         else:
             self.refusal, self._mend = "", {}
             if config != self.config:
-                self.config, self.excluded = config, self._exclusions(config)
+                self.config = config
+                self._exclude()
             if self.values != config.model_dump():
                 self.values = config.model_dump()  # a number that was written as "1_000"; which is read in turn
                 return
