@@ -204,3 +204,38 @@ def test_a_dragged_slider_is_measured_when_it_rests_and_a_single_move_at_once(
     seeds.may_end.set()
     page.until("idle", "Measured 21 layers")
     assert seeds.begun[-1].n_layers == 21
+
+
+@pytest.mark.parametrize("end", ["idle", "refused", "stale"])
+def test_a_chart_that_nobody_sees_is_drawn_when_the_slider_rests(
+    open_panel: Open, long_drag: pytest.MonkeyPatch, end: str
+) -> None:
+    seeds = Seeds()
+    seeds.may_end.set()
+    page = open_panel(SMALL, seeds, predict=predict)
+    page.until("idle")
+    charts = page.panel.charts
+    seen, unseen = charts["second_moment"], charts["token_correlation"]
+    unseen.set_state({"seen": False})  # as a browser says it
+    before = len(page.drawn()), len(page.drawn("token_correlation"))
+    page.set(n_layers=3)
+    page.until("idle", "Measured 3")
+    alone = unseen.number
+    seeds.may_end.clear()
+    assert len(page.drawn("token_correlation")) > before[1], "a single move draws them all"
+    for layers in (4, 5, 6):
+        number = seen.number
+        page.set(n_layers=layers)
+        assert seen.number > number or layers == 4, "at the drag's first move there may be nothing to draw ahead of"
+    assert unseen.number == alone
+    if end == "refused":
+        page.set(d_model=17)
+    elif end == "stale":
+        page.panel._act()
+    long_drag.setattr(panel, "DRAG", 0.0)
+    seeds.may_end.set()
+    page.until(end)
+    assert page.comes(lambda: unseen.number > alone or end != "idle")
+    drawn = {len(page.drawn(name)) for name in ("second_moment", "token_correlation")}
+    assert drawn == {13 if end == "idle" else 7}
+    assert page.stale() == {end != "idle"}

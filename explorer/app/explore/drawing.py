@@ -39,15 +39,26 @@ class Drawing:
         return {**FIGURES, "gradient_by_matrix": by_matrix, "second_moment": row_of(self._statistic.value)}
 
     def draw(self, predicted: Profile | None, measured: Profile | None, *, stale: bool,
-             leave: Callable[[], bool] = lambda: False) -> bool:
-        """Draws every figure: the current design's line and dots, and the pins; False if it had to `leave`."""
+             hurry: bool = False, leave: Callable[[], bool] = lambda: False) -> bool:
+        """Draws every figure: the current design's line and dots, and the pins.
+
+        Args:
+            hurry: what is not on the screen is left as it is.
+            leave: whether to leave all that is still to be drawn.
+        Returns:
+            Whether all were drawn.
+        """
         profiles, whose = self._comparison.drawn([profile for profile in (predicted, measured) if profile])
         several = len({design.index for design in whose}) > 1
         self._matrix.layout.display = None if several else "none"  # a design alone shows each of its matrices
         legend, rows = self._comparison.legend(whose), self._rows()
+        whole = True
         for name, chart in self._charts.items():
             if leave():
                 return False
+            if hurry and not chart.seen:
+                whole = False
+                continue
             hidden = self._asking.figure(name)
             row = FIGURES[name] if hidden else rows[name]
             alone = name == "attention_pattern"  # of one design: the last, which is that of the controls
@@ -61,7 +72,7 @@ class Drawing:
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
                 self._caption(chart, row, None if hidden else predicted, several)
                 self._grade(chart, row.statistic, predicted, None if hidden else measured, several)
-        return True
+        return whole
 
     def _caption(self, chart: Chart, row: Row, predicted: Profile | None, several: bool) -> None:
         note = predicted.notes.get(row.statistic, "") if predicted else ""

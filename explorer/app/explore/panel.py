@@ -68,7 +68,7 @@ class Explore(Live[Job, Profile]):
         self._predicted: Profile | None = None  # of the newest job
         self._expected: Profile | None = None  # of what was measured last
         self._some: Profile | None = None  # on the charts in place of the result: a measurement of some seeds
-        self._torn = False  # whether a drawing was given up
+        self._torn = False  # whether some charts were left as they were
         self._ahead: Job | None = None  # whose dots are drawn, and whose verdict is still to come
         self._trouble = ""
         self._done: Job | None = None  # the last job of the controls that was measured
@@ -194,7 +194,7 @@ class Explore(Live[Job, Profile]):
             self._predicted = self._expect(job.config)
         self._owed = self._predicted is not self._expected
         if self._torn or (self._owed and (self._dragging or self._result is None)):
-            self._draw()
+            self._draw(hurry=self._held)
         self.sweep.follow()
 
     def _expect(self, config: Config) -> Profile | None:
@@ -371,8 +371,12 @@ class Explore(Live[Job, Profile]):
         ahead = self._result is None or self.phase is Phase.COMPUTING
         return self._predicted if ahead else self._expected
 
-    def _draw(self) -> None:
-        """Draws every figure, or as many as are done when the next move comes: that draws them, or those before it."""
+    def _draw(self, *, hurry: bool = False) -> None:
+        """Draws every figure, or as many as are done when the next move comes, in a hurry those that are on the screen.
+
+        What is left is drawn at the next move, or at rest.
+        """
         self._owed = False
         dots = self._some or self._result
-        self._torn = not self.drawing.draw(self._line, dots, stale=self._stale, leave=lambda: self._hurried)
+        self._torn = not self.drawing.draw(self._line, dots, stale=self._stale, hurry=hurry,
+                                          leave=lambda: self._hurried)

@@ -62,6 +62,8 @@ function onColors(callback) {
   };
 }
 
+const looked = new WeakMap(); // model to its cards that are on the screen
+
 const TEXTS = "title caption why lab source badge badge_tone description stale";
 
 class Card {
@@ -83,7 +85,10 @@ class Card {
     this.guess = guessing(model, this.plot, this.el);
     this.renew = this.renew.bind(this);
     this.reset = this.reset.bind(this);
-    this.place = onScreen(this.plot, () => this.take());
+    this.place = onScreen(this.plot, (seen) => {
+      this.tell(seen);
+      if (seen) this.take();
+    });
     this.sized = new ResizeObserver(() => this.resize());
     this.sized.observe(this.plot);
     this.ends = [
@@ -166,6 +171,16 @@ class Card {
     const { width, height } = this.plot._fullLayout;
     for (const layer of this.plot.querySelectorAll(".main-svg")) layer.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.plot.style.setProperty("--chart-shape", `${width} / ${height}`);
+  }
+
+  /** Tells the kernel whether any view of the chart is on the screen. */
+  tell(seen) {
+    const cards = looked.get(this.model) ?? new Set();
+    looked.set(this.model, cards);
+    cards[seen ? "add" : "delete"](this);
+    if (this.model.get("seen") === cards.size > 0) return;
+    this.model.set("seen", cards.size > 0);
+    this.model.save_changes();
   }
 
   /** Another figure may have come. */
@@ -294,6 +309,7 @@ class Card {
 
   remove() {
     this.alive = false;
+    looked.get(this.model)?.delete(this);
     clearTimeout(this.resting);
     this.ends.forEach((end) => end());
     this.Plotly?.purge(this.plot);

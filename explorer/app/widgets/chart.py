@@ -2,8 +2,8 @@
 
 A whole figure is one trait, so a view that opens late shows the latest. A new one is sent as what changed, with the
 numbers of both: a page that missed one asks for the whole, and no update is lost. Arrays travel as typed arrays. Of
-what a browser says only that wish and the name of a format are read, and the chart is then sent as such a file; other
-messages go to who asked a question.
+what a browser says only that wish, whether the chart is on the screen, and the name of a format are read, and the chart
+is then sent as such a file; other messages go to who asked a question.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Chart(PageWidget):
         ask: a question that is answered on the chart: `{depths, low, high, log}` while a line is to be drawn, `{said}`
             once it was; empty for none.
         marks: what dots and lines are, or of which settings they are, as that picture says it.
+        seen: whether it is on the screen, as far as the browser has said; one that is not may wait for its figure.
         picks: a click on a point is the message `["pick", x, y]`.
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
         number: of the figure; it rises with each.
@@ -62,6 +63,7 @@ class Chart(PageWidget):
     stale = traitlets.Bool(False).tag(sync=True)
     designs = traitlets.List(traitlets.Dict()).tag(sync=True)
     marks = traitlets.Unicode().tag(sync=True)
+    seen = traitlets.Bool(True).tag(sync=True)
     picks = traitlets.Bool(False).tag(sync=True)
     figure = traitlets.Dict().tag(sync=True)
     number = traitlets.Int().tag(sync=True)

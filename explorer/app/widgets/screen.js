@@ -1,11 +1,11 @@
 /* Whether an element is on the screen, or about to be on paper: what is not need not be drawn at once. */
 
-/** Follows whether an element is `seen`; `come` is called when it is. */
-function onScreen(element, come) {
+/** Follows whether an element is `seen`; `turn` is called when that is known, and when it changes. */
+function onScreen(element, turn) {
   const place = { seen: false, end: () => watcher.disconnect() };
   const watcher = new IntersectionObserver((entries) => {
     place.seen = entries.at(-1).isIntersecting;
-    if (place.seen) come();
+    turn(place.seen);
   });
   watcher.observe(element);
   return place;
