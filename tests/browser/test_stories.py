@@ -106,6 +106,7 @@ def test_back_of_the_browser_goes_a_step_back_and_leave_keeps_the_page(first: Da
     page = first.page
     press(first, "Next")
     expect(told(first)).to_have_text("The forgotten √d · 3 of 4")
+    page.wait_for_function("() => new URLSearchParams(location.search).get('step') === '3'")  # a message of its own
     page.go_back()
     expect(told(first)).to_have_text("The forgotten √d · 2 of 4")
     press(first, "Leave")
