@@ -173,6 +173,7 @@ function control(model, field) {
       model.set("values", { ...model.get("values"), [name]: value });
       sendChange(model);
     }
+    painted = null; // also what was written otherwise: 64.0 is 64
     paint();
   };
   const { before = [], after = [], below = [], paint: paintValue } = LOOKS[field.look](field, id, send);
@@ -190,11 +191,17 @@ function control(model, field) {
     ways,
     changes);
   const inputs = root.querySelectorAll("input, select");
+  let painted = null; // what the control shows, as text
 
   function paint() {
     const value = get("values");
     const disabled = model.get("disabled").includes(name);
     const refused = model.get("refused").includes(name);
+    // Of all controls few change at once; a browser that fills in forms looks at each again that was written.
+    const traits = ["excluded", "notes", "changes", "offers"].map(get);
+    const shown = JSON.stringify([value, disabled, refused, model.get("sweeping") === name, ...traits]);
+    if (shown === painted) return;
+    painted = shown;
     const chosen = field.options.find((option) => option.value === value);
     const excluded = get("excluded") ?? [];
     paintValue(value, (option) => excluded.find((item) => item.value === option));
