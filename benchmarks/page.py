@@ -184,3 +184,9 @@ def main() -> dict[str, dict[str, float]]:
     found[f"slider to all charts, {BUSY} busy processes"] = {
         "seconds": crowded, "ratio": crowded / usual, "limit": BUSY_LIMIT}
     return found
+
+
+if __name__ == "__main__":
+    from benchmarks.__main__ import table
+
+    print(table(main()))

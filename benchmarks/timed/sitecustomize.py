@@ -15,7 +15,7 @@ from typing import Any
 if (path := os.environ.get("EXPLORER_TIMELINE")) and any("ipykernel_launcher" in word for word in sys.orig_argv):
     from ipywidgets import Widget
 
-    take = Widget._handle_msg
+    take, known = Widget._handle_msg, threading.Event()
 
     def timed(owner: Any, name: str, words: str) -> None:
         """Makes a method write a line: when it began and ended (s since 1970), its thread, and what it does."""
@@ -32,8 +32,11 @@ if (path := os.environ.get("EXPLORER_TIMELINE")) and any("ipykernel_launcher" in
         setattr(owner, name, wrapped)
 
     def first(self: Widget, message: dict[str, Any]) -> None:
-        """The first message of a page: by then all is imported."""
-        Widget._handle_msg = take
+        """The first message of a page: by then all is imported. Each widget has kept this for its own first one."""
+        if known.is_set():
+            take(self, message)
+            return
+        known.set()
         from explorer.app.explore.drawing import Drawing
         from explorer.app.explore.foretold import Foretold
         from explorer.app.explore.panel import Explore
