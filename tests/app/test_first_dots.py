@@ -216,7 +216,7 @@ def test_a_chart_that_nobody_sees_is_drawn_when_the_slider_rests(
     page.until("idle")
     charts = page.panel.charts
     seen, unseen = charts["second_moment"], charts["token_correlation"]
-    unseen.set_state({"seen": False})  # as a browser says it
+    unseen._handle_custom_msg(["seen", False], [])  # as a browser says it
     before = len(page.drawn()), len(page.drawn("token_correlation"))
     page.set(n_layers=3)
     page.until("idle", "Measured 3")

@@ -146,6 +146,31 @@ def test_plotly_comes_from_the_server_or_else_from_the_kernel(browser: Browser, 
     page.close()
 
 
+def test_the_kernel_is_told_which_charts_are_on_the_screen(browser: Browser, voila: str) -> None:
+    """The others are not made while a slider is dragged."""
+    page = browser.new_page(viewport={"width": 1440, "height": 700})
+    visit = Dashboard(page, "voila")
+    sent: list[bytes] = []
+    page.on("websocket", lambda socket: socket.on(
+        "framesent", lambda frame: sent.append(frame if isinstance(frame, bytes) else frame.encode())))
+
+    def told(words: bytes) -> int:
+        return sum(words in frame for frame in sent)
+
+    page.goto(voila)
+    visit.wait_until_drawn()
+    plots = page.locator(".ex-chart-plot")
+    away = plots.evaluate_all("(all) => all.filter((plot) => plot.getBoundingClientRect().top > innerHeight).length")
+    assert told(b'["seen",false]') == away > 0
+    assert told(b'["seen",true]') == 0, "which it takes for granted"
+    assert not any(b'"bdata"' in frame for frame in sent), "a figure goes one way"
+    plots.last.scroll_into_view_if_needed()
+    page.wait_for_timeout(500)
+    assert told(b'["seen",true]') > 0
+    visit.must_be_clean()
+    page.close()
+
+
 def test_a_visitor_cannot_choose_what_the_server_renders(narrow: Dashboard, voila: str) -> None:
     assert narrow.page.title() == "Transformer Signal Explorer"
     assert narrow.page.locator("link[href*='voila/templates/explorer/']").count() > 0

@@ -62,7 +62,7 @@ function onColors(callback) {
   };
 }
 
-const looked = new WeakMap(); // model to its cards that are on the screen
+const looked = new WeakMap(); // model to its cards that are on the screen, and whether the kernel takes it for seen
 
 const TEXTS = "title caption why lab source badge badge_tone description stale";
 
@@ -173,14 +173,14 @@ class Card {
     this.plot.style.setProperty("--chart-shape", `${width} / ${height}`);
   }
 
-  /** Tells the kernel whether any view of the chart is on the screen. */
+  /** Tells the kernel whether any view of the chart is on the screen: not as a trait, for the figure would go with it. */
   tell(seen) {
-    const cards = looked.get(this.model) ?? new Set();
-    looked.set(this.model, cards);
-    cards[seen ? "add" : "delete"](this);
-    if (this.model.get("seen") === cards.size > 0) return;
-    this.model.set("seen", cards.size > 0);
-    this.model.save_changes();
+    const whole = looked.get(this.model) ?? { cards: new Set(), seen: true };
+    looked.set(this.model, whole);
+    whole.cards[seen ? "add" : "delete"](this);
+    if (whole.seen === whole.cards.size > 0) return;
+    whole.seen = !whole.seen;
+    this.model.send(["seen", whole.seen]);
   }
 
   /** Another figure may have come. */
@@ -309,7 +309,7 @@ class Card {
 
   remove() {
     this.alive = false;
-    looked.get(this.model)?.delete(this);
+    looked.get(this.model)?.cards.delete(this);
     clearTimeout(this.resting);
     this.ends.forEach((end) => end());
     this.Plotly?.purge(this.plot);

@@ -43,7 +43,6 @@ class Chart(PageWidget):
         ask: a question that is answered on the chart: `{depths, low, high, log}` while a line is to be drawn, `{said}`
             once it was; empty for none.
         marks: what dots and lines are, or of which settings they are, as that picture says it.
-        seen: whether it is on the screen, as far as the browser has said; one that is not may wait for its figure.
         picks: a click on a point is the message `["pick", x, y]`.
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
         number: of the figure; it rises with each.
@@ -63,7 +62,6 @@ class Chart(PageWidget):
     stale = traitlets.Bool(False).tag(sync=True)
     designs = traitlets.List(traitlets.Dict()).tag(sync=True)
     marks = traitlets.Unicode().tag(sync=True)
-    seen = traitlets.Bool(True).tag(sync=True)
     picks = traitlets.Bool(False).tag(sync=True)
     figure = traitlets.Dict().tag(sync=True)
     number = traitlets.Int().tag(sync=True)
@@ -72,18 +70,23 @@ class Chart(PageWidget):
 
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
+        self.seen = True
+        """Whether it is on the screen, as far as the browser has said; one that is not may wait for its figure."""
         self.on_ask: Callable[[object], None] = lambda _: None
         """Called with what the buttons below a question send: `["reveal", heights]` or `["skip"]`."""
         self.on_msg(lambda _, content, __: self._take(content))
 
     def _take(self, content: object) -> None:
-        """Handles a message: a page lacks a figure, what is to be saved, or an answer to a question."""
-        if content == "whole":
-            self.send_state(WHOLE)
-        elif content in ("csv", "html"):
-            self._save(content)
-        else:
-            self.on_ask(content)
+        """Handles a message: a page lacks a figure, what it shows, what is to be saved, or an answer to a question."""
+        match content:
+            case "whole":
+                self.send_state(WHOLE)
+            case ["seen", bool() as seen]:
+                self.seen = seen
+            case "csv" | "html":
+                self._save(content)
+            case _:
+                self.on_ask(content)
 
     def _save(self, wanted: object) -> None:
         """Sends the chart as a page, or its numbers as a table."""
