@@ -180,7 +180,11 @@ class Card {
     whole.cards[seen ? "add" : "delete"](this);
     if (whole.seen === whole.cards.size > 0) return;
     whole.seen = !whole.seen;
-    this.model.send(["seen", whole.seen]);
+    try {
+      this.model.send(["seen", whole.seen]);
+    } catch {
+      // JupyterLab leaves the charts of a kernel that has ended on the page: there is nobody to tell
+    }
   }
 
   /** Another figure may have come. */
