@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explored import SMALL, Open, Page, expected, opened
+from explored import SMALL, Open, Page, expected, opened, plain
 from watched import WAIT
 
 from explorer.app.explore import panel
@@ -54,6 +54,12 @@ class Seeds:
         page.until("idle")
         page.set(**values)
         assert self.handed_over.wait(WAIT)
+
+
+def line(page: Page, axis: str) -> np.ndarray:
+    """The theory's line: the last of those that are drawn."""
+    traces = page.panel.charts["second_moment"].figure["data"]
+    return plain([trace[axis] for trace in traces if trace["mode"] == "lines"][-1])
 
 
 def first(config: Config, count: int = 1) -> np.ndarray:
@@ -204,6 +210,29 @@ def test_a_dragged_slider_is_measured_when_it_rests_and_a_single_move_at_once(
     seeds.may_end.set()
     page.until("idle", "Measured 21 layers")
     assert seeds.begun[-1].n_layers == 21
+
+
+def test_a_slider_that_comes_back_shows_the_line_of_where_it_is_without_asking_the_theory_again(
+    open_panel: Open, long_drag: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    seeds = Seeds()
+    seeds.may_end.set()
+
+    def told(config: Config) -> Profile | None:
+        asked.append(config.n_layers)
+        return predict(config)
+
+    page = open_panel(SMALL, seeds, predict=told)
+    page.until("idle")
+    seeds.may_end.clear()
+    for layers in (3, 4, 5, 4, 3, 5):
+        page.set(n_layers=layers)
+        if layers != 3 or 5 in asked:  # at the drag's first move there is nothing to go ahead of
+            assert np.max(line(page, "x")) == layers
+    assert asked == [SMALL.n_layers, 3, 4, 5]
+    long_drag.setattr(panel, "DRAG", 0.0)
+    seeds.may_end.set()
 
 
 @pytest.mark.parametrize("end", ["idle", "refused", "stale"])

@@ -30,7 +30,7 @@ SETTLED = """(before) => {
   const calm = plots.length === before.length
     && drawn.every((count) => count > 0)
     && drawn.some((count, index) => count > before[index])
-    && !document.querySelector('.ex-chart-is-stale, .ex-chart-plot[data-waits]')
+    && !document.querySelector('[data-unanswered], .ex-chart-is-stale, .ex-chart-plot[data-waits]')
     && document.querySelector('.ex-status').dataset.state === 'idle';
   const now = calm ? String(drawn) : '';
   if (now !== window.calmAt?.drawn) window.calmAt = { drawn: now, since: performance.now() };

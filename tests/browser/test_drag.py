@@ -25,14 +25,18 @@ TRAIL = f"""async ([before, after]) => {{
   const plot = document.body.appendChild(document.createElement("div"));
   const {{ data, layout }} = structuredClone(before);
   await Plotly.newPlot(plot, data, {{ ...layout, width: 500, height: 300 }});
-  const {{ traces }} = moves(before, after);
+  const {{ traces, scales }} = moves(before, after);
   const drawn = () => [...plot.querySelectorAll('.js-line')].map((node) => node.getAttribute('d'));
-  const earlier = drawn();
-  const could = trail(plot, after, traces), ahead = drawn();
-  await move(Plotly, plot, after, {{ traces, scales: {{}} }});
-  return {{ could, earlier, ahead, drawn: drawn() }};
+  const words = () => [...plot.querySelectorAll('.textpoint text')].map((node) => (
+    ['x', 'y'].map((name) => Number(node.getAttribute(name)))));
+  await rescale(Plotly, plot, scales);
+  const earlier = drawn(), stood = words();
+  const could = trail(plot, after, traces), ahead = drawn(), moved = words();
+  await move(Plotly, plot, after, traces);
+  return {{ could, earlier, ahead, drawn: drawn(), stood, moved, words: words() }};
 }}"""
-"""Paths of the lines: of the figure before, as they went ahead, and as plotly draws them."""
+"""Paths of the lines, and places of the words: of the figure before, on its axes or others, as they went ahead, and as
+plotly draws them."""
 MOVES = f"([before, after]) => {{ {UPDATE}\nreturn moves(before, after); }}"
 DRAG = """async ([field, steps]) => {
   const slider = document.querySelector(`[data-field=${field}] input[type=range]`);
@@ -126,9 +130,9 @@ def points(path):
     return np.array([point.split(",") for point in path.removeprefix("M").split("L")], dtype=float)
 
 
-def predicted(name, **choices):
-    """The theory's line and its levels, drawn on axes that hold every such design."""
-    figure = ROWS[name].plain([predict(Config(n_layers=40, **choices))])
+def predicted(name, n_layers=40, **choices):
+    """The theory's line and its levels, drawn on axes of the same height for every such design."""
+    figure = ROWS[name].plain([predict(Config(n_layers=n_layers, **choices))])
     figure["layout"]["yaxis"] |= {"range": (-1, 3), "nticks": 5}
     for trace in figure["data"]:
         if trace["mode"] == "lines+text":
@@ -142,16 +146,32 @@ def test_a_line_goes_ahead_to_where_plotly_draws_it(blank, name):
     assert found["could"]
     moved = [at for at, path in enumerate(found["earlier"]) if path != found["ahead"][at]]
     assert len(moved) == 1
+    lies_as_drawn(found)
+
+
+@pytest.mark.parametrize("name", ["second_moment", "gradient_by_layer", "attention_entropy", "token_correlation"])
+def test_a_line_and_levels_go_ahead_on_an_axis_that_has_moved(blank, name):
+    found = blank.evaluate(TRAIL, [predicted(name), predicted(name, 64, init_variance=1.7)])
+    assert found["could"]
+    assert found["ahead"] != found["earlier"]
+    assert found["moved"] != found["stood"] or not found["stood"]
+    lies_as_drawn(found)
+
+
+def lies_as_drawn(found):
+    """Checks that what went ahead lies where plotly put it afterwards."""
     for ahead, drawn in zip(found["ahead"], found["drawn"], strict=True):
         line = points(ahead)
         apart = [np.hypot(*(line - point).T).min() for point in points(drawn)]  # plotly leaves out what adds nothing
         assert max(apart) < 0.01
+    assert np.ravel(found["moved"]) == pytest.approx(np.ravel(found["words"]), abs=0.01)
 
 
 @pytest.mark.parametrize("change", [
-    {"y": [1, None, 3]}, {"y": [None, 3, None]}, {"mode": "lines+markers", "y": [1, 2, 3]},
+    {"y": [1, None, 3]}, {"y": [None, None, None]}, {"mode": "lines+markers", "y": [1, 2, 3]},
     {"fill": "tozeroy", "y": [1, 2, 3]},
     {"line": {"shape": "hv"}, "y": [1, 2, 3]}, {"y": [1, -2, 3]},
+    {"mode": "lines+text", "text": ["a", "", "c"], "y": [None, 2, 3]},
 ])
 def test_what_is_more_than_a_line_is_left_to_plotly(blank, change):
     line = {"type": "scatter", "mode": "lines", "x": [1, 2, 3], "y": [1, 1, 1]} | change
@@ -161,10 +181,11 @@ def test_what_is_more_than_a_line_is_left_to_plotly(blank, change):
     assert found["ahead"] == found["earlier"]
 
 
-def test_a_line_that_begins_later_goes_ahead_too(blank):
+@pytest.mark.parametrize("y", [[None, 2, 3, None], [None, None, 3, None]])
+def test_a_line_that_begins_later_goes_ahead_too(blank, y):
     figure = {"data": [{"type": "scatter", "mode": "lines", "x": [1, 2, 3, 4], "y": [1, 1, 1, 1]}],
               "layout": {"xaxis": {"range": [0, 5]}, "yaxis": {"range": [0, 5]}}}
-    found = blank.evaluate(TRAIL, [figure, {**figure, "data": [figure["data"][0] | {"y": [None, 2, 3, None]}]}])
+    found = blank.evaluate(TRAIL, [figure, {**figure, "data": [figure["data"][0] | {"y": y}]}])
     assert found["could"]
     assert points(found["ahead"][0]) == pytest.approx(points(found["drawn"][0]), abs=0.01)
 

@@ -35,7 +35,8 @@ SETTLED = f"""(before) => {{
   const panel = {OPEN};
   const drawn = [...panel.querySelectorAll('.ex-chart-plot')].map((plot) => Number(plot.dataset.drawn));
   const calm = drawn.every((count) => count > 0) && !(window.labBegun <= before)
-    && !panel.querySelector('.ex-chart-is-stale') && panel.querySelector('.ex-status').dataset.state === 'idle';
+    && !document.querySelector('[data-unanswered]') && !panel.querySelector('.ex-chart-is-stale')
+    && panel.querySelector('.ex-status').dataset.state === 'idle';
   const now = calm ? String(drawn) : '';
   if (now !== window.labAt?.drawn) window.labAt = {{ drawn: now, since: performance.now() }};
   return calm && performance.now() - window.labAt.since > 150;

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import ipywidgets as widgets
@@ -41,6 +41,9 @@ from explorer.figures import FIGURES
 from explorer.profile import Profile
 from explorer.stopping import Progress, Stop
 
+KEPT = 64
+"""Predictions that are kept, the largest of .2 MB."""
+
 
 class Job(NamedTuple):
     """One task of the worker: a config, and the layer and head whose pattern is kept."""
@@ -63,9 +66,11 @@ class Explore(Live[Job, Profile]):
 
     def __init__(self, config: Config, measure: Measure, predict: Predict | None = None,
                  diagnose: Diagnose | None = None, solve: Solve | None = None, trials: Trials | None = None) -> None:
-        self._measure, self._predict = measure, predict
+        self._measure = measure
+        self._predict = lru_cache(KEPT)(predict) if predict else None  # a slider that is dragged comes by again
         self._foretold = Foretold(trials)
         self._predicted: Profile | None = None  # of the newest job
+        self._lined: Profile | None = None  # whose line is on the charts
         self._expected: Profile | None = None  # of what was measured last
         self._some: Profile | None = None  # on the charts in place of the result: a measurement of some seeds
         self._torn = False  # whether some charts were left as they were
@@ -192,7 +197,7 @@ class Explore(Live[Job, Profile]):
         if not (self._predicted and self._predicted.config == job.config):
             self._trouble = ""
             self._predicted = self._expect(job.config)
-        self._owed = self._predicted is not self._expected
+        self._owed = self._predicted is not self._lined
         if self._torn or (self._owed and (self._dragging or self._result is None)):
             self._draw(hurry=self._held)
         self.sweep.follow()
@@ -206,7 +211,7 @@ class Explore(Live[Job, Profile]):
             return None
 
     def _rest(self) -> None:
-        if self._torn or self._some or self._predicted is not self._expected:
+        if self._torn or self._some or self._lined is not self._line:
             self._some = None
             self._draw()  # a line that went ahead of its dots goes back to those that are there
 
@@ -376,7 +381,7 @@ class Explore(Live[Job, Profile]):
 
         What is left is drawn at the next move, or at rest.
         """
-        self._owed = False
+        self._owed, self._lined = False, self._line
         dots = self._some or self._result
-        self._torn = not self.drawing.draw(self._line, dots, stale=self._stale, hurry=hurry,
+        self._torn = not self.drawing.draw(self._lined, dots, stale=self._stale, hurry=hurry,
                                           leave=lambda: self._hurried)

@@ -64,7 +64,7 @@ function onColors(callback) {
 
 const looked = new WeakMap(); // model to its cards that are on the screen, and whether the kernel takes it for seen
 
-const TEXTS = "title caption why lab source badge badge_tone description stale";
+const TEXTS = "title caption why lab source badge badge_tone stale";
 
 class Card {
   constructor(model) {
@@ -92,9 +92,9 @@ class Card {
     this.sized = new ResizeObserver(() => this.resize());
     this.sized.observe(this.plot);
     this.ends = [
-      follow(model, TEXTS, () => this.write()), follow(model, "patch figure stale", () => this.take()),
-      onColors(this.renew), onPrint(() => this.draw()), () => this.sized.disconnect(), () => this.place.end(),
-      savesFiles(model), this.guess.end,
+      follow(model, TEXTS, () => this.write()), follow(model, "title description", () => this.describe()),
+      follow(model, "patch figure stale", () => this.take()), onColors(this.renew), onPrint(() => this.draw()),
+      () => this.sized.disconnect(), () => this.place.end(), savesFiles(model), this.guess.end,
     ];
   }
 
@@ -146,7 +146,7 @@ class Card {
 
   write() {
     const get = (name) => this.model.get(name);
-    this.title.textContent = get("title");
+    put(this.title, get("title"));
     write(this.caption, get("caption"), explained);
     writeWhy(this.why, { why: get("why"), lab: get("lab"), source: get("source") });
     write(this.badge, get("badge"));
@@ -155,7 +155,6 @@ class Card {
     this.stale.hidden = !get("stale");
     this.tools.setAttribute("aria-label", `Chart: ${get("title")}`);
     this.el.classList.toggle("ex-chart-is-stale", get("stale"));
-    this.describe();
   }
 
   /** The picture is the drawing, not the buttons beside it: those stay within reach. */
@@ -246,25 +245,24 @@ class Card {
     const moved = this.zoom.size === 0 ? moves(this.known, figure, this.ahead) : null;
     const same = this.shown === figure;
     this.shown = figure;
-    if (moved && !same && this.goesAhead(figure, moved)) return;
     this.ours = true;
-    if (moved) await move(this.Plotly, this.plot, figure, moved);
-    else await this.whole(structuredClone(figure));
+    if (moved) await rescale(this.Plotly, this.plot, moved.scales);
+    const ahead = moved && !same && this.goesAhead(figure, moved.traces);
+    if (moved && !ahead) await move(this.Plotly, this.plot, figure, moved.traces);
+    if (!moved) await this.whole(structuredClone(figure));
     this.ours = false;
-    this.known = figure;
-    this.ahead.clear();
+    this.known = ahead ? { data: this.known.data, layout: figure.layout } : figure;
+    if (!ahead) this.ahead.clear();
     if (moved && nothing(moved)) return;
     this.guess.place();
     this.count();
   }
 
   /** While something moves, lines go ahead of plotly, which hears of them at rest; tells whether they did. */
-  goesAhead(figure, moved) {
-    if (nothing(moved) || Object.keys(moved.scales).length || !this.model.get("stale")) return false;
-    if (!trail(this.plot, figure, moved.traces)) return false;
-    moved.traces.forEach((index) => this.ahead.add(index));
+  goesAhead(figure, traces) {
+    if (!traces.length || !this.model.get("stale") || !trail(this.plot, figure, traces)) return false;
+    traces.forEach((index) => this.ahead.add(index));
     this.resting = setTimeout(() => this.redraw(), REST);
-    this.count();
     return true;
   }
 

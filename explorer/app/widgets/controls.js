@@ -256,14 +256,17 @@ function offer(model, name, box, disabled) {
 /** Shows and hides the folded fields of a group, each in its place. One that has the focus is not taken away. */
 function moreButton(model, title, nodes) {
   let open = false;
-  const more = button("", "ex-link ex-more", () => { open = !open; paint(); });
+  const more = button("", "ex-link ex-more", () => {
+    open = !open;
+    more.setAttribute("aria-expanded", String(open));
+    paint();
+  }, { "aria-expanded": "false" });
   function paint() {
     const folded = nodes.filter((node) => model.get("folded").includes(node.dataset.field));
     nodes.forEach((node) => node.classList.toggle(
       "ex-folded", !open && folded.includes(node) && !node.contains(document.activeElement)));
     more.hidden = folded.length === 0;
-    more.setAttribute("aria-expanded", String(open));
-    more.textContent = open ? `Fewer in ${title}` : `More in ${title} (${folded.length})`;
+    put(more, open ? `Fewer in ${title}` : `More in ${title} (${folded.length})`);
   }
   return { more, paint };
 }
@@ -291,7 +294,7 @@ function draw(model, el) {
   el.querySelectorAll("input, select, summary").forEach((node) => { node.dataset.lmSuppressShortcuts = "true"; });
   return () => {
     paints.forEach((paint) => paint());
-    summary.textContent = model.get("summary");
+    put(summary, model.get("summary"));
   };
 }
 

@@ -47,6 +47,11 @@ function follow(model, traits, paint) {
   return () => model.off(events, paint);
 }
 
+/** Sets a node's text, unless it has it: each text that is new, and be it the same, has the whole page laid out again. */
+function put(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
 function drawn(tag, attributes) {
   const node = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);

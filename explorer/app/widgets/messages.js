@@ -9,10 +9,14 @@ const unanswered = new Map(); // model to its last change
 const waiting = [];
 let timeout = null;
 
+/** The page says whether it waits: whoever looks at it can tell. */
+const showWaiting = () => document.documentElement.toggleAttribute("data-unanswered", unanswered.size > 0);
+
 function settle() {
   clearTimeout(timeout);
   timeout = null;
   unanswered.clear();
+  showWaiting();
   waiting.splice(0).forEach((go) => go());
 }
 
@@ -20,6 +24,7 @@ function settle() {
 function sendChange(model) {
   const mine = Symbol("a change");
   unanswered.set(model, mine);
+  showWaiting();
   const status = ({ content }) => {
     if (content.execution_state !== "idle" || unanswered.get(model) !== mine) return;
     unanswered.delete(model);

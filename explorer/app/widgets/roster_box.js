@@ -105,9 +105,10 @@ function pinning(model) {
   const paint = () => {
     const current = model.get("now");
     mark.paint(current);
-    name.textContent = current.name ?? "";
+    put(name, current.name ?? "");
     write(about, `${model.get("entries").length ? "now · " : ""}${current.about ?? ""}`);
-    marks.replaceChildren(...model.get("marks").map((words) => make("span", {}, words)));
+    const shown = model.get("marks");
+    write(marks, shown.join("\n"), () => shown.map((words) => make("span", {}, words)));
   };
   return { nodes: [make("div", { class: "ex-pin-head" }, now, marks)], press: pin, paint };
 }
@@ -131,7 +132,7 @@ function adding(model) {
     if (choices.some(({ value }) => value === before)) select.value = before;
   };
   const paint = () => {
-    heading.textContent = model.get("heading");
+    put(heading, model.get("heading"));
     if (filled !== model.get("choices")) fill(filled = model.get("choices")); // a list that is open must not close
   };
   return { nodes: [heading, make("div", { class: "ex-control ex-add" }, select, add)], press: add, paint };
@@ -149,7 +150,7 @@ export default {
     return follow(model, "entries choices now marks heading said answers", () => {
       el.setAttribute("aria-label", model.get("heading"));
       head.paint();
-      said.textContent = model.get("said");
+      put(said, model.get("said"));
       show();
     });
   },

@@ -20,7 +20,7 @@ export default {
       if (fraction > 1) progress.removeAttribute("value");
       else progress.value = Math.max(fraction, 0);
       for (const [name, node] of Object.entries(buttons)) {
-        node.textContent = model.get(name);
+        put(node, model.get(name));
         node.hidden = !model.get(name);
       }
     });

@@ -49,9 +49,11 @@ function moves(before, after, ahead = new Set()) {
 
 const nothing = ({ traces, scales }) => !traces.length && !Object.keys(scales).length;
 
-/** Draws what moved. */
-async function move(Plotly, plot, figure, { traces, scales }) {
-  if (Object.keys(scales).length) await Plotly.relayout(plot, structuredClone(scales));
+/** Moves the axes. */
+const rescale = (Plotly, plot, scales) => Object.keys(scales).length && Plotly.relayout(plot, structuredClone(scales));
+
+/** Draws the traces that moved. */
+async function move(Plotly, plot, figure, traces) {
   if (!traces.length) return;
   // With all that lie above: plotly puts what it is given on top of each other, and above the others.
   const above = [...figure.data.keys()].slice(traces[0]);
@@ -67,22 +69,30 @@ function numbers(array) {
   return [...new TYPED[array.dtype](bytes.buffer)];
 }
 
-/** The path of a line as it is drawn, and what it is to be; null of any other trace, and of one with gaps inside. */
-function path(plot, trace, { uid, mode, fill, line, xaxis, yaxis }) {
-  const nodes = plot.querySelectorAll(`.trace${uid} .js-line`);
-  if (mode !== "lines" || (fill ?? "none") !== "none" || line.shape !== "linear" || nodes.length !== 1) return null;
+/** What is drawn of a line and its words, each with its new attributes; null of any other trace, and where the number of
+    parts is another. */
+function places(plot, trace, { uid, mode, fill, line, text, xaxis, yaxis }) {
+  if (!["lines", "lines+text"].includes(mode) || (fill ?? "none") !== "none" || line.shape !== "linear") return null;
   const axes = plot._fullLayout._plots[xaxis + yaxis], x = numbers(trace.x);
   const points = numbers(trace.y).map((value, at) => [axes.xaxis.d2p(x[at]), axes.yaxis.d2p(value)]);
-  const there = points.map((point) => point.every(Number.isFinite));
-  const [start, end] = [there.indexOf(true), there.lastIndexOf(true)];
-  return start < end && there.slice(start, end).every(Boolean) ? [nodes[0], points.slice(start, end + 1)] : null;
+  const parts = [[]]; // between gaps
+  for (const point of points) point.every(Number.isFinite) ? parts.at(-1).push(point) : parts.push([]);
+  const named = mode === "lines" ? [] : points.filter((point, at) => text[at] && point.every(Number.isFinite));
+  const found = [
+    [".js-line", parts.filter((part) => part.length).map((part) => ({ d: `M${part.join("L")}` }))],
+    [".textpoint text", named.map(([left, top]) => ({ x: left, y: top }))],
+  ].map(([name, places]) => [[...plot.querySelectorAll(`.trace${uid} ${name}`)], places]);
+  if (found.some(([nodes, places]) => nodes.length !== places.length)) return null;
+  return found.flatMap(([nodes, places]) => nodes.map((node, at) => [node, places[at]]));
 }
 
-/** Writes lines that moved into the drawing, and tells whether it could. */
+/** Writes lines that moved, on axes that have moved, into the drawing; tells whether it could. */
 function trail(plot, figure, traces) {
-  const paths = traces.map((index) => path(plot, figure.data[index], plot._fullData[index]));
-  if (paths.includes(null)) return false;
-  for (const [node, points] of paths) node.setAttribute("d", `M${points.join("L")}`);
+  const found = traces.map((index) => places(plot, figure.data[index], plot._fullData[index]));
+  if (found.includes(null)) return false;
+  for (const [node, place] of found.flat()) {
+    for (const [name, value] of Object.entries(place)) node.setAttribute(name, value);
+  }
   return true;
 }
 
