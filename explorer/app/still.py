@@ -19,12 +19,15 @@ from explorer.labs.lab import Lab
 from explorer.theory import predict
 
 STYLE = """<style>
-.jp-OutputArea:not(:has(.ex-root)) > .jp-OutputArea-child:has(+ .jp-OutputArea-child .ex-still),
-.jp-OutputArea:has(.ex-root) > .jp-OutputArea-child:has(.ex-still) { display: none; }
+.jp-OutputArea:not(:has(> .jp-OutputArea-child > .jp-OutputArea-output > .ex-root))
+  > .jp-OutputArea-child:has(+ .jp-OutputArea-child > .jp-OutputArea-output > .ex-still),
+.jp-OutputArea:has(> .jp-OutputArea-child > .jp-OutputArea-output > .ex-root)
+  > .jp-OutputArea-child:has(> .jp-OutputArea-output > .ex-still) { display: none; }
 .ex-still { animation: ex-still 0s 1s backwards; }
 @keyframes ex-still { from { visibility: hidden; } }
 </style>"""
-"""The delay is for a page that is about to come."""
+"""The delay is for a page that is about to come. Step by step down: `:has` of whatever lies within would be looked at again
+with each text that plotly writes."""
 
 
 def page(config: Config) -> str:
