@@ -100,11 +100,13 @@ def rows(series: Sequence[Series], log: bool, sentence: str) -> list[Trace]:
 def band(row: Series, log: bool, opacity: float = 0.25) -> list[Trace]:
     """The spread from lowest to highest: one closed outline for every unbroken run of depths.
 
-    None for a prediction. That of a single draw has no height: it is a hairline, there if its dots cannot all be.
+    None for a prediction. That of a single draw has no height: it is a hairline, there if its dots cannot all be. The
+    first of several draws has one that is not seen: the others only move it, and nothing else has to be drawn.
     """
     pieces = list(runs(drawable(row.low, log) & drawable(row.high, log)))
     flat = np.array_equal(row.low, row.high, equal_nan=True)
-    if not row.measured or not pieces or (flat and len(row.depth) <= MOST_DOTS):
+    dotted = len(row.depth) <= MOST_DOTS
+    if not row.measured or not pieces or (flat and dotted and not row.profile.partial):
         return []
     gap = np.array([np.nan])
     x = [part for at in pieces for part in (row.depth[at], row.depth[at][::-1], gap)]
@@ -112,7 +114,7 @@ def band(row: Series, log: bool, opacity: float = 0.25) -> list[Trace]:
     return [{
         "type": "scatter", "mode": "lines", "name": f"{row.heading}, spread", "fill": "toself", "hoverinfo": "skip",
         "x": compact(np.concatenate(x)[:-1]), "y": compact(np.concatenate(y)[:-1]), "showlegend": False,
-        "line": {"width": 1 if flat else 0, "color": row.design.faint(0.6)},
+        "line": {"width": 1 if flat and not dotted else 0, "color": row.design.faint(0.6)},
         "fillcolor": row.design.faint(opacity), "meta": {"kind": HIDDEN},
     }]
 

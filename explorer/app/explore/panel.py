@@ -302,7 +302,7 @@ class Explore(Live[Job, Profile]):
             wanted = job == self._job and not known and not self._refusal() and not self.asking.stands
             if wanted and worth_drawing(some, self._some):
                 self._some, self._stale = some, False
-                self._draw()
+                self._draw(hurry=True)
 
     def _show_dots(self, job: Job, measured: Profile) -> None:
         """Draws a measurement before its verdict, which waits for the trials."""
