@@ -46,13 +46,14 @@ SHOWN = f"() => {{ {SETTLED} return plots.length > 0 && plots.every((plot) => pl
 MOVE = f"""async () => {{
   {SETTLED}
   const before = plots.map((plot) => Number(plot.dataset.drawn));
-  const dots = () => plots.map((plot) => JSON.stringify(plot.data?.find((trace) => trace.mode === 'markers')?.y));
+  const dots = () => plots.map((plot) => [...plot.querySelectorAll('.points path')].map((dot) => dot.outerHTML).join());
   const earlier = dots();
   const start = performance.now();
   let first = 0, last = start, verdict = 0;
   const watch = new MutationObserver(() => {{
     last = performance.now();
-    if (!first && dots().some((now, index) => now !== earlier[index])) first = last;
+    const old = plots.map((plot) => plot.closest('.ex-chart').matches('.ex-chart-is-stale')); // dots on another axis
+    if (!first && dots().some((now, index) => !old[index] && now !== earlier[index])) first = last;
   }});
   plots.forEach((plot) => watch.observe(plot, {{ attributes: true, attributeFilter: ['data-drawn'] }}));
   const slider = document.querySelector('[data-field=init_variance] input[type=range]');

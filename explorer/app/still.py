@@ -26,8 +26,8 @@ STYLE = """<style>
 .ex-still { animation: ex-still 0s 1s backwards; }
 @keyframes ex-still { from { visibility: hidden; } }
 </style>"""
-"""The delay is for a page that is about to come. Step by step down: `:has` of whatever lies within would be looked at again
-with each text that plotly writes."""
+"""The delay is for a page that is about to come. Step by step down: `:has` of whatever lies within would be looked at
+again with each text that plotly writes."""
 
 
 def page(config: Config) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from plain_figures import FIGURE
 from plotly.offline import get_plotlyjs
 
-from explorer import Config, predict
+from explorer import Config, measure, predict
 from explorer.figures import FIGURES as ROWS
 from explorer.figures.plain import changes, packed
 
@@ -26,16 +27,16 @@ TRAIL = f"""async ([before, after]) => {{
   const {{ data, layout }} = structuredClone(before);
   await Plotly.newPlot(plot, data, {{ ...layout, width: 500, height: 300 }});
   const {{ traces, scales }} = moves(before, after);
-  const drawn = () => [...plot.querySelectorAll('.js-line')].map((node) => node.getAttribute('d'));
-  const words = () => [...plot.querySelectorAll('.textpoint text')].map((node) => (
-    ['x', 'y'].map((name) => Number(node.getAttribute(name)))));
+  const where = () => Object.fromEntries([
+    ['lines', '.js-line', 'd'], ['bands', '.js-fill', 'd'], ['dots', '.points path', 'transform'],
+    ['left', '.textpoint text', 'x'], ['top', '.textpoint text', 'y'],
+  ].map(([name, parts, place]) => [name, [...plot.querySelectorAll(parts)].map((node) => node.getAttribute(place))]));
   await rescale(Plotly, plot, scales);
-  const earlier = drawn(), stood = words();
-  const could = trail(plot, after, traces), ahead = drawn(), moved = words();
+  const earlier = where(), could = trail(plot, after, traces), ahead = where();
   await move(Plotly, plot, after, traces);
-  return {{ could, earlier, ahead, drawn: drawn(), stood, moved, words: words() }};
+  return {{ could, earlier, ahead, drawn: where() }};
 }}"""
-"""Paths of the lines, and places of the words: of the figure before, on its axes or others, as they went ahead, and as
+"""Where lines, bands, dots and words are: of the figure before, on its axes or others, as they went ahead, and as
 plotly draws them."""
 MOVES = f"([before, after]) => {{ {UPDATE}\nreturn moves(before, after); }}"
 DRAG = """async ([field, steps]) => {
@@ -127,55 +128,73 @@ def blank(browser):
 
 
 def points(path):
-    return np.array([point.split(",") for point in path.removeprefix("M").split("L")], dtype=float)
-
-
-def predicted(name, n_layers=40, **choices):
-    """The theory's line and its levels, drawn on axes of the same height for every such design."""
-    figure = ROWS[name].plain([predict(Config(n_layers=n_layers, **choices))])
-    figure["layout"]["yaxis"] |= {"range": (-1, 3), "nticks": 5}
-    for trace in figure["data"]:
-        if trace["mode"] == "lines+text":
-            trace |= {"y": [1, 1, None, 1]}
-    return json.loads(json.dumps(packed(figure)))
-
-
-@pytest.mark.parametrize("name", ["second_moment", "gradient_by_layer", "attention_entropy", "token_correlation"])
-def test_a_line_goes_ahead_to_where_plotly_draws_it(blank, name):
-    found = blank.evaluate(TRAIL, [predicted(name), predicted(name, init_variance=1.7, alpha=0.8)])
-    assert found["could"]
-    moved = [at for at, path in enumerate(found["earlier"]) if path != found["ahead"][at]]
-    assert len(moved) == 1
-    lies_as_drawn(found)
-
-
-@pytest.mark.parametrize("name", ["second_moment", "gradient_by_layer", "attention_entropy", "token_correlation"])
-def test_a_line_and_levels_go_ahead_on_an_axis_that_has_moved(blank, name):
-    found = blank.evaluate(TRAIL, [predicted(name), predicted(name, 64, init_variance=1.7)])
-    assert found["could"]
-    assert found["ahead"] != found["earlier"]
-    assert found["moved"] != found["stood"] or not found["stood"]
-    lies_as_drawn(found)
+    return np.array([point.split(",") for point in path.strip("MZ").split("L")], dtype=float)
 
 
 def lies_as_drawn(found):
     """Checks that what went ahead lies where plotly put it afterwards."""
-    for ahead, drawn in zip(found["ahead"], found["drawn"], strict=True):
-        line = points(ahead)
-        apart = [np.hypot(*(line - point).T).min() for point in points(drawn)]  # plotly leaves out what adds nothing
-        assert max(apart) < 0.01
-    assert np.ravel(found["moved"]) == pytest.approx(np.ravel(found["words"]), abs=0.01)
+    ahead, drawn = found["ahead"], found["drawn"]
+    for kind in ("lines", "bands"):
+        for before, after in zip(ahead[kind], drawn[kind], strict=True):
+            path = points(before)
+            apart = [np.hypot(*(path - point).T).min() for point in points(after)]
+            assert max(apart) < 0.01  # plotly leaves out what adds nothing
+    for kind in ("dots", "left", "top"):
+        places = [np.array(re.findall(r"[-.\d]+", " ".join(side[kind])), dtype=float) for side in (ahead, drawn)]
+        np.testing.assert_allclose(*places, atol=0.01)
+
+
+def alike(profiles):
+    """A function of a chart's name to its figure, on axes of the same height for all such profiles."""
+    def figure(name):
+        figure = ROWS[name].plain(profiles)
+        figure["layout"]["yaxis"] |= {"range": (-3, 5), "nticks": 5}
+        for trace in figure["data"]:
+            if trace["mode"] == "lines+text":
+                trace |= {"y": [1, 1, None, 1]}
+        return json.loads(json.dumps(packed(figure)))
+
+    return figure
+
+
+NAMES = ["second_moment", "gradient_by_layer", "attention_entropy", "token_correlation"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("n_layers", [40, 64], ids=["axes that stay", "an axis that has moved"])
+def test_a_line_goes_ahead_to_where_plotly_draws_it(blank, name, n_layers):
+    before, after = (alike([predict(config)])(name) for config in (
+        Config(n_layers=40), Config(n_layers=n_layers, init_variance=1.7, alpha=0.8)))
+    found = blank.evaluate(TRAIL, [before, after])
+    assert found["could"]
+    moved = [at for at, path in enumerate(found["earlier"]["lines"]) if path != found["ahead"]["lines"][at]]
+    assert len(moved) == 1 if n_layers == 40 else moved
+    assert (found["ahead"]["left"] != found["earlier"]["left"]) == (n_layers == 64 and bool(found["drawn"]["left"]))
+    lies_as_drawn(found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dots_and_their_spread_go_ahead_as_well(blank, name):
+    small = Config(n_layers=3, d_model=32, n_heads=2, n_ctx=16, batch_size=2, n_seeds=3)
+    before, after = (alike([predict(config), measure(config)])(name) for config in (
+        small, small.replace(init_variance=1.7, alpha=0.8)))
+    found = blank.evaluate(TRAIL, [before, after])
+    assert found["could"]
+    for kind in ("bands", "dots"):
+        assert found["ahead"][kind] != found["earlier"][kind] != []
+    lies_as_drawn(found)
 
 
 @pytest.mark.parametrize("change", [
     {"y": [1, None, 3]}, {"y": [None, None, None]}, {"mode": "lines+markers", "y": [1, 2, 3]},
-    {"fill": "tozeroy", "y": [1, 2, 3]},
+    {"fill": "tozeroy", "y": [1, 2, 3]}, {"x": [0, 1, 2, 3, 4, 5], "fill": "toself", "y": [1, 2, None, 3, 2, 1]},
+    {"mode": "markers", "y": [1, None, 3]}, {"mode": "markers", "error_y": {"array": [1, 1, 1]}, "y": [1, 2, 3]},
     {"line": {"shape": "hv"}, "y": [1, 2, 3]}, {"y": [1, -2, 3]},
     {"mode": "lines+text", "text": ["a", "", "c"], "y": [None, 2, 3]},
 ])
 def test_what_is_more_than_a_line_is_left_to_plotly(blank, change):
     line = {"type": "scatter", "mode": "lines", "x": [1, 2, 3], "y": [1, 1, 1]} | change
-    before = {"data": [line | {"y": [1, 1, 1]}], "layout": {"yaxis": {"type": "log", "range": [-1, 1]}}}
+    before = {"data": [line | {"y": [1] * len(line["y"])}], "layout": {"yaxis": {"type": "log", "range": [-1, 1]}}}
     found = blank.evaluate(TRAIL, [before, {**before, "data": [line]}])
     assert not found["could"]
     assert found["ahead"] == found["earlier"]
@@ -187,7 +206,7 @@ def test_a_line_that_begins_later_goes_ahead_too(blank, y):
               "layout": {"xaxis": {"range": [0, 5]}, "yaxis": {"range": [0, 5]}}}
     found = blank.evaluate(TRAIL, [figure, {**figure, "data": [figure["data"][0] | {"y": y}]}])
     assert found["could"]
-    assert points(found["ahead"][0]) == pytest.approx(points(found["drawn"][0]), abs=0.01)
+    lies_as_drawn(found)
 
 
 LINE = {"type": "scatter", "mode": "lines", "x": [0, 1], "y": [1, 2], "line": {"color": "red"}}

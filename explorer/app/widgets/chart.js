@@ -1,8 +1,8 @@
 /* One chart: a card whose plot shows the `figure` trait, drawn by the page's only copy of plotly.js.
 
    The kernel sends what changed of a figure, see `taken`. Redraws never queue: they wait for the next frame, newer
-   figures replace each other meanwhile, and the last is drawn. If only its numbers moved, the rest of the drawing stays;
-   lines go ahead of plotly while something moves, see `trail`.
+   figures replace each other meanwhile, and the last is drawn. If only its numbers moved, the rest of the drawing stays,
+   and they go ahead of plotly, see `trail`.
    A plot without a size (in a closed tab), or too narrow for its axes, waits until it has room; one that is not on the
    screen, until the browser has nothing else to do.
    Colors come from the page's CSS variables; figures carry none of their own but the hues of their data. */
@@ -138,7 +138,9 @@ class Card {
     this.Plotly.relayout(this.plot, changes);
   }
 
-  save(format) {
+  async save(format) {
+    this.wanted = true;
+    await this.draw(); // plotly may not have heard of all yet
     const get = (name) => this.model.get(name);
     const said = [get("caption"), get("marks")].filter(Boolean);
     download(this.Plotly, this.plot, this.el, { title: get("title"), said, designs: get("designs") }, format);
@@ -235,7 +237,7 @@ class Card {
       console.error(error);
     } finally {
       this.busy = this.ours = false;
-      if (!this.asked) delete this.plot.dataset.waits;
+      if (!this.asked && !this.ahead.size) delete this.plot.dataset.waits;
     }
   }
 
@@ -258,9 +260,9 @@ class Card {
     this.count();
   }
 
-  /** While something moves, lines go ahead of plotly, which hears of them at rest; tells whether they did. */
+  /** What moved goes ahead of plotly, which hears of it at rest; tells whether it did. */
   goesAhead(figure, traces) {
-    if (!traces.length || !this.model.get("stale") || !trail(this.plot, figure, traces)) return false;
+    if (!traces.length || !trail(this.plot, figure, traces)) return false;
     traces.forEach((index) => this.ahead.add(index));
     this.resting = setTimeout(() => this.redraw(), REST);
     return true;

@@ -2,9 +2,8 @@
 
    The kernel sends the difference to the figure before, with the numbers of both: `patch`. Every view of a model sees its
    one figure, which stays whole. Of a slider's move, most figures keep everything but a line and the ends of an axis.
-   Such a figure is not drawn as a whole: plotly's `relayout` and `animate` take a third of the time of its `react`. Lines
-   that move on axes that stay are written into the drawing while a slider is dragged, and plotly hears of them at rest:
-   that takes a thirtieth. */
+   Such a figure is not drawn as a whole: plotly's `relayout` and `animate` take a third of the time of its `react`. What
+   moves on its axes is written into the drawing, and plotly hears of it at rest: that takes a thirtieth. */
 
 const MOVED = ["x", "y", "customdata", "hovertemplate"];
 const SCALED = ["range", "nticks", "tickformat", "exponentformat", "tick0", "dtick"];
@@ -69,24 +68,30 @@ function numbers(array) {
   return [...new TYPED[array.dtype](bytes.buffer)];
 }
 
-/** What is drawn of a line and its words, each with its new attributes; null of any other trace, and where the number of
-    parts is another. */
-function places(plot, trace, { uid, mode, fill, line, text, xaxis, yaxis }) {
-  if (!["lines", "lines+text"].includes(mode) || (fill ?? "none") !== "none" || line.shape !== "linear") return null;
+/** What is drawn of a trace (a line, the words on it, a band, dots), each part with its new attributes; null of any other
+    trace, and where the number of parts is another. */
+function places(plot, trace, { uid, mode, fill = "none", line, text, error_y: bars, xaxis, yaxis }) {
+  const lines = mode !== "markers", band = fill === "toself";
+  if (!["lines", "lines+text", "markers"].includes(mode) || !(band || fill === "none")) return null;
+  if ((lines && line.shape !== "linear") || bars?.visible) return null;
   const axes = plot._fullLayout._plots[xaxis + yaxis], x = numbers(trace.x);
   const points = numbers(trace.y).map((value, at) => [axes.xaxis.d2p(x[at]), axes.yaxis.d2p(value)]);
-  const parts = [[]]; // between gaps
-  for (const point of points) point.every(Number.isFinite) ? parts.at(-1).push(point) : parts.push([]);
-  const named = mode === "lines" ? [] : points.filter((point, at) => text[at] && point.every(Number.isFinite));
+  const there = points.map((point) => point.every(Number.isFinite));
+  const runs = [[]]; // between gaps
+  points.forEach((point, at) => (there[at] ? runs.at(-1).push(point) : runs.push([])));
+  const paths = runs.filter((run) => run.length).map((run) => `M${run.join("L")}`);
+  if (band && paths.length > 1) return null;
   const found = [
-    [".js-line", parts.filter((part) => part.length).map((part) => ({ d: `M${part.join("L")}` }))],
-    [".textpoint text", named.map(([left, top]) => ({ x: left, y: top }))],
-  ].map(([name, places]) => [[...plot.querySelectorAll(`.trace${uid} ${name}`)], places]);
-  if (found.some(([nodes, places]) => nodes.length !== places.length)) return null;
-  return found.flatMap(([nodes, places]) => nodes.map((node, at) => [node, places[at]]));
+    [".js-line", lines ? paths.map((d) => ({ d })) : []],
+    [".js-fill", band ? paths.map((d) => ({ d: `${d}Z` })) : []],
+    [".textpoint text", points.filter((_, at) => mode === "lines+text" && there[at] && text[at]).map(([x, y]) => ({ x, y }))],
+    [".points path", points.filter((_, at) => !lines && there[at]).map((point) => ({ transform: `translate(${point})` }))],
+  ].map(([name, parts]) => [[...plot.querySelectorAll(`.trace${uid} ${name}`)], parts]);
+  if (found.some(([nodes, parts]) => nodes.length !== parts.length)) return null;
+  return found.flatMap(([nodes, parts]) => nodes.map((node, at) => [node, parts[at]]));
 }
 
-/** Writes lines that moved, on axes that have moved, into the drawing; tells whether it could. */
+/** Writes what moved, on axes that have moved, into the drawing; tells whether it could. */
 function trail(plot, figure, traces) {
   const found = traces.map((index) => places(plot, figure.data[index], plot._fullData[index]));
   if (found.includes(null)) return false;
