@@ -199,8 +199,18 @@ def test_a_gap_breaks_the_band_into_pieces():
 
 def test_a_single_seed_has_no_band():
     one = {key: value[:1] for key, value in healthy(4).items()}
-    drawn = traces(second_moment([Profile("measured", one, config=Config(n_layers=4), seeds=(0,))]))
+    drawn = traces(second_moment([Profile("measured", one, config=Config(n_layers=4, n_seeds=1), seeds=(0,))]))
     assert "measured, spread" not in drawn
+    assert "1 seed," in drawn["measured"].hovertemplate
+
+
+def test_the_first_of_several_seeds_has_a_band_that_is_not_seen_so_that_the_others_only_move_it():
+    first = {key: value[:1] for key, value in healthy(4).items()}
+    drawn = traces(second_moment([Profile("measured", first, config=Config(n_layers=4), seeds=(0,))]))
+    band = drawn["measured, spread"]
+    half = len(band.y) // 2
+    np.testing.assert_array_equal(band.y[:half], band.y[half:][::-1])
+    assert band.line.width == 0
     assert "1 seed," in drawn["measured"].hovertemplate
 
 
