@@ -255,7 +255,7 @@ class Card {
     this.ours = false;
     this.known = ahead ? { data: this.known.data, layout: figure.layout } : figure;
     if (!ahead) this.ahead.clear();
-    if (moved && nothing(moved)) return;
+    if (moved && (same || nothing(moved))) return; // the picture is the one that was there
     this.guess.place();
     this.count();
   }
