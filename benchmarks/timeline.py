@@ -53,7 +53,7 @@ def main(query: str = "") -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["EXPLORER_TIMELINE"] = f"{folder}/kernel"
         os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).with_name("timed")), *sys.path])
-        with served() as address, sync_playwright() as playwright:
+        with served("--preheat", "0") as address, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
             page = browser.new_page(viewport={"width": 1440, "height": 1000})
             page.goto(address + query)

@@ -8,7 +8,8 @@
    Colors come from the page's CSS variables; figures carry none of their own but the hues of their data. */
 
 const NARROWEST = 60; // pixels; below, plotly would place words at minus infinity
-const REST = 150; // milliseconds without a new figure, after which plotly hears of lines that went ahead
+const REST = 150; // milliseconds without a new figure, after which plotly hears of what went ahead
+const RESTS = 6; // of them, at most, while the next figure is computed with the processors that plotly would take
 
 /** What plotly may do: nothing that leaves this page, and no buttons or words of its own on the drawing. */
 const SETTINGS = {
@@ -264,8 +265,13 @@ class Card {
   goesAhead(figure, traces) {
     if (!traces.length || !trail(this.plot, figure, traces)) return false;
     traces.forEach((index) => this.ahead.add(index));
-    this.resting = setTimeout(() => this.redraw(), REST);
+    this.rest(RESTS);
     return true;
+  }
+
+  rest(times) {
+    const computing = () => document.querySelector(".ex-status[data-state=computing]");
+    this.resting = setTimeout(() => (times > 1 && computing() ? this.rest(times - 1) : this.redraw()), REST);
   }
 
   count() {
