@@ -49,9 +49,14 @@ MOVE = f"""async () => {{
   const dots = () => plots.map((plot) => [...plot.querySelectorAll('.points path')].map((dot) => dot.outerHTML).join());
   const earlier = dots();
   const start = performance.now();
-  let first = 0, last = start, verdict = 0;
-  const watch = new MutationObserver(() => {{
+  const seen = plots.filter((plot) => {{
+    const {{ top, bottom }} = plot.getBoundingClientRect();
+    return top < innerHeight && bottom > 0;
+  }});
+  let first = 0, last = start, near = start, verdict = 0;
+  const watch = new MutationObserver((changes) => {{
     last = performance.now();
+    if (changes.some((change) => seen.includes(change.target))) near = last;
     const old = plots.map((plot) => plot.closest('.ex-chart').matches('.ex-chart-is-stale')); // dots on another axis
     if (!first && dots().some((now, index) => !old[index] && now !== earlier[index])) first = last;
   }});
@@ -66,10 +71,11 @@ MOVE = f"""async () => {{
     else if (first) verdict ||= performance.now();
   }}
   watch.disconnect();
-  return {{first: (first - start) / 1000, last: (last - start) / 1000, verdict: (verdict - start) / 1000}};
+  const ends = Object.entries({{ first, near, last, verdict }});
+  return Object.fromEntries(ends.map(([name, at]) => [name, (at - start) / 1000]));
 }}"""
 """One step of the init variance, which changes every chart; seconds until dots of it were on one of them, until the
-last of them was drawn, and until the verdict was there."""
+last of those that can be seen was drawn, and the last of all, and until the verdict was there."""
 
 
 def models(config: Config) -> list[tuple[Transformer, Batch]]:
@@ -173,8 +179,9 @@ def main() -> dict[str, dict[str, float]]:
             quiet = moves(page, MOVES, config)
             found[f"slider to first dots {name}"] = {
                 "bare_seconds": quiet["one"], "seconds": quiet["first"], "limit_seconds": quiet["one"] + FIRST_SLACK}
-            found[f"slider to all charts {name}"] = {
-                "bare_seconds": quiet["all"], "seconds": quiet["last"], "limit_seconds": quiet["all"] + SLACK}
+            for words, key in (("the charts on the screen", "near"), ("all charts", "last")):
+                found[f"slider to {words} {name}"] = {
+                    "bare_seconds": quiet["all"], "seconds": quiet[key], "limit_seconds": quiet["all"] + SLACK}
             found[f"slider to verdict {name}"] = {"verdict_seconds": quiet["verdict"]}
         page.goto(address)
         page.wait_for_function(SHOWN, timeout=120_000)

@@ -34,7 +34,7 @@ NEARLY = 0.7
 
 
 def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lambda _: None,
-            pattern_of: tuple[int, int] = (1, 0), on_seed: OnSeed = lambda _: None, backward: bool = True) -> Profile:
+            pattern_of: tuple[int, int] = (1, 0), on_seed: OnSeed | None = None, backward: bool = True) -> Profile:
     """Measures one experiment over its seeds: every statistic of the vocabulary, by layer.
 
     Args:
@@ -54,14 +54,14 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
     """
     _must_have(must_be(Config, "config", config), *pattern_of)
     start = time.perf_counter()
-    seeds, shared = tuple(range(config.seed, config.seed + config.n_seeds)), runs(config)
+    seeds, shared = tuple(range(config.seed, config.seed + config.n_seeds)), runs(config, soon=on_seed is not None)
     abandoned = threading.Event()
     done, lock = {run[0]: 0.0 for run in shared}, threading.Lock()
 
     def report(seed: int, fraction: float) -> None:
         with lock:
             done[seed] = fraction
-            progress(sum(done.values()) / len(done))
+            progress(sum(done[run[0]] * len(run) for run in shared) / len(seeds))
 
     passes = [
         Pass(config, run[0], pattern_of, lambda: abandoned.is_set() or stop(), partial(report, run[0]), backward,
@@ -75,11 +75,11 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
                        pattern_of=pattern_of, seconds=time.perf_counter() - start)
 
     def seen(values: Sequence[dict[Key, Array]]) -> None:
-        if len(values) == len(shared[0]) or done[seeds[len(values)]] < NEARLY:
+        if on_seed and (len(values) == len(shared[0]) or done[seeds[len(values)]] < NEARLY):
             on_seed(profile(values))
 
     try:
-        return profile(_run(passes, config, abandoned, seen))
+        return profile(_run(passes, config, abandoned, seen, in_turn=on_seed is not None and len(shared) < len(seeds)))
     finally:
         _give_back(config)
 
@@ -94,15 +94,17 @@ def _must_have(config: Config, layer: int, head: int) -> None:
 
 
 def _run(passes: list[Pass], config: Config, abandoned: threading.Event,
-         seen: Callable[[Sequence[dict[Key, Array]]], None]) -> list[dict[Key, Array]]:
+         seen: Callable[[Sequence[dict[Key, Array]]], None], in_turn: bool) -> list[dict[Key, Array]]:
     """All passes, side by side where there is room; when one is stopped or fails, so are the others.
 
     Args:
         seen: called with the values of the first ones, always while others run.
+        in_turn: not side by side. Passes that are calls more than arithmetic hold each other up, and whoever draws the
+            first of them: alone it takes half the time.
     """
     target, values = device(), list[dict[Key, Array]]()
     workers, threads = shares(config, target)
-    with torch_threads(threads), ThreadPoolExecutor(workers, "explorer-seed") as pool:
+    with torch_threads(threads), ThreadPoolExecutor(1 if in_turn else workers, "explorer-seed") as pool:
         futures = [pool.submit(one.run, target) for one in passes]
         try:
             for future, following in pairwise(futures):

@@ -19,18 +19,29 @@ WEIGHTS, STREAM, LOGITS = 2**17, 2**13, 2**16
 """Numbers in a layer's matrices, in its stream and in its attention logits, up to which seeds share a pass: width 96
 with the usual MLP, or 64 with 128 tokens. Beyond, a shared pass gave less than a tenth, or took longer."""
 
-
 SEEDS = 2
 """Seeds that share a pass. The number must not depend on the machine's processors, or sums are taken in another order
 in a sweep's pool than here, and numbers differ in the last bit."""
+OTHERS = 3
+"""The same, of those after a first one that somebody waits for: of the usual four seeds, all."""
 
 
-def runs(config: Config) -> list[range]:
-    """The seeds of a config, by pass: two each, where they share one."""
+def runs(config: Config, soon: bool = False) -> list[range]:
+    """The seeds of a config, by pass.
+
+    Args:
+        soon: whether the first seed is waited for: it has a pass of its own, also where the others share theirs.
+    """
     seeds = range(config.seed, config.seed + config.n_seeds)
-    shared = can_share(config) and gains(config) and config.n_seeds * bytes_of(config) <= SIDE_BY_SIDE_BYTES
-    size = SEEDS if shared else 1
-    return [seeds[start : start + size] for start in range(0, len(seeds), size)]
+    first, size = (1, OTHERS) if soon else (0, SEEDS)
+    if not share(config):
+        first, size = 0, 1
+    return [seeds[:first]] * first + [seeds[start : start + size] for start in range(first, len(seeds), size)]
+
+
+def share(config: Config) -> bool:
+    """Whether seeds share passes: they can, and it takes less time and not too much memory."""
+    return can_share(config) and gains(config) and config.n_seeds * bytes_of(config) <= SIDE_BY_SIDE_BYTES
 
 
 def can_share(config: Config) -> bool:

@@ -92,12 +92,23 @@ def test_side_by_side_no_seed_is_left_out_and_none_comes_before_the_first() -> N
         same(some, whole)
 
 
-def test_seeds_that_share_a_pass_come_together() -> None:
+def test_of_seeds_that_share_passes_the_first_comes_alone_and_the_others_together() -> None:
     seen: list[Profile] = []
-    whole = measure(NARROW, on_seed=seen.append)
-    assert {len(some.seeds) for some in seen} <= {2}
+    whole = measure(NARROW.replace(n_seeds=8), on_seed=seen.append)
+    counts = [len(some.seeds) for some in seen]
+    assert counts[0] == 1
+    assert counts == sorted(set(counts))
+    assert set(counts) <= {1, 4, 7}
     for some in seen:
         same(some, whole)
+
+
+def test_who_waits_for_the_first_seed_gets_the_numbers_of_who_does_not() -> None:
+    awaited, other = measure(NARROW, on_seed=lambda _: None), measure(NARROW)
+    assert awaited.seeds == other.seeds
+    assert awaited.values.keys() == other.values.keys()
+    for key, values in awaited.values.items():
+        np.testing.assert_allclose(values, other.values[key], rtol=1e-3, err_msg=str(key))
 
 
 def test_one_seed_is_only_returned() -> None:

@@ -19,7 +19,7 @@ from explorer.figures.across import Point
 from explorer.profile import Profile
 from explorer.stopping import Progress, Stop, Stopped
 
-OnSeed = Callable[[Profile], None]
+OnSeed = Callable[[Profile], None] | None
 Measure = Callable[[Config, Stop, Progress, tuple[int, int], OnSeed], Profile]
 Predict = Callable[[Config], Profile]
 
@@ -96,7 +96,7 @@ class Finder:
             return bool(why)
 
         try:
-            return Found(endings(self._measure(config, ends, lambda _: None, (1, 0), lambda _: None)))
+            return Found(endings(self._measure(config, ends, lambda _: None, (1, 0), None)))
         except Exception as error:  # noqa: BLE001 - a point that fails is left out, and the note says why
             if why == "stopped":
                 raise Stopped from None
