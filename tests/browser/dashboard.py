@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import ConsoleMessage, Locator, Page, Request
+from playwright.sync_api import ConsoleMessage, Locator, Page, Request, expect
 
 PATIENCE = 60_000
 """Milliseconds for anything to happen, on a machine that is busy with something else."""
@@ -150,7 +150,11 @@ class Dashboard:
         self.control(field).locator(f"label[for='{radio.get_attribute('id')}']").click()
 
     def reset(self) -> None:
-        """Every control to its default, by the buttons a person has."""
+        """No design pinned and every control at its default, by the buttons a person has."""
+        pins = self.page.locator(".ex-pin")
+        while count := pins.count():
+            pins.first.get_by_role("button", name="Remove").evaluate("(button) => button.click()")
+            expect(pins).to_have_count(count - 1)
         buttons = self.page.locator(".ex-reset:not(.ex-hidden)")
         while buttons.count():
             with self.redrawn():

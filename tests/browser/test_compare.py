@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Locator, expect
@@ -51,14 +50,8 @@ class Compared:
 
 
 @pytest.fixture
-def compared(dashboard: Dashboard) -> Iterator[Compared]:
-    """The page, left without pins."""
-    compared = Compared(dashboard)
-    yield compared
-    while compared.pins.count():
-        before = compared.pins.count()
-        compared.pins.first.get_by_role("button", name="Remove").click()
-        expect(compared.pins).to_have_count(before - 1)
+def compared(dashboard: Dashboard) -> Compared:
+    return Compared(dashboard)
 
 
 def test_a_pinned_design_stays_on_every_chart_until_it_is_hidden_or_removed(compared: Compared) -> None:
