@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explored import SMALL, Open, Page, expected, opened, plain
+from explored import SMALL, Open, Page, as_the_page, expected, opened, plain
 from watched import WAIT
 
 from explorer.app.explore import panel
@@ -38,7 +38,7 @@ class Seeds:
 
     def __call__(self, config: Config, stop: Any, progress: Any, pattern_of: Any, on_seed: Any) -> Profile:
         self.begun.append(config)
-        whole = measure(config, stop, progress, pattern_of)
+        whole = measure(config, stop, progress, pattern_of, lambda partial: None)
         if len(self.begun) > 1:
             for count, seconds in self.parts:
                 on_seed(some(whole, count, seconds))
@@ -63,7 +63,7 @@ def line(page: Page, axis: str) -> np.ndarray:
 
 
 def first(config: Config, count: int = 1) -> np.ndarray:
-    return np.asarray(measure(config).stream("second_moment")[1][:count].mean(axis=0), dtype=np.float32)
+    return np.asarray(as_the_page(config).stream("second_moment")[1][:count].mean(axis=0), dtype=np.float32)
 
 
 def test_the_first_seed_is_drawn_and_everything_else_waits_for_the_whole(open_panel: Open) -> None:

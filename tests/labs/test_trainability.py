@@ -11,6 +11,7 @@ import xarray as xr
 from pictures import every, named
 
 from explorer.choices import ConfigError
+from explorer.labs import maps
 from explorer.labs.maps import unswept
 from explorer.labs.trainability import pictures
 from explorer.labs.trainability.experiment import (
@@ -42,7 +43,8 @@ QUICK = Trainability(n_layers=4, widest=32, steps=20)
 
 @pytest.fixture(scope="module")
 def seen() -> tuple[TrainabilityResult, list[TrainabilityResult], list[float]]:
-    """A result, those on its way, and its progress."""
+    """A result, those on its way, and its progress; nothing is remembered of other tests' runs."""
+    maps._known.clear()
     parts: list[TrainabilityResult] = []
     told: list[float] = []
 

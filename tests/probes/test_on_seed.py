@@ -108,7 +108,7 @@ def test_who_waits_for_the_first_seed_gets_the_numbers_of_who_does_not() -> None
     assert awaited.seeds == other.seeds
     assert awaited.values.keys() == other.values.keys()
     for key, values in awaited.values.items():
-        np.testing.assert_allclose(values, other.values[key], rtol=1e-3, err_msg=str(key))
+        np.testing.assert_allclose(values, other.values[key], rtol=1e-5, err_msg=str(key))
 
 
 def test_one_seed_is_only_returned() -> None:
