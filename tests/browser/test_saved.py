@@ -60,6 +60,15 @@ def opened(browser: Browser, address: str, name: str) -> Page:
     return page
 
 
+def wait_until_saved(page: Page, notebook: Path) -> None:
+    """Until its output is in the file: what is reloaded sooner was never saved."""
+    for _ in range(PATIENCE // 50):
+        if "widget-view" in notebook.read_text(encoding="utf-8"):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"{notebook.name} was not saved")
+
+
 def run_and_save(page: Page) -> None:
     """Runs every cell: live pages, and no still beside them."""
     for number in range(1, len(CELLS) + 1):
@@ -136,6 +145,7 @@ def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser
     show("second")
     page.wait_for_function(ALL_DRAWN, arg=5)
     page.keyboard.press("Control+s")
+    wait_until_saved(page, folder / "notebooks" / "second.ipynb")
     page.reload()  # the kernels go on, and with them the pages
     show("second")
     page.wait_for_function(ALL_DRAWN, arg=5)
