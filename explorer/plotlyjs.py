@@ -12,7 +12,7 @@ import pkgutil
 from functools import cache
 
 SERVED = "EXPLORER_SERVES_PLOTLY"
-"""Set in the environment of kernels whose server has plotly.js for their pages."""
+"""Set in the environment of kernels whose server has plotly.js for their pages, at `path`."""
 
 
 @cache
@@ -38,3 +38,8 @@ def packed() -> bytes:
 def digest() -> str:
     """Twelve hexadecimal digits that another script would not have."""
     return hashlib.sha256(_source()).hexdigest()[:12]
+
+
+def path() -> str:
+    """Where a server has it, below its address; another version has another path, as browsers keep it."""
+    return f"voila/plotly-{digest()}.js"

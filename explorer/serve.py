@@ -31,6 +31,7 @@ SETTINGS = PACKAGE / "jupyter"
 - One kernel a visitor. When it dies it is not replaced, for the new one would know nothing of the page. The page says
   so (`page.js` of the template).
 - JupyterLab asks its makers for news, updates and extensions, and a person for leave to do so; here it asks nobody.
+- JupyterLab's server, too, sends plotly.js (`jupyter_server_config.d/`), which a browser then keeps.
 """
 
 
@@ -67,14 +68,14 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE, preheat:
     first = _first_picture() if notebook == PAGE else None
     from tornado.ioloop import IOLoop
 
-    from explorer.visits import PLOTLY, Server
+    from explorer.visits import Server
 
     logging.getLogger("tornado.general").setLevel(logging.ERROR)  # else it comments on Jupyter's own ping settings
     app = Server(config_file_paths=[str(SETTINGS)])
     pool = [f"--preheat_kernel={preheat > 0}", f"--pool_size={preheat}"]
     app.initialize([str(page), f"--Voila.ip={host}", f"--port={port}", *pool, *([] if browser else ["--no-browser"])])
     picture = first.communicate()[0] if first else ""
-    app.voila_configuration.config.VoilaConfiguration.resources = {"first_picture": picture, "plotly": PLOTLY}
+    app.voila_configuration.config.VoilaConfiguration.resources = {"first_picture": picture, "plotly": plotlyjs.path()}
     address = f"http://{_reachable(host)}:{port}/"
     loop = IOLoop.current()
     signal.signal(signal.SIGINT, lambda *_: loop.add_callback_from_signal(loop.stop))  # nothing breaks off halfway

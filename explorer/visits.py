@@ -45,8 +45,6 @@ UNREAD = 64_000_000
 """Bytes that may wait for a visitor who does not read them."""
 REFILL = 5.0
 """Seconds after which a kernel that was taken from the pool is replaced."""
-PLOTLY = f"voila/plotly-{plotlyjs.digest()}.js"
-"""Path of plotly.js below the server's address; another version has another, as browsers keep what came from it."""
 GRACE = 50.0
 """Seconds that a kernel waits for its page: a network that fails for a moment must not end a visit."""
 
@@ -241,4 +239,19 @@ class Server(Voila):  # type: ignore[misc]
     def init_handlers(self) -> list[Any]:
         """The handlers, ours before Voilà's."""
         return [(url_path_join(self.server_url, r"/voila/api/shutdown/([\w-]+)"), Leave),
-                (url_path_join(self.server_url, re.escape(PLOTLY)), PlotlyScript), *super().init_handlers()]
+                _plotly(self.server_url), *super().init_handlers()]
+
+
+def _plotly(base: str) -> tuple[str, type[PlotlyScript]]:
+    return url_path_join(base, re.escape(plotlyjs.path())), PlotlyScript
+
+
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    """What `jupyter_server_config.d` names is an extension of `explorer lab`'s server."""
+    return [{"module": __name__}]
+
+
+def _load_jupyter_server_extension(server: Any) -> None:
+    """Has a notebook server send plotly.js, and its kernels leave it to the server."""
+    server.web_app.add_handlers(".*$", [_plotly(server.web_app.settings["base_url"])])
+    os.environ[plotlyjs.SERVED] = "yes"

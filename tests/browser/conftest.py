@@ -201,6 +201,7 @@ class Pages:
             lab = host == "lab"
             address = self.servers.enter_context(fresh_lab(self.folders.mktemp("lab"))) if lab else self.voila
             page = self.browser.new_page(viewport={"width": 1440, "height": 1000})
+            page.add_init_script("performance.setResourceTimingBufferSize(5000)")  # JupyterLab asks for some hundred
             dashboard = Dashboard(page, host)
             HOSTS[host](page, address)
             dashboard.wait_until_drawn()

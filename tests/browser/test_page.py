@@ -22,6 +22,11 @@ def test_page_shows(dashboard: Dashboard) -> None:
     np.testing.assert_allclose(shown["y"], values.mean(axis=0), rtol=1e-5)
 
 
+def test_plotly_comes_from_the_server_beside_the_websocket(dashboard: Dashboard) -> None:
+    asked = dashboard.page.evaluate("() => performance.getEntriesByType('resource').map((one) => one.name)")
+    assert sum("/voila/plotly-" in name for name in asked) == 1
+
+
 def test_the_first_card_shows_how_far_the_largest_value_lies_from_the_end_of_float16(dashboard: Dashboard) -> None:
     measured = ex.measure(ex.Config())
     dashboard.page.get_by_role("button", name="Zoom in").first.click()

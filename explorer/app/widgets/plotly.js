@@ -1,5 +1,5 @@
-/* plotly.js, shared by all of the page: the server's copy, if the page's template has asked for one while Python started,
-   and else the kernel's, packed, unpacked by the first chart that asks. */
+/* plotly.js, shared by all of the page: the server's copy, for which a served page's template has asked while Python
+   started, and else the kernel's, packed, unpacked by the first chart that asks. */
 
 const packed = { model: null, unpacking: null };
 
@@ -12,8 +12,19 @@ function plotly() {
 }
 
 async function load(model) {
-  const served = await globalThis[Symbol.for("transformer-signal-explorer: plotly")]; // null where that failed
+  const early = globalThis[Symbol.for("transformer-signal-explorer: plotly")]; // null in the end, where that failed
+  const served = await (early ?? (model.get("plotly").byteLength ? null : fromServer(model.get("plotly_path"))));
   return served ?? unpack(await received(model));
+}
+
+/** The copy of JupyterLab's server, or null: another than `explorer lab` may show the page of its kernel. */
+async function fromServer(path) {
+  try {
+    const { baseUrl } = JSON.parse(document.getElementById("jupyter-config-data").textContent);
+    return await evaluated(new URL(path, new URL(baseUrl, location.origin)).href);
+  } catch {
+    return null;
+  }
 }
 
 /** The kernel's copy: there from the start, or, where it should have come from the server, after asking. */
@@ -33,12 +44,20 @@ async function unpack(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const source = await new Response(stream).blob();
   const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-  const before = window.Plotly; // somebody else's copy stays theirs
+  try {
+    return await evaluated(url);
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
+
+/** What the script defines; somebody else's copy stays theirs. */
+async function evaluated(url) {
+  const before = window.Plotly;
   try {
     await import(url);
     return window.Plotly;
   } finally {
     window.Plotly = before;
-    URL.revokeObjectURL(url);
   }
 }

@@ -66,13 +66,14 @@ KEY = "v" + hashlib.sha256(f"{SCRIPT}{STYLE}{plotlyjs.digest()}".encode()).hexdi
 class Runtime(anywidget.AnyWidget):
     """Holds what all widgets of a kernel need. It has no view.
 
-    plotly.js is in it from the start, but not where a page can have it from its server (`explorer serve`): there it is
-    sent only if a page says that this failed.
+    plotly.js is in it from the start, but not where a page can have it from its server (`explorer serve`, `explorer
+    lab`): there it is sent only if a page says that this failed.
     """
 
     _esm, _css = SCRIPT, STYLE
     key = traitlets.Unicode(KEY, read_only=True).tag(sync=True)
     plotly = traitlets.Bytes(read_only=True).tag(sync=True)
+    plotly_path = traitlets.Unicode(plotlyjs.path(), read_only=True).tag(sync=True)
     glossary = traitlets.Dict(read_only=True).tag(sync=True)
 
     _only: Runtime | None = None
