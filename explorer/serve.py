@@ -63,7 +63,7 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE, preheat:
     page = _page(notebook)
     _must_be_free(host, port)
     _add_settings()
-    os.environ[plotlyjs.SERVED] = "yes"
+    os.environ[plotlyjs.SERVED] = plotlyjs.TO_VISITORS
     threading.Thread(target=plotlyjs.packed, daemon=True).start()  # before the first visitor asks
     first = _first_picture() if notebook == PAGE else None
     from tornado.ioloop import IOLoop

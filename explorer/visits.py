@@ -254,4 +254,4 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 def _load_jupyter_server_extension(server: Any) -> None:
     """Has a notebook server send plotly.js, and its kernels leave it to the server."""
     server.web_app.add_handlers(".*$", [_plotly(server.web_app.settings["base_url"])])
-    os.environ[plotlyjs.SERVED] = "yes"
+    os.environ[plotlyjs.SERVED] = "in JupyterLab"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import ipywidgets as widgets
 import plotly.graph_objects as go
 import pytest
 
+from explorer import plotlyjs
 from explorer.app.dashboard import PANELS, Dashboard, Tab, dashboard, lab
 from explorer.app.explore import work
 from explorer.app.explore.panel import Explore
@@ -200,3 +202,17 @@ def test_a_lab_alone_links_to_no_other() -> None:
     page = lab("04_normalization")
     assert page.header.labs == []
     page.close()
+
+
+@pytest.mark.parametrize(("served", "spared"), [(plotlyjs.TO_VISITORS, True), ("in JupyterLab", False), (None, False)])
+def test_garbage_is_looked_for_everywhere_where_the_kernel_is_a_persons_own(
+        monkeypatch: pytest.MonkeyPatch, served: str | None, spared: bool) -> None:
+    monkeypatch.delenv(plotlyjs.SERVED, raising=False)
+    if served:
+        monkeypatch.setenv(plotlyjs.SERVED, served)
+    before = gc.get_freeze_count()
+    try:
+        work._spare_imports.__wrapped__()
+        assert (gc.get_freeze_count() > before) == spared
+    finally:
+        gc.unfreeze()

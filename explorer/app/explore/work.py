@@ -43,7 +43,7 @@ def _spare_imports() -> None:
 
     Only where `explorer serve` has the process to itself: in a person's own, what lives now may be garbage later.
     """
-    if os.environ.get(plotlyjs.SERVED):
+    if os.environ.get(plotlyjs.SERVED) == plotlyjs.TO_VISITORS:
         gc.freeze()
 
 
