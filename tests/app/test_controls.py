@@ -13,7 +13,7 @@ import pytest
 
 from explorer.app.race.plan import Plan
 from explorer.app.widgets import controls as controls_module
-from explorer.app.widgets.controls import DRAG, Controls, sections
+from explorer.app.widgets.controls import DRAG, HELD, Controls, sections
 from explorer.app.widgets.exclusions import exclusions, options
 from explorer.app.widgets.slider_steps import FINEST, slider_steps
 from explorer.app.widgets.wording import GPT2_SMALL, in_words, size_in_words
@@ -272,6 +272,16 @@ def test_while_a_slider_is_dragged_what_is_excluded_is_not_asked_until_it_rests(
     asyncio.run(drag())
     assert [config.d_model for config in asked] == [60, 64]
     assert ("position", "rotary") not in barred(page.controls)
+
+
+def test_a_slider_that_is_held_rests_later() -> None:
+    page = Page()
+    assert page.controls.rest == DRAG
+    page.controls.set_state({"held": True, "values": {**page.controls.values, "n_layers": 3}})
+    assert page.controls.rest == HELD > DRAG
+    page.controls.set_state({"held": False})
+    assert page.controls.rest == DRAG
+    assert page.controls.config.n_layers == 3
 
 
 def test_any_record_may_exclude_options() -> None:

@@ -11,8 +11,8 @@ import pytest
 from explored import SMALL, Open, Page, as_the_page, expected, opened, plain
 from watched import WAIT
 
-from explorer.app.explore import panel
 from explorer.app.explore.question import Choose
+from explorer.app.widgets import controls
 from explorer.config import Config
 from explorer.diagnosis import Finding
 from explorer.probes import Stopped, measure
@@ -186,7 +186,7 @@ def test_a_drawing_is_given_up_for_the_next_move(open_panel: Open, move: dict[st
 @pytest.fixture
 def long_drag(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Every two moves are of one drag, until `DRAG` is 0."""
-    monkeypatch.setattr(panel, "DRAG", 1e6)
+    monkeypatch.setattr(controls, "DRAG", 1e6)
     return monkeypatch
 
 
@@ -200,16 +200,36 @@ def test_a_dragged_slider_is_measured_when_it_rests_and_a_single_move_at_once(
     assert seeds.handed_over.wait(WAIT), "a single move is not held"
     for layers in range(4, 20):
         page.set(n_layers=layers)
-    assert page.comes(lambda: page.panel.worker.computations > 2)
     page.panel._act()
     page.until("stale")  # also while it is held
     page.set(n_layers=20)
     page.set(n_layers=21)
     assert [config.n_layers for config in seeds.begun if config.n_layers < 20] == [2, 3]
-    long_drag.setattr(panel, "DRAG", 0.0)
+    long_drag.setattr(controls, "DRAG", 0.0)
     seeds.may_end.set()
     page.until("idle", "Measured 21 layers")
     assert seeds.begun[-1].n_layers == 21
+
+
+def test_dots_that_are_known_wait_as_well_until_a_slider_rests(
+    open_panel: Open, long_drag: pytest.MonkeyPatch
+) -> None:
+    seeds = Seeds()
+    seeds.may_end.set()
+    page = open_panel(SMALL, seeds, predict=predict)
+    for layers in (3, 4):
+        page.until("idle")
+        page.set(n_layers=layers)
+        page.until("idle", f"Measured {layers}")
+    seeds.may_end.clear()
+    for layers in (5, 6, 3, 4, 3):  # 5 is a single move, with which the drag begins
+        page.set(n_layers=layers)
+    assert page.panel.status.state == "computing"
+    assert len(page.drawn()) == 2 * 4 + 1
+    long_drag.setattr(controls, "DRAG", 0.0)
+    page.until("idle", "Measured 3 layers")
+    assert len(page.drawn()) == 2 * 3 + 1
+    assert [config.n_layers for config in seeds.begun] in ([2, 3, 4, 5], [2, 3, 4]), "nothing was measured on the way"
 
 
 def test_a_slider_that_comes_back_shows_the_line_of_where_it_is_without_asking_the_theory_again(
@@ -231,7 +251,7 @@ def test_a_slider_that_comes_back_shows_the_line_of_where_it_is_without_asking_t
         if layers != 3 or 5 in asked:  # at the drag's first move there is nothing to go ahead of
             assert np.max(line(page, "x")) == layers
     assert asked == [SMALL.n_layers, 3, 4, 5]
-    long_drag.setattr(panel, "DRAG", 0.0)
+    long_drag.setattr(controls, "DRAG", 0.0)
     seeds.may_end.set()
 
 
@@ -261,7 +281,7 @@ def test_a_chart_that_nobody_sees_is_drawn_when_the_slider_rests(
         page.set(d_model=17)
     elif end == "stale":
         page.panel._act()
-    long_drag.setattr(panel, "DRAG", 0.0)
+    long_drag.setattr(controls, "DRAG", 0.0)
     seeds.may_end.set()
     page.until(end)
     assert page.comes(lambda: unseen.number > alone or end != "idle")

@@ -25,7 +25,7 @@ class Abandoned(Exception):  # noqa: N818 - as in the package, not an error
 class Bench:
     """A worker whose work waits for its gate, and a record of all that it reports."""
 
-    def __init__(self, capacity: int = 64) -> None:
+    def __init__(self, capacity: int = 64, hold: Callable[[], bool] = lambda: False) -> None:
         self.gates: dict[object, threading.Event] = {}
         self.started: dict[object, threading.Event] = {}
         self.abandoned: list[object] = []
@@ -34,7 +34,8 @@ class Bench:
         self.fractions: list[tuple[object, float]] = []
         self.reported = threading.Condition()
         self.worker: Worker[object, object] = Worker(
-            self.work, self.keep, self.keep_failure, self.keep_fraction, capacity=capacity, progress_every=0.0
+            self.work, self.keep, self.keep_failure, self.keep_fraction,
+            capacity=capacity, progress_every=0.0, hold=hold,
         )
 
     def gate(self, job: object) -> None:
@@ -108,6 +109,28 @@ def test_forty_jobs_behind_a_busy_worker_cost_one_more_computation(bench: Bench)
     bench.gates["deaf"].set()
     bench.settle(lambda: len(bench.results) == 1)
     assert bench.results == [(39, "result of 39")]
+    assert bench.worker.computations == 2
+
+
+def test_the_newest_job_alone_is_done_when_nothing_holds_it_any_more_be_its_result_known_or_not() -> None:
+    held = threading.Event()
+    asked = threading.Semaphore(0)
+    bench = Bench(hold=lambda: asked.release() or held.is_set())  # type: ignore[func-returns-value]
+    for count, job in enumerate(("known", "new"), start=1):
+        bench.worker.submit("known")
+        bench.settle(lambda count=count: len(bench.results) == 2 * count - 1)
+        held.set()
+        for waiting in ("passed", job):
+            bench.worker.submit(waiting)
+            while asked.acquire(blocking=False):  # those before it
+                pass
+            assert asked.acquire(timeout=WAIT)
+            assert asked.acquire(timeout=WAIT)
+        assert len(bench.results) == 2 * count - 1
+        held.clear()
+        bench.settle(lambda count=count: len(bench.results) == 2 * count)
+    bench.worker.close()
+    assert [job for job, _ in bench.results] == ["known", "known", "known", "new"]
     assert bench.worker.computations == 2
 
 

@@ -46,6 +46,17 @@ DRAG = """async ([field, steps]) => {
     slider.dispatchEvent(new Event('input', { bubbles: true }));
     await new Promise((go) => setTimeout(go, 60));
   }
+  slider.dispatchEvent(new Event('change', { bubbles: true })); // it is let go
+}"""
+HEARD = """() => {
+  const { send } = WebSocket.prototype;
+  globalThis.heard = [];
+  WebSocket.prototype.send = function heard(data) {
+    const words = typeof data === 'string' ? data : new TextDecoder().decode(data);
+    const held = words.match(/"held":(true|false)/)?.[1];
+    if (held) globalThis.heard.push(held);
+    return send.call(this, data);
+  };
 }"""
 PICTURES = """() => [...document.querySelectorAll('.ex-chart-plot')].flatMap((plot) => (
   [...plot.querySelectorAll('.main-svg')].flatMap((svg) => {
@@ -101,6 +112,22 @@ def test_after_a_drag_the_picture_is_that_of_a_whole_drawing(dashboard, field, s
     moved = pictures(dashboard)
     assert moved == whole(dashboard)
     assert moved != start
+
+
+def test_the_kernel_hears_when_a_slider_is_held_and_when_it_is_let_go(dashboard):
+    page = dashboard.page
+    page.evaluate(HEARD)
+    slider = page.locator("[data-field=init_variance] input[type=range]")
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    with dashboard.redrawn():
+        page.mouse.move(box["x"] + 0.3 * box["width"], middle)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.5 * box["width"], middle, steps=4)
+        page.wait_for_function("heard.at(-1) === 'true'")
+        page.mouse.up()
+        page.wait_for_function("heard.at(-1) === 'false'")
 
 
 def test_beside_a_pinned_design_as_well(dashboard):

@@ -30,12 +30,11 @@ from explorer.app.explore.sweep import Sweep
 from explorer.app.explore.sweep_work import Finder, Measure, Predict
 from explorer.app.view import DESIGN, View
 from explorer.app.widgets.chart import Chart
-from explorer.app.widgets.controls import DRAG, Controls
+from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import Phase, prose
 from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
 from explorer.app.widgets.takehome import TakeHome
-from explorer.app.widgets.worker import wait
 from explorer.config import Config
 from explorer.figures import FIGURES
 from explorer.profile import Profile
@@ -173,7 +172,7 @@ class Explore(Live[Job, Profile]):
 
     def _next(self) -> Job:
         self._dragging = self.phase is Phase.COMPUTING and self._ahead != self._job  # whose verdict alone was to come
-        self._held = self._dragging and time.monotonic() - self._moved < DRAG
+        self._held = (self._dragging or self._held) and time.monotonic() - self._moved < self.controls.rest
         self._done = self._pin_job = self._ahead = None
         if self._result is None:
             self._some = None  # nothing on the charts is stale yet
@@ -198,7 +197,7 @@ class Explore(Live[Job, Profile]):
             self._trouble = ""
             self._predicted = self._expect(job.config)
         self._owed = self._predicted is not self._lined
-        if self._torn or (self._owed and (self._dragging or self._result is None)):
+        if self._torn or (self._owed and (self._dragging or self._held or self._result is None)):
             self._draw(hurry=self._held)
         self.sweep.follow()
 
@@ -280,7 +279,6 @@ class Explore(Live[Job, Profile]):
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
         try:
-            wait(self._dragged, stop)
             measured = self._measure(job.config, stop, progress, job.pattern_of, partial(self._show_some, job))
             self._show_dots(job, measured)
             self._foretold.find(job.config, stop)
@@ -291,9 +289,9 @@ class Explore(Live[Job, Profile]):
                     self.comparison.pins.fill(job.config, None, f"{type(error).__name__}: {error}")
             raise
 
-    def _dragged(self) -> bool:
-        """Whether a slider is, which leaves the processors to the theory's lines; a single move is measured at once."""
-        return self._held and time.monotonic() - self._moved < DRAG
+    def _holds(self) -> bool:
+        """While a slider is dragged, which leaves the processors to the lines; a single move is measured at once."""
+        return self._held and time.monotonic() - self._moved < self.controls.rest
 
     def _show_some(self, job: Job, some: Profile) -> None:
         """Draws the seeds that are there, while the others take longer than a drawing."""

@@ -64,12 +64,15 @@ function entry(field, id, send) {
   return { after: [input], paint };
 }
 
-function slider(field, id, send) {
+function slider(field, id, send, letGo) {
   const { after, paint: paintEntry } = entry(field, `${id}-entry`, send);
   const range = make("input", {
     id, type: "range", min: 0, max: field.steps.length - 1, step: 1, "aria-label": spoken(field),
-    oninput: () => send(field.steps[Number(range.value)]),
+    oninput: () => send(field.steps[Number(range.value)], true),
   });
+  // There is no `change` when a script has written the value since: what the kernel answers is painted.
+  const ends = ["change", "pointerup", "pointercancel", "keyup", "blur"];
+  ends.forEach((name) => range.addEventListener(name, letGo));
   const paint = (value) => {
     paintEntry(value);
     if (typeof value === "number" && field.steps[Number(range.value)] !== value) {
@@ -168,15 +171,20 @@ function control(model, field) {
   const { name, initial } = field;
   const description = joined([field.description, field.usual && `Usual: ${field.usual}.`], " ");
   const get = (trait) => model.get(trait)[name];
-  const send = (value) => {
-    if (get("values") !== value) { // nothing new is no change: it would never be answered
-      model.set("values", { ...model.get("values"), [name]: value });
+  const send = (value, held = false) => {
+    if (get("values") !== value || model.get("held") !== held) { // nothing new is no change: it would never be answered
+      model.set({ values: { ...model.get("values"), [name]: value }, held });
       sendChange(model);
     }
     painted = null; // also what was written otherwise: 64.0 is 64
     paint();
   };
-  const { before = [], after = [], below = [], paint: paintValue } = LOOKS[field.look](field, id, send);
+  const letGo = () => {
+    if (!model.get("held")) return;
+    model.set("held", false);
+    sendChange(model);
+  };
+  const { before = [], after = [], below = [], paint: paintValue } = LOOKS[field.look](field, id, send, letGo);
   const first = worded(field, initial);
   const reset = button("reset", "ex-reset", () => send(initial), {
     "aria-label": `Reset ${field.label} to ${first}`, title: `Back to ${first}`,

@@ -32,8 +32,9 @@ PINNED = ("n_layers", "d_model", "init_variance", "norm_placement", "alpha", "at
 SEGMENTS = 5
 """Choices of up to so many options are shown side by side when their words are short."""
 SEGMENT_LETTERS = 26
-DRAG = 0.15
-"""Seconds between two changes, up to which a slider is dragged, and after the last, until it rests."""
+DRAG, HELD = 0.15, 0.45
+"""Seconds between two changes, up to which a slider is dragged, and after the last, until it rests: the second of them
+while it is held, for on a machine that is busy drawing changes come no faster."""
 Chosen = TypeVar("Chosen", bound=Choices)
 
 
@@ -49,6 +50,7 @@ class ControlBox(PageWidget):
         summary: a line below all of them.
         folded: names of the fields that wait within their group until somebody asks for more.
         changes: field name to what its choice changed, `[[label, old, new]]`.
+        held: whether a slider is being dragged, as the page says.
         sweeps: names of the fields with a button that draws a statistic over the slider's range; a click is the message
             `["sweep", name]`.
         sweeping: the field that is drawn so; empty for none.
@@ -66,6 +68,7 @@ class ControlBox(PageWidget):
     offers = traitlets.Dict().tag(sync=True)
     folded = traitlets.List(traitlets.Unicode()).tag(sync=True)
     changes = traitlets.Dict().tag(sync=True)
+    held = traitlets.Bool(False).tag(sync=True)
     label = traitlets.Unicode("Controls").tag(sync=True)
     sweeps = traitlets.List(traitlets.Unicode()).tag(sync=True)
     sweeping = traitlets.Unicode().tag(sync=True)
@@ -117,6 +120,11 @@ class Controls(ControlBox, Generic[Chosen]):
         """Changes some choices of the last accepted config, as if a person had set them."""
         self.values = {**self.config.model_dump(), **changes}
 
+    @property
+    def rest(self) -> float:
+        """Seconds after the last change, up to which a slider is dragged."""
+        return HELD if self.held else DRAG
+
     def only(self, view: View) -> None:
         """Shows the controls that a view has, and hides the others: what they say stays."""
         specs = {name: item for name, item in self.config.specs().items() if view.shows(name, label(item))}
@@ -149,12 +157,12 @@ class Controls(ControlBox, Generic[Chosen]):
 
     def _exclude(self) -> None:
         """Says which options are excluded: while a slider is dragged, which is no time to choose one, when it rests."""
-        dragged, self._moved = time.monotonic() - self._moved < DRAG, time.monotonic()
+        dragged, self._moved = time.monotonic() - self._moved < self.rest, time.monotonic()
         if self._resting:
             self._resting.cancel()
         if dragged:
             with suppress(RuntimeError):  # there is no loop, but in a kernel
-                self._resting = asyncio.get_running_loop().call_later(DRAG, self._rest)
+                self._resting = asyncio.get_running_loop().call_later(self.rest, self._rest)
                 return
         self._rest()
 

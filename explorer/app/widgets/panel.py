@@ -69,7 +69,8 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
         """Held by whoever changes the panel."""
         self._phase = Phase.IDLE
         self.status = Status(self._act, self._mend)
-        self.worker: Worker[Job, Result] = Worker(self._work, self._receive, self._fail, self._advance, capacity)
+        self.worker: Worker[Job, Result] = Worker(self._work, self._receive, self._fail, self._advance, capacity,
+                                                   hold=self._holds)
         super().__init__()
         self.add_class("ex-panel")
         PANELS.add(self)
@@ -112,6 +113,10 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
     def _mend(self) -> None:
         """The button with the offer was pressed."""
+
+    def _holds(self) -> bool:
+        """Whether the newest job is to wait, as the worker asks again and again."""
+        return False
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Result:
         """Does a job, on the worker's thread."""

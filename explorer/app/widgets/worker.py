@@ -47,6 +47,7 @@ class Worker(Generic[Job, Result]):
         on_failure: called with the job and `Class: message` when the work or `on_result` raised.
         on_progress: called with the job and the fraction, at most every `progress_every` seconds.
         capacity: results kept, and of those that say how many bytes they have (`nbytes`), `MOST_BYTES` in all.
+        hold: whether the newest job waits, be its result kept or not.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class Worker(Generic[Job, Result]):
         on_progress: Callable[[Job, float], None] = lambda job, fraction: None,
         capacity: int = 64,
         progress_every: float = 0.1,
+        hold: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._hold = hold
         self._work, self._on_result, self._on_failure, self._on_progress = work, on_result, on_failure, on_progress
         self._capacity, self._progress_every = capacity, progress_every
         self._changed = threading.Condition()
@@ -120,6 +123,7 @@ class Worker(Generic[Job, Result]):
 
     def _serve(self, job: Job) -> None:
         try:
+            wait(self._hold, self._stale)
             result = self._compute(job)
             if not self._stale():
                 self._on_result(job, result)
@@ -133,12 +137,12 @@ class Worker(Generic[Job, Result]):
             self._computations += 1
             self._begun = time.monotonic()
             self._results[job] = self._work(job, self._stale, self._reporter(job))
-            while len(self._results) > (1 if self._held() > MOST_BYTES else self._capacity):
+            while len(self._results) > (1 if self._nbytes() > MOST_BYTES else self._capacity):
                 self._results.popitem(last=False)
         self._results.move_to_end(job)
         return self._results[job]
 
-    def _held(self) -> int:
+    def _nbytes(self) -> int:
         return sum(getattr(result, "nbytes", 0) for result in self._results.values())
 
     def _reporter(self, job: Job) -> Progress:
