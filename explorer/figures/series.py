@@ -114,7 +114,7 @@ def band(row: Series, log: bool, opacity: float = 0.25) -> list[Trace]:
     return [{
         "type": "scatter", "mode": "lines", "name": f"{row.heading}, spread", "fill": "toself", "hoverinfo": "skip",
         "x": compact(np.concatenate(x)[:-1]), "y": compact(np.concatenate(y)[:-1]), "showlegend": False,
-        "line": {"width": 1 if flat and not dotted else 0, "color": row.design.faint(0.6)},
+        "line": {"width": 1 if flat and not dotted and not row.profile.partial else 0, "color": row.design.faint(0.6)},
         "fillcolor": row.design.faint(opacity), "meta": {"kind": HIDDEN},
     }]
 

@@ -201,8 +201,9 @@ def test_a_line_goes_ahead_to_where_plotly_draws_it(blank, name, n_layers):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_dots_and_their_spread_go_ahead_as_well(blank, name):
-    small = Config(n_layers=3, d_model=32, n_heads=2, n_ctx=16, batch_size=2, n_seeds=3)
+@pytest.mark.parametrize("n_layers", [3, 80], ids=["each of them", "more than are drawn"])
+def test_dots_and_their_spread_go_ahead_as_well(blank, name, n_layers):
+    small = Config(n_layers=n_layers, d_model=32, n_heads=2, n_ctx=16, batch_size=2, n_seeds=3)
     before, after = (alike([predict(config), measure(config)])(name) for config in (
         small, small.replace(init_variance=1.7, alpha=0.8)))
     found = blank.evaluate(TRAIL, [before, after])
@@ -225,6 +226,26 @@ def test_what_is_more_than_a_line_is_left_to_plotly(blank, change):
     found = blank.evaluate(TRAIL, [before, {**before, "data": [line]}])
     assert not found["could"]
     assert found["ahead"] == found["earlier"]
+
+
+@pytest.mark.parametrize(("y", "could"), [
+    ([2.0] * 200, True), ([2.0, 30.0] * 100, True), ([None, *[2.0] * 199], False), ([2.0] * 7 + [None] * 193, False),
+    ([30.0] * 10 + [2.0] * 190, False), ([2.0, None, 2.0, 4.0] * 50, True), ([None] * 200, False),
+], ids=["all", "half above", "not the first", "few", "ten above", "gaps", "none"])
+@pytest.mark.parametrize("turned", [False, True], ids=["there", "and back"])
+@pytest.mark.parametrize("others", [0, 1, 4])
+def test_of_many_dots_those_go_ahead_that_plotly_draws(blank, y, could, turned, others):
+    dots = {"type": "scatter", "mode": "markers", "x": [*range(200)], "marker": {"maxdisplayed": 64}}
+    before, after = ({"data": [*[dots | {"y": [1] * 200}] * others, dots | {"y": heights}],
+                      "layout": {"xaxis": {"range": [-1, 200]}, "yaxis": {"range": [0, 5]}}}
+                     for heights in ((y, [3] * 200) if turned else ([3] * 200, y)))
+    found = blank.evaluate(TRAIL, [before, after])
+    if found["could"]:
+        assert found["ahead"]["dots"] != found["earlier"]["dots"]
+        lies_as_drawn(found)
+    else:
+        assert found["ahead"] == found["earlier"]
+    assert found["could"] or not could
 
 
 @pytest.mark.parametrize("y", [[None, 2, 3, None], [None, None, 3, None]])

@@ -204,9 +204,10 @@ def test_a_single_seed_has_no_band():
     assert "1 seed," in drawn["measured"].hovertemplate
 
 
-def test_the_first_of_several_seeds_has_a_band_that_is_not_seen_so_that_the_others_only_move_it():
-    first = {key: value[:1] for key, value in healthy(4).items()}
-    drawn = traces(second_moment([Profile("measured", first, config=Config(n_layers=4), seeds=(0,))]))
+@pytest.mark.parametrize("layers", [4, 100], ids=["", "of more layers than have dots"])
+def test_the_first_of_several_seeds_has_a_band_that_is_not_seen_so_that_the_others_only_move_it(layers):
+    first = {key: value[:1] for key, value in healthy(layers).items()}
+    drawn = traces(second_moment([Profile("measured", first, config=Config(n_layers=layers), seeds=(0,))]))
     band = drawn["measured, spread"]
     half = len(band.y) // 2
     np.testing.assert_array_equal(band.y[:half], band.y[half:][::-1])

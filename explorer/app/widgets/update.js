@@ -54,8 +54,10 @@ const rescale = (Plotly, plot, scales) => Object.keys(scales).length && Plotly.r
 /** Draws the traces that moved. */
 async function move(Plotly, plot, figure, traces) {
   if (!traces.length) return;
-  // With all that lie above: plotly puts what it is given on top of each other, and above the others.
-  const above = [...figure.data.keys()].slice(traces[0]);
+  // With all that lie above: plotly puts what it is given on top of each other, and above the others. And with all that
+  // are thinned: which dots it leaves out depends on how many such traces it is given before.
+  const thinned = figure.data.findIndex((trace) => trace.marker?.maxdisplayed);
+  const above = [...figure.data.keys()].slice(thinned < 0 ? traces[0] : Math.min(thinned, traces[0]));
   const parts = above.map((index) => MOVED.filter((name) => name in figure.data[index])
     .map((name) => [name, figure.data[index][name]]));
   await Plotly.animate(plot, { data: structuredClone(parts.map(Object.fromEntries)), traces: above }, AT_ONCE);
@@ -68,9 +70,19 @@ function numbers(array) {
   return [...new TYPED[array.dtype](bytes.buffer)];
 }
 
+/** Which points are drawn as dots: those that have a place, and of many in view every so many-th, as plotly chooses them:
+    where several traces are thinned, not from the same one on. */
+function asDots(points, { xaxis, yaxis }, most, thinned) {
+  const inView = ([x, y]) => x >= 0 && x <= xaxis._length && y >= 0 && y <= yaxis._length;
+  const there = [...points.keys()].filter((at) => points[at].every(Number.isFinite) && (!most || inView(points[at])));
+  const step = most ? Math.ceil(there.length / most) : 1;
+  const shift = Math.round(thinned * step / 3 + Math.floor(thinned / 3) * step / 7.1);
+  return there.filter((_, rank) => (rank + shift) % step === 0);
+}
+
 /** What is drawn of a trace (a line, the words on it, a band, dots), each part with its new attributes; null of any other
     trace, and where the number of parts is another. */
-function places(plot, trace, { uid, mode, fill = "none", line, text, error_y: bars, xaxis, yaxis }) {
+function places(plot, trace, { uid, index, mode, fill = "none", line, marker, text, error_y: bars, xaxis, yaxis }) {
   const lines = mode !== "markers", band = fill === "toself";
   if (!["lines", "lines+text", "markers"].includes(mode) || !(band || fill === "none")) return null;
   if ((lines && line.shape !== "linear") || bars?.visible) return null;
@@ -81,11 +93,13 @@ function places(plot, trace, { uid, mode, fill = "none", line, text, error_y: ba
   points.forEach((point, at) => (there[at] ? runs.at(-1).push(point) : runs.push([])));
   const paths = runs.filter((run) => run.length).map((run) => `M${run.join("L")}`);
   if (band && paths.length > 1) return null;
+  const thinned = plot._fullData.slice(0, index).filter((other) => other.marker?.maxdisplayed).length;
+  const dots = lines ? [] : asDots(points, axes, marker.maxdisplayed, thinned);
   const found = [
     [".js-line", lines ? paths.map((d) => ({ d })) : []],
     [".js-fill", band ? paths.map((d) => ({ d: `${d}Z` })) : []],
     [".textpoint text", points.filter((_, at) => mode === "lines+text" && there[at] && text[at]).map(([x, y]) => ({ x, y }))],
-    [".points path", points.filter((_, at) => !lines && there[at]).map((point) => ({ transform: `translate(${point})` }))],
+    [".points path", dots.map((at) => ({ transform: `translate(${points[at]})` }))],
   ].map(([name, parts]) => [[...plot.querySelectorAll(`.trace${uid} ${name}`)], parts]);
   if (found.some(([nodes, parts]) => nodes.length !== parts.length)) return null;
   return found.flatMap(([nodes, parts]) => nodes.map((node, at) => [node, parts[at]]));
