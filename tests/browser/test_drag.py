@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -146,12 +147,18 @@ def test_a_browser_makes_of_a_patch_the_figure_that_the_kernel_has(visit, rows):
     assert found == [after for _, after in rows]
 
 
-@pytest.fixture
-def blank(browser):
+@pytest.fixture(scope="module")
+def with_plotly(browser):
     page = browser.new_page()
     page.add_script_tag(content=get_plotlyjs())
     yield page
     page.close()
+
+
+@pytest.fixture
+def blank(with_plotly):
+    with_plotly.evaluate("document.body.replaceChildren()")
+    return with_plotly
 
 
 def points(path):
@@ -228,24 +235,28 @@ def test_what_is_more_than_a_line_is_left_to_plotly(blank, change):
     assert found["ahead"] == found["earlier"]
 
 
-@pytest.mark.parametrize(("y", "could"), [
-    ([2.0] * 200, True), ([2.0, 30.0] * 100, True), ([None, *[2.0] * 199], False), ([2.0] * 7 + [None] * 193, False),
-    ([30.0] * 10 + [2.0] * 190, False), ([2.0, None, 2.0, 4.0] * 50, True), ([None] * 200, False),
-], ids=["all", "half above", "not the first", "few", "ten above", "gaps", "none"])
-@pytest.mark.parametrize("turned", [False, True], ids=["there", "and back"])
-@pytest.mark.parametrize("others", [0, 1, 4])
-def test_of_many_dots_those_go_ahead_that_plotly_draws(blank, y, could, turned, others):
+MANY = [
+    ([2.0] * 200, True), ([2.0, 30.0] * 100, True), ([2.0, None, 2.0, 4.0] * 50, True), ([None, *[2.0] * 199], False),
+    ([2.0] * 7 + [None] * 193, False), ([30.0] * 10 + [2.0] * 190, False), ([None] * 200, False),
+]
+"""Heights of dots, some of them above the chart, and whether they must go ahead there and back."""
+
+
+@pytest.mark.parametrize(("others", "visible"), [(0, True), (1, True), (4, True), (1, "legendonly")])
+def test_of_many_dots_those_go_ahead_that_plotly_draws(blank, others, visible):
     dots = {"type": "scatter", "mode": "markers", "x": [*range(200)], "marker": {"maxdisplayed": 64}}
-    before, after = ({"data": [*[dots | {"y": [1] * 200}] * others, dots | {"y": heights}],
-                      "layout": {"xaxis": {"range": [-1, 200]}, "yaxis": {"range": [0, 5]}}}
-                     for heights in ((y, [3] * 200) if turned else ([3] * 200, y)))
-    found = blank.evaluate(TRAIL, [before, after])
-    if found["could"]:
-        assert found["ahead"]["dots"] != found["earlier"]["dots"]
-        lies_as_drawn(found)
-    else:
-        assert found["ahead"] == found["earlier"]
-    assert found["could"] or not could
+    below = [dots | {"y": [1] * 200, "visible": visible}] * others
+    layout = {"xaxis": {"range": [-1, 200]}, "yaxis": {"range": [0, 5]}}
+    for (y, must), turned in itertools.product(MANY, (False, True)):
+        before, after = ({"data": [*below, dots | {"y": heights}], "layout": layout}
+                         for heights in ((y, [3] * 200) if turned else ([3] * 200, y)))
+        found = blank.evaluate(TRAIL, [before, after])
+        if found["could"]:
+            assert found["ahead"]["dots"] != found["earlier"]["dots"]
+            lies_as_drawn(found)
+        else:
+            assert not must
+            assert found["ahead"] == found["earlier"]
 
 
 @pytest.mark.parametrize("y", [[None, 2, 3, None], [None, None, 3, None]])

@@ -93,7 +93,8 @@ function places(plot, trace, { uid, index, mode, fill = "none", line, marker, te
   points.forEach((point, at) => (there[at] ? runs.at(-1).push(point) : runs.push([])));
   const paths = runs.filter((run) => run.length).map((run) => `M${run.join("L")}`);
   if (band && paths.length > 1) return null;
-  const thinned = plot._fullData.slice(0, index).filter((other) => other.marker?.maxdisplayed).length;
+  const before = plot._fullData.slice(0, index).filter((other) => other.visible === true);
+  const thinned = before.filter((other) => other.marker?.maxdisplayed).length;
   const dots = lines ? [] : asDots(points, axes, marker.maxdisplayed, thinned);
   const found = [
     [".js-line", lines ? paths.map((d) => ({ d })) : []],
