@@ -183,7 +183,7 @@ def _kinds(sublayer: Callable[[int, int], Placement], n_layers: int) -> Kinds:
 
 def normalizes_heads(config: Config) -> bool:
     """Whether each head's queries and keys are normalized, by a choice or by the placement."""
-    return config.qk_norm or any(place.on_heads for place in placements(config))
+    return config.qk_norm or any(place.on_heads for place in kinds(config).every)
 
 
 @dataclass(frozen=True, kw_only=True)
