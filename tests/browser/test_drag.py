@@ -116,18 +116,16 @@ def test_after_a_drag_the_picture_is_that_of_a_whole_drawing(dashboard, field, s
 
 
 def test_the_kernel_hears_when_a_slider_is_held_and_when_it_is_let_go(dashboard):
-    page = dashboard.page
+    page, slider = dashboard.page, dashboard.slider("init_variance")
+    page.wait_for_function("!document.documentElement.hasAttribute('data-unanswered')")
     page.evaluate(HEARD)
-    slider = page.locator("[data-field=init_variance] input[type=range]")
-    slider.scroll_into_view_if_needed()
-    box = slider.bounding_box()
-    middle = box["y"] + box["height"] / 2
     with dashboard.redrawn():
-        page.mouse.move(box["x"] + 0.3 * box["width"], middle)
+        slider.hover(position={"x": 60, "y": 14})  # once it stands still
         page.mouse.down()
-        page.mouse.move(box["x"] + 0.5 * box["width"], middle, steps=4)
-        page.wait_for_function("heard.at(-1) === 'true'")
-        page.mouse.up()
+        try:
+            page.wait_for_function("heard.at(-1) === 'true'")
+        finally:
+            page.mouse.up()
         page.wait_for_function("heard.at(-1) === 'false'")
 
 
