@@ -35,6 +35,11 @@ DRAG = f"""async (moves) => {{
   await new Promise((go) => setTimeout(go, 500));
 }}"""
 """Moves of a slider, each before the last one was measured, and the wait until the page rests."""
+MEASURED = """(designs) => {
+  const traces = document.querySelector('.ex-chart-plot')?._fullData ?? [];
+  return traces.filter((trace) => trace.mode === 'markers').length >= designs;
+}"""
+"""So many designs have dots: a pinned one is measured while nothing moves."""
 TABS = """async (rounds) => {
   const tabs = [...document.querySelectorAll('.ex-tabs button')];
   for (let round = 0; round < rounds; round += 1) for (const tab of [...tabs.slice(1), tabs[0]]) {
@@ -82,6 +87,7 @@ def main() -> None:
         for name, (query, script, count) in acts.items():
             page = browser.new_page(viewport={"width": 1440, "height": 1000})
             page.goto(address + query)
+            page.wait_for_function(MEASURED, arg=1 + query.count("pin="), timeout=120_000)
             page.wait_for_function(SHOWN, timeout=120_000)
             found = watched(page, lambda page=page, script=script, count=count: page.evaluate(script, count))  # type: ignore[misc]
             for figure in found[0]:

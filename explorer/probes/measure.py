@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -105,13 +104,15 @@ def _run(passes: list[Pass], config: Config, abandoned: threading.Event,
     target, values = device(), list[dict[Key, Array]]()
     workers, threads = shares(config, target)
     with torch_threads(threads), ThreadPoolExecutor(1 if in_turn else workers, "explorer-seed") as pool:
-        futures = [pool.submit(one.run, target) for one in passes]
+        # Taken from the end: a future that this frame held would hold it in turn, by its exception's traceback, and the
+        # two a stopped measurement's tensors, until the garbage collector looks.
+        waiting = [pool.submit(one.run, target) for one in passes][::-1]
         try:
-            for future, following in pairwise(futures):
-                values += future.result()
-                if not following.done():
+            while waiting:
+                values += waiting.pop().result()
+                if waiting and not waiting[-1].done():
                     seen(values)
-            return [*values, *futures[-1].result()]
+            return values
         except BaseException:
             abandoned.set()
             pool.shutdown(cancel_futures=True)

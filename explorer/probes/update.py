@@ -76,15 +76,9 @@ def update_sizes(config: Config, learning_rates: Sequence[float], stop: Stop = l
     target = device()
     workers, threads = shares(config, target)
     with torch_threads(threads), ThreadPoolExecutor(workers, "explorer-update") as pool:
-        jobs = [
-            pool.submit(_steps, config, seed, learning_rates, stop, target)
-            for seed in range(config.seed, config.seed + config.n_seeds)
-        ]
-        try:
-            found = np.array([job.result() for job in jobs])  # [seed, loss, ‖∇L‖², one change a rate]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        seeds = range(config.seed, config.seed + config.n_seeds)
+        rows = pool.map(lambda seed: _steps(config, seed, learning_rates, stop, target), seeds)
+        found = np.array(list(rows))  # [seed, loss, ‖∇L‖², one change a rate]
     return [
         Update(rate, found[:, 0], found[:, 2 + index], -rate * found[:, 1])
         for index, rate in enumerate(learning_rates)

@@ -149,6 +149,10 @@ def test_kernel_that_waits_for_a_visitor_outlives_the_grace(address: str) -> Non
     assert processes(arrive(address))[0].pid in waiting
 
 
+def test_threads_of_a_kernel_share_what_they_have_freed(kernel: str) -> None:
+    assert processes(kernel)[0].environ()["MALLOC_ARENA_MAX"] == "2"
+
+
 WHOLE = message("kernel_info_request", {})
 RUDE: dict[str, bytes | str] = {
     "a number of parts without end": b"\xff" * 64,

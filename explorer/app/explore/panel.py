@@ -172,7 +172,7 @@ class Explore(Live[Job, Profile]):
 
     def _next(self) -> Job:
         self._dragging = self.phase is Phase.COMPUTING and self._ahead != self._job  # whose verdict alone was to come
-        self._held = (self._dragging or self._held) and time.monotonic() - self._moved < self.controls.rest
+        self._held = (self._dragging or self._held) and self._moving
         self._done = self._pin_job = self._ahead = None
         if self._result is None:
             self._some = None  # nothing on the charts is stale yet
@@ -291,7 +291,12 @@ class Explore(Live[Job, Profile]):
 
     def _holds(self) -> bool:
         """While a slider is dragged, which leaves the processors to the lines; a single move is measured at once."""
-        return self._held and time.monotonic() - self._moved < self.controls.rest
+        return self._held and self._moving
+
+    @property
+    def _moving(self) -> bool:
+        """Whether the last move was just now."""
+        return time.monotonic() - self._moved < self.controls.rest
 
     def _show_some(self, job: Job, some: Profile) -> None:
         """Draws the seeds that are there, while the others take longer than a drawing."""

@@ -70,9 +70,12 @@ function numbers(array) {
   return [...new TYPED[array.dtype](bytes.buffer)];
 }
 
-/** Which points are drawn as dots: those that have a place, and of many in view every so many-th, as plotly chooses them:
-    where several traces are thinned, not from the same one on. */
-function asDots(points, { xaxis, yaxis }, most, thinned) {
+/** Which points of a trace are drawn as dots: those that have a place, and of many in view every so many-th, as plotly
+    chooses them: where several traces are thinned, not from the same one on. */
+function asDots(plot, { index, marker }, points, { xaxis, yaxis }) {
+  const most = marker.maxdisplayed;
+  const before = plot._fullData.slice(0, index).filter((other) => other.visible === true);
+  const thinned = before.filter((other) => other.marker?.maxdisplayed).length;
   const inView = ([x, y]) => x >= 0 && x <= xaxis._length && y >= 0 && y <= yaxis._length;
   const there = [...points.keys()].filter((at) => points[at].every(Number.isFinite) && (!most || inView(points[at])));
   const step = most ? Math.ceil(there.length / most) : 1;
@@ -82,7 +85,8 @@ function asDots(points, { xaxis, yaxis }, most, thinned) {
 
 /** What is drawn of a trace (a line, the words on it, a band, dots), each part with its new attributes; null of any other
     trace, and where the number of parts is another. */
-function places(plot, trace, { uid, index, mode, fill = "none", line, marker, text, error_y: bars, xaxis, yaxis }) {
+function places(plot, trace, full) {
+  const { uid, mode, fill = "none", line, text, error_y: bars, xaxis, yaxis } = full;
   const lines = mode !== "markers", band = fill === "toself";
   if (!["lines", "lines+text", "markers"].includes(mode) || !(band || fill === "none")) return null;
   if ((lines && line.shape !== "linear") || bars?.visible) return null;
@@ -93,9 +97,7 @@ function places(plot, trace, { uid, index, mode, fill = "none", line, marker, te
   points.forEach((point, at) => (there[at] ? runs.at(-1).push(point) : runs.push([])));
   const paths = runs.filter((run) => run.length).map((run) => `M${run.join("L")}`);
   if (band && paths.length > 1) return null;
-  const before = plot._fullData.slice(0, index).filter((other) => other.visible === true);
-  const thinned = before.filter((other) => other.marker?.maxdisplayed).length;
-  const dots = lines ? [] : asDots(points, axes, marker.maxdisplayed, thinned);
+  const dots = lines ? [] : asDots(plot, full, points, axes);
   const found = [
     [".js-line", lines ? paths.map((d) => ({ d })) : []],
     [".js-fill", band ? paths.map((d) => ({ d: `${d}Z` })) : []],
