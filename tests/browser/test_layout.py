@@ -129,7 +129,6 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
         for hue in HUES[:2]:
             rgb = f"rgb({', '.join(str(int(hue[at : at + 2], 16)) for at in (1, 3, 5))})"
             assert rgb in legend, hue
-    dashboard.page.get_by_role("button", name="Remove Pre-LN").click()
 
 
 def test_without_a_verdict_no_chart_takes_its_place(visit: Dashboard) -> None:
