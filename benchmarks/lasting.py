@@ -28,13 +28,13 @@ DRAG = f"""async (moves) => {{
   const slider = document.querySelector('[data-field=init_variance] input[type=range]');
   for (let move = 0; move < moves; move += 1) {{
     slider.value = 1 + move % Number(slider.max - 1);
-    slider.dispatchEvent(new Event('input', {{ bubbles: true }}));
+    for (const kind of ['input', 'change']) slider.dispatchEvent(new Event(kind, {{ bubbles: true }}));
     await new Promise((go) => setTimeout(go, 150));
   }}
   while (!settled()) await new Promise((go) => setTimeout(go, 50));
   await new Promise((go) => setTimeout(go, 500));
 }}"""
-"""Moves of a slider, each before the last one was measured, and the wait until the page rests."""
+"""Moves of a slider that is let go each time, so that a measurement begins and the next move stops it; then, rest."""
 MEASURED = """(designs) => {
   const traces = document.querySelector('.ex-chart-plot')?._fullData ?? [];
   return traces.filter((trace) => trace.mode === 'markers').length >= designs;

@@ -118,8 +118,7 @@ def test_a_saved_race_is_opened_by_another_visit_and_goes_on(
     entry.set_input_files(file)
     expect(track.said).to_have_text("Paused")
     assert sorted(track.rows()) == sorted(one.name for one in stood.contenders)
-    shown = {name: curve["last"] for name, curve in track.curves().items()}
-    assert shown == {runner.name: runner.step - 1 for runner in stood.runners}
+    track.wait_until_at({runner.name: runner.step - 1 for runner in stood.runners})
     track.press("Resume")
     expect(track.said).to_have_text("Finished at step 300 of 300")
     saved(page, tmp_path, "Save race")

@@ -166,7 +166,9 @@ def test_a_stop_is_seen_inside_a_cell() -> None:
 
 
 INTERRUPTED = """
+import signal
 import explorer
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in its background
 explorer.sweep(explorer.Config(), {"alpha": [0.01 * step for step in range(1, 100)]}, origins="measured",
                on_cell=lambda cell: print(cell.failure or "found", flush=True))
 """
