@@ -38,6 +38,14 @@ SETTLED = """(before) => {
 }"""
 """At rest: something was drawn since (not all charts need be: a change may leave one as it was), nothing is stale,
 and no chart was drawn for 200 ms."""
+STILL = """() => {
+  const boxes = [...document.querySelectorAll('.ex-root, .ex-root *')].map((part) => part.getBoundingClientRect());
+  const now = boxes.map(({ x, y, right, bottom }) => [x, y, right, bottom]).join();
+  if (now !== window.stillAt?.now) window.stillAt = { now, looks: 0, since: performance.now() };
+  window.stillAt.looks += 1;
+  return window.stillAt.looks > 10 && performance.now() - window.stillAt.since > 300;
+}"""
+"""Nothing has moved or grown for 300 ms, in which it was looked at ten times: a browser that is busy looks seldom."""
 DOTS = """(title) => {
   const heading = [...document.querySelectorAll('.ex-chart-title')].find((node) => node.textContent === title);
   const traces = heading.closest('figure').querySelector('.ex-chart-plot')._fullData;
@@ -45,6 +53,12 @@ DOTS = """(title) => {
   return { x: [...dots.x], y: [...dots.y], spread: [...dots.customdata].map((ends) => [...ends]) };
 }"""
 """plotly unpacks typed arrays into its own copy of the data, `_fullData`."""
+
+
+def wait_until_still(page: Page) -> None:
+    """Until a window that was resized, or a page that was scrolled, has found its new form."""
+    page.evaluate("() => { window.stillAt = null; }")
+    page.wait_for_function(STILL)
 
 
 class Dashboard:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from .dashboard import Dashboard
+from .dashboard import Dashboard, wait_until_still
 from .test_layout import narrow
 
 COVERED = """(node) => {
@@ -121,7 +121,7 @@ def test_under_a_finger_on_a_telephone(designs: Designs) -> None:
     page, session = designs.page, designs.page.context.new_cdp_session(designs.page)
     session.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
     tap(page, designs.entry)
-    page.wait_for_timeout(300)
+    wait_until_still(page)
     active = designs.active()
     expect(active).to_contain_text("Pre-LN")
     assert not active.evaluate(COVERED)

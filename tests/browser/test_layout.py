@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from explorer.figures.palette import HUES
 from explorer.labs.table import LABS
 
-from .dashboard import CHARTS, Dashboard
+from .dashboard import CHARTS, Dashboard, wait_until_still
 from .test_labs import Bench
 
 SCROLLED = """() => {
@@ -58,7 +58,7 @@ def narrow(dashboard: Dashboard) -> None:
     """A telephone's width, or what makes a notebook's output as narrow."""
     width = 390 if dashboard.host == "voila" else 900
     dashboard.page.set_viewport_size({"width": width, "height": 844})
-    dashboard.page.wait_for_timeout(500)
+    wait_until_still(dashboard.page)
 
 
 def swipe(page: Page, x: float, y: float, by: float) -> None:
@@ -70,7 +70,7 @@ def swipe(page: Page, x: float, y: float, by: float) -> None:
         points = [{"x": x, "y": y + by * step / 10}]
         touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": points})
     touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-    page.wait_for_timeout(500)
+    wait_until_still(page)
     touch.send("Emulation.setTouchEmulationEnabled", {"enabled": False})
 
 
@@ -88,7 +88,7 @@ def test_verdict_and_a_chart_stay_in_sight_while_a_slider_is_moved(dashboard: Da
     narrow(dashboard)
     for field in ("n_layers", "init_variance", "alpha"):
         dashboard.slider(field).focus()
-        dashboard.page.wait_for_timeout(200)
+        wait_until_still(dashboard.page)
         assert dashboard.page.evaluate(IN_SIGHT, field) == {"verdict": True, "chart": True, "slider": True}, field
     dashboard.page.locator(".ex-chart").last.scroll_into_view_if_needed()
     seen = dashboard.page.locator(".ex-chart").last.evaluate(
@@ -135,7 +135,7 @@ def test_without_a_verdict_no_chart_takes_its_place(visit: Dashboard) -> None:
     bench = Bench(visit, LABS["02_second_moment"])
     visit.page.set_viewport_size({"width": 390, "height": 844})
     bench.panel.locator(".ex-verdict").evaluate("(verdict) => { verdict.hidden = true; }")
-    visit.page.wait_for_timeout(300)
+    wait_until_still(visit.page)
     tops = bench.panel.locator(".ex-chart").evaluate_all("(all) => all.map((card) => card.getBoundingClientRect().top)")
     controls = bench.panel.locator(".ex-controls").bounding_box()
     assert controls is not None
@@ -147,7 +147,7 @@ def test_a_large_window_is_filled(dashboard: Dashboard, width: int, height: int)
     if dashboard.host == "lab":
         pytest.skip("JupyterLab's own frame decides how high an output is")
     dashboard.page.set_viewport_size({"width": width, "height": height})
-    dashboard.page.wait_for_timeout(500)
+    wait_until_still(dashboard.page)
     plots = dashboard.page.evaluate(PLOTS)
     assert 0.75 * height < max(plot["bottom"] for plot in plots) < height
     assert all(1 < plot["shape"] < 2.5 for plot in plots)
@@ -188,6 +188,6 @@ def test_a_legend_keeps_off_the_data_whatever_the_window_was_before(visit: Dashb
     Bench(visit, LABS["02_second_moment"])
     for width in (1440, 1300, 1100, 1440):
         visit.page.set_viewport_size({"width": width, "height": 1000})
-        visit.page.wait_for_timeout(600)
+        wait_until_still(visit.page)
         assert max(visit.page.evaluate(BELOW)) <= 1, width
     visit.must_be_clean()

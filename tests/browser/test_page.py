@@ -7,7 +7,7 @@ import pytest
 
 import explorer as ex
 
-from .dashboard import CHARTS, Dashboard
+from .dashboard import CHARTS, Dashboard, wait_until_still
 
 
 def test_page_shows(dashboard: Dashboard) -> None:
@@ -151,7 +151,7 @@ def test_a_narrow_screen_stacks_and_does_not_scroll_sideways(dashboard: Dashboar
         dashboard.page.set_viewport_size({"width": 900, "height": 900})
     root = dashboard.page.locator(".ex-root").first
     root.evaluate("(root) => root.scrollIntoView()")
-    dashboard.page.wait_for_timeout(500)
+    wait_until_still(dashboard.page)
     controls = dashboard.page.locator(".ex-controls").first.bounding_box()
     first, second = (dashboard.page.locator("figure.ex-chart").nth(index).bounding_box() for index in (0, 1))
     assert controls is not None

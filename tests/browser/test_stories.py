@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, expect
 
-from .dashboard import Dashboard
+from .dashboard import Dashboard, wait_until_still
 
 HEIGHTS = "() => [...document.querySelectorAll('.ex-guess-point input')].map((input) => Number(input.value))"
 SEEN = """(node) => {
@@ -79,7 +79,7 @@ def test_a_line_is_drawn_by_mouse_and_keyboard_and_revealed(first: Dashboard) ->
     press(first, "Look at: Attention entropy")
     page.wait_for_function(SEEN, arg=page.locator(".ex-looked").element_handle())
     expect(page.get_by_role("slider", name="Guess at layer").first).to_be_focused()
-    page.wait_for_timeout(600)  # it glides there
+    wait_until_still(page)  # it glides there
     box = page.locator(".ex-guess").bounding_box()
     assert box
     page.mouse.move(box["x"] + 0.1 * box["width"], box["y"] + 0.1 * box["height"])
