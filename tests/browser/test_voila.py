@@ -9,8 +9,8 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, WebSocketRoute, expect
 
-from .conftest import SHAKEN, open_in_voila
-from .dashboard import PATIENCE, Dashboard
+from .conftest import HOSTS, SHAKEN, open_in_voila
+from .dashboard import LATE, PATIENCE, Dashboard
 
 BACKGROUND = "() => getComputedStyle(document.body).backgroundColor"
 KERNEL = "async () => (await window.jupyterapp.widgetManagerPromise.promise).kernel.id"
@@ -106,6 +106,30 @@ def test_what_a_page_misses_while_it_is_put_together_is_told_again(
     assert shown
     assert visit.said == "Measured 12 layers of width 256"
     assert visit.dots("Second moment")["x"][-1] == 12
+    visit.must_be_clean()
+    page.close()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_page_whose_widgets_load_late_hears_the_kernel(
+    browser: Browser, host: str, request: pytest.FixtureRequest,
+) -> None:
+    """anywidget refuses what the kernel sends to a widget that took more than two seconds to load; here, no time."""
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, host)
+    page.add_init_script("""
+      const timeout = AbortSignal.timeout.bind(AbortSignal);
+      AbortSignal.timeout = (time) => timeout(time === 2000 ? 0 : time);
+    """)
+    refused: list[str] = []
+    page.on("pageerror", lambda error: str(error) == LATE and refused.append(str(error)))
+    HOSTS[host](page, request.getfixturevalue(host))
+    visit.wait_until_drawn()
+    assert refused
+    with visit.redrawn():
+        visit.write("n_layers", "5")
+    assert visit.said == "Measured 5 layers of width 256"
+    assert visit.dots("Second moment")["x"][-1] == 5
     visit.must_be_clean()
     page.close()
 

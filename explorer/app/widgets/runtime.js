@@ -1,5 +1,22 @@
-/* The end of the page's script: hands the views to the stubs of all widgets, however early these came, and new states
-   of several models, which come as one message, to each. */
+/* The end of the page's script: draws for the stubs of all widgets, however early these came, and hands new states of
+   several models, which come as one message, to each. */
+
+/** anywidget gives up on a model whose script is not there within two seconds, as where the machine is slow or busy: it
+    draws it, but refuses whatever the kernel sends it, also what came before. Such a model listens here from then on,
+    and asks for its whole state, when it is drawn. */
+function hear(proxy) {
+  const model = proxy.set({}); // Backbone's `set` returns the model, which anywidget keeps to itself
+  model._handle_comm_msg({ content: { data: {} } }).catch(() => {
+    const { _handle_comm_msg: handle } = Object.getPrototypeOf(model.constructor.prototype);
+    model.comm?.on_msg((message) => handle.call(model, message));
+    model.comm?.send({ method: "request_state" }, {}); // a page that was saved as HTML has no comm
+  });
+}
+
+function draw(name, view) {
+  hear(view.model);
+  return views[name].render(view);
+}
 
 /** Each after what came before it for that model; one that this page does not have is another page's. */
 function spread(manager, states) {
@@ -12,11 +29,12 @@ function spread(manager, states) {
 
 export default {
   initialize({ model }) {
+    hear(model);
     packed.model = model;
     learn(model.get("glossary"));
     listenToTerms();
     model.on("msg:custom", ({ states }) => states && spread(model.widget_manager, states));
     const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {});
-    (pages[model.get("key")] ??= Promise.withResolvers()).resolve(views);
+    (pages[model.get("key")] ??= Promise.withResolvers()).resolve(draw);
   },
 };

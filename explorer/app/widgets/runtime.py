@@ -33,7 +33,7 @@ STYLES = tuple(f"{name}.css" for name in (
     "stories/stories"))
 STUB = """const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
 const page = (pages.{key} ??= Promise.withResolvers());
-export default {{ render: async (view) => (await page.promise).{name}.render(view) }};
+export default {{ render: async (view) => (await page.promise)("{name}", view) }};
 """
 _creating = threading.Lock()
 
