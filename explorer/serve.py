@@ -31,7 +31,8 @@ SETTINGS = PACKAGE / "jupyter"
 - One kernel a visitor. When it dies it is not replaced, for the new one would know nothing of the page. The page says
   so (`page.js` of the template).
 - JupyterLab asks its makers for news, updates and extensions, and a person for leave to do so; here it asks nobody.
-- JupyterLab's server, too, sends plotly.js (`jupyter_server_config.d/`), which a browser then keeps.
+- Notebook servers, too, send plotly.js, which a browser then keeps (`jupyter_server_config.d/`, installed where any of
+  the environment looks).
 """
 
 

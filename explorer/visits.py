@@ -4,6 +4,7 @@ jupyter_server trusts everyone who can open a kernel's websocket: in a notebook 
 page may only move its controls, so here each frame is checked before Jupyter reads it, in constant time; messages that
 no page needs (output, errors, tracebacks) stay on the server; and a kernel ends soon after its page did. SECURITY.md
 says what this is for. `jupyter/voila.json` names these classes; `explorer lab` uses `Prompt` alone, and Binder none.
+Any notebook server of the environment sends plotly.js (`jupyter/jupyter_server_config.d/`).
 """
 
 # mypy: disallow-untyped-calls = False
@@ -18,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from jupyter_server.utils import url_path_join
@@ -209,6 +211,7 @@ class Leave(VoilaShutdownKernelHandler):  # type: ignore[misc]
 class PlotlyScript(RequestHandler):
     """Handler of plotly.js, which every page of this version needs: the same bytes for everyone, for a year."""
 
+    @allow_unauthenticated
     async def get(self) -> None:
         """Sends it packed; every browser that can draw the page can unpack it."""
         self.set_header("Content-Type", "text/javascript; charset=utf-8")
@@ -247,7 +250,7 @@ def _plotly(base: str) -> tuple[str, type[PlotlyScript]]:
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
-    """What `jupyter_server_config.d` names is an extension of `explorer lab`'s server."""
+    """What `jupyter_server_config.d` names is an extension of every notebook server of the environment."""
     return [{"module": __name__}]
 
 

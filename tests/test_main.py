@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -18,6 +21,7 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 import explorer.serve
+from explorer import plotlyjs
 from explorer.__main__ import main
 from explorer.config import Config
 from explorer.profile import Profile
@@ -172,6 +176,28 @@ def test_the_page_finds_plotly_below_the_address_of_its_server() -> None:
             assert path.startswith("/else/where/voila/plotly-")
             with urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as sent:
                 assert sent.headers["Content-Type"] == "text/javascript; charset=utf-8"
+                assert gzip.decompress(sent.read()).decode() == get_plotlyjs()
+        finally:
+            server.terminate()
+
+
+def listens(port: int) -> bool:
+    with closing(socket.socket()) as client:
+        return client.connect_ex(("localhost", port)) == 0
+
+
+def test_any_notebook_server_of_the_environment_sends_plotly(tmp_path: Path) -> None:
+    """As on Binder behind its proxy, or in a JupyterLab of one's own: with nothing but what was installed."""
+    port = free_port()
+    options = [f"--port={port}", "--ServerApp.base_url=/user/me/", "--ServerApp.allow_unauthenticated_access=False"]
+    command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", *options]
+    homes = {name: str(tmp_path) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")}
+    with subprocess.Popen(command, cwd=tmp_path, env=os.environ | homes, stderr=subprocess.DEVNULL) as server:
+        try:
+            while not listens(port):  # it says where it is before it does
+                assert server.poll() is None
+                time.sleep(0.1)
+            with urlopen(f"http://localhost:{port}/user/me/{plotlyjs.path()}", timeout=60) as sent:
                 assert gzip.decompress(sent.read()).decode() == get_plotlyjs()
         finally:
             server.terminate()

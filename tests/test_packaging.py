@@ -35,6 +35,12 @@ def test_wheel_carries_every_file_of_the_package(unpacked: Path) -> None:
     assert [file for file in files if "__pycache__" not in file.parts and not (packed / file).is_file()] == []
 
 
+def test_wheel_brings_its_extension_to_notebook_servers(unpacked: Path) -> None:
+    extensions = "etc/jupyter/jupyter_server_config.d/explorer.json"
+    (installed,) = unpacked.glob(f"*.data/data/{extensions}")
+    assert installed.read_bytes() == (ROOT / "explorer/jupyter" / extensions.removeprefix("etc/jupyter/")).read_bytes()
+
+
 def test_the_version_is_that_of_the_project() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert explorer.__version__ == declared

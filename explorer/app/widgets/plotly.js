@@ -17,7 +17,7 @@ async function load(model) {
   return served ?? unpack(await received(model));
 }
 
-/** The copy of JupyterLab's server, or null: another than `explorer lab` may show the page of its kernel. */
+/** The copy of the notebook server, or null: its environment may be another than the kernel's. */
 async function fromServer(path) {
   try {
     const { baseUrl } = JSON.parse(document.getElementById("jupyter-config-data").textContent);

@@ -66,8 +66,8 @@ KEY = "v" + hashlib.sha256(f"{SCRIPT}{STYLE}{plotlyjs.digest()}".encode()).hexdi
 class Runtime(anywidget.AnyWidget):
     """Holds what all widgets of a kernel need. It has no view.
 
-    plotly.js is in it from the start, but not where a page can have it from its server (`explorer serve`, `explorer
-    lab`): there it is sent only if a page says that this failed.
+    plotly.js is in it from the start, but not where a page can have it from its server (`explorer serve`, a notebook
+    server of the same environment): there it is sent only if a page says that this failed.
     """
 
     _esm, _css = SCRIPT, STYLE
