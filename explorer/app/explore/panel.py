@@ -176,13 +176,14 @@ class Explore(Live[Job, Profile]):
         self._done = self._pin_job = self._ahead = None
         if self._result is None:
             self._some = None  # nothing on the charts is stale yet
-        self.pattern.fit(self.controls.config)
         self.named_designs.follow(self.controls.config)
         self.comparison.move()
         self.home.forget()
         if self.remedies:
             self.remedies.follow(self.controls.config)
-        return Job(self.controls.config, self.pattern.pattern_of)
+        if not self._held:  # the browser makes its controls anew, which a dragged slider would wait for
+            self.pattern.fit(self.controls.config)
+        return Job(self.controls.config, self.pattern.within(self.controls.config))
 
     def _promise(self, job: Job) -> str:
         return f"Measuring {model_words(job.config)}"
@@ -385,6 +386,8 @@ class Explore(Live[Job, Profile]):
         What is left is drawn at the next move, or at rest.
         """
         self._owed, self._lined = False, self._line
+        if not hurry:
+            self.pattern.fit(self.controls.config)
         dots = self._some or self._result
         self._torn = not self.drawing.draw(self._lined, dots, stale=self._stale, hurry=hurry,
                                           leave=lambda: self._hurried)

@@ -76,6 +76,11 @@ class PatternSelection(Selection):
         """Layer and head, as arguments of `measure`."""
         return self.chosen["layer"], self.chosen["head"]
 
+    def within(self, config: Config) -> tuple[int, int]:
+        """Layer and head as `fit` will have them."""
+        layer, head = self.pattern_of
+        return min(layer, config.n_layers), min(head, config.n_heads - 1)
+
     def fit(self, config: Config) -> None:
         """Takes the bounds of another config; a choice beyond them moves to the last one."""
         layers, last = config.n_layers, config.n_heads - 1
@@ -86,8 +91,8 @@ class PatternSelection(Selection):
             Spec("head", "integer", 0, "Head whose attention is shown, counted from 0.",
                  About("Head", "Attention"), 0, last),
         )
-        layer, head = self.pattern_of
-        self.offer([describe(spec) for spec in specs], layer=min(layer, layers), head=min(head, last))
+        layer, head = self.within(config)
+        self.offer([describe(spec) for spec in specs], layer=layer, head=head)
 
 
 class ListSelection(Selection):

@@ -247,11 +247,13 @@ class Card {
     if (!figure.data) return;
     const moved = this.zoom.size === 0 ? moves(this.known, figure, this.ahead) : null;
     const same = this.shown === figure;
-    this.shown = figure;
     this.ours = true;
-    if (moved) await rescale(this.Plotly, this.plot, moved.scales);
-    const ahead = moved && !same && this.goesAhead(figure, moved.traces);
-    if (moved && !ahead) await move(this.Plotly, this.plot, figure, moved.traces);
+    const ahead = moved && !same && await this.goesAhead(figure, moved);
+    this.shown = figure;
+    if (moved && !ahead) {
+      await rescale(this.Plotly, this.plot, moved.scales);
+      await move(this.Plotly, this.plot, figure, moved.traces);
+    }
     if (!moved) await this.whole(structuredClone(figure));
     this.ours = false;
     this.known = ahead ? { data: this.known.data, layout: figure.layout } : figure;
@@ -262,9 +264,12 @@ class Card {
   }
 
   /** What moved goes ahead of plotly, which hears of it at rest; tells whether it did. */
-  goesAhead(figure, traces) {
-    if (!traces.length || !trail(this.plot, figure, traces)) return false;
-    traces.forEach((index) => this.ahead.add(index));
+  async goesAhead(figure, { traces, scales }) {
+    const slides = Object.keys(scales).length > 0;
+    if (slides ? !await slide(this.Plotly, this.plot, figure, scales) : !traces.length) return false;
+    const moved = [...figure.data.keys()].filter((index) => slides || figure.data[index] !== this.shown.data[index]);
+    if (!trail(this.plot, figure, moved)) return false;
+    moved.forEach((index) => this.ahead.add(index));
     this.rest(RESTS);
     return true;
   }

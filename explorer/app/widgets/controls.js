@@ -78,7 +78,7 @@ function slider(field, id, send, letGo) {
     if (typeof value === "number" && field.steps[Number(range.value)] !== value) {
       range.value = nearest(field.steps, value);
     }
-    range.setAttribute("aria-valuetext", joined([value, field.unit], " "));
+    mark(range, "aria-valuetext", joined([value, field.unit], " "));
   };
   return { below: [make("div", { class: "ex-row" }, range, ...after)], paint };
 }
@@ -160,7 +160,7 @@ function sweepButton(model, { name, label }) {
   });
   const paint = (disabled) => {
     node.disabled = disabled;
-    node.setAttribute("aria-pressed", String(model.get("sweeping") === name));
+    mark(node, "aria-pressed", String(model.get("sweeping") === name));
   };
   return { nodes: [node], paint };
 }
@@ -223,7 +223,7 @@ function control(model, field) {
     sweep.paint(disabled);
     inputs.forEach((input) => {
       input.disabled = disabled;
-      input.setAttribute("aria-invalid", String(refused));
+      mark(input, "aria-invalid", String(refused));
       describe(input, note.id, description);
     });
   }
@@ -240,8 +240,8 @@ function waysOf(field, excluded) {
 /** What is read out with an input: the line below it, or the control's description; of an option, why it is excluded. */
 function describe(input, line, description) {
   if (input.exReason) input.removeAttribute("aria-describedby");
-  else input.setAttribute("aria-describedby", line);
-  input.setAttribute("aria-description", input.exReason ?? description);
+  else mark(input, "aria-describedby", line);
+  mark(input, "aria-description", input.exReason ?? description);
 }
 
 /** What a choice changed, in words: a label, the old value, the new one. */

@@ -47,6 +47,11 @@ function follow(model, traits, paint) {
   return () => model.off(events, paint);
 }
 
+/** Sets an attribute, unless it is so. */
+function mark(node, name, value) {
+  if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+}
+
 /** Sets a node's text, unless it has it: each text that is new, and be it the same, has the whole page laid out again. */
 function put(node, text) {
   if (node.textContent !== text) node.textContent = text;

@@ -51,6 +51,28 @@ const nothing = ({ traces, scales }) => !traces.length && !Object.keys(scales).l
 /** Moves the axes. */
 const rescale = (Plotly, plot, scales) => Object.keys(scales).length && Plotly.relayout(plot, structuredClone(scales));
 
+/** Moves the axes, and leaves what lies on them where it was: plotly takes longer to draw that than for all else. Tells
+    whether it could: ticks of another kind, and what is neither line, band nor dots, are left to plotly. */
+async function slide(Plotly, plot, { data }, scales) {
+  const whole = plot._fullLayout, { _basePlotModules, _visibleModules } = whole, ranges = {}, most = [];
+  for (const [name, value] of Object.entries(scales)) {
+    const [axis, what] = name.split(".");
+    if (what === "range") ranges[name] = [...value];
+    else if (what === "nticks") most.push([axis, value ?? 0]);
+    else return false;
+  }
+  if (!Object.keys(ranges).length || data.some(({ type }) => type !== "scatter")) return false;
+  for (const [axis, nticks] of most) plot.layout[axis].nticks = whole[axis].nticks = nticks;
+  const silent = _basePlotModules.map((drawing) => ({ ...drawing, plot() {} }));
+  Object.assign(whole, { _basePlotModules: silent, _visibleModules: [] }); // what draws the traces, and styles them
+  try {
+    await Plotly.relayout(plot, ranges);
+  } finally {
+    Object.assign(whole, { _basePlotModules, _visibleModules });
+  }
+  return true;
+}
+
 /** Draws the traces that moved. */
 async function move(Plotly, plot, figure, traces) {
   if (!traces.length) return;
@@ -63,12 +85,21 @@ async function move(Plotly, plot, figure, traces) {
   await Plotly.animate(plot, { data: structuredClone(parts.map(Object.fromEntries)), traces: above }, AT_ONCE);
 }
 
+const unpacked = new WeakMap(); // an array as it travels, to its numbers
+
 /** The numbers of an array as it travels. */
 function numbers(array) {
   if (!array.bdata) return array;
-  const bytes = Uint8Array.from(atob(array.bdata), (letter) => letter.charCodeAt(0));
-  return [...new TYPED[array.dtype](bytes.buffer)];
+  if (!unpacked.has(array)) {
+    const letters = atob(array.bdata), bytes = new Uint8Array(letters.length);
+    for (let at = 0; at < letters.length; at += 1) bytes[at] = letters.charCodeAt(at);
+    unpacked.set(array, new TYPED[array.dtype](bytes.buffer));
+  }
+  return unpacked.get(array);
 }
+
+/** Pixels to a hundredth, as plotly writes them. */
+const pixels = (point) => point.map((value) => Math.round(value * 100) / 100);
 
 /** Which points of a trace are drawn as dots: those that have a place, and of many in view every so many-th, as plotly
     chooses them: where several traces are thinned, not from the same one on. */
@@ -86,23 +117,24 @@ function asDots(plot, { index, marker }, points, { xaxis, yaxis }) {
 /** What is drawn of a trace (a line, the words on it, a band, dots), each part with its new attributes; null of any other
     trace, and where the number of parts is another. */
 function places(plot, trace, full) {
-  const { uid, mode, fill = "none", line, text, error_y: bars, xaxis, yaxis } = full;
+  const { uid, visible, mode, fill = "none", line, text, error_y: bars, xaxis, yaxis } = full;
+  if (visible !== true) return [];
   const lines = mode !== "markers", band = fill === "toself";
   if (!["lines", "lines+text", "markers"].includes(mode) || !(band || fill === "none")) return null;
   if ((lines && line.shape !== "linear") || bars?.visible) return null;
   const axes = plot._fullLayout._plots[xaxis + yaxis], x = numbers(trace.x);
-  const points = numbers(trace.y).map((value, at) => [axes.xaxis.d2p(x[at]), axes.yaxis.d2p(value)]);
+  const points = Array.from(numbers(trace.y), (value, at) => [axes.xaxis.d2p(x[at]), axes.yaxis.d2p(value)]);
   const there = points.map((point) => point.every(Number.isFinite));
   const runs = [[]]; // between gaps
   points.forEach((point, at) => (there[at] ? runs.at(-1).push(point) : runs.push([])));
-  const paths = runs.filter((run) => run.length).map((run) => `M${run.join("L")}`);
+  const paths = runs.filter((run) => run.length).map((run) => `M${run.map(pixels).join("L")}`);
   if (band && paths.length > 1) return null;
   const dots = lines ? [] : asDots(plot, full, points, axes);
   const found = [
     [".js-line", lines ? paths.map((d) => ({ d })) : []],
     [".js-fill", band ? paths.map((d) => ({ d: `${d}Z` })) : []],
     [".textpoint text", points.filter((_, at) => mode === "lines+text" && there[at] && text[at]).map(([x, y]) => ({ x, y }))],
-    [".points path", dots.map((at) => ({ transform: `translate(${points[at]})` }))],
+    [".points path", dots.map((at) => ({ transform: `translate(${pixels(points[at])})` }))],
   ].map(([name, parts]) => [[...plot.querySelectorAll(`.trace${uid} ${name}`)], parts]);
   if (found.some(([nodes, parts]) => nodes.length !== parts.length)) return null;
   return found.flatMap(([nodes, parts]) => nodes.map((node, at) => [node, parts[at]]));
