@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, expect
 
 from explorer.figures.palette import HUES
 
-from .dashboard import CHARTS, Dashboard
+from .dashboard import CHARTS, Dashboard, wait_until_still
 
 LAYERED = CHARTS[:5]
 COLORS = """(title) => {
@@ -161,6 +161,7 @@ def test_designs_are_compared_in_a_table_and_a_slider_is_swept(compared: Compare
     expect(table.get_by_role("row", name="Verdict").get_by_role("img")).to_have_count(3)
     if compared.dashboard.host == "voila":
         page.set_viewport_size({"width": 390, "height": 844})
+        wait_until_still(page)
         frame = table.get_by_role("region")
         assert frame.evaluate("(node) => node.scrollWidth > node.clientWidth")
         left = "(node) => node.querySelector('tbody th[scope=row]').getBoundingClientRect().left"
@@ -176,6 +177,7 @@ def test_designs_are_compared_in_a_table_and_a_slider_is_swept(compared: Compare
     expect(sweep).to_have_attribute("aria-pressed", "true")
     page.wait_for_function(f"() => ({SWEPT})() > 2")
     page.locator(".ex-sweep-card").scroll_into_view_if_needed()
+    wait_until_still(page)  # a click into a chart that is being drawn is lost
     page.mouse.click(*page.evaluate(FIRST_DOT))
     expect(compared.dashboard.entry("alpha")).to_have_value("0")
     page.get_by_role("button", name="Close the sweep").press("Enter")
