@@ -42,6 +42,16 @@ TRAIL = f"""async ([before, after]) => {{
 }}"""
 """Where lines, bands, dots, words, ticks and their lines are: of the figure before, on its axes or moved ones, as they
 went ahead, and as plotly draws them."""
+ROOM = f"""async ([before, after]) => {{
+  {UPDATE}
+  const plot = document.body.appendChild(document.createElement("div"));
+  const {{ data, layout }} = structuredClone(before);
+  await Plotly.newPlot(plot, data, {{ ...layout, width: 500, height: 300 }});
+  const slid = await slide(Plotly, plot, after, moves(before, after).scales);
+  const boxes = (parts) => [...plot.querySelectorAll(parts)].map((node) => node.getBoundingClientRect());
+  return {{ slid, title: boxes('.ytitle')[0].right, ticks: Math.min(...boxes('.ytick text').map((box) => box.left)) }};
+}}"""
+"""Where a title ends and the ticks beside it begin, once these have grown."""
 MOVES = f"([before, after]) => {{ {UPDATE}\nreturn moves(before, after); }}"
 DRAG = """async ([field, steps]) => {
   const slider = document.querySelector(`[data-field=${field}] input[type=range]`);
@@ -208,6 +218,14 @@ def test_a_line_goes_ahead_to_where_plotly_draws_it(blank, name, n_layers):
     assert len(moved) == 1 if n_layers == 40 else moved
     assert found["slid"] == (n_layers == 64)
     lies_as_drawn(found)
+
+
+def test_a_title_makes_way_for_ticks_that_grow(blank):
+    before, after = (json.loads(json.dumps(packed(ROWS["second_moment"].plain([predict(Config(n_layers=n_layers))]))))
+                     for n_layers in (12, 48))
+    found = blank.evaluate(ROOM, [before, after])
+    assert found["slid"]
+    assert found["ticks"] - found["title"] >= after["layout"]["yaxis"]["title"]["standoff"]
 
 
 @pytest.mark.parametrize("name", NAMES)

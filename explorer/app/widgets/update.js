@@ -51,6 +51,9 @@ const nothing = ({ traces, scales }) => !traces.length && !Object.keys(scales).l
 /** Moves the axes. */
 const rescale = (Plotly, plot, scales) => Object.keys(scales).length && Plotly.relayout(plot, structuredClone(scales));
 
+/** How many letters the longest tick of an axis has: its title stands beside them. */
+const longest = ({ _vals = [] }) => Math.max(0, ..._vals.map(({ text }) => text.length));
+
 /** Moves the axes, and leaves what lies on them where it was: plotly takes longer to draw that than for all else. Tells
     whether it could: ticks of another kind, and what is neither line, band nor dots, are left to plotly. */
 async function slide(Plotly, plot, { data }, scales) {
@@ -62,6 +65,7 @@ async function slide(Plotly, plot, { data }, scales) {
     else return false;
   }
   if (!Object.keys(ranges).length || data.some(({ type }) => type !== "scatter")) return false;
+  const letters = longest(whole.yaxis), title = whole.yaxis.title.text;
   for (const [axis, nticks] of most) plot.layout[axis].nticks = whole[axis].nticks = nticks;
   const silent = _basePlotModules.map((drawing) => ({ ...drawing, plot() {} }));
   Object.assign(whole, { _basePlotModules: silent, _visibleModules: [] }); // what draws the traces, and styles them
@@ -70,6 +74,8 @@ async function slide(Plotly, plot, { data }, scales) {
   } finally {
     Object.assign(whole, { _basePlotModules, _visibleModules });
   }
+  // Where a range is all that changes, plotly leaves titles where they are, be it across the ticks.
+  if (longest(plot._fullLayout.yaxis) !== letters) await Plotly.relayout(plot, { "yaxis.title.text": title });
   return true;
 }
 
