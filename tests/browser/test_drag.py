@@ -217,6 +217,7 @@ def test_a_line_goes_ahead_to_where_plotly_draws_it(blank, name, n_layers):
     moved = [at for at, path in enumerate(found["earlier"]["lines"]) if path != found["ahead"]["lines"][at]]
     assert len(moved) == 1 if n_layers == 40 else moved
     assert found["slid"] == (n_layers == 64)
+    assert found["ahead"]["left"] == found["earlier"]["left"]  # words stand at the axis's end, wherever that is
     lies_as_drawn(found)
 
 
