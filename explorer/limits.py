@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from functools import cache
-from pathlib import Path
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from explorer.choices import ConfigError
+from explorer.memory import LEDGER, PAGE, Ledger, environment, machine_memory
 from explorer.schemes.attention import attends, gates, inherits
 from explorer.schemes.distribution import shares
 from explorer.schemes.mlp import readers
@@ -27,8 +30,9 @@ RESIDENT = 450e6
 """Bytes that Python, torch and the page take before anything is measured."""
 NOISE = 512e6
 """Bytes of noise that are kept beside the weights made of it."""
-CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""The file with a container's memory limit; absent outside a container."""
+_claims: list[float] = []
+"""Bytes that computations of this process have claimed at the moment."""
+_claiming = threading.Lock()
 
 
 class Sizes(NamedTuple):
@@ -97,24 +101,42 @@ def memory_limit() -> float:
     return environment("EXPLORER_MAX_MEMORY_MB", usual / 1e6) * 1e6
 
 
-@cache
-def machine_memory() -> float:
-    """Bytes of memory that this machine, or the container it is, has."""
-    found = [float("inf")]
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    for path in CGROUPS:
-        try:
-            found.append(int(Path(path).read_text(encoding="ascii")))
-        except (OSError, ValueError):  # no such file, or the word "max"
-            continue
-    return min(found)
+@contextmanager
+def claimed(need: float) -> Iterator[None]:
+    """Claims memory from the server's ledger for a computation; does nothing where no server shares its memory.
 
-
-def environment(variable: str, default: float) -> float:
-    """A limit: the environment's where it is set, so that a private machine can allow more, a public one less."""
-    text = os.environ.get(variable, str(default))
+    Args:
+        need: bytes of this process with the computation; up to `memory.PAGE` of them are the page's own.
+    Raises:
+        ConfigError: other visitors have claimed so much that this does not fit beside it.
+    """
+    extra = max(0.0, need - PAGE)
+    if LEDGER not in os.environ or not extra:
+        yield
+        return
+    ledger = Ledger(os.environ[LEDGER])
+    with _claiming:
+        if not ledger.claim(sum(_claims) + extra):
+            left = max(0.0, ledger.free() - sum(_claims)) + PAGE
+            raise ConfigError(f"memory must suffice for all visitors of this server; this computation needs about "
+                              f"{need / 1e9:.3g} GB, and others leave {left / 1e9:.3g} GB: try again in a while")
+        _claims.append(extra)
     try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{variable} must be a number; got {text!r}") from None
+        yield
+    finally:
+        with _claiming:
+            _claims.remove(extra)
+            ledger.claim(sum(_claims))
+
+
+def free_memory() -> float:
+    """Bytes that this process may take: the machine's, or what its server's other visitors leave."""
+    return Ledger(os.environ[LEDGER]).free() if LEDGER in os.environ else machine_memory()
+
+
+def settle(size: float) -> None:
+    """Claims memory for as long as this process lives: for one that is no page, and has nothing of its own."""
+    if LEDGER in os.environ:
+        with _claiming:
+            _claims.append(size)
+            Ledger(os.environ[LEDGER]).claim(sum(_claims))

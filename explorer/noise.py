@@ -7,7 +7,6 @@ A stack is drawn layer after layer, so that a deeper model begins with the layer
 
 from __future__ import annotations
 
-import os
 import threading
 import zlib
 from collections import OrderedDict
@@ -18,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from explorer.memory import environment
 from explorer.schemes.distribution import DISTRIBUTIONS
 
 Check = Callable[[], None]
@@ -86,7 +86,7 @@ def _stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution
 
 def _keep(key: Key, noise: Tensor) -> bool:
     """Adds to the store, if it is not too large for it, and forgets the least recently used beyond the limit."""
-    limit = float(os.environ.get("EXPLORER_NOISE_MB", KEEP_MEGABYTES)) * 1e6
+    limit = environment("EXPLORER_NOISE_MB", KEEP_MEGABYTES) * 1e6
     if noise.nbytes > limit:
         return False
     with _lock:

@@ -65,7 +65,7 @@ def test_what_is_too_large_is_refused_unless_the_machine_says_otherwise(
     monkeypatch.setenv(variable, "1e12")
     assert Config(**choices).n_layers == 1024
     monkeypatch.setenv(variable, "plenty")
-    with pytest.raises(ConfigError, match=f"{variable} must be a number; got 'plenty'"):
+    with pytest.raises(ConfigError, match=f"{variable} must be a number of at least 0; got 'plenty'"):
         Config()
 
 

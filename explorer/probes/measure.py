@@ -17,6 +17,7 @@ import torch
 from explorer import noise
 from explorer.config import Config
 from explorer.display import must_be
+from explorer.limits import claimed
 from explorer.probes.observe import Pass
 from explorer.probes.threads import shares, torch_threads
 from explorer.probes.together import runs
@@ -50,6 +51,7 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         Stopped: `stop()` said true.
         TypeError: the config is none.
         ValueError: `pattern_of` names no layer or head of the model, or EXPLORER_DEVICE no device.
+        ConfigError: on a server, other visitors' computations leave too little memory.
     """
     _must_have(must_be(Config, "config", config), *pattern_of)
     start = time.perf_counter()
@@ -78,7 +80,9 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
             on_seed(profile(values))
 
     try:
-        return profile(_run(passes, config, abandoned, seen, in_turn=on_seed is not None and len(shared) < len(seeds)))
+        with claimed(config.sizes.memory_bytes):
+            in_turn = on_seed is not None and len(shared) < len(seeds)
+            return profile(_run(passes, config, abandoned, seen, in_turn))
     finally:
         _give_back(config)
 

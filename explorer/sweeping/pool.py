@@ -8,11 +8,14 @@ import threading
 import time
 from concurrent.futures import BrokenExecutor, Executor
 
-from explorer.limits import environment, machine_memory
+from explorer.limits import free_memory, settle
+from explorer.memory import environment, machine_memory
 from explorer.sweeping.workers import Here, Workers, processors
 
 IDLE_SECONDS = 60
 """After which processes end."""
+PROCESS = 300e6
+"""Bytes that a process takes before it computes anything."""
 ORPHANED_SECONDS = 1
 """After which processes end whose parent was killed."""
 NICENESS = 5
@@ -58,7 +61,8 @@ def local(need: float) -> Workers:
     Args:
         need: bytes of the largest cell.
     """
-    slots = int(min(environment("EXPLORER_PROCESSES", processors()), machine_memory() // max(need, 1)))
+    need = max(need, PROCESS)
+    slots = int(min(environment("EXPLORER_PROCESSES", processors()), free_memory() // need))
     return Pool(slots) if slots > 1 else Workers(Here())
 
 
@@ -79,6 +83,7 @@ def _begin(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(NICENESS)
+    settle(PROCESS)
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
 
 

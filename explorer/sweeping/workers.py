@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from explorer.limits import machine_memory
+from explorer.memory import machine_memory
 from explorer.stopping import Stop
 from explorer.sweeping.cell import Cell, Found
 

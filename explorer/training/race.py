@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import draw, must_be, table
-from explorer.limits import NOISE, RESIDENT, memory_limit
+from explorer.limits import NOISE, RESIDENT, claimed, memory_limit
 from explorer.probes.measure import device
 from explorer.probes.threads import shares, torch_threads
 from explorer.profile import Array
@@ -76,8 +76,10 @@ class Race:
             on_step: called after each round, in which every contender in the race has made one step.
         Returns:
             The race itself.
+        Raises:
+            ConfigError: on a server, other visitors' computations leave too little memory.
         """
-        with torch_threads(self.threads):
+        with claimed(memory(self.contenders)), torch_threads(self.threads):
             for step in range(self.step, self.steps):
                 for runner in self.runners:
                     if runner.step > step or runner.retired:

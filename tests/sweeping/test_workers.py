@@ -113,7 +113,7 @@ def test_a_slot_has_its_share_of_the_processors(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_large_cell_has_the_machine_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slots are as many as memory holds of the largest cell."""
-    monkeypatch.setattr("explorer.sweeping.pool.machine_memory", lambda: 8e9)
+    monkeypatch.setattr("explorer.sweeping.pool.free_memory", lambda: 8e9)
     monkeypatch.setattr("explorer.sweeping.pool.processors", lambda: 4)
     assert [local(need).slots for need in (1e9, 3e9)] == [4, 2]
     assert local(5e9).inside
@@ -210,5 +210,5 @@ def test_the_environment_limits_the_processes(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("EXPLORER_PROCESSES", "1")
     assert isinstance(local(1e6).executor, Here)
     monkeypatch.setenv("EXPLORER_PROCESSES", "many")
-    with pytest.raises(ValueError, match="EXPLORER_PROCESSES must be a number; got 'many'"):
+    with pytest.raises(ValueError, match="EXPLORER_PROCESSES must be a number of at least 0; got 'many'"):
         local(1e6)

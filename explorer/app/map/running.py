@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from explorer.app.map.cost import check
 from explorer.app.map.plan import Job
-from explorer.limits import machine_memory
+from explorer.memory import machine_memory
 from explorer.stopping import Stop
 from explorer.sweeping.sweeps import Sweep
 from explorer.sweeping.workers import Here

@@ -1,0 +1,123 @@
+"""Memory of the machine and of its control groups; the ledger in which a server's processes claim it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from explorer.choices import ConfigError
+from explorer.config import Config
+from explorer.limits import claimed, free_memory, settle
+from explorer.memory import LEDGER, PAGE, Ledger, control_group_limits, environment
+
+GROUPS = {
+    "a container of its own": ("0::/\n", {".": {"memory.max": "4000"}}, [4000]),
+    "a systemd service": (
+        "0::/system.slice/explorer.service\n",
+        {".": {}, "system.slice": {"memory.max": "max"}, "system.slice/explorer.service": {"memory.max": "3000"}},
+        [3000],
+    ),
+    "a slice around a service": (
+        "0::/small.slice/explorer.service\n",
+        {"small.slice": {"memory.max": "2000"}, "small.slice/explorer.service": {"memory.max": "max"}},
+        [2000],
+    ),
+    "the first version": (
+        "12:memory:/docker/abc\n11:cpu,cpuacct:/docker/abc\n",
+        {"memory/docker/abc": {"memory.limit_in_bytes": "5000"}, "memory": {"memory.limit_in_bytes": "9000"},
+         "cpu": {"memory.limit_in_bytes": "1"}},
+        [5000, 9000],
+    ),
+    "a container that sees its host's path": (
+        "5:memory:/docker/abc\n", {"memory": {"memory.limit_in_bytes": "5000"}}, [5000]),
+    "no limit": ("0::/user.slice\n", {"user.slice": {"memory.max": "max"}}, []),
+    "nonsense": ("what\n\n0::\n", {".": {"memory.max": ""}}, []),
+}
+
+
+@pytest.mark.parametrize(("text", "folders", "limits"), GROUPS.values(), ids=GROUPS)
+def test_limits_of_control_groups(
+    text: str, folders: dict[str, dict[str, str]], limits: list[float], tmp_path: Path,
+) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(text)
+    for folder, files in folders.items():
+        (place := tmp_path / "sys/fs/cgroup" / folder).mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (place / name).write_text(content + "\n")
+    assert control_group_limits(tmp_path) == limits
+
+
+def test_other_systems_have_no_control_groups(tmp_path: Path) -> None:
+    assert control_group_limits(tmp_path) == []
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    """A ledger over 10 GB, in which this process claims."""
+    monkeypatch.setenv(LEDGER, str(tmp_path / "memory.json"))
+    made = Ledger(tmp_path / "memory.json")
+    made.open(10e9)
+    return made
+
+
+CLAIM = """
+import sys
+from explorer.limits import claimed
+with claimed(float(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def somebody(need: float) -> subprocess.Popen[str]:
+    """Another visitor's process, which holds so much until its input ends."""
+    other = subprocess.Popen([sys.executable, "-c", CLAIM, str(need)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             text=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    return other
+
+
+def test_what_one_visitor_claims_another_does_not_get(ledger: Ledger) -> None:
+    with somebody(6e9 + PAGE) as other:
+        with claimed(4e9 + PAGE):
+            assert ledger.free() == 4e9
+        with pytest.raises(ConfigError, match=r"needs about 5\.75 GB, and others leave 4\.75 GB: try again in a"), \
+                claimed(5e9 + PAGE):
+            pass
+        with claimed(4e9 + PAGE), pytest.raises(ConfigError, match=r"others leave 0\.75 GB"), claimed(1e9):
+            pass  # two computations of one process add up
+        other.kill()
+    with claimed(9e9):
+        assert free_memory() == 10e9, "a claim ends with its process, however that ends"
+
+
+def test_ordinary_designs_claim_nothing(ledger: Ledger) -> None:
+    with somebody(10e9 + PAGE), claimed(PAGE):
+        assert ledger.free() == 0
+
+
+def test_nothing_is_claimed_where_no_server_shares_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(LEDGER, raising=False)
+    with claimed(1e15):
+        settle(1e15)
+
+
+def test_a_measurement_is_refused_that_does_not_fit_beside_others(ledger: Ledger) -> None:
+    from explorer.probes import measure
+
+    large = Config(n_layers=200, d_model=256, n_ctx=64, n_seeds=1)
+    assert large.sizes.memory_bytes > PAGE
+    with somebody(9.9e9 + PAGE), pytest.raises(ConfigError, match="memory must suffice for all visitors of this"):
+        measure(large)
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "nan", ""])
+def test_a_limit_that_is_no_number_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPLORER_GRACE_SECONDS", text)
+    with pytest.raises(ValueError, match=f"EXPLORER_GRACE_SECONDS must be a number of at least 0; got '{text}'"):
+        environment("EXPLORER_GRACE_SECONDS", 50)
