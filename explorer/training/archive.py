@@ -11,6 +11,7 @@ import os
 import pickle
 import struct
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,11 +34,25 @@ FORMAT = "explorer race 1"
 
 
 def save(race: Race, path: str | Path) -> None:
-    """Writes a race that is not running to a file, completely or not at all."""
+    """Writes a race that is not running to a file, completely or not at all.
+
+    Raises:
+        ConfigError: the file cannot be written, or the disk is full.
+    """
     target = Path(path)
     part = target.with_name(target.name + ".part")
-    torch.save(_packed(race), part)
-    part.replace(target)
+    try:
+        with part.open("wb") as file:
+            torch.save(_packed(race), file)
+        part.replace(target)
+    except (OSError, RuntimeError) as error:
+        reason = error if isinstance(error, OSError) else error.__context__  # torch says nothing of the system's
+        if not isinstance(reason, OSError):
+            raise
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise ConfigError(f"race must go to a file that can be written; got {os.fspath(path)!r} "
+                          f"({reason.strerror})") from None
 
 
 def to_bytes(race: Race) -> bytes:

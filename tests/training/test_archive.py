@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -120,3 +122,27 @@ def test_files_that_are_refused(write, sentence: str, tmp_path: Path) -> None:
     assert not (tmp_path / "touched").exists()
 
 
+FULL = """
+import resource, signal, sys
+from explorer import ConfigError
+from explorer.training.archive import load, save
+race = load(sys.argv[1])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    save(race, sys.argv[2])
+except ConfigError as error:
+    print(error)
+"""
+"""As on a disk with room for 20 kB."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
+def test_a_full_disk_is_said_and_keeps_the_file_that_was_there(tmp_path: Path) -> None:
+    save(Race([PRE], TASK, 2).run(), tmp_path / "a.race")
+    (tmp_path / "b.race").write_text("before")
+    said = subprocess.run([sys.executable, "-c", FULL, "a.race", "b.race"], cwd=tmp_path, capture_output=True,
+                          text=True, check=True)
+    assert said.stdout == "race must go to a file that can be written; got 'b.race' (File too large)\n"
+    assert (tmp_path / "b.race").read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.race", "b.race"]

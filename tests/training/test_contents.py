@@ -12,10 +12,12 @@ import torch
 from contenders import PRE, TASK
 
 from explorer.choices import ConfigError
+from explorer.config import Config
 from explorer.training import contents
 from explorer.training.archive import from_bytes, to_bytes
 from explorer.training.contents import check_content
-from explorer.training.race import Race
+from explorer.training.race import Contender, Race
+from explorer.training.recipe import Recipe
 
 SENTENCE = "race must be a (file that save wrote|complete file); got 'a.zip', which is not"
 
@@ -134,3 +136,32 @@ def test_bytes_of_any_kind_are_refused_in_a_sentence(raw: bytes) -> None:
         except ConfigError:
             continue
         assert number % 3 == 1, "only a changed number can be one"
+
+
+def with_table(raw: bytes, table: bytes, padding: int = 0) -> bytes:
+    """The same file with another table of contents, and an entry of zeros."""
+    with zipfile.ZipFile(io.BytesIO(raw)) as old, zipfile.ZipFile(file := io.BytesIO(), "w") as new:
+        for entry in old.infolist():
+            new.writestr(entry.filename, table if entry.filename.endswith("data.pkl") else old.read(entry))
+        new.writestr("archive/padding", bytes(padding))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("table", "padding"), [
+    (b"\x80\x02" + b"]" * 1_900_000 + b".", 0), (b"\x80\x02" + b"(" * 1_900_000 + b".", 0),
+    (b"\x80\x02" + b"}" * 1_900_000 + b".", 0), (b"\x80\x02N" + b"\x85" * 1_900_000 + b".", 0),
+    (b"\x80\x02" + b"N" * 2_100_000 + b".", 0), (b"\x80\x02" + b"]" * 9_000_000 + b".", 60_000_000),
+], ids=["lists", "marks", "dicts", "tuples", "long", "long in a large file"])
+def test_a_table_that_makes_more_than_a_race_has_is_never_read(
+    raw: bytes, table: bytes, padding: int, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("the table was read"))
+    with pytest.raises(ConfigError, match=SENTENCE):
+        from_bytes(with_table(raw, table, padding), "a.zip")
+
+
+def test_a_race_of_many_small_matrices_is_read() -> None:
+    """A thousand layers of width 8 have the longest table for their size."""
+    config = TASK.fit(Config(n_layers=1000, d_model=8, n_heads=1, n_ctx=8, batch_size=1))
+    raw = to_bytes(Race([Contender("deep", config, Recipe())], TASK, 1).run())
+    assert from_bytes(raw, "a.zip").finished
