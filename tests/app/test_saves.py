@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from handed import File, handed
 from raced import LONG, Open, Page, opened
 
 from explorer.app.widgets import handing
@@ -19,23 +20,19 @@ def open_race() -> Iterator[Open]:
     yield from opened()
 
 
-def asked(page: Page, name: object, monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, str], bytes]]:
+def asked(page: Page, name: object) -> list[File]:
     """The files that a press sends to the browser."""
-    sent: list[tuple[dict[str, str], bytes]] = []
-    box = page.panel.saves
-    monkeypatch.setattr(box, "send", lambda content, buffers: sent.append((content, *buffers)))
-    box._handle_custom_msg(name, [])
-    return sent
+    return handed(page.panel.saves, name)
 
 
 def enabled(page: Page) -> bool:
     return all(button["enabled"] for button in page.panel.saves.buttons)
 
 
-def test_the_numbers_are_the_tidy_frame(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_numbers_are_the_tidy_frame(open_race: Open) -> None:
     page = open_race()
     page.run()
-    [(about, content)] = asked(page, "numbers", monkeypatch)
+    [(about, content)] = asked(page, "numbers")
     assert about == {"file": "race.csv", "media": "text/csv"}
     assert page.panel.race is not None
     frame = page.panel.race.frame()
@@ -44,12 +41,10 @@ def test_the_numbers_are_the_tidy_frame(open_race: Open, monkeypatch: pytest.Mon
     assert page.panel.saves.note == f"Saved race.csv, {handing.size_words(len(content))}."
 
 
-def test_the_result_of_a_press_stays_while_the_next_race_is_prepared(
-    open_race: Open, monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_result_of_a_press_stays_while_the_next_race_is_prepared(open_race: Open) -> None:
     page = open_race()
     page.run()
-    asked(page, "numbers", monkeypatch)
+    asked(page, "numbers")
     said = page.panel.saves.note
     page.set(steps=0)
     page.until("refused")
@@ -59,16 +54,14 @@ def test_the_result_of_a_press_stays_while_the_next_race_is_prepared(
     assert enabled(page)
 
 
-def test_a_paused_race_is_saved_and_goes_on_from_its_file(
-    open_race: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-) -> None:
+def test_a_paused_race_is_saved_and_goes_on_from_its_file(open_race: Open, tmp_path: Path) -> None:
     page = open_race(steps=40)
     page.press("start")
     page.press("pause")
     page.until("paused", "Paused")
-    asked(page, "numbers", monkeypatch)
+    asked(page, "numbers")
     assert page.panel.bar.losing, "the table alone cannot be run on"
-    [(about, content)] = asked(page, "race", monkeypatch)
+    [(about, content)] = asked(page, "race")
     assert not page.panel.bar.losing
     file = tmp_path / about["file"]
     file.write_bytes(content)
@@ -80,24 +73,24 @@ def test_a_paused_race_is_saved_and_goes_on_from_its_file(
     pd.testing.assert_frame_equal(load(file).run().frame(), page.panel.race.frame())
 
 
-def test_nothing_is_saved_of_a_race_that_runs_or_never_ran(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_saved_of_a_race_that_runs_or_never_ran(open_race: Open) -> None:
     page = open_race(steps=LONG)
     assert not enabled(page)
     page.press("start")
     assert not enabled(page)
-    assert asked(page, "numbers", monkeypatch) == []
+    assert asked(page, "numbers") == []
     page.press("stop")
     page.until("idle", "Stopped")
     assert enabled(page)
     for press in ("weights", 3, None, ["numbers"]):
-        assert asked(page, press, monkeypatch) == []
+        assert asked(page, press) == []
 
 
 def test_what_a_browser_could_not_take_is_refused_in_words(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     page = open_race()
     page.run()
     monkeypatch.setattr(handing, "MOST", 1_000)
-    assert asked(page, "race", monkeypatch) == []
+    assert asked(page, "race") == []
     box = page.panel.saves
     assert box.refused
     assert box.note.startswith("Refused: race.zip must have at most 1 kB to go through a browser; got ")

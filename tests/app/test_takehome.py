@@ -13,6 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from explored import SMALL, Page, as_the_page, opened
+from handed import handed
 from raced import Open
 from raced import opened as raced
 from watched import Watched
@@ -35,10 +36,7 @@ def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def press(fold: TakeHome, verb: str, label: str) -> list[tuple[dict[str, str], bytes]]:
     """The files that a press sends."""
-    sent: list[tuple[dict[str, str], bytes]] = []
-    fold.send = lambda content, buffers: sent.append((content, *buffers))
-    fold._handle_custom_msg([verb, [row["label"] for row in fold.rows].index(label)], [])
-    return sent
+    return handed(fold, [verb, [row["label"] for row in fold.rows].index(label)])
 
 
 def script(fold: TakeHome) -> dict[str, Any]:
@@ -174,12 +172,10 @@ def test_the_race_s_script_is_of_the_line_up_and_then_of_the_race_on_the_page(op
 
 
 def test_a_chart_is_sent_as_a_page_and_as_a_table() -> None:
-    chart, sent = Chart(title="Gradient ∂L/∂W", caption="Flat: <b>even</b>."), []
-    chart.send = lambda content, buffers: sent.append((content, *buffers))
+    chart = Chart(title="Gradient ∂L/∂W", caption="Flat: <b>even</b>.")
     chart.show(go.Figure({"data": [{"type": "scatter", "mode": "markers", "x": [1, 2], "y": [3, 4], "name": "a"}]}))
-    for wanted in ("html", "csv", "png", None, ["csv"], 3):
-        chart._handle_custom_msg(wanted, [])
-    assert [about for about, _ in sent] == [{"file": "gradient-l-w.html", "media": "text/html"},
-                                            {"file": "gradient-l-w.csv", "media": "text/csv"}]
-    assert b"&lt;b&gt;even" in sent[0][1]
-    assert sent[1][1] == b"series,kind,x,y\r\na,measured,1,3\r\na,measured,2,4\r\n"
+    sent = handed(chart, "html", "csv", "png", None, ["csv"], 3)
+    assert [about for about, _ in sent] == [{"file": "gradient-l-w.csv", "media": "text/csv"},
+                                            {"file": "gradient-l-w.html", "media": "text/html"}], "in parts: after"
+    assert b"&lt;b&gt;even" in sent[1][1]
+    assert sent[0][1] == b"series,kind,x,y\r\na,measured,1,3\r\na,measured,2,4\r\n"

@@ -1,14 +1,27 @@
-/* Files that the kernel makes and the browser saves: a message `{file, media}` with the file's bytes beside it. */
+/* Files that the kernel makes and the browser saves. Each part is a message `{file, media}` with its bytes beside it.
+   A large file comes in parts, which have its `number`, too; the next one comes when it is asked for, while any are
+   `left`. */
 
-function saveFile({ file, media }, bytes) {
-  const url = URL.createObjectURL(new Blob([bytes], { type: media }));
+function saveFile({ file, media }, parts) {
+  const url = URL.createObjectURL(new Blob(parts, { type: media }));
   make("a", { href: url, download: file }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000); // a browser may still be reading it
 }
 
 /** Saves every file that a model's kernel sends; returns what ends it. */
 function savesFiles(model) {
-  const take = (content, buffers) => content.file && saveFile(content, buffers[0]);
+  const coming = new Map(); // parts of files that are on their way
+  const take = (content, buffers) => {
+    if (!content.file) return;
+    const parts = [...(coming.get(content.number) ?? []), buffers[0]];
+    coming.set(content.number, parts);
+    if (content.left) {
+      model.send(["more", content.number, parts.length]);
+    } else {
+      coming.delete(content.number);
+      saveFile(content, parts);
+    }
+  };
   model.on("msg:custom", take);
   return () => model.off("msg:custom", take);
 }
