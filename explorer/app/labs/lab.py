@@ -43,7 +43,7 @@ class LabPanel(Live[Choices, Outcome]):
     """
 
     def __init__(self, lab: Lab, settings: Choices | None = None) -> None:
-        self.lab = lab
+        self.lab, self.trains = lab, lab.grows
         self._growing = Throttle(1.0, share=0.05, most=5.0)
         self._partial = False  # the charts show a result that is not complete
         controls = Controls(settings or lab.settings(), self.refresh, label=f"Settings: {lab.title}")

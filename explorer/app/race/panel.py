@@ -98,6 +98,8 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
         plan: what they learn at first, and for how long.
     """
 
+    trains = True
+
     def __init__(self, lineup: Lineup | None = None, plan: Plan | None = None) -> None:
         self.race: Race | None = None
         """The race that runs, or ran last."""

@@ -10,6 +10,8 @@ Nothing here knows of widgets, of an event loop, or of what is computed. Callbac
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -18,6 +20,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
+from explorer.choices import ConfigError
 from explorer.stopping import Progress, Stop, Stopped
 
 Job = TypeVar("Job", bound=Hashable)
@@ -27,6 +30,12 @@ MOST_BYTES = 64e6
 """Bytes of results that are kept: an attention pattern over 1024 tokens alone takes 8 MB."""
 GLANCE = 0.02
 """Seconds between two looks of work that waits."""
+
+
+def in_words(error: Exception) -> str:
+    """`Class: message`, or what is a sentence already."""
+    said = str(error)
+    return f"{said[:1].upper()}{said[1:]}." if isinstance(error, ConfigError) else f"{type(error).__name__}: {said}"
 
 
 def wait(while_true: Callable[[], bool], stop: Stop) -> None:
@@ -44,10 +53,11 @@ class Worker(Generic[Job, Result]):
     Args:
         work: `work(job, stop, progress)`; asks `stop()` often, calls `progress` with a fraction 0..1.
         on_result: called with the job and its result, unless a newer job waits by then.
-        on_failure: called with the job and `Class: message` when the work or `on_result` raised.
+        on_failure: called with the job and the words of the error when the work or `on_result` raised.
         on_progress: called with the job and the fraction, at most every `progress_every` seconds.
         capacity: results kept, and of those that say how many bytes they have (`nbytes`), `MOST_BYTES` in all.
         hold: whether the newest job waits, be its result kept or not.
+        niceness: how far the thread's priority is below that of others, on Linux; torch's threads share it.
     """
 
     def __init__(
@@ -59,8 +69,9 @@ class Worker(Generic[Job, Result]):
         capacity: int = 64,
         progress_every: float = 0.1,
         hold: Callable[[], bool] = lambda: False,
+        niceness: int = 0,
     ) -> None:
-        self._hold = hold
+        self._hold, self._niceness = hold, niceness
         self._work, self._on_result, self._on_failure, self._on_progress = work, on_result, on_failure, on_progress
         self._capacity, self._progress_every = capacity, progress_every
         self._changed = threading.Condition()
@@ -113,6 +124,8 @@ class Worker(Generic[Job, Result]):
         return bool(self._waiting) or self._cancelled or self._closed
 
     def _run(self) -> None:
+        if self._niceness and sys.platform == "linux":  # elsewhere a thread has no priority of its own
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self._niceness)
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
@@ -130,7 +143,7 @@ class Worker(Generic[Job, Result]):
         except Exception as error:  # noqa: BLE001 - whatever it is, it is shown and the next job is served
             if not self._stale():
                 with suppress(Exception):  # a page that closes meanwhile must not take the thread along
-                    self._on_failure(job, f"{type(error).__name__}: {error}")
+                    self._on_failure(job, in_words(error))
 
     def _compute(self, job: Job) -> Result:
         if job not in self._results:
