@@ -159,4 +159,4 @@ def _control(field: dict[str, Any]) -> str:
 if __name__ == "__main__":
     from explorer.app.dashboard import PANELS
 
-    sys.stdout.write(first_picture(Config(), [tab.title for tab in PANELS.values()]))
+    sys.stdout.buffer.write(first_picture(Config(), [tab.title for tab in PANELS.values()]).encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -54,3 +55,10 @@ def test_the_command_prints_it_without_torch() -> None:
     told = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
     assert 'id="ex-first"' in told.stdout
     assert told.stdout.count("<svg") == sum(bool(row.draw([predict(Config())]).data) for row in FIGURES.values())
+
+
+def test_it_is_drawn_whatever_the_encoding_of_the_console() -> None:
+    """That of Windows, cp1252, has no σ."""
+    drawn = subprocess.run([sys.executable, "-m", "explorer.app.first"], capture_output=True, check=True,
+                           env=os.environ | {"PYTHONIOENCODING": "cp1252"})
+    assert "σ" in drawn.stdout.decode("utf-8")
