@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 from explorer.config import Config, ConfigError
-from explorer.serve import PAGE, PREHEATED, ServeError, lab, serve
+from explorer.serve import PAGE_NOTEBOOK, PREHEATED, ServeError, lab, serve
 
 MOST_PREHEATED = 64
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
@@ -48,15 +49,24 @@ def _parser() -> argparse.ArgumentParser:
 
     page = add("serve", help="show the page on this machine", description="Serves the page with Voilà until Ctrl-C.")
     page.add_argument(
-        "notebook", nargs="?", default=PAGE, help="a lab's notebook, such as 01_sampling (default: the whole page)"
+        "notebook", nargs="?", default=PAGE_NOTEBOOK,
+        help="a lab's notebook, such as 01_sampling (default: the whole page)"
     )
     page.add_argument(
         "--preheat", metavar="N", type=_pool, default=PREHEATED,
         help="kernels kept ready for the next visitors, about 0.6 GB each; 0 starts one when somebody comes "
         "(default: %(default)s)"
     )
-    _add_address(page, 8866, lambda one: serve(one.host, one.port, browser=one.browser, notebook=one.notebook,
-                                               preheat=one.preheat))
+    page.add_argument("--max-pages", metavar="N", type=_count, default=None,
+                      help="pages open at a time, about 0.75 GB each (default: as many as memory holds)")
+    page.add_argument("--base-url", metavar="/PATH/", type=_base, default="/",
+                      help="path below which a proxy passes requests on (default: %(default)s)")
+    page.add_argument("--allow-host", metavar="NAME", action="append", default=[],
+                      help="name by which a proxy or a browser may call this server, besides this machine's own names "
+                      "and addresses; * for any")
+    _add_address(page, 8866, lambda one: serve(
+        one.host, one.port, browser=one.browser, notebook=one.notebook, preheat=one.preheat, max_pages=one.max_pages,
+        base_url=one.base_url, allow_host=one.allow_host))
 
     books = add("lab", help="open the notebooks in JupyterLab",
                 description="Opens the notebooks in JupyterLab until Ctrl-C.",
@@ -106,6 +116,18 @@ def _pool(text: str) -> int:
     if not (text.isdecimal() and int(text) <= MOST_PREHEATED):
         raise argparse.ArgumentTypeError(f"must be a whole number between 0 and {MOST_PREHEATED}; got {text!r}")
     return int(text)
+
+
+def _count(text: str) -> int:
+    if not (text.isdecimal() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1; got {text!r}")
+    return int(text)
+
+
+def _base(text: str) -> str:
+    if not re.fullmatch(r"/([\w.~-]+/)*", text):
+        raise argparse.ArgumentTypeError(f"must begin and end with / and be a plain path; got {text!r}")
+    return text
 
 
 def _measure(choices: argparse.Namespace) -> None:

@@ -25,6 +25,7 @@ FLOORS = {
     "stopping": 0,
     "choices": 1,
     "schemes": 1,
+    "memory": 0,
     "limits": 2,
     "config": 3,
     "profile": 4,
@@ -55,7 +56,6 @@ FLOORS = {
     "labs": 11,
     "export": 11,
     "app": 12,
-    "visits": 12,
     "serve": 13,
     "__main__": 14,
 }
@@ -66,7 +66,7 @@ GUESTS = {
     "ipywidgets": {"app"},
     "anywidget": {"app"},
     "plotly": {"figures", "labs", "app"},
-    "voila": {"visits"},
+    "voila": {"serve"},
     "jupyterlab": {"serve"},
 }
 """Libraries that only some rooms may use."""

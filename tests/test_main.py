@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -125,6 +126,8 @@ def test_a_missing_notebook_is_one_line(
         (("dance",), "invalid choice: 'dance'"),
         (("serve", "--port", "eighty"), "must be a whole number between 1 and 65535; got 'eighty'"),
         (("serve", "--preheat", "-1"), "must be a whole number between 0 and 64; got '-1'"),
+        (("serve", "--max-pages", "0"), "must be a whole number of at least 1; got '0'"),
+        (("serve", "--base-url", "explorer"), "must begin and end with / and be a plain path; got 'explorer'"),
         (("serve", "--port", "65536"), "must be a whole number between 1 and 65535; got '65536'"),
         (("measure",), "the following arguments are required: CONFIG.json"),
     ],
@@ -152,21 +155,12 @@ def test_a_host_that_is_not_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert err.count("\n") == 1
 
 
-ELSEWHERE = """
-import sys
-import traitlets
-from explorer import serve, visits
-class Elsewhere(visits.Server):
-    base_url = traitlets.Unicode("/else/where/")
-visits.Server = Elsewhere
-serve.serve("127.0.0.1", int(sys.argv[1]), browser=False, preheat=0)
-"""
-"""As behind a proxy that hands on what is below an address."""
-
-
 def test_the_page_finds_plotly_below_the_address_of_its_server() -> None:
+    """As behind a proxy that hands on what is below an address."""
     port = free_port()
-    with subprocess.Popen([sys.executable, "-c", ELSEWHERE, str(port)], stdout=subprocess.PIPE, text=True) as server:
+    command = [sys.executable, "-m", "explorer", "serve", "--host", "127.0.0.1", "--port", str(port), "--no-browser",
+               "--preheat", "0", "--base-url", "/else/where/"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         server.stdout.readline()  # it listens
         try:
@@ -223,3 +217,27 @@ def test_serve_says_where_and_ends_with_ctrl_c() -> None:
         server.wait()
     assert (server.returncode, out) == (0, "")
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("variable", "value", "complaint"), [
+    ("EXPLORER_GRACE_SECONDS", "soon", "EXPLORER_GRACE_SECONDS must be a number of at least 0; got 'soon'"),
+    ("EXPLORER_IDLE_SECONDS", "-1", "EXPLORER_IDLE_SECONDS must be a number of at least 0; got '-1'"),
+    ("EXPLORER_MAX_MEMORY_MB", "", "EXPLORER_MAX_MEMORY_MB must be a number of at least 0; got ''"),
+])
+def test_a_wrong_variable_is_told_when_the_server_starts(
+    variable: str, value: str, complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert answer(capsys, "serve", "--port", str(free_port()), "--no-browser") == (1, "", f"explorer: {complaint}\n")
+
+
+def test_no_place_for_temporary_files_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+    for variable in ("JUPYTER_PATH", "JUPYTER_CONFIG_PATH", "MALLOC_ARENA_MAX", plotlyjs.SERVED):
+        monkeypatch.setenv(variable, os.environ.get(variable, ""))  # put back afterwards
+    code, out, err = answer(capsys, "serve", "--port", str(free_port()), "--no-browser")
+    assert (code, out) == (1, "")
+    assert err == ("explorer: the folder for temporary files must be one that can be written, as TMPDIR may name: "
+                   "No such file or directory\n")

@@ -1,42 +1,44 @@
-"""Rude visitors of a real server, over real websockets: each is turned away, and nobody else notices.
-
-A kernel's websocket speaks `v1.kernel.websocket.jupyter.org`: the number of offsets, the offsets, the channel, four
-parts in JSON, and buffers.
-"""
+"""Rude visitors of a real server, over real websockets: each is turned away, and nobody else notices."""
 
 from __future__ import annotations
 
 import json
-import re
 import struct
 import sys
 import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
-from http.client import HTTPConnection
-from itertools import accumulate
+from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 from playwright.sync_api import Browser, Dialog
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import ClientConnection, connect
-from websockets.typing import Subprotocol
+from websockets.sync.client import ClientConnection
 
 import explorer
 
 from .conftest import open_in_voila, server
 from .dashboard import Dashboard
 from .test_race import CURVE, Track
+from .visitor import (
+    SOON,
+    answers,
+    arrive,
+    enter,
+    frame,
+    get,
+    kernels,
+    message,
+    processes,
+    received,
+    seconds_until_gone,
+    turned_away,
+)
 
-PROTOCOL = "v1.kernel.websocket.jupyter.org"
 GRACE = 4
 """Seconds that kernels of these tests wait for their pages."""
-SOON = 60.0
-"""Seconds after which a kernel must have gone with its page."""
 
 
 @pytest.fixture(scope="module")
@@ -51,93 +53,29 @@ def address(log: Path) -> Iterator[str]:
         yield running
 
 
-def arrive(address: str) -> str:
-    """Asks for the page; its kernel's id."""
-    page = get(address)
-    found = re.search(r'"kernelId": "([\w-]+)"', page)
-    assert found, "the page names no kernel"
-    return found[1]
-
-
-def get(address: str, path: str = "/") -> str:
-    """Whatever is answered, as it was sent."""
-    with closing(HTTPConnection(address.removeprefix("http://"), timeout=60)) as line:
-        line.request("GET", path)
-        return line.getresponse().read().decode(errors="replace")
-
-
-def enter(address: str, kernel: str, protocols: tuple[str, ...] = (PROTOCOL,)) -> ClientConnection:
-    """A websocket to a kernel."""
-    where = f"{address.replace('http', 'ws')}/api/kernels/{kernel}/channels?session_id={uuid.uuid4()}"
-    names = [Subprotocol(name) for name in protocols] or None
-    return connect(where, subprotocols=names, max_size=None, max_queue=None, close_timeout=1)
-
-
-def frame(*parts: bytes, channel: bytes = b"shell") -> bytes:
-    """Parts, and where they lie."""
-    begin = 8 * (len(parts) + 3)
-    offsets = list(accumulate((len(part) for part in (channel, *parts)), initial=begin))
-    return struct.pack(f"<{len(offsets) + 1}Q", len(offsets), *offsets) + channel + b"".join(parts)
-
-
-def message(kind: str, content: object, channel: bytes = b"shell") -> bytes:
-    header = {"msg_id": str(uuid.uuid4()), "msg_type": kind, "session": "s", "username": "", "version": "5.3"}
-    return frame(*(json.dumps(part).encode() for part in (header, {}, {}, content)), channel=channel)
-
-
-def received(visit: ClientConnection, until: str) -> list[str]:
-    """All that comes, up to what was waited for."""
-    told = [""]
-    while until not in told[-1]:
-        told.append(str(visit.recv(timeout=60, decode=False), errors="replace"))
-    return told
-
-
-def turned_away(visit: ClientConnection) -> int:
-    """The code with which the server closes a connection."""
-    try:
-        while True:
-            visit.recv(timeout=20)
-    except ConnectionClosed as closed:
-        assert closed.rcvd, "the connection broke without a word"
-        return closed.rcvd.code
-
-
-def answers(visit: ClientConnection) -> bool:
-    """Whether the kernel of a connection still does."""
-    visit.send(message("kernel_info_request", {}))
-    return bool(received(visit, "kernel_info_reply"))
-
-
-def processes(kernel: str) -> list[psutil.Process]:
-    return [
-        process for process in psutil.process_iter(["cmdline"])
-        if any(f"kernel-{kernel}" in part for part in process.info["cmdline"] or ())
-    ]
-
-
-def seconds_until_gone(kernel: str) -> float:
-    begun = time.monotonic()
-    while processes(kernel) and time.monotonic() - begun < SOON:
-        time.sleep(0.2)
-    return time.monotonic() - begun
-
-
 @pytest.fixture(scope="module")
-def kernel(address: str) -> Iterator[str]:
-    """The kernel of a visit that lasts through all of this file's attacks, of somebody polite."""
-    kernel = arrive(address)
-    with enter(address, kernel) as visit:
-        yield kernel
+def polite(address: str) -> Iterator[ClientConnection]:
+    """A visit that lasts through all of this file's attacks, of somebody polite."""
+    with enter(address, arrive(address)) as visit:
+        yield visit
         assert answers(visit), "somebody polite was disturbed"
 
 
-def kernels(address: str) -> set[int]:
-    """Processes of all kernels that a server has started."""
-    port = address.rpartition(":")[2]
-    (running,) = (child for child in psutil.Process().children() if port in child.cmdline())
-    children = running.children(recursive=True)
-    return {child.pid for child in children if any("kernel-" in part for part in child.cmdline())}
+@pytest.fixture(scope="module")
+def rude_kernels() -> list[str]:
+    """Kernels of somebody rude, the last of which may still be there."""
+    return []
+
+
+@pytest.fixture
+def kernel(address: str, polite: ClientConnection, rude_kernels: list[str]) -> str:
+    """The kernel of somebody rude; another one where it has ended, as any does without a page."""
+    try:
+        with enter(address, rude_kernels[-1]):
+            pass  # it waits for its page from now on
+    except (IndexError, InvalidStatus):
+        rude_kernels.append(arrive(address))
+    return rude_kernels[-1]
 
 
 def test_kernel_that_waits_for_a_visitor_outlives_the_grace(address: str) -> None:
@@ -204,9 +142,9 @@ def test_client_without_the_protocol_is_refused_at_the_handshake(
 
 
 @pytest.fixture(scope="module")
-def visit_after(browser: Browser, address: str, kernel: str) -> Iterator[Dashboard]:
+def visit_after(browser: Browser, address: str, polite: ClientConnection) -> Iterator[Dashboard]:
     """A page that comes after somebody rude."""
-    with enter(address, kernel) as rude:
+    with enter(address, arrive(address)) as rude:
         rude.send(b"\xff" * 64)
         assert turned_away(rude) == 1003
     page = browser.new_page()

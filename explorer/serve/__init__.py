@@ -1,0 +1,235 @@
+"""Starts what shows the page: standalone Voilà for those who look, JupyterLab for those who write.
+
+Both run in this process until Ctrl-C. The notebooks, and the template that keeps Voilà from loading anything from
+another host, come with the package: from the checkout in an editable install, else from inside the wheel.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+from jupyter_core.paths import jupyter_data_dir
+
+from explorer import plotlyjs
+from explorer.memory import LEDGER, PAGE, Ledger, environment, machine_memory
+
+PACKAGE = Path(__file__).parent.parent
+PAGE_NOTEBOOK = "explorer.ipynb"
+PREHEATED = 1
+"""Kernels that wait for a visitor. Each has imported torch and measured the first design, and keeps its memory."""
+MOST_PAGES = 100
+"""Pages at a time, at most: each takes some ten of the 1,023 sockets that libzmq has."""
+SHARE, SERVER = 0.9, 300e6
+"""Of the machine's memory, what is used; bytes of that for the server itself."""
+FILES, FILES_PER_PAGE = 65_536, 20
+"""Open files: as many as are asked of the system, and what a page takes of them."""
+CONNECTIONS = 400
+"""HTTP connections at a time, at most."""
+NUMBERS = ("EXPLORER_GRACE_SECONDS", "EXPLORER_IDLE_SECONDS", "EXPLORER_MAX_MEMORY_MB", "EXPLORER_MAX_ACTIVATION_MB",
+           "EXPLORER_NOISE_MB", "EXPLORER_PROCESSES")
+"""Environment variables that kernels read as numbers: a wrong one is told when the server starts."""
+WORKPLACE = "explorer-serve-"
+SETTINGS = PACKAGE / "jupyter"
+"""`voila.json`, `labconfig/` and the template, found by Jupyter when this folder is on its paths. What they are for:
+
+- A visitor chooses nothing on the server: no template, no theme, no file beside the page, no traceback.
+- Of the installed JupyterLab extensions only those that draw widgets are sent.
+- The page may load nothing from another host, and no other host may show it (`Content-Security-Policy`).
+- What a visitor may send and is sent: `visits`; how many kernels there are, and how long each lives: `kernels`; what
+  requests may cost: `server`. SECURITY.md says why.
+- One kernel a visitor. When it dies it is not replaced, for the new one would know nothing of the page. The page says
+  so (`page.js` of the template).
+- JupyterLab asks its makers for news, updates and extensions, and a person for leave to do so; here it asks nobody.
+- Notebook servers, too, send plotly.js, which a browser then keeps (`jupyter_server_config.d/`, installed where any of
+  the environment looks).
+"""
+
+
+class ServeError(RuntimeError):
+    """Nothing can be served; the message is one line that says why."""
+
+
+def notebooks() -> Path:
+    """The folder with the notebooks: inside an installed wheel, beside the package in a checkout.
+
+    Raises:
+        ServeError: the page's notebook is in neither place.
+    """
+    places = (PACKAGE / "notebooks", PACKAGE.parent / "notebooks")
+    for place in places:
+        if (place / PAGE_NOTEBOOK).is_file():
+            return place
+    raise ServeError(f"the notebook {PAGE_NOTEBOOK} must be in {places[0]} or {places[1]}; it is in neither")
+
+
+def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK, preheat: int = PREHEATED,
+          max_pages: int | None = None, base_url: str = "/", allow_host: Sequence[str] = ()) -> None:
+    """Serves a notebook as a page, with standalone Voilà, until it is interrupted.
+
+    Args:
+        preheat: kernels that have run the notebook before their visitor comes; 0 for none.
+        max_pages: pages at a time; None for as many as memory holds.
+        base_url: the path below which the page is, as a proxy passes it on.
+        allow_host: names besides this machine's own by which a request may call the server; "*" for any.
+    Raises:
+        ServeError: the port is taken or not allowed, the host is not this machine's, the notebook is missing, an
+            environment variable is wrong, or there is no place for temporary files.
+    """
+    page = _page(notebook)
+    try:
+        for variable in NUMBERS:
+            environment(variable, 0)
+    except ValueError as error:
+        raise ServeError(str(error)) from None
+    _must_be_free(host, port)
+    _prepare()
+    os.environ[plotlyjs.SERVED] = plotlyjs.TO_VISITORS
+    workplace = _workplace()
+    try:
+        _serve(page, host, port, workplace, browser, preheat, max_pages, base_url, allow_host)
+    finally:
+        shutil.rmtree(workplace, ignore_errors=True)
+
+
+def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, preheat: int, max_pages: int | None,
+           base_url: str, allow_host: Sequence[str]) -> None:
+    files = _open_files()
+    connections = min(CONNECTIONS, files // 3)
+    usual = min(int((SHARE * machine_memory() - SERVER) / PAGE) - preheat, MOST_PAGES,
+                (files - connections) // FILES_PER_PAGE - preheat)
+    most = max(1, usual) if max_pages is None else max_pages
+    Ledger(os.environ[LEDGER]).open(max(SHARE * machine_memory() - SERVER, (most + preheat) * PAGE))
+    threading.Thread(target=plotlyjs.packed, daemon=True).start()  # before the first visitor asks
+    first = _first_picture() if page.name == PAGE_NOTEBOOK else None
+    from tornado.ioloop import IOLoop
+
+    from explorer.serve.server import Server
+
+    logging.getLogger("tornado.general").setLevel(logging.ERROR)  # else it comments on Jupyter's own ping settings
+    app = Server(config_file_paths=[str(SETTINGS)], most_connections=connections,
+                 hosts=["localhost", host, socket.gethostname(), socket.getfqdn(), *allow_host])
+    app.initialize([str(page), f"--Voila.ip={host}", f"--port={port}", f"--Voila.base_url={base_url}", "--no-browser",
+                    f"--Voila.connection_dir_root={workplace}", f"--Kernels.max_pages={most}",
+                    f"--preheat_kernel={preheat > 0}", f"--pool_size={preheat}"])
+    picture = first.communicate()[0] if first else ""
+    app.voila_configuration.config.VoilaConfiguration.resources = {"first_picture": picture, "plotly": plotlyjs.path()}
+    address = f"http://{_reachable(host)}:{port}{base_url}"
+    loop = IOLoop.current()
+    signal.signal(signal.SIGINT, lambda *_: loop.add_callback_from_signal(loop.stop))  # nothing breaks off halfway
+    loop.add_callback(print, f"Transformer Signal Explorer is at {address} (Ctrl-C stops it)", flush=True)
+    if files < (most + preheat) * FILES_PER_PAGE + connections:
+        few = f"Open files are limited to {files:,} (ulimit -n), which is too few for {most} pages"
+        loop.add_callback(print, few, flush=True)
+    if browser:
+        loop.add_callback(lambda: threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start())
+    app.start()
+
+
+def _first_picture() -> subprocess.Popen[str]:
+    """Begins to draw what visitors see while Python starts; beside the server's own start, and outside its memory."""
+    return subprocess.Popen([sys.executable, "-m", "explorer.app.first"], stdout=subprocess.PIPE, encoding="utf-8")
+
+
+def _page(name: str) -> Path:
+    """One of our notebooks by its name, with or without its ending."""
+    pages = {path.stem: path for path in sorted(notebooks().glob("*.ipynb"))}
+    if name.removesuffix(".ipynb") not in pages:
+        raise ServeError(f"the notebook must be one of {', '.join(pages)}; got {name!r}")
+    return pages[name.removesuffix(".ipynb")]
+
+
+def lab(host: str, port: int, *, browser: bool, options: Sequence[str] = ()) -> None:
+    """Opens the notebooks in JupyterLab until it is interrupted; `options` are JupyterLab's own.
+
+    Raises:
+        ServeError: as `serve` does.
+    """
+    folder = notebooks()
+    _must_be_free(host, port)
+    _prepare()
+    from jupyterlab.labapp import LabApp
+
+    where = [f"--ip={host}", f"--port={port}", *([] if browser else ["--no-browser"]),
+             "--ServerApp.kernel_websocket_connection_class=explorer.serve.visits.Prompt"]
+    os.chdir(folder)  # JupyterLab shows where it stands, unless `options` say otherwise
+    LabApp.launch_instance([*where, f"--LabApp.default_url=/lab/tree/{PAGE_NOTEBOOK}", *options])
+
+
+def _must_be_free(host: str, port: int) -> None:
+    """Refuses an address that the server could not listen on, before anything is started."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:  # taken, not allowed, or not ours; the socket module repeats the address after the reason
+        reason = str(error.strerror).partition(" (while ")[0]
+        raise ServeError(f"cannot serve on {host} port {port}: {reason}") from None
+
+
+def _prepare() -> None:
+    """Puts our settings and template on Jupyter's paths, whichever way the package was installed.
+
+    And has threads share what they have freed: with a store each, as glibc gives them, a kernel grew by 1 MB a move.
+    """
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    for variable in ("JUPYTER_PATH", "JUPYTER_CONFIG_PATH"):
+        known = os.environ.get(variable)
+        os.environ[variable] = os.pathsep.join([str(SETTINGS), *([known] if known else [])])
+
+
+def _workplace() -> Path:
+    """Makes the folder for temporary files of this server and its kernels; those of servers that were killed go.
+
+    Jupyter's and IPython's own folders are in it, too: a home that cannot be written is no hindrance, and nobody's
+    start-up files run in a visitor's kernel.
+    """
+    try:
+        root = Path(tempfile.gettempdir())
+        for old in root.glob(f"{WORKPLACE}*"):
+            process = old.name.removeprefix(WORKPLACE).partition("-")[0]
+            if process.isdecimal() and not psutil.pid_exists(int(process)):
+                shutil.rmtree(old, ignore_errors=True)  # another user's stays
+        made = Path(tempfile.mkdtemp(prefix=f"{WORKPLACE}{os.getpid()}-"))
+    except OSError as error:
+        reason = f"{error.strerror}".partition(" [")[0]
+        raise ServeError(f"the folder for temporary files must be one that can be written, as TMPDIR may name: {reason}"
+                         ) from None
+    os.environ["JUPYTER_PATH"] += os.pathsep + jupyter_data_dir()  # where a person's own widgets may be installed
+    for variable in ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "TMPDIR"):
+        name = variable.lower()
+        (made / name).mkdir()
+        os.environ[variable] = str(made / name)
+    os.environ[LEDGER] = str(made / "memory.json")
+    return made
+
+
+def _open_files() -> int:
+    """Raises this process's limit on open files as far as the system allows, and returns it."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return FILES if soft == resource.RLIM_INFINITY else soft
+
+
+def _reachable(host: str) -> str:
+    """The host as it stands in an address that this machine's browser can open."""
+    if host in ("", "0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
+        return "localhost"
+    return f"[{host}]" if ":" in host else host

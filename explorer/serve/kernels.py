@@ -1,0 +1,242 @@
+"""`Kernels`: the Python processes of a server's visitors: how many there may be, and when each ends."""
+
+# mypy: disallow-untyped-calls = False
+# Much of jupyter_server has no types.
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import Timeout
+from jupyter_core.utils import ensure_async
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+from tornado.ioloop import IOLoop
+from tornado.web import HTTPError
+from traitlets import Int
+
+from explorer.memory import LEDGER, PAGE, Ledger, environment
+from explorer.serve.visits import Connection
+
+GRACE = 50.0
+"""Seconds that a kernel waits for its page: a network that fails for a moment must not end a visit."""
+IDLE = 3600.0
+"""Seconds after which a kernel ends whose page is open, but neither sends nor is sent anything."""
+AT_ONCE = 2
+"""Kernels that start at the same time; more would only be slower together."""
+LINE = 50.0
+"""Seconds that a visitor waits in line for a kernel to start; a proxy gives up after 60."""
+LONGEST_START, SETTLED, GLANCE = 30.0, 0.6, 0.2
+"""Seconds: a start takes no longer than the first; it is over when the kernel has been idle for the second."""
+HEARTBEAT = 2.0
+"""Seconds in which a kernel that is not stopped answers."""
+UNSENT = 16_000_000
+"""Bytes of messages that are kept for a page that is out of reach."""
+
+
+class NoRoomError(Exception):
+    """There can be no further page now; the message is a sentence for the visitor who asked for it."""
+
+
+class Kernels(AsyncMappingKernelManager):
+    """The visitors' kernels.
+
+    One without a page ends: at once when the page says so, else after `grace` seconds. One whose page has been idle for
+    `idle` seconds ends, too.
+    """
+
+    max_pages = Int(1, config=True, help="Visitors' pages at a time, without the kernels that wait for a visitor.")
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.grace = environment("EXPLORER_GRACE_SECONDS", GRACE)
+        self.idle = environment("EXPLORER_IDLE_SECONDS", IDLE)
+        self._visited: set[str] = set()
+        self._expected: set[str] = set()
+        """Kernels that start, or wait for their turn to start."""
+        self._preheated: set[str] = set()
+        self._without_page: dict[str, float] = {}
+        """Since when a kernel has had no page, in the event loop's seconds."""
+        self._unsent: dict[str, list[tuple[str, Any]]] = {}
+        """Messages that are kept for a page that is out of reach, with the name of their channel."""
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    # --- how many there may be --------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """Kernels that wait for a visitor."""
+        manager: Any = self  # Voilà adds the pool in a class of its own
+        return int(manager.get_pool_size(os.path.relpath(manager.parent.notebook_path, manager.parent.root_dir)))
+
+    @property
+    def pages(self) -> int:
+        """Visitors' pages, open or about to be."""
+        return max(0, len(self._expected.union(self.list_kernel_ids())) - self.waiting)
+
+    async def start_kernel(self, *, kernel_id: str | None = None, **options: Any) -> str:  # type: ignore[override]
+        """Starts a kernel when its turn comes, and returns its id.
+
+        Raises:
+            NoRoomError: there are as many pages as there may be, memory is short, or too many kernels start.
+        """
+        kernel_id = kernel_id or str(uuid.uuid4())
+        preheated = (options.get("env") or {}).get("VOILA_PREHEAT") == "True"
+        if not preheated and self.pages >= self.max_pages:
+            raise NoRoomError(f"Every page that this server can show at a time is in use ({self.max_pages}).")
+        self._expected.add(kernel_id)
+        try:
+            if not await self._claim() and not preheated:
+                raise NoRoomError("Other visitors' computations take all memory that this server has.")
+            try:
+                async with asyncio.timeout(None if preheated else LINE):
+                    await self._turns.acquire()
+            except TimeoutError:
+                raise NoRoomError("Many pages are being opened at this moment.") from None
+            # A visitor who leaves meanwhile must not leave a process behind that nobody knows.
+            return await asyncio.shield(asyncio.ensure_future(self._start(kernel_id, preheated, options)))
+        except BaseException:
+            self._expected.discard(kernel_id)
+            raise
+
+    async def _start(self, kernel_id: str, preheated: bool, options: dict[str, Any]) -> str:
+        """Starts a kernel whose turn it is, and lets the next one start when this one has run its notebook."""
+        try:
+            await super().start_kernel(kernel_id=kernel_id, **options)
+        except BaseException:
+            self._turns.release()
+            raise
+        finally:
+            self._expected.discard(kernel_id)
+        if preheated:
+            self._preheated.add(kernel_id)
+        with suppress(OSError):  # Linux: where memory runs out, a page ends and not the server
+            kernel: Any = self.get_kernel(kernel_id)
+            Path(f"/proc/{kernel.provisioner.pid}/oom_score_adj").write_text("1000", encoding="ascii")
+        IOLoop.current().spawn_callback(self._end_turn, kernel_id)
+        return kernel_id
+
+    async def _end_turn(self, kernel_id: str) -> None:
+        left, quiet = LONGEST_START, 0.0
+        while left > 0 and quiet < SETTLED:
+            await asyncio.sleep(GLANCE)
+            left -= GLANCE
+            if kernel_id not in self:
+                break
+            quiet = quiet + GLANCE if self.kernel_model(kernel_id)["execution_state"] == "idle" else 0.0
+        self._turns.release()
+
+    async def _claim(self) -> bool:
+        """Claims memory for all kernels from the server's ledger; another process may hold it for a moment."""
+        size = PAGE * len(self._expected.union(self.list_kernel_ids()))
+        try:
+            return await IOLoop.current().run_in_executor(None, Ledger(os.environ[LEDGER]).claim, size)
+        except Timeout:
+            return False
+
+    # --- which are fit for a visitor --------------------------------------------------------------------------
+
+    async def bury(self) -> None:
+        """Ends the kernels waiting for a visitor that were killed or stopped: nobody must be given one of them."""
+        for kernel_id in self._preheated - self._visited:
+            if not await self._lives(kernel_id):
+                await self.end(kernel_id)
+
+    async def _lives(self, kernel_id: str) -> bool:
+        """Whether a kernel is there and, unless it only just starts, its heart beats."""
+        if kernel_id not in self or not await ensure_async(self.is_alive(kernel_id)):
+            return False
+        if self.kernel_model(kernel_id)["execution_state"] == "starting":
+            return True
+        beat = asyncio.Event()
+        kernel: Any = self.get_kernel(kernel_id)
+        stream = kernel.connect_hb()
+        stream.on_recv(lambda _: beat.set())
+        try:
+            stream.send(b"ping")
+            await asyncio.wait_for(beat.wait(), HEARTBEAT)
+        except TimeoutError:
+            return False
+        finally:
+            stream.close(linger=0)
+        return True
+
+    # --- when each ends ---------------------------------------------------------------------------------------
+
+    def notify_connect(self, kernel_id: str) -> None:
+        """Notes that a page has come, or come back."""
+        super().notify_connect(kernel_id)
+        self._visited.add(kernel_id)
+        self._without_page.pop(kernel_id, None)
+
+    def notify_disconnect(self, kernel_id: str) -> None:
+        """Notes that a page has gone, or is out of reach."""
+        super().notify_disconnect(kernel_id)
+        self._without_page[kernel_id] = IOLoop.current().time()
+
+    async def cull_kernel_if_idle(self, kernel_id: str) -> None:
+        """Ends a kernel without a page, busy or not, and one whose page does nothing. Asked often."""
+        model = self.kernel_model(kernel_id)
+        being_made = kernel_id not in self._visited and model["execution_state"] in ("starting", "busy")
+        if model["connections"] > 0 or being_made:
+            self._without_page.pop(kernel_id, None)
+            kernel: Any = self.get_kernel(kernel_id)
+            silent = datetime.now(UTC) - kernel.last_activity
+            if silent.total_seconds() >= self.idle:
+                await self.end(kernel_id)
+        else:
+            now = IOLoop.current().time()
+            if now - self._without_page.setdefault(kernel_id, now) >= self.grace:
+                await self.end(kernel_id)
+
+    async def end(self, kernel_id: str) -> None:
+        """Ends a kernel with whatever it computes, and tells its page; nothing happens to one that has ended."""
+        if page := Connection.newest.get(kernel_id):
+            page.end()
+        with suppress(HTTPError, KeyError):
+            await self.shutdown_kernel(kernel_id, now=True)
+        self._visited.discard(kernel_id)
+        self._preheated.discard(kernel_id)
+        self._without_page.pop(kernel_id, None)
+        self._unsent.pop(kernel_id, None)
+        await self._claim()
+
+    async def shutdown_all(  # type: ignore[override] # Jupyter takes either kind
+        self, now: bool = False,  # noqa: ARG002 - the server ends: nobody waits for a kernel
+    ) -> None:
+        """Ends every kernel at once, also those that are only starting."""
+        for kernel_id in self.list_kernel_ids():
+            await self.end(kernel_id)
+
+    # --- messages for a page that is out of reach -------------------------------------------------------------
+
+    def start_buffering(self, kernel_id: str, session_key: str, channels: dict[str, Any]) -> None:
+        """Keeps messages for a page whose connection broke, up to `UNSENT` bytes; beyond, its kernel ends."""
+        if not channels:  # the connection was never made
+            return
+        super().start_buffering(kernel_id, session_key, channels)
+        kept = self._unsent[kernel_id] = []
+        held = 0
+
+        def keep(channel: str, message: list[Any]) -> None:
+            nonlocal held
+            kept.append((channel, message))
+            held += sum(map(len, message))
+            if held > UNSENT:
+                self.stop_buffering(kernel_id)
+                IOLoop.current().spawn_callback(self.end, kernel_id)
+
+        for name, stream in channels.items():
+            stream.on_recv(lambda message, name=name: keep(name, message))
+
+    def get_buffer(self, kernel_id: str, session_key: str) -> dict[str, Any] | None:
+        """Messages that were kept for a page that comes back, and the channels that it had; None for another page."""
+        buffer: dict[str, Any] | None = super().get_buffer(kernel_id, session_key)
+        if buffer:
+            buffer["buffer"] = self._unsent.pop(kernel_id, [])
+        return buffer

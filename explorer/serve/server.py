@@ -1,0 +1,298 @@
+"""`Server`: Voilà for people whom nobody knows: who is given a page, and what a request may cost.
+
+Voilà and jupyter_server limit neither connections nor kernels, and answer some addresses with an error of their own.
+SECURITY.md says what this is for, and which test holds each promise.
+"""
+
+# mypy: disallow-untyped-calls = False
+# Much of Voilà and jupyter_server has no types.
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import time
+from collections.abc import Awaitable
+from typing import Any
+
+from jupyter_server.auth.decorator import allow_unauthenticated
+from jupyter_server.utils import url_path_join
+from tornado.httpserver import HTTPServer
+from tornado.httputil import HTTPHeaders, HTTPMessageDelegate
+from tornado.ioloop import IOLoop, PeriodicCallback
+from tornado.iostream import IOStream
+from tornado.routing import AnyMatches, HostMatches, Matcher, Rule, RuleRouter
+from tornado.web import Application, HTTPError, RequestHandler, authenticated
+from traitlets import Int, List, Unicode
+from voila.app import Voila
+from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
+from voila.static_file_handler import TemplateStaticFileHandler
+from voila.tornado.handler import TornadoVoilaHandler
+
+from explorer.serve import plotly
+from explorer.serve.kernels import NoRoomError
+
+HEAD, BODY, BUFFER = 64_000, 64_000, 8_000_000
+"""Bytes of a request's head and of its body (files come over the websocket), and of what is read ahead."""
+SILENCE = 20.0
+"""Seconds in which a request must be there, and after which a connection without one is closed."""
+STALLED = 120.0
+"""Seconds after which a connection may be closed that does not take its answer, where others wait for a place."""
+TEND = 5.0
+"""Seconds between two looks at the kernels that wait for a visitor. One that was taken is replaced at the next look:
+its visitor's page comes first."""
+AGAIN = 15
+"""Seconds after which a page that could not be given asks again."""
+
+
+class Page(TornadoVoilaHandler):  # type: ignore[misc]
+    """Handler of the page itself. Only a person who opens it gets a kernel."""
+
+    making: asyncio.Task[None] | None = None
+
+    @authenticated
+    async def get(self, path: str = "") -> None:
+        """Sends the page, or says why there is none now: 503."""
+        self._must_be_a_visit(path)
+        self.making = asyncio.ensure_future(self._make())
+        try:
+            await self.making
+        except NoRoomError as error:
+            self.set_status(503)
+            self.set_header("Retry-After", str(AGAIN))
+            self.finish(self.render_template("full.html", reason=str(error), seconds=AGAIN))
+        except asyncio.CancelledError:  # the visitor has gone
+            return
+
+    @authenticated
+    async def head(self, path: str = "") -> None:
+        """Answers without a body and without a kernel."""
+        if path:
+            raise HTTPError(404)
+        self.set_header("Content-Type", "text/html")
+
+    def on_connection_close(self) -> None:
+        """No kernel is started for a visitor who has gone."""
+        if self.making:
+            self.making.cancel()
+
+    def _must_be_a_visit(self, path: str) -> None:
+        """Refuses what browsers ask for without a person who opens the page: an image of another site, a preview."""
+        if path:
+            raise HTTPError(404)
+        site, mode, target = (self.request.headers.get(f"Sec-Fetch-{name}", usual) for name, usual in (
+            ("Site", "none"), ("Mode", "navigate"), ("Dest", "document")))
+        if site not in ("none", "same-origin") and (mode, target) != ("navigate", "document"):
+            raise HTTPError(403)
+        if "prefetch" in self.request.headers.get("Sec-Purpose", self.request.headers.get("Purpose", "")):
+            raise HTTPError(503)
+
+    async def _make(self) -> None:
+        """Has a kernel make the page, and sends its parts as they come.
+
+        A kernel that had waited for a visitor may have been killed since: then there is another try.
+        """
+        for last in (False, True):
+            begun = False
+            await self.kernel_manager.bury()
+            try:
+                async for part in self.get_generator():
+                    begun = True
+                    self.write(part)
+                    self.flush()
+            except (NoRoomError, HTTPError):
+                raise
+            except Exception:
+                if begun or last:
+                    raise
+            else:
+                return
+
+
+class Leave(VoilaShutdownKernelHandler):  # type: ignore[misc]
+    """Handler for a page that says it is leaving. A browser's beacon carries no token; the kernel's id is enough."""
+
+    def check_xsrf_cookie(self) -> None:
+        """Asks for no token."""
+
+    async def post(self, kernel_id: str) -> None:
+        """Ends the kernel; an unknown one is answered likewise."""
+        await self.kernel_manager.end(kernel_id)
+        self.set_status(204)
+        self.finish()
+
+
+class Answer(RequestHandler):
+    """Handler of what programs ask for: the same few bytes each time, and no kernel for it."""
+
+    def initialize(self, status: int, text: str = "") -> None:
+        """Takes what is answered."""
+        self.status, self.text = status, text
+
+    @allow_unauthenticated
+    def get(self, *_: str) -> None:
+        """Answers."""
+        self.set_status(self.status)
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.set_header("Cache-Control", "no-store")
+        self.finish(self.text or None)
+
+    head = post = get
+
+    def check_xsrf_cookie(self) -> None:
+        """Asks for no token: nothing changes."""
+
+
+class Health(RequestHandler):
+    """Handler of a load balancer's question: how many pages are open, and how many there may be."""
+
+    @allow_unauthenticated
+    def get(self) -> None:
+        """Answers with the numbers, as JSON."""
+        kernels = self.settings["kernel_manager"]
+        self.set_header("Cache-Control", "no-store")
+        numbers = {"pages": kernels.pages, "max_pages": kernels.max_pages, "waiting": kernels.waiting}
+        self.finish({"status": "ok", **numbers})
+
+    head = get
+
+
+class TemplateFile(TemplateStaticFileHandler):  # type: ignore[misc]
+    """Handler of the templates' files."""
+
+    def parse_url_path(self, path: str) -> str:
+        """The path of a file; a malformed one is not found, where Voilà fails."""
+        if path.split("/", 2)[1:2] != ["static"] or path.count("/") < 2:
+            raise HTTPError(404)
+        return str(super().parse_url_path(path))
+
+
+class Front(HTTPServer):
+    """Takes the connections: so many at a time, and none for long that says nothing.
+
+    Where there are as many as there may be, the one goes that has waited longest without having sent a whole request,
+    else one that has not taken its answer for minutes. Websockets do not count here: a kernel has one.
+    """
+
+    def initialize(self, handler: RuleRouter, most: int) -> None:  # type: ignore[override]
+        """Takes what answers, and how many connections there may be."""
+        super().initialize(handler, max_header_size=HEAD, max_body_size=BODY, body_timeout=SILENCE,
+                           idle_connection_timeout=SILENCE, max_buffer_size=BUFFER)
+        self.most = most
+        self.since: dict[IOStream, float] = {}
+        """Connections, oldest first, and since when each is open."""
+        self.silent: dict[IOStream, None] = {}
+        """Those that have not sent a whole request, the longest silent first."""
+
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        """Takes a connection."""
+        if len(self.since) >= self.most:
+            oldest = next(iter(self.since))
+            stalled = time.monotonic() - self.since[oldest] > STALLED
+            next(iter(self.silent), oldest if stalled else stream).close()
+        if not stream.closed():
+            self.since[stream] = time.monotonic()
+            super().handle_stream(stream, address)
+
+    def start_request(self, server_conn: object, request_conn: Any) -> HTTPMessageDelegate:
+        """Waits for a request on a connection."""
+        self.silent[request_conn.stream] = None
+        return Hearing(super().start_request(server_conn, request_conn), self.silent, request_conn.stream)
+
+    def on_close(self, server_conn: Any) -> None:
+        """Forgets a connection that was closed, or has become a websocket."""
+        super().on_close(server_conn)
+        self.since.pop(server_conn.stream, None)
+        self.silent.pop(server_conn.stream, None)
+
+
+class Hearing(HTTPMessageDelegate):
+    """Takes a connection off the silent ones when a whole request has come; else hands everything on."""
+
+    def __init__(self, handler: HTTPMessageDelegate, silent: dict[IOStream, None], stream: IOStream) -> None:
+        self.handler, self.silent, self.stream = handler, silent, stream
+
+    def headers_received(self, start_line: Any, headers: HTTPHeaders) -> Awaitable[None] | None:
+        """Hands the head of a request on."""
+        return self.handler.headers_received(start_line, headers)
+
+    def data_received(self, chunk: bytes) -> Awaitable[None] | None:
+        """Hands a part of its body on."""
+        return self.handler.data_received(chunk)
+
+    def finish(self) -> None:
+        """Hands on that it is whole."""
+        self.silent.pop(self.stream, None)
+        self.handler.finish()
+
+    def on_connection_close(self) -> None:
+        """Hands on that the client has gone."""
+        self.handler.on_connection_close()
+
+
+class AddressMatches(Matcher):
+    """Matches a request whose host is written as an address: no other site's name can lead to it."""
+
+    def match(self, request: Any) -> dict[str, Any] | None:
+        """An empty dict where it is, else None."""
+        try:
+            ipaddress.ip_address(request.host_name.strip("[]"))
+        except ValueError:
+            return None
+        return {}
+
+
+class Server(Voila):  # type: ignore[misc]
+    """Voilà, with our page, limits and answers in the place of its own."""
+
+    hosts = List(Unicode(), config=True, help="Names by which a request may call this server, besides any address.")
+    most_connections = Int(400, config=True, help="Connections at a time, without websockets.")
+
+    def init_settings(self) -> dict[str, Any]:
+        """The settings; kernels that wait for a visitor are looked after by `tend`, not when one is taken."""
+        settings: dict[str, Any] = super().init_settings()
+        if self.voila_configuration.preheat_kernel:
+            self.fill = self.kernel_manager.fill_if_needed
+            self.kernel_manager.fill_if_needed = lambda *_, **__: None
+            self.tending = PeriodicCallback(self.tend, 1000 * TEND)
+            self.tending.start()
+        return settings
+
+    async def tend(self) -> None:
+        """Replaces kernels waiting for a visitor that were taken or have died."""
+        await self.kernel_manager.bury()
+        self.fill(delay=0, notebook_name=self.kernel_manager.notebook_path)
+
+    def init_handlers(self) -> list[Any]:
+        """The handlers, ours before Voilà's."""
+        def at(path: str) -> str:
+            return str(url_path_join(self.server_url, path))
+
+        own = [
+            (at(r"/health"), Health),
+            (at(r"/robots.txt"), Answer, {"status": 200, "text": "User-agent: *\nDisallow: /\n"}),
+            (at(r"/favicon.ico"), Answer, {"status": 204}),  # the page brings its icon along
+            (at(r"/log(?:in|out)"), Answer, {"status": 404}),  # nobody has an account here
+            (at(r"/voila/query/.*"), Answer, {"status": 404}),  # it tells kernels of requests; ours ask their browser
+            (at(r"/voila/api/shutdown/([\w-]+)"), Leave),
+            (at(r"/voila/templates/(.*)"), TemplateFile),
+            plotly.handler(self.server_url),
+        ]
+        return own + [(handler[0], Page, *handler[2:]) if handler[1] is TornadoVoilaHandler else handler
+                      for handler in super().init_handlers()]
+
+    def listen(self) -> None:
+        """Listens, and answers until it is stopped."""
+        names = ".*" if "*" in self.hosts else "|".join(map(re.escape, self.hosts))
+        refusal = "This name is not one of the server's; explorer serve --allow-host adds it.\n"
+        stranger = Application([(".*", Answer, {"status": 403, "text": refusal})])
+        rules = [Rule(HostMatches(f"(?i:{names})$"), self.app), Rule(AddressMatches(), self.app),
+                 Rule(AnyMatches(), stranger)]
+        self.front = Front(RuleRouter(rules), most=self.most_connections)
+        self.front.listen(self.port, self.ip)
+        self.ioloop = IOLoop.current()
+        try:
+            self.ioloop.start()
+        finally:
+            self.stop()

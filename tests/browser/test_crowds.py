@@ -1,0 +1,341 @@
+"""What one visitor may take of a real server: sockets, memory, kernels, connections; the others still get their pages.
+
+Each attack is bounded in count and time: a few times what broke a server without limits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from playwright.sync_api import Browser, expect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
+
+from .conftest import server
+from .visitor import (
+    ARRIVED,
+    PROTOCOL,
+    SOON,
+    answers,
+    arrive,
+    asked,
+    enter,
+    kernels,
+    message,
+    processes,
+    seconds_until_gone,
+    serving,
+    turned_away,
+)
+
+PAGES = 3
+"""Pages at a time that the server of these tests allows."""
+MEGABYTE = 1e6
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("crowds") / "log"
+
+
+@pytest.fixture(scope="module")
+def address(log: Path) -> Iterator[str]:
+    """A server of this file's own, with few pages, which end soon; it is called `explorer.example`, too."""
+    limits = ["--max-pages", str(PAGES), "--preheat", "1", "--allow-host", "explorer.example"]
+    with server(["serve", *limits], log, EXPLORER_GRACE_SECONDS="3") as running:
+        yield running
+    assert "Traceback" not in log.read_text()
+
+
+def wait_until(holds: object, seconds: float = SOON) -> None:
+    """Waits until a function says true."""
+    end = time.monotonic() + seconds
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def empty(address: str) -> str:
+    """The server, without a visitor: one kernel waits."""
+    while ARRIVED:
+        asked(address, f"/voila/api/shutdown/{ARRIVED.pop()}", "POST")
+    wait_until(lambda: health(address) == {"status": "ok", "pages": 0, "max_pages": PAGES, "waiting": 1})
+    return address
+
+
+def health(address: str, base: str = "/") -> dict[str, object]:
+    """The server's numbers."""
+    return dict(json.loads(asked(address, f"{base}health")[1]))
+
+
+def deaf(address: str, kernel: str) -> ClientConnection:
+    """A websocket to a kernel that reads next to nothing."""
+    where = f"{address.replace('http', 'ws')}/api/kernels/{kernel}/channels?session_id={uuid.uuid4()}"
+    return connect(where, subprotocols=[Subprotocol(PROTOCOL)], max_size=None, max_queue=1, close_timeout=1)
+
+
+def ask_for_everything(visit: ClientConnection, times: int) -> None:
+    """Has the kernel send the state of the whole page, again and again."""
+    comm = str(uuid.uuid4())
+    visit.send(message("comm_open", {"comm_id": comm, "target_name": "jupyter.widget.control", "data": {}}))
+    for _ in range(times):
+        visit.send(message("comm_msg", {"comm_id": comm, "data": {"method": "request_states"}}))
+
+
+def test_who_does_not_read_costs_the_server_little(empty: str) -> None:
+    kernel, running = arrive(empty), serving(empty)
+    before, most = running.memory_info().rss, 0
+    with ExitStack() as open_ones:
+        for _ in range(20):
+            visit = open_ones.enter_context(deaf(empty, kernel))
+            with suppress(ConnectionClosed):
+                ask_for_everything(visit, 15)
+            most = max(most, running.memory_info().rss)
+        for _ in range(20):
+            time.sleep(0.1)
+            most = max(most, running.memory_info().rss)
+    assert most - before < 60 * MEGABYTE
+
+
+def test_messages_for_a_page_out_of_reach_are_limited(empty: str) -> None:
+    """A page asks for everything and is gone before it comes: its kernel ends with what it has to say."""
+    kernel, running = arrive(empty), serving(empty)
+    before = running.memory_info().rss
+    with enter(empty, kernel) as visit:
+        assert answers(visit)
+        ask_for_everything(visit, 300)
+    assert seconds_until_gone(kernel) < SOON
+    assert running.memory_info().rss - before < 80 * MEGABYTE
+
+
+def test_a_newer_connection_takes_the_place_of_the_older(empty: str) -> None:
+    kernel = arrive(empty)
+    with enter(empty, kernel) as older, enter(empty, kernel) as newer:
+        assert turned_away(older) == 1008
+        assert answers(newer)
+
+
+def test_connections_to_a_kernel_do_not_add_up(empty: str) -> None:
+    kernel, running = arrive(empty), serving(empty)
+    with ExitStack() as open_ones:
+        last = open_ones.enter_context(enter(empty, kernel))
+        assert answers(last)
+        before = running.num_fds()
+        for _ in range(80):
+            last = open_ones.enter_context(enter(empty, kernel))
+        assert answers(last)
+        assert running.num_fds() < before + 60
+        with enter(empty, arrive(empty)) as somebody_else:
+            assert answers(somebody_else)
+
+
+def test_a_handshake_that_is_given_up_does_not_keep_a_kernel(empty: str) -> None:
+    kernel = arrive(empty)
+    request = (f"GET /api/kernels/{kernel}/channels HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+               f"Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"
+               f"Sec-WebSocket-Protocol: {PROTOCOL}\r\n\r\n")
+    for _ in range(10):
+        with socket.create_connection(("localhost", int(empty.rpartition(":")[2]))) as line:
+            line.sendall(request.encode())
+    assert seconds_until_gone(kernel) < SOON
+
+
+def test_a_flooded_kernel_is_free_again_soon(empty: str) -> None:
+    with enter(empty, arrive(empty)) as visit:
+        assert answers(visit)
+        with suppress(ConnectionClosed):
+            for number in range(5_000):
+                visit.send(message("comm_msg", {"comm_id": f"{number}", "data": {"method": "update", "state": {}}}))
+        assert turned_away(visit) == 1008
+
+
+def test_a_full_house_is_said_and_kernels_are_no_more_than_allowed(empty: str) -> None:
+    """Thirty ask at once; those who get a page stay, the others are told when to come again."""
+    most = 0
+    with ThreadPoolExecutor(30) as visitors:
+        coming = [visitors.submit(asked, empty) for _ in range(30)]
+        while not all(visit.done() for visit in coming):
+            most = max(most, len(kernels(empty)))
+            time.sleep(0.1)
+    answers_ = [visit.result() for visit in coming]
+    assert Counter(answer.status for answer, _ in answers_) == {200: PAGES, 503: 30 - PAGES}
+    assert most <= PAGES + 1
+    refused, words = next((answer, body) for answer, body in answers_ if answer.status == 503)
+    assert refused.headers["Retry-After"] == "15"
+    assert f"Every page that this server can show at a time is in use ({PAGES})." in words
+    assert 'http-equiv="refresh"' in words
+    wait_until(lambda: len(kernels(empty)) == 1)
+    assert arrive(empty)
+
+
+def test_a_visitor_who_goes_while_waiting_leaves_no_kernel(empty: str) -> None:
+    for _ in range(12):
+        with closing(socket.create_connection(("localhost", int(empty.rpartition(":")[2])))) as line:
+            line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    time.sleep(1)
+    assert len(kernels(empty)) <= PAGES + 1
+    wait_until(lambda: len(kernels(empty)) == 1)
+
+
+WITHOUT_A_KERNEL = {
+    "a health check": ("/health", "GET", {}, 200),
+    "a head": ("/", "HEAD", {}, 200),
+    "a search engine": ("/robots.txt", "GET", {}, 200),
+    "an icon": ("/favicon.ico", "GET", {}, 204),
+    "an image of another site": ("/", "GET", {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors",
+                                              "Sec_Fetch_Dest": "image"}, 403),
+    "a frame of another site": ("/", "GET", {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate",
+                                             "Sec_Fetch_Dest": "iframe"}, 403),
+    "a script on another port": ("/", "GET", {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "cors",
+                                              "Sec_Fetch_Dest": "empty"}, 403),
+    "a page loaded ahead": ("/", "GET", {"Sec_Purpose": "prefetch;prerender"}, 503),
+    "another name": ("/", "GET", {"Host": "rebound.example"}, 403),
+    "an account": ("/logout", "GET", {}, 404),
+    "a login": ("/login", "GET", {}, 404),
+    "no file": ("/nothing", "GET", {}, 404),
+    "a template that is none": ("/voila/templates/x", "GET", {}, 404),
+    "a template's folder": ("/voila/templates/explorer/x/page.js", "GET", {}, 404),
+    "a large body": ("/voila/api/shutdown/x", "POST", {"Content_Length": "98000000"}, 400),
+}
+
+
+@pytest.mark.parametrize(("path", "method", "headers", "status"), WITHOUT_A_KERNEL.values(), ids=WITHOUT_A_KERNEL)
+def test_programs_are_answered_without_a_kernel(
+    address: str, path: str, method: str, headers: dict[str, str], status: int,
+) -> None:
+    before = kernels(address)
+    assert asked(address, path, method, **headers)[0].status == status
+    assert kernels(address) <= before
+
+
+@pytest.mark.parametrize("host", ["explorer.example", "127.0.0.1:80", "[::1]", "10.1.2.3", "LOCALHOST"])
+def test_names_of_the_server_are_known(address: str, host: str) -> None:
+    assert asked(address, "/health", Host=host)[0].status == 200
+
+
+def test_a_link_from_another_site_opens_the_page(empty: str) -> None:
+    headers = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    answer, page = asked(empty, **headers)
+    assert answer.status == 200
+    assert "kernelId" in page
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "frame-ancestors 'self'" in policy
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such file")
+def test_where_memory_runs_out_a_kernel_ends_and_not_the_server(empty: str) -> None:
+    process = processes(arrive(empty))[0].pid
+    assert Path(f"/proc/{process}/oom_score_adj").read_text() == "1000\n"
+    assert Path(f"/proc/{serving(empty).pid}/oom_score_adj").read_text() != "1000\n"
+
+
+def test_connections_that_say_nothing_make_room_and_end(empty: str) -> None:
+    port, begun = int(empty.rpartition(":")[2]), time.monotonic()
+    with ExitStack() as open_ones:
+        lines = [open_ones.enter_context(socket.create_connection(("localhost", port))) for _ in range(600)]
+        for number, line in enumerate(lines):
+            with suppress(OSError):  # the server has closed it for a newer one
+                line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" if number % 2 else b"POST /health HTTP/1.1\r\n"
+                             b"Content-Length: 9\r\n\r\nhalf")
+        assert asked(empty, "/health")[0].status == 200
+        assert arrive(empty)
+        assert time.monotonic() - begun < 20
+        lines[-1].settimeout(60)
+        with suppress(ConnectionResetError):
+            while lines[-1].recv(1000):
+                pass
+        assert time.monotonic() - begun < 50
+
+
+@pytest.mark.parametrize("harm", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_waiting_kernel_that_is_dead_or_stopped_is_nobodys(empty: str, harm: signal.Signals) -> None:
+    (waiting,) = kernels(empty)
+    wait_until(lambda: psutil.Process(waiting).memory_info().rss > 300 * MEGABYTE)  # it has run the notebook
+    os.kill(waiting, harm)
+    with enter(empty, arrive(empty)) as visit:
+        assert answers(visit)
+    wait_until(lambda: waiting not in kernels(empty))
+
+
+def test_an_idle_page_gives_its_kernel_back(tmp_path: Path) -> None:
+    with server(["serve", "--preheat", "0"], tmp_path / "log", EXPLORER_IDLE_SECONDS="6") as address:
+        kernel, busy = arrive(address), arrive(address)
+        with enter(address, kernel) as idle, enter(address, busy) as visit:
+            wait_until(lambda: answers(visit) and not processes(kernel))  # it measures the first design, then rests
+            assert turned_away(idle) == 1001
+            wait_until(lambda: health(address)["pages"] != 2)
+            with pytest.raises(InvalidStatus), enter(address, kernel):
+                pass
+
+
+def test_a_server_that_was_killed_leaves_nothing(tmp_path: Path) -> None:
+    """Its kernels end by themselves; its folder is removed by the next server."""
+    with server(["serve"], tmp_path / "log", TMPDIR=str(tmp_path)) as address:
+        kernel = arrive(address)
+        serving(address).kill()
+        assert seconds_until_gone(kernel) < SOON
+    (left,) = tmp_path.glob("explorer-serve-*")
+    with server(["serve", "--preheat", "0"], tmp_path / "log2", TMPDIR=str(tmp_path)) as address:
+        assert asked(address, "/health")[0].status == 200
+        assert not left.exists()
+        assert len(list(tmp_path.glob("explorer-serve-*"))) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "log2"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody can write below /proc, not even root")
+def test_a_home_that_cannot_be_written_is_no_hindrance(tmp_path: Path) -> None:
+    homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), "/proc/nobody")
+    with server(["serve", "--preheat", "0"], tmp_path / "log", **homes) as address, \
+            enter(address, arrive(address)) as visit:
+        assert answers(visit)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
+def test_few_open_files_are_said_and_make_fewer_pages(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    options = f"--no-browser --preheat 0 --max-pages 40 --port {port}"
+    limited = f"ulimit -n 512; exec {sys.executable} -m explorer serve {options}"
+    with subprocess.Popen(["bash", "-c", limited], stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            assert [running.stdout.readline() for _ in range(2)][1] == (
+                "Open files are limited to 512 (ulimit -n), which is too few for 40 pages\n")
+        finally:
+            running.terminate()
+
+
+def test_the_page_works_below_another_address_and_in_a_frame(browser: Browser, tmp_path: Path) -> None:
+    """As behind a proxy that hands on what is below `/explorer/`, within a page of the same site."""
+    with server(["serve", "--base-url", "/explorer/"], tmp_path / "log", EXPLORER_GRACE_SECONDS="120") as address:
+        page = browser.new_page()
+        asked_for: list[str] = []
+        page.on("request", lambda request: asked_for.append(request.url))
+        page.route(f"{address}/lesson", lambda route: route.fulfill(
+            content_type="text/html", body='<iframe title="Depth" src="/explorer/?embed=1&n_layers=24"></iframe>'))
+        page.goto(f"{address}/lesson")
+        frame = page.frame_locator("iframe")
+        expect(frame.locator(".ex-status")).to_contain_text("Measured", timeout=60_000)
+        assert health(address, "/explorer/")["pages"] == 1
+        assert {url for url in asked_for if url.startswith("http")} == {
+            url for url in asked_for if url.startswith((f"{address}/explorer/", f"{address}/lesson"))}
+        page.goto(f"{address}/explorer/health")  # the page says that it is left
+        wait_until(lambda: health(address, "/explorer/")["pages"] == 0, 30)
+        page.close()
