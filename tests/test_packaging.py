@@ -35,6 +35,10 @@ def test_wheel_carries_every_file_of_the_package(unpacked: Path) -> None:
     assert [file for file in files if "__pycache__" not in file.parts and not (packed / file).is_file()] == []
 
 
+def test_wheel_says_that_it_has_types(unpacked: Path) -> None:
+    assert (unpacked / "explorer" / "py.typed").is_file()
+
+
 def test_wheel_brings_its_extension_to_notebook_servers(unpacked: Path) -> None:
     extensions = "etc/jupyter/jupyter_server_config.d/explorer.json"
     (installed,) = unpacked.glob(f"*.data/data/{extensions}")

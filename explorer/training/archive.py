@@ -7,7 +7,6 @@ the text itself: who hands on the race of a private text hands on the text.
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import struct
 import zipfile
@@ -19,6 +18,7 @@ import torch
 
 from explorer.choices import ConfigError
 from explorer.config import Config
+from explorer.display import reason
 from explorer.limits import memory_limit
 from explorer.text import Text
 from explorer.training.contents import check_content, check_zip
@@ -33,11 +33,18 @@ FORMAT = "explorer race 1"
 
 
 def save(race: Race, path: str | Path) -> None:
-    """Writes a race that is not running to a file, completely or not at all."""
-    target = Path(path)
-    part = target.with_name(target.name + ".part")
-    torch.save(_packed(race), part)
-    part.replace(target)
+    """Writes a race that is not running to a file, completely or not at all.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    target, raw = Path(path), to_bytes(race)
+    try:
+        part = target.with_name(target.name + ".part")
+        part.write_bytes(raw)
+        part.replace(target)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"file must be one that can be written; got {str(path)!r} ({reason(path, error)})") from None
 
 
 def to_bytes(race: Race) -> bytes:
@@ -54,10 +61,11 @@ def load(path: str | Path) -> Race:
         ConfigError: there is no such file, it is not a race, or a race that this version or machine refuses.
     """
     try:
-        with Path(path).open("rb") as file:
-            return _read(file, os.fspath(path))
-    except OSError as error:
-        raise ConfigError(f"race must be a file that can be read; got {os.fspath(path)!r} ({error.strerror})") from None
+        file = Path(path).open("rb")  # noqa: SIM115 - closed below
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"race must be a file that can be read; got {str(path)!r} ({reason(path, error)})") from None
+    with file:
+        return _read(file, str(path))
 
 
 def from_bytes(raw: bytes, name: str) -> Race:
