@@ -3,10 +3,13 @@
     make screenshots
 
 Serves the page on a free port, opens each link in headless Chromium, waits until nothing moves, and writes docs/*.png.
+The moving picture docs/drag.gif is a row of screenshots that Pillow joins: the mouse drags a slider there
+and halfway back, and rests at each end until the dots are measured.
 """
 
 from __future__ import annotations
 
+import io
 import shutil
 import socket
 import subprocess
@@ -17,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -46,9 +50,17 @@ class Picture(NamedTuple):
 
 
 PICTURES = (
-    Picture("page", "?design=llama3&pin=gpt2&pin=deepnorm&pin=post_ln&v=1", 1340),
-    Picture("your_model", "?tab=yours&v=1", 1000),
+    Picture("page", "?design=llama3&pin=gpt2&pin=deepnorm&pin=post_ln&v=1", 1620),
+    Picture("your_model", "?tab=yours&v=1", 1195),
+    Picture("map", "?tab=map&v=1", 860),
 )
+DRAGGED = Picture("drag", "?embed=1&show=alpha,norm_placement&charts=second_moment,attention_entropy"
+                  "&norm_placement=none&n_layers=24&d_model=128&alpha=0.2&v=1", 660, 1160)
+FIELD, HELD = "alpha", ((*range(6, 27), *[27] * 18), (*range(26, 9, -1), *[9] * 12))
+"""The slider that is dragged, and where the mouse holds it in each frame of two drags, in per cent of its width."""
+FRAME_MS, REST_MS, COLORS = 100, 2500, 96
+LARGEST = 1_500_000
+"""Bytes of the moving picture, at most."""
 
 
 @contextmanager
@@ -88,6 +100,38 @@ def take(page: Page, address: str, picture: Picture) -> Path:
     return path
 
 
+def film(page: Page, address: str, picture: Picture) -> Path:
+    """Writes a moving picture of a slider that is dragged, and gives its path.
+
+    Raises:
+        ValueError: it is too large.
+    """
+    page.set_viewport_size({"width": picture.width, "height": picture.height})
+    page.goto(address + picture.link)
+    page.wait_for_function(SETTLED, timeout=PATIENCE)
+    left, top, width, height = page.locator(f'[data-field="{FIELD}"] input[type=range]').evaluate(
+        "slider => { const { x, y, width, height } = slider.getBoundingClientRect(); return [x, y, width, height]; }")
+    frames = [page.screenshot()]
+    for drag in HELD:
+        page.mouse.move(left + width * drag[0] / 100, top + height / 2)
+        page.mouse.down()
+        for position in drag:
+            page.mouse.move(left + width * position / 100, top + height / 2)
+            page.wait_for_timeout(FRAME_MS)
+            frames.append(page.screenshot())
+        page.mouse.up()
+    page.wait_for_function(SETTLED, timeout=PATIENCE)
+    path = DOCS / f"{picture.name}.gif"
+    first, *others = (Image.open(io.BytesIO(frame)).convert("RGB") for frame in [*frames, page.screenshot()])
+    palette = first.quantize(COLORS)
+    stills = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in (first, *others)]
+    stills[0].save(path, save_all=True, append_images=stills[1:], loop=0, optimize=True,
+                   duration=[REST_MS, *[FRAME_MS] * (len(stills) - 2), REST_MS])
+    if path.stat().st_size > LARGEST:
+        raise ValueError(f"{path.name} must have at most {LARGEST:,} bytes; got {path.stat().st_size:,}")
+    return path
+
+
 def main() -> None:
     """Takes all pictures."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
@@ -99,6 +143,8 @@ def main() -> None:
             page = browser.new_page(color_scheme="light")
             print(take(page, address, picture))
             page.close()
+        page = browser.new_page(color_scheme="light")
+        print(film(page, address, DRAGGED))
         browser.close()
 
 

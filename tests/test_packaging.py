@@ -9,6 +9,7 @@ import sys
 import time
 import tomllib
 import zipfile
+from email import message_from_string
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,49 @@ def test_wheel_carries_every_file_of_the_package(unpacked: Path) -> None:
 
 def test_wheel_says_that_it_has_types(unpacked: Path) -> None:
     assert (unpacked / "explorer" / "py.typed").is_file()
+
+
+def test_wheel_says_licence_author_and_pythons(unpacked: Path) -> None:
+    (metadata,) = unpacked.glob("*.dist-info/METADATA")
+    said = message_from_string(metadata.read_text(encoding="utf-8"))
+    assert (said["License-Expression"], said["License-File"]) == ("BSD-3-Clause", "LICENSE")
+    assert (metadata.parent / "licenses/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert said["Author"] == "The Transformer Signal Explorer authors"
+    assert said["Author"] in (ROOT / "LICENSE").read_text(encoding="utf-8")
+    pythons = re.findall(r":: (3\.\d+)$", "\n".join(said.get_all("Classifier", [])), re.MULTILINE)
+    assert said["Requires-Python"] == f">={pythons[0]}"
+    workflow = (ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8")
+    assert re.findall(r'"(3\.\d+)"', workflow) == pythons
+    assert f"Python {pythons[0]} to {pythons[-1]}" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_citation_and_changelog_have_the_version() -> None:
+    citation, changes = ((ROOT / name).read_text(encoding="utf-8") for name in ("CITATION.cff", "CHANGELOG.md"))
+    version, released = (re.search(rf"^{field}: (\S+)$", citation, re.MULTILINE)[1]  # type: ignore[index]
+                         for field in ("version", "date-released"))
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert version == declared
+    assert f"## {version} ({released})" in changes
+
+
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_within_the_repository_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        there = page if not path else page.parent / path
+        assert there.exists(), target
+        if anchor:
+            heads = re.findall(r"^#+ (.+)$", there.read_text(encoding="utf-8").lower(), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w -]", "", head).replace(" ", "-") for head in heads], target
+
+
+def test_the_first_page_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
 
 
 def test_wheel_brings_its_extension_to_notebook_servers(unpacked: Path) -> None:
