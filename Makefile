@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+TESTS := .venv/.installed-tests
 PEERS := .venv-peers
 
 .PHONY: run lab test check bench peers screenshots clean
@@ -13,22 +14,22 @@ lab: $(INSTALLED)  ## the notebooks, in JupyterLab
 	$(BIN)/explorer lab
 
 # Two to four processes, each with whole files in the order they are listed: notebooks and a browser come first.
-test: $(INSTALLED)  ## every test: units, notebooks, and the page in Chromium where there is one
+test: $(TESTS)  ## every test: units, notebooks, and the page in Chromium where there is one
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder \
 		--nbval --nbval-current-env --nbval-cell-timeout=120
 
-check: $(INSTALLED)  ## what a change must pass: lint, types, tests
+check: $(TESTS)  ## what a change must pass: lint, types, tests
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(MAKE) test
 
-bench: $(INSTALLED)  ## prints a table and writes benchmarks/results.json
+bench: $(TESTS)  ## prints a table and writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
 
 peers: $(PEERS)/.installed  ## other ways to read the same statistics, in .venv-peers; writes docs/peers.md
 	$(PEERS)/bin/python -m benchmarks.peers
 
-screenshots: $(INSTALLED)  ## the README's pictures, taken of the page in Chromium
+screenshots: $(TESTS)  ## the README's pictures, still and moving, taken of the page in Chromium
 	$(BIN)/python -m benchmarks.screenshots
 
 clean:
@@ -43,12 +44,18 @@ $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 o
 $(PYTHON) -m venv $(1)
 if [ "$$(uname -s)" = Linux ] && command -v uv > /dev/null; then \
 	uv pip install --quiet --python $(1)/bin/python --torch-backend auto -c constraints.txt torch || true; fi
-$(1)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.$(2)'
+$(call package,$(1))
 endef
+package = $(1)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.$(2)'
+
+# The page and the notebooks need the package alone. Tests and benchmarks add to the same environment what they need.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(call environment,.venv)
+	touch $@
 
 EXTRAS := [models,test]
-$(INSTALLED): pyproject.toml constraints.txt
-	$(call environment,.venv,$(EXTRAS))
+$(TESTS): $(INSTALLED)
+	$(call package,.venv,$(EXTRAS))
 	touch $@
 
 $(PEERS)/.installed: pyproject.toml constraints.txt benchmarks/peers/requirements.txt

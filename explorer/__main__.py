@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from explorer.config import Config, ConfigError
+from explorer.display import reason
 from explorer.serve import PAGE_NOTEBOOK, PREHEATED, ServeError, lab, serve
 
 MOST_PREHEATED = 64
@@ -161,8 +162,8 @@ def _probe(choices: argparse.Namespace) -> None:
 def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"file must be one that can be written; got {path} ({error.strerror})") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"file must be one that can be written; got {str(path)!r} ({reason(path, error)})") from None
 
 
 def _read(path: str) -> bytes:
@@ -170,8 +171,8 @@ def _read(path: str) -> bytes:
         return sys.stdin.buffer.read()
     try:
         return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"config must be a file that can be read; got {path} ({error.strerror})") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"config must be a file that can be read; got {path!r} ({reason(path, error)})") from None
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from inspect import Parameter, Signature
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -95,6 +95,27 @@ class Choices(BaseModel):
     def replace(self, **changes: Any) -> Self:
         """The same with some choices changed, validated as a whole."""
         return type(self)(**{**self.model_dump(), **changes})
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002
+        """As `replace`, for pydantic's own copies and `copy.replace`, which would not validate the changes."""
+        return self.replace(**update or {})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuses: a change of one field may need others, and a hashable record may not change.
+
+        Raises:
+            ConfigError: always; says how to make another record.
+        """
+        self._stay(name, f"; got {shown(value)}")
+
+    def __delattr__(self, name: str) -> None:
+        """Refuses, as assignment does."""
+        self._stay(name, "; it was to be deleted")
+
+    def _stay(self, name: str, attempt: str) -> NoReturn:
+        field = self.field_name(name) if name in self._specs else name
+        raise ConfigError(field, f" cannot be changed, because a {type(self).__name__} is frozen: replace({name}=…) "
+                          f"makes another{attempt}")
 
     def accepts(self, **changes: Any) -> bool:
         """Whether `replace` would accept the changes."""

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import model_validator
 
 from explorer.choices import Choices, ConfigError
-from explorer.display import must_be
+from explorer.display import must_be, shown
 from explorer.fields import setting
 from explorer.limits import Sizes, excess, sizes
 from explorer.schemes.activation import ACTIVATIONS
@@ -386,5 +386,7 @@ def preset(name: str, **choices: Any) -> Config:
         ConfigError: the choices are refused.
     """
     if must_be(str, "name", name) not in PRESETS:
-        raise ValueError(f"preset must be one of {', '.join(PRESETS)}; got {name!r}")
+        near = ", ".join(PRESETS.near(name))
+        rule = f"a name in PRESETS, such as {near}" if near else f"one of {', '.join(PRESETS)}"
+        raise ValueError(f"preset must be {rule}; got {shown(name)}")
     return Config(**{**PRESETS[name].changes, **choices})

@@ -1,4 +1,4 @@
-"""Records as a notebook shows them: a small static table, or a figure that a higher layer of the package draws.
+"""Records as a notebook shows and copies them: a static table, or a figure that a higher layer of the package draws.
 
 Imports go strictly down, so a record cannot name the figures. The public face, which stands above both and is always
 imported first, says who draws what; nothing is loaded before it is asked for.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 DRAWERS: dict[str, Callable[[], Callable[..., Any]]] = {}
@@ -45,6 +47,15 @@ def cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+class Copied:
+    """Base of a frozen dataclass whose pickles and copies are made by its constructor: their mappings are read-only."""
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        """Class and arguments, in the order of the fields; a `MappingProxyType`, which has no pickle, as a dict."""
+        values = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]  # of a dataclass
+        return type(self), tuple(dict(value) if isinstance(value, MappingProxyType) else value for value in values)
+
+
 def must_be(kind: type[Kind], name: str, value: object) -> Kind:
     """The value, if it is of that kind.
 
@@ -55,6 +66,13 @@ def must_be(kind: type[Kind], name: str, value: object) -> Kind:
         return value
     article = "an" if kind.__name__[0] in "AEIOUaeio" else "a"
     raise TypeError(f"{name} must be {article} {kind.__name__}; got {shown(value)} of type {type(value).__name__}")
+
+
+def reason(path: object, error: Exception) -> str:
+    """Why a path cannot be opened: the system's words, or that it has a character which no path can have."""
+    if "\0" in str(path):
+        return "no path has the character NUL"
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip()
 
 
 def shown(value: object) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.config import Config
-from explorer.display import draw, glance, shown, table
+from explorer.display import Copied, draw, glance, shown, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,7 +164,7 @@ class Breakdown(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Profile:
+class Profile(Copied):
     """Statistics of one model, measured or predicted, over independent seeds.
 
     Args:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer import Config, ConfigError, limits
+from explorer import PRESETS, Config, ConfigError, Recipe, limits, preset
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,49 @@ def test_json_that_is_no_config_is_refused_in_words(text: str | bytes, sentence:
 
 def test_it_is_frozen_hashable_and_equal_by_value() -> None:
     config = Config(n_layers=3)
-    with pytest.raises(ValueError, match="frozen"):
-        config.n_layers = 4  # type: ignore[misc]
     assert {config: 1}[Config(n_layers=3)] == 1
     assert config.replace(n_layers=4) != config
     with pytest.raises(ConfigError, match="d_model must be divisible by n_heads; got 256 and 3"):
         config.replace(n_heads=3)
+
+
+@pytest.mark.parametrize("name", ["n_layers", "d_head", "made_up", "_specs", "__class__"])
+def test_an_assignment_is_refused_with_another_way(name: str) -> None:
+    config, recipe = Config(n_layers=3), Recipe()
+    for record, kind in ((config, "Config"), (recipe, "Recipe")):
+        rule = f"{name} cannot be changed, because a {kind} is frozen: replace({name}=…) makes another"
+        with pytest.raises(ConfigError) as refused:
+            setattr(record, name, 4)
+        assert str(refused.value) == f"{rule}; got 4"
+        with pytest.raises(ConfigError) as refused:
+            delattr(record, name)
+        assert str(refused.value) == f"{rule}; it was to be deleted"
+    assert (config, recipe) == (Config(n_layers=3), Recipe())
+
+
+def test_a_copy_of_pydantics_validates_its_changes() -> None:
+    config = Config(n_layers=3)
+    assert config.model_copy(update={"n_layers": 4}, deep=True) == Config(n_layers=4)
+    assert config.model_copy() == config
+    with pytest.raises(ConfigError, match="n_layers must be a whole number between 1 and 1024; got -3"):
+        config.model_copy(update={"n_layers": -3})
+
+
+@pytest.mark.parametrize(("name", "meant"), [
+    ("llama", "llama3"), ("LLaMA 3", "llama3"), ("Post-LN", "post_ln"), ("gpt", "gpt2, gptj, gpt_oss"),
+    ("mistral", "llama3"), ("realfromer", "realformer, realformer_qk, ngpt"), ("sandwich", "peri_ln"),
+    ("bert-base", "bert"), ("T5 v1.1", "t5_v1_1"),
+])
+def test_a_name_that_is_no_preset_is_answered_with_near_ones(name: str, meant: str) -> None:
+    with pytest.raises(ValueError, match="preset must be") as refused:
+        preset(name)
+    assert str(refused.value) == f"preset must be a name in PRESETS, such as {meant}; got {name!r}"
+
+
+@pytest.mark.parametrize("name", ["", "?", "zzzz", "a" * 300])
+def test_a_name_that_is_near_no_preset_is_answered_with_all(name: str) -> None:
+    with pytest.raises(ValueError, match=f"preset must be one of {', '.join(PRESETS)}; got '"):
+        preset(name)
 
 
 def test_a_head_has_its_part_of_the_width_or_a_width_of_its_own() -> None:

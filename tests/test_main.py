@@ -96,7 +96,15 @@ def test_measure_refuses_a_file_that_cannot_be_read(tmp_path: Path, capsys: pyte
     missing = tmp_path / "nothing.json"
     code, out, err = answer(capsys, "measure", str(missing))
     assert (code, out) == (2, "")
-    assert err == f"explorer: config must be a file that can be read; got {missing} (No such file or directory)\n"
+    got = f"{str(missing)!r} (No such file or directory)"
+    assert err == f"explorer: config must be a file that can be read; got {got}\n"
+
+
+def test_measure_refuses_a_path_with_a_nul(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = answer(capsys, "measure", "a\0b.json")
+    assert (code, out) == (2, "")
+    assert err == (r"explorer: config must be a file that can be read; got 'a\x00b.json' "
+                   "(no path has the character NUL)\n")
 
 
 @pytest.mark.parametrize("command", ["serve", "lab"])

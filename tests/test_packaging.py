@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import time
 import tomllib
 import zipfile
+from email import message_from_string
 from pathlib import Path
 
 import pytest
@@ -33,6 +36,53 @@ def test_wheel_carries_every_file_of_the_package(unpacked: Path) -> None:
     source, packed = ROOT / "explorer", unpacked / "explorer"
     files = [path.relative_to(source) for path in source.rglob("*") if path.is_file()]
     assert [file for file in files if "__pycache__" not in file.parts and not (packed / file).is_file()] == []
+
+
+def test_wheel_says_that_it_has_types(unpacked: Path) -> None:
+    assert (unpacked / "explorer" / "py.typed").is_file()
+
+
+def test_wheel_says_licence_author_and_pythons(unpacked: Path) -> None:
+    (metadata,) = unpacked.glob("*.dist-info/METADATA")
+    said = message_from_string(metadata.read_text(encoding="utf-8"))
+    assert (said["License-Expression"], said["License-File"]) == ("BSD-3-Clause", "LICENSE")
+    assert (metadata.parent / "licenses/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert said["Author"] == "The Transformer Signal Explorer authors"
+    assert said["Author"] in (ROOT / "LICENSE").read_text(encoding="utf-8")
+    pythons = re.findall(r":: (3\.\d+)$", "\n".join(said.get_all("Classifier", [])), re.MULTILINE)
+    assert said["Requires-Python"] == f">={pythons[0]}"
+    workflow = (ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8")
+    assert re.findall(r'"(3\.\d+)"', workflow) == pythons
+    assert f"Python {pythons[0]} to {pythons[-1]}" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_citation_and_changelog_have_the_version() -> None:
+    citation, changes = ((ROOT / name).read_text(encoding="utf-8") for name in ("CITATION.cff", "CHANGELOG.md"))
+    version, released = (re.search(rf"^{field}: (\S+)$", citation, re.MULTILINE)[1]  # type: ignore[index]
+                         for field in ("version", "date-released"))
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert version == declared
+    assert f"## {version} ({released})" in changes
+
+
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_within_the_repository_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        there = page if not path else page.parent / path
+        assert there.exists(), target
+        if anchor:
+            heads = re.findall(r"^#+ (.+)$", there.read_text(encoding="utf-8").lower(), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w -]", "", head).replace(" ", "-") for head in heads], target
+
+
+def test_the_first_page_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
 
 
 def test_wheel_brings_its_extension_to_notebook_servers(unpacked: Path) -> None:
@@ -73,25 +123,71 @@ def test_tested_version_is_in_the_range_we_promise(requirement: Requirement) -> 
 RECORDER = '#!/bin/sh\necho "$(basename "$0") $*" >> "{log}"\n{then}\n'
 
 
+class Checkout:
+    """The Makefile's recipes alone: programs that write down how they are called, and a uv that fails, as offline."""
+
+    def __init__(self, folder: Path, with_uv: bool = False) -> None:
+        self.folder, self.log = folder, folder / "calls"
+        self.log.touch()
+        copies = "for name in python explorer; do cp {0}/bin/python3 {0}/.venv/bin/$name; done"
+        self.program("python3", f"mkdir -p {folder}/.venv/bin && {copies.format(folder)}")
+        if with_uv:
+            self.program("uv", "exit 2")
+        for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+            (folder / name).write_bytes((ROOT / name).read_bytes())
+
+    def program(self, name: str, then: str) -> None:
+        path = self.folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(RECORDER.format(log=self.log, then=then), encoding="utf-8")
+        path.chmod(0o755)
+
+    def make(self, *targets: str) -> list[str]:
+        """The calls of installers that making the targets takes."""
+        self.log.write_text("", encoding="utf-8")
+        path = f"{self.folder}/bin:/usr/bin:/bin"
+        subprocess.run(["make", *targets], cwd=self.folder, env={"PATH": path}, check=True, capture_output=True)
+        return [line for line in self.log.read_text(encoding="utf-8").splitlines() if " install " in line]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere plain pip takes a torch without CUDA")
 @pytest.mark.parametrize("with_uv", [True, False])
 def test_set_up_asks_uv_for_the_torch_of_this_machine_where_uv_is_there(tmp_path: Path, with_uv: bool) -> None:
-    """The recipe alone: programs that write down how they are called, and a uv that fails as it does offline."""
-    log = tmp_path / "calls"
-    programs = {
-        "bin/python3": f'mkdir -p {tmp_path}/.venv/bin && cp {tmp_path}/bin/python3 {tmp_path}/.venv/bin/python',
-        **({"bin/uv": "exit 2"} if with_uv else {}),
-    }
-    for name, then in programs.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(RECORDER.format(log=log, then=then), encoding="utf-8")
-        (tmp_path / name).chmod(0o755)
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
-        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    path = f"{tmp_path}/bin:/usr/bin:/bin"
-    subprocess.run(["make", ".venv/.installed"], cwd=tmp_path, env={"PATH": path}, check=True, capture_output=True)
-    calls = [line for line in log.read_text(encoding="utf-8").splitlines() if " install " in line]
+    calls = Checkout(tmp_path, with_uv).make(".venv/.installed")
     assert [call.split()[0] for call in calls] == (["uv", "python"] if with_uv else ["python"])
     assert not with_uv or "--torch-backend auto -c constraints.txt torch" in calls[0]
     assert "pip install" in calls[-1]
-    assert "-c constraints.txt -e .[models,test]" in calls[-1]
+    assert calls[-1].endswith("-c constraints.txt -e .")
+
+
+def test_the_page_needs_no_test_packages_and_the_tests_add_them_to_its_environment(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+
+    def extras(*targets: str) -> list[str]:
+        return [call.split()[-1] for call in checkout.make(*targets)]
+
+    assert extras("run") == ["."]
+    assert "explorer serve" in checkout.log.read_text(encoding="utf-8")
+    assert extras("lab") == []
+    assert extras("test") == [".[models,test]"]
+    assert extras("run", "lab", "test") == []
+    for age, stamp in ((60, "installed"), (50, "installed-tests")):  # older than the requirements
+        os.utime(tmp_path / f".venv/.{stamp}", (time.time() - age,) * 2)
+    assert extras("test") == [".", ".[models,test]"]
+    assert extras("test", "run") == []
+
+
+def test_an_install_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    working = (tmp_path / "bin/python3").read_text(encoding="utf-8")
+    for target, installed in (("run", "."), ("test", ".[models,test]")):
+        interrupted = working.replace("echo", 'case "$*" in *install*) kill -INT $$;; esac; echo')
+        for program in (tmp_path / "bin/python3", tmp_path / ".venv/bin/python"):
+            if program.exists():
+                program.write_text(interrupted, encoding="utf-8")
+        with pytest.raises(subprocess.CalledProcessError):
+            checkout.make(target)
+        for program in (tmp_path / "bin/python3", tmp_path / ".venv/bin/python"):
+            program.write_text(working, encoding="utf-8")
+        assert [call.split()[-1] for call in checkout.make(target)] == [installed]
+        assert checkout.make(target) == []

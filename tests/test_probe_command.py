@@ -91,7 +91,10 @@ def test_a_page(here: Path) -> None:
     (("mine:alone",), "factory must return (model, batch) or (model, batch, loss); mine:alone returned Transformer"),
     (("mine:empty",), "batch must hold at least one token; got [(2, 0, 16)]"),
     (("mine:wrong",), "model must run on its batch; it raised AssertionError: was expecting embedding dimension of 16"),
-    (("mine:make", "--json", "no/such/folder.json"), "file must be one that can be written; got no/such/folder.json"),
+    (("mine:make", "--json", "no/such/folder.json"),
+     "file must be one that can be written; got 'no/such/folder.json' (No such file or directory)"),
+    (("mine:make", "--json", "a\0b"),
+     r"file must be one that can be written; got 'a\x00b' (no path has the character NUL)"),
 ])
 def test_what_is_wrong_is_one_line(here: Path, arguments: tuple[str, ...], complaint: str,
                                    capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from explorer.display import table
+from explorer.display import Copied, table
 
 Severity = Literal["good", "warning", "bad"]
 ORDER: tuple[Severity, ...] = ("bad", "warning", "good")
@@ -19,7 +19,7 @@ it. `docs/trainability.md` has how right this is of random designs."""
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Copied):
     """One thing to know about a profile.
 
     Args:
@@ -38,6 +38,9 @@ class Finding:
     remedy: str = ""
     config_change: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     code: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "config_change", MappingProxyType(dict(self.config_change)))
 
     def __str__(self) -> str:
         told = f"{self.severity}: {self.meaning} {self.evidence}"

@@ -6,6 +6,7 @@ A preset says what makes the design, and nothing of size, input or seeds: `prese
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +33,11 @@ class Preset(NamedTuple):
     """Other names that somebody may look for."""
 
 
+def _letters(text: str) -> str:
+    """Letters and digits alone, in lower case."""
+    return "".join(filter(str.isalnum, text.lower()))
+
+
 class Presets(dict[str, Preset]):
     """Named designs: a key is an argument of `preset`, a value has words, source and differences."""
 
@@ -39,6 +45,20 @@ class Presets(dict[str, Preset]):
         """Words of the group, name and row of each design, group by group."""
         return [(words, name, row) for group, words in GROUPS.items() for name, row in self.items()
                 if row.group == group]
+
+    def near(self, text: str) -> list[str]:
+        """Up to three names: of designs whose name, title, alias or source begins with the text, else of similar words.
+
+        Case, spaces and punctuation do not matter.
+        """
+        if not (wanted := _letters(text)):
+            return []
+        spelled = [(_letters(word), name) for name, row in self.items()
+                   for word in (name, row.title, *row.aliases.split(), *row.source.split())]
+        begins = sorted((name for word, name in spelled if word.startswith(wanted)),
+                        key=lambda name: not _letters(name).startswith(wanted))
+        similar = get_close_matches(wanted, {word for word, _ in spelled})
+        return list(dict.fromkeys(begins or [name for one in similar for word, name in spelled if word == one]))[:3]
 
     def __repr__(self) -> str:
         groups: dict[str, list[str]] = {}

@@ -16,7 +16,7 @@ import zarr
 from zarr.errors import ContainsGroupError
 
 from explorer.choices import ConfigError
-from explorer.display import shown
+from explorer.display import reason, shown
 from explorer.profile import Array
 from explorer.sweeping.grid import Grid, Place
 
@@ -53,7 +53,7 @@ class Store:
             raise
         except Exception as error:  # noqa: BLE001 - each kind of store has its own
             raise ConfigError(f"store must be a place where a Zarr store can be read or made; got {shown(where)} "
-                              f"({_said(error)})") from None
+                              f"({reason(where, error)})") from None
 
     def _check(self, held: Any, spec: dict[str, Any]) -> None:
         if not isinstance(held, dict):
@@ -97,7 +97,8 @@ class Store:
                 self._failure[place] = self.failures[place] = failure
             self._numbers[place] = numbers
         except Exception as error:  # noqa: BLE001 - each kind of store has its own
-            self.trouble = f"the store {self.where} cannot be written ({_said(error)}): cells from here on are not kept"
+            self.trouble = (f"the store {self.where} cannot be written ({reason(self.where, error)}): "
+                            "cells from here on are not kept")
 
 
 def _opened(where: Any) -> zarr.Group | None:
@@ -141,7 +142,3 @@ def _differences(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, A
             yield from _differences(*pair, f"{name}[{place}]")
     elif there != here:
         yield name, there, here
-
-
-def _said(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip()

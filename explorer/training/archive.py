@@ -7,11 +7,9 @@ the text itself: who hands on the race of a private text hands on the text.
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import struct
 import zipfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +18,7 @@ import torch
 
 from explorer.choices import ConfigError
 from explorer.config import Config
+from explorer.display import reason
 from explorer.limits import memory_limit
 from explorer.text import Text
 from explorer.training.contents import check_content, check_zip
@@ -39,20 +38,17 @@ def save(race: Race, path: str | Path) -> None:
     Raises:
         ConfigError: the file cannot be written, or the disk is full.
     """
-    target = Path(path)
-    part = target.with_name(target.name + ".part")
+    target, raw = Path(path), to_bytes(race)
     try:
-        with part.open("wb") as file:
-            torch.save(_packed(race), file)
-        part.replace(target)
-    except (OSError, RuntimeError) as error:
-        reason = error if isinstance(error, OSError) else error.__context__  # torch says nothing of the system's
-        if not isinstance(reason, OSError):
-            raise
-        with suppress(OSError):
+        part = target.with_name(target.name + ".part")
+        try:
+            part.write_bytes(raw)
+            part.replace(target)
+        except OSError:
             part.unlink(missing_ok=True)
-        raise ConfigError(f"race must go to a file that can be written; got {os.fspath(path)!r} "
-                          f"({reason.strerror})") from None
+            raise
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"file must be one that can be written; got {str(path)!r} ({reason(path, error)})") from None
 
 
 def to_bytes(race: Race) -> bytes:
@@ -69,10 +65,11 @@ def load(path: str | Path) -> Race:
         ConfigError: there is no such file, it is not a race, or a race that this version or machine refuses.
     """
     try:
-        with Path(path).open("rb") as file:
-            return _read(file, os.fspath(path))
-    except OSError as error:
-        raise ConfigError(f"race must be a file that can be read; got {os.fspath(path)!r} ({error.strerror})") from None
+        file = Path(path).open("rb")  # noqa: SIM115 - closed below
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"race must be a file that can be read; got {str(path)!r} ({reason(path, error)})") from None
+    with file:
+        return _read(file, str(path))
 
 
 def from_bytes(raw: bytes, name: str) -> Race:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -111,6 +112,21 @@ class Race:
     def histories(self) -> dict[str, History]:
         """Each contender's numbers, by its name."""
         return {runner.name: runner.history for runner in self.runners}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles and copies are another race at the same step: models are built again, and take the numbers."""
+        made = self.contenders, self.task, self.steps, self.every, self.data.text
+        return Race, made, [(runner.state(), runner.history) for runner in self.runners]
+
+    def __setstate__(self, states: list[tuple[dict[str, Any], History]]) -> None:
+        """Puts the contenders where those of the pickled race stood."""
+        for runner, (state, history) in zip(self.runners, states, strict=True):
+            runner.restore(state)
+            runner.history = history
+
+    def __copy__(self) -> Race:
+        """A deep copy: two races that shared an optimizer's moments would disturb each other."""
+        return deepcopy(self)
 
     def plot(self, curve: str = "held_out_loss") -> go.Figure:
         """A chart of the Race panel; measures the held-out loss where the contenders stand.

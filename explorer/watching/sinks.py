@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from explorer.display import shown
+from explorer.display import reason, shown
 
 KINDS = """memory, tensorboard, wandb, a folder for Parquet files (a Path, or text with a / or ending in ".parquet"), \
 a SummaryWriter, or a W&B run"""
@@ -43,8 +43,9 @@ class Parquet:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / ".writable").touch()
             (folder / ".writable").unlink()
-        except OSError as error:
-            raise ValueError(f"sink must be a folder that can be written; got {folder}: {error.strerror}") from error
+        except (OSError, ValueError) as error:
+            raise ValueError(f"sink must be a folder that can be written; got {str(folder)!r} ({reason(folder, error)})"
+                             ) from error
         self.folder, self.run = folder, time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f"-{os.getpid()}"
 
     def write(self, step: int, frame: pd.DataFrame) -> None:

@@ -201,6 +201,12 @@ def test_something_else_is_no_store_and_left_alone(tmp_path: Path) -> None:
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
 
 
+def test_a_path_with_a_nul_is_no_store() -> None:
+    for where in ("maps/a\0b", Path("a\0b")):
+        with pytest.raises(ConfigError, match=r"^store must be a place .* \(no path has the character NUL\)$"):
+            Sweep(SMALL, OVER, store=where)
+
+
 def test_whatever_zarr_takes_is_a_store(tmp_path: Path, whole: xr.Dataset) -> None:
     memory, file = zarr.storage.MemoryStore(), tmp_path / "store.zip"
     archive = zarr.storage.ZipStore(file, mode="w")

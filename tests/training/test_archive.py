@@ -1,5 +1,6 @@
 """A race in a file: it runs on as if nothing had happened, and what is no race is refused and never run."""
 
+import copy
 import json
 import pickle
 import subprocess
@@ -37,9 +38,12 @@ def test_save_load_and_go_on(task: Task, tmp_path: Path) -> None:
     again = load(tmp_path / "a.race")
     assert again.contenders == stopped.contenders
     assert again.levels == stopped.levels
-    assert_same(again, stopped)
+    copies = [pickle.loads(pickle.dumps(stopped)), copy.deepcopy(stopped), copy.copy(stopped), again]  # noqa: S301
     whole = race(runs, task, 6, every=2, text=own)
-    assert_same(again.run(), whole)
+    for one in copies:
+        assert_same(one, stopped)
+    for one in copies:
+        assert_same(one.run(), whole)
     assert_same(stopped.run(), whole)
     pd.testing.assert_frame_equal(pd.DataFrame(again.verdict()), pd.DataFrame(whole.verdict()), check_exact=True)
 
@@ -51,6 +55,16 @@ def test_retired_stays_retired_in_a_file(tmp_path: Path) -> None:
     assert again.finished
     assert again.run().verdict()[0].reason == run.verdict()[0].reason
     assert len(again.histories["plain_stack"].losses) == len(run.histories["plain_stack"].losses)
+
+
+@pytest.mark.parametrize("path", ["no/such/folder/a.race", "a\0b.race", "a\ud800.race", "."])
+def test_a_path_that_cannot_be_opened_is_refused(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"^file must be one that can be written; got '.*' \(.+\)$"):
+        save(Race([PRE], TASK, 2), path)
+    with pytest.raises(ConfigError, match=r"^race must be a file that can be read; got '.*' \(.+\)$"):
+        load(path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_from_before_a_contender_could_have_two_optimizers(tmp_path: Path) -> None:
@@ -143,6 +157,6 @@ def test_a_full_disk_is_said_and_keeps_the_file_that_was_there(tmp_path: Path) -
     (tmp_path / "b.race").write_text("before")
     said = subprocess.run([sys.executable, "-c", FULL, "a.race", "b.race"], cwd=tmp_path, capture_output=True,
                           text=True, check=True)
-    assert said.stdout == "race must go to a file that can be written; got 'b.race' (File too large)\n"
+    assert said.stdout == "file must be one that can be written; got 'b.race' (File too large)\n"
     assert (tmp_path / "b.race").read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.race", "b.race"]

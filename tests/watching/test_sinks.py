@@ -107,8 +107,10 @@ def test_a_killed_run_keeps_what_it_had(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", ModuleType("pyarrow"))
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match=r"sink must be a folder that can be written; got .*file: File exists"):
+    with pytest.raises(ValueError, match=r"sink must be a folder that can be written; got '.*file' \(File exists\)"):
         ex.watch(gpt2(), sink=tmp_path / "file")
+    with pytest.raises(ValueError, match=r"sink must be a folder that can be written; got '.*' \(no path has the"):
+        ex.watch(gpt2(), sink=tmp_path / "a\0b")
 
 
 def test_tensorboard_and_wandb_get_a_number_a_layer() -> None:
