@@ -1,7 +1,7 @@
 /* A file of a person's own, and the way back to what stands in its place. The kernel decides whether a file will do.
 
    A large one travels in parts, the next when the kernel has answered the last, and no faster than a server lets a
-   visitor send (`visits.py`: so many bytes at once, so many a second after). */
+   visitor send (`serve/visits.py`: so many bytes at once, so many a second after). */
 
 const [AT_ONCE, A_SECOND] = [8e6, 0.8e6]; // half of it, and four fifths: the page sends other things, too
 const pace = { sent: 0, at: 0 };
