@@ -1,0 +1,199 @@
+"""Norms and activations that a model writes out itself, in the ways in which people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from explorer import probe, twin
+
+D = 64
+EPSILON = 1e-3
+Function = Callable[[Tensor], Tensor]
+
+
+def mean(x: Tensor) -> Tensor:
+    return x.mean(-1, keepdim=True)
+
+
+def size(x: Tensor) -> int:
+    return x.shape[-1]
+
+
+RMS: dict[str, Function] = {
+    "x * x": lambda x: x * torch.rsqrt(mean(x * x) + EPSILON),
+    "torch.mul": lambda x: x * torch.rsqrt(mean(torch.mul(x, x)) + EPSILON),
+    "square": lambda x: x * torch.rsqrt(mean(x.square()) + EPSILON),
+    "**": lambda x: x * (mean(x**2) + EPSILON) ** -0.5,
+    "pow": lambda x: x / (mean(x.pow(2)) + EPSILON).sqrt(),
+    "abs": lambda x: x / (mean(x.abs().pow(2)) + EPSILON).sqrt(),
+    "sum": lambda x: x.div(torch.sqrt(((x * x).sum(-1, keepdim=True) / size(x)).add(EPSILON))),
+    "double": lambda x: (x.double() * torch.rsqrt(mean(x.double() * x.double()) + EPSILON)).to(x.dtype),
+    "logarithm": lambda x: x * torch.exp(-0.5 * torch.log(mean(x * x) + EPSILON)),
+    "einsum": lambda x: x * torch.rsqrt(torch.einsum("...d,...d->...", x, x)[..., None] / size(x) + EPSILON),
+    "vecdot": lambda x: x * torch.rsqrt(torch.linalg.vecdot(x, x)[..., None] / size(x) + EPSILON),
+    "matmul": lambda x: x * torch.rsqrt((x[..., None, :] @ x[..., None])[..., 0] / size(x) + EPSILON),
+    "ones": lambda x: x * torch.rsqrt((x * x) @ torch.full((size(x), 1), 1 / size(x)) + EPSILON),
+    "vector_norm": lambda x: x / (torch.linalg.vector_norm(x, dim=-1, keepdim=True) * size(x) ** -0.5 + EPSILON),
+    "norm": lambda x: x / (x.norm(dim=-1, keepdim=True) / size(x) ** 0.5 + EPSILON),
+    "normalize": lambda x: F.normalize(x, dim=-1) * size(x) ** 0.5,
+}
+LAYER: dict[str, Function] = {
+    "twice": lambda x: (x - mean(x)) * torch.rsqrt(mean((x - mean(x)) * (x - mean(x))) + EPSILON),
+    "difference": lambda x: (x - mean(x)) * torch.rsqrt(mean(x * x) - mean(x) * mean(x) + EPSILON),
+    "centered": lambda x: RMS["einsum"](x - mean(x)),
+}
+WRITTEN = {**{name: ("rms", function) for name, function in RMS.items()},
+           **{name: ("layer", function) for name, function in LAYER.items()}}
+
+
+class Norm(nn.Module):
+    def __init__(self, function: Function, width: int = D) -> None:
+        super().__init__()
+        self.gain, self.function = nn.Parameter(torch.ones(width)), function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x) * self.gain
+
+
+class Block(nn.Module):
+    """Norms before the branches, on the sums, or after the branches and on queries and keys."""
+
+    def __init__(self, place: str = "pre", norm: Function = RMS["pow"], bend: Function = F.gelu) -> None:
+        super().__init__()
+        self.one, self.two, self.q, self.k = Norm(norm), Norm(norm), Norm(norm, 16), Norm(norm, 16)
+        self.qkv, self.out = nn.Linear(D, 3 * D, bias=False), nn.Linear(D, D, bias=False)
+        self.up, self.gate, self.down = nn.Linear(D, 128), nn.Linear(D, 128), nn.Linear(128, D)
+        self.place, self.bend = place, bend
+
+    def attend(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
+        if self.place == "branch_output":
+            q, k = self.q(q), self.k(k)
+        return self.out(((q @ k.mT / 4).softmax(-1) @ v).transpose(1, 2).reshape(2, 16, D))
+
+    def mlp(self, x: Tensor) -> Tensor:
+        return self.down(self.bend(self.up(x)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.place == "pre":
+            x = x + self.attend(self.one(x))
+            return x + self.mlp(self.two(x))
+        if self.place == "post":
+            x = self.one(x + self.attend(x))
+            return self.two(x + self.mlp(x))
+        x = x + self.one(self.attend(x))
+        return x + self.two(self.mlp(x))
+
+
+def stack(make: Callable[[], nn.Module]) -> tuple[nn.Sequential, Tensor]:
+    torch.manual_seed(0)
+    return nn.Sequential(*(make() for _ in range(6))), torch.randn(2, 16, D)
+
+
+@pytest.mark.parametrize("place", ["pre", "post", "branch_output"])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_norm_is_one_however_it_is_written(name: str, place: str) -> None:
+    """The twin has it, with its ε; and where one layer leaves it out, that is named."""
+    kind, function = WRITTEN[name]
+    model, inputs = stack(lambda: Block(place, function))
+    found = twin(model, inputs).config
+    assert (found.norm_placement, found.norm, found.qk_norm) == (place, kind, place == "branch_output")
+    assert found.norm_epsilon == pytest.approx(1e-12 if name == "normalize" else EPSILON)
+    assert (found.residual, found.alpha) == ("constant", 1.0)
+    model[3].one = nn.Identity()
+    (layer, site, words), = probe(model, inputs).differences
+    assert (layer, site) == (4, "attn_out")
+    assert words.startswith("has no norm")
+    assert "attention, where its siblings have one" in words
+
+
+ROOT, SLOPE = 2**0.5, (2 / torch.pi) ** 0.5
+BENDS: dict[str, dict[str, Function]] = {
+    "gelu": {
+        "BERT's": lambda x: x * 0.5 * (1 + torch.erf(x / ROOT)),
+        "half first": lambda x: 0.5 * x * (1 + torch.erf(x / ROOT)),
+        "half last": lambda x: (1 + torch.erf(x * ROOT / 2)) * x / 2,
+        "half inside": lambda x: x * (0.5 + 0.5 * torch.erf(x / ROOT)),
+        "two terms": lambda x: 0.5 * x + 0.5 * x * torch.erf(x / ROOT),
+        "distribution": lambda x: x * torch.special.ndtr(x),
+        "complement": lambda x: x * 0.5 * torch.erfc(-x / ROOT),
+    },
+    "gelu_tanh": {
+        "GPT-2's": lambda x: 0.5 * x * (1 + torch.tanh(SLOPE * (x + 0.044715 * torch.pow(x, 3)))),
+        "Megatron's": lambda x: x * 0.5 * (1 + torch.tanh(0.79788456 * x * (1 + 0.044715 * x * x))),
+        "half last": lambda x: (1 + torch.tanh(SLOPE * (x + 0.044715 * x * x * x))) * x * 0.5,
+    },
+    "silu": {
+        "x σ(x)": lambda x: x * torch.sigmoid(x), "σ(x) x": lambda x: torch.sigmoid(x) * x,
+        "quotient": lambda x: x / (1 + torch.exp(-x)), "tanh": lambda x: x * 0.5 * (1 + torch.tanh(x / 2)),
+    },
+    "quick": {"x σ(1.7 x)": lambda x: x * torch.sigmoid(1.702 * x)},
+    "relu": {
+        "where": lambda x: torch.where(x > 0, x, 0.0), "mask": lambda x: x * (x > 0),
+        "filled": lambda x: x.masked_fill(x < 0, 0), "clamp": lambda x: x.clamp(min=0),
+        "maximum": lambda x: torch.maximum(x, torch.zeros_like(x)), "abs": lambda x: (x + x.abs()) / 2,
+    },
+    "relu2": {"r * r": lambda x: F.relu(x) * F.relu(x), "x relu": lambda x: x * F.relu(x)},
+    "elu": {"where": lambda x: torch.where(x > 0, x, torch.exp(x) - 1)},
+    "tanh": {"sigmoid": lambda x: 2 * torch.sigmoid(2 * x) - 1,
+             "exp": lambda x: (torch.exp(2 * x) - 1) / (torch.exp(2 * x) + 1)},
+}
+GATED: dict[str, dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
+    "silu": {
+        "in turn": lambda u, v: u * torch.sigmoid(u) * v, "value first": lambda u, v: v * u * torch.sigmoid(u),
+        "value between": lambda u, v: torch.sigmoid(u) * v * u, "quotient": lambda u, v: v * u / (1 + torch.exp(-u)),
+    },
+    "gelu": {
+        "value first": lambda u, v: v * u * 0.5 * (1 + torch.erf(u / ROOT)),
+        "value last": lambda u, v: u * 0.5 * (1 + torch.erf(u / ROOT)) * v,
+    },
+    "relu": {"where": lambda u, v: torch.where(u > 0, u, 0.0) * v},
+    "sigmoid": {"σ(u) v": lambda u, v: torch.sigmoid(u) * v, "quotient": lambda u, v: v / (1 + torch.exp(-u))},
+    "identity": {"u v": lambda u, v: u * v},
+}
+
+
+@pytest.mark.parametrize(("name", "form"), [(name, form) for name, row in BENDS.items() for form in row])
+def test_an_activation_is_one_however_it_is_written(name: str, form: str) -> None:
+    found = twin(*stack(lambda: Block(bend=BENDS[name][form])))
+    assert (found.config.mlp, found.config.activation) == ("plain", name)
+    assert not found.unread
+    assert not found.differs
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("name", "form"), [(name, form) for name, row in GATED.items() for form in row])
+def test_so_is_a_gate(name: str, form: str, packed: bool) -> None:
+    """And W_gate is the matrix before the function."""
+    class Gated(Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.both = nn.Linear(D, 256)
+            self.both.weight.data[:128] *= 2
+            self.gate.weight.data *= 2
+
+        def mlp(self, x: Tensor) -> Tensor:
+            u, v = self.both(x).chunk(2, dim=-1) if packed else (self.gate(x), self.up(x))
+            return self.down(GATED[name][form](u, v))
+
+    profile = probe(*stack(Gated))
+    assert profile.twin is not None
+    assert (profile.twin.mlp, profile.twin.activation) == ("gated", name)
+    if name != "identity":
+        ratio = profile["weight_variance", "W_gate"] / profile["weight_variance", "W_in"]
+        assert ratio == pytest.approx(4, rel=0.1)
+
+
+def test_a_gate_beside_one() -> None:
+    class Gated(Block):
+        def mlp(self, x: Tensor) -> Tensor:
+            u, v = self.gate(x), self.up(x)
+            return self.down(u * (v + 1) * torch.sigmoid(u))
+
+    found = twin(*stack(Gated)).config
+    assert (found.mlp, found.activation) == ("gated_plus_one", "silu")
