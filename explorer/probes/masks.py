@@ -14,8 +14,14 @@ from explorer.schemes.position import slopes
 
 LOOKED_AT = 128
 """Tokens of the first sequence in whose logits masks and biases are looked for."""
-HIDDEN = 1e4
-"""A logit that far below the row's largest is hidden."""
+HIDDEN = 5e3
+"""A logit that far below the row's largest is hidden: masks add −1e4 or less, and ALiBi no less than −n."""
+
+
+def visible(scores: Tensor) -> Tensor:
+    """Whether a query sees a key, by its logits `[…, query, key]`; where one is not a number, all are seen."""
+    highest = scores.amax(dim=-1, keepdim=True)
+    return (scores > torch.finfo(torch.float32).min / 4) & (scores >= highest - HIDDEN) | highest.isnan()
 
 
 def seen(attention: Node, q: Node, k: Node, product: Node | None, after: list[Step], cap: float) -> tuple[str, str]:
@@ -28,12 +34,17 @@ def seen(attention: Node, q: Node, k: Node, product: Node | None, after: list[St
     keys = attention.inputs[1].tensor.shape[-2]
     scores = soft.inputs[0].tensor[..., :keys]
     first = _first(scores, scores.shape[-3])
-    plain = _first(product.tensor, first.shape[0])
+    # the product with its axes in their places; what was done to it before it had them is done to it there
+    placed = [(index, step.before.tensor[..., :keys]) for index, step in reversed([*enumerate(after)])]
+    index, plain = next(((index, one) for index, one in [*placed, (-1, scores)] if one.shape == scores.shape))
+    if any(step.kind not in ("factor", "gain") for step in after[index + 1:]):
+        raise ValueError("the logits are bent or added to before their axes are in their places")
     if product.op == "baddbmm" and not product.inputs[0].role:
-        plain = plain - product.inputs[0].tensor.expand_as(product.tensor)[: first.shape[0]].to(plain)
-    scaled = plain * math.prod(step.factor for step in after if step.kind == "factor" and not cap)
-    if cap:
-        scaled = torch.tanh(plain * math.prod(step.factor for step in after if step.kind == "factor") / cap) * cap
+        bias = product.inputs[0].tensor.expand_as(product.tensor)
+        plain = plain - bias.reshape(plain.shape).to(plain)
+    scaled = _first(plain, first.shape[0])
+    factor = math.prod(step.factor for step in after[:index + 1] if step.kind == "factor")
+    scaled = torch.tanh(scaled * factor / cap) * cap if cap else scaled * factor
     return _named(first - scaled, first)
 
 
@@ -60,7 +71,7 @@ def _seen_by_fused(attention: Node, n: int, keys: int) -> tuple[str, str]:
 
 def _named(bias: Tensor, scores: Tensor) -> tuple[str, str]:
     """Position and mask from `[head, query, key]`: what is added to the logits, and the logits themselves."""
-    shown = (scores > torch.finfo(torch.float32).min / 4) & (scores > scores.amax(dim=-1, keepdim=True) - HIDDEN)
+    shown = visible(scores)
     n, keys = scores.shape[-2:]
     lower = torch.ones(n, keys, dtype=torch.bool, device=scores.device).tril()
     mask = "none" if bool(shown.all()) else "causal" if bool((shown == lower).all()) else "another"

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from explorer.probes.graph import FUSED, Node, pattern_of
+from explorer.probes.masks import visible
 from explorer.probes.statistics import Rows
 
 AT_ONCE = 2**20
 """Logits that are read together."""
-HIDDEN = 9e3
-"""So far below a row's largest logit a key is masked: as a mask any large number may be added."""
 
 Part = tuple[Tensor, Tensor | None]
 """Logits `[batch, head, query, key]` of some queries, and their pattern where it was computed."""
@@ -63,7 +62,7 @@ def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor]:
     """
     scores = scores.float()
     highest = scores.amax(dim=-1, keepdim=True)
-    seen = (scores > torch.finfo(torch.float32).min / 4) & (scores >= highest - HIDDEN) | highest.isnan()
+    seen = visible(scores)
     count = seen.sum(dim=-1)
     shares = scores.masked_fill(~seen, -math.inf).softmax(dim=-1)
     weights = shares if pattern is None else pattern.float()

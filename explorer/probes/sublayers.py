@@ -145,9 +145,10 @@ def _gates(node: Node, tokens: int) -> int:
 
 def _gain(after: Tensor, before: Tensor, norm: Step) -> float:
     """What a norm makes of a length of 1: its gains' root mean square, and any factor after it."""
-    x, y = before.detach()[:1].double(), after.detach()[:1].double()
-    q = x.var(dim=-1, correction=0) if norm.centered else x.square().mean(dim=-1)
-    return math.sqrt(float((y.square().mean(dim=-1) * (q + norm.epsilon) / q.clamp(min=1e-300)).mean()))
+    x, y = before.detach().float(), after.detach().float()  # a product may have the tokens in another order
+    q = (x.var(dim=-1, correction=0) if norm.centered else x.square().mean(dim=-1)).double()
+    left = float((q / (q + norm.epsilon).clamp(min=1e-300)).mean())
+    return math.sqrt(float(y.square().mean()) / left) if left else 0.0
 
 
 def _length(norm: Step) -> float:

@@ -197,3 +197,70 @@ def test_a_gate_beside_one() -> None:
 
     found = twin(*stack(Gated)).config
     assert (found.mlp, found.activation) == ("gated_plus_one", "silu")
+
+
+HEADS, HEAD = 4, 16
+
+
+def weight(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(shape) / D**0.5)
+
+
+class Multiplied(Block):
+    """Attention in products of tensors with axes of their own."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.wq, self.wk, self.wv = weight(HEADS, D, HEAD), weight(HEADS, D, HEAD), weight(HEADS, D, HEAD)
+        self.k1, self.v1, self.wo = weight(D, HEAD), weight(D, HEAD), weight(HEADS, HEAD, D)
+        self.joined, self.stem, self.root = weight(D, 3, HEADS, HEAD), weight(1, D, 128), weight(1, 128, D)
+
+    def attend(self, x: Tensor) -> Tensor:
+        e = torch.einsum
+        q, k, v = (e("btd,hde->bhte", x, one) for one in (self.wq, self.wk, self.wv))
+        if self.way == "joined":
+            q, k, v = e("btd,dnhe->nbhte", x, self.joined)
+        if self.way == "one key-value head":
+            logits, v = e("bhqe,bke->bhqk", q, x @ self.k1), x @ self.v1
+            return e("bhqk,bke,hed->bqd", (logits / 4).softmax(-1), v, self.wo)
+        if self.way == "three operands":
+            logits = e("bqd,hde,bhke->bhqk", x, self.wq, k)
+            return e("bhqk,bhke,hed->bqd", (logits / 4).softmax(-1), v, self.wo)
+        if self.way == "heads third":
+            q, k, v = (e("btd,hde->bthe", x, one) for one in (self.wq, self.wk, self.wv))
+            mixed = e("bhqk,bkhe->bqhe", (e("bqhe,bkhe->bhqk", q, k) / 4).softmax(-1), v)
+            return e("bqhe,hed->bqd", mixed, self.wo)
+        return e("bhqe,hed->bqd", (q @ k.mT / 4).softmax(-1) @ v, self.wo)
+
+    def mlp(self, x: Tensor) -> Tensor:
+        return torch.einsum("btf,efd->btd", F.gelu(torch.einsum("btd,edf->btf", x, self.stem)), self.root)
+
+
+@pytest.mark.parametrize("way", ["three axes", "joined", "one key-value head", "three operands", "heads third"])
+def test_products_of_several_tensors(way: str) -> None:
+    found = twin(*stack(lambda: Multiplied(way)))
+    config = found.config
+    assert (config.attention, config.n_heads, config.n_kv_heads or HEADS) == (
+        "softmax", HEADS, 1 if way == "one key-value head" else HEADS)
+    assert (config.norm_placement, config.residual, config.attention_scale) == ("pre", "constant", "sqrt_d")
+    assert (config.position, config.causal, config.activation) == ("none", False, "gelu")
+    assert not found.unread
+    assert not found.differs
+
+
+@pytest.mark.parametrize("hidden", [-torch.inf, -1e4, -9e3, -2e4, -1e9])
+def test_a_mask_on_logits_of_one_key_value_head(hidden: float) -> None:
+    """As x-transformers has it: keys have no axis for heads."""
+    class Single(Block):
+        def attend(self, x: Tensor) -> Tensor:
+            q, k, v = self.qkv(x).split([D, HEAD, 2 * D - HEAD], dim=-1)
+            q, v = q.unflatten(-1, (HEADS, HEAD)).transpose(1, 2), v[..., :HEAD]
+            logits = torch.einsum("bhid,bjd->bhij", q, k) * HEAD**-0.5
+            logits = logits + torch.full((16, 16), hidden).triu(1)
+            mixed = torch.einsum("bhij,bjd->bhid", logits.softmax(-1), v)
+            return self.out(mixed.transpose(1, 2).flatten(2))
+
+    found = twin(*stack(Single))
+    assert (found.config.n_kv_heads, found.config.causal, found.config.position) == (1, True, "none")
+    assert not found.unread
