@@ -176,7 +176,10 @@ class Profile:
         layers: names of its blocks, in order.
         shapes: of its matrices, (fan_in, fan_out) by name, where they are known.
         dtype: the type in which its stream is computed, where numbers may run out of range: "float16".
-        twin: the nearest design of ours, which says what theory expects of it; None where none is known.
+        twin: the nearest design of ours, which says what theory expects of it; None where none is known, or where the
+            model does not behave like it.
+        remarks: sentences on how such a model was read: what could not be, what no config can say, and where it
+            behaves otherwise than the nearest design.
         differences: layers that are built otherwise than their siblings: layer from 1, site, and what it does, such as
             (3, "attn_out", "has no norm before attention, where its siblings have one").
         seeds: the seeds of the first axis; empty for a prediction.
@@ -195,6 +198,7 @@ class Profile:
     shapes: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
     dtype: str = ""
     twin: Config | None = None
+    remarks: tuple[str, ...] = ()
     differences: tuple[tuple[int, str, str], ...] = ()
     seeds: tuple[int, ...] = ()
     notes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -355,6 +359,7 @@ class Profile:
             "config": None if self.config is None else self.config.model_dump(),
             "model": self.model, "layers": self.layers, "shapes": dict(self.shapes), "dtype": self.dtype,
             "twin": None if self.twin is None else self.twin.model_dump(), "differences": self.differences,
+            "remarks": self.remarks,
             "seeds": self.seeds,
             "seconds": _plain(self.seconds),
             "notes": dict(self.notes),
@@ -390,6 +395,7 @@ class Profile:
             dtype=data.get("dtype", ""),
             twin=Config(**data["twin"]) if data.get("twin") else None,
             differences=tuple((layer, site, words) for layer, site, words in data.get("differences", ())),
+            remarks=tuple(map(str, data.get("remarks", ()))),
             seeds=tuple(data["seeds"]),
             notes=data["notes"],
             seconds=float(data["seconds"]),

@@ -53,6 +53,21 @@ class Node:
                     left.append(one)
 
 
+def as_softmax(node: Node) -> Node:
+    """A softmax that is written out, exp s / Σ exp s, as the one operation that it is; any other node as it is."""
+    if node.op in FACTOR and "div" in node.op and len(node.inputs) == 2:
+        shares, total = node.inputs
+        while total.op in VIEW and len(total.inputs) == 1:
+            total = total.inputs[0]
+        if total.op == "sum" and total.inputs == [shares] and shares.op in ("exp", "exp_"):
+            axes = next((one for one in total.scalars if isinstance(one, (list, tuple)) and len(one) == 1), None)
+            if axes is not None:
+                node.op, node.inputs, node.scalars = "_softmax", shares.inputs[:1], (None, axes[0])
+    elif node.op == "exp" and node.inputs and node.inputs[0].op == "_log_softmax":
+        node.op, node.inputs, node.scalars = "_softmax", node.inputs[0].inputs[:1], node.inputs[0].scalars
+    return node
+
+
 def label(node: Node) -> None:
     """Says what a node is, from what its inputs are."""
     node.role, node.matrix, node.bent = _role(node), frozenset(), False

@@ -110,7 +110,11 @@ def _written_out(attention: Node, batch: int) -> Iterator[Part]:
     if soft is None or soft.tensor.ndim not in (3, 4, 5):
         return
     keys = attention.inputs[1].tensor.shape[-2]
-    scores, pattern = (_by_head(one.tensor, batch)[..., :keys] for one in (soft.inputs[0], soft))
+    logits, weights = soft.inputs[0].tensor, soft.tensor
+    if soft.scalars[1] % soft.tensor.ndim != soft.tensor.ndim - 1:  # as the product with the values has its axes
+        weights = attention.inputs[0].tensor
+        logits = weights.log()
+    scores, pattern = (_by_head(one, batch)[..., :keys] for one in (logits, weights))
     step = max(1, AT_ONCE // max(1, math.prod(scores.shape[:2]) * keys))
     for start in range(0, scores.shape[2], step):
         yield scores[:, :, start:start + step], pattern[:, :, start:start + step]

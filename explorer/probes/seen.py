@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from explorer.probes.graph import Node
 from explorer.probes.layout import Layout, layout
 from explorer.probes.rows import read_rows
 from explorer.probes.statistics import Signal, norms, second_moment
+from explorer.probes.twin import Twin
 from explorer.probes.weights import weight_values
 from explorer.profile import MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
 
@@ -46,6 +48,7 @@ class Seen:
         self.sources: list[Tensor] = []
         """Where the backward pass may end: what goes into the first block."""
         self.design = Design()
+        self.twin: Twin | None = None
 
     def take(self, path: str, found: Anatomy) -> None:
         """Reads a block that has just run, and lets its tensors go."""
@@ -103,15 +106,17 @@ class Seen:
                 values[key] = torch.cat(parts).double().cpu().numpy()[None]
             elif key[0] not in notes:
                 notes[key[0]] = f"at {key[1]} only {len(parts)} of {expected} layers have it in one shape"
-        twin = self.design.twin(name)
-        return Profile(
+        found = Profile(
             "measured", {**values, **self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices()))},
             model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
             seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
-            pattern_of=None if self.pattern is None else (1, 0), others=tuple(others),
-            twin=None if twin is None else twin.config, shapes=self.design.shapes(),
+            pattern_of=None if self.pattern is None else (1, 0), others=tuple(others), shapes=self.design.shapes(),
             differences=self.design.differences(),
         )
+        twin = self.twin = self.design.twin(found)
+        if twin is None:
+            return replace(found, remarks=self.design.unread)
+        return replace(found, twin=None if twin.parts else twin.config, remarks=twin.unread + twin.differs + twin.parts)
 
     def by_stream(self) -> dict[Key, Array]:
         """Mean squared gradients relative to the last layer's."""

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer import probe, twin
+from explorer import Profile, diagnose, probe, twin
 
 D = 64
 EPSILON = 1e-3
@@ -181,9 +181,9 @@ def test_so_is_a_gate(name: str, form: str, packed: bool) -> None:
             u, v = self.both(x).chunk(2, dim=-1) if packed else (self.gate(x), self.up(x))
             return self.down(GATED[name][form](u, v))
 
+    found = twin(*stack(Gated)).config
+    assert (found.mlp, found.activation) == ("gated", name)
     profile = probe(*stack(Gated))
-    assert profile.twin is not None
-    assert (profile.twin.mlp, profile.twin.activation) == ("gated", name)
     if name != "identity":
         ratio = profile["weight_variance", "W_gate"] / profile["weight_variance", "W_in"]
         assert ratio == pytest.approx(4, rel=0.1)
@@ -264,3 +264,100 @@ def test_a_mask_on_logits_of_one_key_value_head(hidden: float) -> None:
     found = twin(*stack(Single))
     assert (found.config.n_kv_heads, found.config.causal, found.config.position) == (1, True, "none")
     assert not found.unread
+
+
+def softmax(logits: Tensor, axis: int) -> Tensor:
+    shares = torch.exp(logits - logits.amax(axis, keepdim=True))
+    return shares / shares.sum(axis, keepdim=True)
+
+
+@pytest.mark.parametrize("form", [lambda s: softmax(s, -1), lambda s: F.log_softmax(s, -1).exp()])
+def test_a_softmax_is_one_however_it_is_written(form: Function) -> None:
+    class Written(Block):
+        def attend(self, x: Tensor) -> Tensor:
+            q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
+            return self.out((form(q @ k.mT / 4) @ v).transpose(1, 2).reshape(2, 16, D))
+
+    plain, written = (probe(*stack(make)) for make in (Block, Written))
+    assert written.twin == plain.twin
+    assert set(written) == set(plain)
+    for key in plain:
+        assert written[key] == pytest.approx(plain[key], rel=1e-4, abs=1e-5), key
+
+
+class Turned(Block):
+    """A softmax over keys that are not the last axis."""
+
+    def attend(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 1, 3, 4)
+        pattern = (torch.einsum("bqhe,bkhe->bqkh", q, k) / 4).softmax(2)
+        return self.out(torch.einsum("bqkh,bkhe->bqhe", pattern, v).flatten(2))
+
+
+def test_what_could_not_be_read_is_said_and_no_line_is_drawn() -> None:
+    """The numbers are there all the same: entropy and gradients are what they are with the usual axes."""
+    profile, plain = probe(*stack(Turned)), probe(*stack(Block))
+    for key in plain:
+        assert profile[key] == pytest.approx(plain[key], rel=1e-3, abs=1e-5), key
+    found = twin(*stack(Turned))
+    assert found.unread[0].startswith("the attention of 0 and 5 more: ValueError: the softmax is not over the last axis")
+    assert found.parts == ("6 of 6 layers could not be read",)
+    assert profile.twin is None
+    assert profile.remarks == found.unread + found.parts
+    assert Profile.from_json(profile.to_json()).remarks == profile.remarks
+    finding = diagnose(profile)[0]
+    assert finding.severity == "warning"
+    assert "6 of 6 layers could not be read" in finding.evidence
+
+
+class Louder(Block):
+    """What no block shows of its design: a function of the branch whose gradient is another's."""
+
+    def mlp(self, x: Tensor) -> Tensor:
+        y = super().mlp(x)
+        return y + (2 * y).detach()
+
+
+class Median(Block):
+    """A norm by the median, which no placement has."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for branch in (self.attend, self.mlp):
+            x = x + branch(x / x.abs().sort(-1).values[..., D // 2, None])
+        return x
+
+
+class Linear(Block):
+    """Attention without a softmax."""
+
+    def attend(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
+        q, k = F.elu(q) + 1, F.elu(k) + 1
+        return self.out((q @ (k.mT @ v) / (q @ k.sum(-2)[..., None])).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize(("make", "where"), [
+    (Louder, "second moment at MLP output of layer 1 (0)"), (Median, "activation gradient at stream after attention"),
+    (Linear, "the first of its two branches is no softmax attention"),
+])
+def test_a_twin_that_behaves_otherwise_draws_no_line(make: Callable[[], nn.Module], where: str) -> None:
+    found, profile = twin(*stack(make)), probe(*stack(make))
+    assert any(where in one for one in found.parts)
+    assert profile.twin is None
+    assert set(found.parts) <= set(profile.remarks)
+    assert any("there are no lines" in finding.meaning for finding in diagnose(profile))
+    if make is not Linear:
+        assert found.distance > 0.5
+        assert any(one.endswith(" ×") for one in found.parts)
+
+
+def test_a_twin_that_behaves_alike_has_a_line() -> None:
+    """Also where one layer is at fault: that is for the diagnosis to name."""
+    def louder(layer: Block) -> None:
+        layer.down.weight.data *= 6
+
+    for change in (lambda layer: None, louder):
+        model, inputs = stack(Block)
+        change(model[2])  # type: ignore[arg-type]
+        assert not twin(model, inputs).parts
+        assert probe(model, inputs).twin is not None
