@@ -43,6 +43,10 @@ def _multiplied(what: str) -> Callable[[Any, Any], str]:
     return words
 
 
+def _attends(value: bool) -> str:
+    return "by a softmax over keys" if value else "in another way than by a softmax over keys"
+
+
 def _has(what: str) -> Callable[[Any, Any], str]:
     return lambda value, usual: f"has {'no ' * (not value)}{what}, where its siblings have {'one' if usual else 'none'}"
 
@@ -64,6 +68,7 @@ FACTS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
     ("attn_scores", "position"): _plain("positions of the kind"),
     ("attn_scores", "sink"): _plain("a sink of the kind"),
     ("attn_scores", "n_heads"): _plain("as many heads as"),
+    ("layer", "attends"): lambda value, usual: f"attends {_attends(value)}, where its siblings do {_attends(usual)}",
     ("attn_out", "gates"): _plain("as many gates on its heads as"),
 }
 

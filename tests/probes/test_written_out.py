@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer import Profile, diagnose, probe, twin
+from explorer import Profile, diagnose, predict, probe, twin
+from explorer.agreement import agreement
 
 D = 64
 EPSILON = 1e-3
@@ -300,7 +302,7 @@ def test_what_could_not_be_read_is_said_and_no_line_is_drawn() -> None:
     for key in plain:
         assert profile[key] == pytest.approx(plain[key], rel=1e-3, abs=1e-5), key
     found = twin(*stack(Turned))
-    assert found.unread[0].startswith("the attention of 0 and 5 more: ValueError: the softmax is not over the last axis")
+    assert found.unread[0].startswith("the attention of 0 and 5 more: ValueError: the softmax is not over the last")
     assert found.parts == ("6 of 6 layers could not be read",)
     assert profile.twin is None
     assert profile.remarks == found.unread + found.parts
@@ -361,3 +363,47 @@ def test_a_twin_that_behaves_alike_has_a_line() -> None:
         change(model[2])  # type: ignore[arg-type]
         assert not twin(model, inputs).parts
         assert probe(model, inputs).twin is not None
+
+
+class Columns(Block):
+    """A softmax over queries: a mistake."""
+
+    def attend(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
+        return self.out(((q @ k.mT / 4).softmax(-2) @ v).transpose(1, 2).reshape(2, 16, D))
+
+
+@pytest.mark.parametrize("container", [nn.Sequential, nn.ModuleList])
+@pytest.mark.parametrize("at", [0, 3])
+@pytest.mark.parametrize("odd", [Linear, Columns])
+def test_one_unusual_layer_hides_no_other(odd: type[Block], at: int, container: type) -> None:
+    """It is named; the others' numbers are there, a line, too."""
+    def run(model: nn.Module) -> Tensor:
+        x = inputs
+        for layer in model.children():
+            x = layer(x)
+        return x
+
+    model, inputs = stack(Block)
+    plain = probe(model, inputs)
+    model[at] = odd()
+    if container is nn.Sequential and at == 0:
+        model = nn.Sequential(Block(), *model)
+        at = 1
+    whole = container(list(model)) if container is nn.ModuleList else model
+    profile = probe(whole, run)
+    assert set(profile) == set(plain)
+    assert len(profile.layers) == len(whole)
+    for key in [("attention_entropy", "pattern"), ("logit_std", "attn_scores"), ("parameter_gradient", "W_Q"),
+                ("weight_variance", "W_V")]:
+        missing = np.isnan(profile[key].mean(axis=(0, *range(2, profile[key].ndim))))
+        assert np.flatnonzero(missing).tolist() == [at]
+        assert profile.absent[key] == (at + 1,)
+        assert f"not read in layer {at + 1}" in profile.notes[key[0]]
+    assert profile.first_nonfinite is None
+    assert profile.twin is not None
+    assert not Profile.from_json(profile.to_json()).first_nonfinite
+    assert agreement(profile, predict(profile.twin), "attention_entropy").tone == "good"
+    finding = diagnose(profile)[0]
+    assert finding.severity == "warning"
+    assert finding.meaning.startswith(f"Layer {at + 1} ({at}) attends in another way")
