@@ -39,7 +39,7 @@ class Gap(NamedTuple):
         """The sentence that says where the two part."""
         statistic, site = self.key
         path = f" ({layers[self.layer - 1]})" if self.layer <= len(layers) else ""
-        other = ", beside the other matrices," if statistic == "parameter_gradient" else ""
+        other = ", beside the other matrices" if statistic == "parameter_gradient" else ""
         place = f"{STATISTICS[statistic].label.lower()} at {SITE_WORDS.get(site, site)} of layer {self.layer}{path}"
         factor = f"{number(self.factor)} ×"
         return f"the {place} is {number(self.measured)} where {number(self.expected)} is expected{other}: {factor}"

@@ -62,7 +62,7 @@ def _search(module: nn.Module, path: str, found: list[list[Block]]) -> None:
     runs: dict[Signature, list[Block]] = {}
     for name, child in children.items():
         inner = _only(child)
-        if re.search(r"\d$", name) and _has_matrices(inner):
+        if re.search(r"\d$", name) and _matrices(inner):
             runs.setdefault(_signature(inner), []).append(Block(f"{path}.{name}".lstrip("."), child))
     stacks = [run for run in runs.values() if len(run) > 1 and _is_layer(run[0].module)]
     every = sorted((block for run in runs.values() for block in run if _is_layer(block.module)), key=_number)
@@ -91,7 +91,11 @@ def _inner(stages: list[Block]) -> list[list[Block]]:
     """
     parts: list[list[Block]] = []
     for stage in stages:
-        _search(stage.module, stage.path, parts)
+        held: list[list[Block]] = []
+        _search(stage.module, stage.path, held)
+        counts = [_matrices(block.module) for run in held for block in run]
+        if counts and _matrices(stage.module) - sum(counts) <= max(counts):  # else they are parts of a layer
+            parts += held
     joined: dict[object, list[Block]] = {}
     for part in parts:
         if any(_is_norm(one) for one in part[0].module.modules()):
@@ -122,13 +126,13 @@ def _signature(module: nn.Module) -> Signature:
     return type(module), tuple(type(part) for part in parts)
 
 
-def _has_matrices(module: nn.Module) -> bool:
-    return any(parameter.ndim >= 2 for parameter in module.parameters())
+def _matrices(module: nn.Module) -> int:
+    return sum(parameter.ndim >= 2 for parameter in module.parameters())
 
 
 def _is_layer(module: nn.Module) -> bool:
     """Whether it is more than a single matrix: an expert or an embedding table is none."""
-    return sum(parameter.ndim >= 2 for parameter in module.parameters()) >= 2
+    return _matrices(module) >= 2
 
 
 def _named(model: nn.Module, patterns: Sequence[str]) -> list[Block]:

@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from explorer.probes.behavior import gaps
+from explorer.probes.blocks import Block
 from explorer.probes.branches import Anatomy
 from explorer.probes.differences import FEW, Difference, differences
 from explorer.probes.facts import UNREADABLE, Facts, read_facts
@@ -34,9 +35,9 @@ class Design:
         """The first block's input, `[batch, token, d]`."""
         self.source = read_source(stream)
 
-    def take(self, path: str, found: Anatomy) -> None:
+    def take(self, block: Block, found: Anatomy) -> None:
         """Reads a block whose tensors are still there."""
-        self.paths.append(path)
+        self.paths.append(block.path)
         try:
             self.layers.append(read_facts(found))
         except UNREADABLE as error:

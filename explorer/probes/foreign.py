@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from torch import nn
 
@@ -59,18 +60,20 @@ def _probed(model: nn.Module, batch: Batch, loss: Loss | None,
     with untouched(model):
         if isinstance(blocks, Mapping):
             sites = Sites(model, blocks)
-            output, seen = sites.run(model, batch), [sites.seen]
+            output, seen, refused = sites.run(model, batch), [sites.seen], []
         else:
             seen = _stacks(model, batch, blocks)
             output = Watch(model, seen).run(model, batch)
-            seen = [one for one in seen if one.sites]
+            refused = [one.refused for one in seen if one.refused]
+            seen = [one for one in seen if one.sites and not one.refused]
             if not seen:
-                raise ValueError("blocks must be run by the model; none of those found was")
+                raise ValueError("; ".join(refused) or "blocks must be run by the model; none of those found was")
         value, scale = loss_of(output, loss)
         backward(value, seen)
     name, seconds = type(model).__name__, time.perf_counter() - begun
     others = [one.profile(name, seconds, scale) for one in seen[1:]]
-    return seen[0].profile(name, seconds, scale, others), seen[0]
+    found = seen[0].profile(name, seconds, scale, others)
+    return replace(found, remarks=(*found.remarks, *refused)), seen[0]
 
 
 def twin(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None = None, loss: Loss | None = None) -> Twin:

@@ -50,9 +50,11 @@ class Seen:
         self.sources: list[Tensor] = []
         """Where the backward pass may end: what goes into the first block."""
         self.design = Design()
+        self.refused = ""
+        """Why its blocks are not read, where they are not."""
         self.twin: Twin | None = None
 
-    def take(self, path: str, found: Anatomy) -> None:
+    def take(self, block: Block, found: Anatomy) -> None:
         """Reads a block that has just run, and lets its tensors go."""
         if not self.sites:
             self.layout, self.sources = layout(found), [found.source.tensor]
@@ -66,9 +68,9 @@ class Seen:
         for node in (found.source, *(node for site, node in found.sites.items() if site in STREAM)):
             follow(node)
         self.sites.append({"embed": found.source, **found.sites})
-        self.anatomies.append((path, found))
-        self.layers.append(path)
-        self.design.take(path, found)
+        self.anatomies.append((block.path, found))
+        self.layers.append(block.path)
+        self.design.take(block, found)
         found.graph.release()
 
     def signal(self, site: str, tensor: Tensor, layer: int) -> None:

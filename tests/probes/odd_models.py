@@ -376,3 +376,93 @@ class Lists(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.norm(self.stream(x)[-1]))
+
+
+class ClassAttention(nn.Module):
+    """A block whose one query is the class token, as the last ones of CaiT and XCiT."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.LayerNorm(D), nn.LayerNorm(D)
+        self.attention, self.mlp = Attention(), mlp()
+
+    def forward(self, token: Tensor, x: Tensor) -> Tensor:
+        whole = self.one(torch.cat([token, x], dim=1))
+        token = token + self.attention(whole[:, :1], whole)
+        return token + self.mlp(self.two(token))
+
+
+class Classified(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(PreNorm() for _ in range(3))
+        self.token, self.last = nn.Parameter(torch.randn(1, 1, D)), nn.ModuleList(ClassAttention() for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        token = self.token.expand(len(x), -1, -1)
+        for block in self.last:
+            token = block(token, x)
+        return token
+
+
+class TwoStacks(nn.Module):
+    """A stack, and before it a shorter one, which a test makes hard to read."""
+
+    def __init__(self, first: nn.Module, grad: bool = True) -> None:
+        super().__init__()
+        self.first, self.blocks = nn.ModuleList([first, type(first)()]), nn.ModuleList(PreNorm() for _ in range(3))
+        self.grad = grad
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.set_grad_enabled(self.grad):
+            y = x
+            for block in self.first:
+                y = block(y)
+        for block in self.blocks:
+            x = block(x + y)
+        return x
+
+
+class Labels(PreNorm):
+    """Puts out no floating tensor, unless it is asked."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.float()).argsort(-1)
+
+
+class Bottleneck(nn.Module):
+    """MobileBERT's layer: attention, and a list of MLPs with norms of their own."""
+
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.down, self.norm = nn.Linear(D, 24), nn.Linear(24, D), nn.LayerNorm(D)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.norm(x + self.down(F.relu(self.up(x))))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.norm = Attention(), nn.LayerNorm(D)
+        self.inner = nn.ModuleList(self.Inner() for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(x + self.attention(x))
+        for part in self.inner:
+            x = part(x)
+        return x
+
+
+class Forwarded(nn.Module):
+    """Calls its blocks' forward, not its blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(PreNorm() for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block.forward(x)
+        return x
