@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 from torch import Tensor
+from torch.nn.modules.dropout import _DropoutNd
 
 from explorer.probes.behavior import gaps
 from explorer.probes.blocks import Block
@@ -39,7 +40,11 @@ class Design:
         """Reads a block whose tensors are still there."""
         self.paths.append(block.path)
         try:
-            self.layers.append(read_facts(found))
+            facts = dict(read_facts(found))
+            # in evaluation no number is dropped; what a module would drop says how the layer is built
+            drops = [float(one.p) for one in block.module.modules() if isinstance(one, _DropoutNd)]
+            facts["layer", "dropout"] = max([facts.get(("layer", "dropout"), 0.0), *drops])
+            self.layers.append(facts)
         except UNREADABLE as error:
             self.layers.append({("layer", "unread"): (("design", f"{type(error).__name__}: {error}"),)})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from explorer.probes.branches import Anatomy, attends
@@ -28,6 +28,7 @@ def read_facts(found: Anatomy) -> Facts:
     facts["layer", "attentions"] = len({id(one.branch) for one in found.sums if _attention_in(one.branch)})
     facts["layer", "attends"] = found.attention is not None
     facts["layer", "branches"] = tuple(site for site in ("attn_out", "mlp_out") if site in found.sites)
+    facts["layer", "dropout"] = max((one for node in found.graph.order for one in _dropped(node)), default=0.0)
     unread = []
     for what, part in (("branches", of_sublayers), ("attention", of_heads), ("matrices", of_matrices)):
         try:
@@ -36,6 +37,16 @@ def read_facts(found: Anatomy) -> Facts:
             unread.append((what, f"{type(error).__name__}: {error}"))
     facts["layer", "unread"] = tuple(unread)
     return facts
+
+
+def _dropped(node: Node) -> Iterator[float]:
+    """Share of the numbers that an operation sets to zero at random."""
+    if node.op == "native_dropout":
+        yield from (one for one in node.scalars if isinstance(one, float))
+    if node.op == "bernoulli_":
+        yield from (1 - one for one in node.scalars if isinstance(one, float))
+    if isinstance(share := node.named.get("dropout_p"), float):
+        yield share
 
 
 def _attention_in(branch: Node) -> bool:

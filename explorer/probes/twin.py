@@ -72,6 +72,8 @@ def twin_of(layers: Sequence[Facts], source: Source, model: str = "", unread: tu
         found.differs.append("its MLPs are experts among which a router chooses; the twin has one MLP a layer")
     if found.usual("layer", "attentions", 1) > 1:
         found.differs.append("its layers have a second attention, such as one to an encoder; the twin has one")
+    if found.usual("attn_scores", "tied"):
+        found.differs.append("its queries and keys have one matrix; the twin has two")
     said = {name: tuple(getattr(found, name)) for name in ("unread", "differs", "parts")}
     return Twin(config, _distance(layers, config, gained), **said, model=model)
 
