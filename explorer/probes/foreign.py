@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from torch import nn
@@ -57,13 +58,15 @@ def _probed(model: nn.Module, batch: Batch, loss: Loss | None,
     """The longest stack's profile, and what was seen of it."""
     model = unwrapped(must_be(nn.Module, "model", model))
     begun = time.perf_counter()
-    with untouched(model):
+    with untouched(model), ExitStack() as stack:
         if isinstance(blocks, Mapping):
             sites = Sites(model, blocks)
             output, seen, refused = sites.run(model, batch), [sites.seen], []
         else:
             seen = _stacks(model, batch, blocks)
-            output = Watch(model, seen).run(model, batch)
+            watch = Watch(model, seen)
+            stack.callback(watch.restore)
+            output = watch.run(model, batch)
             refused = [one.refused for one in seen if one.refused]
             seen = [one for one in seen if one.sites and not one.refused]
             if not seen:

@@ -72,6 +72,9 @@ def twin_of(layers: Sequence[Facts], source: Source, model: str = "", unread: tu
         found.differs.append("its MLPs are experts among which a router chooses; the twin has one MLP a layer")
     if found.usual("layer", "attentions", 1) > 1:
         found.differs.append("its layers have a second attention, such as one to an encoder; the twin has one")
+    held = [set(facts.get(("layer", "branches"), ())) for facts in layers]
+    if {"attn_out"} in held and {"mlp_out"} in held and 2 * held.count({*BRANCHES}) < len(held):
+        found.parts.append("its attention and its MLPs are layers of their own; each of the twin's has both")
     if found.usual("attn_scores", "tied"):
         found.differs.append("its queries and keys have one matrix; the twin has two")
     said = {name: tuple(getattr(found, name)) for name in ("unread", "differs", "parts")}

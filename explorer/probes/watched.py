@@ -43,6 +43,8 @@ class Watch:
         self.within: list[nn.Module] = []
         self.open: tuple[Seen, Block] | None = None
         """The list that is running."""
+        self.wished: list[Tensor] = []
+        """Inputs of lists that required no gradient."""
         self.closed = ""
         """What made the output of the list before."""
 
@@ -62,6 +64,11 @@ class Watch:
             one.design.end()
         self.graph.release()
         return output
+
+    def restore(self) -> None:
+        """Takes back the wish for gradients by tensors that are not ours; after the backward pass."""
+        for one in self.wished:
+            one.requires_grad_(False)
 
     @contextmanager
     def called(self, module: nn.Module) -> Iterator[None]:
@@ -110,6 +117,8 @@ class Watch:
             return None
         if self.open is not None:
             self.close(stream)
+        if not stream.requires_grad and block.module is not module:  # the code around a list adds to this very tensor
+            self.wished.append(stream.requires_grad_())
         if not stream.requires_grad:  # what comes before may have no weights, or be detached
             fresh = stream.detach().requires_grad_()
             swap = {id(stream): fresh}

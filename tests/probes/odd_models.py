@@ -466,3 +466,34 @@ class Forwarded(nn.Module):
         for block in self.blocks:
             x = block.forward(x)
         return x
+
+
+class Alternating(nn.Module):
+    """Layers of one branch each, lists of norm, branch and residual, as x-transformers has them; keys have one head."""
+
+    class OneHead(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.kv, self.o = (nn.Linear(D, width, bias=False) for width in (D, 8, D))
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, (k, v) = self.q(x).unflatten(-1, (3, 4)).transpose(1, 2), self.kv(x).chunk(2, dim=-1)
+            logits = torch.einsum("b h i d, b j d -> b h i j", q, k) / 2
+            hidden = torch.ones(logits.shape[-2:], dtype=torch.bool).triu(1)
+            pattern = logits.masked_fill(hidden, -torch.finfo(logits.dtype).max).softmax(-1)
+            return self.o(torch.einsum("b h i j, b j d -> b h i d", pattern, v).transpose(1, 2).flatten(2))
+
+    class Add(nn.Module):
+        def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+            return x + residual
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.ModuleList([nn.LayerNorm(D), self.OneHead() if index % 2 == 0 else mlp(), self.Add()])
+            for index in range(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for norm, branch, add in self.layers:  # type: ignore[misc]
+            x = add(branch(norm(x)), x)
+        return x

@@ -14,7 +14,7 @@ import torch
 from odd_models import D
 from torch import Tensor, nn
 
-from explorer import Profile, probe
+from explorer import Profile, probe, twin
 from explorer.probes.blocks import Block
 from explorer.probes.calls import loss_of
 from explorer.probes.seen import Seen
@@ -379,3 +379,23 @@ def test_a_forward_of_ones_own_is_kept() -> None:
     model[0].forward = own
     probe(model, X)
     assert vars(model[0])["forward"] is own
+
+
+def test_layers_of_one_branch_each() -> None:
+    """The first one's input, too, which requires no gradient, is what its branch is added to; and is left as it was."""
+    seeded()
+    model = odd.Alternating()
+    profile, found = probe(model, X), twin(model, X)
+    assert not X.requires_grad
+    config = found.config
+    assert (config.attention, config.n_kv_heads, config.residual, config.causal, config.norm_placement) == (
+        "softmax", 1, "constant", True, "pre")
+    assert found.parts == ("its attention and its MLPs are layers of their own; each of the twin's has both",)
+    assert profile.twin is None
+    x, stream = X.clone().requires_grad_(), []
+    for norm, branch, add in model.layers:  # type: ignore[misc]
+        stream.append(add(branch(norm(stream[-1] if stream else x)), stream[-1] if stream else x))
+    gradients = torch.autograd.grad(loss_of(stream[-1], None)[0], [x, *stream])
+    sizes = np.array([float(one.square().mean()) for one in gradients])
+    assert profile["activation_gradient", "embed"][0, 0] == pytest.approx(sizes[0] / sizes[-1], rel=1e-4)
+    np.testing.assert_allclose(profile["activation_gradient", "resid_post"][0], sizes[1:] / sizes[-1], rtol=1e-4)
