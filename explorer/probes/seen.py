@@ -104,11 +104,11 @@ class Seen:
         """
         values, notes, absent = self.by_site()
         values |= {**self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices()))}
-        for name, layers in self.matrices().items():
+        for matrix, layers in self.matrices().items():
             if without := tuple(layer for layer, pieces in enumerate(layers, start=1) if not pieces):
-                absent |= {key: without for key in values if key[1] == name}
+                absent |= {key: without for key in values if key[1] == matrix}
                 for statistic in ("parameter_gradient", "weight_variance", "weight_likeness"):
-                    notes.setdefault(statistic, f"{name} was not read in {_layers(without)}")
+                    notes.setdefault(statistic, f"{matrix} was not read in {_layers(without)}")
         found = Profile(
             "measured", values, model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
             seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
