@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from explorer.numbers import number
-from explorer.profile import BRANCHES, MATRICES, SITE_WORDS, STATISTICS, STREAM, Array, Key, Profile
+from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, STREAM, Array, Key, Profile
 
 FORWARD, BACKWARD = math.log(2), math.log(4)
 """Up to here the median layer of a model of width 64 is off its twin's line by chance, of one draw: second moments and
@@ -39,17 +39,15 @@ class Gap(NamedTuple):
         """The sentence that says where the two part."""
         statistic, site = self.key
         path = f" ({layers[self.layer - 1]})" if self.layer <= len(layers) else ""
-        other = ", beside the other matrices" if statistic == "parameter_gradient" else ""
         place = f"{STATISTICS[statistic].label.lower()} at {SITE_WORDS.get(site, site)} of layer {self.layer}{path}"
         factor = f"{number(self.factor)} ×"
-        return f"the {place} is {number(self.measured)} where {number(self.expected)} is expected{other}: {factor}"
+        return f"the {place} is {number(self.measured)} where {number(self.expected)} is expected: {factor}"
 
 
-def gaps(measured: Profile, expected: Profile, left_out: Collection[str] = ()) -> Iterator[Gap]:
+def gaps(measured: Profile, expected: Profile) -> Iterator[Gap]:
     """Gaps at every site that both have. One layer that is unlike its siblings makes none: `diagnose` names it.
 
-    Args:
-        left_out: matrices that are none of the twin's, such as those of experts.
+    Gradients by matrices are left out: where a loss reads a mean over tokens, they add up otherwise.
     """
     sites = [("second_moment", site) for site in BRANCHES] + [("logit_std", "attn_scores")]
     for key in sites:
@@ -57,10 +55,6 @@ def gaps(measured: Profile, expected: Profile, left_out: Collection[str] = ()) -
     for statistic in ("second_moment", "activation_gradient"):
         for site in STREAM[1:]:
             yield from _gap((statistic, site), _logs(measured, expected, (statistic, site)), measured, expected)
-    logs = {name: _logs(measured, expected, ("parameter_gradient", name)) for name in MATRICES if name not in left_out}
-    known = [one for log in logs.values() for one in log[np.isfinite(log)]]
-    for name, log in logs.items():  # less the size of a loss of one's own
-        yield from _gap(("parameter_gradient", name), log - np.median(known or [0.0]), measured, expected)
 
 
 def _bound(key: Key) -> float:

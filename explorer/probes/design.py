@@ -59,8 +59,7 @@ class Design:
         found = None if self.source is None else twin_of(self.layers, self.source, measured.model, self.unread)
         if found is None:
             return None
-        experts = ("W_gate", "W_in", "W_out") if any(("layer", "experts") in facts for facts in self.layers) else ()
-        beside = list(gaps(measured, predict(found.config), experts))
+        beside = list(gaps(measured, predict(found.config)))
         parts = [*found.parts, *(one.words(measured.layers) for one in beside if one.apart)]
         if (count := sum(bool(facts.get(("layer", "unread"))) for facts in self.layers)) > FEW * len(self.layers):
             parts.insert(0, f"{count} of {len(self.layers)} layers could not be read")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from explorer.probes.graph import FUSED, Node, pattern_of
-from explorer.probes.masks import visible
+from explorer.probes.masks import below, hidden, visible
 from explorer.probes.statistics import Rows
 
 AT_ONCE = 2**20
@@ -97,7 +97,9 @@ def _hidden(scores: Tensor, mask: Tensor | None, causal: bool, start: int) -> Te
     if mask is not None:
         part = mask.detach()[..., :keys]
         part = part if part.shape[-2] == 1 else part[..., start:start + n, :]
-        scores = scores.masked_fill(~part, -math.inf) if part.dtype == torch.bool else scores + part.float()
+        gone = ~part if part.dtype == torch.bool else below(part)
+        scores = scores if part.dtype == torch.bool else scores + part.float()
+        scores = scores if gone is None else scores.masked_fill(gone, -math.inf)
     if causal:
         visible = torch.ones(n, keys, dtype=torch.bool, device=scores.device).tril(start)
         scores = scores.masked_fill(~visible, -math.inf)
@@ -110,7 +112,8 @@ def _written_out(attention: Node, batch: int) -> Iterator[Part]:
     if soft is None or soft.tensor.ndim not in (3, 4, 5):
         return
     keys = attention.inputs[1].tensor.shape[-2]
-    logits, weights = soft.inputs[0].tensor, soft.tensor
+    logits, weights, mask = soft.inputs[0].tensor, soft.tensor, hidden(soft)
+    logits = logits if mask is None else logits.masked_fill(mask, -math.inf)
     if soft.scalars[1] % soft.tensor.ndim != soft.tensor.ndim - 1:  # as the product with the values has its axes
         weights = attention.inputs[0].tensor
         logits = weights.log()

@@ -251,7 +251,7 @@ def test_products_of_several_tensors(way: str) -> None:
     assert not found.differs
 
 
-@pytest.mark.parametrize("hidden", [-torch.inf, -1e4, -9e3, -2e4, -1e9])
+@pytest.mark.parametrize("hidden", [-torch.inf, -1e4, -9e3, -2e4, -1e9, -100.0])
 def test_a_mask_on_logits_of_one_key_value_head(hidden: float) -> None:
     """As x-transformers has it: keys have no axis for heads."""
     class Single(Block):
@@ -340,7 +340,7 @@ class Linear(Block):
 
 @pytest.mark.parametrize(("make", "where"), [
     (Louder, "second moment at MLP output of layer 1 (0)"), (Median, "activation gradient at stream after attention"),
-    (Linear, "the first of its two branches is no softmax attention"),
+    (Linear, "the first of its two branches is no attention that is read"),
 ])
 def test_a_twin_that_behaves_otherwise_draws_no_line(make: Callable[[], nn.Module], where: str) -> None:
     found, profile = twin(*stack(make)), probe(*stack(make))
