@@ -386,7 +386,7 @@ class ClassAttention(nn.Module):
         self.one, self.two = nn.LayerNorm(D), nn.LayerNorm(D)
         self.attention, self.mlp = Attention(), mlp()
 
-    def forward(self, token: Tensor, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, token: Tensor) -> Tensor:
         whole = self.one(torch.cat([token, x], dim=1))
         token = token + self.attention(whole[:, :1], whole)
         return token + self.mlp(self.two(token))
@@ -403,7 +403,7 @@ class Classified(nn.Module):
             x = block(x)
         token = self.token.expand(len(x), -1, -1)
         for block in self.last:
-            token = block(token, x)
+            token = block(x, token)
         return token
 
 

@@ -315,7 +315,7 @@ def test_a_block_with_one_query() -> None:
     x = X
     for block in model.blocks:
         x = block(x)
-    token = model.last[0](model.token.expand(2, -1, -1), x).detach()
+    token = model.last[0](x, model.token.expand(2, -1, -1)).detach()
     assert last["second_moment", "resid_post"][0, 0] == pytest.approx(float(token.square().mean()), rel=1e-5)
     assert probe(model, X, blocks="last.*").layers == numbered("last.", 2)
 
