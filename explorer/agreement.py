@@ -37,7 +37,8 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
         if key[0] != statistic or key not in measured.values or (row.on_stream and key[1] in BRANCHES):
             continue
         seeds, (expected, *_) = (part.mean(axis=tuple(range(2, part.ndim))) for part in (measured.values[key], theory))
-        covered, depth = np.isfinite(expected), predicted.depth(key[1])
+        depth = predicted.depth(key[1])
+        covered = np.isfinite(expected) & ~np.isin(np.arange(1, len(expected) + 1), measured.absent.get(key, ()))
         error = _error(seeds.mean(axis=0), expected, bounded)
         among = (seeds.min(axis=0) <= expected) & (expected <= seeds.max(axis=0))  # never of a single seed
         strays += error[covered & ~among].tolist()

@@ -176,9 +176,13 @@ class Profile(Copied):
         layers: names of its blocks, in order.
         shapes: of its matrices, (fan_in, fan_out) by name, where they are known.
         dtype: the type in which its stream is computed, where numbers may run out of range: "float16".
-        twin: the nearest design of ours, which says what theory expects of it; None where none is known.
+        twin: the nearest design of ours, which says what theory expects of it; None where none is known, or where the
+            model does not behave like it.
+        remarks: sentences on how such a model was read: what could not be, what no config can say, and where it
+            behaves otherwise than the nearest design.
         differences: layers that are built otherwise than their siblings: layer from 1, site, and what it does, such as
             (3, "attn_out", "has no norm before attention, where its siblings have one").
+        absent: (statistic, site) to the layers, from 1, that have no such value: theirs are nan, and no breakdown.
         seeds: the seeds of the first axis; empty for a prediction.
         notes: statistic to the reason why the theory does not cover it (in part), or why it could not be measured.
         pattern: `[query, key]` of the layer and head in `pattern_of`, first sequence of the first seed.
@@ -195,6 +199,8 @@ class Profile(Copied):
     shapes: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
     dtype: str = ""
     twin: Config | None = None
+    remarks: tuple[str, ...] = ()
+    absent: Mapping[Key, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     differences: tuple[tuple[int, str, str], ...] = ()
     seeds: tuple[int, ...] = ()
     notes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -215,6 +221,7 @@ class Profile(Copied):
             object.__setattr__(self, "pattern", np.array(self.pattern, dtype=np.float64))
         object.__setattr__(self, "values", MappingProxyType(values))
         object.__setattr__(self, "notes", MappingProxyType(dict(self.notes)))
+        object.__setattr__(self, "absent", MappingProxyType(dict(self.absent)))
         object.__setattr__(self, "shapes", MappingProxyType(dict(self.shapes)))
 
     def __getitem__(self, key: Key | str) -> Array:
@@ -325,7 +332,8 @@ class Profile(Copied):
         """The first value that is not finite, forward before backward, by depth; None when all are finite."""
         found = []
         for (statistic, site), value in self.values.items():
-            bad = np.argwhere(~np.isfinite(value)).tolist()
+            bad = [index for index in np.argwhere(~np.isfinite(value)).tolist()
+                   if index[1] + 1 not in self.absent.get((statistic, site), ())]
             if bad and not (self.origin == "predicted" and statistic in self.notes):
                 way = -1 if VOCABULARY[statistic].backward else 1
                 seed, layer, *_ = min(bad, key=lambda index: way * index[1])
@@ -355,6 +363,7 @@ class Profile(Copied):
             "config": None if self.config is None else self.config.model_dump(),
             "model": self.model, "layers": self.layers, "shapes": dict(self.shapes), "dtype": self.dtype,
             "twin": None if self.twin is None else self.twin.model_dump(), "differences": self.differences,
+            "remarks": self.remarks, "absent": [[*key, *layers] for key, layers in self.absent.items()],
             "seeds": self.seeds,
             "seconds": _plain(self.seconds),
             "notes": dict(self.notes),
@@ -390,6 +399,8 @@ class Profile(Copied):
             dtype=data.get("dtype", ""),
             twin=Config(**data["twin"]) if data.get("twin") else None,
             differences=tuple((layer, site, words) for layer, site, words in data.get("differences", ())),
+            remarks=tuple(map(str, data.get("remarks", ()))),
+            absent={(name, site): tuple(layers) for name, site, *layers in data.get("absent", ())},
             seeds=tuple(data["seeds"]),
             notes=data["notes"],
             seconds=float(data["seconds"]),

@@ -412,6 +412,24 @@ def test_learned_positions_are_half_of_what_is_read_and_no_other_design_has_them
     assert torch.equal(models["rotary"].embed(inputs), models["rotary"].E[inputs.input])
 
 
+def test_a_model_without_any_positions() -> None:
+    """Of text, too: what the tokens are in another order, the outputs are, and theory knows."""
+    config = SMALL.replace(input="text", position="nope")
+    model, inputs = Transformer(config, 0), batch.draw(config, 0)
+    assert model.P is None
+    x = model.embed(inputs)
+    assert torch.equal(x, model.E[inputs.input])  # type: ignore[index]
+    order = torch.randperm(config.n_ctx, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(model(x[:, order]), model(x)[:, order], atol=1e-5, rtol=1e-4)
+    read, expected = (of(config.replace(n_seeds=16))["token_correlation", "embed"] for of in (measure, predict))
+    assert abs(read.mean() - expected[0, 0]) < 3 * read.std() / 4
+    added = predict(config.replace(position="none"))["token_correlation", "embed"]
+    assert expected[0, 0] == pytest.approx(2 * added[0, 0])  # of which half is the positions'
+    vectors = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=4)
+    assert torch.equal(*(Transformer(vectors.replace(position=name), 0).embed(batch.draw(vectors, 0))
+                         for name in ("none", "nope")))
+
+
 def test_half_of_each_layers_values_are_the_first_layers() -> None:
     """ResFormer: V_l becomes ½ (V_1 + V_l), V_1 as it was projected; the first layer is as it was."""
     config = SMALL.replace(value_residual=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from explorer.diagnosis.departures import departs_from_twin
+from explorer.diagnosis.departures import departs_from_twin, unlike_twin
 from explorer.diagnosis.designs import odd_design
 from explorer.diagnosis.finding import ORDER, TRIAL, Finding, Findings, Severity
 from explorer.diagnosis.layers import odd_weights
@@ -50,7 +50,7 @@ INFERRED: tuple[Rule, ...] = (odd_logits, undivided, no_residual, no_norm_on_sum
 """Those that infer the code from its signal, and are silent on a layer where `odd_design` has read the code itself."""
 RULES: tuple[Rule, ...] = (runs_away, not_finite, nothing_learns, one_hot, gradient_steep, alike, silent)
 """On the signal of any model. One that died out ends in 0 / 0: the cause comes before the symptom."""
-NOTES: tuple[Rule, ...] = (headroom, lost, outliers, logit_growth, departs_from_twin)
+NOTES: tuple[Rule, ...] = (headroom, lost, outliers, logit_growth, departs_from_twin, unlike_twin)
 """Of a model that is not ours: what its type, its training or its code has done."""
 
 

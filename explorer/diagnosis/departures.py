@@ -26,6 +26,16 @@ def departs_from_twin(profile: Profile) -> Finding | None:
     return departs(profile, predict(profile.twin))
 
 
+def unlike_twin(profile: Profile) -> Finding | None:
+    """A model that was not read to its end, or behaves otherwise than the nearest design: why there are no lines."""
+    if profile.twin is not None or profile.config is not None or not profile.remarks:
+        return None
+    more = f" And {len(profile.remarks) - 3} more." if len(profile.remarks) > 3 else ""
+    told = "; ".join(profile.remarks[-3:])  # where they part comes last
+    return Finding("warning", "The model is read in part, or behaves like no known design: there are no lines.",
+                   f"{told[:1].upper()}{told[1:]}.{more}")
+
+
 def departs(profile: Profile, expected: Profile) -> Finding | None:
     """The layer whose ratio to the prediction is most unlike the other layers', and its first such site.
 

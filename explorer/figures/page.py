@@ -47,6 +47,7 @@ def _section(profile: Profile, first: bool) -> Iterator[str]:
     theory = [] if profile.twin is None else [predict(profile.twin)]
     if profile.twin is not None:
         yield f"<p>Lines are what theory expects of the nearest design: {escape(str(profile.twin))}.</p>"
+    yield from (f"<p><small>{escape(one)}.</small></p>" for one in profile.remarks)
     for name in dict.fromkeys((*FIGURES, *BY_CHOICE, "weight_variance")):
         statistic = FIGURES[name].statistic if name in FIGURES else name
         if (statistic in profile) if statistic else profile.pattern is not None:

@@ -31,6 +31,7 @@ PAPERS: Mapping[str, str] = MappingProxyType({
     "Hu et al. 2024": "2404.06395",
     "Hägele et al. 2024": "2405.18392",
     "Jacot et al. 2018": "1806.07572",
+    "Kazemnejad et al. 2023": "2305.19466",
     "Kim et al. 2025": "2502.02732",
     "Kimi K2, Bai et al. 2025": "2507.20534",
     "Kimi Team 2026": "2603.15031",

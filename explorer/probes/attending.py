@@ -15,7 +15,7 @@ def attention(found: Majority) -> dict[str, Any]:
     """Everything about attention."""
     if not found.usual("layer", "attends"):
         if "attn_out" in found.usual("layer", "branches", ()):
-            found.differs.append("the first of its two branches does not attend; the twin has MLPs only")
+            found.parts.append("the first of its two branches is no attention that is read; the twin has MLPs alone")
         return {"attention": "none"}
     if found.usual("attn_scores", "d_head") is None:
         found.unread.append("attention's logits: its product of queries and keys was not seen")

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from explorer.probes.graph import FACTOR, MATRIX, SUM, VIEW, Node
+from explorer.probes.nodes import whole
 from explorer.probes.trace import inside, trace
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.schemes.mlp import MLPS
@@ -34,43 +35,63 @@ class Bend(NamedTuple):
 
 def read_bend(hidden: Node) -> Bend | None:
     """The function that makes what an MLP's last matrix reads; None where it is not one of one or two products."""
-    steps, end = trace(hidden)
-    norms = sum(step.kind == "norm" for step in steps)
-    factor = 1.0
-    for step in steps:
-        factor *= step.factor if step.kind == "factor" else 1.0
-    deep = [one for one in end.inputs if one.role == "deep"]
-    factors = [_argument(one) for one in deep] if end.op in FACTOR and len(deep) == 2 else []
-    pair = [one for one in factors if one is not None]
-    if len(pair) == 2 and not _same(*pair) and not _same(*pair[::-1]):
-        found = min((one for order in (pair, pair[::-1]) if (one := _best(order[0], order[1], end)) is not None),
-                    key=lambda one: one.misfit, default=None)
-    else:  # x σ(x), too, is a function of one number
-        found = _best(_argument(end), None, end)
-    return None if found is None else found._replace(factor=found.factor * factor, norms=norms)
-
-
-def _same(one: Node, other: Node) -> bool:
-    """Whether a tensor is another one, or a number times it."""
-    while other is not one and other.op in VIEW | FACTOR and len(
-            made := [part for part in other.inputs if part.role]) == 1:
-        other = made[0]
-    return one is other
-
-
-def _argument(end: Node) -> Node | None:
-    """The tensor of which another is a function number by number: the last before it is used twice, or bent."""
-    region = [one for one in inside(end, lambda one: one.op not in MATRIX) if one.role == "deep"]
-    products = [one for one in region if one.op in MATRIX]
-    if len(products) != 1:
+    norms = [step for step in trace(hidden)[0] if step.kind == "norm"]
+    end = whole(norms[-1].before if norms else hidden)
+    parts = arguments(end)
+    orders: list[tuple[Node, Node | None]] = [(one, None) for one in parts[:1]]
+    if len(parts) == 2:
+        orders = [(parts[0], parts[1]), (parts[1], parts[0])]
+    elif len(parts) > 2:
         return None
-    node = products[0]
+    # what is multiplied by a number may be an argument before it or after
+    tried = [_best(form, value, end) for bent, value in orders for form in (bent, unscaled(bent))]
+    found = min((one for one in tried if one is not None), key=lambda one: one.misfit, default=None)
+    return None if found is None else found._replace(norms=len(norms))
+
+
+def arguments(end: Node) -> list[Node]:
+    """The tensors of which another is a function number by number: of each product before it, or of each part of one,
+    the last before it is used twice, or bent.
+    """
+    region = [one for one in inside(end, lambda one: one.op not in MATRIX) if one.role == "deep"]
+    left, found = [one for one in region if one.op in MATRIX], list[Node]()
+    while left:
+        node = left.pop(0)
+        users = [] if node is end else [one for one in region if any(part is node for part in one.inputs)]
+        if users and all(one.op in VIEW and one.tensor.numel() < node.tensor.numel() for one in users):
+            left += {_place(one): one for one in users}.values()
+        elif len(users) == 1 and (users[0].op in VIEW or _linear(users[0])):
+            left.append(users[0])
+        else:
+            found.append(node)
+    return found
+
+
+def is_bent(argument: Node, end: Node) -> bool:
+    """Whether an argument goes through a function of its own before it meets another."""
+    region, node = list(inside(end, lambda one: one.op not in MATRIX)), argument
     while node is not end:
         users = [one for one in region if any(part is node for part in one.inputs)]
-        if len(users) != 1 or not (users[0].op in VIEW or _linear(users[0])):
-            break
-        node = users[0]
+        if len(users) > 1:
+            return True
+        if sum(one.role == "deep" for one in users[0].inputs) > 1:
+            return False
+        node, = users
+        if node.op not in VIEW | FACTOR | SUM:
+            return True
+    return False
+
+
+def unscaled(node: Node) -> Node:
+    """A tensor before numbers multiplied it."""
+    while node.op in FACTOR and _linear(node):
+        node = next(one for one in node.inputs if one.role)
     return node
+
+
+def _place(node: Node) -> tuple[object, ...]:
+    """Where a view lies in memory."""
+    return node.tensor.storage_offset(), node.tensor.shape, node.tensor.stride()
 
 
 def _linear(node: Node) -> bool:

@@ -39,7 +39,7 @@ def find_stacks(model: nn.Module, blocks: str | Sequence[str] | None = None) -> 
     """Every stack of blocks, the longest first, and of equals the later one: a decoder comes before its encoder.
 
     A stack is what a container holds by number: two or more modules of one class that have matrices, and are not
-    themselves parts of a block. In a ModuleList, layers of other classes between them are of the stack too.
+    themselves parts of a block. Layers of other classes between them are of the stack too.
     """
     if blocks is not None:
         names = [blocks] if isinstance(blocks, str) else blocks
@@ -62,18 +62,26 @@ def _search(module: nn.Module, path: str, found: list[list[Block]]) -> None:
     runs: dict[Signature, list[Block]] = {}
     for name, child in children.items():
         inner = _only(child)
-        if re.search(r"\d$", name) and _has_matrices(inner):
+        if re.search(r"\d$", name) and _matrices(inner):
             runs.setdefault(_signature(inner), []).append(Block(f"{path}.{name}".lstrip("."), child))
     stacks = [run for run in runs.values() if len(run) > 1 and _is_layer(run[0].module)]
+    every = sorted((block for run in runs.values() for block in run if _is_layer(block.module)), key=_number)
     if stacks and isinstance(module, nn.ModuleList):
-        every = [block for run in runs.values() for block in run if _is_layer(block.module)]
-        stacks = [sorted(every, key=lambda block: int(block.path.rpartition(".")[2]))]
+        stacks = [every]
+    elif len(stacks) == 1:  # a layer between two is one of them; a stem or a head is not
+        ends = [_number(block) for block in (stacks[0][0], stacks[0][-1])]
+        stacks = [[block for block in every if ends[0] <= _number(block) <= ends[1]]]
     for stack in stacks:
         found += _inner(stack) or [stack]
     taken = {id(block.module) for run in stacks for block in run}
     for name, child in children.items():
         if id(child) not in taken:
             _search(child, f"{path}.{name}".lstrip("."), found)
+
+
+def _number(block: Block) -> int:
+    """Its place in the container."""
+    return int(re.findall(r"\d+$", block.path)[0])
 
 
 def _inner(stages: list[Block]) -> list[list[Block]]:
@@ -83,7 +91,11 @@ def _inner(stages: list[Block]) -> list[list[Block]]:
     """
     parts: list[list[Block]] = []
     for stage in stages:
-        _search(stage.module, stage.path, parts)
+        held: list[list[Block]] = []
+        _search(stage.module, stage.path, held)
+        counts = [_matrices(block.module) for run in held for block in run]
+        if counts and _matrices(stage.module) - sum(counts) <= max(counts):  # else they are parts of a layer
+            parts += held
     joined: dict[object, list[Block]] = {}
     for part in parts:
         if any(_is_norm(one) for one in part[0].module.modules()):
@@ -114,13 +126,13 @@ def _signature(module: nn.Module) -> Signature:
     return type(module), tuple(type(part) for part in parts)
 
 
-def _has_matrices(module: nn.Module) -> bool:
-    return any(parameter.ndim >= 2 for parameter in module.parameters())
+def _matrices(module: nn.Module) -> int:
+    return sum(parameter.ndim >= 2 for parameter in module.parameters())
 
 
 def _is_layer(module: nn.Module) -> bool:
     """Whether it is more than a single matrix: an expert or an embedding table is none."""
-    return sum(parameter.ndim >= 2 for parameter in module.parameters()) >= 2
+    return _matrices(module) >= 2
 
 
 def _named(model: nn.Module, patterns: Sequence[str]) -> list[Block]:

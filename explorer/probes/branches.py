@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -69,10 +70,37 @@ def own(attention: Node) -> bool:
     """Whether queries and keys both come from the stream; those of cross attention, or of a softmax over other things,
     do not.
     """
-    soft, heads = pattern_of(attention), queries_keys_values(attention)
-    if attention.op not in FUSED and (soft is None or soft.scalars[1] not in (-1, soft.tensor.ndim - 1)):
+    heads = queries_keys_values(attention)
+    if attention.op not in FUSED and not _over_keys(attention):
         return False
     return heads is not None and all(node.role in ("deep", "stream") for node in heads[:2])
+
+
+def _over_keys(attention: Node) -> bool:
+    """Whether the softmax is over the axis that the product with the values adds up."""
+    soft, node = pattern_of(attention), attention.inputs[0]
+    axis: int | None = node.tensor.ndim - 1
+    while node is not soft and axis is not None:
+        before = next(one for one in node.inputs if one.role)
+        axis, node = axis_before(node, before, axis), before
+    return soft is not None and axis is not None and axis == soft.scalars[1] % soft.tensor.ndim
+
+
+def axis_before(node: Node, before: Node, axis: int) -> int | None:
+    """Where an axis was before an operation that may have turned or joined axes; None where it was no axis."""
+    order = list(range(before.tensor.ndim))
+    numbers = [one for one in node.scalars if isinstance(one, int) and not isinstance(one, bool)]
+    if node.op == "permute":
+        return int(next(one for one in node.scalars if isinstance(one, (list, tuple)))[axis]) % len(order)
+    if node.op in ("transpose", "t"):
+        one, other = numbers[:2] if node.op == "transpose" else (0, -1)
+        order[one], order[other] = order[other], order[one]
+        return order[axis]
+    if len(order) == node.tensor.ndim and "view" not in node.op and "reshape" not in node.op:
+        return axis
+    after = node.tensor.shape[axis:]
+    return next((at for at in order if before.tensor.shape[at] == after[0]
+                 and math.prod(before.tensor.shape[at:]) == math.prod(after)), None)
 
 
 def queries_keys_values(attention: Node) -> tuple[Node, Node, Node] | None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from explorer.numbers import number
 from explorer.probes.facts import Facts
 from explorer.probes.matched import FLAGS, flags_of, placement_of
@@ -19,6 +21,9 @@ FEW = 0.25
 """Of the layers: what more than these have in common is a design that alternates, not a fault."""
 APART = 0.02
 """Numbers of one design are at most that far apart, as a share."""
+
+LOW = 2.0
+"""Effective rank of 64 rows and columns below which a matrix is nearly of rank 1; drawn independently it has 32."""
 
 PLACES = {
     "on_input": "norm before {branch}", "on_output": "norm after {branch}", "on_sum": "norm on the sum after {branch}",
@@ -43,6 +48,14 @@ def _multiplied(what: str) -> Callable[[Any, Any], str]:
     return words
 
 
+def _matrices(tied: bool) -> str:
+    return "one matrix" if tied else "two matrices"
+
+
+def _attends(value: bool) -> str:
+    return "by a softmax over keys" if value else "in another way than by a softmax over keys"
+
+
 def _has(what: str) -> Callable[[Any, Any], str]:
     return lambda value, usual: f"has {'no ' * (not value)}{what}, where its siblings have {'one' if usual else 'none'}"
 
@@ -64,6 +77,10 @@ FACTS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
     ("attn_scores", "position"): _plain("positions of the kind"),
     ("attn_scores", "sink"): _plain("a sink of the kind"),
     ("attn_scores", "n_heads"): _plain("as many heads as"),
+    ("layer", "dropout"): _plain("dropout of"),
+    ("attn_scores", "tied"): lambda value, usual: f"has {_matrices(value)} for queries and keys, where its siblings "
+                                                  f"have {_matrices(usual)}",
+    ("layer", "attends"): lambda value, usual: f"attends {_attends(value)}, where its siblings do {_attends(usual)}",
     ("attn_out", "gates"): _plain("as many gates on its heads as"),
 }
 
@@ -74,9 +91,47 @@ def differences(layers: Sequence[Facts]) -> tuple[Difference, ...]:
     A sentence goes on from the layer's name: "has no norm before attention, where its siblings have one".
     """
     if len(layers) < 3:
-        return ()
-    found = [*_branches(layers), *_norms(layers), *_others(layers)]
+        return (*_ranks(layers), *_tied(layers))
+    found = [*_branches(layers), *_norms(layers), *_others(layers), *_shared(layers), *_ranks(layers), *_tied(layers)]
     return tuple(sorted(found, key=lambda one: one[0]))
+
+
+def _shared(layers: Sequence[Facts]) -> Iterator[Difference]:
+    """Layers that use another one's matrices, where most have their own: sharing by all is a design."""
+    first: dict[Any, int] = {}
+    shared: dict[int, dict[int, list[str]]] = {}
+    for index, facts in enumerate(layers):
+        for (name, fact), value in facts.items():
+            if fact == "identity" and first.setdefault((name, value), index) != index:
+                shared.setdefault(index, {}).setdefault(first[name, value], []).append(name)
+    if _rare(sorted(shared), len(layers)):
+        for index, owners in shared.items():
+            for owner, names in owners.items():
+                theirs = f"{', '.join(names)} of layer {owner + 1}"
+                yield index + 1, _site(names[0]), f"uses {theirs}, where its siblings have their own"
+
+
+def _ranks(layers: Sequence[Facts]) -> Iterator[Difference]:
+    """Matrices that are nearly of rank 1, or of much lower a rank than their siblings; of many, the first."""
+    for name in sorted({name for facts in layers for name, fact in facts if fact == "rank"}):
+        ranks = np.array([facts.get((name, "rank"), np.nan) for facts in layers])
+        usual = float(np.nanmedian(ranks)) if np.isfinite(ranks).any() else np.nan
+        odd = np.flatnonzero((ranks < LOW) | (ranks < usual / 4)).tolist()
+        many = len(odd) > max(1, FEW * len(layers))
+        for index in odd[:1] if many else odd:
+            theirs = f"as {len(odd) - 1} more layers" if many else f"where the median layer has {number(usual)}"
+            yield index + 1, _site(name), f"has {name} of effective rank {number(ranks[index])} of at most 64, {theirs}"
+
+
+def _tied(layers: Sequence[Facts]) -> Iterator[Difference]:
+    """Queries and keys of one matrix in every layer."""
+    if all(facts.get(("attn_scores", "tied")) for facts in layers):
+        yield 1, "attn_scores", "has one matrix for queries and keys, as all layers"
+
+
+def _site(matrix: str) -> str:
+    """Where the branch of a matrix ends."""
+    return "mlp_out" if matrix in ("W_gate", "W_in", "W_out") else "attn_out"
 
 
 def _branches(layers: Sequence[Facts]) -> Iterator[Difference]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from explorer.probes.branches import Anatomy
 from explorer.probes.graph import SUM
 
+CORNER = 64
+"""Rows and columns by which the rank of a matrix is told."""
 SAMPLED = 2**16
 """Entries of a matrix by which the shape of its distribution is told."""
 
@@ -26,8 +30,25 @@ def of_matrices(found: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
         flat = parts[0].flatten()[:SAMPLED].double()
         yield (name, "start"), tuple(flat[:8].tolist())
         yield (name, "kurtosis"), float(flat.pow(4).mean() / flat.square().mean().square())
+        yield (name, "rank"), _rank(parts[0])
+    queries, keys = ([piece.of(piece.parameter.detach()) for piece in found.matrices.get(name, [])]
+                     for name in ("W_Q", "W_K"))
+    if queries and keys:
+        yield ("attn_scores", "tied"), queries[0].shape == keys[0].shape and torch.equal(queries[0], keys[0])
     for name, value in _biases(found):
         yield (name, "bias"), value
+
+
+def _rank(matrix: Tensor) -> float:
+    """Effective rank (Σ s²)² / Σ s⁴ of some of its rows and columns, `[fan_out, fan_in]`: half their number if drawn
+    independently; nan of a matrix of zeros, or of a small one.
+    """
+    first = matrix.reshape(-1, *matrix.shape[-2:])[0]  # of experts that are kept as one tensor
+    rows, columns = (torch.linspace(0, size - 1, min(size, CORNER), device=first.device).long() for size in first.shape)
+    part = first[rows][:, columns].double()
+    gram = part @ part.mT
+    total = float(gram.trace())
+    return total**2 / float(gram.square().sum()) if total > 0 and min(part.shape) >= CORNER // 4 else math.nan
 
 
 def _biases(found: Anatomy) -> Iterator[tuple[str, float]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 
 from torch import nn
 
@@ -48,48 +50,58 @@ def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,
     Raises:
         TypeError, ValueError: the model, the batch, the loss or the blocks will not do; says which, and why.
     """
+    return _probed(model, batch, loss, blocks)[0]
+
+
+def _probed(model: nn.Module, batch: Batch, loss: Loss | None,
+            blocks: str | Sequence[str] | Mapping[str, str] | None) -> tuple[Profile, Seen]:
+    """The longest stack's profile, and what was seen of it."""
     model = unwrapped(must_be(nn.Module, "model", model))
     begun = time.perf_counter()
-    with untouched(model):
+    with untouched(model), ExitStack() as stack:
         if isinstance(blocks, Mapping):
             sites = Sites(model, blocks)
-            output, seen = sites.run(model, batch), [sites.seen]
+            output, seen, refused = sites.run(model, batch), [sites.seen], []
         else:
             seen = _stacks(model, batch, blocks)
-            output = Watch(model, seen).run(model, batch)
-            seen = [one for one in seen if one.sites]
+            watch = Watch(model, seen)
+            stack.callback(watch.restore)
+            output = watch.run(model, batch)
+            refused = [one.refused for one in seen if one.refused]
+            seen = [one for one in seen if one.sites and not one.refused]
             if not seen:
-                raise ValueError("blocks must be run by the model; none of those found was")
+                raise ValueError("; ".join(refused) or "blocks must be run by the model; none of those found was")
         value, scale = loss_of(output, loss)
         backward(value, seen)
     name, seconds = type(model).__name__, time.perf_counter() - begun
     others = [one.profile(name, seconds, scale) for one in seen[1:]]
-    return seen[0].profile(name, seconds, scale, others)
+    found = seen[0].profile(name, seconds, scale, others)
+    return replace(found, remarks=(*found.remarks, *refused)), seen[0]
 
 
-def twin(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None = None) -> Twin:
+def twin(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None = None, loss: Loss | None = None) -> Twin:
     """The design of ours that is nearest to a model of any code: what `predict` says of it is the line under its dots.
 
-    One pass forward, as `probe` makes it. Read from the operations and from their numbers, block by block: sizes,
-    placement and kind of the norms and their ε, the function of the MLP and whether it is gated, what attention
+    One pass forward and backward, as `probe` makes it. Read from the operations and from their numbers, by block:
+    sizes, placement and kind of the norms and their ε, the function of the MLP and whether it is gated, what attention
     divides, caps, normalizes, hides and turns, the multipliers of stream and branch, and the variance of each matrix;
-    and the second moment and token correlation of the first block's input.
+    and the second moment and token correlation of the first block's input. Then what theory expects of it is compared
+    with what was measured: `Twin.parts` says where the model behaves otherwise.
 
     Args:
         model: any module with repeated blocks.
         batch: as for `probe`; two sequences or more show whether positions are added to the embeddings.
         blocks: names of the blocks, in which * stands for anything; None to find them.
+        loss: as for `probe`.
     Raises:
-        TypeError, ValueError: the model, the batch or the blocks will not do, or no branch of a block was seen.
+        TypeError, ValueError: the model, the batch, the loss or the blocks will not do, or no branch of a block was
+            seen.
     """
-    model = unwrapped(must_be(nn.Module, "model", model))
-    with untouched(model):
-        seen = _stacks(model, batch, blocks)
-        Watch(model, seen).run(model, batch)
-    found = next((one.design.twin(type(model).__name__) for one in seen if one.sites), None)
-    if found is None:
-        raise ValueError(f"blocks must add branches to a stream; no sum was seen in those of {type(model).__name__}")
-    return found
+    seen = _probed(model, batch, loss, blocks)[1]
+    if seen.twin is None:
+        why = f"could not be read: {seen.design.unread[0]}" if seen.design.unread else "no sum was seen in those"
+        raise ValueError(f"blocks must add branches to a stream; {why} of {type(model).__name__}")
+    return seen.twin
 
 
 def _stacks(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None) -> list[Seen]:

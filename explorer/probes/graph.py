@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from explorer.probes.nodes import Node, is_norm, label, pattern_of, tensors_in
+from explorer.probes.nodes import Node, as_softmax, is_norm, label, pattern_of, tensors_in
 from explorer.probes.operations import BENT, FACTOR, FUSED, MATRIX, NORM, REDUCTION, SUM, VIEW
 
 __all__ = [
@@ -89,7 +89,7 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = func(*args, **kwargs)
         scalars = tuple(None if tensors_in((one,)) else one for one in (*args, *kwargs.items()))
         for tensor in tensors_in((out,)):
-            node = self.keep(Node(op, inputs, tensor, scalars=scalars))
+            node = self.keep(as_softmax(Node(op, inputs, tensor, scalars=scalars)))
             if op in FUSED:
                 node.named = self.named(func, args, kwargs)
             for base, whole in wholes:

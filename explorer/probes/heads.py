@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -71,6 +72,12 @@ def read_heads(found: Anatomy) -> Heads | None:
     )
 
 
+def of_heads(found: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+    """Facts of the first attention."""
+    heads = read_heads(found)
+    yield from () if heads is None else ((("attn_scores", name), value) for name, value in heads._asdict().items())
+
+
 def _turned(node: Node) -> bool:
     return node.op in ("transpose", "t") and len(node.inputs) == 1
 
@@ -93,6 +100,8 @@ def _logits(attention: Node, d_head: int) -> tuple[Node | None, float, float, li
     soft = pattern_of(attention)
     if soft is None:
         return None, 1.0, 0.0, []
+    if soft.scalars[1] % soft.tensor.ndim != soft.tensor.ndim - 1:
+        raise ValueError("the softmax is not over the last axis of the logits")
     steps, product = trace(soft.inputs[0], lambda node: node.op in MATRIX, bends=True)
     factors = [step for step in steps if step.kind in ("factor", "bend")]
     factor = math.prod(step.factor for step in factors)

@@ -63,7 +63,7 @@ def _as_it_lies(node: Node, source: Node) -> bool:
 def _tokens_first(found: Anatomy) -> bool:
     """Whether the first sequence's second query is made of the stream's `[1, 0]`, and not of its `[0, 1]`."""
     heads = None if found.attention is None else queries_keys_values(found.attention)
-    if heads is None or not heads[0].tensor.requires_grad:
+    if heads is None or not heads[0].tensor.requires_grad or heads[0].tensor.shape[-2] < 2:  # a class token alone
         return False
     with torch.enable_grad():
         query = heads[0].tensor.flatten(0, -3)[0, 1].float().square().sum()

@@ -23,6 +23,7 @@ class Majority:
         self.layers = layers
         self.unread: list[str] = []
         self.differs: list[str] = []
+        self.parts: list[str] = []
 
     def usual(self, site: str, name: str, default: Any = None) -> Any:
         """What most layers have."""

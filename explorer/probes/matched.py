@@ -89,7 +89,7 @@ def _residuals(layers: Sequence[Facts], fields: Mapping[str, Any]) -> Iterator[t
     plain = multipliers(Config.model_construct(**{**fields, "residual": "constant", "alpha": 1.0}))
     which = [BRANCHES.index(site) for site in sites]
     base = np.array([np.reshape(part, (-1, 2))[:, which] for part in plain[:2]])
-    skip, branch = (float(np.median(part)) for part in read / np.where(base == 0, 1, base))
+    skip, branch = (float(f"{np.median(part):.6g}") for part in read / np.where(base == 0, 1, base))
     for name, row in RESIDUALS.items():
         skips = row.multipliers(Config.model_construct(**{**fields, "alpha": 2.0}))[0] == 2.0
         alpha = 1.0 if "alpha" not in row.uses else skip if skips else branch

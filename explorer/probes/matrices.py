@@ -8,8 +8,9 @@ from itertools import permutations
 import torch
 from torch import Tensor, nn
 
+from explorer.probes.bends import arguments, is_bent
 from explorer.probes.branches import Anatomy, Piece, bare, kinds, queries_keys_values
-from explorer.probes.graph import FACTOR, FUSED, MATRIX, Node, pattern_of
+from explorer.probes.graph import FUSED, MATRIX, Node, pattern_of
 
 
 def matrices(found: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
@@ -54,31 +55,16 @@ def _before(node: Node, op: str) -> Node:
 
 def _inner(hidden: list[Node]) -> Iterator[tuple[str, list[Piece]]]:
     """The matrices before an MLP's last: W_in, and W_gate where the bent half of a product is another's."""
-    first = frozenset().union(*(node.matrix for node in hidden))
-    for node in (one for start in hidden for one in _near(start)):
-        deep = [one for one in node.inputs if one.role == "deep"]
-        if node.op not in FACTOR or len(deep) != 2 or deep[0].bent == deep[1].bent:
-            continue
-        gate, value = deep if deep[0].bent else deep[::-1]
-        packed = bool(gate.matrix & value.matrix)
-        parts = _pieces(gate.matrix, gate if packed else None), _pieces(value.matrix, value if packed else None)
-        if _named(parts[0]) != _named(parts[1]):  # else it is x φ(x), a function of one number
-            yield "W_gate", parts[0]
-            yield "W_in", parts[1]
+    for end in hidden:
+        parts = arguments(end)
+        bent = [is_bent(one, end) for one in parts]
+        if len(parts) == 2 and sum(bent) == 1:
+            gate, value = parts if bent[0] else parts[::-1]
+            packed = bool(gate.matrix & value.matrix)
+            yield "W_gate", _pieces(gate.matrix, gate if packed else None)
+            yield "W_in", _pieces(value.matrix, value if packed else None)
             return
-    yield "W_in", _pieces(first)
-
-
-def _near(node: Node) -> Iterator[Node]:
-    """What a node comes from since the last product with a parameter."""
-    left, seen = [node], {id(node)}
-    while left:
-        one = left.pop()
-        yield one
-        for part in one.inputs:
-            if part.role == "deep" and id(part) not in seen and part not in part.matrix:
-                seen.add(id(part))
-                left.append(part)
+    yield "W_in", _pieces(frozenset().union(*(node.matrix for node in hidden)))
 
 
 def _pieces(products: frozenset[Node], part: Node | None = None) -> list[Piece]:
@@ -152,7 +138,3 @@ def _rows(product: Node, part: Node) -> tuple[int, ...] | None:
     gradient = gradient.detach().movedim(1, -1) if product.op == "convolution" else gradient.detach()
     used = gradient.flatten(0, -2).abs().amax(dim=0) > 0
     return None if bool(used.all()) else tuple(used.nonzero().flatten().tolist())
-
-
-def _named(pieces: list[Piece]) -> list[tuple[int, tuple[int, ...] | None]]:
-    return [(id(piece.parameter), piece.rows) for piece in pieces]

@@ -6,11 +6,16 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from explorer.probes.operations import BENT, FACTOR, FRESH, FUSED, MATRIX, NORMS, REDUCTION, SOFTMAX, SUM, VIEW
 
 Role = Literal["", "stream", "deep", "reduced"]
+
+
+PLACES = (torch.bool, torch.int32, torch.int64)
+"""Types of masks and of places, such as those by which a router sorts tokens; they are no numbers of a signal."""
 
 
 class Node:
@@ -48,9 +53,24 @@ class Node:
                     left.append(one)
 
 
+def as_softmax(node: Node) -> Node:
+    """A softmax that is written out, exp s / Σ exp s, as the one operation that it is; any other node as it is."""
+    if node.op in FACTOR and "div" in node.op and len(node.inputs) == 2:
+        shares, total = node.inputs
+        while total.op in VIEW and len(total.inputs) == 1:
+            total = total.inputs[0]
+        if total.op == "sum" and total.inputs == [shares] and shares.op in ("exp", "exp_"):
+            axes = next((one for one in total.scalars if isinstance(one, (list, tuple)) and len(one) == 1), None)
+            if axes is not None:
+                node.op, node.inputs, node.scalars = "_softmax", shares.inputs[:1], (None, axes[0])
+    elif node.op == "exp" and node.inputs and node.inputs[0].op == "_log_softmax":
+        node.op, node.inputs, node.scalars = "_softmax", node.inputs[0].inputs[:1], node.inputs[0].scalars
+    return node
+
+
 def label(node: Node) -> None:
     """Says what a node is, from what its inputs are."""
-    node.role, node.matrix, node.bent = role_of(node.op, node.inputs), frozenset(), False
+    node.role, node.matrix, node.bent = _role(node), frozenset(), False
     if node.role != "deep":
         return
     if node.op in MATRIX and any(one.parameter is not None for one in node.inputs):
@@ -60,26 +80,53 @@ def label(node: Node) -> None:
         node.bent = node.op in BENT or any(one.bent for one in node.inputs)
 
 
-def role_of(op: str, inputs: list[Node]) -> Role:
+def _role(node: Node) -> Role:
     """What a new tensor is, from what it was made of."""
-    roles = [one.role for one in inputs]
-    if not any(roles) or op in FRESH:
+    op, roles = node.op, [one.role for one in node.inputs]
+    if not any(roles) or op in FRESH or node.tensor.dtype in PLACES:
         return ""
+    if reduces(node):
+        return "reduced" if "deep" not in roles else "deep"
     if op in MATRIX or op in FUSED:
         return "deep"
-    if op in REDUCTION:
-        return "reduced" if "deep" not in roles else "deep"
     if op in NORMS:
         return roles[0]
-    if "stream" in roles:
-        if op in VIEW or op in SUM or (op in FACTOR and roles.count("stream") == 1 and "deep" not in roles):
+    if "stream" in roles and "deep" not in roles:
+        if op in VIEW or op in SUM or (op in FACTOR and not any(_as_many(one, node) for one in node.inputs)):
             return "stream"
-        if op in BENT and "deep" not in roles:
-            return "reduced"  # on its way to a mean, most of the time
-        return "deep"
+        # a square or another function is on its way to a mean, most of the time
+        return "reduced" if op in BENT or op in FACTOR else "deep"
+    if "stream" in roles:
+        return "stream" if op in VIEW or op in SUM else "deep"
     if "deep" in roles:
         return "deep"
     return "reduced"
+
+
+def reduces(node: Node) -> bool:
+    """Whether it is one number of many: a mean, a norm, or each vector's product with itself, or with constants."""
+    if node.op not in MATRIX or any(one.parameter is not None for one in node.inputs):
+        return node.op in REDUCTION
+    vectors, *others = (whole(one) for one in node.inputs[-2:])
+    size = node.inputs[-2].tensor if len(others) else node.tensor
+    return bool(others) and (others[0] is vectors or not others[0].role) and size.ndim > 0 and \
+        node.tensor.numel() * size.shape[-1] == size.numel()
+
+
+def _as_many(node: Node, product: Node) -> bool:
+    """Whether a factor of the stream was itself made of the stream, number by number, and is no size of a token."""
+    if node.role == "stream":
+        return sum(one.role == "stream" for one in product.inputs) > 1
+    while node.role and node.op in VIEW and node.inputs:
+        node = node.inputs[0]
+    return bool(node.role) and node.tensor.numel() >= product.tensor.numel() > 1
+
+
+def whole(node: Node) -> Node:
+    """The tensor that has the same numbers in another shape."""
+    while node.op in VIEW and len(node.inputs) == 1 and node.inputs[0].tensor.numel() == node.tensor.numel():
+        node = node.inputs[0]
+    return node
 
 
 def is_norm(op: str, inputs: list[Node]) -> bool:

@@ -9,23 +9,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from explorer.probes.graph import BENT, FACTOR, REDUCTION, SUM, VIEW, Node
+from explorer.probes.graph import FUSED, MATRIX, SUM, VIEW, Node
+from explorer.probes.nodes import reduces
+from explorer.probes.operations import SOFTMAX
 
-ROOTS = BENT | VIEW | {"rsqrt", "sqrt", "reciprocal", "maximum", "neg", "clamp_min_"}
-"""On the way from a mean of squares to what a norm divides by."""
 
+def divisor(node: Node, vectors: Node) -> float | None:
+    """What is added to the mean of squares by which a norm that is written out divides vectors; None of anything else.
 
-def divisor(node: Node) -> tuple[Node, float] | None:
-    """The mean of squares that a norm written out divides by, and what is added to it."""
-    epsilon = 0.0
-    for _ in range(12):
-        if node.op in REDUCTION and node.inputs:
-            return node, epsilon
+    Between that mean and the divisor there is a number or less for each vector, whatever root is taken of it.
+    """
+    epsilon, numbers = 0.0, vectors.tensor.numel()
+    for _ in range(16):
         made = [one for one in node.inputs if one.role]
+        if not made:
+            return None
+        if reduces(node):
+            return epsilon if node.inputs[-2:][0].tensor.numel() == numbers else None
+        if node.op in MATRIX | FUSED | SOFTMAX or (node.op not in VIEW and node.tensor.numel() >= numbers):
+            return None
         if node.op in SUM and len(made) == 1:
             epsilon += scalar(node, [one for one in node.inputs if one is not made[0]]) or 0.0
-        elif not (node.op in ROOTS or node.op in FACTOR) or not made:
-            return None
         node = made[0]
     return None
 

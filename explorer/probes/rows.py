@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from explorer.probes.graph import FUSED, Node, pattern_of
+from explorer.probes.masks import below, hidden, visible
 from explorer.probes.statistics import Rows
 
 AT_ONCE = 2**20
 """Logits that are read together."""
-HIDDEN = 9e3
-"""So far below a row's largest logit a key is masked: as a mask any large number may be added."""
 
 Part = tuple[Tensor, Tensor | None]
 """Logits `[batch, head, query, key]` of some queries, and their pattern where it was computed."""
@@ -63,7 +62,7 @@ def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor]:
     """
     scores = scores.float()
     highest = scores.amax(dim=-1, keepdim=True)
-    seen = (scores > torch.finfo(torch.float32).min / 4) & (scores >= highest - HIDDEN) | highest.isnan()
+    seen = visible(scores)
     count = seen.sum(dim=-1)
     shares = scores.masked_fill(~seen, -math.inf).softmax(dim=-1)
     weights = shares if pattern is None else pattern.float()
@@ -98,7 +97,9 @@ def _hidden(scores: Tensor, mask: Tensor | None, causal: bool, start: int) -> Te
     if mask is not None:
         part = mask.detach()[..., :keys]
         part = part if part.shape[-2] == 1 else part[..., start:start + n, :]
-        scores = scores.masked_fill(~part, -math.inf) if part.dtype == torch.bool else scores + part.float()
+        gone = ~part if part.dtype == torch.bool else below(part)
+        scores = scores if part.dtype == torch.bool else scores + part.float()
+        scores = scores if gone is None else scores.masked_fill(gone, -math.inf)
     if causal:
         visible = torch.ones(n, keys, dtype=torch.bool, device=scores.device).tril(start)
         scores = scores.masked_fill(~visible, -math.inf)
@@ -111,7 +112,12 @@ def _written_out(attention: Node, batch: int) -> Iterator[Part]:
     if soft is None or soft.tensor.ndim not in (3, 4, 5):
         return
     keys = attention.inputs[1].tensor.shape[-2]
-    scores, pattern = (_by_head(one.tensor, batch)[..., :keys] for one in (soft.inputs[0], soft))
+    logits, weights, mask = soft.inputs[0].tensor, soft.tensor, hidden(soft)
+    logits = logits if mask is None else logits.masked_fill(mask, -math.inf)
+    if soft.scalars[1] % soft.tensor.ndim != soft.tensor.ndim - 1:  # as the product with the values has its axes
+        weights = attention.inputs[0].tensor
+        logits = weights.log()
+    scores, pattern = (_by_head(one, batch)[..., :keys] for one in (logits, weights))
     step = max(1, AT_ONCE // max(1, math.prod(scores.shape[:2]) * keys))
     for start in range(0, scores.shape[2], step):
         yield scores[:, :, start:start + step], pattern[:, :, start:start + step]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +19,7 @@ from explorer.probes.graph import Node
 from explorer.probes.layout import Layout, layout
 from explorer.probes.rows import read_rows
 from explorer.probes.statistics import Signal, norms, second_moment
+from explorer.probes.twin import Twin
 from explorer.probes.weights import weight_values
 from explorer.profile import MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
 
@@ -37,7 +40,8 @@ class Seen:
         self.anatomies: list[tuple[str, Anatomy]] = []
         """Name and anatomy of each layer; the numbers of its graph are gone."""
         self.sites: list[dict[str, Node]] = []
-        self.values: defaultdict[Key, list[Tensor]] = defaultdict(list)
+        self.values: defaultdict[Key, dict[int, Tensor]] = defaultdict(dict)
+        """By layer from 0."""
         self.pattern: Tensor | None = None
         self.gradients: Mapping[int, Tensor] = {}
         """By the id of the parameter."""
@@ -46,33 +50,36 @@ class Seen:
         self.sources: list[Tensor] = []
         """Where the backward pass may end: what goes into the first block."""
         self.design = Design()
+        self.refused = ""
+        """Why its blocks are not read, where they are not."""
+        self.twin: Twin | None = None
 
-    def take(self, path: str, found: Anatomy) -> None:
+    def take(self, block: Block, found: Anatomy) -> None:
         """Reads a block that has just run, and lets its tensors go."""
         if not self.sites:
             self.layout, self.sources = layout(found), [found.source.tensor]
             self.dtype = str(found.source.tensor.dtype).removeprefix("torch.")
-            self.signal("embed", found.source.tensor)
+            self.signal("embed", found.source.tensor, 0)
             self.design.begin(self.layout.arrange(found.source.tensor))
         for site, node in found.sites.items():
-            self.signal(site, node.tensor)
+            self.signal(site, node.tensor, len(self.sites))
         if found.attention is not None:
             self.rows(found.attention, found.source.tensor)
         for node in (found.source, *(node for site, node in found.sites.items() if site in STREAM)):
             follow(node)
         self.sites.append({"embed": found.source, **found.sites})
-        self.anatomies.append((path, found))
-        self.layers.append(path)
-        self.design.take(path, found)
+        self.anatomies.append((block.path, found))
+        self.layers.append(block.path)
+        self.design.take(block, found)
         found.graph.release()
 
-    def signal(self, site: str, tensor: Tensor) -> None:
-        """Statistics of the stream and of the branches."""
+    def signal(self, site: str, tensor: Tensor, layer: int) -> None:
+        """Statistics of the stream and of the branches, in a layer from 0."""
         x = self.layout.arrange(tensor.detach())
         signal = Signal.of((x if x.dtype == torch.float64 else x.float())[None])
         for row in STATISTICS.values():
             if row.reduce is not None and site in row.sites and (row.name != "token_correlation" or x.shape[1] > 1):
-                self.values[row.name, site].append(row.reduce(signal))
+                self.values[row.name, site][layer] = row.reduce(signal)
 
     def rows(self, attention: Node, stream: Tensor) -> None:
         """Statistics of attention."""
@@ -84,7 +91,7 @@ class Seen:
         for row in STATISTICS.values():
             for site in ROWS:
                 if row.reduce is not None and site in row.sites and (heads.several or row.name not in SPREADS):
-                    self.values[row.name, site].append(row.reduce(heads.rows))
+                    self.values[row.name, site][len(self.sites)] = row.reduce(heads.rows)
 
     def profile(self, name: str, seconds: float, scale: float, others: Sequence[Profile] = ()) -> Profile:
         """All of it as one record.
@@ -95,23 +102,44 @@ class Seen:
             scale: by which the loss was multiplied.
             others: other stacks' profiles.
         """
-        values: dict[Key, Array] = {}
-        notes = {}
-        for key, parts in self.values.items():
-            expected = 1 if key[1] == "embed" else len(self.sites)
-            if len(parts) == expected and len({part.shape for part in parts}) == 1:
-                values[key] = torch.cat(parts).double().cpu().numpy()[None]
-            elif key[0] not in notes:
-                notes[key[0]] = f"at {key[1]} only {len(parts)} of {expected} layers have it in one shape"
-        twin = self.design.twin(name)
-        return Profile(
-            "measured", {**values, **self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices()))},
-            model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
+        values, notes, absent = self.by_site()
+        values |= {**self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices()))}
+        for matrix, layers in self.matrices().items():
+            if without := tuple(layer for layer, pieces in enumerate(layers, start=1) if not pieces):
+                absent |= {key: without for key in values if key[1] == matrix}
+                for statistic in ("parameter_gradient", "weight_variance", "weight_likeness"):
+                    notes.setdefault(statistic, f"{matrix} was not read in {_layers(without)}")
+        found = Profile(
+            "measured", values, model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
             seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
-            pattern_of=None if self.pattern is None else (1, 0), others=tuple(others),
-            twin=None if twin is None else twin.config, shapes=self.design.shapes(),
-            differences=self.design.differences(),
+            pattern_of=None if self.pattern is None else (1, 0), others=tuple(others), shapes=self.design.shapes(),
+            differences=self.design.differences(), absent=absent,
         )
+        twin = self.twin = self.design.twin(found)
+        if twin is None:
+            return replace(found, remarks=self.design.unread)
+        return replace(found, twin=None if twin.parts else twin.config, remarks=twin.unread + twin.differs + twin.parts)
+
+    def by_site(self) -> tuple[dict[Key, Array], dict[str, str], dict[Key, tuple[int, ...]]]:
+        """Statistics of the forward pass that most layers have in one shape, why others are left out, and the layers
+        that have none.
+        """
+        values: dict[Key, Array] = {}
+        notes: dict[str, str] = {}
+        absent: dict[Key, tuple[int, ...]] = {}
+        for key, parts in self.values.items():
+            count = 1 if key[1] == "embed" else len(self.sites)
+            shape, held = Counter(part.shape for part in parts.values()).most_common(1)[0]
+            if 2 * held <= count:
+                notes.setdefault(key[0], f"at {key[1]} only {len(parts)} of {count} layers have it in one shape")
+                continue
+            alike = {layer: part.double().cpu().numpy() for layer, part in parts.items() if part.shape == shape}
+            none = np.full(shape, np.nan)
+            values[key] = np.concatenate([alike.get(layer, none) for layer in range(count)])[None]
+            if held < count:
+                absent[key] = tuple(layer + 1 for layer in range(count) if layer not in alike)
+                notes.setdefault(key[0], f"at {key[1]} it was not read in {_layers(absent[key])}")
+        return values, notes, absent
 
     def by_stream(self) -> dict[Key, Array]:
         """Mean squared gradients relative to the last layer's."""
@@ -128,26 +156,33 @@ class Seen:
 
     def by_weight(self, scale: float) -> dict[Key, Array]:
         """Norms of the gradients by what the layers learn, of the loss before it was multiplied."""
+        held: dict[str, list[Any]] = dict(self.matrices())
         parts: dict[str, list[list[Tensor]]] = {
             name: [[piece.of(self.gradients[id(piece.parameter)]) for piece in pieces
                     if id(piece.parameter) in self.gradients] for pieces in layers]
-            for name, layers in self.matrices().items()
+            for name, layers in held.items()
         }
         for name in VECTORS:
             learned = [found.vectors.get(name, []) for _, found in self.anatomies]
             if learned and all(learned):
+                held[name] = learned
                 parts[name] = [[self.gradients[id(one)] for one in layer if id(one) in self.gradients]
                                for layer in learned]
         return {
             ("parameter_gradient", name): np.array([[
-                float(np.linalg.norm(norms(layer))) / scale if layer else 0.0 for layer in layers]])
+                float(np.linalg.norm(norms(layer))) / scale if layer else 0.0 if read else np.nan
+                for layer, read in zip(layers, held.get(name, layers), strict=True)]])
             for name, layers in parts.items()
         }
 
     def matrices(self) -> dict[str, list[list[Piece]]]:
-        """Matrices of the vocabulary that every block has, by layer."""
-        return {name: [found.matrices[name] for _, found in self.anatomies] for name in MATRICES
-                if self.anatomies and all(found.matrices.get(name) for _, found in self.anatomies)}
+        """Matrices of the vocabulary that most blocks have, by layer; no pieces where one has none."""
+        found = {name: [found.matrices.get(name, []) for _, found in self.anatomies] for name in MATRICES}
+        return {name: layers for name, layers in found.items() if 2 * sum(map(bool, layers)) > len(layers)}
+
+
+def _layers(numbers: Sequence[int]) -> str:
+    return f"layer {numbers[0]}" + (f" and {len(numbers) - 1} more" if len(numbers) > 1 else "")
 
 
 def follow(node: Node) -> None:

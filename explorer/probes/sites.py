@@ -65,7 +65,7 @@ class Sites:
                 raise ValueError(f"blocks must put out a floating tensor, once; {path} does not")
             self.seen.dtype = str(tensor.dtype).removeprefix("torch.")
             with torch.no_grad():
-                self.seen.signal(site, tensor)
+                self.seen.signal(site, tensor, layer)
             node = self.seen.sites[layer][site] = Node("output", [], tensor, "stream")
             if site in STREAM:
                 follow(node)

@@ -11,10 +11,13 @@ from torch import Tensor
 
 from explorer.probes.bends import FITS, read_bend
 from explorer.probes.branches import Anatomy, Sum, kinds
-from explorer.probes.graph import FACTOR, MATRIX, VIEW, Node
+from explorer.probes.graph import FACTOR, MATRIX, NORM, VIEW, Node
 from explorer.probes.operands import alpha
 from explorer.probes.trace import Step, trace
 from explorer.schemes.placement import NORMS
+
+ROUNDED = 0.1
+"""Deviation of a length from 1 that an ε outside the root explains, and the rounding of half precision."""
 
 
 def of_sublayers(found: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
@@ -67,6 +70,7 @@ def _skip(one: Sum, afters: set[int]) -> tuple[float, set[int]]:
         if step.kind == "norm":  # beyond it lies what the norm was made of, which is no stream any more
             _, end = trace(step.before, lambda node: id(node) in afters)
             lineage -= {id(end)} - {id(step.node)}
+            factor *= _length(step)
             break
         factor *= step.factor if step.kind in ("factor", "gain") else 1.0
     return factor, lineage
@@ -81,6 +85,8 @@ def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
     if out:  # what follows a norm's own gain is a multiplier
         outer = [step for step in outer if step.kind == "factor"]
     facts: dict[str, Any] = {"on_output": bool(out), "branch": math.prod(step.factor for step in outer)}
+    if out:
+        facts["branch"] *= _length(out[0])
     weights = [one for step in outer for one in step.node.inputs if one.parameter is not None]
     facts["learned"] = "" if not weights else "number" if weights[0].tensor.numel() == 1 else "vector"
     facts["learned_by"] = tuple((id(one.parameter), one.tensor.storage_offset()) for one in weights)
@@ -139,9 +145,16 @@ def _gates(node: Node, tokens: int) -> int:
 
 def _gain(after: Tensor, before: Tensor, norm: Step) -> float:
     """What a norm makes of a length of 1: its gains' root mean square, and any factor after it."""
-    x, y = before.detach()[:1].double(), after.detach()[:1].double()
-    q = x.var(dim=-1, correction=0) if norm.centered else x.square().mean(dim=-1)
-    return math.sqrt(float((y.square().mean(dim=-1) * (q + norm.epsilon) / q.clamp(min=1e-300)).mean()))
+    x, y = before.detach().float(), after.detach().float()  # a product may have the tokens in another order
+    q = (x.var(dim=-1, correction=0) if norm.centered else x.square().mean(dim=-1)).double()
+    left = float((q / (q + norm.epsilon).clamp(min=1e-300)).mean())
+    return math.sqrt(float(y.square().mean()) / left) if left else 0.0
+
+
+def _length(norm: Step) -> float:
+    """Root mean square that a norm leaves, without its own gain: 1, or 1/√d where it divides by a length."""
+    length = 0.0 if norm.node.op in NORM else _gain(norm.node.tensor, norm.before.tensor, norm)
+    return length if length and abs(length - 1) > ROUNDED else 1.0
 
 
 def _point(bend: Step, line: list[Step]) -> dict[str, Any]:

@@ -93,8 +93,8 @@ def _one_line(node: Node, made: list[Node]) -> Step | None:
         sign = -1.0 if node.op == "rsub" else 1.0
         return Step("add", node, main, sign * alpha(node), extra=rest[0] if rest else None)
     for main, other in (made[:2], made[1::-1]) if len(made) == 2 else ():
-        if node.op in FACTOR and (found := divisor(other)) and found[0].inputs[0].tensor.numel() == main.tensor.numel():
-            return Step("norm", node, main, epsilon=found[1])
+        if node.op in FACTOR and (epsilon := divisor(other, main)) is not None:
+            return Step("norm", node, main, epsilon=epsilon)
         if node.op in SUM and other.inputs[:1] == [main] and other.tensor.numel() < main.tensor.numel():
             return Step("add", node, main, extra=other)  # a mean, or the largest, is taken away
     return None

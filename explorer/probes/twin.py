@@ -31,9 +31,13 @@ class Twin:
     Args:
         config: it; `predict(twin.config)` is what theory expects of the model.
         distance: how near: the root mean square, over every matrix of every layer and every multiplier of stream and
-            branch, of ln(the model's / the twin's). Variances count as fan_in · mean W². 0.1: about 10 % apart.
+            branch, of ln(the model's / the twin's), variances as fan_in · mean W²; and, where the model behaves
+            otherwise than theory expects of the twin, beside it that of the gaps. 0.1: about 10 % apart.
         unread: a sentence for each thing that could not be read.
         differs: a sentence for each thing in which the model is something that no config can say.
+        parts: a sentence for each site at which the model behaves otherwise than the twin, in the order of the
+            forward pass, then of the gradients: the first layer that is off, and by which factor. Where there are any,
+            `Profile.twin` is None, and no line is drawn.
         model: what the model is called.
     """
 
@@ -41,11 +45,13 @@ class Twin:
     distance: float
     unread: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     model: str = ""
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [("nearest design", self.config), ("distance", self.distance)]
         rows += [("could not be read", one) for one in self.unread] + [("differs", one) for one in self.differs]
+        rows += [("behaves otherwise", one) for one in self.parts]
         return table(f"twin of {self.model or 'a model'}", (), rows)
 
 
@@ -66,7 +72,13 @@ def twin_of(layers: Sequence[Facts], source: Source, model: str = "", unread: tu
         found.differs.append("its MLPs are experts among which a router chooses; the twin has one MLP a layer")
     if found.usual("layer", "attentions", 1) > 1:
         found.differs.append("its layers have a second attention, such as one to an encoder; the twin has one")
-    return Twin(config, _distance(layers, config, gained), tuple(found.unread), tuple(found.differs), model)
+    held = [set(facts.get(("layer", "branches"), ())) for facts in layers]
+    if {"attn_out"} in held and {"mlp_out"} in held and 2 * held.count({*BRANCHES}) < len(held):
+        found.parts.append("its attention and its MLPs are layers of their own; each of the twin's has both")
+    if found.usual("attn_scores", "tied"):
+        found.differs.append("its queries and keys have one matrix; the twin has two")
+    said = {name: tuple(getattr(found, name)) for name in ("unread", "differs", "parts")}
+    return Twin(config, _distance(layers, config, gained), **said, model=model)
 
 
 def _accepted(found: Majority, fields: dict[str, Any], fitted: Fit, folded: Mapping[str, float]) -> Config:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from explorer.probes.anatomy import read
 from explorer.probes.blocks import Block
 from explorer.probes.calls import Batch, called
+from explorer.probes.facts import UNREADABLE
 from explorer.probes.graph import SUM, Graph, Node, tensors_in
 from explorer.probes.seen import Seen, follow
 
@@ -28,6 +29,7 @@ class Watch:
     """
 
     def __init__(self, model: nn.Module, seen: Sequence[Seen]) -> None:
+        self.first = seen[0] if seen else None
         self.graph = Graph({id(one): one for one in model.parameters()}, self.shown)
         self.after = False
         """Whether a block has ended, and none has begun since."""
@@ -41,6 +43,8 @@ class Watch:
         self.within: list[nn.Module] = []
         self.open: tuple[Seen, Block] | None = None
         """The list that is running."""
+        self.wished: list[Tensor] = []
+        """Inputs of lists that required no gradient."""
         self.closed = ""
         """What made the output of the list before."""
 
@@ -50,6 +54,7 @@ class Watch:
             for module in self.modules.values():
                 stack.callback(module.register_forward_pre_hook(self.enter, with_kwargs=True).remove)
                 stack.callback(module.register_forward_hook(self.leave).remove)
+                stack.enter_context(self.called(module))
             with self.graph:
                 output = called(model, batch)
             if self.open is not None:
@@ -60,6 +65,37 @@ class Watch:
         self.graph.release()
         return output
 
+    def restore(self) -> None:
+        """Takes back the wish for gradients by tensors that are not ours; after the backward pass."""
+        for one in self.wished:
+            one.requires_grad_(False)
+
+    @contextmanager
+    def called(self, module: nn.Module) -> Iterator[None]:
+        """Refuses a call of `module.forward`, which passes hooks by."""
+        own, forward = vars(module).get("forward"), module.forward
+
+        def checked(*arguments: Any, **named: Any) -> Any:
+            if not self.within or self.within[-1] is not module:
+                path = self.whose[id(module)][1].path
+                raise ValueError(f"blocks must be called as modules, for hooks see no other call; {path} is called by "
+                                 ".forward(): write block(x) for block.forward(x)")
+            return forward(*arguments, **named)
+
+        module.forward = checked
+        try:
+            yield
+        finally:
+            del module.forward
+            if own is not None:
+                module.forward = own
+
+    def refuse(self, one: Seen, why: str) -> None:
+        """Leaves a stack out, or raises where it is the one that is asked for."""
+        if one is self.first:
+            raise ValueError(why)
+        one.refused = why
+
     def shown(self, node: Node) -> None:
         """A new stream; what comes after a block is none of its."""
         if not self.after:
@@ -69,16 +105,20 @@ class Watch:
         """Before a block: its first floating tensor is the stream."""
         self.within.append(module)
         one, block = self.whose[id(module)]
-        if len(self.within) > 1 or (self.open is not None and self.open[1] is block):
+        if one.refused or len(self.within) > 1 or (self.open is not None and self.open[1] is block):
             return None
         stream = next((one for one in tensors_in((arguments, tuple(named.values()))) if one.is_floating_point()), None)
         if stream is None or stream.numel() == 0 or not stream.ndim:
             given = "none" if stream is None else f"one of shape {tuple(stream.shape)}"
-            raise ValueError(f"blocks must be given a floating tensor with numbers; {block.path} got {given}")
+            self.refuse(one, f"blocks must be given a floating tensor with numbers; {block.path} got {given}")
+            return None
         if not torch.is_grad_enabled():
-            raise ValueError(f"model must run with gradients; its block {block.path} runs under torch.no_grad()")
+            self.refuse(one, f"model must run with gradients; its block {block.path} runs under torch.no_grad()")
+            return None
         if self.open is not None:
             self.close(stream)
+        if not stream.requires_grad and block.module is not module:  # the code around a list adds to this very tensor
+            self.wished.append(stream.requires_grad_())
         if not stream.requires_grad:  # what comes before may have no weights, or be detached
             fresh = stream.detach().requires_grad_()
             swap = {id(stream): fresh}
@@ -95,9 +135,12 @@ class Watch:
         if self.within or self.open is not None:
             return
         one, block = self.whose[id(module)]
+        if one.refused:
+            return
         output = next((tensor for tensor in tensors_in((out,)) if tensor.is_floating_point()), None)
         if output is None:
-            raise ValueError(f"blocks must put out a floating tensor; {block.path} puts out {type(out).__name__}")
+            self.refuse(one, f"blocks must put out a floating tensor; {block.path} puts out {type(out).__name__}")
+            return
         self.take(one, block, output)
 
     def close(self, output: Tensor) -> None:
@@ -109,8 +152,11 @@ class Watch:
 
     def take(self, one: Seen, block: Block, output: Tensor) -> None:
         """Reads a block that has ended."""
-        with torch.no_grad():
-            one.take(block.path, read(self.graph, self.graph.end(output)))
+        try:
+            with torch.no_grad():
+                one.take(block, read(self.graph, self.graph.end(output)))
+        except UNREADABLE as error:
+            one.refused = f"{block.path} could not be read: {type(error).__name__}: {error}"
         self.after = True
         self.graph.begin(output)
         one.design.tail = self.graph.order

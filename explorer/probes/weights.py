@@ -22,14 +22,17 @@ def weight_values(matrices: Mapping[str, Sequence[Sequence[Piece]]]) -> Iterator
     """
     for name, layers in matrices.items():
         yield ("weight_variance", name), np.array([[_variance(pieces) for pieces in layers]])
-        if len(layers) > 1:
-            yield ("weight_likeness", name), _likeness([pieces[0] for pieces in layers])[None]
+        read = [bool(pieces) for pieces in layers]
+        if sum(read) > 1:
+            likeness = np.full((1, len(layers)), np.nan)
+            likeness[0, read] = _likeness([pieces[0] for pieces in layers if pieces])
+            yield ("weight_likeness", name), likeness
 
 
 def _variance(pieces: Sequence[Piece]) -> float:
     """fan_in times the mean square, over all pieces."""
     parts = [piece.of(piece.parameter.detach()).float() for piece in pieces]
-    return sum(float(part.square().mean()) * part.shape[-1] for part in parts) / len(parts)
+    return sum(float(part.square().mean()) * part.shape[-1] for part in parts) / len(parts) if parts else np.nan
 
 
 def _likeness(pieces: Sequence[Piece]) -> Array:

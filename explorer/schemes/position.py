@@ -28,6 +28,7 @@ class Position(Option):
 
 POSITIONS: dict[str, Position] = {
     "none": Position("q·k; text has a learned vector for each position", embeds_text=True),
+    "nope": Position("q·k; no position is added, not even to text", "NoPE: Kazemnejad et al. 2023"),
     "rotary": Position(
         "R_t q·R_s k, by the angles t·base^(−2i/d_head)", "RoPE: Su et al. 2021; partial: GPT-NeoX",
         ("rope_base", "rope_fraction"), rotates=True,

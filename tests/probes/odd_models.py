@@ -376,3 +376,124 @@ class Lists(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.norm(self.stream(x)[-1]))
+
+
+class ClassAttention(nn.Module):
+    """A block whose one query is the class token, as the last ones of CaiT and XCiT."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.LayerNorm(D), nn.LayerNorm(D)
+        self.attention, self.mlp = Attention(), mlp()
+
+    def forward(self, x: Tensor, token: Tensor) -> Tensor:
+        whole = self.one(torch.cat([token, x], dim=1))
+        token = token + self.attention(whole[:, :1], whole)
+        return token + self.mlp(self.two(token))
+
+
+class Classified(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(PreNorm() for _ in range(3))
+        self.token, self.last = nn.Parameter(torch.randn(1, 1, D)), nn.ModuleList(ClassAttention() for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        token = self.token.expand(len(x), -1, -1)
+        for block in self.last:
+            token = block(x, token)
+        return token
+
+
+class TwoStacks(nn.Module):
+    """A stack, and before it a shorter one, which a test makes hard to read."""
+
+    def __init__(self, first: nn.Module, grad: bool = True) -> None:
+        super().__init__()
+        self.first, self.blocks = nn.ModuleList([first, type(first)()]), nn.ModuleList(PreNorm() for _ in range(3))
+        self.grad = grad
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.set_grad_enabled(self.grad):
+            y = x
+            for block in self.first:
+                y = block(y)
+        for block in self.blocks:
+            x = block(x + y)
+        return x
+
+
+class Labels(PreNorm):
+    """Puts out no floating tensor, unless it is asked."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.float()).argsort(-1)
+
+
+class Bottleneck(nn.Module):
+    """MobileBERT's layer: attention, and a list of MLPs with norms of their own."""
+
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.down, self.norm = nn.Linear(D, 24), nn.Linear(24, D), nn.LayerNorm(D)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.norm(x + self.down(F.relu(self.up(x))))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.norm = Attention(), nn.LayerNorm(D)
+        self.inner = nn.ModuleList(self.Inner() for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(x + self.attention(x))
+        for part in self.inner:
+            x = part(x)
+        return x
+
+
+class Forwarded(nn.Module):
+    """Calls its blocks' forward, not its blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(PreNorm() for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block.forward(x)
+        return x
+
+
+class Alternating(nn.Module):
+    """Layers of one branch each, lists of norm, branch and residual, as x-transformers has them; keys have one head."""
+
+    class OneHead(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.kv, self.o = (nn.Linear(D, width, bias=False) for width in (D, 8, D))
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, (k, v) = self.q(x).unflatten(-1, (3, 4)).transpose(1, 2), self.kv(x).chunk(2, dim=-1)
+            logits = torch.einsum("b h i d, b j d -> b h i j", q, k) / 2
+            hidden = torch.ones(logits.shape[-2:], dtype=torch.bool).triu(1)
+            pattern = logits.masked_fill(hidden, -torch.finfo(logits.dtype).max).softmax(-1)
+            return self.o(torch.einsum("b h i j, b j d -> b h i d", pattern, v).transpose(1, 2).flatten(2))
+
+    class Add(nn.Module):
+        def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+            return x + residual
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.ModuleList([nn.LayerNorm(D), self.OneHead() if index % 2 == 0 else mlp(), self.Add()])
+            for index in range(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for norm, branch, add in self.layers:  # type: ignore[misc]
+            x = add(branch(norm(x)), x)
+        return x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,8 +14,10 @@ import torch
 from odd_models import D
 from torch import Tensor, nn
 
-from explorer import Profile, probe
+from explorer import Profile, probe, twin
+from explorer.probes.blocks import Block
 from explorer.probes.calls import loss_of
+from explorer.probes.seen import Seen
 
 X = torch.randn(2, 5, D, generator=torch.Generator().manual_seed(3))
 SEQUENCES = torch.randn(2, 5, 5, generator=torch.Generator().manual_seed(4))
@@ -300,3 +303,99 @@ def test_without_blocks_there_is_a_sentence(make: Callable[[], nn.Module], batch
     model = make()
     with pytest.raises(ValueError, match=f"blocks must be named, for {type(model).__name__} has no repeated modules"):
         probe(model, batch)
+
+
+def test_a_block_with_one_query() -> None:
+    seeded()
+    model = odd.Classified()
+    profile = probe(model, X)
+    assert profile.layers == numbered("blocks.", 3)
+    last, = profile.others
+    assert last.layers == numbered("last.", 2)
+    x = X
+    for block in model.blocks:
+        x = block(x)
+    token = model.last[0](x, model.token.expand(2, -1, -1)).detach()
+    assert last["second_moment", "resid_post"][0, 0] == pytest.approx(float(token.square().mean()), rel=1e-5)
+    assert probe(model, X, blocks="last.*").layers == numbered("last.", 2)
+
+
+@pytest.mark.parametrize(("model", "why"), [
+    (lambda: odd.TwoStacks(odd.Labels()), "first.0 puts out Tensor"),
+    (lambda: odd.TwoStacks(odd.PreNorm(), grad=False), "first.0 runs under torch.no_grad()"),
+])
+def test_a_stack_that_cannot_be_read_leaves_the_others(model: Callable[[], nn.Module], why: str) -> None:
+    seeded()
+    whole = model()
+    profile = probe(whole, X)
+    assert profile.layers == numbered("blocks.", 3)
+    assert not profile.others
+    assert any(why in one for one in profile.remarks)
+    with pytest.raises(ValueError, match=re.escape(why)):
+        probe(whole, X, blocks="first.*")
+
+
+def test_an_error_of_one_stack_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Seen, block: Block, found: object) -> None:
+        if block.path.startswith("last"):
+            raise IndexError("no such place")
+        taken(self, block, found)
+    taken: Any = Seen.take
+    monkeypatch.setattr(Seen, "take", fails)
+    profile = probe(odd.Classified(), X)
+    assert profile.layers == numbered("blocks.", 3)
+    assert "last.0 could not be read: IndexError: no such place" in profile.remarks
+    with pytest.raises(ValueError, match=r"last\.0 could not be read: IndexError: no such place"):
+        probe(odd.Classified(), X, blocks="last.*")
+
+
+def test_lists_within_a_layer_are_no_layers() -> None:
+    seeded()
+    model = nn.Sequential(*(odd.Bottleneck() for _ in range(3)))
+    assert probe(model, X).layers == ("0", "1", "2")
+
+
+def test_mobile_bert() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.MobileBertConfig(num_hidden_layers=3, hidden_size=64, embedding_size=32, vocab_size=64,
+                                           intra_bottleneck_size=32, intermediate_size=64, num_attention_heads=4)
+    profile = probe(transformers.MobileBertModel(config).eval(), torch.arange(32).view(2, 16))
+    assert profile.layers == numbered("encoder.layer.", 3)
+    assert "attention_entropy" in profile
+    assert profile.twin is None  # its three stacked MLPs a layer are no design of ours
+
+
+def test_a_call_of_forward_is_refused_with_the_reason() -> None:
+    model = odd.Forwarded()
+    with pytest.raises(ValueError, match=r"blocks must be called as modules.*blocks\.0 is called by \.forward\(\)"):
+        probe(model, X)
+    assert "forward" not in vars(model.blocks[0])
+    model(X)
+
+
+def test_a_forward_of_ones_own_is_kept() -> None:
+    model = nn.Sequential(odd.PreNorm(), odd.PreNorm())
+    own = model[0].forward
+    model[0].forward = own
+    probe(model, X)
+    assert vars(model[0])["forward"] is own
+
+
+def test_layers_of_one_branch_each() -> None:
+    """The first one's input, too, which requires no gradient, is what its branch is added to; and is left as it was."""
+    seeded()
+    model = odd.Alternating()
+    profile, found = probe(model, X), twin(model, X)
+    assert not X.requires_grad
+    config = found.config
+    assert (config.attention, config.n_kv_heads, config.residual, config.causal, config.norm_placement) == (
+        "softmax", 1, "constant", True, "pre")
+    assert found.parts == ("its attention and its MLPs are layers of their own; each of the twin's has both",)
+    assert profile.twin is None
+    x, stream = X.clone().requires_grad_(), []
+    for norm, branch, add in model.layers:  # type: ignore[misc]
+        stream.append(add(branch(norm(stream[-1] if stream else x)), stream[-1] if stream else x))
+    gradients = torch.autograd.grad(loss_of(stream[-1], None)[0], [x, *stream])
+    sizes = np.array([float(one.square().mean()) for one in gradients])
+    assert profile["activation_gradient", "embed"][0, 0] == pytest.approx(sizes[0] / sizes[-1], rel=1e-4)
+    np.testing.assert_allclose(profile["activation_gradient", "resid_post"][0], sizes[1:] / sizes[-1], rtol=1e-4)

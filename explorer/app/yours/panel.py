@@ -106,5 +106,6 @@ def _about(profile: Profile) -> str:
     names = profile.layers
     blocks = f" Its {len(names)} blocks are {names[0]} to {names[-1]}." if len(names) > 1 else ""
     lines = f"The lines are its twin's: {design_words(profile.twin)}" if profile.twin else "No theory: it has no twin"
+    lines += "".join(f"; {one}" for one in profile.remarks)
     kind = profile.dtype or "numbers of unknown type"
     return html.escape(f"{profile.model or 'A model'}, in {kind}.{blocks} {lines}.")

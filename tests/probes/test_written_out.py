@@ -1,0 +1,409 @@
+"""Norms and activations that a model writes out itself, in the ways in which people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from explorer import Profile, diagnose, predict, probe, twin
+from explorer.agreement import agreement
+
+D = 64
+EPSILON = 1e-3
+Function = Callable[[Tensor], Tensor]
+
+
+def mean(x: Tensor) -> Tensor:
+    return x.mean(-1, keepdim=True)
+
+
+def size(x: Tensor) -> int:
+    return x.shape[-1]
+
+
+RMS: dict[str, Function] = {
+    "x * x": lambda x: x * torch.rsqrt(mean(x * x) + EPSILON),
+    "torch.mul": lambda x: x * torch.rsqrt(mean(torch.mul(x, x)) + EPSILON),
+    "square": lambda x: x * torch.rsqrt(mean(x.square()) + EPSILON),
+    "**": lambda x: x * (mean(x**2) + EPSILON) ** -0.5,
+    "pow": lambda x: x / (mean(x.pow(2)) + EPSILON).sqrt(),
+    "abs": lambda x: x / (mean(x.abs().pow(2)) + EPSILON).sqrt(),
+    "sum": lambda x: x.div(torch.sqrt(((x * x).sum(-1, keepdim=True) / size(x)).add(EPSILON))),
+    "double": lambda x: (x.double() * torch.rsqrt(mean(x.double() * x.double()) + EPSILON)).to(x.dtype),
+    "logarithm": lambda x: x * torch.exp(-0.5 * torch.log(mean(x * x) + EPSILON)),
+    "einsum": lambda x: x * torch.rsqrt(torch.einsum("...d,...d->...", x, x)[..., None] / size(x) + EPSILON),
+    "vecdot": lambda x: x * torch.rsqrt(torch.linalg.vecdot(x, x)[..., None] / size(x) + EPSILON),
+    "matmul": lambda x: x * torch.rsqrt((x[..., None, :] @ x[..., None])[..., 0] / size(x) + EPSILON),
+    "ones": lambda x: x * torch.rsqrt((x * x) @ torch.full((size(x), 1), 1 / size(x)) + EPSILON),
+    "vector_norm": lambda x: x / (torch.linalg.vector_norm(x, dim=-1, keepdim=True) * size(x) ** -0.5 + EPSILON),
+    "norm": lambda x: x / (x.norm(dim=-1, keepdim=True) / size(x) ** 0.5 + EPSILON),
+    "normalize": lambda x: F.normalize(x, dim=-1) * size(x) ** 0.5,
+}
+LAYER: dict[str, Function] = {
+    "twice": lambda x: (x - mean(x)) * torch.rsqrt(mean((x - mean(x)) * (x - mean(x))) + EPSILON),
+    "difference": lambda x: (x - mean(x)) * torch.rsqrt(mean(x * x) - mean(x) * mean(x) + EPSILON),
+    "centered": lambda x: RMS["einsum"](x - mean(x)),
+}
+WRITTEN = {**{name: ("rms", function) for name, function in RMS.items()},
+           **{name: ("layer", function) for name, function in LAYER.items()}}
+
+
+class Norm(nn.Module):
+    def __init__(self, function: Function, width: int = D) -> None:
+        super().__init__()
+        self.gain, self.function = nn.Parameter(torch.ones(width)), function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x) * self.gain
+
+
+class Block(nn.Module):
+    """Norms before the branches, on the sums, or after the branches and on queries and keys."""
+
+    def __init__(self, place: str = "pre", norm: Function = RMS["pow"], bend: Function = F.gelu) -> None:
+        super().__init__()
+        self.one, self.two, self.q, self.k = Norm(norm), Norm(norm), Norm(norm, 16), Norm(norm, 16)
+        self.qkv, self.out = nn.Linear(D, 3 * D, bias=False), nn.Linear(D, D, bias=False)
+        self.up, self.gate, self.down = nn.Linear(D, 128), nn.Linear(D, 128), nn.Linear(128, D)
+        self.place, self.bend = place, bend
+
+    def attend(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
+        if self.place == "branch_output":
+            q, k = self.q(q), self.k(k)
+        return self.out(((q @ k.mT / 4).softmax(-1) @ v).transpose(1, 2).reshape(2, 16, D))
+
+    def mlp(self, x: Tensor) -> Tensor:
+        return self.down(self.bend(self.up(x)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.place == "pre":
+            x = x + self.attend(self.one(x))
+            return x + self.mlp(self.two(x))
+        if self.place == "post":
+            x = self.one(x + self.attend(x))
+            return self.two(x + self.mlp(x))
+        x = x + self.one(self.attend(x))
+        return x + self.two(self.mlp(x))
+
+
+def stack(make: Callable[[], nn.Module]) -> tuple[nn.Sequential, Tensor]:
+    torch.manual_seed(0)
+    return nn.Sequential(*(make() for _ in range(6))), torch.randn(2, 16, D)
+
+
+@pytest.mark.parametrize("place", ["pre", "post", "branch_output"])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_norm_is_one_however_it_is_written(name: str, place: str) -> None:
+    """The twin has it, with its ε; and where one layer leaves it out, that is named."""
+    kind, function = WRITTEN[name]
+    model, inputs = stack(lambda: Block(place, function))
+    found = twin(model, inputs).config
+    assert (found.norm_placement, found.norm, found.qk_norm) == (place, kind, place == "branch_output")
+    assert found.norm_epsilon == pytest.approx(1e-12 if name == "normalize" else EPSILON)
+    assert (found.residual, found.alpha) == ("constant", 1.0)
+    model[3].one = nn.Identity()
+    (layer, site, words), = probe(model, inputs).differences
+    assert (layer, site) == (4, "attn_out")
+    assert words.startswith("has no norm")
+    assert "attention, where its siblings have one" in words
+
+
+ROOT, SLOPE = 2**0.5, (2 / torch.pi) ** 0.5
+BENDS: dict[str, dict[str, Function]] = {
+    "gelu": {
+        "BERT's": lambda x: x * 0.5 * (1 + torch.erf(x / ROOT)),
+        "half first": lambda x: 0.5 * x * (1 + torch.erf(x / ROOT)),
+        "half last": lambda x: (1 + torch.erf(x * ROOT / 2)) * x / 2,
+        "half inside": lambda x: x * (0.5 + 0.5 * torch.erf(x / ROOT)),
+        "two terms": lambda x: 0.5 * x + 0.5 * x * torch.erf(x / ROOT),
+        "distribution": lambda x: x * torch.special.ndtr(x),
+        "complement": lambda x: x * 0.5 * torch.erfc(-x / ROOT),
+    },
+    "gelu_tanh": {
+        "GPT-2's": lambda x: 0.5 * x * (1 + torch.tanh(SLOPE * (x + 0.044715 * torch.pow(x, 3)))),
+        "Megatron's": lambda x: x * 0.5 * (1 + torch.tanh(0.79788456 * x * (1 + 0.044715 * x * x))),
+        "half last": lambda x: (1 + torch.tanh(SLOPE * (x + 0.044715 * x * x * x))) * x * 0.5,
+    },
+    "silu": {
+        "x σ(x)": lambda x: x * torch.sigmoid(x), "σ(x) x": lambda x: torch.sigmoid(x) * x,
+        "quotient": lambda x: x / (1 + torch.exp(-x)), "tanh": lambda x: x * 0.5 * (1 + torch.tanh(x / 2)),
+    },
+    "quick": {"x σ(1.7 x)": lambda x: x * torch.sigmoid(1.702 * x)},
+    "relu": {
+        "where": lambda x: torch.where(x > 0, x, 0.0), "mask": lambda x: x * (x > 0),
+        "filled": lambda x: x.masked_fill(x < 0, 0), "clamp": lambda x: x.clamp(min=0),
+        "maximum": lambda x: torch.maximum(x, torch.zeros_like(x)), "abs": lambda x: (x + x.abs()) / 2,
+    },
+    "relu2": {"r * r": lambda x: F.relu(x) * F.relu(x), "x relu": lambda x: x * F.relu(x)},
+    "elu": {"where": lambda x: torch.where(x > 0, x, torch.exp(x) - 1)},
+    "tanh": {"sigmoid": lambda x: 2 * torch.sigmoid(2 * x) - 1,
+             "exp": lambda x: (torch.exp(2 * x) - 1) / (torch.exp(2 * x) + 1)},
+}
+GATED: dict[str, dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
+    "silu": {
+        "in turn": lambda u, v: u * torch.sigmoid(u) * v, "value first": lambda u, v: v * u * torch.sigmoid(u),
+        "value between": lambda u, v: torch.sigmoid(u) * v * u, "quotient": lambda u, v: v * u / (1 + torch.exp(-u)),
+    },
+    "gelu": {
+        "value first": lambda u, v: v * u * 0.5 * (1 + torch.erf(u / ROOT)),
+        "value last": lambda u, v: u * 0.5 * (1 + torch.erf(u / ROOT)) * v,
+    },
+    "relu": {"where": lambda u, v: torch.where(u > 0, u, 0.0) * v},
+    "sigmoid": {"σ(u) v": lambda u, v: torch.sigmoid(u) * v, "quotient": lambda u, v: v / (1 + torch.exp(-u))},
+    "identity": {"u v": lambda u, v: u * v},
+}
+
+
+@pytest.mark.parametrize(("name", "form"), [(name, form) for name, row in BENDS.items() for form in row])
+def test_an_activation_is_one_however_it_is_written(name: str, form: str) -> None:
+    found = twin(*stack(lambda: Block(bend=BENDS[name][form])))
+    assert (found.config.mlp, found.config.activation) == ("plain", name)
+    assert not found.unread
+    assert not found.differs
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("name", "form"), [(name, form) for name, row in GATED.items() for form in row])
+def test_so_is_a_gate(name: str, form: str, packed: bool) -> None:
+    """And W_gate is the matrix before the function."""
+    class Gated(Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.both = nn.Linear(D, 256)
+            self.both.weight.data[:128] *= 2
+            self.gate.weight.data *= 2
+
+        def mlp(self, x: Tensor) -> Tensor:
+            u, v = self.both(x).chunk(2, dim=-1) if packed else (self.gate(x), self.up(x))
+            return self.down(GATED[name][form](u, v))
+
+    found = twin(*stack(Gated)).config
+    assert (found.mlp, found.activation) == ("gated", name)
+    profile = probe(*stack(Gated))
+    if name != "identity":
+        ratio = profile["weight_variance", "W_gate"] / profile["weight_variance", "W_in"]
+        assert ratio == pytest.approx(4, rel=0.1)
+
+
+def test_a_gate_beside_one() -> None:
+    class Gated(Block):
+        def mlp(self, x: Tensor) -> Tensor:
+            u, v = self.gate(x), self.up(x)
+            return self.down(u * (v + 1) * torch.sigmoid(u))
+
+    found = twin(*stack(Gated)).config
+    assert (found.mlp, found.activation) == ("gated_plus_one", "silu")
+
+
+HEADS, HEAD = 4, 16
+
+
+def weight(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(shape) / D**0.5)
+
+
+class Multiplied(Block):
+    """Attention in products of tensors with axes of their own."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.wq, self.wk, self.wv = weight(HEADS, D, HEAD), weight(HEADS, D, HEAD), weight(HEADS, D, HEAD)
+        self.k1, self.v1, self.wo = weight(D, HEAD), weight(D, HEAD), weight(HEADS, HEAD, D)
+        self.joined, self.stem, self.root = weight(D, 3, HEADS, HEAD), weight(1, D, 128), weight(1, 128, D)
+
+    def attend(self, x: Tensor) -> Tensor:
+        e = torch.einsum
+        q, k, v = (e("btd,hde->bhte", x, one) for one in (self.wq, self.wk, self.wv))
+        if self.way == "joined":
+            q, k, v = e("btd,dnhe->nbhte", x, self.joined)
+        if self.way == "one key-value head":
+            logits, v = e("bhqe,bke->bhqk", q, x @ self.k1), x @ self.v1
+            return e("bhqk,bke,hed->bqd", (logits / 4).softmax(-1), v, self.wo)
+        if self.way == "three operands":
+            logits = e("bqd,hde,bhke->bhqk", x, self.wq, k)
+            return e("bhqk,bhke,hed->bqd", (logits / 4).softmax(-1), v, self.wo)
+        if self.way == "heads third":
+            q, k, v = (e("btd,hde->bthe", x, one) for one in (self.wq, self.wk, self.wv))
+            mixed = e("bhqk,bkhe->bqhe", (e("bqhe,bkhe->bhqk", q, k) / 4).softmax(-1), v)
+            return e("bqhe,hed->bqd", mixed, self.wo)
+        return e("bhqe,hed->bqd", (q @ k.mT / 4).softmax(-1) @ v, self.wo)
+
+    def mlp(self, x: Tensor) -> Tensor:
+        return torch.einsum("btf,efd->btd", F.gelu(torch.einsum("btd,edf->btf", x, self.stem)), self.root)
+
+
+@pytest.mark.parametrize("way", ["three axes", "joined", "one key-value head", "three operands", "heads third"])
+def test_products_of_several_tensors(way: str) -> None:
+    found = twin(*stack(lambda: Multiplied(way)))
+    config = found.config
+    assert (config.attention, config.n_heads, config.n_kv_heads or HEADS) == (
+        "softmax", HEADS, 1 if way == "one key-value head" else HEADS)
+    assert (config.norm_placement, config.residual, config.attention_scale) == ("pre", "constant", "sqrt_d")
+    assert (config.position, config.causal, config.activation) == ("none", False, "gelu")
+    assert not found.unread
+    assert not found.differs
+
+
+@pytest.mark.parametrize("hidden", [-torch.inf, -1e4, -9e3, -2e4, -1e9, -100.0])
+def test_a_mask_on_logits_of_one_key_value_head(hidden: float) -> None:
+    """As x-transformers has it: keys have no axis for heads."""
+    class Single(Block):
+        def attend(self, x: Tensor) -> Tensor:
+            q, k, v = self.qkv(x).split([D, HEAD, 2 * D - HEAD], dim=-1)
+            q, v = q.unflatten(-1, (HEADS, HEAD)).transpose(1, 2), v[..., :HEAD]
+            logits = torch.einsum("bhid,bjd->bhij", q, k) * HEAD**-0.5
+            logits = logits + torch.full((16, 16), hidden).triu(1)
+            mixed = torch.einsum("bhij,bjd->bhid", logits.softmax(-1), v)
+            return self.out(mixed.transpose(1, 2).flatten(2))
+
+    found = twin(*stack(Single))
+    assert (found.config.n_kv_heads, found.config.causal, found.config.position) == (1, True, "none")
+    assert not found.unread
+
+
+def softmax(logits: Tensor, axis: int) -> Tensor:
+    shares = torch.exp(logits - logits.amax(axis, keepdim=True))
+    return shares / shares.sum(axis, keepdim=True)
+
+
+@pytest.mark.parametrize("form", [lambda s: softmax(s, -1), lambda s: F.log_softmax(s, -1).exp()])
+def test_a_softmax_is_one_however_it_is_written(form: Function) -> None:
+    class Written(Block):
+        def attend(self, x: Tensor) -> Tensor:
+            q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
+            return self.out((form(q @ k.mT / 4) @ v).transpose(1, 2).reshape(2, 16, D))
+
+    plain, written = (probe(*stack(make)) for make in (Block, Written))
+    assert written.twin == plain.twin
+    assert set(written) == set(plain)
+    for key in plain:
+        assert written[key] == pytest.approx(plain[key], rel=1e-4, abs=1e-5), key
+
+
+class Turned(Block):
+    """A softmax over keys that are not the last axis."""
+
+    def attend(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 1, 3, 4)
+        pattern = (torch.einsum("bqhe,bkhe->bqkh", q, k) / 4).softmax(2)
+        return self.out(torch.einsum("bqkh,bkhe->bqhe", pattern, v).flatten(2))
+
+
+def test_what_could_not_be_read_is_said_and_no_line_is_drawn() -> None:
+    """The numbers are there all the same: entropy and gradients are what they are with the usual axes."""
+    profile, plain = probe(*stack(Turned)), probe(*stack(Block))
+    for key in plain:
+        assert profile[key] == pytest.approx(plain[key], rel=1e-3, abs=1e-5), key
+    found = twin(*stack(Turned))
+    assert found.unread[0].startswith("the attention of 0 and 5 more: ValueError: the softmax is not over the last")
+    assert found.parts == ("6 of 6 layers could not be read",)
+    assert profile.twin is None
+    assert profile.remarks == found.unread + found.parts
+    assert Profile.from_json(profile.to_json()).remarks == profile.remarks
+    finding = diagnose(profile)[0]
+    assert finding.severity == "warning"
+    assert "6 of 6 layers could not be read" in finding.evidence
+
+
+class Louder(Block):
+    """What no block shows of its design: a function of the branch whose gradient is another's."""
+
+    def mlp(self, x: Tensor) -> Tensor:
+        y = super().mlp(x)
+        return y + (2 * y).detach()
+
+
+class Median(Block):
+    """A norm by the median, which no placement has."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for branch in (self.attend, self.mlp):
+            x = x + branch(x / x.abs().sort(-1).values[..., D // 2, None])
+        return x
+
+
+class Linear(Block):
+    """Attention without a softmax."""
+
+    def attend(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
+        q, k = F.elu(q) + 1, F.elu(k) + 1
+        return self.out((q @ (k.mT @ v) / (q @ k.sum(-2)[..., None])).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize(("make", "where"), [
+    (Louder, "second moment at MLP output of layer 1 (0)"), (Median, "activation gradient at stream after attention"),
+    (Linear, "the first of its two branches is no attention that is read"),
+])
+def test_a_twin_that_behaves_otherwise_draws_no_line(make: Callable[[], nn.Module], where: str) -> None:
+    found, profile = twin(*stack(make)), probe(*stack(make))
+    assert any(where in one for one in found.parts)
+    assert profile.twin is None
+    assert set(found.parts) <= set(profile.remarks)
+    assert any("there are no lines" in finding.meaning for finding in diagnose(profile))
+    if make is not Linear:
+        assert found.distance > 0.5
+        assert any(one.endswith(" ×") for one in found.parts)
+
+
+def test_a_twin_that_behaves_alike_has_a_line() -> None:
+    """Also where one layer is at fault: that is for the diagnosis to name."""
+    def louder(layer: Block) -> None:
+        layer.down.weight.data *= 6
+
+    for change in (lambda layer: None, louder):
+        model, inputs = stack(Block)
+        change(model[2])  # type: ignore[arg-type]
+        assert not twin(model, inputs).parts
+        assert probe(model, inputs).twin is not None
+
+
+class Columns(Block):
+    """A softmax over queries: a mistake."""
+
+    def attend(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
+        return self.out(((q @ k.mT / 4).softmax(-2) @ v).transpose(1, 2).reshape(2, 16, D))
+
+
+@pytest.mark.parametrize("container", [nn.Sequential, nn.ModuleList])
+@pytest.mark.parametrize("at", [0, 3])
+@pytest.mark.parametrize("odd", [Linear, Columns])
+def test_one_unusual_layer_hides_no_other(odd: type[Block], at: int, container: type) -> None:
+    """It is named; the others' numbers are there, a line, too."""
+    def run(model: nn.Module) -> Tensor:
+        x = inputs
+        for layer in model.children():
+            x = layer(x)
+        return x
+
+    model, inputs = stack(Block)
+    plain = probe(model, inputs)
+    model[at] = odd()
+    if container is nn.Sequential and at == 0:
+        model = nn.Sequential(Block(), *model)
+        at = 1
+    whole = container(list(model)) if container is nn.ModuleList else model
+    profile = probe(whole, run)
+    assert set(profile) == set(plain)
+    assert len(profile.layers) == len(whole)
+    for key in [("attention_entropy", "pattern"), ("logit_std", "attn_scores"), ("parameter_gradient", "W_Q"),
+                ("weight_variance", "W_V")]:
+        missing = np.isnan(profile[key].mean(axis=(0, *range(2, profile[key].ndim))))
+        assert np.flatnonzero(missing).tolist() == [at]
+        assert profile.absent[key] == (at + 1,)
+        assert f"not read in layer {at + 1}" in profile.notes[key[0]]
+    assert profile.first_nonfinite is None
+    assert profile.twin is not None
+    assert not Profile.from_json(profile.to_json()).first_nonfinite
+    assert agreement(profile, predict(profile.twin), "attention_entropy").tone == "good"
+    finding = diagnose(profile)[0]
+    assert finding.severity == "warning"
+    assert finding.meaning.startswith(f"Layer {at + 1} ({at}) attends in another way")
