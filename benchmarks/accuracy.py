@@ -4,16 +4,15 @@
     python -m benchmarks.accuracy --quick      # the named designs only, few seeds, to standard output
 
 A row is one statistic of one config. `error` is the largest deviation of the prediction from the mean over seeds, at
-any site and layer that the theory covers: relative, or absolute for statistics between 0 and 1 (`kind`); parameter
-gradients are compared with the root mean square over seeds. `standard_error` is the measurement's own, at that place:
-an error of one or two of them says nothing against the theory. `want` is what was aimed for, where something was.
+any site and layer that the theory covers: relative, or absolute for statistics between 0 and 1 (`kind`); norms and
+the logits' spread are compared with the root mean square over seeds. `standard_error` is the measurement's own, at that
+place: an error of one or two of them says nothing against the theory. `want` is what was aimed for, if anything was.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import math
 import sys
 import warnings
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 
 from explorer.config import Config, ConfigError
 from explorer.probes import measure
-from explorer.profile import BRANCHES, STATISTICS, Profile
+from explorer.profile import BRANCHES, STATISTICS, Profile, Statistic
 from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import RESIDUALS
 from explorer.theory import predict
@@ -36,7 +35,6 @@ SEEDS, NAMED_SEEDS = 12, 64
 MORE_SEEDS = {"post": 256, "RealFormer": 256}
 """Their gradients scatter by a third from draw to draw."""
 OUTPUT = Path(__file__).parent.parent / "docs" / "accuracy.csv"
-ABSOLUTE = tuple(row.name for row in STATISTICS.values() if row.bounded)
 SKIPPED = ("attention_entropy",)
 """The same as its normalized form."""
 
@@ -159,8 +157,9 @@ def errors(found: Profile, predicted: Profile) -> dict[str, Error]:
         if statistic in SKIPPED:
             continue
         draws = found[statistic, site]
-        expected = theory.reshape(theory.shape[1])
-        error, standard = deviations(statistic, draws.mean(-1) if draws.ndim == 3 else draws, expected)
+        if draws.ndim == 3:
+            draws = STATISTICS[statistic].mean(draws, 2)
+        error, standard = deviations(STATISTICS[statistic], draws, theory.reshape(theory.shape[1]))
         known = np.isfinite(error)
         name = f"{statistic} of branches" if site in BRANCHES else statistic
         index = int(np.argmax(np.where(known, np.abs(error), -1.0)))
@@ -170,16 +169,12 @@ def errors(found: Profile, predicted: Profile) -> dict[str, Error]:
     return worst
 
 
-def deviations(statistic: str, found: Array, expected: Array) -> tuple[Array, Array]:
+def deviations(row: Statistic, found: Array, expected: Array) -> tuple[Array, Array]:
     """Error and standard error by layer, relative or absolute; `found` is `[seed, layer]`."""
     with np.errstate(all="ignore"):
-        if statistic == "parameter_gradient":
-            mean = np.sqrt((found**2).mean(0))
-            standard = (found**2).std(0, ddof=1) / math.sqrt(len(found)) / (2 * mean)
-        else:
-            mean, standard = found.mean(0), found.std(0, ddof=1) / math.sqrt(len(found))
+        mean, standard = row.mean(found), row.standard_error(found)
         scale = np.where((mean == 0) & (expected == 0), 1.0, np.abs(mean))  # ReZero: two zeros agree
-        if statistic in ABSOLUTE:
+        if row.bounded:
             scale = np.ones_like(mean)
         return (expected - mean) / scale, standard / scale
 
@@ -196,7 +191,7 @@ def rows(name: str, config: Config, seeds: int) -> Iterator[dict[str, Any]]:
             "design": name,
             **{choice: getattr(config, choice) for choice in CHOICES},
             "statistic": statistic,
-            "kind": "absolute" if statistic in ABSOLUTE else "relative",
+            "kind": "absolute" if STATISTICS[statistic.partition(" of ")[0]].bounded else "relative",
             "error": f"{error.size:+.4f}", "standard_error": f"{error.standard:.4f}", "layer": f"{error.layer:g}",
             "covered": f"{error.covered:.2f}", "want": want.get(statistic, ""), "seeds": seeds,
             **{size: getattr(config, size) for size in SIZES},

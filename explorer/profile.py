@@ -68,6 +68,26 @@ class Statistic(NamedTuple):
     """Whether it is of the backward pass, which begins where the forward pass ends."""
     unpredicted: str = "not covered: it is measured only"
     """The note of a statistic without a row in `theory.laws`."""
+    root: bool = False
+    """Whether it is the root of a mean square: what is predicted is the root mean square over draws."""
+
+    def mean(self, draws: Array, axis: int | tuple[int, ...] = 0) -> Array:
+        """Mean over some axes, as it is predicted."""
+        if not self.root:
+            return np.asarray(np.mean(draws, axis))
+        total = np.hypot.reduce(draws, axis)  # squares of gradients may leave float64's range
+        return np.asarray(total / math.sqrt(draws.size / max(total.size, 1)))
+
+    def standard_error(self, draws: Array) -> Array:
+        """Standard error of `mean` over the first axis; nan of a single draw, or where a draw is not finite."""
+        if len(draws) < 2:
+            return np.full(draws.shape[1:], math.nan)
+        with np.errstate(invalid="ignore"):
+            if not self.root:
+                return np.asarray(np.std(draws, axis=0, ddof=1) / math.sqrt(len(draws)))
+            mean = self.mean(draws)
+            squares = np.square(draws / np.where(mean == 0, 1, mean))
+            return np.asarray(mean / 2 * np.std(squares, axis=0, ddof=1) / math.sqrt(len(draws)))
 
     @property
     def bounded(self) -> bool:
@@ -105,7 +125,8 @@ STATISTICS: dict[str, Statistic] = {
                   reduce=lambda signal: signal.features.square().mean(dim=(1, 2)), log=True,
                   marks={1.0: "all features alike", 3.0: "all tokens alike"}),
         Statistic("logit_std", "Logit spread", "s", "RMS over keys of the centered attention logits",
-                  ("attn_scores",), reduce=lambda rows: rows.variance.mean(dim=(1, 3)).clamp(min=0).sqrt(), log=True),
+                  ("attn_scores",), reduce=lambda rows: rows.variance.mean(dim=(1, 3)).clamp(min=0).sqrt(), log=True,
+                  root=True),
         Statistic("attention_entropy", "Attention entropy", "H",
                   "Shannon entropy of an attention row's keys, without any sink, nats", ("pattern",), "nats",
                   lambda rows: rows.entropy.mean(dim=(1, 3)), marks={0.0: "one-hot"}),
@@ -121,7 +142,7 @@ STATISTICS: dict[str, Statistic] = {
                   marks={1.0: "flat"}, compared="× that of the last layer", reference="last layer", backward=True),
         Statistic("parameter_gradient", "Parameter gradient", "‖∂L/∂W‖",
                   "Frobenius norm of the loss gradient by one matrix", (*MATRICES, *VECTORS), "loss/weight", log=True,
-                  backward=True),
+                  backward=True, root=True),
     )
 }
 
@@ -270,7 +291,7 @@ class Profile:
     def _repr_html_(self) -> str:
         """Each statistic in three numbers: the mean over seeds (and heads) where it begins, halfway, where it ends."""
         return table(self.heading, ("Statistic", "", "Where", "First", "Middle", "Last", ""), [
-            (VOCABULARY[name].label, VOCABULARY[name].symbol, where, *_ends(value), self.notes.get(name, ""))
+            (VOCABULARY[name].label, VOCABULARY[name].symbol, where, *_ends(name, value), self.notes.get(name, ""))
             for name in dict.fromkeys(statistic for statistic, _ in self) for where, value in self._places(name)
         ])
 
@@ -419,10 +440,10 @@ def tidy(key: Key, values: Array) -> pd.DataFrame:
     })
 
 
-def _ends(value: Array) -> list[float]:
+def _ends(statistic: str, value: Array) -> list[float]:
     """The first, middle and last of `[seed, layer]` or `[seed, layer, head]`, mean over seeds and heads."""
     with np.errstate(all="ignore"):
-        layers = value.mean(axis=(0, *range(2, value.ndim)))
+        layers = VOCABULARY[statistic].mean(value, axis=(0, *range(2, value.ndim)))
     return [float(layers[place]) for place in (0, len(layers) // 2, -1)]
 
 
