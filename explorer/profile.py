@@ -170,6 +170,12 @@ SITE_WORDS = MappingProxyType({
 """Words for the sites; a weight matrix keeps its name."""
 
 
+FIRST_STEP = "the first step moves"
+"""Begins the note on gradients that are 0 until a readout, or another weight after the layers, is not."""
+ALMOST_ZERO = "almost 0 at the input"
+"""Ends the note on gradients at tokens that the first norm makes large."""
+
+
 class Breakdown(NamedTuple):
     """The first value that is not finite, in the order of computation."""
 

@@ -25,6 +25,10 @@ PRE_NORM = Cure("Put a norm before each branch",
 UNIT_VARIANCE = Cure("Draw the weights with variance 1/fan_in",
                      "nn.init.normal_(linear.weight, std=linear.in_features ** -0.5)")
 NOT_ZERO = Cure("Start the branches with weights that are not zero", UNIT_VARIANCE.code)
+NOT_ZERO_TOKEN = Cure("Start the token as small random numbers, not as zeros",
+                      "nn.init.trunc_normal_(token, std=0.02)  # such as model.cls_token")
+REACHED = Cure("Let the gradient of the loss reach these weights",
+               "print(block)  # look for detach(), torch.no_grad(), a hard choice, and units that are all 0")
 DIVIDED = Cure("Divide the logits by √d", "scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])")
 QK_NORM = Cure("Normalize queries and keys",
                "q, k = (F.layer_norm(part, part.shape[-1:]) for part in (q, k))  # before the logits")

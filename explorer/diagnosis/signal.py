@@ -14,8 +14,10 @@ import numpy as np
 from explorer.diagnosis.cures import (
     DIVIDED,
     NOT_ZERO,
+    NOT_ZERO_TOKEN,
     PRE_NORM,
     QK_NORM,
+    REACHED,
     SMALLER,
     UNIT_VARIANCE,
     Cure,
@@ -23,8 +25,9 @@ from explorer.diagnosis.cures import (
 )
 from explorer.diagnosis.finding import TRIAL, Finding
 from explorer.diagnosis.reading import GROWN, NONE, Line, by_layer, layer_name, line, start, weight_gradients
+from explorer.diagnosis.structure import unmoved
 from explorer.numbers import compared, number, percent
-from explorer.profile import VOCABULARY, WEIGHT_STATISTICS, Array, Profile
+from explorer.profile import ALMOST_ZERO, FIRST_STEP, VOCABULARY, WEIGHT_STATISTICS, Array, Profile
 from explorer.remedies import LARGE, awake, calm, distinct, even, soft
 
 
@@ -76,16 +79,20 @@ def nothing_learns(profile: Profile) -> Finding | None:
     """Layers in which every gradient is exactly zero: no optimizer can move their weights."""
     largest = np.array([np.abs(values).max(axis=0) for values in weight_gradients(profile).values()])  # [site, layer]
     dead = np.flatnonzero(largest.max(axis=0) == 0) + 1 if largest.size else np.empty(0)
-    if not len(dead):
+    every, n_layers = len(dead) == largest.shape[-1], largest.shape[-1]
+    note = profile.notes.get("activation_gradient", "")
+    if not len(dead) or (profile.config is None and unmoved(profile)):  # the latter says more
         return None
-    every, n_layers = len(dead) == largest.shape[1], largest.shape[1]
+    if every and note.startswith(FIRST_STEP):
+        return Finding("good", f"{note[0].upper()}{note[1:]}.", f"It is 0 now, and so is every gradient that passes "
+                       f"through it, those of all {n_layers} layers: they learn from the second step on.")
     first = layer_name(profile, int(dead[0])).removeprefix("layer ")
     where = "in every layer" if every else f"in {len(dead)} of {n_layers} layers, the first of them {first}"
     return Finding(
         "bad",
         "Nothing learns." if every else "Some layers do not learn.",
         f"The gradient of every matrix is exactly 0 {where}: no optimizer moves them.",
-        *mend(profile, NOT_ZERO, awake),
+        *mend(profile, NOT_ZERO if _untouched(profile) else REACHED, awake),
     )
 
 
@@ -129,6 +136,8 @@ def one_hot(profile: Profile) -> Finding | None:
 def gradient_steep(profile: Profile) -> Finding | None:
     """The gradient is multiplied at each layer on its way back."""
     ratio = line(profile, "activation_gradient").at(start(profile))
+    if zero_token(profile):
+        ratio = line(profile, "activation_gradient").at(1.0)
     if not np.isfinite(ratio) or 1 / STEEP <= ratio <= STEEP:
         return None
     word, cause = ("explodes", "first") if ratio > 1 else ("vanishes", "last")
@@ -139,6 +148,19 @@ def gradient_steep(profile: Profile) -> Finding | None:
         + (f" {_fate('above', number(STEEP))}" if ratio > 1 else ""),
         *mend(profile, SMALLER, even),
     )
+
+
+def zero_token(profile: Profile) -> Finding | None:
+    """Tokens that are zero where the stream begins: the first norm divides by √ε there, and not by their size."""
+    gradient, note = line(profile, "activation_gradient"), profile.notes.get("activation_gradient", "")
+    if not note.endswith(ALMOST_ZERO) or not gradient.at(0.0) > GROWTH * gradient.at(1.0):
+        return None
+    return Finding(
+        "warning", f"{note}.",
+        "The first norm multiplies the gradient by them by up to 1/√ε: mean squared over all tokens it is "
+        f"{compared(gradient.at(0.0), OUTPUT)} at the input, and {number(gradient.at(1.0))} × after layer 1. Adam "
+        "evens this out; clipping by the norm of all gradients would leave next to nothing for the other weights.",
+        *mend(profile, NOT_ZERO_TOKEN))
 
 
 def alike(profile: Profile) -> Finding | None:
@@ -163,11 +185,10 @@ def alike(profile: Profile) -> Finding | None:
 
 def silent(profile: Profile) -> Finding | None:
     """Branches that add nothing yet: their last factor is zero, and learns first."""
-    q = line(profile, "second_moment").values
     sizes = {site: values[:, 0].mean() for site, values in weight_gradients(profile).items()}
     quiet = [site for site, size in sizes.items() if size == 0]
     loud = [site for site, size in sizes.items() if size > 0]
-    if not quiet or not loud or not len(q) or not np.allclose(q, q[0], rtol=UNTOUCHED):
+    if not quiet or not loud or not _untouched(profile):
         return None
     first = loud[-1]  # α, or the last matrix of the MLP
     return Finding(
@@ -176,6 +197,12 @@ def silent(profile: Profile) -> Finding | None:
         f"At initialization {', '.join(quiet)} get no gradient at all; {'α' if first == 'alpha' else first} does: "
         f"{number(sizes[first])} in layer 1.",
     )
+
+
+def _untouched(profile: Profile) -> bool:
+    """Whether the stream stays as it came in."""
+    q = line(profile, "second_moment").values
+    return len(q) > 0 and bool(np.allclose(q, q[0], rtol=UNTOUCHED))
 
 
 def token_difference(profile: Profile) -> Array:

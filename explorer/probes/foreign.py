@@ -61,7 +61,7 @@ def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,
             if not seen:
                 raise ValueError("blocks must be run by the model; none of those found was")
         value, scale = loss_of(output, loss)
-        backward(value, seen)
+        backward(value, seen, model)
     name, seconds = type(model).__name__, time.perf_counter() - begun
     others = [one.profile(name, seconds, scale) for one in seen[1:]]
     return seen[0].profile(name, seconds, scale, others)

@@ -18,10 +18,14 @@ from explorer.probes.layout import Layout, layout
 from explorer.probes.rows import read_rows
 from explorer.probes.statistics import Signal, norms, second_moment
 from explorer.probes.weights import weight_values
-from explorer.profile import MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
+from explorer.profile import ALMOST_ZERO, FIRST_STEP, MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
 
 SPREADS = ("logit_std", "attention_entropy_normalized")
 """Statistics of rows that see several keys."""
+
+
+SMALL = 1e-6
+"""Second moment of a token, over the mean of all, below which it is almost 0: a norm multiplies its gradient by 10⁶."""
 
 
 class Seen:
@@ -41,6 +45,10 @@ class Seen:
         self.pattern: Tensor | None = None
         self.gradients: Mapping[int, Tensor] = {}
         """By the id of the parameter."""
+        self.gates: list[str] = []
+        """Weights after the layers that are 0 and whose gradient is not."""
+        self.small = ""
+        """The tokens of the input that are almost 0, in words."""
         self.dtype = ""
         self.layout = Layout()
         self.sources: list[Tensor] = []
@@ -53,6 +61,7 @@ class Seen:
             self.layout, self.sources = layout(found), [found.source.tensor]
             self.dtype = str(found.source.tensor.dtype).removeprefix("torch.")
             self.signal("embed", found.source.tensor)
+            self.small = almost_zero(self.layout.arrange(found.source.tensor))
             self.design.begin(self.layout.arrange(found.source.tensor))
         for site, node in found.sites.items():
             self.signal(site, node.tensor)
@@ -96,7 +105,7 @@ class Seen:
             others: other stacks' profiles.
         """
         values: dict[Key, Array] = {}
-        notes = {}
+        notes = self.gradient_note()
         for key, parts in self.values.items():
             expected = 1 if key[1] == "embed" else len(self.sites)
             if len(parts) == expected and len({part.shape for part in parts}) == 1:
@@ -113,10 +122,20 @@ class Seen:
             differences=self.design.differences(),
         )
 
+    def gradient_note(self) -> dict[str, str]:
+        """The reason why there is no gradient relative to the last layer's, or why that at the input is large."""
+        last = self.sites[-1]["resid_post"].gradient
+        if last and not float(sum(last)):
+            moves = f"{FIRST_STEP} {' and '.join(self.gates)} alone" if self.gates else ""
+            return {"activation_gradient": moves or "the gradient at the last layer is exactly 0"}
+        return {"activation_gradient": self.small} if self.small else {}
+
     def by_stream(self) -> dict[Key, Array]:
-        """Mean squared gradients relative to the last layer's."""
+        """Mean squared gradients relative to the last layer's, unless that is 0."""
         found: dict[Key, Array] = {}
         last = self.sites[-1]["resid_post"].gradient
+        if last and not float(sum(last)):
+            return found
         for site in STREAM:
             nodes = [sites[site] for sites in (self.sites[:1] if site == "embed" else self.sites) if site in sites]
             whole = len(nodes) == (1 if site == "embed" else len(self.sites))
@@ -148,6 +167,13 @@ class Seen:
         """Matrices of the vocabulary that every block has, by layer."""
         return {name: [found.matrices[name] for _, found in self.anatomies] for name in MATRICES
                 if self.anatomies and all(found.matrices.get(name) for _, found in self.anatomies)}
+
+
+def almost_zero(x: Tensor) -> str:
+    """Tokens of `[batch, token, coordinate]` that are too small for a norm, whose gradient grows by them, in words."""
+    sizes = x.detach().double().square().mean(-1)
+    small = int((sizes < SMALL * sizes.mean()).sum())
+    return f"{small} of {sizes.numel()} tokens {'is' if small == 1 else 'are'} {ALMOST_ZERO}" if small else ""
 
 
 def follow(node: Node) -> None:
