@@ -212,6 +212,7 @@ class Profile:
         pattern_of: layer (from 1) and head (from 0) of `pattern`.
         seconds: what it took.
         others: the same model's other stacks, such as an encoder beside its decoder.
+        step: of its training, updates made before; 0 is the model as it was drawn.
     """
 
     origin: Literal["measured", "predicted"]
@@ -229,6 +230,7 @@ class Profile:
     pattern_of: tuple[int, int] | None = None
     seconds: float = math.nan
     others: tuple[Profile, ...] = ()
+    step: int = 0
 
     def __post_init__(self) -> None:
         values = {key: np.array(value, dtype=np.float64) for key, value in self.values.items()}
@@ -390,7 +392,7 @@ class Profile:
                 {"statistic": statistic, "site": site, "values": _plain(value.tolist())}
                 for (statistic, site), value in self.values.items()
             ],
-            "others": [json.loads(other.to_json()) for other in self.others],
+            "others": [json.loads(other.to_json()) for other in self.others], "step": self.step,
         }, allow_nan=False)
 
     @classmethod
@@ -421,6 +423,7 @@ class Profile:
             notes=data["notes"],
             seconds=float(data["seconds"]),
             others=tuple(cls.from_json(json.dumps(other)) for other in data.get("others", ())),
+            step=int(data.get("step", 0)),
         )
 
 

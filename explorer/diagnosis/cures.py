@@ -46,8 +46,14 @@ SMALLER = Cure("Make the branches smaller with depth",
                "nn.init.normal_(last.weight, std=(2 * n_layers * last.in_features) ** -0.5)")
 
 
+LATER = Cure("Go on from a checkpoint before it, with smaller steps", "")
+DRAWN = (UNIT_VARIANCE, NOT_ZERO, NOT_ZERO_TOKEN, APART, FAN_IN, SMALLER)
+"""Cures that draw weights, which is too late for a model that has been trained."""
+
+
 def mend(profile: Profile, cure: Cure, candidates: Callable[[Config], Candidates] = lambda _: ()) -> Mend:
     """The change: of the config where there is one, else the cure."""
     if profile.config is None:
+        cure = LATER if profile.step and cure in DRAWN else cure
         return cure.words, {}, cure.code
     return (*remedy(profile.config, candidates), "")

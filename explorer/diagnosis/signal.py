@@ -109,9 +109,20 @@ def runs_away(profile: Profile) -> Finding | None:
     return Finding(
         "bad",
         f"The signal {word} over depth.",
-        f"The second moment goes from {number(first)} {where} to {number(last)} after the last layer.",
+        f"The second moment goes from {number(first)} {where} to {number(last)} after the last layer{_most(profile)}.",
         *mend(profile, _calmer(profile), calm),
     )
+
+
+def _most(profile: Profile) -> str:
+    """The layer of a model that is not ours by which the second moment changes most, in words."""
+    q = line(profile, "second_moment")
+    growth = np.abs(np.log(q.values[1:] / q.values[:-1]))
+    if profile.config or not np.isfinite(growth).any():
+        return ""
+    at = int(np.nanargmax(np.where(np.isfinite(growth), growth, np.nan)))
+    where = layer_name(profile, int(np.ceil(q.depth[at + 1])))
+    return f", most of all by {number(q.values[at + 1] / q.values[at])} × in {where}"
 
 
 def one_hot(profile: Profile) -> Finding | None:
@@ -126,9 +137,9 @@ def one_hot(profile: Profile) -> Finding | None:
     weight = f"; the largest weight averages {largest[worst]:.2f}" if len(largest) else ""
     return Finding(
         "bad",
-        "Attention is close to one-hot at initialization.",
-        f"In {layer_name(profile, worst + 1)} its entropy is {compared(entropy[worst], 'the uniform one')}{weight}. "
-        f"{_fate('below', percent(ONE_HOT))}",
+        "Attention is close to one-hot." if profile.step else "Attention is close to one-hot at initialization.",
+        f"In {layer_name(profile, worst + 1)} its entropy is {compared(entropy[worst], 'the uniform one')}{weight}."
+        f"{_fate(profile, 'below', percent(ONE_HOT))}",
         *mend(profile, _softer(profile, at_once, grows), lambda config: soft(config, at_once, grows)),
     )
 
@@ -145,7 +156,7 @@ def gradient_steep(profile: Profile) -> Finding | None:
         "bad",
         f"The gradient {word} on its way back to the input.",
         f"Mean squared, it is {compared(ratio, OUTPUT)} there: the {cause} layers move first."
-        + (f" {_fate('above', number(STEEP))}" if ratio > 1 else ""),
+        + (_fate(profile, "above", number(STEEP)) if ratio > 1 else ""),
         *mend(profile, SMALLER, even),
     )
 
@@ -176,9 +187,9 @@ def alike(profile: Profile) -> Finding | None:
     name = f" ({profile.layers[int(np.ceil(depth)) - 1]})" if 0 < depth <= len(profile.layers) else ""
     return Finding(
         "bad" if bad else "warning",
-        "The tokens become alike." if bad else "The tokens become more alike: train it with warm-up.",
+        "The tokens become alike." if bad or profile.step else "The tokens become more alike: train it with warm-up.",
         f"Their difference falls to {compared(kept, INPUT)} by layer {depth:g}{name} (correlation at the end "
-        f"{line(profile, 'token_correlation').values[-1]:.3f}). {_fate('below', percent(limit), warmed=bad)}",
+        f"{line(profile, 'token_correlation').values[-1]:.3f}).{_fate(profile, 'below', percent(limit), warmed=bad)}",
         *mend(profile, PRE_NORM, distinct),
     )
 
@@ -188,7 +199,7 @@ def silent(profile: Profile) -> Finding | None:
     sizes = {site: values[:, 0].mean() for site, values in weight_gradients(profile).items()}
     quiet = [site for site, size in sizes.items() if size == 0]
     loud = [site for site, size in sizes.items() if size > 0]
-    if not quiet or not loud or not _untouched(profile):
+    if profile.step or not quiet or not loud or not _untouched(profile):
         return None
     first = loud[-1]  # α, or the last matrix of the MLP
     return Finding(
@@ -234,7 +245,7 @@ def healthy(profile: Profile) -> Finding:
         told.append(f"the mean squared gradient at the input is {compared(gradient[0], OUTPUT)}")
     numbers = "; ".join(told)
     # of a model of ours the page counts the trials that are like it
-    trained = "" if profile.config else f"Most designs like this trained: {TRIAL}, no warm-up."
+    trained = "" if profile.config or profile.step else f"Most designs like this trained: {TRIAL}, no warm-up."
     return Finding(
         "good",
         "The signal passes through in both directions." if len(gradient) else "The signal passes through.",
@@ -257,7 +268,9 @@ def _softer(profile: Profile, at_once: bool, grows: bool) -> Cure:
     return UNIT_VARIANCE if read and np.mean(read) > LARGE else DIVIDED
 
 
-def _fate(side: str, limit: str, *, warmed: bool = True) -> str:
-    """A sentence on how small models beyond a bound trained: see docs/trainability.md for how many."""
+def _fate(profile: Profile, side: str, limit: str, *, warmed: bool = True) -> str:
+    """A sentence on how small models beyond a bound trained, as they were drawn: docs/trainability.md has how many."""
+    if profile.step:
+        return ""
     warmup = "with 100 of warm-up or without" if warmed else "no warm-up; 100 steps of it helped"
-    return f"Few small models {side} {limit} trained: {TRIAL}, {warmup}."
+    return f" Few small models {side} {limit} trained: {TRIAL}, {warmup}."
