@@ -13,21 +13,26 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
+import json
+import math
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
+from explorer.agreement import CHANCE
 from explorer.config import Config, ConfigError
 from explorer.probes import measure
 from explorer.profile import BRANCHES, STATISTICS, Profile, Statistic
 from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import RESIDUALS
-from explorer.theory import predict
+from explorer.theory import coverage, predict
 
 Array = NDArray[np.float64]
 SIZES: dict[str, Any] = {"n_layers": 12, "d_model": 256, "n_heads": 4, "n_ctx": 64, "batch_size": 2}
@@ -35,6 +40,7 @@ SEEDS, NAMED_SEEDS = 12, 64
 MORE_SEEDS = {"post": 256, "RealFormer": 256}
 """Their gradients scatter by a third from draw to draw."""
 OUTPUT = Path(__file__).parent.parent / "docs" / "accuracy.csv"
+ROUGH = Path(coverage.__file__).with_name("rough.json")
 SKIPPED = ("attention_entropy",)
 """The same as its normalized form."""
 
@@ -110,6 +116,9 @@ CHOICES = (
     "init_variance", "attention_variance", "mlp_variance", "bias_variance", "biases", "layer_weights",
     "distribution", "parametrization", "input", "input_second_moment", "loss", "readout",
 )
+TOLERANCE = {"absolute": 0.02, "relative": 0.1, "branches": 0.2}
+"""Errors up to here need no note, by `kind`; a branch's are drawn on no chart. What is farther off, and not by chance,
+has one: of a rule of `theory.coverage`, or of `ROUGH`, which is made from this table."""
 COLUMNS = (
     "design", *CHOICES, "statistic", "kind", "error", "standard_error", "layer", "covered", "want",
     "seeds", *SIZES, "note",
@@ -199,6 +208,56 @@ def rows(name: str, config: Config, seeds: int) -> Iterator[dict[str, Any]]:
         }
 
 
+def config_of(row: Mapping[str, str]) -> Config:
+    """The config of a row of the table."""
+    specs = Config.specs()
+    kinds: dict[str, Callable[[str], Any]] = {"integer": int, "number": float, "switch": lambda text: text == "True"}
+    return Config(**{name: kinds.get(specs[name].kind, str)(row[name]) for name in (*CHOICES, *SIZES)})
+
+
+def too_far(row: Mapping[str, str]) -> bool:
+    """Whether a row is off by more than its tolerance, and more than the worst of some dozen values is by chance."""
+    error, standard = abs(float(row["error"])), float(row["standard_error"])
+    worst = stdtrit(int(row["seeds"]) - 1, 1 - CHANCE / 2 / (2 * int(row["n_layers"]) + 1))
+    return error > TOLERANCE["branches" if "branches" in row["statistic"] else row["kind"]] and error > worst * standard
+
+
+def roughs(table: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """What `ROUGH` holds, by design: notes on rows that are too far off, and that have no note yet."""
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in table:
+        if too_far(row) and not row["note"]:
+            size = abs(float(row["error"]))
+            said = f"{size:.2g}" if row["kind"] == "absolute" else f"{100 * size:.0f} %"
+            statistic, _, where = row["statistic"].partition(" of ")
+            place = f"at {where} by layer {math.ceil(float(row['layer']))}" if where else (
+                f"in layer {math.ceil(float(row['layer']))}" if float(row["layer"]) else "at the input")
+            note = f"rough, by {said} {place}, {coverage.MEASURED}"
+            found.setdefault(tuple(row[name] for name in CHOICES), {}).setdefault(statistic, note)
+    return {"choices": CHOICES, "designs": sorted(found.items())}
+
+
+def noted() -> None:
+    """Writes `ROUGH` from the table, and all notes into the table."""
+    with OUTPUT.open(newline="", encoding="utf-8") as file:
+        table = list(csv.DictReader(file))
+    for config, group in itertools.groupby(table, config_of):
+        rules = {name: note for name, note in predict(config).notes.items() if not note.endswith(coverage.MEASURED)}
+        for row in group:
+            row["note"] = rules.get(row["statistic"].partition(" of ")[0], "")
+    found = roughs(table)
+    lines = ",\n".join(json.dumps(design, ensure_ascii=False) for design in found["designs"])
+    ROUGH.write_text(f'{{"choices": {json.dumps(found["choices"])},\n"designs": [\n{lines}\n]}}\n', encoding="utf-8")
+    designs = dict(found["designs"])
+    for row in table:
+        notes = designs.get(tuple(row[name] for name in CHOICES), {})
+        row["note"] = row["note"] or notes.get(row["statistic"].partition(" of ")[0], "")
+    with OUTPUT.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(table)
+
+
 def main() -> None:
     """Measures, compares, writes."""
     parser = argparse.ArgumentParser(description="how far the theory is from measurement")
@@ -215,6 +274,8 @@ def main() -> None:
                 config = config.replace(n_seeds=8)
             writer.writerows(rows(name, config, config.n_seeds if quick else MORE_SEEDS.get(name, config.n_seeds)))
             file.flush()
+    if not quick:
+        noted()
 
 
 if __name__ == "__main__":
