@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -183,7 +184,7 @@ class Watch:
         self._width = x.numel()
         peak = largest(processes.local(x)) if self._window is None else self._window.see(place, x)
         if (self._window is None and self._passes.call is not None and not self._blamed and x.device.type == "cpu"
-                and processes.count() == 1 and not peak.isfinite()):
+                and not math.isfinite(float(peak)) and processes.count() == 1):
             self._blame(*self._passes.call)
         self._sentinel.look(place, False, peak)
 
