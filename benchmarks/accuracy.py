@@ -4,31 +4,35 @@
     python -m benchmarks.accuracy --quick      # the named designs only, few seeds, to standard output
 
 A row is one statistic of one config. `error` is the largest deviation of the prediction from the mean over seeds, at
-any site and layer that the theory covers: relative, or absolute for statistics between 0 and 1 (`kind`); parameter
-gradients are compared with the root mean square over seeds. `standard_error` is the measurement's own, at that place:
-an error of one or two of them says nothing against the theory. `want` is what was aimed for, where something was.
+any site and layer that the theory covers: relative, or absolute for statistics between 0 and 1 (`kind`); norms and
+the logits' spread are compared with the root mean square over seeds. `standard_error` is the measurement's own, at that
+place: an error of one or two of them says nothing against the theory. `want` is what was aimed for, if anything was.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import itertools
+import json
 import math
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
+from explorer.agreement import CHANCE
 from explorer.config import Config, ConfigError
 from explorer.probes import measure
-from explorer.profile import BRANCHES, STATISTICS, Profile
+from explorer.profile import BRANCHES, STATISTICS, Profile, Statistic
 from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import RESIDUALS
-from explorer.theory import predict
+from explorer.theory import coverage, predict
 
 Array = NDArray[np.float64]
 SIZES: dict[str, Any] = {"n_layers": 12, "d_model": 256, "n_heads": 4, "n_ctx": 64, "batch_size": 2}
@@ -36,7 +40,7 @@ SEEDS, NAMED_SEEDS = 12, 64
 MORE_SEEDS = {"post": 256, "RealFormer": 256}
 """Their gradients scatter by a third from draw to draw."""
 OUTPUT = Path(__file__).parent.parent / "docs" / "accuracy.csv"
-ABSOLUTE = tuple(row.name for row in STATISTICS.values() if row.bounded)
+ROUGH = Path(coverage.__file__).with_name("rough.json")
 SKIPPED = ("attention_entropy",)
 """The same as its normalized form."""
 
@@ -112,6 +116,9 @@ CHOICES = (
     "init_variance", "attention_variance", "mlp_variance", "bias_variance", "biases", "layer_weights",
     "distribution", "parametrization", "input", "input_second_moment", "loss", "readout",
 )
+TOLERANCE = {"absolute": 0.02, "relative": 0.1, "branches": 0.2}
+"""Errors up to here need no note, by `kind`; a branch's are drawn on no chart. What is farther off, and not by chance,
+has one: of a rule of `theory.coverage`, or of `ROUGH`, which is made from this table."""
 COLUMNS = (
     "design", *CHOICES, "statistic", "kind", "error", "standard_error", "layer", "covered", "want",
     "seeds", *SIZES, "note",
@@ -159,8 +166,9 @@ def errors(found: Profile, predicted: Profile) -> dict[str, Error]:
         if statistic in SKIPPED:
             continue
         draws = found[statistic, site]
-        expected = theory.reshape(theory.shape[1])
-        error, standard = deviations(statistic, draws.mean(-1) if draws.ndim == 3 else draws, expected)
+        if draws.ndim == 3:
+            draws = STATISTICS[statistic].mean(draws, 2)
+        error, standard = deviations(STATISTICS[statistic], draws, theory.reshape(theory.shape[1]))
         known = np.isfinite(error)
         name = f"{statistic} of branches" if site in BRANCHES else statistic
         index = int(np.argmax(np.where(known, np.abs(error), -1.0)))
@@ -170,16 +178,12 @@ def errors(found: Profile, predicted: Profile) -> dict[str, Error]:
     return worst
 
 
-def deviations(statistic: str, found: Array, expected: Array) -> tuple[Array, Array]:
+def deviations(row: Statistic, found: Array, expected: Array) -> tuple[Array, Array]:
     """Error and standard error by layer, relative or absolute; `found` is `[seed, layer]`."""
     with np.errstate(all="ignore"):
-        if statistic == "parameter_gradient":
-            mean = np.sqrt((found**2).mean(0))
-            standard = (found**2).std(0, ddof=1) / math.sqrt(len(found)) / (2 * mean)
-        else:
-            mean, standard = found.mean(0), found.std(0, ddof=1) / math.sqrt(len(found))
+        mean, standard = row.mean(found), row.standard_error(found)
         scale = np.where((mean == 0) & (expected == 0), 1.0, np.abs(mean))  # ReZero: two zeros agree
-        if statistic in ABSOLUTE:
+        if row.bounded:
             scale = np.ones_like(mean)
         return (expected - mean) / scale, standard / scale
 
@@ -196,12 +200,62 @@ def rows(name: str, config: Config, seeds: int) -> Iterator[dict[str, Any]]:
             "design": name,
             **{choice: getattr(config, choice) for choice in CHOICES},
             "statistic": statistic,
-            "kind": "absolute" if statistic in ABSOLUTE else "relative",
+            "kind": "absolute" if STATISTICS[statistic.partition(" of ")[0]].bounded else "relative",
             "error": f"{error.size:+.4f}", "standard_error": f"{error.standard:.4f}", "layer": f"{error.layer:g}",
             "covered": f"{error.covered:.2f}", "want": want.get(statistic, ""), "seeds": seeds,
             **{size: getattr(config, size) for size in SIZES},
             "note": predicted.notes.get(statistic, ""),
         }
+
+
+def config_of(row: Mapping[str, str]) -> Config:
+    """The config of a row of the table."""
+    specs = Config.specs()
+    kinds: dict[str, Callable[[str], Any]] = {"integer": int, "number": float, "switch": lambda text: text == "True"}
+    return Config(**{name: kinds.get(specs[name].kind, str)(row[name]) for name in (*CHOICES, *SIZES)})
+
+
+def too_far(row: Mapping[str, str]) -> bool:
+    """Whether a row is off by more than its tolerance, and more than the worst of some dozen values is by chance."""
+    error, standard = abs(float(row["error"])), float(row["standard_error"])
+    worst = stdtrit(int(row["seeds"]) - 1, 1 - CHANCE / 2 / (2 * int(row["n_layers"]) + 1))
+    return error > TOLERANCE["branches" if "branches" in row["statistic"] else row["kind"]] and error > worst * standard
+
+
+def roughs(table: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """What `ROUGH` holds, by design: notes on rows that are too far off, and that have no note yet."""
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in table:
+        if too_far(row) and not row["note"]:
+            size = abs(float(row["error"]))
+            said = f"{size:.2g}" if row["kind"] == "absolute" else f"{100 * size:.0f} %"
+            statistic, _, where = row["statistic"].partition(" of ")
+            place = f"at {where} by layer {math.ceil(float(row['layer']))}" if where else (
+                f"in layer {math.ceil(float(row['layer']))}" if float(row["layer"]) else "at the input")
+            note = f"rough, by {said} {place}, {coverage.MEASURED}"
+            found.setdefault(tuple(row[name] for name in CHOICES), {}).setdefault(statistic, note)
+    return {"choices": CHOICES, "designs": sorted(found.items())}
+
+
+def noted() -> None:
+    """Writes `ROUGH` from the table, and all notes into the table."""
+    with OUTPUT.open(newline="", encoding="utf-8") as file:
+        table = list(csv.DictReader(file))
+    for config, group in itertools.groupby(table, config_of):
+        rules = {name: note for name, note in predict(config).notes.items() if not note.endswith(coverage.MEASURED)}
+        for row in group:
+            row["note"] = rules.get(row["statistic"].partition(" of ")[0], "")
+    found = roughs(table)
+    lines = ",\n".join(json.dumps(design, ensure_ascii=False) for design in found["designs"])
+    ROUGH.write_text(f'{{"choices": {json.dumps(found["choices"])},\n"designs": [\n{lines}\n]}}\n', encoding="utf-8")
+    designs = dict(found["designs"])
+    for row in table:
+        notes = designs.get(tuple(row[name] for name in CHOICES), {})
+        row["note"] = row["note"] or notes.get(row["statistic"].partition(" of ")[0], "")
+    with OUTPUT.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(table)
 
 
 def main() -> None:
@@ -220,6 +274,8 @@ def main() -> None:
                 config = config.replace(n_seeds=8)
             writer.writerows(rows(name, config, config.n_seeds if quick else MORE_SEEDS.get(name, config.n_seeds)))
             file.flush()
+    if not quick:
+        noted()
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.accuracy import Array, measured
 from explorer.config import Config, ConfigError
-from explorer.profile import Profile
+from explorer.profile import STATISTICS, Profile
 from explorer.theory import predict
 
 SEEDS, MORE_SEEDS = 8, 64
@@ -86,7 +86,7 @@ def off(predicted: Profile, found: Profile) -> list[Off]:
     for (statistic, site), theory in predicted.values.items():
         if statistic not in BOUNDS or statistic in predicted.notes:
             continue
-        power = 2 if statistic == "parameter_gradient" else 1
+        power = 1 + STATISTICS[statistic].root
         draws, expected = found[statistic, site] ** power, theory[0] ** power
         factor = factors(draws, expected)
         index = int(np.argmax(factor))

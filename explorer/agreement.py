@@ -7,12 +7,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
-from explorer.profile import BRANCHES, STATISTICS, Array, Key, Profile
+from explorer.profile import BRANCHES, STATISTICS, Array, Key, Profile, Statistic
 from explorer.schemes.placement import placements
 
 CLOSE = {True: 0.02, False: 0.05}
 """Differences (bounded) and relative errors up to here are what a model of finite width does."""
+ERRORS, CHANCE = 3.0, 0.05
+"""Standard errors up to which more than that still agrees; and the share of sets of seeds in which chance alone may
+call one of all the values that are compared off theory."""
 
 
 class Agreement(NamedTuple):
@@ -21,40 +25,88 @@ class Agreement(NamedTuple):
     words: str
     tone: Literal["good", "warn", ""]
     worst: float
+    rule: str = ""
+    """The rule of the tone, in one sentence; empty where nothing was compared."""
 
 
 def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreement:
-    """Compares the mean over seeds and heads with the prediction, at every site that both have.
+    """Compares the mean over seeds and heads with the prediction, at every site that both have, in standard errors.
 
-    Good news is a prediction that is close, or lies among the seeds wherever it is not. The worst error is a difference
-    for statistics between 0 and 1, a ratio less one for all others; nan where the theory covers nothing. Where it stops
-    half-way, the words say which layers were compared. What is fixed by definition does not count as agreement.
+    A root mean square is compared where that is predicted. The worst error is a difference for statistics between 0
+    and 1, a ratio less one for all others; nan where the theory covers nothing. Where it stops half-way, the words say
+    which layers were compared. What is fixed by definition does not count as agreement.
     """
-    row, bounded = STATISTICS[statistic], STATISTICS[statistic].bounded
-    errors, depths, missing, strays, free = [], [], [], [], []
+    row, seeds = STATISTICS[statistic], 1
+    parts: list[Array] = [np.empty((4, 0))]
+    missing: list[float] = []
     for key, theory in predicted.values.items():
         # Beside the stream, branches are part of the record but not of the line that is drawn.
         if key[0] != statistic or key not in measured.values or (row.on_stream and key[1] in BRANCHES):
             continue
-        seeds, (expected, *_) = (part.mean(axis=tuple(range(2, part.ndim))) for part in (measured.values[key], theory))
-        depth = predicted.depth(key[1])
+        draws, (expected, *_) = (row.mean(part, tuple(range(2, part.ndim))) if part.ndim > 2 else part
+                                 for part in (measured.values[key], theory))
+        depth, free = predicted.depth(key[1]), ~_fixed(predicted, key)
         covered = np.isfinite(expected) & ~np.isin(np.arange(1, len(expected) + 1), measured.absent.get(key, ()))
-        error = _error(seeds.mean(axis=0), expected, bounded)
-        among = (seeds.min(axis=0) <= expected) & (expected <= seeds.max(axis=0))  # never of a single seed
-        strays += error[covered & ~among].tolist()
-        errors += error[covered].tolist()
-        depths += depth[covered].tolist()
+        error, standard = _error(row.mean(draws), expected, row.bounded), _standard(row, draws, expected)
+        found = np.array([error, np.where(free, standard, math.inf), depth, free])
+        seeds = len(draws)
+        parts.append(found[:, covered])
         missing += depth[~covered].tolist()
-        free += depth[covered & ~_fixed(predicted, key)].tolist()
-    worst, stray = float(np.max(errors, initial=0.0)), float(np.max(strays, initial=0.0))
-    if not errors or (not free and stray <= CLOSE[bounded]):
-        nothing = "fixed by definition: theory has nothing to predict" if errors and not missing else ""
+    error, standard, depth, free = np.concatenate(parts, axis=1)
+    if not len(error) or (not free.any() and (error <= CLOSE[row.bounded]).all()):
+        nothing = "fixed by definition: theory has nothing to predict" if len(error) and not missing else ""
         note = predicted.notes.get(statistic, "")  # its reason stands in the caption where a part of it is drawn
-        return Agreement(nothing or _uncovered(note.partition(":")[0] if errors else note), "", float("nan"))
-    inside = stray <= 2 * CLOSE[bounded]  # what lies outside the seeds is near all the same
-    words = _words(worst, bounded, inside, depths[int(np.argmax(np.nan_to_num(errors, nan=np.inf)))])
-    fine = stray <= CLOSE[bounded] or (inside and worst > 2 * CLOSE[bounded])
-    return Agreement(words + _where(free or depths, missing), "good" if fine else "warn", worst)
+        return Agreement(nothing or _uncovered(note.partition(":")[0] if len(error) else note), "", float("nan"))
+    count = int(free.sum()) or len(error)
+    limit = _limit(seeds, count)
+    words, tone = _judged(error, standard, depth, limit, row.bounded)
+    where = _where((depth[free > 0] if free.any() else depth).tolist(), missing)
+    return Agreement(words + where, tone, float(error.max()), _rule(row.bounded, seeds, count, limit))
+
+
+def _limit(seeds: int, count: int) -> float:
+    """Standard errors beyond which the worst of so many values is off theory.
+
+    Student's t, as the standard error is estimated from the seeds, at `CHANCE` shared by all values (Bonferroni).
+    """
+    return max(ERRORS, float(stdtrit(seeds - 1, 1 - CHANCE / 2 / count))) if seeds > 1 else ERRORS
+
+
+def _judged(error: Array, standard: Array, depth: Array, limit: float, bounded: bool
+            ) -> tuple[str, Literal["good", "warn", ""]]:
+    """Words and tone: of the worst value that is off, else of the worst that may be, else of the worst."""
+    far = ~(error <= CLOSE[bounded])
+    off, unclear = far & ((standard > limit) | np.isnan(error)), far & ~(standard <= ERRORS)
+    among = next(mask for mask in (off, unclear, far, ~far) if mask.any())
+    worst = int(np.argmax(np.where(among, np.nan_to_num(error, nan=math.inf), -1.0)))
+    size = _size(max(error[worst], 0.001), bounded) if math.isfinite(error[worst]) else ""
+    place = f"at layer {np.ceil(depth[worst]):.0f}" if depth[worst] else "at the input"
+    errors = f"{standard[worst]:.2g} standard errors" if standard[worst] < 100 else "over 100 standard errors"
+    if not size:
+        return "not finite where theory is", "warn"
+    if off.any():
+        return f"{size} off theory {place}{f': {errors}' * bool(math.isfinite(standard[worst]))}", "warn"
+    if unclear.any():
+        return f"unclear: {size} off {place}, {'by one seed' if math.isnan(standard[worst]) else errors}", ""
+    return (f"theory within {errors} ({size})" if far.any() else f"within {size} of theory"), "good"
+
+
+def _rule(bounded: bool, seeds: int, count: int, limit: float) -> str:
+    """The tone's rule, in one sentence."""
+    close = f"{CLOSE[True]:g}" if bounded else f"{100 * CLOSE[False]:g} %"
+    if seeds == 1:
+        return f"Green: within {close} of theory at every layer; one seed has no standard error to judge the rest by."
+    return (f"Green: the mean of the seeds is within {close} or {ERRORS:g} standard errors of theory at every layer; "
+            f"orange: it is off by more than {close} and than {limit:.3g} standard errors, which chance alone does "
+            f"at one of {count} places in about {100 * CHANCE:g} % of sets of {seeds} seeds.")
+
+
+def _standard(row: Statistic, draws: Array, expected: Array) -> Array:
+    """Distance of the mean from the prediction in standard errors: nan of a single draw."""
+    with np.errstate(all="ignore"):
+        mean, error = row.mean(draws), row.standard_error(draws)
+        away = np.abs(mean - expected) * ((mean + expected) / (2 * mean) if row.root else 1.0)
+        return np.where(away == 0, 0 * error, away / error)
 
 
 def _fixed(profile: Profile, key: Key) -> NDArray[np.bool_]:
@@ -81,16 +133,6 @@ def _where(covered: list[float], missing: list[float]) -> str:
     if max(covered) < max(missing):
         return f" up to layer {max(covered):.0f}"
     return f" from layer {math.ceil(min(covered)):.0f} on" if min(covered) > min(missing) else " where it covers"
-
-
-def _words(worst: float, bounded: bool, inside: bool, depth: float) -> str:
-    if not np.isfinite(worst):
-        return "not finite where theory is"
-    if worst <= 2 * CLOSE[bounded]:
-        return f"within {_size(max(worst, 0.001), bounded)} of theory"
-    if inside:
-        return f"theory within the seeds' spread ({_size(worst, bounded)})"
-    return f"{_size(worst, bounded)} off theory at {f'layer {np.ceil(depth):.0f}' if depth else 'the input'}"
 
 
 def _size(error: float, bounded: bool) -> str:

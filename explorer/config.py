@@ -222,7 +222,7 @@ class Config(Choices):
                            "Matrix that makes logits of the output: one of its own, or the embedding.", symbol="W_U",
                            options=READOUTS, advanced=True, usual="separate: Llama 3; tied: GPT-2, BERT")
     n_seeds: int = setting(4, "Seeds", "Input and loss",
-                           "Independent draws of weights, input and loss; their spread is the band.", 1, 64,
+                           "Independent draws of weights, input and loss; the band holds all of them.", 1, 64,
                            unit="draws", log=True, usual="3–8: enough to see a spread")
     seed: int = setting(0, "First seed", "Input and loss", "Seed of the first draw; the others follow it.",
                         0, 2**31 - 1, advanced=True, usual="0: any does")

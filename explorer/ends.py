@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -17,6 +18,7 @@ class Ending(NamedTuple):
     middle: float
     """Mean over seeds; where there are heads, median over seeds and heads."""
     low: float
+    """The smallest of the seeds, and of their heads."""
     high: float
     seeds: int
     """Of how many draws; 0 of a prediction."""
@@ -24,6 +26,8 @@ class Ending(NamedTuple):
     """The place of the value, where the end does not say it: "W_V, layer 3"."""
     note: str = ""
     """The reason why a prediction is unreliable, or missing."""
+    error: float = math.nan
+    """Standard error of the mean over seeds; nan of a single one."""
 
     @property
     def missing(self) -> bool:
@@ -59,13 +63,14 @@ def _at(statistic: str, site: str, layer: int) -> Callable[[Profile], tuple[Arra
 
 
 def _largest(profile: Profile) -> tuple[Array, str] | None:
-    """The largest gradient of any matrix in each seed, and where it is in their mean."""
+    """The gradient of the matrix whose mean is the largest, and where that is."""
     held = [matrix for matrix in MATRICES if ("parameter_gradient", matrix) in profile.values]
     if not held:
         return None
     every = np.stack([profile["parameter_gradient", matrix] for matrix in held])  # [matrix, seed, layer]
-    place, layer = np.unravel_index(np.argmax(every.mean(axis=1)), every.shape[::2])
-    return every.max(axis=(0, 2)), f"{held[place]}, layer {layer + 1}"
+    mean = STATISTICS["parameter_gradient"].mean(every, axis=1)
+    place, layer = np.unravel_index(np.argmax(mean), mean.shape)
+    return every[place, :, layer], f"{held[place]}, layer {layer + 1}"
 
 
 def _last(statistic: str, site: str, title: str = "") -> End:
@@ -97,12 +102,14 @@ def endings(profile: Profile) -> dict[str, Ending]:
     """Every statistic of `ENDS` that the profile has."""
     with np.errstate(all="ignore"):
         found = {name: end.read(profile) for name, end in ENDS.items()}
-        return {name: _reduced(*one, profile, profile.notes.get(name, "")) for name, one in found.items() if one}
+        return {name: _reduced(STATISTICS[name], *one, profile) for name, one in found.items() if one}
 
 
-def _reduced(draws: Array, where: str, profile: Profile, note: str) -> Ending:
+def _reduced(row: Statistic, draws: Array, where: str, profile: Profile) -> Ending:
+    note = profile.notes.get(row.name, "")
     if draws.size == 1:  # as of a prediction: it is its own middle, and a map has thousands
         value = draws.item()
         return Ending(value, value, value, len(profile.seeds), where, note)
-    middle = np.median(draws) if draws.ndim > 1 else np.mean(draws)
-    return Ending(float(middle), float(np.min(draws)), float(np.max(draws)), len(profile.seeds), where, note)
+    middle, heads = (np.median(draws), row.mean(draws, 1)) if draws.ndim > 1 else (row.mean(draws), draws)
+    error = float(row.standard_error(heads))
+    return Ending(float(middle), float(np.min(draws)), float(np.max(draws)), len(profile.seeds), where, note, error)

@@ -68,6 +68,26 @@ class Statistic(NamedTuple):
     """Whether it is of the backward pass, which begins where the forward pass ends."""
     unpredicted: str = "not covered: it is measured only"
     """The note of a statistic without a row in `theory.laws`."""
+    root: bool = False
+    """Whether it is the root of a mean square: what is predicted is the root mean square over draws."""
+
+    def mean(self, draws: Array, axis: int | tuple[int, ...] = 0) -> Array:
+        """Mean over some axes, as it is predicted."""
+        if not self.root:
+            return np.asarray(np.mean(draws, axis))
+        total = np.hypot.reduce(draws, axis)  # squares of gradients may leave float64's range
+        return np.asarray(total / math.sqrt(draws.size / max(total.size, 1)))
+
+    def standard_error(self, draws: Array) -> Array:
+        """Standard error of `mean` over the first axis; nan of a single draw, or where a draw is not finite."""
+        if len(draws) < 2:
+            return np.full(draws.shape[1:], math.nan)
+        with np.errstate(invalid="ignore"):
+            if not self.root:
+                return np.asarray(np.std(draws, axis=0, ddof=1) / math.sqrt(len(draws)))
+            mean = self.mean(draws)
+            squares = np.square(draws / np.where(mean == 0, 1, mean))
+            return np.asarray(mean / 2 * np.std(squares, axis=0, ddof=1) / math.sqrt(len(draws)))
 
     @property
     def bounded(self) -> bool:
@@ -105,7 +125,8 @@ STATISTICS: dict[str, Statistic] = {
                   reduce=lambda signal: signal.features.square().mean(dim=(1, 2)), log=True,
                   marks={1.0: "all features alike", 3.0: "all tokens alike"}),
         Statistic("logit_std", "Logit spread", "s", "RMS over keys of the centered attention logits",
-                  ("attn_scores",), reduce=lambda rows: rows.variance.mean(dim=(1, 3)).clamp(min=0).sqrt(), log=True),
+                  ("attn_scores",), reduce=lambda rows: rows.variance.mean(dim=(1, 3)).clamp(min=0).sqrt(), log=True,
+                  root=True),
         Statistic("attention_entropy", "Attention entropy", "H",
                   "Shannon entropy of an attention row's keys, without any sink, nats", ("pattern",), "nats",
                   lambda rows: rows.entropy.mean(dim=(1, 3)), marks={0.0: "one-hot"}),
@@ -121,7 +142,7 @@ STATISTICS: dict[str, Statistic] = {
                   marks={1.0: "flat"}, compared="× that of the last layer", reference="last layer", backward=True),
         Statistic("parameter_gradient", "Parameter gradient", "‖∂L/∂W‖",
                   "Frobenius norm of the loss gradient by one matrix", (*MATRICES, *VECTORS), "loss/weight", log=True,
-                  backward=True),
+                  backward=True, root=True),
     )
 }
 
@@ -147,6 +168,12 @@ SITE_WORDS = MappingProxyType({
     "pattern": "attention pattern",
 })
 """Words for the sites; a weight matrix keeps its name."""
+
+
+FIRST_STEP = "the first step moves"
+"""Begins the note on gradients that are 0 until a readout, or another weight after the layers, is not."""
+ALMOST_ZERO = "almost 0 at the input"
+"""Ends the note on gradients at tokens that the first norm makes large."""
 
 
 class Breakdown(NamedTuple):
@@ -189,6 +216,7 @@ class Profile(Copied):
         pattern_of: layer (from 1) and head (from 0) of `pattern`.
         seconds: what it took.
         others: the same model's other stacks, such as an encoder beside its decoder.
+        step: of its training, updates made before; 0 is the model as it was drawn.
     """
 
     origin: Literal["measured", "predicted"]
@@ -208,6 +236,7 @@ class Profile(Copied):
     pattern_of: tuple[int, int] | None = None
     seconds: float = math.nan
     others: tuple[Profile, ...] = ()
+    step: int = 0
 
     def __post_init__(self) -> None:
         values = {key: np.array(value, dtype=np.float64) for key, value in self.values.items()}
@@ -277,7 +306,7 @@ class Profile(Copied):
     def _repr_html_(self) -> str:
         """Each statistic in three numbers: the mean over seeds (and heads) where it begins, halfway, where it ends."""
         return table(self.heading, ("Statistic", "", "Where", "First", "Middle", "Last", ""), [
-            (VOCABULARY[name].label, VOCABULARY[name].symbol, where, *_ends(value), self.notes.get(name, ""))
+            (VOCABULARY[name].label, VOCABULARY[name].symbol, where, *_ends(name, value), self.notes.get(name, ""))
             for name in dict.fromkeys(statistic for statistic, _ in self) for where, value in self._places(name)
         ])
 
@@ -372,7 +401,7 @@ class Profile(Copied):
                 {"statistic": statistic, "site": site, "values": _plain(value.tolist())}
                 for (statistic, site), value in self.values.items()
             ],
-            "others": [json.loads(other.to_json()) for other in self.others],
+            "others": [json.loads(other.to_json()) for other in self.others], "step": self.step,
         }, allow_nan=False)
 
     @classmethod
@@ -405,6 +434,7 @@ class Profile(Copied):
             notes=data["notes"],
             seconds=float(data["seconds"]),
             others=tuple(cls.from_json(json.dumps(other)) for other in data.get("others", ())),
+            step=int(data.get("step", 0)),
         )
 
 
@@ -430,10 +460,10 @@ def tidy(key: Key, values: Array) -> pd.DataFrame:
     })
 
 
-def _ends(value: Array) -> list[float]:
+def _ends(statistic: str, value: Array) -> list[float]:
     """The first, middle and last of `[seed, layer]` or `[seed, layer, head]`, mean over seeds and heads."""
     with np.errstate(all="ignore"):
-        layers = value.mean(axis=(0, *range(2, value.ndim)))
+        layers = VOCABULARY[statistic].mean(value, axis=(0, *range(2, value.ndim)))
     return [float(layers[place]) for place in (0, len(layers) // 2, -1)]
 
 

@@ -189,7 +189,7 @@ def test_every_statistic_draws_itself(name: str) -> None:
     row, figure = STATISTICS[name], measured.plot(name, predict(config))
     dots = next(trace for trace in figure.data if trace.mode == "markers")
     values = measured.stream(name)[1].mean(0) if row.on_stream else np.median(measured[name, row.sites[0]], axis=(
-        0, *range(2, measured[name, row.sites[0]].ndim))) if row.by_head else measured[name, row.sites[0]].mean(0)
+        0, *range(2, measured[name, row.sites[0]].ndim))) if row.by_head else row.mean(measured[name, row.sites[0]])
     np.testing.assert_allclose(dots.y, values, rtol=1e-5)
     assert any(trace.name.endswith("predicted") or trace.mode == "lines" for trace in figure.data)
     assert (figure.layout.yaxis.type == "log") == row.log

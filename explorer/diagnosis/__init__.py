@@ -30,8 +30,9 @@ from explorer.diagnosis.signal import (
     runs_away,
     silent,
     token_difference,
+    zero_token,
 )
-from explorer.diagnosis.structure import dead_branch, no_norm_on_sum, no_residual
+from explorer.diagnosis.structure import dead_branch, no_norm_on_sum, no_residual, unmoved
 from explorer.diagnosis.weights import copies, wrong_fan_in
 from explorer.display import must_be
 from explorer.profile import Profile
@@ -43,12 +44,12 @@ Rule = Callable[[Profile], Finding | None]
 
 CAUSES: tuple[Rule, ...] = (
     odd_design, odd_weights, wrong_fan_in, copies, odd_logits, undivided, no_residual, no_norm_on_sum, dead_branch,
-    odd_branch,
+    unmoved, odd_branch,
 )
 """Mistakes in a model that is not ours. Where its signal suffers as well, they are as serious, and come first."""
 INFERRED: tuple[Rule, ...] = (odd_logits, undivided, no_residual, no_norm_on_sum, odd_branch)
 """Those that infer the code from its signal, and are silent on a layer where `odd_design` has read the code itself."""
-RULES: tuple[Rule, ...] = (runs_away, not_finite, nothing_learns, one_hot, gradient_steep, alike, silent)
+RULES: tuple[Rule, ...] = (runs_away, not_finite, nothing_learns, one_hot, gradient_steep, zero_token, alike, silent)
 """On the signal of any model. One that died out ends in 0 / 0: the cause comes before the symptom."""
 NOTES: tuple[Rule, ...] = (headroom, lost, outliers, logit_growth, departs_from_twin, unlike_twin)
 """Of a model that is not ours: what its type, its training or its code has done."""

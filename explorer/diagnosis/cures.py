@@ -25,6 +25,10 @@ PRE_NORM = Cure("Put a norm before each branch",
 UNIT_VARIANCE = Cure("Draw the weights with variance 1/fan_in",
                      "nn.init.normal_(linear.weight, std=linear.in_features ** -0.5)")
 NOT_ZERO = Cure("Start the branches with weights that are not zero", UNIT_VARIANCE.code)
+NOT_ZERO_TOKEN = Cure("Start the token as small random numbers, not as zeros",
+                      "nn.init.trunc_normal_(token, std=0.02)  # such as model.cls_token")
+REACHED = Cure("Let the gradient of the loss reach these weights",
+               "print(block)  # look for detach(), torch.no_grad(), a hard choice, and units that are all 0")
 DIVIDED = Cure("Divide the logits by √d", "scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])")
 QK_NORM = Cure("Normalize queries and keys",
                "q, k = (F.layer_norm(part, part.shape[-1:]) for part in (q, k))  # before the logits")
@@ -42,8 +46,14 @@ SMALLER = Cure("Make the branches smaller with depth",
                "nn.init.normal_(last.weight, std=(2 * n_layers * last.in_features) ** -0.5)")
 
 
+LATER = Cure("Go on from a checkpoint before it, with smaller steps", "")
+DRAWN = (UNIT_VARIANCE, NOT_ZERO, NOT_ZERO_TOKEN, APART, FAN_IN, SMALLER)
+"""Cures that draw weights, which is too late for a model that has been trained."""
+
+
 def mend(profile: Profile, cure: Cure, candidates: Callable[[Config], Candidates] = lambda _: ()) -> Mend:
     """The change: of the config where there is one, else the cure."""
     if profile.config is None:
+        cure = LATER if profile.step and cure in DRAWN else cure
         return cure.words, {}, cure.code
     return (*remedy(profile.config, candidates), "")

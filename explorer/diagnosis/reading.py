@@ -73,12 +73,12 @@ def path(profile: Profile, layer: int) -> str:
     return f'model.get_submodule("{profile.layers[layer - 1]}")' if layer <= len(profile.layers) else f"layer {layer}"
 
 
-def stream_before(profile: Profile, site: str, n_layers: int) -> Array:
-    """Second moment of the stream that a branch is added to, `[layer]`; nan where it is not known."""
-    middle = by_layer(profile, "second_moment", "resid_mid")
+def stream_before(profile: Profile, site: str, n_layers: int, statistic: str = "second_moment") -> Array:
+    """A statistic of the stream that a branch is added to, `[layer]`; nan where it is not known."""
+    middle = by_layer(profile, statistic, "resid_mid")
     if site == "mlp_out" and len(middle):
         return middle[:n_layers]
-    first, after = (by_layer(profile, "second_moment", at) for at in ("embed", "resid_post"))
+    first, after = (by_layer(profile, statistic, at) for at in ("embed", "resid_post"))
     before = np.full(n_layers, np.nan)
     before[:1] = first[:1] if len(first) else np.nan
     before[1:] = after[: n_layers - 1] if len(after) else np.nan

@@ -14,8 +14,10 @@ import numpy as np
 from explorer.diagnosis.cures import (
     DIVIDED,
     NOT_ZERO,
+    NOT_ZERO_TOKEN,
     PRE_NORM,
     QK_NORM,
+    REACHED,
     SMALLER,
     UNIT_VARIANCE,
     Cure,
@@ -23,8 +25,9 @@ from explorer.diagnosis.cures import (
 )
 from explorer.diagnosis.finding import TRIAL, Finding
 from explorer.diagnosis.reading import GROWN, NONE, Line, by_layer, layer_name, line, start, weight_gradients
+from explorer.diagnosis.structure import unmoved
 from explorer.numbers import compared, number, percent
-from explorer.profile import VOCABULARY, WEIGHT_STATISTICS, Array, Profile
+from explorer.profile import ALMOST_ZERO, FIRST_STEP, VOCABULARY, WEIGHT_STATISTICS, Array, Profile
 from explorer.remedies import LARGE, awake, calm, distinct, even, soft
 
 
@@ -76,16 +79,20 @@ def nothing_learns(profile: Profile) -> Finding | None:
     """Layers in which every gradient is exactly zero: no optimizer can move their weights."""
     largest = np.array([np.abs(values).max(axis=0) for values in weight_gradients(profile).values()])  # [site, layer]
     dead = np.flatnonzero(largest.max(axis=0) == 0) + 1 if largest.size else np.empty(0)
-    if not len(dead):
+    every, n_layers = len(dead) == largest.shape[-1], largest.shape[-1]
+    note = profile.notes.get("activation_gradient", "")
+    if not len(dead) or (profile.config is None and unmoved(profile)):  # the latter says more
         return None
-    every, n_layers = len(dead) == largest.shape[1], largest.shape[1]
+    if every and note.startswith(FIRST_STEP):
+        return Finding("good", f"{note[0].upper()}{note[1:]}.", f"It is 0 now, and so is every gradient that passes "
+                       f"through it, those of all {n_layers} layers: they learn from the second step on.")
     first = layer_name(profile, int(dead[0])).removeprefix("layer ")
     where = "in every layer" if every else f"in {len(dead)} of {n_layers} layers, the first of them {first}"
     return Finding(
         "bad",
         "Nothing learns." if every else "Some layers do not learn.",
         f"The gradient of every matrix is exactly 0 {where}: no optimizer moves them.",
-        *mend(profile, NOT_ZERO, awake),
+        *mend(profile, NOT_ZERO if _untouched(profile) else REACHED, awake),
     )
 
 
@@ -102,9 +109,20 @@ def runs_away(profile: Profile) -> Finding | None:
     return Finding(
         "bad",
         f"The signal {word} over depth.",
-        f"The second moment goes from {number(first)} {where} to {number(last)} after the last layer.",
+        f"The second moment goes from {number(first)} {where} to {number(last)} after the last layer{_most(profile)}.",
         *mend(profile, _calmer(profile), calm),
     )
+
+
+def _most(profile: Profile) -> str:
+    """The layer of a model that is not ours by which the second moment changes most, in words."""
+    q = line(profile, "second_moment")
+    growth = np.abs(np.log(q.values[1:] / q.values[:-1]))
+    if profile.config or not np.isfinite(growth).any():
+        return ""
+    at = int(np.nanargmax(np.where(np.isfinite(growth), growth, np.nan)))
+    where = layer_name(profile, int(np.ceil(q.depth[at + 1])))
+    return f", most of all by {number(q.values[at + 1] / q.values[at])} × in {where}"
 
 
 def one_hot(profile: Profile) -> Finding | None:
@@ -119,9 +137,9 @@ def one_hot(profile: Profile) -> Finding | None:
     weight = f"; the largest weight averages {largest[worst]:.2f}" if len(largest) else ""
     return Finding(
         "bad",
-        "Attention is close to one-hot at initialization.",
-        f"In {layer_name(profile, worst + 1)} its entropy is {compared(entropy[worst], 'the uniform one')}{weight}. "
-        f"{_fate('below', percent(ONE_HOT))}",
+        "Attention is close to one-hot." if profile.step else "Attention is close to one-hot at initialization.",
+        f"In {layer_name(profile, worst + 1)} its entropy is {compared(entropy[worst], 'the uniform one')}{weight}."
+        f"{_fate(profile, 'below', percent(ONE_HOT))}",
         *mend(profile, _softer(profile, at_once, grows), lambda config: soft(config, at_once, grows)),
     )
 
@@ -129,6 +147,8 @@ def one_hot(profile: Profile) -> Finding | None:
 def gradient_steep(profile: Profile) -> Finding | None:
     """The gradient is multiplied at each layer on its way back."""
     ratio = line(profile, "activation_gradient").at(start(profile))
+    if zero_token(profile):
+        ratio = line(profile, "activation_gradient").at(1.0)
     if not np.isfinite(ratio) or 1 / STEEP <= ratio <= STEEP:
         return None
     word, cause = ("explodes", "first") if ratio > 1 else ("vanishes", "last")
@@ -136,9 +156,22 @@ def gradient_steep(profile: Profile) -> Finding | None:
         "bad",
         f"The gradient {word} on its way back to the input.",
         f"Mean squared, it is {compared(ratio, OUTPUT)} there: the {cause} layers move first."
-        + (f" {_fate('above', number(STEEP))}" if ratio > 1 else ""),
+        + (_fate(profile, "above", number(STEEP)) if ratio > 1 else ""),
         *mend(profile, SMALLER, even),
     )
+
+
+def zero_token(profile: Profile) -> Finding | None:
+    """Tokens that are zero where the stream begins: the first norm divides by √ε there, and not by their size."""
+    gradient, note = line(profile, "activation_gradient"), profile.notes.get("activation_gradient", "")
+    if not note.endswith(ALMOST_ZERO) or not gradient.at(0.0) > GROWTH * gradient.at(1.0):
+        return None
+    return Finding(
+        "warning", f"{note}.",
+        "The first norm multiplies the gradient by them by up to 1/√ε: mean squared over all tokens it is "
+        f"{compared(gradient.at(0.0), OUTPUT)} at the input, and {number(gradient.at(1.0))} × after layer 1. Adam "
+        "evens this out; clipping by the norm of all gradients would leave next to nothing for the other weights.",
+        *mend(profile, NOT_ZERO_TOKEN))
 
 
 def alike(profile: Profile) -> Finding | None:
@@ -154,20 +187,19 @@ def alike(profile: Profile) -> Finding | None:
     name = f" ({profile.layers[int(np.ceil(depth)) - 1]})" if 0 < depth <= len(profile.layers) else ""
     return Finding(
         "bad" if bad else "warning",
-        "The tokens become alike." if bad else "The tokens become more alike: train it with warm-up.",
+        "The tokens become alike." if bad or profile.step else "The tokens become more alike: train it with warm-up.",
         f"Their difference falls to {compared(kept, INPUT)} by layer {depth:g}{name} (correlation at the end "
-        f"{line(profile, 'token_correlation').values[-1]:.3f}). {_fate('below', percent(limit), warmed=bad)}",
+        f"{line(profile, 'token_correlation').values[-1]:.3f}).{_fate(profile, 'below', percent(limit), warmed=bad)}",
         *mend(profile, PRE_NORM, distinct),
     )
 
 
 def silent(profile: Profile) -> Finding | None:
     """Branches that add nothing yet: their last factor is zero, and learns first."""
-    q = line(profile, "second_moment").values
     sizes = {site: values[:, 0].mean() for site, values in weight_gradients(profile).items()}
     quiet = [site for site, size in sizes.items() if size == 0]
     loud = [site for site, size in sizes.items() if size > 0]
-    if not quiet or not loud or not len(q) or not np.allclose(q, q[0], rtol=UNTOUCHED):
+    if profile.step or not quiet or not loud or not _untouched(profile):
         return None
     first = loud[-1]  # α, or the last matrix of the MLP
     return Finding(
@@ -176,6 +208,12 @@ def silent(profile: Profile) -> Finding | None:
         f"At initialization {', '.join(quiet)} get no gradient at all; {'α' if first == 'alpha' else first} does: "
         f"{number(sizes[first])} in layer 1.",
     )
+
+
+def _untouched(profile: Profile) -> bool:
+    """Whether the stream stays as it came in."""
+    q = line(profile, "second_moment").values
+    return len(q) > 0 and bool(np.allclose(q, q[0], rtol=UNTOUCHED))
 
 
 def token_difference(profile: Profile) -> Array:
@@ -207,7 +245,7 @@ def healthy(profile: Profile) -> Finding:
         told.append(f"the mean squared gradient at the input is {compared(gradient[0], OUTPUT)}")
     numbers = "; ".join(told)
     # of a model of ours the page counts the trials that are like it
-    trained = "" if profile.config else f"Most designs like this trained: {TRIAL}, no warm-up."
+    trained = "" if profile.config or profile.step else f"Most designs like this trained: {TRIAL}, no warm-up."
     return Finding(
         "good",
         "The signal passes through in both directions." if len(gradient) else "The signal passes through.",
@@ -230,7 +268,9 @@ def _softer(profile: Profile, at_once: bool, grows: bool) -> Cure:
     return UNIT_VARIANCE if read and np.mean(read) > LARGE else DIVIDED
 
 
-def _fate(side: str, limit: str, *, warmed: bool = True) -> str:
-    """A sentence on how small models beyond a bound trained: see docs/trainability.md for how many."""
+def _fate(profile: Profile, side: str, limit: str, *, warmed: bool = True) -> str:
+    """A sentence on how small models beyond a bound trained, as they were drawn: docs/trainability.md has how many."""
+    if profile.step:
+        return ""
     warmup = "with 100 of warm-up or without" if warmed else "no warm-up; 100 steps of it helped"
-    return f"Few small models {side} {limit} trained: {TRIAL}, {warmup}."
+    return f" Few small models {side} {limit} trained: {TRIAL}, {warmup}."

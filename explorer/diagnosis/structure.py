@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from explorer.diagnosis.cures import NOT_ZERO, POST_NORM, RESIDUAL, mend
+from explorer.diagnosis.cures import NOT_ZERO, POST_NORM, REACHED, RESIDUAL, mend
 from explorer.diagnosis.finding import Finding
 from explorer.diagnosis.layers import FEEDS
 from explorer.diagnosis.reading import by_layer, called, layer_name, line, stream_before
 from explorer.diagnosis.siblings import FEW, unlike, worst
 from explorer.numbers import number, percent
-from explorer.profile import BRANCHES, SITE_WORDS, Profile
+from explorer.profile import BRANCHES, MATRICES, SITE_WORDS, Profile
 
 SAME = 1e-5
 """Relative difference up to which two second moments are of the same tensor: float32 over a few million numbers."""
+PARTS = {"attn_out": (*FEEDS["attn_scores"], *FEEDS["attn_out"]), "mlp_out": FEEDS["mlp_out"]}
+"""A branch, and all matrices of it."""
 LEVEL = 1e-3
 """Relative spread up to which a second moment is held by a norm, whose ε and type move it a little."""
 
@@ -33,6 +36,49 @@ def dead_branch(profile: Profile) -> Finding | None:
                        f"{', as ' + ', '.join(zero) + ' is' if zero else ''}; the other layers' second moment is "
                        f"{number(float(np.median(size[size > 0])))}.", *mend(profile, NOT_ZERO))
     return None
+
+
+def unmoved(profile: Profile) -> Finding | None:
+    """Matrices whose gradient is exactly zero, though their branch adds to the stream: no optimizer moves them.
+
+    Silent where all gradients are zero, and where a factor of the branch is, which learns first.
+    """
+    every = {name: by_layer(profile, "parameter_gradient", name) for name in MATRICES}
+    found: dict[int, list[str]] = {}
+    for site, names in PARTS.items():
+        held = [name for name in names if len(every[name])]
+        factors = [size for name in held if len(size := by_layer(profile, "weight_variance", name))]
+        for name in held:
+            zero = (every[name] == 0) & _adds(profile, site, every[name] > 0)
+            for size in factors:
+                zero &= size != 0
+            for layer in np.flatnonzero(zero).tolist():
+                found.setdefault(layer + 1, []).append(name)
+    if not found or not any((values > 0).any() for values in every.values()):
+        return None
+    layer, lost = min(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    others = [layer_name(profile, other) for other in found if other != layer]
+    told, several = " and ".join(filter(None, (", ".join(lost[:-1]), lost[-1]))), len(lost) > 1
+    too = f" So are some in {', '.join(others)}." if others else ""
+    return Finding(
+        "bad", f"{told} of {layer_name(profile, layer)} {'do' if several else 'does'} not learn.",
+        f"{'Their' if several else 'Its'} gradient is exactly 0, though the branch adds to the stream: no optimizer "
+        f"moves {'them' if several else 'it'}.{too}", *mend(profile, REACHED))
+
+
+def _adds(profile: Profile, site: str, moved: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Layers whose branch changes the stream; where that is not known, all, if some layers' gradients are not zero.
+
+    A norm on the sum holds the second moment; the largest coordinate changes all the same.
+    """
+    size, changed = by_layer(profile, "second_moment", site), []
+    for statistic in ("second_moment", "max_abs"):
+        after = by_layer(profile, statistic, "resid_mid" if site == "attn_out" else "resid_post")
+        if len(after) == len(moved):
+            before = stream_before(profile, site, len(moved), statistic)
+            changed.append(~(np.abs(after - before) <= SAME * after))
+    adds = np.any(changed, axis=0) if changed else np.full(len(moved), moved.any())
+    return np.asarray(adds & (size > 0) if len(size) == len(moved) else adds)
 
 
 def no_residual(profile: Profile) -> Finding | None:

@@ -1,7 +1,7 @@
 """Pictures of profiles: pure functions from Profiles to plotly figures.
 
-Dots are measured, lines are predicted, bands are the spread over seeds. A design keeps its hue, symbol and dash in
-every figure. Figures carry no theme: a page, or a reader, gives paper and text their colors.
+Dots are measured, lines are predicted, bands go from the smallest to the largest of the seeds. A design keeps its hue,
+symbol and dash in every figure. Figures carry no theme: a page, or a reader, gives paper and text their colors.
 `FIGURES` holds one row a figure; who draws them all iterates over it.
 """
 

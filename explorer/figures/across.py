@@ -100,17 +100,18 @@ def _line(row: Swept, spec: Spec, end: End, height: Axis) -> Trace:
 
 
 def _dots(row: Swept, spec: Spec, end: End, height: Axis) -> Trace:
-    """Dots with bars, and their spread on hovering."""
+    """Dots with bars from the smallest to the largest of the seeds, and their standard error on hovering."""
     found = [point for point in row.dots if point.ending]
     x, y = _arrays(found)
-    spread = np.array([[one.ending.low, one.ending.high] for one in found if one.ending])
+    spread = np.array([[one.ending.low, one.ending.high, one.ending.error] for one in found if one.ending])
     with np.errstate(invalid="ignore"):
         down, up = y - spread[:, 0], spread[:, 1] - y
     down = np.where(drawable(spread[:, 0], height.log), down, 0.0)
     seeds = max(one.ending.seeds for one in found if one.ending)
     name = _named(row.design, "measured")
+    error = ";<br>standard error of the mean %{customdata[2]:.2g}" if seeds > 1 else ""
     said = (f"{_sentence(spec, end)}<br>({seeds} seed{'s' * (seeds != 1)}, from %{{customdata[0]:.3g}} to "
-            "%{customdata[1]:.3g})")
+            f"%{{customdata[1]:.3g}}{error})")
     bars: dict[str, Any] = {"error_y": error_bars(row.design.index, up, down)} if seeds > 1 else {}
     return dots(x, y, "", row.design.index, "", log=height.log, marker={"size": 8}) | bars | {
         "name": name, "customdata": spread, "hovertemplate": _hover(name, said)}

@@ -81,7 +81,7 @@ def _totals(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[Series
         held = [matrix for matrix in MATRIX_MARKS if (STATISTIC, matrix) in profile.values]
         if held:
             whole = np.linalg.norm([profile[STATISTIC, matrix] for matrix in held], axis=0)
-            totals.append(spread(design, profile, profile.depth(held[0]), whole))
+            totals.append(spread(VOCABULARY[STATISTIC], design, profile, profile.depth(held[0]), whole))
     return totals
 
 

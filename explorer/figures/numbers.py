@@ -27,6 +27,8 @@ class Point(NamedTuple):
     z: object = None
     low: object = None
     high: object = None
+    error: object = None
+    """Standard error of the mean over seeds."""
 
 
 def to_csv(figure: Mapping[str, Any]) -> str:
@@ -48,7 +50,7 @@ def table(figure: Mapping[str, Any]) -> tuple[list[str], list[list[object]]]:
         ValueError, TypeError, KeyError: it is no figure.
     """
     found = [point for trace in figure.get("data", ()) for point in points(trace)]
-    names = ["series", "kind", *headings(figure), "lowest", "highest"]
+    names = ["series", "kind", *headings(figure), "lowest", "highest", "standard error"]
     kept = [place for place, name in enumerate(Point._fields)
             if name in ("series", "kind", "x", "y") or any(point[place] is not None for point in found)]
     return [names[place] for place in kept], [[point[place] for place in kept] for point in found]
@@ -76,12 +78,12 @@ def points(trace: Mapping[str, Any]) -> Iterator[Point]:
         return
     x, y, words = (unpacked(trace.get(key, ())) for key in ("x", "y", "text"))
     own, meta = unpacked(trace.get("customdata", ())), trace.get("meta") or {}
-    ends = _ends(trace, y) or ([tuple(row[:2]) for row in own] if meta.get("ends") else [])
+    ends = _ends(trace, y) or ([row[:meta["ends"]] for row in own] if meta.get("ends") else [])
     if "exact" in meta:  # what the axis has no place for
         y = [row[meta["exact"]] if isinstance(row, list) else row for row in own]
-    for across, up, word, (low, high) in zip_longest(x, y, words, ends or [(None, None)] * len(y)):
+    for across, up, word, (low, high, *error) in zip_longest(x, y, words, ends or [(None, None)] * len(y)):
         if not (kind == "mark" and (word or across is None)):  # a word stands where there is room, not at a number
-            yield Point(name, kind, _said(across), "nan" if up is None else _said(up), None, low, high)
+            yield Point(name, kind, _said(across), "nan" if up is None else _said(up), None, low, high, *error)
 
 
 def kind_of(trace: Mapping[str, Any]) -> str:

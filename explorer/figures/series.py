@@ -1,4 +1,4 @@
-"""Statistics of profiles over depth, and their traces: dots are measured, lines predicted, bands the spread."""
+"""Statistics of profiles over depth, and their traces: dots are measured, lines predicted, bands hold all seeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from explorer.figures.numbers import HIDDEN
 from explorer.figures.palette import Design, designs
 from explorer.figures.traces import MOST_DOTS, Trace, compact
 from explorer.figures.words import typeset
-from explorer.profile import STREAM, Array, Profile
+from explorer.profile import STREAM, VOCABULARY, Array, Profile, Statistic
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,8 @@ class Series:
     middle: Array
     low: Array
     high: Array
+    error: Array
+    """Standard error of the mean over seeds; nan of a single one."""
     note: str = ""
     """The reason why a prediction is unreliable, in part or as a whole."""
 
@@ -54,7 +56,7 @@ class Series:
 
     @property
     def sample(self) -> str:
-        """Of how many draws the band is the spread."""
+        """The number of draws that the band holds."""
         count = len(self.profile.seeds)
         return f"{count} seed" if count == 1 else f"{count} seeds"
 
@@ -64,21 +66,23 @@ def by_depth(profiles: Sequence[Profile], statistic: str, site: str, whose: Sequ
 
     Mean and range over seeds; where there are heads, median and range over seeds and heads together.
     """
+    row = VOCABULARY[statistic]
     return [
-        spread(design, profile, *(profile.stream(statistic) if not site else (
+        spread(row, design, profile, *(profile.stream(statistic) if not site else (
             profile.depth(site), profile[statistic, site])), profile.notes.get(statistic, ""))
         for design, profile in zip(designs(profiles, whose), profiles, strict=True)
         if any((statistic, place) in profile.values for place in ([site] if site else STREAM))
     ]
 
 
-def spread(design: Design, profile: Profile, depth: Array, values: Array, note: str = "") -> Series:
+def spread(row: Statistic, design: Design, profile: Profile, depth: Array, values: Array, note: str = "") -> Series:
     """Reduces `[seed, site]` by the mean, `[seed, site, head]` by the median; values that are not finite stay so."""
     heads = values.ndim == 3
     draws = np.moveaxis(values, 1, -1).reshape(-1, values.shape[1])
     with np.errstate(invalid="ignore", over="ignore"):
-        middle = np.median(draws, axis=0) if heads else np.mean(draws, axis=0)
-        return Series(design, profile, depth, middle, np.min(draws, axis=0), np.max(draws, axis=0), note)
+        middle = np.median(draws, axis=0) if heads else row.mean(draws)
+        error = row.standard_error(row.mean(values, 2) if heads else draws)
+        return Series(design, profile, depth, middle, np.min(draws, axis=0), np.max(draws, axis=0), error, note)
 
 
 def runs(keep: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
@@ -98,7 +102,7 @@ def rows(series: Sequence[Series], log: bool, sentence: str) -> list[Trace]:
 
 
 def band(row: Series, log: bool, opacity: float = 0.25) -> list[Trace]:
-    """The spread from lowest to highest: one closed outline for every unbroken run of depths.
+    """From the smallest to the largest of the seeds (and heads): one closed outline for every unbroken run of depths.
 
     None for a prediction. That of a single draw has no height: it is a hairline, there if its dots cannot all be. The
     first of several draws has one that is not seen: the others only move it, and nothing else has to be drawn.
@@ -120,18 +124,20 @@ def band(row: Series, log: bool, opacity: float = 0.25) -> list[Trace]:
 
 
 def measured(row: Series, log: bool, sentence: str, symbol: str = "", **more: Any) -> Trace:
-    """Dots, with their spread on hovering; smaller where they are many."""
+    """Dots, with their range and standard error on hovering; smaller where they are many."""
     hollow = "open" in symbol
     marker = {
         "symbol": symbol or row.design.symbol, "line": {"width": 1.5 if hollow else 0},
         "size": 10 if hollow else 7 if len(row.depth) <= MOST_DOTS else 5,  # a ring shows around a dot
     }
-    said = f"{sentence}<br>({row.sample}, from %{{customdata[0]:.3g}} to %{{customdata[1]:.3g}})"
+    several = len(row.profile.seeds) > 1
+    error = ";<br>standard error of the mean %{customdata[2]:.2g}" if several else ""
+    said = f"{sentence}<br>({row.sample}, from %{{customdata[0]:.3g}} to %{{customdata[1]:.3g}}{error})"
     shown = drawable(row.middle, log).all()
-    kept = [row.low, row.high, *([] if shown else [row.middle])]
+    kept = [row.low, row.high, *([row.error] if several else []), *([] if shown else [row.middle])]
     return traces.dots(row.depth, row.middle, "", row.design.index, "", log=log, marker=marker) | {
         "name": row.heading, "customdata": compact(np.stack(kept, axis=1)), "hovertemplate": _hover(row, said),
-        "meta": {"kind": "measured", "ends": True} | ({} if shown else {"exact": 2}),
+        "meta": {"kind": "measured", "ends": 2 + several} | ({} if shown else {"exact": len(kept) - 1}),
     } | more
 
 

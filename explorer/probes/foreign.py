@@ -72,7 +72,7 @@ def _probed(model: nn.Module, batch: Batch, loss: Loss | None,
             if not seen:
                 raise ValueError("; ".join(refused) or "blocks must be run by the model; none of those found was")
         value, scale = loss_of(output, loss)
-        backward(value, seen)
+        backward(value, seen, model)
     name, seconds = type(model).__name__, time.perf_counter() - begun
     others = [one.profile(name, seconds, scale) for one in seen[1:]]
     found = seen[0].profile(name, seconds, scale, others)

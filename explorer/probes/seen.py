@@ -21,10 +21,14 @@ from explorer.probes.rows import read_rows
 from explorer.probes.statistics import Signal, norms, second_moment
 from explorer.probes.twin import Twin
 from explorer.probes.weights import weight_values
-from explorer.profile import MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
+from explorer.profile import ALMOST_ZERO, FIRST_STEP, MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
 
 SPREADS = ("logit_std", "attention_entropy_normalized")
 """Statistics of rows that see several keys."""
+
+
+SMALL = 1e-6
+"""Second moment of a token, over the mean of all, below which it is almost 0: a norm multiplies its gradient by 10⁶."""
 
 
 class Seen:
@@ -45,6 +49,10 @@ class Seen:
         self.pattern: Tensor | None = None
         self.gradients: Mapping[int, Tensor] = {}
         """By the id of the parameter."""
+        self.gates: list[str] = []
+        """Weights after the layers that are 0 and whose gradient is not."""
+        self.small = ""
+        """The tokens of the input that are almost 0, in words."""
         self.dtype = ""
         self.layout = Layout()
         self.sources: list[Tensor] = []
@@ -60,6 +68,7 @@ class Seen:
             self.layout, self.sources = layout(found), [found.source.tensor]
             self.dtype = str(found.source.tensor.dtype).removeprefix("torch.")
             self.signal("embed", found.source.tensor, 0)
+            self.small = almost_zero(self.layout.arrange(found.source.tensor))
             self.design.begin(self.layout.arrange(found.source.tensor))
         for site, node in found.sites.items():
             self.signal(site, node.tensor, len(self.sites))
@@ -103,6 +112,7 @@ class Seen:
             others: other stacks' profiles.
         """
         values, notes, absent = self.by_site()
+        notes |= self.gradient_note()
         values |= {**self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices()))}
         for matrix, layers in self.matrices().items():
             if without := tuple(layer for layer, pieces in enumerate(layers, start=1) if not pieces):
@@ -141,10 +151,20 @@ class Seen:
                 notes.setdefault(key[0], f"at {key[1]} it was not read in {_layers(absent[key])}")
         return values, notes, absent
 
+    def gradient_note(self) -> dict[str, str]:
+        """The reason why there is no gradient relative to the last layer's, or why that at the input is large."""
+        last = self.sites[-1]["resid_post"].gradient
+        if last and not float(sum(last)):
+            moves = f"{FIRST_STEP} {' and '.join(self.gates)} alone" if self.gates else ""
+            return {"activation_gradient": moves or "the gradient at the last layer is exactly 0"}
+        return {"activation_gradient": self.small} if self.small else {}
+
     def by_stream(self) -> dict[Key, Array]:
-        """Mean squared gradients relative to the last layer's."""
+        """Mean squared gradients relative to the last layer's, unless that is 0."""
         found: dict[Key, Array] = {}
         last = self.sites[-1]["resid_post"].gradient
+        if last and not float(sum(last)):
+            return found
         for site in STREAM:
             nodes = [sites[site] for sites in (self.sites[:1] if site == "embed" else self.sites) if site in sites]
             whole = len(nodes) == (1 if site == "embed" else len(self.sites))
@@ -183,6 +203,13 @@ class Seen:
 
 def _layers(numbers: Sequence[int]) -> str:
     return f"layer {numbers[0]}" + (f" and {len(numbers) - 1} more" if len(numbers) > 1 else "")
+
+
+def almost_zero(x: Tensor) -> str:
+    """Tokens of `[batch, token, coordinate]` that are too small for a norm, whose gradient grows by them, in words."""
+    sizes = x.detach().double().square().mean(-1)
+    small = int((sizes < SMALL * sizes.mean()).sum())
+    return f"{small} of {sizes.numel()} tokens {'is' if small == 1 else 'are'} {ALMOST_ZERO}" if small else ""
 
 
 def follow(node: Node) -> None:

@@ -186,15 +186,19 @@ def _swapped(value: Any, swap: Mapping[int, Tensor]) -> Any:
     return type(value)(_swapped(one, swap) for one in value) if type(value) in (tuple, list) else value
 
 
-def backward(loss: Tensor, seen: Sequence[Seen]) -> None:
+def backward(loss: Tensor, seen: Sequence[Seen], model: nn.Module) -> None:
     """Runs the backward pass, and keeps the gradients by what the blocks learn; the model's own are not touched."""
+    inside = {id(one) for stack in seen for block in stack.blocks for one in block.module.parameters()}
+    gates = {name: one for name, one in model.named_parameters() if id(one) not in inside and one.requires_grad
+             and not name.endswith("bias") and not one.any()}
     wanted = {id(one): one for stack in seen for _, found in stack.anatomies
               for one in (*(piece.parameter for pieces in found.matrices.values() for piece in pieces),
                           *(vector for vectors in found.vectors.values() for vector in vectors)) if one.requires_grad}
     sources = [source for stack in seen for source in stack.sources if source.requires_grad]
     for node in (node for stack in seen for sites in stack.sites for node in sites.values()):
         node.gradient.clear()  # what reading a block has differentiated was not the loss
-    gradients = torch.autograd.grad(loss, [*wanted.values(), *sources], allow_unused=True)
-    found = {key: value for key, value in zip(wanted, gradients, strict=False) if value is not None}
+    gradients = torch.autograd.grad(loss, [*gates.values(), *wanted.values(), *sources], allow_unused=True)
+    found = {key: value for key, value in zip(wanted, gradients[len(gates):], strict=False) if value is not None}
+    moved = [name for name, value in zip(gates, gradients, strict=False) if value is not None and value.any()]
     for stack in seen:
-        stack.gradients = found
+        stack.gradients, stack.gates = found, moved

@@ -89,7 +89,8 @@ def read(profile: Profile, statistics: tuple[str, ...]) -> Numbers:
             values = profile.values.get((name.split("@")[0], name.split("@")[1]))
             if values is not None:
                 with np.errstate(all="ignore"):
-                    found[name] = values.mean(axis=(0, *range(2, values.ndim))).tolist()
+                    axes = (0, *range(2, values.ndim))
+                    found[name] = STATISTICS[name.split("@")[0]].mean(values, axes).tolist()
         elif name in ends:
             end = ends[name]
             found |= {name: end.middle, f"{name}_low": end.low, f"{name}_high": end.high}

@@ -8,6 +8,7 @@ import numpy as np
 
 from explorer.diagnosis import Finding
 from explorer.numbers import number
+from explorer.watching.jumps import jumps
 from explorer.watching.readings import Reading
 from explorer.watching.sentinel import Breakdown
 
@@ -22,9 +23,9 @@ GPT-2 of 4 to 24 layers and width 32 to 128, each above 10 changed the last laye
 more; below, by 0.03 to 5 times."""
 
 
-def over_time(readings: Sequence[Reading], first: Breakdown | None, layers: Sequence[str]) -> list[Finding]:
-    """What the readings of a run show together."""
-    found = [not_finite(first), logits_grow(readings, layers), update_large(readings)]
+def over_time(readings: Sequence[Reading], first: Breakdown | None, layers: Sequence[str], sick: bool) -> list[Finding]:
+    """What the readings of a run show together; a jump is as serious as what the last of them suffers from."""
+    found = [not_finite(first), jumps(readings, layers, sick), logits_grow(readings, layers), update_large(readings)]
     return [finding for finding in found if finding is not None]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -26,12 +28,17 @@ from explorer.watching.sinks import Sink
 from explorer.watching.steps import Steps
 from explorer.watching.sums import largest
 from explorer.watching.weights import plain
-from explorer.watching.window import Window
+from explorer.watching.window import Window, is_compiled
 
 PASSED_ON = (nn.Dropout, nn.Identity)
 """Modules that give what they take: what is not finite came from another."""
 WIDEST = 8
 """An inner module's output is looked at up to so many times the stream's size: logits over all words are not."""
+
+
+def uncached(value: Any) -> Any:
+    """An argument of a block, without a cache of keys and values, which a second run would add to."""
+    return None if hasattr(value, "get_seq_length") else value
 
 
 class Watch:
@@ -50,6 +57,7 @@ class Watch:
         self._inner = list(enumerate(inner.values(), start=len(blocks) + 1))
         self._sentinel = Sentinel([f"what comes before {self.layers[0]}", *self.layers, *map(plain, inner)])
         self._first: Breakdown | None = None
+        self._blamed = False
         self._next, self._width, self._ended = start, 0, False
         self._said: set[str] = set()
         self._held: list[tuple[int, Tensor]] = []
@@ -111,9 +119,12 @@ class Watch:
             ValueError: nothing has been read yet.
         """
         profiles = [self.profile(reading.step) for reading in self.readings] or [self.profile()]
-        found = over_time(self.readings, self.first_nonfinite, self.layers)
         sound = [profile for profile in profiles if profile.values and profile.first_nonfinite is None]
         told = diagnose(sound[-1]) if sound else []
+        if sound and sound[-1].step:
+            told = [replace(one, evidence=f"At step {sound[-1].step}: {one.evidence}".strip(": ")) for one in told]
+        sick = any(finding.severity == "bad" for finding in told)
+        found = over_time(self.readings, self.first_nonfinite, self.layers, sick)
         order = ("bad", "warning", "good")
         told = [finding for finding in told if not found or finding.severity != "good"]
         return sorted([*found, *told], key=lambda finding: order.index(finding.severity))
@@ -172,7 +183,34 @@ class Watch:
         """A tensor of the stream: read where the step is, and looked at in any case."""
         self._width = x.numel()
         peak = largest(processes.local(x)) if self._window is None else self._window.see(place, x)
+        if (self._window is None and self._passes.call is not None and not self._blamed and x.device.type == "cpu"
+                and not math.isfinite(float(peak)) and processes.count() == 1):
+            self._blame(*self._passes.call)
         self._sentinel.look(place, False, peak)
+
+    def _blame(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Runs the first block again whose output is not finite, to see which of its modules gave the first such value.
+
+        Only on a processor and in one process: elsewhere it would be waited for, or others would wait for it.
+        """
+        if is_compiled(block):
+            return
+        self._blamed, self._passes.quiet = True, True
+        parts, buffers = set(block.modules()), [(one, one.clone()) for one in block.buffers()]
+        handles = inner_hooks([(place, part) for place, part in self._inner if part in parts],
+                              lambda place, _, x: self._look(place, x))
+        args, kwargs = tuple(map(uncached, args)), {name: uncached(one) for name, one in kwargs.items()}
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                block(*args, **kwargs)
+                for one, held in buffers:
+                    one.copy_(held)
+        except Exception as error:  # noqa: BLE001 - what cannot run twice must not end the training
+            self._warn(self._next, f"a block whose output is not finite could not be run again: {error}")
+        finally:
+            self._passes.quiet = False
+            for handle in handles:
+                handle.remove()
 
     def _returned(self, place: int, gradient: Tensor) -> None:
         """A gradient by the stream."""

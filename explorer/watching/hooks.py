@@ -49,7 +49,9 @@ class Passes:
     def __init__(self, model: nn.Module, blocks: list[nn.Module], evaluation: bool, begin: Callable[[], None],
                  seen: Take, returned: Take, around: Callable[[int], AbstractContextManager[Any]]) -> None:
         self.evaluation, self.begin, self.seen, self.returned, self.around = evaluation, begin, seen, returned, around
-        self.inside, self.counted = False, False
+        self.inside, self.counted, self.quiet = False, False, False
+        self.call: tuple[nn.Module, Any, Any] | None = None
+        """A block that has just run, and its arguments, while its output is seen."""
         self.entered: dict[int, AbstractContextManager[Any]] = {}
         self.number, self.anchor = register(self), torch.zeros(())
         self.handles = [
@@ -59,7 +61,7 @@ class Passes:
         for index, block in enumerate(blocks):
             self.handles += [
                 block.register_forward_pre_hook(Hook(self.enter, index), with_kwargs=True),
-                block.register_forward_hook(Hook(self.leave, index), prepend=True, always_call=True),
+                block.register_forward_hook(Hook(self.leave, index), with_kwargs=True, prepend=True, always_call=True),
             ]
 
     def remove(self) -> None:
@@ -71,11 +73,11 @@ class Passes:
 
     def counts(self, module: nn.Module) -> bool:
         """Whether a pass that begins with a module is one of training."""
-        return self.evaluation or (module.training and torch.is_grad_enabled())
+        return not self.quiet and (self.evaluation or (module.training and torch.is_grad_enabled()))
 
     def counting(self, module: nn.Module) -> bool:
         """The same of the pass that runs, which may not have begun with the root."""
-        return self.counted if self.inside else self.counts(module)
+        return self.counted and not self.quiet if self.inside else self.counts(module)
 
     def enter_model(self, model: nn.Module, _: Any) -> None:
         """Before a pass: whether it counts is decided once, for checkpointed blocks run without gradients."""
@@ -105,17 +107,19 @@ class Passes:
             self.entered[index] = self.around(index)
             self.entered[index].__enter__()
 
-    def leave(self, index: int, block: nn.Module, _: Any, out: Any) -> None:
+    def leave(self, index: int, block: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
         """After a block, also one that failed: it gives None."""
         x = first_tensor(out)
         if torch.compiler.is_compiling():
             if x is not None and self.counts(block):
                 torch.ops.explorer.watched(x.detach(), self.anchor, self.number, index + 1)
             return
-        if index in self.entered and not recomputing():
+        if index in self.entered and not recomputing() and not self.quiet:
             self.entered.pop(index).__exit__(None, None, None)
         if x is not None and self.counting(block):
+            self.call = block, args, kwargs
             self.take(index + 1, x)
+            self.call = None
 
     def take(self, place: int, x: Tensor) -> None:
         """Reads a tensor, and later the gradient there. What a checkpoint computes again is not read again."""

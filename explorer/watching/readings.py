@@ -26,6 +26,7 @@ UNITS: Mapping[str, str] = MappingProxyType({
     "attention_max": "mean over rows of the largest weight",
     "parameter_gradient": "Frobenius norm of the gradient by a matrix, as the optimizer sees it",
     "update_ratio": "Frobenius norm of a step's change of a matrix, over the matrix's own",
+    "weight_norm": "Frobenius norm of a matrix before the step",
 })
 """Statistics of a reading and their definitions."""
 
@@ -58,7 +59,7 @@ class Reading(NamedTuple):
         """The part that profiles have words for."""
         values = {key: value[None] for key, value in self.values.items()
                   if key[0] in VOCABULARY and value.ndim and key not in self.seen}
-        return Profile("measured", values, model=model, layers=layers, dtype=self.dtype)
+        return Profile("measured", values, model=model, layers=layers, dtype=self.dtype, step=self.step)
 
 
 def frames(readings: Iterable[Reading]) -> pd.DataFrame:

@@ -164,6 +164,7 @@ def _weight_cells(cells: dict[Key, dict[int | None, Array]], weights: Weights, n
             cells["parameter_gradient", matrix.site][matrix.layer] = np.sqrt(gradient)
         if stepped:
             cells["update_ratio", matrix.site][matrix.layer] = np.sqrt(np.divide(moved, size))
+            cells["weight_norm", matrix.site][matrix.layer] = np.sqrt(size)
 
 
 def _head_cells(cells: dict[Key, dict[int | None, Array]], layer: int, parts: Array, largest: Array) -> None:

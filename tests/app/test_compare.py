@@ -54,7 +54,7 @@ def test_end_values_are_measured_with_their_spread_and_theory_beside() -> None:
     found = rows(groups(columns, None), "After the last layer")
     assert list(found) == ["Second moment"], "no row for what no design has"
     first, second = found["Second moment"]
-    assert first == {"text": "3", "more": "2 to 4", "theory": "3.5", "where": "", "severity": ""}
+    assert first == {"text": "3", "more": "± 1, 2 to 4", "theory": "3.5", "where": "", "severity": ""}
     assert second["text"] == "not measured yet"
     assert second["theory"] == ""
 

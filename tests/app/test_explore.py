@@ -456,10 +456,10 @@ def test_status_of_a_foreign_profile_and_of_a_prediction() -> None:
 
 def test_the_legend_says_what_dots_and_lines_are() -> None:
     measured = measure(SMALL)
-    assert marks([measured]) == ["● measured, 2 seeds; band: their spread"]
+    assert marks([measured]) == ["● measured, 2 seeds; band: smallest to largest"]
     predicted = replace(measured, origin="predicted", seeds=())
     other = replace(measured, seeds=(0, 1, 2, 3, 4))
-    assert marks([predicted, other, measured]) == ["● measured, 2–5 seeds; band: their spread", "— predicted"]
+    assert marks([predicted, other, measured]) == ["● measured, 2–5 seeds; band: smallest to largest", "— predicted"]
     assert marks([]) == []
 
 

@@ -363,7 +363,7 @@ def test_one_matrix_is_compared_where_one_is_chosen(open_panel: Open) -> None:
     assert selection.layout.display is None
     selection.set_state({"values": {"matrix": "W_V"}})
     for hue, config in ((HUES[1], SMALL), (HUES[0], POST)):
-        norm = measure(config)["parameter_gradient", "W_V"].mean(axis=0)
+        norm = np.sqrt(np.square(measure(config)["parameter_gradient", "W_V"]).mean(axis=0))
         np.testing.assert_allclose(dots(page, hue, "gradient_by_matrix"), norm, rtol=1e-6)
     for nonsense in ("W_X", None, 3, ["W_V"]):
         selection.set_state({"values": {"matrix": nonsense}})

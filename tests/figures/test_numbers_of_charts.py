@@ -34,12 +34,14 @@ def measured() -> Profile:
 def test_the_numbers_of_a_chart_are_the_profile_s(measured: Profile) -> None:
     predicted = predict(SMALL)
     rows = table(FIGURES["second_moment"].draw([predicted, measured]))
-    assert list(rows[0]) == ["series", "kind", "depth (layers)", "q = mean x² (input² units)", "lowest", "highest"]
+    assert list(rows[0]) == ["series", "kind", "depth (layers)", "q = mean x² (input² units)", "lowest", "highest",
+                             "standard error"]
     depth, values = measured.stream("second_moment")
     dots = [row for row in rows if row["kind"] == "measured"]
     assert {row["series"] for row in dots} == {"measured"}
     for heading, expected in (("depth (layers)", depth), ("q = mean x² (input² units)", values.mean(axis=0)),
-                              ("lowest", values.min(axis=0)), ("highest", values.max(axis=0))):
+                              ("lowest", values.min(axis=0)), ("highest", values.max(axis=0)),
+                              ("standard error", values.std(axis=0, ddof=1) / len(values)**0.5)):
         assert [np.float32(row[heading]) for row in dots] == expected.astype(np.float32).tolist()
     lines = [row for row in rows if row["kind"] == "theory"]
     expected = predicted.stream("second_moment")[1][0].astype(np.float32).tolist()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from explorer import Config, ConfigError, Recipe, Sweep, measure, predict, race, sweep
 from explorer.ends import ENDS, endings
+from explorer.profile import STATISTICS
 from explorer.sweeping.sweeps import CellResult
 from explorer.sweeping.workers import Here
 from explorer.training.race import Contender
@@ -69,7 +70,8 @@ def test_layers_of_a_site_are_padded_to_the_deepest() -> None:
     deep = found.sel(origin="measured", n_layers=3)
     np.testing.assert_array_equal(deep["second_moment@resid_post"],
                                   profile["second_moment", "resid_post"].mean(axis=0))
-    np.testing.assert_array_equal(deep["logit_std@attn_scores"], profile["logit_std"].mean(axis=(0, 2)))
+    np.testing.assert_array_equal(deep["logit_std@attn_scores"],
+                                  STATISTICS["logit_std"].mean(profile["logit_std"], (0, 2)))
     assert np.isnan(found.sel(n_layers=1)["second_moment@resid_post"]).values.ravel().tolist() == [False, True, True]
 
 

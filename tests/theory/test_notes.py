@@ -3,13 +3,18 @@
 The next-token loss's note is in `test_next_token`, where its share is held on many designs.
 """
 
+import csv
+import json
 import math
 from typing import Any
 
 import numpy as np
+import pytest
 from trial import Array, both, by_layer
 
-from explorer import Config, Profile
+from benchmarks import accuracy
+from explorer import Config, Profile, predict
+from explorer.theory import coverage
 from explorer.theory.coverage import ALIKE, RUNAWAY, SHARING, SURE_ALONG, TEXT_SURE
 
 SMALL: dict[str, Any] = {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_ctx": 16, "batch_size": 2, "n_seeds": 48}
@@ -183,3 +188,57 @@ def test_gradients_are_nothing_where_they_are_said_to_leave_the_range() -> None:
     assert "float32" in predicted.notes["activation_gradient"]
     assert 0 < lost.sum() < len(lost)
     assert (measured["activation_gradient", "resid_post"][:, lost] < smallest).all()
+
+
+def test_no_error_stands_in_the_table_of_accuracy_without_a_note() -> None:
+    """Every row that is off beyond its tolerance, and not by chance; and the chart's note is the table's."""
+    with accuracy.OUTPUT.open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if accuracy.too_far(row)]
+    assert len(rows) > 50
+    bare = [{key: row[key] for key in ("design", "norm_placement", "statistic", "error", "standard_error")}
+            for row in rows if row["statistic"].partition(" of ")[0] not in predict(accuracy.config_of(row)).notes]
+    assert not bare
+    assert all(row["note"] for row in rows)
+
+
+def test_the_measured_notes_are_the_table_s() -> None:
+    with accuracy.OUTPUT.open(newline="", encoding="utf-8") as file:
+        table = list(csv.DictReader(file))
+    for row in table:
+        if row["note"].endswith(coverage.MEASURED):
+            row["note"] = ""
+    held = json.loads(accuracy.ROUGH.read_text(encoding="utf-8"))
+    assert json.loads(json.dumps(accuracy.roughs(table))) == held
+
+
+def test_a_measured_note_is_of_its_design_at_any_size() -> None:
+    peri = Config(norm_placement="peri", attention_gate="head", causal=True)
+    for size in ({}, {"n_layers": 6, "d_model": 64}):
+        notes = predict(peri.replace(**size)).notes
+        assert notes["activation_gradient"].startswith("rough, by ")
+        assert notes["activation_gradient"].endswith(coverage.MEASURED)
+    assert "activation_gradient" not in predict(Config(norm_placement="peri", causal=True)).notes
+
+
+@pytest.mark.parametrize(("choices", "statistic"), [
+    ({"norm_placement": "hybrid", "residual": "deepnorm_encoder"}, "activation_gradient"),
+    ({"norm_placement": "hybrid_star", "residual": "deepnorm_encoder", "n_layers": 24}, "activation_gradient"),
+    ({"stream": "manifold", "value_residual": True, "n_ctx": 256}, "parameter_gradient"),
+    ({"value_residual": True}, "parameter_gradient"),
+    ({"norm_placement": "post", "input": "text", "loss": "next_token"}, "activation_gradient"),
+    ({"qk_norm": True, "qk_gain": 4.0, "n_heads": 16}, "attention_entropy_normalized"),
+    ({"qk_norm": True, "qk_gain": 4.0, "n_heads": 16, "causal": True}, "attention_max"),
+    ({"qk_norm": True, "qk_gain": 4.0, "residual_attention": "scores"}, "attention_entropy_normalized"),
+    ({"norm_placement": "none", "residual": "inverse_sqrt_depth", "attention_variance": 3.0, "mlp_variance": 0.3},
+     "second_moment"),
+])
+def test_what_was_measured_to_be_off_is_said(choices: dict[str, Any], statistic: str) -> None:
+    assert "rough" in predict(Config(**choices)).notes[statistic]
+
+
+@pytest.mark.parametrize("choices", [{}, {"qk_norm": True}, {"norm_placement": "hybrid"},
+                                     {"norm_placement": "post", "residual": "deepnorm"}])
+def test_what_was_measured_to_be_right_is_not_blamed(choices: dict[str, Any]) -> None:
+    notes = predict(Config(**choices)).notes
+    assert not {"second_moment", "token_correlation", "attention_entropy_normalized"} & notes.keys()
+    assert choices.get("norm_placement") == "hybrid" or "activation_gradient" not in notes

@@ -33,7 +33,7 @@ export default {
     const table = make("table");
     const summary = make("summary");
     const frame = make("div", { class: "ex-scroll", tabindex: 0, role: "region", "aria-label": "Comparison of the designs" }, table);
-    const hint = make("p", { class: "ex-hint" }, "Measured: mean over seeds, or the median over seeds and heads; in brackets the lowest and the highest.");
+    const hint = make("p", { class: "ex-hint" }, "Measured: mean over seeds, or the median over seeds and heads; in brackets the standard error of the mean, the smallest and the largest.");
     become(el, "ex-compare");
     el.append(make("details", {}, summary, frame, hint));
     return follow(model, "columns groups", () => {

@@ -73,7 +73,7 @@ def groups(columns: Sequence[Column], diagnose: Diagnose | None) -> list[dict[st
 
 
 def cell(text: str, more: str = "", theory: str = "", where: str = "", severity: str = "") -> Cell:
-    """A value in words; lowest and highest; theory's; its place; the severity of a verdict, or `none`."""
+    """A value in words; standard error, lowest and highest; theory's; its place; a verdict's severity, or `none`."""
     return {"text": text, "more": more, "theory": theory, "where": where, "severity": severity}
 
 
@@ -109,7 +109,8 @@ def _value(column: Column, measured: Ending | None, predicted: Ending | None) ->
         return cell("none" if absent else column.trouble or WAITS, theory=theory, severity="none")
     low, high, finite = number(measured.low), number(measured.high), np.isfinite(measured.middle)
     text = number(measured.middle) if finite else f"not finite ({measured.middle:g})"
-    spread = f"{low} to {high}" if finite and low != high else ""
+    error = f"± {number(measured.error, 2)}, " if np.isfinite(measured.error) else ""
+    spread = f"{error}{low} to {high}" if finite and low != high else ""
     return cell(text, spread, theory, measured.where if finite and measured.middle else "", "" if finite else "bad")
 
 

@@ -85,9 +85,9 @@ class Drawing:
         """The badge: how far the dots lie from the line, once both are of the same design and all seeds are there."""
         if (not statistic or measured is None or predicted is None or measured.config != predicted.config
                 or measured.partial):
-            chart.badge = chart.badge_tone = ""
+            chart.badge = chart.badge_tone = chart.badge_rule = ""
         else:
-            words, chart.badge_tone, _ = agreement(measured, predicted, statistic)
+            words, chart.badge_tone, _, chart.badge_rule = agreement(measured, predicted, statistic)
             chart.badge = f"now: {words}" if several and words else words
 
 

@@ -54,7 +54,7 @@ def marks(profiles: Sequence[Profile]) -> list[str]:
     words = []
     if counts:
         seeds = f"{counts[0]}–{counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
-        words.append(f"● measured, {seeds} seed{'s' * (counts[-1] != 1)}; band: their spread")
+        words.append(f"● measured, {seeds} seed{'s' * (counts[-1] != 1)}; band: smallest to largest")
     if any(profile.origin == "predicted" for profile in profiles):
         words.append("— predicted")
     return words

@@ -65,7 +65,7 @@ function onColors(callback) {
 
 const looked = new WeakMap(); // model to its cards that are on the screen, and whether the kernel takes it for seen
 
-const TEXTS = "title caption why lab source badge badge_tone stale";
+const TEXTS = "title caption why lab source badge badge_tone badge_rule stale";
 
 class Card {
   constructor(model) {
@@ -155,6 +155,7 @@ class Card {
     write(this.badge, get("badge"));
     this.badge.hidden = !get("badge");
     this.badge.dataset.tone = get("badge_tone");
+    this.badge.title = get("badge_rule");
     this.stale.hidden = !get("stale");
     this.tools.setAttribute("aria-label", `Chart: ${get("title")}`);
     this.el.classList.toggle("ex-chart-is-stale", get("stale"));

@@ -37,6 +37,7 @@ class Chart(PageWidget):
         why, lab, source: the line below it: the recursion or law, the name of the lab that explains it, and the paper.
         badge: a short verdict at the right of the title; empty for none.
         badge_tone: color of the badge: one of `TONES`.
+        badge_rule: the rule of that color, in one sentence, on hovering.
         description: what the picture shows, in words, for those who cannot see it.
         stale: the figure belongs to an older choice; it is dimmed, and the card says so.
         designs: what is drawn, `[{name, about, hue, symbol, dash}]`: the legend of a picture that is saved.
@@ -58,6 +59,7 @@ class Chart(PageWidget):
     source = traitlets.Unicode().tag(sync=True)
     badge = traitlets.Unicode().tag(sync=True)
     badge_tone = traitlets.Enum(TONES, default_value="").tag(sync=True)
+    badge_rule = traitlets.Unicode().tag(sync=True)
     description = traitlets.Unicode().tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
     designs = traitlets.List(traitlets.Dict()).tag(sync=True)

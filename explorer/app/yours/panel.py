@@ -95,10 +95,10 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
                 chart.marks = " · ".join(marks(drawn))
                 note = predicted.notes.get(row.statistic, "") if predicted else ""
                 chart.caption = f"{row.caption} Theory: {note}." if note else row.caption
-                words, tone = "", ""
+                words, tone, rule = "", "", ""
                 if predicted is not None and row.statistic and row.statistic in predicted:
-                    words, tone, _ = agreement(measured, predicted, row.statistic)
-                chart.badge, chart.badge_tone = words, tone
+                    words, tone, _, rule = agreement(measured, predicted, row.statistic)
+                chart.badge, chart.badge_tone, chart.badge_rule = words, tone, rule
 
 
 def _about(profile: Profile) -> str:
