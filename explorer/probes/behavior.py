@@ -15,6 +15,8 @@ FORWARD, BACKWARD = math.log(2), math.log(4)
 """Up to here the median layer of a model of width 64 is off its twin's line by chance, of one draw: second moments and
 logits by 1.35 at most, gradients by 1.8 (15 models of transformers and 38 of ours). A loss of one's own moves
 gradients, too."""
+WIDTH = 64
+"""Narrower models scatter by 1/√width more."""
 
 
 class Gap(NamedTuple):
@@ -29,11 +31,13 @@ class Gap(NamedTuple):
     expected: float
     factor: float
     """Measured over expected in that layer."""
+    bound: float
+    """Sizes up to here are chance."""
 
     @property
     def apart(self) -> bool:
         """Whether it is more than chance explains."""
-        return abs(self.size) > _bound(self.key)
+        return abs(self.size) > self.bound
 
     def words(self, layers: tuple[str, ...]) -> str:
         """The sentence that says where the two part."""
@@ -57,8 +61,9 @@ def gaps(measured: Profile, expected: Profile) -> Iterator[Gap]:
             yield from _gap((statistic, site), _logs(measured, expected, (statistic, site)), measured, expected)
 
 
-def _bound(key: Key) -> float:
-    return BACKWARD if STATISTICS[key[0]].backward else FORWARD
+def _bound(key: Key, expected: Profile) -> float:
+    width = expected.config.d_model if expected.config else WIDTH
+    return (BACKWARD if STATISTICS[key[0]].backward else FORWARD) * math.sqrt(max(1.0, WIDTH / width))
 
 
 def _values(profile: Profile, key: Key) -> Array:
@@ -87,7 +92,8 @@ def _gap(key: Key, log: Array, measured: Profile, expected: Profile) -> Iterator
         ended = np.concatenate([log, [0.0]] if STATISTICS[key[0]].backward else [[0.0], log])
         steps = np.diff(ended)
         size = float(np.median(steps[np.isfinite(steps)])) * len(log)
-    off = np.flatnonzero(known & (np.abs(np.nan_to_num(log)) > _bound(key)))
+    bound = _bound(key, expected)
+    off = np.flatnonzero(known & (np.abs(np.nan_to_num(log)) > bound))
     at = int(off[0]) if len(off) else int(np.argmax(np.abs(np.nan_to_num(log))))
     yield Gap(key, size, at + 1, float(_values(measured, key)[at]), float(_values(expected, key)[at]),
-              math.exp(float(log[at])))
+              math.exp(float(log[at])), bound)
