@@ -97,7 +97,7 @@ export default {
     const offer = cards(model);
     const told = strip(model, root);
     let not = offered.get() || (hasAddress() && Boolean(location.search)); // before the kernel knows
-    if (not) press(model, ["cards", false]);
+    if (not) model.send(["cards", false]);
     el.append(offer, told.box);
     const sized = new ResizeObserver(() => root()?.style.setProperty("--ex-told", `${told.box.offsetHeight}px`));
     sized.observe(told.box);
