@@ -7,14 +7,16 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
-from .conftest import HOSTS
+from .conftest import HOSTS, fresh_lab
 from .dashboard import Dashboard
 from .visitor import processes
 
+RESTARTED = "Kernel restarted: run this cell again"
 SHOWN_STALE = """() => {
   const plots = [...document.querySelectorAll('.ex-chart-plot')].filter((plot) => plot.checkVisibility());
   const faint = plots.every((plot) => getComputedStyle(plot).opacity === '0.4');
@@ -22,7 +24,8 @@ SHOWN_STALE = """() => {
   return plots.length > 0 && faint && said >= plots.length && getComputedStyle(
     document.querySelector('.ex-verdict')).opacity === '0.55';
 }"""
-FRESH = """() => [...document.querySelectorAll('.ex-chart-plot')].every((plot) => getComputedStyle(plot).opacity === '1')
+FRESH = """() => [...document.querySelectorAll('.ex-chart-plot')].filter((plot) => plot.checkVisibility()).every(
+  (plot) => getComputedStyle(plot).opacity === '1')
   && !document.querySelector('[data-silent], [data-unanswered]')"""
 WATCH = """() => {
   globalThis.silences = [];
@@ -37,9 +40,9 @@ MOVED = """(field) => {
   for (const name of ['input', 'change']) slider.dispatchEvent(new Event(name, { bubbles: true }));
   return new Promise((tell) => {
     const look = () => {
-      const status = document.querySelector('.ex-status');
-      if (status.dataset.state === 'idle' && performance.now() - begun < 4000) return requestAnimationFrame(look);
-      return tell([status.dataset.state, status.querySelector('.ex-status-text').textContent, performance.now() - begun]);
+      const [status, after] = [document.querySelector('.ex-status'), performance.now() - begun];
+      if (status.dataset.state === 'idle' && after < 4000) return requestAnimationFrame(look);
+      return tell([status.dataset.state, status.querySelector('.ex-status-text').textContent, after]);
     };
     look();
   });
@@ -129,24 +132,6 @@ def test_a_slider_that_nobody_hears_of_leaves_nothing_that_looks_measured(
     visit.must_be_clean()
 
 
-@pytest.mark.parametrize("act", ["a button", "a chosen design", "a tab"])
-def test_whatever_a_person_does_is_unanswered(wired: tuple[Dashboard, Line], act: str) -> None:
-    visit, line = wired
-    page = visit.page
-    with unanswered(line, "stopped"):
-        if act == "a button":
-            page.get_by_role("button", name="Reset all").click()
-        elif act == "a tab":
-            page.get_by_role("tab", name="Race").click()
-        else:
-            visit.choose("design", "post_ln")
-        expect(page.locator(".ex-status-text")).to_have_text("Python does not answer", timeout=10_000)
-        assert page.evaluate(SHOWN_STALE)
-    page.get_by_role("tab", name="Explore").click()
-    page.wait_for_function(FRESH)
-    visit.must_be_clean()
-
-
 def test_a_slider_that_is_answered_in_time_does_not_blink(wired: tuple[Dashboard, Line]) -> None:
     visit, _ = wired
     visit.page.evaluate(WATCH)
@@ -157,24 +142,41 @@ def test_a_slider_that_is_answered_in_time_does_not_blink(wired: tuple[Dashboard
     visit.must_be_clean()
 
 
+@pytest.mark.parametrize("act", ["a button", "a chosen design", "a tab"])
+def test_whatever_a_person_does_is_unanswered(wired: tuple[Dashboard, Line], act: str) -> None:
+    visit, line = wired
+    page = visit.page
+    with unanswered(line, "stopped"):
+        if act == "a button":
+            page.get_by_role("button", name="Reset all").click()
+        elif act == "a tab":
+            page.get_by_role("tab", name="Race", exact=True).click()
+        else:
+            visit.choose("preset", "post_ln")
+        expect(page.locator(".ex-status-text")).to_have_text("Python does not answer", timeout=10_000)
+        assert page.evaluate(SHOWN_STALE)
+    page.get_by_role("tab", name="Explore", exact=True).click()
+    page.wait_for_function(FRESH)
+    visit.must_be_clean()
+
+
 @pytest.mark.parametrize("how", ["asked for", "killed"])
-def test_a_restarted_kernel_leaves_one_sentence(browser: Browser, lab: str, how: str) -> None:
+def test_a_restarted_kernel_leaves_one_sentence(browser: Browser, tmp_path: Path, how: str) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit, line = Dashboard(page, "lab"), Line(page)
-    HOSTS["lab"](page, lab)
-    visit.wait_until_drawn()
-    if how == "killed":
-        for process in processes(line.kernel):
-            process.kill()
-    else:
-        page.keyboard.press("Escape")
-        page.get_by_role("menuitem", name="Kernel", exact=True).click()
-        page.get_by_role("menuitem", name=re.compile("^Restart Kernel…")).click()
-        page.get_by_role("button", name="Confirm Kernel Restart").click()
-    page.wait_for_selector(".ex-root.jupyter-widgets-disconnected")
-    root = page.locator(".ex-root")
-    assert root.evaluate("(node) => getComputedStyle(node, '::before').content") == (
-        '"Kernel restarted: run this cell again"')
-    assert root.evaluate("(node) => [...node.querySelectorAll('*')].some((part) => part.checkVisibility())") is False
-    assert 20 < root.evaluate("(node) => node.offsetHeight") < 80
-    page.close()
+    with fresh_lab(tmp_path) as address:
+        HOSTS["lab"](page, address)
+        visit.wait_until_drawn()
+        if how == "killed":
+            for process in processes(line.kernel):
+                process.kill()
+        else:
+            page.get_by_role("menuitem", name="Kernel", exact=True).click()
+            page.get_by_role("menuitem", name=re.compile("^Restart Kernel…")).click()
+            page.get_by_role("button", name="Confirm Kernel Restart").click()
+        gone = page.locator(".ex-root.jupyter-widgets-disconnected")
+        gone.wait_for()
+        assert gone.evaluate("(node) => getComputedStyle(node, '::before').content") == f'"{RESTARTED}"'
+        assert gone.locator("*:visible").count() == 0
+        assert 20 < gone.evaluate("(node) => node.offsetHeight") < 80
+        page.close()
