@@ -16,6 +16,8 @@ from typing import Any
 from explorer.app.design_names import name_of
 from explorer.app.explore.flatten import SOLVED, TARGETS
 from explorer.app.explore.sentences import residual_words
+from explorer.app.stories.strip import OFFER
+from explorer.app.stories.table import STORIES
 from explorer.app.widgets.controls import sections
 from explorer.app.widgets.header import Header
 from explorer.app.widgets.runtime import STYLE
@@ -51,6 +53,9 @@ OWN = """
   .ex-first .ex-cell:first-child .ex-sketch-title[data-axis="y"] { display: none; } /* as plotly's */
 }
 .ex-first [data-later] { visibility: hidden; }
+.ex-first :is(.ex-tabs, .ex-stories button, summary) { opacity: .5; }
+[data-offered] .ex-first .ex-stories { display: none; }
+body:has(> #ex-first) #rendered_cells { visibility: hidden; } /* the page, while it is put together */
 .ex-first [data-waits] { display: grid; place-items: center; }
 """
 """What differs from the live page: everything that is not there is a word or a number."""
@@ -81,6 +86,7 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
 <div inert aria-hidden="true">
 <div class="ex-header"><h1>{html.escape(Header.name.default_value)}</h1><div class="ex-tabs">{names}</div>
 <div class="ex-tools" data-later>{tools}</div></div>
+{_stories()}
 <div class="ex-panel widget-box"><div class="ex-explore widget-box">
 <div class="ex-side widget-box"><div class="ex-controls"><div class="ex-section">{design}</div></div>
 <div class="ex-controls"><div class="ex-section">{controls}</div>{groups}</div></div>
@@ -94,6 +100,16 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
 <p class="ex-note" id="loading" role="status">Starting Python for this page…</p>
 <span class="ex-status-detail">The lines are the theory's prediction for the default design.</span></div>
 </div></div>"""
+
+
+def _stories() -> str:
+    """The strip of stories, for a browser that was never here."""
+    bold, plain, wide = map(html.escape, OFFER)
+    cards = "".join(f'<li><button class="ex-story"><span><b>{html.escape(story.title)}</b>{html.escape(story.words)}'
+                    "</span></button></li>" for story in STORIES.values())
+    return (f'<div class="ex-stories"><section class="ex-stories-offer"><p><b>{bold}</b>{plain}'
+            f'<span class="ex-wide">{wide}</span></p><button class="ex-link ex-unfold">New here? Take a tour</button>'
+            f'<button class="ex-link">Close</button><ul class="ex-story-cards">{cards}</ul></section></div>')
 
 
 def _card(row: Row, predicted: Profile) -> str:
@@ -134,8 +150,9 @@ def _verdict(predicted: Profile) -> str:
 
 def _list(label: str, value: str, place: str = "", below: str = "") -> str:
     """A list, with the one entry that is chosen."""
-    control = (f'<div class="ex-control" data-look="list"><div class="ex-head"><span class="ex-label">'
-               f'{html.escape(label)}</span></div><select><option>{html.escape(value)}</option></select>{below}</div>')
+    control = (f'<div class="ex-control ex-disabled" data-look="list"><div class="ex-head"><span class="ex-label">'
+               f'{html.escape(label)}</span></div><select disabled><option>{html.escape(value)}</option></select>'
+               f"{below}</div>")
     return f'<div class="ex-controls {place}"><div class="ex-section">{control}</div></div>' if place else control
 
 
@@ -143,15 +160,15 @@ def _control(field: dict[str, Any]) -> str:
     """A choice and its value."""
     about = ", ".join(filter(None, (field["symbol"], field["unit"])))
     value, steps = html.escape(in_words(field["initial"])), field["steps"]
-    below = f"<select><option>{value}</option></select>"
+    below = f"<select disabled><option>{value}</option></select>"
     chosen: dict[str, str] = next((option for option in field["options"] if option["value"] == field["initial"]), {})
     buttons = "".join(f'<button class="ex-offer" data-later>{label}</button>' for label, _ in TARGETS.values())
     offers = f'<div class="ex-offers">{buttons}</div>' if field["name"] in SOLVED else ""
     if field["look"] == "slider":
         at = f'max="{len(steps) - 1}" value="{steps.index(field["initial"])}"'
-        below = (f'<div class="ex-row"><input type="range" {at}>'
-                 f'<input class="ex-entry" value="{value}"></div>')
-    return (f'<div class="ex-control"><div class="ex-head"><span class="ex-title"><span class="ex-label">'
+        below = (f'<div class="ex-row"><input type="range" disabled {at}>'
+                 f'<input class="ex-entry" disabled value="{value}"></div>')
+    return (f'<div class="ex-control ex-disabled"><div class="ex-head"><span class="ex-title"><span class="ex-label">'
             f'{html.escape(field["label"])}</span><span class="ex-symbol">{typeset(html.escape(about))}</span></span>'
             f"</div>{below}{offers}{_hint(chosen.get('formula', ''), chosen.get('source', ''))}</div>")
 

@@ -14,6 +14,7 @@ const offered = {
 };
 
 function cards(model) {
+  const [bold, plain, wide] = model.get("offer");
   const tell = ({ name, title, words }) => make("li", {},
     button(make("span", {}, make("b", {}, title), words), "ex-story", () => press(model, ["tell", name])));
   const list = make("ul", { class: "ex-story-cards" }, ...model.get("cards").map(tell));
@@ -23,8 +24,7 @@ function cards(model) {
   }, { "aria-expanded": "false" });
   const close = button("Close", "ex-link", () => press(model, ["cards", false]));
   const box = make("section", { class: "ex-stories-offer", "aria-label": "Stories" },
-    make("p", {}, make("b", {}, "Move a slider: "), "a Transformer is drawn at random, and every chart shows what its signal does, layer by "
-      + "layer. ", make("span", { class: "ex-wide" }, "New here? Take a tour of a few minutes:")),
+    make("p", {}, make("b", {}, bold), plain, make("span", { class: "ex-wide" }, wide)),
     unfold, close, list);
   return box;
 }
@@ -97,7 +97,7 @@ export default {
     const offer = cards(model);
     const told = strip(model, root);
     let not = offered.get() || (hasAddress() && Boolean(location.search)); // before the kernel knows
-    if (not) press(model, ["cards", false]);
+    if (not) model.send(["cards", false]);
     el.append(offer, told.box);
     const sized = new ResizeObserver(() => root()?.style.setProperty("--ex-told", `${told.box.offsetHeight}px`));
     sized.observe(told.box);

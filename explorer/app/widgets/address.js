@@ -49,7 +49,7 @@ function followAddress(model) {
   const back = () => {
     clearTimeout(timer);
     handed = location.search;
-    model.send(["open", handed]);
+    sendAct(model, ["open", handed]);
   };
   model.on("change:link", changed);
   window.addEventListener("popstate", back);
@@ -122,7 +122,7 @@ function tools(model, el) {
   const reset = button("Reset all", "ex-tool", () => press(model, ["reset"]), { title: "Everything as on the first visit; Undo brings it back" });
   const stories = button("Stories", "ex-tool", () => press(model, ["stories"]), { title: "Short tours of the page" });
   const box = shareBox(model);
-  const share = button("Share", "ex-tool", () => afterChanges(() => { placeBelow(box, share); box.togglePopover(); }), { title: "A link to the page as it is now", "aria-haspopup": "dialog" });
+  const share = button("Share", "ex-tool", () => afterChanges(model, () => { placeBelow(box, share); box.togglePopover(); }), { title: "A link to the page as it is now", "aria-haspopup": "dialog" });
   const said = make("span", {});
   const stored = hasAddress() && !location.search ? memory.get() : "";
   const again = button("Go on where you left off", "ex-button", () => { done(); press(model, ["open", stored]); });

@@ -58,12 +58,12 @@ export default {
         }
         // One byte too many is enough to be refused in words, and does not choke the line.
         const bytes = await chosen.slice(0, model.get("most") + 1).arrayBuffer();
-        model.send(["file", chosen.name], undefined, [bytes]);
+        sendAct(model, ["file", chosen.name], [bytes]);
         file.value = ""; // the same file may be chosen again
       },
     });
     const back = button(model.get("other"), "ex-link", () => {
-      model.send(["other"]);
+      sendAct(model, ["other"]);
       file.focus();
     });
     const progress = make("progress", { max: 1, value: 0, "aria-label": "Sent of the file", hidden: "true" });

@@ -33,9 +33,10 @@ function openLab(model, el, lab) {
 function tabBar(model, el, titles) {
   const choose = (index) => {
     tabs[index].focus();
-    afterChanges(() => { // the race is offered the design that the controls have when it is opened
+    afterChanges(model, () => { // the race is offered the design that the controls have when it is opened
+      if (model.get("selected") === index) return;
       model.set("selected", index);
-      model.save_changes();
+      sendChange(model);
     });
   };
   const tabs = titles.map((title, index) => button(title, "", () => choose(index), { role: "tab" }));

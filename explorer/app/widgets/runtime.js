@@ -27,9 +27,15 @@ function spread(manager, states) {
   }
 }
 
+/** A kernel that was started again knows nothing of the page. JupyterLab tells the widgets only if a person asked for it. */
+function hearOfRestarts(manager) {
+  manager.kernel?.statusChanged.connect((_, status) => status === "autorestarting" && manager.disconnect());
+}
+
 export default {
   initialize({ model }) {
     hear(model);
+    hearOfRestarts(model.widget_manager);
     packed.model = model;
     learn(model.get("glossary"));
     listenToTerms();

@@ -29,7 +29,7 @@ export default {
     const note = make("p", { class: "ex-hint", role: "status" });
     const close = () => {
       model.set("reading", -1);
-      model.save_changes();
+      sendChange(model);
     };
     become(el, "ex-home");
     el.append(make("details", {}, make("summary", {}, "Take it home"),

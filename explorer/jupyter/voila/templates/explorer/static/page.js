@@ -49,7 +49,7 @@
   }
   const PATIENCE = 8000; // milliseconds for which the picture may cover a page that draws nothing
   const drawn = () => [...document.querySelectorAll(".ex-root .ex-chart-plot")].some(({ dataset }) => Number(dataset.drawn))
-    && document.querySelector(".ex-root .ex-finding"); // which moves the charts down, to where the picture has them
+    && [".ex-finding", ".ex-stories"].every((part) => document.querySelector(`.ex-root ${part}`)); // which move the charts
   const uncover = () => [first, loading].forEach((node) => node?.remove());
   let since = 0;
   const watch = new MutationObserver(() => {

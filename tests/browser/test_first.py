@@ -1,0 +1,52 @@
+"""The first picture in the browser: it has the room of all that comes, and looks as inert as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from .dashboard import BEFORE, Dashboard, wait_until_still
+
+MOST = 0.1
+"""Shift of the layout that is still good, https://web.dev/articles/cls."""
+SHIFTS = """globalThis.shifts = [];
+new PerformanceObserver((list) => shifts.push(...list.getEntries().map(({ value, startTime, sources }) => ({
+  value, time: startTime,
+  nodes: sources.map(({ node, previousRect, currentRect }) => (
+    [node?.className ?? node?.nodeName, previousRect.y, currentRect.y])),
+})))).observe({ type: 'layout-shift', buffered: true });"""
+PLACES = """(page) => ['.ex-header', '.ex-stories-offer', '.ex-side', '.ex-charts'].map((part) => {
+  const node = document.querySelector(`${page} ${part}`);
+  return node?.checkVisibility() ? Math.round(node.getBoundingClientRect().top) : null;
+})"""
+INERT = """() => [...document.querySelectorAll('#ex-first :is(input, select)')].map((input) => (
+  [input.disabled, getComputedStyle(input).opacity]))"""
+
+
+@pytest.mark.parametrize("been_here", [False, True], ids=["first visit", "later visit"])
+@pytest.mark.parametrize(("width", "height"), [(1440, 1000), (1920, 1080), (1024, 768), (390, 844)])
+def test_nothing_moves_when_the_page_takes_the_pictures_place(
+    browser: Browser, voila: str, width: int, height: int, been_here: bool,
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": height})
+    visit = Dashboard(page, "voila", first=True)
+    page.add_init_script(SHIFTS)
+    if been_here:
+        page.add_init_script(BEFORE)
+    page.goto(voila, wait_until="commit")
+    page.wait_for_selector("#ex-first svg")
+    picture = page.evaluate(PLACES, "#ex-first")
+    assert (picture[1] is None) == been_here
+    assert set(map(tuple, page.evaluate(INERT))) == {(True, "0.5")}
+    visit.wait_until_drawn()
+    wait_until_still(page)
+    shifts: list[dict[str, Any]] = page.evaluate("shifts")
+    assert sum(shift["value"] for shift in shifts) < MOST, shifts
+    live = page.evaluate(PLACES, ".ex-root")
+    for now, before in zip(live[:3], picture, strict=False):  # the rows of the page, from above
+        assert (now is None) == (before is None), (live, picture)
+        assert now is None or abs(now - before) < 5, (live, picture)
+    visit.must_be_clean()
+    page.close()
