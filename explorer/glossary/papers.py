@@ -116,12 +116,12 @@ TITLES: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "2501.19399": ("Scalable-Softmax Is Superior for Attention",),
     "2502.16982": ("Muon is Scalable for LLM Training",),
     "2503.10622": ("Transformers without Normalization", "CVPR 2025"),
-    "2505.24333": (
-        "Two failure modes of deep transformers and how to avoid them: a unified theory of signal propagation at "
-        "initialisation",),
-    "2512.10938": ("Stronger Normalization-Free Transformers",),
     "2505.01618": ("Don't be lazy: CompleteP enables compute-efficient deep transformers",),
+    "2505.24333": (
+        ("Two failure modes of deep transformers and how to avoid them: "
+         "a unified theory of signal propagation at initialisation"),),
     "2505.06708": ("Gated Attention for Large Language Models: Non-linearity, Sparsity, and Attention-Sink-Free",),
+    "2512.10938": ("Stronger Normalization-Free Transformers",),
     "2512.24880": ("mHC: Manifold-Constrained Hyper-Connections",),
     "8027": ("RealFormer: moving the residual onto the attention matrix",),
     "8620": ("Initialization, parametrization and normalization of Transformers",),
