@@ -409,32 +409,38 @@ class Profile(Copied):
         """Reads what `to_json` wrote; the pattern is not part of it.
 
         Raises:
-            ValueError: it is something else; says what.
+            ValueError: it is something else; names the field, the rule and the value.
         """
         try:
-            return cls._from(json.loads(text))
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise ValueError(f"a profile must be what Profile.to_json wrote; {_trouble(error)}") from None
+            return cls._from(_parsed(text))
+        except (ValueError, OverflowError, RecursionError) as error:
+            words = "it is nested too deeply" if isinstance(error, RecursionError) else error
+            raise ValueError(f"a profile must be what Profile.to_json wrote; {words}") from None
 
     @classmethod
-    def _from(cls, data: Any) -> Profile:
+    def _from(cls, data: Any, at: str = "") -> Profile:
+        """The profile of an object; `at` is its place in the file, before the name of a field."""
+        _check(data, at)
+        config, twin = (Config(**data[name]) if data.get(name) else None for name in ("config", "twin"))
         return cls(
             origin=data["origin"],
-            values={(row["statistic"], row["site"]): np.array(row["values"], np.float64) for row in data["values"]},
-            config=None if data["config"] is None else Config(**data["config"]),
+            values={(row["statistic"], row["site"]): _numbers(row["values"], f"{at}values[{place}].values")
+                    for place, row in enumerate(data["values"])},
+            config=config,
             model=data.get("model", ""),
             layers=tuple(data.get("layers", ())),
             shapes={name: (rows, columns) for name, (rows, columns) in data.get("shapes", {}).items()},
             dtype=data.get("dtype", ""),
-            twin=Config(**data["twin"]) if data.get("twin") else None,
+            twin=twin,
             differences=tuple((layer, site, words) for layer, site, words in data.get("differences", ())),
-            remarks=tuple(map(str, data.get("remarks", ()))),
+            remarks=tuple(data.get("remarks", ())),
             absent={(name, site): tuple(layers) for name, site, *layers in data.get("absent", ())},
             seeds=tuple(data["seeds"]),
             notes=data["notes"],
             seconds=float(data["seconds"]),
-            others=tuple(cls.from_json(json.dumps(other)) for other in data.get("others", ())),
-            step=int(data.get("step", 0)),
+            others=tuple(cls._from(other, f"{at}others[{place}].")
+                         for place, other in enumerate(data.get("others", ()))),
+            step=data.get("step", 0),
         )
 
 
@@ -474,8 +480,80 @@ def _plain(value: Any) -> Any:
     return value if math.isfinite(value) else str(value)
 
 
-def _trouble(error: Exception) -> str:
-    """What a text that is no profile lacks."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"it is no JSON: {error}"
-    return f"it has no {error}" if isinstance(error, KeyError) else shown(str(error)).strip("'\"")
+class _Part(NamedTuple):
+    """One field of a profile as JSON: the rule in words, and whether a value follows it; then of each element."""
+
+    words: str
+    holds: Callable[[Any], bool]
+    each: str = ""
+    element: Callable[[Any], bool] = lambda one: True
+    needed: bool = False
+
+
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def _sequence(*elements: type) -> Callable[[Any], bool]:
+    """Whether a value is a list of so many elements of these types."""
+    return lambda value: (isinstance(value, list) and len(value) == len(elements)
+                          and all(_is(kind)(one) for kind, one in zip(elements, value, strict=True)))
+
+
+MOST = 1e300
+"""The largest number of seconds: a whole number of JSON may have any size."""
+_TEXT = _Part("a text", _is(str))
+_DESIGN = _Part("an object, or null", _is(dict, type(None)))
+_PARTS: Mapping[str, _Part] = MappingProxyType({
+    "origin": _Part("measured or predicted", lambda value: value in ("measured", "predicted"), needed=True),
+    "values": _Part("a list", _is(list), "an object with the texts statistic and site, and with values",
+                    lambda row: isinstance(row, dict) and "values" in row
+                    and all(isinstance(row.get(name), str) for name in ("statistic", "site")), needed=True),
+    "config": _DESIGN._replace(needed=True), "twin": _DESIGN, "model": _TEXT, "dtype": _TEXT,
+    "layers": _Part("a list", _is(list), "a text", _is(str)),
+    "shapes": _Part("an object", _is(dict), "two whole numbers", _sequence(int, int)),
+    "differences": _Part("a list", _is(list), "[layer, site, words]", _sequence(int, str, str)),
+    "remarks": _Part("a list", _is(list), "a text", _is(str)),
+    "absent": _Part("a list", _is(list), "[statistic, site, layers …]", lambda row: isinstance(row, list)
+                    and [isinstance(one, str) for one in row[:2]] == [True, True] and all(map(_is(int), row[2:]))),
+    "step": _Part("a whole number", _is(int)),
+    "seeds": _Part("a list", _is(list), "a whole number", _is(int), needed=True),
+    "notes": _Part("an object", _is(dict), "a text", _is(str), needed=True),
+    "seconds": _Part("a number", lambda value: value in ("nan", "inf", "-inf")
+                     or (_is(int, float)(value) and not abs(value) > MOST), needed=True),
+    "others": _Part("a list", _is(list)),
+})
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"it is no JSON: {error}") from None
+
+
+def _check(data: Any, at: str) -> None:
+    """Raises: ValueError: a part of a profile is missing or of another kind."""
+    if not isinstance(data, dict):
+        raise ValueError(f"{at.rstrip('.') or 'it'} must be an object; got {shown(data)}")
+    for name, part in _PARTS.items():
+        if name not in data:
+            if part.needed:
+                raise ValueError(f"it has no {at}{name}")
+            continue
+        value = data[name]
+        if not part.holds(value):
+            raise ValueError(f"{at}{name} must be {part.words}; got {shown(value)}")
+        for place, one in value.items() if isinstance(value, dict) else enumerate(value if part.each else ()):
+            if not part.element(one):
+                raise ValueError(f"{at}{name}[{shown(place)}] must be {part.each}; got {shown(one)}")
+
+
+def _numbers(rows: Any, at: str) -> Array:
+    """An array; nan and infinities are strings in JSON."""
+    try:
+        if not isinstance(rows, list) or None in np.array(rows, dtype=object).ravel():
+            raise TypeError
+        return np.array(rows, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{at} must be numbers, [seed, layer] or [seed, layer, head]; got {shown(rows)}") from None

@@ -116,7 +116,7 @@ def test_a_copy_of_pydantics_validates_its_changes() -> None:
 
 @pytest.mark.parametrize(("name", "meant"), [
     ("llama", "llama3"), ("LLaMA 3", "llama3"), ("Post-LN", "post_ln"), ("gpt", "gpt2, gptj, gpt_oss"),
-    ("mistral", "llama3"), ("realfromer", "realformer, realformer_qk, ngpt"), ("sandwich", "peri_ln"),
+    ("mistral", "llama3"), ("realfromer", "realformer, realformer_qk, pre_ln"), ("sandwich", "peri_ln"),
     ("bert-base", "bert"), ("T5 v1.1", "t5_v1_1"),
 ])
 def test_a_name_that_is_no_preset_is_answered_with_near_ones(name: str, meant: str) -> None:

@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.config import Config
+from explorer.config import Config, preset
 from explorer.figures import BY_CHOICE, FIGURES, row_of
 from explorer.figures.training import CURVES, MAPS
-from explorer.figures.why import ALIASES, WHYS
+from explorer.figures.why import ALIASES, LAWS, WHYS, why
 from explorer.figures.words import MARKS, SYMBOL, explained, linked
 from explorer.glossary import TERMS, cited, marks, term_of
 from explorer.glossary.papers import HOSTS, PAPERS
 from explorer.labs.table import LABS
 from explorer.profile import VOCABULARY
 from explorer.schemes.preset import PRESETS
+from explorer.theory import predict
 from explorer.training.history import TRAINING
 from explorer.training.recipe import Recipe
 
@@ -57,7 +58,8 @@ def texts() -> Iterator[str]:
         yield from (part for plot in lab.plots for part in (plot.title, plot.caption, plot.why.words))
     yield from (part for plot in CURVES for part in (plot.title, plot.caption))
     yield from (row.title for row in MAPS.values())
-    yield from (why.words for why in WHYS.values())
+    yield from (row.words for row in WHYS.values())
+    yield from (why(name, predict(preset(design))).words for name in LAWS for design in PRESETS)
     yield from (part for row in PRESETS.values() for part in (row.words, row.differs))
     for pattern in ("diagnosis/*.py", "labs/*/experiment.py", "labs/*/pictures.py", "remedies.py"):
         for path in PACKAGE.glob(pattern):
@@ -117,8 +119,8 @@ def test_rows_name_labs_and_fields_that_there_are() -> None:
 
 def test_every_figure_of_the_page_says_why_and_where_to_go_on() -> None:
     for row in (*FIGURES.values(), *BY_CHOICE.values(), row_of("weight_variance")):
-        assert row.why.words.endswith("."), row.name
-        assert row.why.source, row.name
+        assert row.why(predict(Config())).words.endswith("."), row.name
+        assert row.why().source, row.name
     assert all(one.lab in {"", *LABS} for one in WHYS.values())
     assert set(ALIASES) <= set(MAPS)
     assert set(ALIASES.values()) <= set(WHYS)

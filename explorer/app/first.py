@@ -121,8 +121,8 @@ def _card(row: Row, predicted: Profile) -> str:
     below = _list("Show", row.title, "ex-place") if row.name == next(iter(FIGURES)) else ""
     return (f'<div><figure class="ex-chart"><figcaption class="ex-chart-words"><div class="ex-chart-header">'
             f'<h3 class="ex-chart-title">{html.escape(row.title)}</h3><span class="ex-chart-badge">{badge}</span></div>'
-            f'<p class="ex-chart-caption">{typeset(html.escape(row.caption, quote=False))}</p>{_why(row.why)}'
-            f'<div class="ex-chart-tools"></div></figcaption>'
+            f'<p class="ex-chart-caption">{typeset(html.escape(row.caption, quote=False))}</p>'
+            f'{_why(row.why(predicted))}<div class="ex-chart-tools"></div></figcaption>'
             f'<div class="ex-chart-plot"{plot}</div></figure></div>{below}')
 
 
@@ -131,7 +131,7 @@ def _why(why: Why) -> str:
     lab = f"Lab {LABS[why.lab].title}" if why.lab else ""
     more = html.escape(" · ".join(filter(None, (lab, why.source))))
     words = typeset(html.escape(why.words, quote=False))
-    return f'<p class="ex-chart-why">{words} <span class="ex-why-links">{more}</span></p>' if why.words else ""
+    return f'<p class="ex-chart-why">{words} <span class="ex-why-links">{more}</span></p>' if any(why) else ""
 
 
 def _hint(formula: str, source: str) -> str:

@@ -1,7 +1,7 @@
 """Sources as BibTeX: this tool, and the papers that the rows of what a design uses name.
 
-A row says author, year, and sometimes a number at arXiv; an entry says no more than that, and where it is used. What
-a row calls by no author is a note.
+A row says author and year; the glossary has numbers at arXiv and titles, as far as they are known. What a row calls by
+no author is a note.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from importlib.metadata import version
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.fields import users
+from explorer.glossary.papers import HOSTS, TITLES
+from explorer.glossary.papers import cited as numbered
 from explorer.schemes.preset import PRESETS
 
 TOOL = "transformer-signal-explorer"
 TITLE = "Transformer Signal Explorer"
 WHO = r"[A-Z][\w.'’-]*(?: (?:[A-Z][\w.'’-]*|\d))*"
 SOURCE = re.compile(rf"(?<!\w)(?P<who>{WHO}(?: (?:et al\.|& {WHO}))?) (?P<year>(?:19|20)\d\d)(?!\.?\w)")
-ARXIV = re.compile(r"\b(\d{4}\.\d{5})\b")
+NUMBER = re.compile(rf"\b({'|'.join(HOSTS)}) ([\d.]*\d)")
 PERSON = re.compile(r"[A-Z][a-zà-ÿ'’-]+|[A-Z][a-z]+[A-Z][a-z]+")
 """A surname; teams and names of several words stand in braces, and a model's name alone is no author."""
 ACCENTS = {"\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0308": '"', "\u030c": "v ", "\u0327": "c "}
@@ -35,14 +37,25 @@ class Paper:
 
     who: str
     year: str
-    arxiv: str
+    host: str
+    """Of `HOSTS`, and the next its number there; empty where the paper has none."""
+    number: str
     label: str
     """The name of its design, where rows say one: two papers of one year and author differ in it."""
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def title(self) -> tuple[str, ...]:
+        """Title, and perhaps the venue; nothing where they are not known."""
+        return TITLES.get(self.number) or TITLES.get(f"{self.who} {self.year}") or ()
+
     def is_that(self, other: Paper) -> bool:
         """Whether another row names the same one, as far as the rows say."""
-        alike = (self.who, self.year, self.arxiv) == (other.who, other.year, other.arxiv)
+        if self.number and other.number:
+            return self.number == other.number
+        if self.title and other.title:
+            return self.title == other.title
+        alike = (self.who, self.year) == (other.who, other.year)
         return alike and (self.label == other.label or not self.label or not other.label)
 
 
@@ -62,6 +75,8 @@ def bibliography(*records: Choices, sources: Sequence[str] = (), year: int | Non
             if paper is read_paper:
                 papers.append(paper)
             paper.label = paper.label or read_paper.label
+            paper.host, paper.number = (paper.host, paper.number) if paper.number else (
+                read_paper.host, read_paper.number)
             notes = [f"{where}: {note}" if where else note for note in read_paper.notes]
             paper.notes = list(dict.fromkeys([*(paper.notes if paper is not read_paper else []), *notes]))
     keys: dict[str, int] = {}
@@ -104,9 +119,10 @@ def read(source: str) -> Iterator[Paper]:
         found = list(SOURCE.finditer(words))
         for place, one in enumerate(found):
             end = found[place + 1].start() if place + 1 < len(found) else len(words)
-            number, label = ARXIV.search(words, one.end(), end), words[: one.start()].strip()
-            yield Paper(one["who"], one["year"], number[1] if number else "", label if label.endswith(":") else "",
-                        [words])
+            number = NUMBER.search(numbered(words[one.start() if place else 0 : end]))
+            host, digits = (number[1], number[2]) if number else ("", "")
+            label = words[: one.start()].strip()
+            yield Paper(one["who"], one["year"], host, digits, label if label.endswith(":") else "", [words])
 
 
 def _fields(paper: Paper) -> dict[str, str]:
@@ -115,9 +131,13 @@ def _fields(paper: Paper) -> dict[str, str]:
     persons = several or (" " in paper.who and not paper.who[-1].isdigit()) or PERSON.fullmatch(paper.who)
     written = [name if PERSON.fullmatch(name) else f"{{{name}}}" for name in names]
     author = " and ".join([*written, *(["others"] if paper.who.endswith("et al.") else [])])
-    arxiv = {"eprint": paper.arxiv, "archivePrefix": "arXiv"} if paper.arxiv else {}
+    title, *venue = paper.title or ("",)
+    url = {"url": f"{HOSTS[paper.host]}{paper.number}"} if paper.number else {}
+    arxiv = {"eprint": paper.number, "archivePrefix": "arXiv"} if paper.host == "arXiv" else {}
     return {**({"author": escaped(author, keep="{}")} if persons else {"key": escaped(paper.who)}),
-            "year": paper.year, **arxiv, "note": escaped("; ".join(paper.notes))}
+            **({"title": f"{{{escaped(title)}}}"} if title else {}), "year": paper.year,
+            **({"howpublished": escaped(venue[0])} if venue else {}), **arxiv, **url,
+            "note": escaped("; ".join(paper.notes))}
 
 
 def _key(paper: Paper, keys: dict[str, int]) -> str:

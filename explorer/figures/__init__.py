@@ -53,10 +53,9 @@ class Row(NamedTuple):
         """The figure, which plotly has checked."""
         return go.Figure(self.plain(profiles, whose))
 
-    @property
-    def why(self) -> Why:
-        """The line below the caption."""
-        return why(self.statistic or self.name)
+    def why(self, *predicted: Profile) -> Why:
+        """The line below the caption, for the designs that are drawn: see `figures.why.why`."""
+        return why(self.statistic or self.name, *predicted)
 
 
 def _pattern_of_first(

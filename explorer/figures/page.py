@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from explorer.diagnosis import Finding, diagnose
-from explorer.figures import BY_CHOICE, FIGURES, plot
+from explorer.figures import BY_CHOICE, FIGURES, Row, row_of
 from explorer.figures.words import typeset
 from explorer.profile import Profile
 from explorer.theory import predict
@@ -14,10 +14,19 @@ from explorer.theory import predict
 SEVERITIES = {"good": "Good", "warning": "Careful", "bad": "Bad"}
 CONFIG = {"responsive": True, "displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1c1c1c;
-       background: white }
-h1 { font-size: 1.5rem } h2 { font-size: 1.2rem } li { margin: .5rem 0 } small { color: #555 }
+:root { color-scheme: light dark; --text: light-dark(#1b1f24, #e8ebf0); --muted: light-dark(#57606a, #a3adba);
+        --grid: light-dark(#e2e6ec, #2f3640) }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: var(--text);
+       background: light-dark(#ffffff, #111418); overflow-wrap: anywhere }
+h1 { font-size: 1.3rem } h2 { font-size: 1.2rem } h3 { font-size: 1rem; margin: 2rem 0 0 } li { margin: .5rem 0 }
+small, figcaption { color: var(--muted) } figure { margin: 0 } .plotly-graph-div { height: 28rem }
+.plotly-graph-div .main-svg text:not([style*="text-shadow"]) { fill: var(--text) !important }
+.plotly-graph-div .main-svg .hoverlayer text { fill: #1b1f24 !important }
+.plotly-graph-div :is(.gridlayer, .zerolinelayer) path { stroke: var(--grid) !important }
 """
+"""plotly's texts have no color of the figure's own; here they follow the reader's light or dark; not where
+they have a shadow, as on a map's colors."""
+LAYOUT = {"hoverlabel": {"bgcolor": "white", "font": {"color": "#1b1f24"}}, "autosize": True}
 
 
 def page(profile: Profile) -> str:
@@ -25,7 +34,8 @@ def page(profile: Profile) -> str:
     title = escape(profile.heading)
     parts = [part for number, one in enumerate((profile, *profile.others)) for part in _section(one, number == 0)]
     return "\n".join((
-        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>',
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
+        f'<meta name="viewport" content="width=device-width"><title>{title}</title>',
         f"<style>{STYLE}</style></head><body><h1>{title}</h1>", *parts, "</body></html>",
     ))
 
@@ -51,8 +61,18 @@ def _section(profile: Profile, first: bool) -> Iterator[str]:
     for name in dict.fromkeys((*FIGURES, *BY_CHOICE, "weight_variance")):
         statistic = FIGURES[name].statistic if name in FIGURES else name
         if (statistic in profile) if statistic else profile.pattern is not None:
-            figure = plot(profile, name, *(theory if statistic else []))
-            yield figure.to_html(config=CONFIG, include_plotlyjs=first, full_html=False)
+            yield _figure(row_of(name), [profile, *(theory if statistic else [])], first)
             first = False
     for statistic, note in profile.notes.items():
         yield f"<p><small>{escape(statistic)}: {escape(note)}.</small></p>"
+
+
+def _figure(row: Row, profiles: Sequence[Profile], first: bool) -> str:
+    """A figure with its title and caption as text, which a narrow page wraps."""
+    drawn = row.draw(profiles)
+    title = f"{row.title}, {own}" if (own := drawn.layout.title.text) else row.title
+    drawn.update_layout(**LAYOUT, title=None, showlegend=True, margin={"t": 80},
+                        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"})
+    chart = drawn.to_html(config=CONFIG, include_plotlyjs=first, full_html=False)
+    return (f"<h3>{typeset(escape(title))}</h3><figure><figcaption>{typeset(escape(row.caption))}</figcaption>{chart}"
+            "</figure>")

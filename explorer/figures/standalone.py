@@ -9,24 +9,14 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from explorer.figures.page import CONFIG
+from explorer.figures.page import CONFIG, LAYOUT, STYLE
 from explorer.figures.words import typeset
 
 SIGNS = {"circle": "●", "square": "■", "diamond": "◆", "triangle-up": "▲", "cross": "✚", "star": "★"}
 HUE = re.compile(r"#[0-9a-fA-F]{6}")
-STYLE = """
-:root { color-scheme: light dark; --text: light-dark(#1b1f24, #e8ebf0); --muted: light-dark(#57606a, #a3adba);
-        --grid: light-dark(#e2e6ec, #2f3640) }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: var(--text);
-       background: light-dark(#ffffff, #111418) }
-h1 { font-size: 1.3rem; margin: 0 } p { margin: .3rem 0; color: var(--muted) } ul { margin: .5rem 0; padding: 0 }
-li { list-style: none } .plotly-graph-div { height: 28rem }
-.plotly-graph-div .main-svg text:not([style*="text-shadow"]) { fill: var(--text) !important }
-.plotly-graph-div .main-svg .hoverlayer text { fill: #1b1f24 !important }
-.plotly-graph-div :is(.gridlayer, .zerolinelayer) path { stroke: var(--grid) !important }
+OWN = """
+h1 { margin: 0 } p { margin: .3rem 0; color: var(--muted) } ul { margin: .5rem 0; padding: 0 } li { list-style: none }
 """
-"""plotly's texts have no color of the figure's own; here they follow the reader's light or dark; not where
-they have a shadow, as on a map's colors."""
 
 
 def standalone(figure: Mapping[str, Any], title: str, said: Sequence[str] = (),
@@ -41,11 +31,11 @@ def standalone(figure: Mapping[str, Any], title: str, said: Sequence[str] = (),
         ValueError: plotly does not know such a figure.
     """
     drawn = go.Figure(figure)
-    drawn.update_layout(hoverlabel={"bgcolor": "white", "font": {"color": "#1b1f24"}}, autosize=True)
+    drawn.update_layout(**LAYOUT)
     meta = drawn.layout.meta
     words = str(meta.get("description", title)) if isinstance(meta, dict) else title
     head = (f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
-            f"<style>{STYLE}</style>")
+            f"<style>{STYLE}{OWN}</style>")
     lines = "".join(f"<p>{typeset(escape(line))}</p>" for line in said if line)
     marks = "".join(_marks(designs))
     chart = drawn.to_html(config=CONFIG, include_plotlyjs=True, full_html=False, div_id="chart")

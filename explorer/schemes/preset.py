@@ -87,6 +87,7 @@ GROUPS: Mapping[str, str] = {
 
 POST = {"norm_placement": "post"}
 NO_NORM = {"norm_placement": "none"}
+NORM_FREE = "norm-free, normalization-free, without norms"
 FIXED = {"scale_rule": "bert", "activation_rescaled": False, "input_second_moment": 4e-4}
 """N(0, 0.02²) for every matrix and for the embeddings."""
 GPT = {**FIXED, "activation": "gelu_tanh", "causal": True}
@@ -100,12 +101,14 @@ BUCKETS = "The model adds a bias by distance, N(0, 1/d), to the logits, which ta
 BY_WIDTH = "The input's second moment is 4e-4 d, here that of width 256; heads have 256 coordinates, here d / heads."
 
 PRESETS = Presets({
-    "post_ln": Preset("Post-LN", "norm", "A norm on each sum.", POST, "Vaswani et al. 2017"),
-    "pre_ln": Preset("Pre-LN", "norm", "A norm before each branch, and a last one.", {}, "Xiong et al. 2020"),
+    "post_ln": Preset("Post-LN", "norm", "A norm on each sum.", POST, "Vaswani et al. 2017", aliases="post-norm"),
+    "pre_ln": Preset("Pre-LN", "norm", "A norm before each branch, and a last one.", {}, "Xiong et al. 2020",
+                     aliases="pre-norm, ViT, vision transformer"),
     "peri_ln": Preset("Peri-LN", "norm", "Norms before and after each branch.", {"norm_placement": "peri"},
-                      "Sandwich-LN: Ding et al. 2021; Kim et al. 2025"),
+                      "Sandwich-LN: Ding et al. 2021; Kim et al. 2025", aliases="peri-norm, sandwich-norm"),
     "branch_output": Preset("Branch-output norm", "norm", "A norm after each branch, none before it; QK-norm.",
-                            {"norm_placement": "branch_output", "norm": "rms", "qk_norm": True}, "OLMo 2 2025"),
+                            {"norm_placement": "branch_output", "norm": "rms", "qk_norm": True}, "OLMo 2 2025",
+                            aliases="res-post-norm, Swin v2"),
     "mix_ln": Preset("Mix-LN", "norm", "Post-LN in the first quarter of the layers, Pre-LN after them.",
                      {"norm_placement": "mix"}, "Li et al. 2025"),
     "layernorm_scaling": Preset("LayerNorm scaling", "norm", "Pre-LN whose norms are divided by √l in layer l.",
@@ -142,16 +145,18 @@ PRESETS = Presets({
                             "Queries and keys add up, instead of their products.", {**POST, "residual_attention": "qk"},
                             "a variant, not equivalent to RealFormer"),
     "rezero": Preset("ReZero", "residual", "No norm; each layer's branches times an α that is learned from 0.",
-                     {**NO_NORM, "residual": "rezero"}, "Bachlechner et al. 2020"),
+                     {**NO_NORM, "residual": "rezero"}, "Bachlechner et al. 2020", aliases=NORM_FREE),
     "skipinit": Preset("SkipInit", "residual", "No norm; each branch times an α of its own, learned from 0.",
-                       {**NO_NORM, "residual": "skipinit"}, "De & Smith 2020"),
+                       {**NO_NORM, "residual": "skipinit"}, "De & Smith 2020", aliases=NORM_FREE),
     "fixup": Preset("Fixup", "residual", "No norm; the last matrix of each branch starts at zero, the first small.",
-                    {**NO_NORM, "residual": "fixup"}, "Zhang et al. 2019"),
+                    {**NO_NORM, "residual": "fixup"}, "Zhang et al. 2019", aliases=NORM_FREE),
     "t_fixup": Preset("T-Fixup", "residual", "No norm; values, outputs and MLP drawn smaller the deeper the model.",
                       {**NO_NORM, "residual": "t_fixup", "scale_rule": "xavier"}, "Huang et al. 2020",
-                      "The paper scales the embeddings down with depth, too; here the input is never scaled."),
+                      "The paper scales the embeddings down with depth, too; here the input is never scaled.",
+                      NORM_FREE),
     "layer_scale": Preset("LayerScale", "residual", "Pre-LN; each branch times a small learned vector.",
-                          {"residual": "layer_scale"}, "CaiT: Touvron et al. 2021"),
+                          {"residual": "layer_scale"}, "CaiT: Touvron et al. 2021",
+                          aliases="ViT, vision transformer"),
     "inverse_sqrt_depth": Preset("1/√(2N) branches", "residual",
                                  "Pre-LN; each branch divided by the root of their number.",
                                  {"residual": "inverse_sqrt_depth"}, "Taki 2017; Bordelon et al. 2023"),
@@ -191,7 +196,7 @@ PRESETS = Presets({
                       "DeepNet: Wang et al. 2022, figure 2, encoder or decoder only"),
     "gptj": Preset("GPT-J", "model", "Attention and MLP side by side, after one norm; a quarter of each head rotated.",
                    {**GPT, "stream": "parallel", "position": "rotary", "rope_fraction": 0.25},
-                   "Wang & Komatsuzaki 2021; drawn as by transformers", aliases="EleutherAI"),
+                   "Wang & Komatsuzaki 2021; drawn as by transformers", aliases="EleutherAI, CodeGen, Phi-1, Phi-2"),
     "palm": Preset("PaLM", "model", "Attention and SwiGLU side by side, one key-value head, rotary positions.",
                    {"stream": "parallel", "mlp": "gated", "activation": "silu", "activation_rescaled": False,
                     "n_kv_heads": 1, "position": "rotary", "causal": True}, "Chowdhery et al. 2022, section 2",
@@ -205,7 +210,7 @@ PRESETS = Presets({
     "llama3": Preset("Llama 3", "model", "Pre-RMSNorm, SwiGLU of 3.5 d, rotary positions, one key head for four.",
                      {**LLAMA, "n_kv_heads": 1, "mlp_ratio": 3.5, "rope_base": 5e5},
                      "Llama Team 2024; drawn as by transformers", "One key-value head of four stands for 8 of 32.",
-                     "Meta Mistral"),
+                     "Meta Mistral, Phi-3"),
     "qwen3": Preset("Qwen 3", "model", "Llama with RMS norms on each head's queries and keys.",
                     {**LLAMA, "norm_epsilon": 1e-6, "qk_norm": True, "n_kv_heads": 1, "mlp_ratio": 3.0,
                      "rope_base": 1e6}, "Qwen Team 2025; sizes of the 8B model",
@@ -214,7 +219,8 @@ PRESETS = Presets({
                          {**LLAMA, "norm_epsilon": 1e-6, "qk_norm": True, "n_kv_heads": 1, "mlp_ratio": 2.75,
                           "attention_gate": "coordinate", "rope_base": 1e7, "rope_fraction": 0.25},
                          "Qwen Team 2025; Qiu et al. 2025", "Attention and a dense MLP in every layer; the model has "
-                         "Gated DeltaNet in three of four, and 10 of 512 experts.", "gated attention"),
+                         "Gated DeltaNet in three of four, and 10 of 512 experts.",
+                         "gated attention, MoE, mixture of experts"),
     "gemma2": Preset("Gemma 2", "model", "GEGLU, rotary positions, norms before and after each branch, capped logits.",
                      {**GEMMA, "logit_cap": 50.0}, "Gemma Team 2024",
                      BY_WIDTH + " Every other layer sees 4096 tokens.", "Google"),
@@ -230,7 +236,7 @@ PRESETS = Presets({
                        "sink": "learned", "rope_base": 1.5e5}, "OpenAI 2025",
                       "One expert for 4 of 32, whose mean leaves the second moment at 0.08 where ours is at 0.12, "
                       "after 12 layers of width 256; no YaRN, which multiplies the logits by 1.81; no windows of 128.",
-                      "OpenAI"),
+                      "OpenAI, MoE, mixture of experts"),
     "ngpt": Preset("nGPT", "model", "Stream and branches on a sphere, with steps of 0.05; QK-norm, SwiGLU, rotary.",
                    {**LLAMA, "norm_placement": "ngpt", "qk_norm": True, "scale_rule": "lecun",
                     "input_second_moment": 1.0}, "Loshchilov et al. 2024",
@@ -242,5 +248,5 @@ PRESETS = Presets({
                       {"qk_norm": True}, "Henry et al. 2020",
                       "The paper has a learned scale g and does not center; here there is no g, and the norm centers."),
     "plain_stack": Preset("Plain stack", "residual", "No residual and no norm.",
-                          {**NO_NORM, "residual": "absent"}, "He et al. 2015 compare with it"),
+                          {**NO_NORM, "residual": "absent"}, "He et al. 2015 compare with it", aliases=NORM_FREE),
 })

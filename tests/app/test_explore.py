@@ -65,6 +65,23 @@ def test_each_named_control_redraws_the_charts(open_panel: Open, change: dict[st
     np.testing.assert_allclose(after, expected(SMALL.replace(**change)), rtol=1e-6)
 
 
+def test_the_line_below_a_chart_is_that_of_the_designs_drawn(open_panel: Open) -> None:
+    page = open_panel(predict=predict)
+    page.until("idle")
+    chart = page.panel.charts["gradient_by_layer"]
+    assert "/ q_(l−1)" in chart.why
+    page.set(norm_placement="post")
+    page.until("idle")
+    assert "/ q_(l−1)" not in chart.why
+    assert "before its norm" in chart.why
+    assert page.panel.charts["second_moment"].why == "The norm on each sum resets q to 1."
+    page.panel.comparison.box._handle_custom_msg(["pin"], [])
+    page.set(norm_placement="pre")
+    page.until("idle")
+    assert not chart.why
+    assert chart.lab == "09_norm_placement"
+
+
 def test_attention_scale_redraws_the_entropy(open_panel: Open) -> None:
     page = open_panel(SMALL.replace(d_model=64, n_heads=1, n_ctx=32))
     page.until("idle")

@@ -56,7 +56,11 @@ def test_real_models_come_first_and_each_design_once(designs: Designs) -> None:
 
 @pytest.mark.parametrize(("words", "found"), [
     ("zhang 2019", ["Fixup"]), ("2019  ZHANG", ["Fixup"]), ("sandwich", ["Peri-LN"]), ("gpt2", ["GPT-2"]),
-    ("postln", ["Post-LN", "Admin"]), ("no such design", []),
+    ("postln", ["Post-LN", "Admin"]), ("no such design", []), ("prenorm", ["Pre-LN"]), ("pre-norm", ["Pre-LN"]),
+    ("Pre norm", ["Pre-LN"]), ("phi", ["GPT-J", "Llama 3"]), ("vit", ["Pre-LN", "LayerScale"]),
+    ("MoE", ["Qwen3-Next", "gpt-oss style"]), ("llama 3", ["Llama 3"]), ("norm xyzzy", []),
+    ("no norm", ["ReZero", "SkipInit", "Fixup", "T-Fixup", "Plain stack"]),
+    ("without norms", ["ReZero", "SkipInit", "Fixup", "T-Fixup", "Plain stack"]),
 ])
 def test_a_search_finds_by_title_name_words_and_source(designs: Designs, words: str, found: list[str]) -> None:
     designs.search(words)

@@ -120,3 +120,10 @@ def test_a_page_within_another_shows_what_its_link_says(linked: Dashboard, voila
     expect(frame.locator(".ex-control[data-field=n_layers]")).to_be_visible()
     expect(frame.locator(".ex-header")).to_be_hidden()
     assert frame.locator(".ex-side .ex-control:visible").count() == 1
+
+
+def test_the_title_follows_the_tab(linked: Dashboard) -> None:
+    page, name = linked.page, "Transformer Signal Explorer"
+    for tab, title in (("Map", f"Map · {name}"), ("Race", f"Race · {name}"), ("Explore", name)):
+        page.get_by_role("tab", name=tab, exact=True).click()
+        expect(page).to_have_title(title)

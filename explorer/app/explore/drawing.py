@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from explorer.agreement import agreement
@@ -49,7 +49,7 @@ class Drawing:
             Whether all were drawn.
         """
         profiles, whose = self._comparison.drawn([profile for profile in (predicted, measured) if profile])
-        several = len({design.index for design in whose}) > 1
+        several, lines = len({design.index for design in whose}) > 1, _lines(profiles)
         self._matrix.layout.display = None if several else "none"  # a design alone shows each of its matrices
         legend, rows = self._comparison.legend(whose), self._rows()
         whole = True
@@ -71,6 +71,7 @@ class Drawing:
                 chart.designs = legend[-1:] if alone else legend
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
                 self._caption(chart, row, None if hidden else predicted, several)
+                chart.explain(row.why(*(() if hidden else lines[-1:] if alone else lines)))
                 self._grade(chart, row.statistic, predicted, None if hidden else measured, several)
         return whole
 
@@ -78,7 +79,6 @@ class Drawing:
         note = predicted.notes.get(row.statistic, "") if predicted else ""
         caption = (row.together if several else "") or row.caption
         chart.caption = f"{caption} Theory: {note}." if note else caption
-        chart.explain(row.why)
 
     def _grade(self, chart: Chart, statistic: str, predicted: Profile | None, measured: Profile | None, several: bool
                ) -> None:
@@ -89,6 +89,13 @@ class Drawing:
         else:
             words, chart.badge_tone, _, chart.badge_rule = agreement(measured, predicted, statistic)
             chart.badge = f"now: {words}" if several and words else words
+
+
+def _lines(profiles: Sequence[Profile]) -> list[Profile]:
+    """The predicted of what is drawn; none where a design is drawn without."""
+    predicted = [profile for profile in profiles if profile.origin == "predicted"]
+    every, known = ({profile.config for profile in some} for some in (profiles, predicted))
+    return predicted if every == known else []
 
 
 def _config_of(predicted: Profile | None, measured: Profile | None) -> Config | None:

@@ -82,7 +82,7 @@ class Explore(Live[Job, Profile]):
         self.named_designs = NamedDesigns(config, controls.apply)
         self.pattern = PatternSelection(config, self.refresh)
         self.matrix, self.statistic = matrix_list(self._choose), statistic_list(self._choose)
-        charts = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why) for row in FIGURES.values()}
+        charts = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why()) for row in FIGURES.values()}
         self.comparison = Comparison(self._click, self._current, controls.apply, self._changed, diagnose)
         self.asking = Asking(charts)
         self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic, self.asking)

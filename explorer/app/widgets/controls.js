@@ -30,7 +30,7 @@ function nearest(steps, value) {
   return gaps.indexOf(Math.min(...gaps));
 }
 
-const joined = (words, between) => words.filter(Boolean).join(between);
+const joined = (words, between) => words.filter((word) => word || word === 0).join(between);
 const spoken = (field) => joined([field.label, field.symbol, field.unit], ", ");
 const about = (option) => joined([option.formula, option.source], " · ");
 

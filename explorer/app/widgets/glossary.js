@@ -62,7 +62,7 @@ const dotted = (groups) => groups.filter((group) => group.length).flatMap((group
 
 /** The line below a caption: why, the lab, the paper. */
 function writeWhy(node, { why, lab, source }) {
-  node.hidden = !why;
+  node.hidden = !(why || lab || source);
   write(node, [why, lab, source].join("\n"), () => [
     ...explained(why), " ", make("span", { class: "ex-why-links" }, ...dotted([labButton(lab), cited(source)]))]);
 }

@@ -14,11 +14,17 @@ export default {
       const { nodes, end } = tools(model, el);
       el.append(...nodes);
       ends.push(end);
+      if (hasAddress()) ends.push(follow(model, "selected", () => { document.title = pageTitle(name, titles, model.get("selected")); }));
       model.send(["shown", hasAddress() ? location.search : ""]); // all widgets are there to receive what they missed
     }
     return () => ends.forEach((end) => end());
   },
 };
+
+/** The title of the browser's tab: the page's name alone on the first panel, as before any script has run. */
+function pageTitle(name, panels, index) {
+  return index > 0 && panels[index] ? `${panels[index]} · ${name}` : name;
+}
 
 /** The link is on a panel that goes: its focus to the tab that comes. */
 function openLab(model, el, lab) {

@@ -5,7 +5,8 @@ const ROOM = 280; // pixels below the entry that are enough: with less, the list
 const WIDEST = 420;
 const plain = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}\s]/gu, "");
 
-/** Options as nodes in groups, and `filter`, which shows those that have all words of a query, and returns them. */
+/** Options as nodes in groups, and `filter`, which shows and returns those that have a query as it stands, or else all of
+   its words. */
 function optionGroups(options, id, choose) {
   const groups = new Map();
   const rows = options.filter(({ group }) => group).map((option, index) => {
@@ -20,11 +21,13 @@ function optionGroups(options, id, choose) {
     }
     groups.get(option.group).append(node);
     const words = `${option.find} ${option.group}`;
-    return { option, node, words: `${words.toLowerCase()} ${plain(words)}` };
+    return { option, node, words: [words.toLowerCase(), plain(words), plain(words.replace(/-/g, " "))].join(" ") };
   });
   const filter = (query) => {
     const asked = query.toLowerCase().split(/\s+/);
-    const found = rows.filter(({ words }) => asked.every((word) => words.includes(word)));
+    const having = (parts) => rows.filter(({ words }) => parts.every((part) => words.includes(part)));
+    const phrase = having([asked.join(" ")]); // "no norm" is not each "no" beside a norm
+    const found = phrase.length ? phrase : having(asked);
     rows.forEach((row) => { row.node.hidden = !found.includes(row); });
     groups.forEach((group) => { group.hidden = !group.querySelector(".ex-option:not([hidden])"); });
     return found;

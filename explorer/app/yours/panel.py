@@ -51,7 +51,7 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
         self._example, self._predict, self._diagnose = example, predict, diagnose
         super().__init__(capacity=1)
         self.verdict = Verdict()
-        self.charts = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why) for row in ROWS}
+        self.charts = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why()) for row in ROWS}
         self.file = ProfileFile(self._ask)
         self.about = widgets.HTML().add_class("ex-words").add_class("ex-beware")
         self.cells = {name: widgets.Box([chart]).add_class("ex-cell") for name, chart in self.charts.items()}
