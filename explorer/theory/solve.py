@@ -83,7 +83,8 @@ def _bounded_update(config: Config) -> float:
 
 def _scales_branch(config: Config) -> bool:
     """Whether α multiplies the branches under the config's residual rule."""
-    return multipliers(config.replace(alpha=1.0)).branch != multipliers(config.replace(alpha=2.0)).branch
+    plain = config.replace(stream="one", alpha=1.0)  # a parallel block refuses a stream that α multiplies
+    return multipliers(plain).branch != multipliers(plain.replace(alpha=2.0)).branch
 
 
 def _without_logits(config: Config) -> str:
