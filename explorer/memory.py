@@ -39,10 +39,7 @@ def environment(variable: str, default: float) -> float:
 @cache
 def machine_memory() -> float:
     """Bytes of memory that this machine, or the container or service that it is, has."""
-    limits = control_group_limits(Path("/"))
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min(limits, default=math.inf)
+    return min([float(psutil.virtual_memory().total), *control_group_limits(Path("/"))])
 
 
 def control_group_limits(root: Path) -> list[float]:
