@@ -52,6 +52,7 @@ OWN = """
 @container explorer (max-width: 699.9px) {
   .ex-first .ex-cell:first-child .ex-sketch-title[data-axis="y"] { display: none; } /* as plotly's */
 }
+#ex-first .widget-box { overflow: visible; } /* or the controls stick to another box when the widgets' style is there */
 .ex-first [data-later] { visibility: hidden; }
 .ex-first :is(.ex-tabs, .ex-stories button, summary) { opacity: .5; }
 [data-offered] .ex-first .ex-stories { display: none; }

@@ -50,7 +50,7 @@ DOTS = """(title) => {
   const heading = [...document.querySelectorAll('.ex-chart-title')].find((node) => node.textContent === title);
   const traces = heading.closest('figure').querySelector('.ex-chart-plot')._fullData;
   const dots = traces.find((trace) => trace.mode === 'markers');
-  return { x: [...dots.x], y: [...dots.y], spread: [...dots.customdata].map((ends) => [...ends]) };
+  return { x: [...dots.x], y: [...dots.y], spread: [...dots.customdata].map((ends) => [...ends].slice(0, 2)) };
 }"""
 """plotly unpacks typed arrays into its own copy of the data, `_fullData`."""
 

@@ -122,8 +122,10 @@ def test_a_page_within_another_shows_what_its_link_says(linked: Dashboard, voila
     assert frame.locator(".ex-side .ex-control:visible").count() == 1
 
 
-def test_the_title_follows_the_tab(linked: Dashboard) -> None:
+def test_the_title_follows_the_tab(linked: Dashboard, voila: str) -> None:
     page, name = linked.page, "Transformer Signal Explorer"
+    page.goto(voila)
+    linked.wait_until_drawn()
     for tab, title in (("Map", f"Map · {name}"), ("Race", f"Race · {name}"), ("Explore", name)):
         page.get_by_role("tab", name=tab, exact=True).click()
         expect(page).to_have_title(title)
