@@ -54,7 +54,7 @@ NEXT: Mapping[Phase, frozenset[Phase]] = MappingProxyType({
 
 
 NICENESS = 10
-"""Of the thread of a panel that trains. Three races made a quiet visitor's move four times as slow without it."""
+"""Of the thread of a panel that trains, on a server that others wait for, too."""
 PANELS: WeakSet[Panel[Any, Any]] = WeakSet()
 """Those of this kernel that are open."""
 
