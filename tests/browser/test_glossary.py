@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, expect
 
 from explorer.glossary import TERMS
 
-from .dashboard import Dashboard
+from .dashboard import Dashboard, wait_until_still
 
 NESTED = ":is(label, summary, button, option, [role=option]) .ex-term"
 WITHIN = """(card) => {
@@ -68,10 +68,16 @@ def test_one_row_is_open_at_a_time_and_a_click_elsewhere_closes_it(visit: Dashbo
 @pytest.mark.parametrize("width", [1440, 390])
 def test_what_opens_stands_within_the_window(visit: Dashboard, card: Locator, width: int) -> None:
     visit.page.set_viewport_size({"width": width, "height": 800})
-    for term in visit.page.locator(".ex-term").filter(visible=True).all()[::9]:
-        term.click()
-        assert card.evaluate(WITHIN), term.inner_text()
-        visit.page.keyboard.press("Escape")
+    wait_until_still(visit.page)
+    terms, opened = visit.page.locator(".ex-term"), 0
+    for index in range(0, terms.count(), 9):
+        term = terms.nth(index)
+        if term.is_visible():  # asked anew each time: on a phone, scrolling to a symbol folds others away
+            term.click()
+            assert card.evaluate(WITHIN), term.inner_text()
+            visit.page.keyboard.press("Escape")
+            opened += 1
+    assert opened > 2
 
 
 def test_no_symbol_is_a_button_within_another(visit: Dashboard, card: Locator) -> None:
