@@ -24,6 +24,7 @@ from explorer.app.widgets.runtime import STYLE
 from explorer.app.widgets.wording import in_words
 from explorer.config import Config
 from explorer.diagnosis import diagnose
+from explorer.display import table
 from explorer.figures import FIGURES, Row
 from explorer.figures.sketch import sketch
 from explorer.figures.why import Why
@@ -37,7 +38,7 @@ OWN = """
 #ex-first { position: fixed; z-index: 900; inset: 0; overflow-y: auto; background: var(--ex-paper); }
 .ex-first .ex-tabs span { padding: 6px 12px; border-radius: 6px; color: var(--ex-muted); }
 .ex-first .ex-tabs span:first-child { background: var(--ex-accent-soft); color: var(--ex-accent); font-weight: 600; }
-.ex-first .ex-explore { --ex-verdict-height: 100px; }
+.ex-first .ex-explore { --ex-verdict-height: 75px; }
 .ex-first .ex-chart-tools { width: 115px; height: 24px; }
 .ex-first .ex-chart-plot { position: relative; color: var(--ex-muted); font-size: 12px; }
 .ex-first .ex-note { padding: 0; text-align: left; font-size: 13px; }
@@ -141,11 +142,17 @@ def _hint(formula: str, source: str) -> str:
     return f'<p class="ex-hint">{typeset(html.escape(words, quote=False))}</p>' if words else ""
 
 
+SIGNS = {"good": "✓", "warning": "!", "bad": "×"}
+
+
 def _verdict(predicted: Profile) -> str:
     """What the numbers of the theory mean, as the live page will say it of those that are measured."""
     findings = diagnose(predicted)[:1]
     return "".join(f'<div class="ex-verdict"><div class="ex-finding" data-severity="{one.severity}">'
-                   f'<p><strong>{html.escape(one.meaning)}</strong> {html.escape(one.evidence)}</p></div></div>'
+                   f'<span class="ex-sign">{SIGNS[one.severity]}</span>'
+                   f'<p><strong>{html.escape(one.meaning)}</strong></p>'
+                   f'<details class="ex-evidence"><summary>Evidence</summary><p>{html.escape(one.evidence)}</p>'
+                   f'{table("", ("Number", "Here", "Limit"), one.numbers)}</details></div></div>'
                    for one in findings)
 
 

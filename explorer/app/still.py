@@ -34,7 +34,7 @@ def page(config: Config) -> str:
     """The page, from what the theory expects of its first design."""
     profile = predict(config)
     design = f"{name_of(config)}: {model_words(config)}, {residual_words(config)}"
-    findings = [f"{finding.meaning} {finding.evidence}" for finding in diagnose(profile)]
+    findings = [f"{finding.meaning} {finding.details}" for finding in diagnose(profile)]
     return _still("Transformer Signal Explorer", [design, *findings], profile._repr_html_())
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from explorer.diagnosis.departures import departs_from_twin, unlike_twin
 from explorer.diagnosis.designs import odd_design
-from explorer.diagnosis.finding import ORDER, TRIAL, Finding, Findings, Severity
+from explorer.diagnosis.finding import ORDER, TRIAL, Finding, Findings, Quantity, Severity
 from explorer.diagnosis.layers import odd_weights
 from explorer.diagnosis.outputs import odd_branch, odd_logits, undivided
 from explorer.diagnosis.ranges import headroom, logit_growth, lost, outliers
@@ -27,6 +27,7 @@ from explorer.diagnosis.signal import (
     not_finite,
     nothing_learns,
     one_hot,
+    quantities,
     runs_away,
     silent,
     token_difference,
@@ -37,7 +38,7 @@ from explorer.diagnosis.weights import copies, wrong_fan_in
 from explorer.display import must_be
 from explorer.profile import Profile
 
-__all__ = ["LEAST_DIFFERENCE", "RULES", "TRIAL", "Finding", "Findings", "Severity", "alike", "diagnose",
+__all__ = ["LEAST_DIFFERENCE", "RULES", "TRIAL", "Finding", "Findings", "Quantity", "Severity", "alike", "diagnose",
            "token_difference"]
 
 Rule = Callable[[Profile], Finding | None]
@@ -64,13 +65,13 @@ def diagnose(profile: Profile) -> Findings:
         causes, others = ([finding for rule in rules if (finding := rule(profile)) is not None
                            and not (rule in INFERRED and _read(profile, finding))]
                           for rules in (CAUSES if foreign else (), RULES + (NOTES if foreign else ())))
-    if any(finding.severity == "bad" for finding in others):
-        causes = [replace(finding, severity="bad") for finding in causes]
-    once: dict[str, Finding] = {}
-    for finding in causes + others:
-        once.setdefault(finding.meaning, finding)  # two rules may see one cause
-    found = sorted(once.values(), key=lambda finding: ORDER.index(finding.severity))
-    return Findings(found or [healthy(profile)])
+        if any(finding.severity == "bad" for finding in others):
+            causes = [replace(finding, severity="bad") for finding in causes]
+        once: dict[str, Finding] = {}
+        for finding in causes + others:
+            once.setdefault(finding.meaning, finding)  # two rules may see one cause
+        first, *rest = sorted(once.values(), key=lambda finding: ORDER.index(finding.severity)) or [healthy(profile)]
+        return Findings([replace(first, numbers=quantities(profile)), *rest])
 
 
 def _read(profile: Profile, finding: Finding) -> bool:

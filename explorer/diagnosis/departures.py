@@ -32,7 +32,7 @@ def unlike_twin(profile: Profile) -> Finding | None:
         return None
     more = f" And {len(profile.remarks) - 3} more." if len(profile.remarks) > 3 else ""
     told = "; ".join(profile.remarks[-3:])  # where they part comes last
-    return Finding("warning", "The model is read in part, or behaves like no known design: there are no lines.",
+    return Finding("warning", "The model matches no known design: there are no lines.",
                    f"{told[:1].upper()}{told[1:]}.{more}")
 
 

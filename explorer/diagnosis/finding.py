@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from explorer.display import Copied, table
 
 Severity = Literal["good", "warning", "bad"]
 ORDER: tuple[Severity, ...] = ("bad", "warning", "good")
 
-TRIAL = "Adam at 0.003, 200 steps"
+TRIAL = "Adam at rate 0.003, 200 steps"
 """The trainings that the severities speak of: `docs/training.csv`, models of width 32 with 6 to 48 layers on English
 text. Bad: most did not leave the unigram level by 0.3 nats, with 100 steps of warm-up or without. Warning: only with
 it. `docs/trainability.md` has how right this is of random designs."""
+
+
+LONGEST = 14
+"""Words of a finding's sentence."""
+
+
+class Quantity(NamedTuple):
+    """A number that the rules weigh, in words, beside the range in which models trained."""
+
+    name: str
+    value: str
+    limit: str
 
 
 @dataclass(frozen=True)
@@ -25,11 +37,12 @@ class Finding(Copied):
     Args:
         severity: good; warning (trains with warm-up only, or a part is unlike its siblings); bad (few like it train).
             See `TRIAL`.
-        meaning: one sentence on the finding.
-        evidence: the numbers that show it.
+        meaning: one sentence of at most 14 words, with the limit where there is one.
+        evidence: where the finding stands and what is known of models like it; empty where `numbers` say all.
         remedy: the change in words, short enough for a button; empty where there is none to offer.
         config_change: the same change as fields of `Config`, for a model of ours.
         code: the same change as a line of torch, for any other; names stand for those of the model.
+        numbers: of a verdict's first finding, the signal's numbers beside their limits.
     """
 
     severity: Severity
@@ -38,12 +51,19 @@ class Finding(Copied):
     remedy: str = ""
     config_change: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     code: str = ""
+    numbers: tuple[Quantity, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config_change", MappingProxyType(dict(self.config_change)))
 
+    @property
+    def details(self) -> str:
+        """Evidence and numbers in one line."""
+        numbers = "; ".join(f"{number.name}: {number.value} (limit: {number.limit})" for number in self.numbers)
+        return " ".join(filter(None, (self.evidence, numbers and f"{numbers}.")))
+
     def __str__(self) -> str:
-        told = f"{self.severity}: {self.meaning} {self.evidence}"
+        told = f"{self.severity}: {self.meaning} {self.details}".strip()
         return told + "".join(f"\n  {part}" for part in (self.remedy, self.code) if part)
 
 
@@ -55,5 +75,5 @@ class Findings(list[Finding]):
 
     def _repr_html_(self) -> str:
         header = ("", "Finding", "Evidence", "Remedy", "In torch")
-        return table("Findings", header, [(one.severity, one.meaning, one.evidence, one.remedy, one.code)
+        return table("Findings", header, [(one.severity, one.meaning, one.details, one.remedy, one.code)
                                           for one in self])

@@ -23,7 +23,7 @@ from explorer.diagnosis.cures import (
     Cure,
     mend,
 )
-from explorer.diagnosis.finding import TRIAL, Finding
+from explorer.diagnosis.finding import TRIAL, Finding, Quantity
 from explorer.diagnosis.reading import GROWN, NONE, Line, by_layer, layer_name, line, start, weight_gradients
 from explorer.diagnosis.structure import unmoved
 from explorer.numbers import compared, number, percent
@@ -57,7 +57,9 @@ RESOLVED = 1e-5
 UNTOUCHED = 1e-6
 """Relative change of the second moment up to which a stream is as it came in."""
 
-INPUT, OUTPUT = "the input's", "the output's"
+LEVEL = 1.05
+"""Change over depth up to which a signal is called level."""
+OUTPUT = "the output's"
 
 
 def not_finite(profile: Profile) -> Finding | None:
@@ -98,20 +100,39 @@ def nothing_learns(profile: Profile) -> Finding | None:
 
 def runs_away(profile: Profile) -> Finding | None:
     """The second moment is multiplied at each layer, up or down, instead of added to."""
-    q, begin = line(profile, "second_moment"), start(profile)
-    first, last = q.at(begin), q.at(q.depth[-1]) if len(q.depth) else np.nan
-    ratio = last / first
-    # Adding unit branches is growth by 2 a layer, and healthy after a pre-norm however deep the stack.
-    if not np.isfinite(ratio) or 1 / GROWTH <= ratio <= max(GROWTH, 4.0 * (2 * q.depth[-1] + 1)):
+    growth = _growth(profile)
+    if not np.isfinite(growth.ratio) or 1 / GROWTH <= growth.ratio <= growth.limit:
         return None
-    word = "explodes" if ratio > 1 else "dies out"
-    where = f"after layer {q.depth[np.searchsorted(q.depth, begin)]:g}" if begin or q.depth[0] else "at the input"
+    word, limit = ("explodes", growth.limit) if growth.ratio > 1 else ("dies out", 1 / GROWTH)
     return Finding(
         "bad",
-        f"The signal {word} over depth.",
-        f"The second moment goes from {number(first)} {where} to {number(last)} after the last layer{_most(profile)}.",
+        f"The signal {word} over depth: {number(growth.ratio)} ×, limit {number(limit)} ×.",
+        f"The second moment goes from {number(growth.first)} {growth.where} to {number(growth.last)} after the last "
+        f"layer{_most(profile)}.",
         *mend(profile, _calmer(profile), calm),
     )
+
+
+class _Growth(NamedTuple):
+    """The second moment where depth begins and after the last layer; nan where a profile has none."""
+
+    first: float
+    last: float
+    where: str
+    limit: float
+
+    @property
+    def ratio(self) -> float:
+        return float(np.divide(self.last, self.first))
+
+
+def _growth(profile: Profile) -> _Growth:
+    q, begin = line(profile, "second_moment"), start(profile)
+    if not len(q.depth):
+        return _Growth(np.nan, np.nan, "", GROWTH)
+    where = f"after layer {q.depth[np.searchsorted(q.depth, begin)]:g}" if begin or q.depth[0] else "at the input"
+    # Adding unit branches is growth by 2 a layer, and healthy after a pre-norm however deep the stack.
+    return _Growth(q.at(begin), float(q.values[-1]), where, max(GROWTH, 4.0 * (2 * q.depth[-1] + 1)))
 
 
 def _most(profile: Profile) -> str:
@@ -137,28 +158,31 @@ def one_hot(profile: Profile) -> Finding | None:
     weight = f"; the largest weight averages {largest[worst]:.2f}" if len(largest) else ""
     return Finding(
         "bad",
-        "Attention is close to one-hot." if profile.step else "Attention is close to one-hot at initialization.",
-        f"In {layer_name(profile, worst + 1)} its entropy is {compared(entropy[worst], 'the uniform one')}{weight}."
-        f"{_fate(profile, 'below', percent(ONE_HOT))}",
+        f"Attention {'is' if profile.step else 'starts'} close to one-hot: entropy {percent(entropy[worst])} of "
+        f"uniform, limit {percent(ONE_HOT)}.",
+        f"Its entropy is least in {layer_name(profile, worst + 1)}{weight}.{_fate(profile)}",
         *mend(profile, _softer(profile, at_once, grows), lambda config: soft(config, at_once, grows)),
     )
 
 
 def gradient_steep(profile: Profile) -> Finding | None:
     """The gradient is multiplied at each layer on its way back."""
-    ratio = line(profile, "activation_gradient").at(start(profile))
-    if zero_token(profile):
-        ratio = line(profile, "activation_gradient").at(1.0)
+    ratio = _steepness(profile)
     if not np.isfinite(ratio) or 1 / STEEP <= ratio <= STEEP:
         return None
     word, cause = ("explodes", "first") if ratio > 1 else ("vanishes", "last")
     return Finding(
         "bad",
-        f"The gradient {word} on its way back to the input.",
-        f"Mean squared, it is {compared(ratio, OUTPUT)} there: the {cause} layers move first."
-        + (_fate(profile, "above", number(STEEP)) if ratio > 1 else ""),
+        f"The gradient {word} on its way back: {number(ratio)} ×, "
+        f"limit {number(STEEP if ratio > 1 else 1 / STEEP)} ×.",
+        f"Mean squared, at the input: the {cause} layers move first.{_fate(profile) if ratio > 1 else ''}",
         *mend(profile, SMALLER, even),
     )
+
+
+def _steepness(profile: Profile) -> float:
+    """Mean squared gradient where depth begins, as a multiple of the output's."""
+    return line(profile, "activation_gradient").at(1.0 if zero_token(profile) else start(profile))
 
 
 def zero_token(profile: Profile) -> Finding | None:
@@ -176,8 +200,7 @@ def zero_token(profile: Profile) -> Finding | None:
 
 def alike(profile: Profile) -> Finding | None:
     """Attention averages the tokens, and norms on the sum remove the differences between them."""
-    share = _difference(profile)
-    least = LEAST_DIFFERENCE if ("attention_max", "pattern") in profile.values else LEAST_DIFFERENCE_OF_MLPS
+    share, least = _difference(profile), _least_difference(profile)
     if not len(share.values) or not share.values.min() < least.without:
         return None
     at = int(np.argmin(share.values))
@@ -187,11 +210,17 @@ def alike(profile: Profile) -> Finding | None:
     name = f" ({profile.layers[int(np.ceil(depth)) - 1]})" if 0 < depth <= len(profile.layers) else ""
     return Finding(
         "bad" if bad else "warning",
-        "The tokens become alike." if bad or profile.step else "The tokens become more alike: train it with warm-up.",
-        f"Their difference falls to {compared(kept, INPUT)} by layer {depth:g}{name} (correlation at the end "
-        f"{line(profile, 'token_correlation').values[-1]:.3f}).{_fate(profile, 'below', percent(limit), warmed=bad)}",
+        f"The tokens become alike: {percent(kept)} of their difference left, limit {percent(limit)}."
+        if bad or profile.step else
+        f"The tokens become more alike: train with warm-up ({percent(kept)} left, limit {percent(limit)}).",
+        f"Their difference is least after layer {depth:g}{name}; their correlation at the end is "
+        f"{line(profile, 'token_correlation').values[-1]:.3f}.{_fate(profile, warmed=bad)}",
         *mend(profile, PRE_NORM, distinct),
     )
+
+
+def _least_difference(profile: Profile) -> Bounds:
+    return LEAST_DIFFERENCE if ("attention_max", "pattern") in profile.values else LEAST_DIFFERENCE_OF_MLPS
 
 
 def silent(profile: Profile) -> Finding | None:
@@ -204,7 +233,7 @@ def silent(profile: Profile) -> Finding | None:
     first = loud[-1]  # α, or the last matrix of the MLP
     return Finding(
         "good",
-        "The model starts as the identity and learns how much of each branch to add.",
+        "The model starts as the identity and learns the weight of each branch.",
         f"At initialization {', '.join(quiet)} get no gradient at all; {'α' if first == 'alpha' else first} does: "
         f"{number(sizes[first])} in layer 1.",
     )
@@ -236,21 +265,47 @@ def _difference(profile: Profile) -> Line:
 
 
 def healthy(profile: Profile) -> Finding:
-    """What is said where no rule found anything: the numbers at both ends, as far as the profile has them."""
-    q, gradient = line(profile, "second_moment").values, line(profile, "activation_gradient").values
-    told = []
-    if len(q):
-        told.append(f"the second moment goes from {number(q[0])} to {number(q[-1])}")
-    if len(gradient):
-        told.append(f"the mean squared gradient at the input is {compared(gradient[0], OUTPUT)}")
-    numbers = "; ".join(told)
+    """A profile in which no rule found anything: by how much signal and gradient change, and the limits."""
+    growth, steep = _growth(profile), _steepness(profile)
+    if not np.isfinite(growth.ratio):
+        meaning = "No rule found anything wrong."
+    elif not np.isfinite(steep):
+        meaning = f"Signal {_change(growth.ratio)}: fine below {number(growth.limit)} ×."
+    else:
+        meaning = (f"Signal {_change(growth.ratio)}, gradient {_change(steep)}: fine below {number(growth.limit)} and "
+                   f"{number(STEEP)} ×.")
     # of a model of ours the page counts the trials that are like it
-    trained = "" if profile.config or profile.step else f"Most designs like this trained: {TRIAL}, no warm-up."
-    return Finding(
-        "good",
-        "The signal passes through in both directions." if len(gradient) else "The signal passes through.",
-        f"{numbers[:1].upper()}{numbers[1:]}{'. ' if numbers else ''}{trained}".strip(),
-    )
+    ours = profile.config or profile.step
+    trained = "" if ours else f"Most small models within the limits trained: {TRIAL}, no warm-up."
+    return Finding("good", meaning, trained)
+
+
+def _change(ratio: float) -> str:
+    """By how much something changes over depth, in words."""
+    if 1 / LEVEL < ratio < LEVEL:
+        return "is level"
+    return f"grows {number(ratio, 2)} ×" if ratio > 1 else f"shrinks {number(1 / ratio, 2)} ×"
+
+
+def quantities(profile: Profile) -> tuple[Quantity, ...]:
+    """The numbers that the rules on the signal weigh, each beside its limit; those that are not known are left out."""
+    growth, steep, least = _growth(profile), _steepness(profile), _least_difference(profile)
+    begins = "after layer 1" if zero_token(profile) else growth.where
+    difference = _difference(profile).values
+    entropy = by_layer(profile, "attention_entropy_normalized", "pattern")
+    rows = [
+        (growth.ratio, Quantity(f"Second moment, {growth.where} → at the end",
+                                f"{number(growth.first)} → {number(growth.last)}, {number(growth.ratio)} ×",
+                                f"{number(1 / GROWTH)} to {number(growth.limit)} ×")),
+        (steep, Quantity(f"Mean squared gradient, {begins} ÷ at the end", f"{number(steep)} ×",
+                         f"{number(1 / STEEP)} to {number(STEEP)} ×")),
+        (difference.min(initial=np.inf), Quantity(
+            "Least token difference, share of the input's", percent(difference.min(initial=1)),
+            f"at least {percent(least.without)}, with warm-up {percent(least.warmed)}")),
+        (entropy.min(initial=np.inf), Quantity("Least attention entropy, share of uniform",
+                                               percent(entropy.min(initial=1)), f"at least {percent(ONE_HOT)}")),
+    ]
+    return tuple(quantity for value, quantity in rows if np.isfinite(value))
 
 
 def _calmer(profile: Profile) -> Cure:
@@ -268,9 +323,9 @@ def _softer(profile: Profile, at_once: bool, grows: bool) -> Cure:
     return UNIT_VARIANCE if read and np.mean(read) > LARGE else DIVIDED
 
 
-def _fate(profile: Profile, side: str, limit: str, *, warmed: bool = True) -> str:
+def _fate(profile: Profile, *, warmed: bool = True) -> str:
     """A sentence on how small models beyond a bound trained, as they were drawn: docs/trainability.md has how many."""
     if profile.step:
         return ""
-    warmup = "with 100 of warm-up or without" if warmed else "no warm-up; 100 steps of it helped"
-    return f" Few small models {side} {limit} trained: {TRIAL}, {warmup}."
+    warmup = "with or without 100 steps of warm-up" if warmed else "without warm-up; 100 steps of it helped"
+    return f" Few small models beyond this limit trained ({TRIAL}, {warmup})."

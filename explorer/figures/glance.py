@@ -18,7 +18,7 @@ from explorer.theory import predict
 SHOWN = ("second_moment", "gradient_by_layer", "attention_entropy", "token_correlation")
 MIME = "application/vnd.plotly.v1+json"
 CONFIG = {"responsive": True, "displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
-LINE = 120
+LINE = 150
 """Letters of a line of the verdict."""
 PLACES = tuple((across, up) for up in ([0.58, 1.0], [0.0, 0.42]) for across in ([0.0, 0.46], [0.54, 1.0]))
 """Across and up, as parts of the figure."""
@@ -36,7 +36,7 @@ def overview(profile: Profile) -> go.Figure:
     rows = [FIGURES[name] for name in SHOWN if FIGURES[name].statistic in profile]
     data: list[Any] = []
     finding = diagnose(profile)[0]
-    evidence = "<br>".join(textwrap.wrap(finding.evidence, LINE))
+    evidence = "<br>".join(textwrap.wrap(finding.details, LINE))
     evidence = html.escape(evidence).replace("&lt;br&gt;", "<br>")
     title = {"text": typeset(html.escape(finding.meaning)), "subtitle": {"text": typeset(evidence)}}
     layout: dict[str, Any] = {

@@ -52,7 +52,7 @@ def _section(profile: Profile, first: bool) -> Iterator[str]:
         names = profile.layers[0], profile.layers[-1]
         yield f"<h2>{len(profile.layers)} layers: {escape(' … '.join(dict.fromkeys(names)))}</h2>"
     findings = (f"<li><b>{SEVERITIES[one.severity]}.</b> {typeset(escape(one.meaning))} "
-                f"<small>{typeset(escape(one.evidence))}</small>{_cure(one)}</li>" for one in diagnose(profile))
+                f"<small>{typeset(escape(one.details))}</small>{_cure(one)}</li>" for one in diagnose(profile))
     yield f"<ul>{''.join(findings)}</ul>"
     theory = [] if profile.twin is None else [predict(profile.twin)]
     if profile.twin is not None:

@@ -119,8 +119,9 @@ def _ranks(layers: Sequence[Facts]) -> Iterator[Difference]:
         odd = np.flatnonzero((ranks < LOW) | (ranks < usual / 4)).tolist()
         many = len(odd) > max(1, FEW * len(layers))
         for index in odd[:1] if many else odd:
-            theirs = f"as {len(odd) - 1} more layers" if many else f"where the median layer has {number(usual)}"
-            yield index + 1, _site(name), f"has {name} of effective rank {number(ranks[index])} of at most 64, {theirs}"
+            theirs = f"{len(odd) - 1} more layers have it too" if many else f"the median layer has {number(usual)}"
+            rank = f"of effective rank {number(ranks[index])} of at most 64"
+            yield index + 1, _site(name), f"has {name} {rank}, where {theirs}"
 
 
 def _tied(layers: Sequence[Facts]) -> Iterator[Difference]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from explorer.diagnosis import Finding, diagnose
+from explorer.diagnosis import Findings, diagnose
 from explorer.probes.blocks import Block
 from explorer.profile import Profile
 from explorer.watching import processes
@@ -112,7 +112,7 @@ class Watch:
         steps = ", ".join(str(reading.step) for reading in self.readings) or "none yet"
         raise ValueError(f"step must be one that was read: {steps}; got {step}")
 
-    def diagnose(self) -> list[Finding]:
+    def diagnose(self) -> Findings:
         """Findings over time, and about the last reading that is finite; most serious first.
 
         Raises:
@@ -122,12 +122,13 @@ class Watch:
         sound = [profile for profile in profiles if profile.values and profile.first_nonfinite is None]
         told = diagnose(sound[-1]) if sound else []
         if sound and sound[-1].step:
-            told = [replace(one, evidence=f"At step {sound[-1].step}: {one.evidence}".strip(": ")) for one in told]
+            at = f"At step {sound[-1].step}"
+            told = [replace(one, evidence=f"{at}: {one.evidence}" if one.evidence else f"{at}.") for one in told]
         sick = any(finding.severity == "bad" for finding in told)
         found = over_time(self.readings, self.first_nonfinite, self.layers, sick)
         order = ("bad", "warning", "good")
         told = [finding for finding in told if not found or finding.severity != "good"]
-        return sorted([*found, *told], key=lambda finding: order.index(finding.severity))
+        return Findings(sorted([*found, *told], key=lambda finding: order.index(finding.severity)))
 
     def remove(self) -> None:
         """Ends it: no hook is left, sinks are closed, and what was read stays."""

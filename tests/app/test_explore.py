@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from watched import WAIT
 from explorer.agreement import agreement
 from explorer.app.explore.sentences import marks, residual_words, summary
 from explorer.config import Config
+from explorer.diagnosis import Finding
 from explorer.figures import BY_CHOICE
 from explorer.probes import measure
 from explorer.profile import STATISTICS, Profile
@@ -25,21 +26,13 @@ from explorer.theory.solve import solve
 open_panel = pytest.fixture(name="open_panel")(opened)
 
 
-class Row(NamedTuple):
-    severity: str
-    meaning: str
-    evidence: str
-    remedy: str
-    config_change: dict[str, object]
-
-
-def depth_rule(profile: Profile) -> Sequence[Row]:
+def depth_rule(profile: Profile) -> Sequence[Finding]:
     """A finding whose numbers come from the profile."""
     q = profile.stream("second_moment")[1].mean(axis=0)
     evidence = f"q is {q[-1]:.2f} at the end."
     if q[-1] > 2:
-        return [Row("warning", "The stream grows.", evidence, "Use post", {"norm_placement": "post"})]
-    return [Row("good", "All is well.", evidence, "", {})]
+        return [Finding("warning", "The stream grows.", evidence, "Use post", {"norm_placement": "post"})]
+    return [Finding("good", "All is well.", evidence, "", {})]
 
 
 def test_first_measurement_reaches_all_charts(open_panel: Open) -> None:

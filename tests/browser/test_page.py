@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 import explorer as ex
 
@@ -101,6 +102,24 @@ def test_without_the_divisor_attention_falls_onto_few_keys(dashboard: Dashboard)
     with dashboard.redrawn():
         dashboard.choose("attention_scale", "none")
     assert dashboard.dots("Attention entropy")["y"][0] == pytest.approx(0.14, abs=0.02)
+
+
+def test_the_verdict_is_a_sentence_with_its_limit_and_evidence_on_demand(dashboard: Dashboard) -> None:
+    verdict = dashboard.page.locator(".ex-verdict").first
+    evidence = verdict.locator(".ex-evidence").first
+    for placement, sentence in (("pre", "fine below 1,000 and 100,000 ×."), ("post", "limit 42 %.")):
+        if placement != "pre":
+            with dashboard.redrawn():
+                dashboard.choose("norm_placement", placement)
+        expect(verdict.locator("strong").first).to_contain_text(sentence)
+        assert len(verdict.locator("strong").first.inner_text().split()) <= 14
+        if placement == "pre":
+            expect(evidence.locator("table")).to_be_hidden()
+            evidence.get_by_text("Evidence").click()
+        # it stays unfolded for the next design's verdict
+        expect(evidence.get_by_role("row", name="Second moment, at the input → at the end 1 →")).to_be_visible()
+        expect(evidence.get_by_role("row", name="Mean squared gradient")).to_contain_text("10⁻⁵ to 100,000 ×")
+    evidence.get_by_text("Evidence").click()
 
 
 def test_forty_key_presses_settle_on_the_last_without_a_queue(dashboard: Dashboard) -> None:

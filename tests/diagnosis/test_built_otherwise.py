@@ -69,8 +69,8 @@ def dropout(model: Run, layer: int) -> None:
 
 MISTAKES: dict[Callable[[Run, int], None], str] = {
     twice: "uses W_Q, W_K, W_V, W_O, W_out, W_in of layer 2", attention_twice: "uses W_Q, W_K, W_V, W_O of layer 2",
-    one_matrix: "has one matrix for queries and keys, where",
-    equal_matrices: "has one matrix for queries and keys, where",
+    one_matrix: "has one matrix for queries and keys",
+    equal_matrices: "has one matrix for queries and keys",
     rank: "has W_in of effective rank 1", dropout: "has dropout of 0.9, where its siblings have 0.1",
 }
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from explorer.app.widgets.controls import Controls
-from explorer.app.widgets.verdict import Verdict
+from explorer.app.widgets.verdict import Verdict, entry
 from explorer.config import Config
 from explorer.diagnosis import Finding
 from explorer.profile import Profile
@@ -57,11 +57,9 @@ class Remedies:
 
     def show(self) -> None:
         """Shows the findings, each with its remedy where the controls that it moves are seen."""
-        parts = ("severity", "meaning", "evidence", "remedy")
-        shown = [{part: getattr(finding, part) for part in parts}
-                 | ({} if self._can_be_seen(finding) else {"remedy": ""}) for finding in self._findings]
+        shown = [entry(finding, **({} if self._can_be_seen(finding) else {"remedy": ""})) for finding in self._findings]
         if shown and self._told:
-            shown[0]["evidence"] += f" {self._told}"
+            shown[0]["evidence"] = f"{shown[0]['evidence']} {self._told}".strip()
         self._verdict.findings = shown or [WITHHELD] * self._withheld
 
     def _can_be_seen(self, finding: Finding) -> bool:

@@ -1,12 +1,32 @@
-/* The verdict bar: one finding, its evidence, a button; further findings in a list that unfolds. */
+/* The verdict bar: one finding, its evidence on demand, a button; further findings in a list that unfolds. */
 
-function finding(model, { severity, meaning, evidence, remedy, code }, index) {
+const row = (...cells) => make("tr", {}, ...cells);
+
+function table(numbers) {
+  const heads = ["Number", "Here", "Limit"].map((head) => make("th", { scope: "col" }, head));
+  const rows = numbers.map(([name, value, limit]) =>
+    row(make("th", { scope: "row" }, ...explained(name)), make("td", {}, value), make("td", {}, limit)));
+  return make("table", {}, make("thead", {}, row(...heads)), make("tbody", {}, ...rows));
+}
+
+/* The evidence of a finding, which stays unfolded for the next finding in its place. */
+function proof(evidence, numbers, index, unfolded) {
+  const folded = make("details", { class: "ex-evidence" }, make("summary", {}, "Evidence"));
+  if (evidence) folded.append(make("p", {}, ...explained(evidence)));
+  if (numbers.length) folded.append(table(numbers));
+  folded.open = unfolded.has(index);
+  folded.addEventListener("toggle", () => unfolded[folded.open ? "add" : "delete"](index));
+  return folded;
+}
+
+function finding(model, { severity, meaning, evidence, remedy, code, numbers = [] }, index, unfolded) {
   const [sign, word] = SIGNS[severity] ?? ["", severity];
   const strong = make("strong");
   write(strong, meaning, explained);
   return make("div", { class: "ex-finding", "data-severity": severity },
     make("span", { class: "ex-sign", role: "img", "aria-label": word }, sign),
-    make("p", {}, strong, " ", ...explained(evidence), ...(code ? [" ", ...typeset(remedy), ": ", make("code", {}, code)] : [])),
+    make("p", {}, strong, ...(code ? [" ", ...typeset(remedy), ": ", make("code", {}, code)] : [])),
+    ...(evidence || numbers.length ? [proof(evidence, numbers, index, unfolded)] : []),
     ...(remedy && !code ? [button(remedy, "ex-button ex-primary", () => press(model, index))] : []));
 }
 
@@ -14,13 +34,14 @@ export default {
   render({ model, el }) {
     become(el, "ex-verdict", { role: "region", "aria-label": "Verdict" });
     let open = false;
+    const unfolded = new Set();
     // Where the page is narrow, the chart that stays in sight stands below the verdict, however long that is.
     const sized = new ResizeObserver(() => {
       el.closest(".ex-explore")?.style.setProperty("--ex-verdict-height", `${el.offsetHeight}px`);
     });
     sized.observe(el);
     const ends = [follow(model, "findings undo", () => {
-      const nodes = model.get("findings").map((item, index) => finding(model, item, index));
+      const nodes = model.get("findings").map((item, index) => finding(model, item, index, unfolded));
       el.hidden = nodes.length === 0;
       if (nodes.length && model.get("undo")) {
         const title = `Takes back: ${model.get("undo")}`;

@@ -7,14 +7,22 @@ from collections.abc import Callable
 import traitlets
 
 from explorer.app.widgets.runtime import PageWidget, view
+from explorer.diagnosis import Finding
+
+
+def entry(finding: Finding, **changes: str) -> dict[str, object]:
+    """A finding as an entry of a verdict, with what is said otherwise there."""
+    parts = ("severity", "meaning", "evidence", "remedy", "code", "numbers")
+    return {part: getattr(finding, part) for part in parts} | changes
 
 
 class Verdict(PageWidget):
     """A bar with the first finding; the others fold away below it.
 
     Traits:
-        findings: `[{severity, meaning, evidence, remedy, code}]`, most serious first; a remedy is a button's label, or
-            stands before the code that makes the change where the model is not ours.
+        findings: `[{severity, meaning, evidence, remedy, code, numbers}]`, most serious first; evidence and numbers
+            fold away; a remedy is a button's label, or stands before the code that makes the change where the model is
+            not ours.
         stale: the findings are of an earlier design.
         undo: the remedy that can be taken back, as its button had it; empty where there is none.
     """

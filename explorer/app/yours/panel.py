@@ -15,7 +15,7 @@ from explorer.agreement import agreement
 from explorer.app.explore.sentences import design_words, marks
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.panel import Panel, Phase, prose
-from explorer.app.widgets.verdict import Verdict
+from explorer.app.widgets.verdict import Verdict, entry
 from explorer.app.yours.profile_file import EXAMPLE, ProfileFile
 from explorer.diagnosis import Finding
 from explorer.figures import FIGURES, Row, row_of
@@ -73,8 +73,7 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
     def _receive(self, job: Job, result: tuple[Profile, Profile | None]) -> None:
         measured, predicted = result
         with self.lock:
-            parts = ("severity", "meaning", "evidence", "remedy", "code")
-            self.verdict.findings = [{part: getattr(one, part) for part in parts} for one in self._diagnose(measured)]
+            self.verdict.findings = [entry(finding) for finding in self._diagnose(measured)]
             self.about.value = _about(measured)
             self._draw([one for one in (predicted, measured) if one is not None])
             self._enter(Phase.IDLE, f"This is {job.words}", f"{measured.seconds:.2f} s to measure")
