@@ -1,0 +1,52 @@
+"""What is frozen while the house is rebuilt: see `benchmarks/goldens.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.goldens import SECTIONS, plain, stored
+
+SAME = 1e-9
+COUNTS = {"predictions": 300, "torch": 47, "links": 200, "figures": 60, "verdicts": 30}
+"""The least number of entries of each section, so that none can be compared with nothing."""
+
+
+def differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
+    """Where two JSON values differ: numbers by more than a relative 1e-9."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in old.keys() ^ new.keys():
+            yield f"{path}/{key} is {'gone' if key in old else 'new'}"
+        for key in old.keys() & new.keys():
+            yield from differences(old[key], new[key], f"{path}/{key}")
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, pair in enumerate(zip(old, new, strict=True)):
+            yield from differences(*pair, f"{path}/{index}")
+    elif isinstance(old, float) and isinstance(new, float | int):
+        if not (math.isclose(old, new, rel_tol=SAME, abs_tol=1e-15) or (math.isnan(old) and math.isnan(new))):
+            yield f"{path}: {old} became {new}"
+    elif old != new:
+        yield f"{path}: {str(old)[:300]!r} became {str(new)[:300]!r}"
+
+
+@pytest.fixture(scope="module")
+def frozen() -> dict[str, Any]:
+    return stored()
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_nothing_has_changed(section: str, frozen: dict[str, Any]) -> None:
+    assert len(frozen[section]) >= COUNTS[section]
+    found = list(differences(frozen[section], plain(SECTIONS[section]())))
+    assert not found, "\n".join(found[:20])
+
+
+def test_a_changed_number_text_or_length_is_a_difference() -> None:
+    old = {"a": [1.0, "b", float("nan")]}
+    assert not list(differences(old, {"a": [1.0 + 1e-12, "b", float("nan")]}))
+    for new in ({"a": [1.0 + 1e-6, "b", float("nan")]}, {"a": [1.0, "c", float("nan")]}, {"a": [1.0, "b"]}, {},
+                {"a": [1.0, "b", 0.0]}):
+        assert list(differences(old, new)), new
