@@ -137,10 +137,10 @@ STATISTICS: dict[str, Statistic] = {
         Statistic("attention_max", "Largest attention weight", "max p",
                   "mean over rows of the largest attention weight", ("pattern",),
                   reduce=lambda rows: rows.largest.mean(dim=(1, 3)), bounds=(0.0, 1.0), marks={1.0: "one-hot"}),
-        Statistic("activation_gradient", "Activation gradient", "γ / γ_N",
+        Statistic("activation_gradient", "Gradient by layer", "γ / γ_N",
                   "mean of (∂L/∂x)² per coordinate, relative to the last layer", STREAM, log=True,
                   marks={1.0: "flat"}, compared="× that of the last layer", reference="last layer", backward=True),
-        Statistic("parameter_gradient", "Parameter gradient", "‖∂L/∂W‖",
+        Statistic("parameter_gradient", "Gradient by matrix", "‖∂L/∂W‖",
                   "Frobenius norm of the loss gradient by one matrix", (*MATRICES, *VECTORS), "loss/weight", log=True,
                   backward=True, root=True),
     )

@@ -78,7 +78,7 @@ FIGURES: Mapping[str, Row] = MappingProxyType({
     for row in (
         _layers("second_moment", "Mean x² of the residual stream."),
         _layers("activation_gradient", "Mean squared ∂L/∂x, relative to the last layer. Flat: all layers train evenly.",
-                "gradient_by_layer", "Gradient by layer"),
+                "gradient_by_layer"),
         _layers("attention_entropy_normalized", "The median head of each layer. 1 is uniform, 0 is one-hot.",
                 "attention_entropy"),
         _layers("token_correlation", "Overlap of two tokens. At 1 all tokens are alike: rank collapse."),
@@ -97,7 +97,7 @@ BY_CHOICE: Mapping[str, Row] = MappingProxyType({
         FIGURES["second_moment"],
         _layers("max_abs", "The largest |x| of the batch. float16 ends at 65,504: what is larger becomes infinite."),
         _layers("kurtosis", "1: features are alike. Up to the width d: one outlier dominates, and low precision loses "
-                "the rest.", title="Outlier features (kurtosis)"),
+                "the rest."),
         _layers("logit_std", "RMS of the centered logits. Far below 1, attention is uniform; far above, one-hot."),
         _layers("attention_max", "Mean of each token's largest attention weight. 1 is one-hot, 1/n is uniform."),
     )

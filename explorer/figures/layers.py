@@ -45,5 +45,5 @@ def by_layer(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design
     traces = [level(value, words, across, height) for value, words in row.marks.items()]
     traces += rows(series, height.log, sentence) + (floor(named, height) if height.log else [])
     traces += broken(series, across, height)
-    said = describe(f"{row.label} of the residual stream" if row.on_stream else row.label, named)
+    said = describe(f"{row.label}, residual stream" if row.on_stream else row.label, named)
     return picture.plain(traces, across, height, said, legend=False)

@@ -36,7 +36,7 @@ def attention_pattern(profile: Profile) -> Plain:
     causal = profile.config is not None and profile.config.causal
     shown, block = coarse(np.where(np.tri(tokens) > 0, profile.pattern, np.nan) if causal else profile.pattern)
     finite = shown[np.isfinite(shown)]
-    heading = f"layer {layer}, head {head}" + (f", blocks of {block} × {block} tokens" if block > 1 else "")
+    heading = f"layer {layer}, head {head + 1}" + (f", blocks of {block} × {block} tokens" if block > 1 else "")
     lost = "" if np.isfinite(profile.pattern).all() else ", not finite where blank"
     top = float(finite.max(initial=0.0)) or 1.0
     words = f"Attention of {heading}: largest weight {top:.3g}, uniform over {tokens} tokens {1 / tokens:.3g}{lost}."

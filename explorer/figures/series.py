@@ -159,4 +159,4 @@ def describe(subject: str, named: Sequence[tuple[str, Series]]) -> str:
     """One sentence a series (its name may be empty): where it starts and ends, its lowest and highest point."""
     said = [traces.ends(", ".join(filter(None, (name, row.name))), row.depth, row.middle, "depth ")
             for name, row in named]
-    return f"{subject} by layer. {' '.join(one[0].upper() + one[1:] for one in said) or 'Nothing measured yet.'}"
+    return f"{subject}, over depth. {' '.join(one[0].upper() + one[1:] for one in said) or 'Nothing measured yet.'}"

@@ -45,7 +45,7 @@ def test_every_choice_that_differs_and_matters_in_one_design_is_a_row() -> None:
     columns = [column(SMALL.replace(alpha=0.5)), column(REZERO), column(SMALL.replace(rope_base=10.0))]
     found = rows(groups(columns, None), "Choices that differ")
     assert list(found) == ["Residual α", "Residual"], "rotary base matters in none of them"
-    assert texts(found["Residual"]) == ["constant", "rezero", "constant"]
+    assert texts(found["Residual"]) == ["constant", "ReZero", "constant"]
     assert texts(found["Residual α"]) == ["0.5", "not used", "1"]
 
 

@@ -181,7 +181,7 @@ def test_a_refusal_calls_fields_what_the_screen_calls_them(values: dict[str, obj
     ({"residual_attention": "scores"}, {"attention": "none"}, "Set Residual attention to none",
      {"residual_attention": "none"}),
     ({"residual": "fixup"}, {"parametrization": "ntk"}, "Set Residual to constant", {"residual": "constant"}),
-    ({"scale_rule": "gpt2"}, {"residual": "scaled_init"}, "Set Scale rule to lecun", {"scale_rule": "lecun"}),
+    ({"scale_rule": "gpt2"}, {"residual": "scaled_init"}, "Set Scale rule to LeCun", {"scale_rule": "lecun"}),
     ({}, {"n_layers": 4096}, "", {}),
     ({}, {"d_model": 250, "n_heads": 3}, "", {}),
 ])
@@ -237,7 +237,7 @@ def test_what_is_excluded_follows_the_design_and_not_a_refused_choice() -> None:
     page.set(causal=True)
     page.set(position="alibi")
     assert barred(page.controls)["causal", False] == (
-        "Positions = alibi needs Causal mask, as in its paper; got Causal mask = off", "first set Positions to none")
+        "Positions = ALiBi needs Causal mask, as in its paper; got Causal mask = off", "first set Positions to none")
 
 
 def test_a_number_can_exclude_an_option() -> None:
@@ -314,7 +314,7 @@ def test_a_control_that_does_not_matter_is_disabled_and_says_why() -> None:
     assert "alpha" not in page.controls.disabled
     page.set(residual="rezero")
     assert "alpha" in page.controls.disabled
-    assert page.controls.notes["alpha"] == "used when residual = constant or scaled skip; it is rezero"
+    assert page.controls.notes["alpha"] == "used when residual = constant or scaled skip; it is ReZero"
     page.set(residual="constant")
     assert "alpha" not in page.controls.disabled
 

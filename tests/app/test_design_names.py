@@ -45,7 +45,7 @@ def test_a_choice_that_matters_to_nobody_does_not_count() -> None:
     (Config(norm_placement="post", alpha=0.5), "Post-LN, residual α 0.5"),
     (preset("deepnorm", qk_norm=True), "DeepNorm, QK-norm on"),
     (Config(norm_placement="none", init_variance=30), "init variance 30, norm placement none"),
-    (Config(residual="deepnorm"), "residual deepnorm"),
+    (Config(residual="deepnorm"), "residual DeepNorm"),
     (Config(activation="tanh", activation_rescaled=False, alpha=2), "activation tanh, unit-moment activation…"),
 ])
 def test_another_design_is_named_after_the_nearest_and_what_sets_it_apart(config: Config, name: str) -> None:

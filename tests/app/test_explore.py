@@ -381,7 +381,7 @@ def test_layer_and_head_of_the_pattern(open_panel: Open) -> None:
     page = open_panel()
     page.until("idle")
     before = plain(page.panel.charts["attention_pattern"].figure["data"][0]["z"])
-    page.panel.pattern.set_state({"values": {"layer": 2, "head": 1}})
+    page.panel.pattern.set_state({"values": {"layer": 2, "head": 2}})
     page.until("idle")
     shown = plain(page.panel.charts["attention_pattern"].figure["data"][0]["z"])
     np.testing.assert_allclose(shown, measure(SMALL, pattern_of=(2, 1)).pattern, rtol=1e-6)
@@ -389,12 +389,12 @@ def test_layer_and_head_of_the_pattern(open_panel: Open) -> None:
     page.set(n_layers=1)
     page.until("idle", "Measured 1 layer ")
     assert page.panel.pattern.pattern_of == (1, 1)
-    assert page.panel.pattern.values == {"layer": 1, "head": 1}
+    assert page.panel.pattern.values == {"layer": 1, "head": 2}
 
 
 @pytest.mark.parametrize("values", [
-    {"layer": 3, "head": 0}, {"layer": "x", "head": 0}, {"layer": 2.5, "head": 0}, {"layer": True, "head": 1},
-    {"head": 0},
+    {"layer": 3, "head": 1}, {"layer": "x", "head": 1}, {"layer": 2.5, "head": 1}, {"layer": True, "head": 2},
+    {"head": 1},
 ])
 def test_a_layer_that_there_is_not_is_refused_in_words(open_panel: Open, values: dict[str, object]) -> None:
     page = open_panel()
@@ -403,7 +403,7 @@ def test_a_layer_that_there_is_not_is_refused_in_words(open_panel: Open, values:
     page.until("refused", "Layer must be a whole number between 1 and 2")
     page.panel.status._handle_custom_msg("action", [])
     page.until("idle")
-    assert page.panel.pattern.values == {"layer": 1, "head": 0}
+    assert page.panel.pattern.values == {"layer": 1, "head": 1}
 
 
 def test_long_work_shows_progress_and_can_be_stopped(open_panel: Open) -> None:

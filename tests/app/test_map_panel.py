@@ -112,7 +112,7 @@ def test_stop_keeps_what_was_found_and_going_on_computes_the_rest(page: Page) ->
     seconds = page.numbers.seconds.values
     found, status = int(np.isfinite(seconds).sum()), page.panel.status
     assert found < seconds.size
-    assert status.action == "Go on"
+    assert status.action == "Resume"
     assert status.detail.endswith(f"of {seconds.size} cells")
     page.act()
     page.until("idle", "Measured 16 × 6 cells")

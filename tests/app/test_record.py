@@ -41,7 +41,7 @@ def test_explore_comes_back_from_json(open_panel: Open) -> None:
     pin(first, "name", 2, "Öfter “tief”")
     pin(first, "hide", 1)
     first.set(n_layers=2)
-    first.panel.pattern.set_state({"values": {"layer": 2, "head": 1}})
+    first.panel.pattern.set_state({"values": {"layer": 2, "head": 2}})
     first.panel.matrix.set_state({"values": {"matrix": "W_Q"}})
     state = through_json(first.panel.state())
 
@@ -159,7 +159,7 @@ def set_everything(page: Dashboard) -> None:
     explore.controls.apply(CHANGES)
     for message in (["pin"], ["name", 1, "“Deep”"], ["hide", 1]):
         explore.comparison.box._handle_custom_msg(message, [])
-    explore.pattern.set_state({"values": {"layer": 3, "head": 1}})
+    explore.pattern.set_state({"values": {"layer": 3, "head": 2}})
     explore.matrix.set_state({"values": {"matrix": "W_out"}})
     explore.statistic.set_state({"values": {"statistic": "kurtosis"}})
     for tab, (lab, settings) in SETTINGS.items():

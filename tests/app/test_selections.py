@@ -51,7 +51,7 @@ def test_a_choice_says_what_it_changed_and_nothing_that_does_not_matter() -> Non
     config = Config(norm="rms", d_model=64)
     designs = NamedDesigns(config, lambda changes: designs.follow(config.replace(**changes)))
     designs.set_state({"values": {"preset": "rezero"}})
-    assert designs.changes == {"preset": [["Norm placement", "pre", "none"], ["Residual", "constant", "rezero"]]}
+    assert designs.changes == {"preset": [["Norm placement", "pre", "none"], ["Residual", "constant", "ReZero"]]}
     designs.follow(preset("rezero", d_model=128))
     assert designs.changes, "it is ReZero still"
     designs.follow(preset("rezero", causal=True))
@@ -93,12 +93,12 @@ def test_a_list_has_only_what_it_offers() -> None:
 def test_a_number_out_of_range_is_refused_until_it_is_taken_back() -> None:
     heard: list[str] = []
     pattern = PatternSelection(Config(n_layers=3, d_model=16, n_heads=2), lambda: heard.append(pattern.refusal))
-    pattern.set_state({"values": {"layer": 9, "head": 1}})
+    pattern.set_state({"values": {"layer": 9, "head": 2}})
     assert pattern.refused == ["layer"]
     assert pattern.pattern_of == (1, 0)
     pattern.show()
-    assert (pattern.values, pattern.refused) == ({"layer": 1, "head": 0}, [])
+    assert (pattern.values, pattern.refused) == ({"layer": 1, "head": 1}, [])
     assert heard == ["Layer must be a whole number between 1 and 3; got '9'", ""]
-    pattern.set_state({"values": {"layer": 3, "head": 1}})
+    pattern.set_state({"values": {"layer": 3, "head": 2}})
     pattern.fit(Config(n_layers=2, d_model=16, n_heads=1))
     assert pattern.pattern_of == (2, 0)

@@ -55,7 +55,7 @@ def test_theory_comes_first_and_then_dots_until_somebody_stops(visit: Dashboard)
     expect(status(visit)).to_contain_text(re.compile(r"Stopped.*of 336 cells"))
     found = page.evaluate(DOTS)
     assert 4 < found < 168
-    press(visit, "Go on")
+    press(visit, "Resume")
     page.wait_for_function(f"() => ({DOTS})() > {found}")
     expect(status(visit)).to_have_attribute("data-state", "idle")
     expect(status(visit)).to_contain_text("Measured 14 × 12 cells")

@@ -31,7 +31,7 @@ def test_plotly_comes_from_the_server_beside_the_websocket(dashboard: Dashboard)
 def test_the_first_card_shows_how_far_the_largest_value_lies_from_the_end_of_float16(dashboard: Dashboard) -> None:
     measured = ex.measure(ex.Config())
     dashboard.page.get_by_role("button", name="Zoom in").first.click()
-    for name, title in (("max_abs", "Largest |x|"), ("kurtosis", "Outlier features (kurtosis)")):
+    for name, title in (("max_abs", "Largest |x|"), ("kurtosis", "Kurtosis of features")):
         with dashboard.redrawn():
             dashboard.choose("statistic", name)
         values = measured.stream(name)[1].mean(axis=0)

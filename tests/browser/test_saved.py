@@ -176,7 +176,7 @@ def test_a_record_that_is_restored_is_shown(browser: Browser, folder: Path, addr
     page.get_by_role("tab", name="Explore").click()
     expect(page.locator(".ex-status-text:visible")).to_have_text("Measured 4 layers of width 32")
     expect(page.get_by_label("Name of the pinned design Short")).to_be_visible()
-    expect(page.locator(".ex-chart-title").first).to_have_text("Outlier features (kurtosis)")
+    expect(page.locator(".ex-chart-title").first).to_have_text("Kurtosis of features")
     expect(visit.control("statistic").locator("select").first).to_have_value("kurtosis")
     page.get_by_role("tab", name="Depth").click()
     expect(page.locator(".ex-lab:visible [data-field=width] .ex-entry")).to_have_value("32")

@@ -40,4 +40,4 @@ def test_a_profile_without_the_statistic_draws_nothing(name):
 def test_the_pattern_is_that_of_the_first_profile_that_kept_one():
     kept = measured(pattern=np.array([[1.0, 0.0], [0.5, 0.5]]), pattern_of=(2, 1))
     figure = FIGURES["attention_pattern"].draw([predicted(), kept])
-    assert figure.layout.title.text == "layer 2, head 1"
+    assert figure.layout.title.text == "layer 2, head 2"

@@ -263,7 +263,7 @@ def test_figures_bring_no_theme(draw):
 def test_the_description_tells_start_end_and_extremes():
     text = second_moment([measured(layers=2)]).layout.meta["description"]
     assert text == (
-        "Second moment of the residual stream by layer. Measured: 1 at depth 0, 4 at depth 2; "
+        "Second moment, residual stream, over depth. Measured: 1 at depth 0, 4 at depth 2; "
         "lowest 1 at depth 0, highest 4 at depth 2."
     )
 

@@ -41,7 +41,7 @@ def test_few_tokens_have_a_tick_each(tokens: int) -> None:
 
 
 def test_the_title_says_which_layer_and_head():
-    assert draw(uniform(8)).layout.title.text == "layer 3, head 2"
+    assert draw(uniform(8)).layout.title.text == "layer 3, head 3"
 
 
 def test_colors_run_from_zero_to_the_largest_weight_and_mark_uniform():

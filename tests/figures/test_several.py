@@ -46,7 +46,7 @@ def test_a_measurement_of_another_config_is_drawn_as_whose_it_is():
 def test_the_pattern_is_that_of_the_one_design_that_kept_it():
     kept = measured(config=CONFIGS[0], pattern=np.array([[1.0, 0.0], [0.5, 0.5]]), pattern_of=(2, 1))
     figure = FIGURES["attention_pattern"].draw([measured(config=CONFIGS[1]), kept], [SIX[1], SIX[0]])
-    assert figure.layout.title.text == "layer 2, head 1"
+    assert figure.layout.title.text == "layer 2, head 2"
 
 
 def test_breakdowns_of_six_designs_are_told_below_each_other():
@@ -76,5 +76,5 @@ def test_one_matrix_of_several_designs_is_drawn_where_one_is_chosen():
     for design in SIX:
         np.testing.assert_allclose(traces(drawn)[f"{design.label}, measured"].y, 100.0)
     assert drawn.layout.yaxis.title.text == "norm of ∂L/∂W<sub>V</sub> (loss/weight)"
-    assert drawn.layout.meta["description"].startswith("Gradient norm of W_V by layer. Design a, measured:")
+    assert drawn.layout.meta["description"].startswith("Gradient norm of W_V, over depth. Design a, measured:")
     assert len(gradient_by_matrix([measured(config=config) for config in CONFIGS], SIX, matrix="alpha").data) == 0

@@ -49,4 +49,4 @@ def test_a_chart_as_a_page() -> None:
     for words in ("Size of W", "Mean x².", EVIL, "■", "12 layers"):
         assert words in found.text
     labels = [attributes["aria-label"] for _, attributes in found.tags if "aria-label" in attributes]
-    assert "by layer" in str(labels[0])
+    assert "over depth" in str(labels[0])

@@ -115,7 +115,7 @@ class Explore(Live[Job, Profile]):
         """Design, pins, what the lists below the charts show, and the sweep; see `Recorded`."""
         with self.lock:
             return record(design=changed(self.controls.config), pins=self.comparison.pins.state(),
-                          pattern=self.pattern.chosen, matrix=self.matrix.value, statistic=self.statistic.value,
+                          pattern=self.pattern.record, matrix=self.matrix.value, statistic=self.statistic.value,
                           sweep=self.sweep.state())
 
     def restore(self, state: object) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from explorer.app.design_names import change_words, changes_to, matching
 from explorer.app.widgets.controls import choice, describe
@@ -64,17 +64,31 @@ class NamedDesigns(Selection):
 
 
 class PatternSelection(Selection):
-    """Layer (from 1) and head (from 0) of the attention pattern that is shown, within the bounds of a config."""
+    """Layer and head, each from 1, of the attention pattern that is shown, within the bounds of a config.
+
+    Records and links count heads from 0, as `measure` does.
+    """
 
     def __init__(self, config: Config, on_choice: Callable[[], None]) -> None:
         super().__init__("Attention pattern shown", on_choice)
-        self.chosen = {"layer": 1, "head": 0}
+        self.chosen = {"layer": 1, "head": 1}
         self.fit(config)
 
     @property
     def pattern_of(self) -> tuple[int, int]:
         """Layer and head, as arguments of `measure`."""
-        return self.chosen["layer"], self.chosen["head"]
+        return self.chosen["layer"], self.chosen["head"] - 1
+
+    @property
+    def record(self) -> dict[str, int]:
+        """Layer and head for `restore`."""
+        return dict(zip(("layer", "head"), self.pattern_of, strict=True))
+
+    def restore(self, values: object) -> list[str]:
+        """Shows the layer and head of a record, see `Selection.restore`."""
+        head = values.get("head") if isinstance(values, Mapping) else None
+        return super().restore({**values, "head": head + 1} if isinstance(values, Mapping) and isinstance(head, int)
+                               else values)
 
     def within(self, config: Config) -> tuple[int, int]:
         """Layer and head as `fit` will have them."""
@@ -83,16 +97,15 @@ class PatternSelection(Selection):
 
     def fit(self, config: Config) -> None:
         """Takes the bounds of another config; a choice beyond them moves to the last one."""
-        layers, last = config.n_layers, config.n_heads - 1
+        layers = config.n_layers
         self.layout.display = "none" if not attends(config) else None  # then there is nothing to choose
         specs = (
             Spec("layer", "integer", 1, "Layer whose attention is shown.",
                  About("Layer", "Attention", log=layers > MANY_LAYERS), 1, layers),
-            Spec("head", "integer", 0, "Head whose attention is shown, counted from 0.",
-                 About("Head", "Attention"), 0, last),
+            Spec("head", "integer", 1, "Head whose attention is shown.", About("Head", "Attention"), 1, config.n_heads),
         )
         layer, head = self.within(config)
-        self.offer([describe(spec) for spec in specs], layer=layer, head=head)
+        self.offer([describe(spec) for spec in specs], layer=layer, head=head + 1)
 
 
 class ListSelection(Selection):

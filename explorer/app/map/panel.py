@@ -140,7 +140,7 @@ class MapPanel(Panel[Job, None]):
                 self.worker.cancel()
                 self._runs = False
                 self._draw()
-                self._enter(Phase.PAUSED, "Stopped", cells(self._running.sweep(self._job)), action="Go on")
+                self._enter(Phase.PAUSED, "Stopped", cells(self._running.sweep(self._job)), action="Resume")
             elif self.phase is Phase.REFUSED:
                 plan, self.design = self._good
                 self.controls.apply(plan.model_dump())

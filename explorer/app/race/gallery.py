@@ -97,7 +97,7 @@ class Gallery:
         statistics = [{"value": row.name, "label": row.title} for row in MAPS.values()]
         contenders = [{"value": str(position), "label": name} for position, name in enumerate(names)]
         self.selections[number].offer([
-            choice("statistic", "Shown", "Statistic shown by the colors.", statistics, FIRST),
+            choice("statistic", "Show", "Statistic shown by the colors.", statistics, FIRST),
             choice("contender", "Contender", "Contender shown by the colors.", contenders, str(min(number, last))),
         ], statistic=chosen.get("statistic", FIRST), contender=str(min(self._wanted[number], last)))
 

@@ -13,6 +13,19 @@ from explorer.numbers import percent
 
 GPT2_SMALL = Config(n_layers=12, d_model=768, n_heads=12).sizes.n_parameters
 
+NAMES: Mapping[str, str] = {
+    "sqrt_d": "√d", "inverse_sqrt_depth": "1/√depth", "inverse_depth": "1/depth", "qk": "queries and keys",
+    "rezero": "ReZero", "skipinit": "SkipInit", "layer_scale": "LayerScale", "fixup": "Fixup", "t_fixup": "T-Fixup",
+    "magneto": "Magneto", "deepnorm": "DeepNorm", "deepnorm_encoder": "DeepNorm, encoder", "admin": "Admin",
+    "deepnorm_decoder": "DeepNorm, decoder", "admin_profiled": "Admin, profiled", "subln": "Sub-LN", "keel": "Keel",
+    "normformer": "NormFormer", "ngpt": "nGPT", "hybrid_star": "hybrid*", "rms": "RMS", "dyt": "DyT", "derf": "Derf",
+    "lecun": "LeCun", "xavier": "Xavier", "he": "He", "bert": "BERT", "gpt2": "GPT-2", "t5": "T5", "ntk": "NTK",
+    "torch_transformer": "PyTorch Transformer", "torch_default": "PyTorch default", "mup": "μP", "ssmax": "SSMax",
+    "completep": "CompleteP", "relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU, tanh", "quick": "QuickGELU",
+    "silu": "SiLU", "elu": "ELU", "selu": "SELU", "relu2": "ReLU²", "nope": "NoPE", "alibi": "ALiBi",
+}
+"""Values as the field writes them; any other is its own name."""
+
 
 def in_words(value: object) -> str:
     """A value in words: `inverse_sqrt_depth` is 1/√depth."""
@@ -20,13 +33,13 @@ def in_words(value: object) -> str:
         return "on" if value else "off"
     if not isinstance(value, str):
         return f"{value:g}" if isinstance(value, float) else str(value)
-    return value.replace("inverse_", "1/").replace("sqrt_", "√").replace("sqrt", "√").replace("_", " ")
+    return NAMES.get(value, value.replace("_", " "))
 
 
 def usual_in_words(spec: Spec) -> str:
     """The usual values of a field, options as the page calls them, and who uses them."""
     values, colon, users_of = spec.about.usual.partition(":")
-    return f"{in_words(values)}{colon}{users_of}"
+    return f"{', '.join(map(in_words, values.split(', ')))}{colon}{users_of}"
 
 
 def refusal_in_words(error: ConfigError) -> str:
