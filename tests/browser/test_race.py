@@ -66,7 +66,8 @@ class Track:
 
     def add(self, value: str) -> None:
         before = self.chips.count()
-        self.panel.get_by_label("Design to add").select_option(value)
+        self.panel.get_by_role("combobox", name="Design to add").click()
+        self.panel.locator(f".ex-add [data-value='{value}']").click()
         self.adding.click()
         expect(self.chips).to_have_count(before + 1)
 

@@ -24,6 +24,14 @@ MATRIX_WORDS = dict(zip((*MATRICES, *VECTORS), (
 """Words, for a list cannot show W_Q with its Q below the line."""
 
 
+def named_options() -> list[dict[str, str]]:
+    """The named designs as options of a list to search in; below it stand a design's words, source and differences."""
+    return [{"value": name, "label": row.title, "formula": row.words.rstrip("."), "group": group,
+             "source": cited(row.source) + f"\nDiffers: {row.differs}" * bool(row.differs),
+             "find": " ".join((name, row.title, row.words, row.source, row.aliases))}
+            for group, name, row in PRESETS.grouped()]
+
+
 class NamedDesigns(Selection):
     """The list of named designs. It follows the controls: it shows which one they make, or that it is none.
 
@@ -35,13 +43,7 @@ class NamedDesigns(Selection):
     def __init__(self, config: Config, apply: Callable[[dict[str, object]], None]) -> None:
         super().__init__("Named design", self._take)
         self._apply = apply
-        rows = [  # below the list stand the design's words, its source, and its differences from the paper
-            {"value": name, "label": row.title, "formula": row.words.rstrip("."),
-             "source": cited(row.source) + f"\nDiffers: {row.differs}" * bool(row.differs),
-             "group": group, "find": " ".join((name, row.title, row.words, row.source, row.aliases))}
-            for group, name, row in PRESETS.grouped()
-        ]
-        rows.insert(0, {"value": CUSTOM, "label": CUSTOM, "formula": "None of the named designs."})
+        rows = [{"value": CUSTOM, "label": CUSTOM, "formula": "None of the named designs."}, *named_options()]
         about = "A model or a named design: sets all that makes it one; sizes, input, loss and seeds stay."
         self._config, self.followed = config, matching(config) or CUSTOM
         field = choice("preset", "Model or design", about, rows, matching(Config()), "search")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
+from explorer.app.explore.selections import named_options
 from explorer.app.race.lineup import Contender, Lineup, named_design, recipe_words
 from explorer.app.race.plan import Plan
 from explorer.app.race.textfile import TextFile
@@ -131,12 +132,14 @@ class Preparation:
 
     def welcome(self, designs: Sequence[tuple[str, Config]]) -> None:
         """Offers designs, by name, beside the named ones."""
-        offers = [(group, f"preset:{name}", named_design(name)) for group, name, _ in PRESETS.grouped()]
-        offers += [("Explore page", f"pin:{number}", Contender(config, base=name, sized=True))
-                   for number, (name, config) in enumerate(designs)]
+        named = [option | {"value": f"preset:{option['value']}"} for option in named_options()]
+        pinned = [{"value": f"pin:{number}", "label": name, "formula": "", "group": "Explore page", "find": name}
+                  for number, (name, _) in enumerate(designs)]
         with self._lock:
-            self._offered = {key: one for _, key, one in offers}
-            self.contenders.choices = [{"group": group, "value": key, "label": one.base} for group, key, one in offers]
+            self._offered = {f"preset:{name}": named_design(name) for name in PRESETS} | {
+                f"pin:{number}": Contender(config, base=name, sized=True)
+                for number, (name, config) in enumerate(designs)}
+            self.contenders.choices = named + pinned
             self._follow()
 
     def _check(self, text: Text) -> None:

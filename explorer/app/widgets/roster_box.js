@@ -1,4 +1,4 @@
-/* Designs with a name and a hue: chips with buttons, and above them the current design or a list to add from.
+/* Designs with a name and a hue: chips with buttons, and above them the current design or a list to search and add from.
 
    A name that was sent is painted again with every answer (`answers`): the kernel decides. */
 
@@ -116,26 +116,25 @@ function pinning(model) {
 /** A heading, and a list of designs with the button that adds one: above the chips, so that it stays under the pointer. */
 function adding(model) {
   const heading = make("h3", { class: "ex-side-heading" });
-  const select = make("select", { "aria-label": "Design to add", ...OWN_KEYS });
-  const add = button("Add", "ex-button", () => press(model, ["add", select.value]), {
+  let value;
+  let filled;
+  const add = button("Add", "ex-button", () => press(model, ["add", value]), {
     "aria-label": "Add the chosen design as a contender",
   });
-  let filled;
-  const fill = (choices) => {
-    const before = select.value;
-    const groups = new Map();
-    for (const { group, value, label } of choices) {
-      if (!groups.has(group)) groups.set(group, make("optgroup", { label: group }));
-      groups.get(group).append(make("option", { value }, label));
-    }
-    select.replaceChildren(...groups.values());
-    if (choices.some(({ value }) => value === before)) select.value = before;
+  const chooser = make("div", { class: "ex-control ex-add", ...OWN_KEYS });
+  const fill = (options) => {
+    const label = "Design to add";
+    const choose = (chosen) => { value = chosen; list.paint(chosen); };
+    const list = search({ label, options }, `ex-add-${model.model_id ?? ""}`, choose);
+    list.below[0].querySelector("input").setAttribute("aria-label", label);
+    choose(options.some((option) => option.value === value) ? value : options[0].value);
+    chooser.replaceChildren(...list.below, add);
   };
   const paint = () => {
     put(heading, model.get("heading"));
     if (filled !== model.get("choices")) fill(filled = model.get("choices")); // a list that is open must not close
   };
-  return { nodes: [heading, make("div", { class: "ex-control ex-add" }, select, add)], press: add, paint };
+  return { nodes: [heading, chooser], press: add, paint };
 }
 
 export default {
