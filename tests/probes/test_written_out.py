@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -406,6 +407,23 @@ def test_a_twin_that_behaves_otherwise_draws_no_line(make: Callable[[], nn.Modul
     if make is not Linear:
         assert found.distance > 0.5
         assert any(one.endswith(" ×") for one in found.parts)
+
+
+def test_tokens_that_become_alike_otherwise_than_expected_draw_no_line() -> None:
+    """No second moment shows it: norms follow an MLP that gives all tokens what it gives the first."""
+    class First(Block):
+        def mlp(self, x: Tensor) -> Tensor:
+            return super().mlp(x)[:, :1].expand_as(x)
+
+    make = stack(lambda: First("branch_output"))
+    found, profile = twin(*make), probe(*make)
+    assert not twin(*stack(lambda: Block("branch_output"))).parts
+    assert found.parts
+    for part in found.parts:
+        assert re.match(r"the token correlation at stream after \w+ of layer \d \(\d\) is 0?\.\d+ where", part), part
+        assert "×" not in part
+    assert profile.twin is None
+    assert set(found.parts) <= set(profile.remarks)
 
 
 def test_a_twin_that_behaves_alike_has_a_line() -> None:
