@@ -26,8 +26,8 @@ class Gap(NamedTuple):
 
     key: Key
     size: float
-    """ln(measured / expected) of the median layer; of the stream, of all layers if each grew as the median one does. Of a
-    correlation, measured − expected of the median layer."""
+    """ln(measured / expected) of the median layer; of the stream, of all layers if each grew as the median one does; of
+    a correlation, measured − expected."""
     layer: int
     """The first that is off, from 1."""
     measured: float
@@ -52,8 +52,8 @@ class Gap(NamedTuple):
 def gaps(measured: Profile, expected: Profile) -> Iterator[Gap]:
     """Gaps at every site that both have. One layer that is unlike its siblings makes none: `diagnose` names it.
 
-    Gradients by matrices are left out: beside those of the other matrices they moved by up to 2.3 × with the loss, and by
-    7 × where experts share the tokens.
+    Gradients by matrices are left out: beside those of the other matrices they moved by up to 2.3 × with the loss, and
+    by 7 × where experts share the tokens.
     """
     sites = [("second_moment", site) for site in BRANCHES] + [("logit_std", "attn_scores")]
     for key in sites:

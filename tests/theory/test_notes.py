@@ -242,6 +242,7 @@ def test_a_measured_note_is_of_its_design_at_any_size() -> None:
     ({"value_residual": True}, "parameter_gradient"),
     ({"norm_placement": "post", "input": "text", "loss": "next_token"}, "activation_gradient"),
     ({"qk_norm": True, "qk_gain": 4.0, "n_heads": 16}, "attention_entropy_normalized"),
+    ({"qk_norm": True, "qk_gain": 6.0, "n_heads": 16}, "activation_gradient"),
     ({"qk_norm": True, "qk_gain": 4.0, "n_heads": 16, "causal": True}, "attention_max"),
     ({"norm_placement": "none", "residual": "inverse_sqrt_depth", "attention_variance": 3.0, "mlp_variance": 0.3},
      "second_moment"),
@@ -251,6 +252,7 @@ def test_what_was_measured_to_be_off_is_said(choices: dict[str, Any], statistic:
 
 
 @pytest.mark.parametrize("choices", [{}, {"qk_norm": True}, {"norm_placement": "hybrid"},
+                                     {"qk_norm": True, "qk_gain": 1.2, "n_heads": 16},
                                      {"qk_norm": True, "qk_gain": 4.0, "residual_attention": "scores"},
                                      {"norm_placement": "post", "residual": "deepnorm"}])
 def test_what_was_measured_to_be_right_is_not_blamed(choices: dict[str, Any]) -> None:
