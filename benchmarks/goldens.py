@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import gzip
 import json
@@ -122,6 +123,8 @@ SECTIONS: Mapping[str, Callable[[], Mapping[str, Any]]] = {
 
 def plain(value: Any) -> Any:
     """A value as JSON gives it back."""
+    if isinstance(value, Mapping) and "bdata" in value:  # an array as plotly sends it
+        return plain(np.frombuffer(base64.b64decode(value["bdata"]), dtype=value["dtype"]))
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, np.ndarray | list | tuple):

@@ -2,6 +2,7 @@
 
     python -m benchmarks.table                 # goes on with docs/training.csv until it is whole, on all processors
     python -m benchmarks.table --quick         # four designs at two depths with one seed, to standard output
+    python -m benchmarks.table --show          # the table of docs/training.md, to standard output
 
 A row is one training: next character of the prose that ships with Python, Adam at `learning_rate`, constant or, with
 warm-up, rising for `warmup` steps. All see the same batches, a seed's. `final_loss` is the cross-entropy on the
@@ -20,9 +21,11 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from explorer.config import Config, preset
@@ -36,7 +39,9 @@ if TYPE_CHECKING:
 SIZES: dict[str, int] = {"d_model": 32, "n_heads": 2, "mlp_ratio": 2, "n_ctx": 32, "batch_size": 8}
 STEPS, WARMUP, RATE = 200, 100, 3e-3
 DEPTHS = (6, 12, 24, 48)
-SEEDS = 3
+SEEDS, SHOWN_SEEDS = 3, 8
+SHOWN = ("post_ln", "realformer", "bert", "gpt2", "gemma2", "admin", "mix_ln", "pre_ln", "deepnorm", "rezero", "fixup")
+"""The designs of docs/training.md."""
 QUICK = ("post_ln", "pre_ln", "rezero", "deepnorm")
 OUTPUT = Path(__file__).parent.parent / "docs" / "training.csv"
 KEY = ("design", "warmup", "n_layers", "seed")
@@ -60,14 +65,32 @@ class Case(NamedTuple):
         return tuple(map(str, self))
 
 
-def cases(designs: tuple[str, ...] = tuple(PRESETS), depths: tuple[int, ...] = DEPTHS, seeds: int = SEEDS
+def cases(designs: tuple[str, ...] = tuple(PRESETS), depths: tuple[int, ...] = DEPTHS, seeds: int = SHOWN_SEEDS
           ) -> Iterator[Case]:
     """Every training of the table; shallow ones first, so that a part of it is a table too."""
     for depth in depths:
         for seed in range(seeds):
-            for design in designs:
+            for design in designs if seed < SEEDS else SHOWN:
                 for warmup in (1, WARMUP):
                     yield Case(design, warmup, depth, seed)
+
+
+def shown(table: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """Lines of docs/training.md: mean ± standard error without / with warm-up; in brackets how many seeds, if fewer."""
+    losses: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
+    for one in table:
+        losses[one["design"], one["n_layers"], one["warmup"]].append(float(one["final_loss"] or "inf"))
+    yield "| design |" + "".join(f" {depth} layers |" for depth in DEPTHS)
+    yield "|---|" + "---|" * len(DEPTHS)
+    for design in SHOWN:
+        cells = (" / ".join(_cell(losses[design, str(depth), str(warmup)]) for warmup in (1, WARMUP))
+                 for depth in DEPTHS)
+        yield f"| {PRESETS[design].title} | {' | '.join(cells)} |"
+
+
+def _cell(values: Sequence[float]) -> str:
+    error = f"{stdev(values) / math.sqrt(len(values)):.2f}".removeprefix("0")
+    return f"{fmean(values):.2f} ± {error}" + f" ({len(values)})" * (len(values) < SHOWN_SEEDS)
 
 
 @cache
@@ -130,7 +153,13 @@ def main() -> None:
     """Trains what is missing, as many at a time as there are processors, a thread each."""
     parser = argparse.ArgumentParser(description="how every design trains")
     parser.add_argument("--quick", action="store_true", help="a small part, to standard output")
-    quick = parser.parse_args().quick
+    parser.add_argument("--show", action="store_true", help="the table of docs/training.md, to standard output")
+    asked = parser.parse_args()
+    if asked.show:
+        with OUTPUT.open(newline="", encoding="utf-8") as file:
+            print("\n".join(shown(list(csv.DictReader(file)))))
+        return
+    quick = asked.quick
     there = set() if quick else done(OUTPUT)
     missing = [case for case in (cases(QUICK, DEPTHS[:2], 1) if quick else cases()) if case.key not in there]
     os.environ["OMP_NUM_THREADS"] = "1"  # the workers' torch is imported with it

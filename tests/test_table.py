@@ -9,7 +9,24 @@ from typing import Any
 
 import pytest
 
-from benchmarks.table import COLUMNS, DEPTHS, SEEDS, SIZES, STEPS, WARMUP, Case, cases, done, row, spent
+from benchmarks.table import (
+    COLUMNS,
+    DEPTHS,
+    KEY,
+    OUTPUT,
+    SEEDS,
+    SHOWN,
+    SHOWN_SEEDS,
+    SIZES,
+    STEPS,
+    WARMUP,
+    Case,
+    cases,
+    done,
+    row,
+    shown,
+    spent,
+)
 from explorer.schemes.preset import PRESETS
 
 
@@ -28,10 +45,24 @@ def trained() -> dict[str, Any]:
 
 def test_every_design_stands_in_it_with_and_without_warm_up() -> None:
     found = list(cases())
-    assert len(found) == len(set(found)) == len(PRESETS) * 2 * len(DEPTHS) * SEEDS
+    often = len(PRESETS) * SEEDS + len(SHOWN) * (SHOWN_SEEDS - SEEDS)
+    assert len(found) == len(set(found)) == 2 * len(DEPTHS) * often
     assert {case.design for case in found} == set(PRESETS)
     assert {case.n_layers for case in found} == {6, 12, 24, 48}
     assert {case.warmup for case in found} == {1, WARMUP}
+
+
+def test_the_page_shows_the_table_with_its_errors() -> None:
+    with OUTPUT.open(newline="", encoding="utf-8") as file:
+        table = list(csv.DictReader(file))
+    assert len({tuple(one[name] for name in KEY) for one in table}) == len(table)
+    assert "\n".join(shown(table)) in OUTPUT.with_suffix(".md").read_text(encoding="utf-8")
+    many = [one | {"design": design, "n_layers": str(depth), "warmup": str(warmup), "final_loss": str(2 + 0.1 * seed)}
+            for design, warmup, depth, seed in cases() for one in table[:1] if design in SHOWN]
+    lines = list(shown(many))
+    assert lines[2] == f"| Post-LN |{' 2.35 ± .09 / 2.35 ± .09 |' * len(DEPTHS)}"
+    assert " 2.30 ± .08 (7) / 2.35 ± .09 |" in list(shown([one for one in many if (
+        one["design"], one["n_layers"], one["warmup"], one["final_loss"]) != ("post_ln", "6", "1", "2.7")]))[2]
 
 
 def test_a_row_has_what_was_asked_for(trained: dict[str, Any]) -> None:

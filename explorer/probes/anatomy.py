@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import torch
+
 from explorer.probes.branches import Anatomy, Piece, Sum, attends, bare, kinds, own, parts_of, queries_keys_values
 from explorer.probes.graph import NORM, SUM, VIEW, Graph, Node, is_norm, label
 from explorer.probes.matrices import matrices, vectors
+from explorer.probes.nodes import as_product
 
 __all__ = ["Anatomy", "Piece", "Sum", "attends", "queries_keys_values", "read"]
 
 
 def read(graph: Graph, output: Node) -> Anatomy:
     """Sites and matrices of the block that a graph has just recorded."""
+    with torch.enable_grad():
+        graph.order = [part for node in graph.order for part in _written_out(node)]
     attention = next((node for node in graph.order if attends(node) and own(node)), None)
     sums = _sums(graph.order)
     if output.role != "stream":
@@ -22,6 +27,14 @@ def read(graph: Graph, output: Node) -> Anatomy:
     found.matrices = dict(matrices(found))
     found.vectors = dict(vectors(found))
     return found
+
+
+def _written_out(node: Node) -> Iterator[Node]:
+    """A node, after the product that it is a view of where that is written out; autograd knows the tensors by now."""
+    for part in as_product(node):
+        label(part)
+        yield part
+    yield node
 
 
 def _sums(order: Iterable[Node]) -> list[Sum]:

@@ -68,6 +68,45 @@ def as_softmax(node: Node) -> Node:
     return node
 
 
+def as_product(node: Node) -> list[Node]:
+    """A product of matrices that is written out, such as Σ_d q_td k_sd: its factors and itself, which the sum is then a
+    view of; nothing of any other node.
+    """
+    whole, axes = node.inputs[0] if node.inputs else node, [one for one in node.scalars if isinstance(one, list)]
+    n_axes = whole.tensor.ndim
+    if node.op != "sum" or whole.op != "mul" or [len(one) for one in axes] != [1] or node.tensor.ndim == n_axes:
+        return []
+    alike, summed = [_repeated(one, whole) for one in whole.inputs], axes[0][0] % n_axes
+    if [len(one) for one in alike] != [1, 1] or len({summed, *alike[0], *alike[1]}) < 3:
+        return []
+    (column,), (row,) = alike
+    first, second = whole.inputs
+    if row > column:  # rows, which the first factor has, are the axis that comes first
+        row, column, first, second = column, row, second, first
+    rest = [axis for axis in range(n_axes) if axis not in (summed, row, column)]
+    turned = summed == n_axes - 1  # of keys, whose coordinates are last
+    made = [_view(first, [*rest, row, summed, column]),
+            _view(second, [*rest, *((column, summed) if turned else (summed, column)), row])]
+    made += [Node("transpose", made[1:], made[1].tensor.mT, scalars=(None, -2, -1))] * turned
+    order = [axis - (axis > summed) for axis in (*rest, row, column)]
+    product = Node("bmm", [made[0], made[-1]], node.tensor.permute(order))
+    node.op, node.inputs, node.scalars = "permute", [product], (None, [order.index(axis) for axis in range(len(order))])
+    return [*made, product]
+
+
+def _repeated(factor: Node, product: Node) -> list[int]:
+    """The axes of a product along which a deep factor is the same."""
+    own, shape = factor.tensor, product.tensor.shape
+    if factor.role != "deep" or own.ndim != len(shape):
+        return []
+    return [axis for axis, size in enumerate(shape) if size > 1 and (own.shape[axis] == 1 or own.stride(axis) == 0)]
+
+
+def _view(factor: Node, order: list[int]) -> Node:
+    """A factor with its axes in another order, without the last, along which it is the same."""
+    return Node("permute", [factor], factor.tensor.permute(order).select(-1, 0), scalars=(None, order))
+
+
 def label(node: Node) -> None:
     """Says what a node is, from what its inputs are."""
     node.role, node.matrix, node.bent = _role(node), frozenset(), False

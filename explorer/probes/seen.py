@@ -51,8 +51,8 @@ class Seen:
         """By the id of the parameter."""
         self.gates: list[str] = []
         """Weights after the layers that are 0 and whose gradient is not."""
-        self.small = ""
-        """The tokens of the input that are almost 0, in words."""
+        self.small = (0, 0)
+        """How many tokens of the input are almost 0, and of how many."""
         self.dtype = ""
         self.layout = Layout()
         self.sources: list[Tensor] = []
@@ -68,7 +68,8 @@ class Seen:
             self.layout, self.sources = layout(found), [found.source.tensor]
             self.dtype = str(found.source.tensor.dtype).removeprefix("torch.")
             self.signal("embed", found.source.tensor, 0)
-            self.small = almost_zero(self.layout.arrange(found.source.tensor))
+            tokens = self.layout.arrange(found.source.tensor)
+            self.small = (int(almost_zero(tokens)), tokens[..., 0].numel())
             self.design.begin(self.layout.arrange(found.source.tensor))
         for site, node in found.sites.items():
             self.signal(site, node.tensor, len(self.sites))
@@ -112,7 +113,8 @@ class Seen:
             others: other stacks' profiles.
         """
         values, notes, absent = self.by_site()
-        notes |= self.gradient_note()
+        last = self.sites[-1]["resid_post"].gradient
+        notes |= gradient_note(bool(last) and not float(sum(last)), self.gates, self.small)
         values |= {**self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices()))}
         for matrix, layers in self.matrices().items():
             if without := tuple(layer for layer, pieces in enumerate(layers, start=1) if not pieces):
@@ -150,14 +152,6 @@ class Seen:
                 absent[key] = tuple(layer + 1 for layer in range(count) if layer not in alike)
                 notes.setdefault(key[0], f"at {key[1]} it was not read in {_layers(absent[key])}")
         return values, notes, absent
-
-    def gradient_note(self) -> dict[str, str]:
-        """The reason why there is no gradient relative to the last layer's, or why that at the input is large."""
-        last = self.sites[-1]["resid_post"].gradient
-        if last and not float(sum(last)):
-            moves = f"{FIRST_STEP} {' and '.join(self.gates)} alone" if self.gates else ""
-            return {"activation_gradient": moves or "the gradient at the last layer is exactly 0"}
-        return {"activation_gradient": self.small} if self.small else {}
 
     def by_stream(self) -> dict[Key, Array]:
         """Mean squared gradients relative to the last layer's, unless that is 0."""
@@ -205,11 +199,25 @@ def _layers(numbers: Sequence[int]) -> str:
     return f"layer {numbers[0]}" + (f" and {len(numbers) - 1} more" if len(numbers) > 1 else "")
 
 
-def almost_zero(x: Tensor) -> str:
-    """Tokens of `[batch, token, coordinate]` that are too small for a norm, whose gradient grows by them, in words."""
-    sizes = x.detach().double().square().mean(-1)
-    small = int((sizes < SMALL * sizes.mean()).sum())
-    return f"{small} of {sizes.numel()} tokens {'is' if small == 1 else 'are'} {ALMOST_ZERO}" if small else ""
+def almost_zero(x: Tensor) -> Tensor:
+    """How many tokens of `[..., coordinate]` are too small for a norm, which multiplies the gradient by them."""
+    sizes = x.detach().float().square().mean(-1)
+    return (sizes < SMALL * sizes.mean()).sum()
+
+
+def gradient_note(nothing: bool, gates: Sequence[str], small: tuple[int, int]) -> dict[str, str]:
+    """The reason why there is no gradient relative to the last layer's, or why that at the input is large.
+
+    Args:
+        nothing: whether the gradient at the last layer is exactly 0.
+        gates: weights after the layers that are 0 and whose gradient is not.
+        small: how many tokens of the input are almost 0, and of how many.
+    """
+    if nothing:
+        moves = f"{FIRST_STEP} {' and '.join(gates)} alone" if gates else ""
+        return {"activation_gradient": moves or "the gradient at the last layer is exactly 0"}
+    of, verb = f"{small[0]} of {small[1]} tokens", "is" if small[0] == 1 else "are"
+    return {"activation_gradient": f"{of} {verb} {ALMOST_ZERO}"} if small[0] else {}
 
 
 def follow(node: Node) -> None:

@@ -31,7 +31,7 @@ class Causal:
         sharp = place.lift(np.square(row_factors(config, config.n_ctx))[place.t.astype(int) - 1])
         self.place, self.first = place._replace(turns=turns(config, place), sharp=sharp), embedding(config)
         self.table = (sloped(config.n_ctx, fall, config.d_head, gains.fixed) if fall else
-                      stacked(config.n_ctx, config.d_head, gains.fixed, gains.sphere))
+                      stacked(config.n_ctx, config.d_head, gains.fixed))
         self.steps = causal_forward.run(gains, self.place, self.table, config.n_layers, self.first)
 
     def stream(self) -> Stream:

@@ -21,7 +21,7 @@ from explorer.theory.grids import Array
 from explorer.theory.positions import Positions, Reading, Stacked
 from explorer.theory.sink import Sunk, drain
 from explorer.theory.sloped import Sloped
-from explorer.theory.tables import RowValues
+from explorer.theory.tables import RowValues, as_normal
 from explorer.theory.tokens import Tokens, add, lengths, passed, scattered_by_attention, scattered_by_mlp
 from explorer.theory.turns import STILL
 
@@ -43,7 +43,7 @@ class Logits(NamedTuple):
     common: Array
     """`[position]`, as all that follow if nothing else is said."""
     alike: Array
-    """As softmax sees it, after the cap."""
+    single: Array
     s: Array
     """Standard deviation after the cap, as softmax sees it."""
     std: Array
@@ -205,7 +205,7 @@ def attention(gains: Gains, table: Stacked | Sloped, x: State, values: State, be
         pair = pair * both * lost.focus.take(place.smaller) ** rho
     _, _, square, _, spread, _, crowding, unevenness, _ = reading.rows
     alike = law.alike
-    if gains.cap:
+    if gains.cap or gains.sphere:
         alike = alike * law.s**2 / np.maximum(law.covariance[0], 1e-300)
     alike = alike / (ONE + alike)
     first, second, crowd = place.first[1:], place.second[1:], np.sqrt(alike * spread)
@@ -275,8 +275,9 @@ def logits(gains: Gains, x: State, mean: Array, own: Array, common: Array, scatt
         rho = correlation(overlaps, place.lift(query)) if gains.biases.q else rho
         query = overlaps if inherits else query
     key, key_p = by.key * own, by.key * np.maximum(common, 0.0) + by.key_bias
-    crowd, turns = key * scatter, place.turns
+    crowd, turns, single = key * scatter, place.turns, place.ones[0]
     if below and inherits == "qk":
+        single = unmasked.joint(key, below.key, below.single)
         query, key, key_p = query + below.query, key + below.key, key_p + below.key_p
         crowd = crowd + kept * below.crowd
     scale, turned = gains.scale * place.sharp, turns is not STILL
@@ -287,12 +288,16 @@ def logits(gains: Gains, x: State, mean: Array, own: Array, common: Array, scatt
     if inherits:
         covariance = scale * apart * query
         if below and inherits == "scores":
+            single = unmasked.joint(covariance[0], below.covariance[0], below.single)
             covariance, shared, alike = covariance + below.covariance, shared + below.common, alike + kept * below.alike
         rho = correlation(covariance, np.maximum(place.lift(covariance[0]), 1e-300))
     elif turned:
         rho = correlation(rho * apart, np.maximum(place.lift(apart[0]), 1e-300))
-    bent = _cap(gains, place, np.sqrt(covariance[0]), np.sqrt(shared), rho)
-    return Logits(query, key, key_p, crowd, covariance, shared, alike, *bent)
+    s, *bent = _cap(gains, place, np.sqrt(covariance[0]), np.sqrt(shared), rho)
+    if gains.sphere:
+        rows = zip(s.tolist(), place.t.tolist(), single.tolist(), strict=True)
+        s = np.array([as_normal(one, int(t), gains.sphere, part) for one, t, part in rows])
+    return Logits(query, key, key_p, crowd, covariance, shared, alike, single, s, *bent)
 
 
 def queries(place: Positions, by: unmasked.Factors, x: State) -> Array:

@@ -153,7 +153,7 @@ def gains(config: Config) -> Gains:
         scale *= config.qk_gain**2
     if not config.causal:
         scale *= row_factors(config, config.n_ctx)[0] ** 2
-    sphere = config.d_head - centers(config) if fixed and not inherits(config) else 0
+    sphere = config.d_head - centers(config) if fixed else 0
     places, joined = placements(config), multipliers(config)
     # a stream that shrinks may come near a norm's ε, and is then no longer of unit second moment after it
     function = point(config)

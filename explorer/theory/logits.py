@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from explorer.theory.gains import Gains
 from explorer.theory.gaussian import REACH, panels
 from explorer.theory.grids import Array
-from explorer.theory.tables import contrast, highest
+from explorer.theory.tables import as_normal, contrast, highest
 
 NODES = np.linspace(-4, 4, 17)
 WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
@@ -51,6 +51,8 @@ class Logits(NamedTuple):
     """Part of the layer's own scores in s²."""
     crowd: float = 0.0
     """Scatter of the keys' overlaps where they add up, as `alike` is of the scores'."""
+    single: float = 1.0
+    """Σ of the squared shares that the layers have in what adds up; see `tables.as_normal`."""
 
     @property
     def rho(self) -> float:
@@ -88,8 +90,9 @@ def logits(gains: Gains, q: float, p: float, v: float, below: Logits, kept: floa
     by = factors(gains, q, q)
     query, query_p = by.query * q + by.query_bias, by.query * p + by.query_bias
     key, key_p = by.key * max(q - p, 0.0), by.key * max(p, 0.0) + by.key_bias
-    crowd, turns = key * v, gains.turns
+    crowd, turns, single = key * v, gains.turns, 1.0
     if gains.adds == "qk":
+        single = joint(key, below.key, below.single)
         query, query_p, key = query + below.query, query_p + below.query_p, key + below.key
         key_p += below.key_p
         crowd += kept * below.crowd
@@ -100,9 +103,15 @@ def logits(gains: Gains, q: float, p: float, v: float, below: Logits, kept: floa
     if gains.adds == "scores":
         total = below.variance + variance
         own = variance / total if total > 0 else 1.0
+        single = joint(variance, below.variance, below.single)
         variance, covariance, alike = total, below.covariance + covariance, kept * below.alike + alike
         common += below.common
-    return Logits(query, query_p, key, key_p, variance, covariance, common, alike, own, crowd)
+    return Logits(query, query_p, key, key_p, variance, covariance, common, alike, own, crowd, single)
+
+
+def joint(own: Any, below: Any, single: Any) -> Any:
+    """`Logits.single` of a layer's own part and of what it inherits."""
+    return (own * own + below * below * single) / np.maximum((own + below) ** 2, 1e-300)
 
 
 class Capped(NamedTuple):
@@ -133,8 +142,11 @@ def capped(gains: Gains, law: Logits, n: int) -> Capped:
     s, mean = math.sqrt(law.variance), math.sqrt(law.common)
     turns = gains.turns
     if gains.cap == 0 or s == 0:
-        return Capped(s, s, 1.0, law.rho, law.alike, keys=turns.keys, both=turns.both, common=law.common)
+        inside = as_normal(s, n, gains.sphere, law.single)
+        alike = law.alike * (inside / s) ** 2 if s else law.alike
+        return Capped(s, inside, 1.0, law.rho, alike, keys=turns.keys, both=turns.both, common=law.common)
     one = cap(s, mean, gains.cap, n)
+    one = one._replace(s=as_normal(one.s, n, gains.sphere, law.single))
     rho, slopes = pairs(np.array(s), np.array(mean), np.array((law.rho, 0.0)), gains.cap)
     shrunk = (one.s / s) ** 2
     return one._replace(rho=float(rho[0]), alike=law.alike * shrunk, rows=float(slopes[0]),

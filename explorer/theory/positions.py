@@ -128,12 +128,12 @@ class Reading(NamedTuple):
 class Stacked:
     """Softmax statistics for the row lengths of all positions, as piecewise linear tables read with arrays."""
 
-    def __init__(self, n: int, d_head: int, fixed_length: bool, sphere: int = 0) -> None:
+    def __init__(self, n: int, d_head: int, fixed_length: bool) -> None:
         self._place = place = positions(n)
         line = s_of(np.linspace(0, float(X[-1]), FINE_X))
         s = line[:, None] + np.zeros(FINE_V)
         rho = np.clip(rho_of(np.linspace(0, 1, FINE_V) + np.zeros_like(s), s), 0.0, 1.0)
-        tables = [None if size == 1 else softmax(int(size), d_head, fixed_length, sphere) for size in place.t]
+        tables = [None if size == 1 else softmax(int(size), d_head, fixed_length) for size in place.t]
         alone = (np.ones_like(s), np.zeros_like(s))
         pairs = np.array([alone if table is None else table.pairs(s, rho) for table in tables]).swapaxes(0, 1)
         along = np.stack([pairs, _steps(pairs, 2)], 1)
@@ -201,6 +201,6 @@ def _between(table: Array, pairs: Reading) -> Array:
 
 
 @lru_cache(maxsize=16)
-def stacked(n: int, d_head: int, fixed_length: bool, sphere: int = 0) -> Stacked:
+def stacked(n: int, d_head: int, fixed_length: bool) -> Stacked:
     """The tables of one sequence length and head width, kept."""
-    return Stacked(n, d_head, fixed_length, sphere)
+    return Stacked(n, d_head, fixed_length)

@@ -2,7 +2,7 @@
 
 With d_head coordinates a row's logit variance is s²·χ, χ the query's squared length over its mean (relative variance
 2/d_head), and two rows' logits correlate by the sample correlation of d_head coordinates, not by ρ itself. Where keys
-lie on a sphere (QK-norm) a logit is s √d cos θ, which has less of a tail than a normal one: `_on_sphere`.
+lie on a sphere (QK-norm) a logit is s √d cos θ, which has less of a tail than a normal one: `as_normal`.
 """
 
 from __future__ import annotations
@@ -54,12 +54,10 @@ class Softmax:
 
     Args:
         fixed_length: of the queries.
-        sphere: dimensions in which the keys' directions are even; 0 where their lengths vary too.
     """
 
-    def __init__(self, n: int, d_head: int, fixed_length: bool = False, sphere: int = 0) -> None:
+    def __init__(self, n: int, d_head: int, fixed_length: bool = False) -> None:
         self.n = n
-        self._sphere = _on_sphere(n, sphere) if sphere else None
         self._rows, self._share, self._j_share = _splines(n)
         self._chi = np.ones(1) if fixed_length else _chi(d_head)
         self._weights = np.ones(1) if fixed_length else WEIGHTS
@@ -99,12 +97,8 @@ class Softmax:
         return Step(y2, y11, *rest)
 
     def _lengths(self, s: Array) -> Array:
-        """`[length, ...]`: for queries of each length, of normal logits."""
-        return np.multiply.outer(np.sqrt(self._chi), self._normal(s))
-
-    def _normal(self, s: Array) -> Array:
-        """Of normal logits that softmax would treat alike."""
-        return s if self._sphere is None else s * np.interp(np.minimum(s, S_MAX), *self._sphere)
+        """`[length, ...]`: for queries of each length."""
+        return np.multiply.outer(np.sqrt(self._chi), s)
 
     def _raw(self, s: Array) -> Array:
         """`[..., 8]`: the rows' averages at infinite head width, as in `softmax.Row`; not to be written to.
@@ -149,15 +143,14 @@ class Softmax:
         s = line[:, None]
         rho = np.clip(rho_of(np.linspace(0, 1, FINE_V) + np.zeros_like(s), s + np.zeros(FINE_V)), 0.0, 1.0)
         rows = self.rows(line)
-        bent = (self._normal(line) / np.maximum(line, 1e-3)) ** 2 if self._sphere else 1.0  # of what two keys share
-        extra = np.stack([bent * rows.crowding, bent * rows.spread, rows.unevenness], -1)
+        extra = np.stack([rows.crowding, rows.spread, rows.unevenness], -1)
         return np.log(self._mean(self._overlaps(s, rho)[1])).tolist(), extra.tolist()
 
 
 @lru_cache(maxsize=256)
-def softmax(n: int, d_head: int, fixed_length: bool = False, sphere: int = 0) -> Softmax:
+def softmax(n: int, d_head: int, fixed_length: bool = False) -> Softmax:
     """The statistics for one row length and head width, kept."""
-    return Softmax(n, d_head, fixed_length, sphere)
+    return Softmax(n, d_head, fixed_length)
 
 
 def highest(n: int) -> float:
@@ -171,6 +164,20 @@ def contrast(s: Array, top: float) -> Array:
     return value
 
 
+def as_normal(s: float, n: int, dimensions: int, single: float = 1.0) -> float:
+    """Standard deviation of the normal logits that softmax treats like n on a sphere, of standard deviation s.
+
+    Args:
+        dimensions: in which the keys' directions are even; 0 where their lengths vary, and logits are normal.
+        single: Σ of the squared shares that independent parts have in s², 1 of one part. The tail that a logit lacks
+            falls with it, as the excess kurtosis of a sum does.
+    """
+    if not dimensions or n == 1:
+        return s
+    return s * (1 - single * (1 - float(np.interp(min(s, S_MAX), *_on_sphere(n, dimensions)))))
+
+
+@lru_cache(maxsize=1024)
 def _on_sphere(n: int, dimensions: int) -> tuple[Array, Array]:
     """Standard deviation s of logits s √d cos θ, and over it that of normal logits of the same R, both cut.
 

@@ -22,7 +22,7 @@ class Unmasked:
 
     def __init__(self, config: Config, gains: Gains) -> None:
         self.config, self.gains = config, gains
-        self.table = softmax(config.n_ctx, config.d_head, gains.fixed, gains.sphere)
+        self.table = softmax(config.n_ctx, config.d_head, gains.fixed)
         self.first = embedding(config)
         self.steps = forward.run(gains, self.table, config.n_layers, self.first)
 

@@ -44,6 +44,8 @@ class Reading(NamedTuple):
     """
     dtype: str
     """Of the stream."""
+    notes: Mapping[str, str]
+    """Statistic to why it is absent, or unlike what one expects; as a profile has them."""
 
     def frame(self) -> pd.DataFrame:
         """Tidy: one number a row; columns step, layer, site, head, statistic, value."""
@@ -59,7 +61,8 @@ class Reading(NamedTuple):
         """The part that profiles have words for."""
         values = {key: value[None] for key, value in self.values.items()
                   if key[0] in VOCABULARY and value.ndim and key not in self.seen}
-        return Profile("measured", values, model=model, layers=layers, dtype=self.dtype, step=self.step)
+        return Profile("measured", values, model=model, layers=layers, dtype=self.dtype, step=self.step,
+                       notes=self.notes)
 
 
 def frames(readings: Iterable[Reading]) -> pd.DataFrame:

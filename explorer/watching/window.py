@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from explorer.probes.blocks import Block
+from explorer.probes.seen import almost_zero, gradient_note
 from explorer.profile import Array, Key
 from explorer.watching import processes
 from explorer.watching.attention import Heads, reader
@@ -21,6 +22,8 @@ from explorer.watching.sums import Sums, wide_on
 from explorer.watching.weights import Weights
 
 STREAM_PARTS, HEAD_PARTS, WEIGHT_PARTS = 5, 5, 5
+WITH_TOKENS = 3
+"""Axes up to which the last one of a stream has a token's coordinates; of images it may be another."""
 
 
 class Window:
@@ -38,11 +41,16 @@ class Window:
         self.heads: dict[int, Heads] = {}
         self.weights = Weights(model, blocks)
         self.dtype = ""
+        self.small: Tensor | int = 0
+        """`[2]`: how many tokens of the input are almost 0, and of how many."""
 
     def see(self, place: int, x: Tensor) -> Tensor:
         """Adds a tensor of the stream; its largest |x|."""
-        self.dtype = str(x.dtype).removeprefix("torch.")
-        return _add(self.stream, place, Sums.of(processes.local(x)))
+        self.dtype, x = str(x.dtype).removeprefix("torch."), processes.local(x)
+        if place == 0 and x.ndim <= WITH_TOKENS:
+            small = almost_zero(x)
+            self.small = self.small + torch.stack([small, torch.full_like(small, x[..., 0].numel())])
+        return _add(self.stream, place, Sums.of(x))
 
     def returned(self, place: int, gradient: Tensor) -> Tensor:
         """Adds a gradient by the stream; its largest |x|."""
@@ -80,8 +88,9 @@ class Window:
                             for held in (self.stream, self.gradient))
         heads = {layer: self.heads[layer] for layer in sorted(self.heads)}
         weights = torch.tensor(self.weights.numbers, dtype=wide_on(device), device=device)
+        small = (weights.new_zeros(2) + self.small).to(device)
         sums, maxima = processes.reduce(
-            torch.cat([*(part for part, _ in stream), *(part for part, _ in gradient), weights.flatten(),
+            torch.cat([*(part for part, _ in stream), *(part for part, _ in gradient), weights.flatten(), small,
                        *(one.parts.to(device).flatten() for one in heads.values())]),
             torch.cat([*(most for _, most in stream), *(one.largest.to(device) for one in heads.values()),
                        times(device)]))
@@ -91,13 +100,16 @@ class Window:
         streams, gradients = cut(len(sites), STREAM_PARTS), cut(len(sites), STREAM_PARTS)
         with np.errstate(all="ignore"):  # whatever is not finite is shown as what it is
             _stream_cells(cells, streams, most[: len(sites)].numpy(), gradients)
-            _weight_cells(cells, self.weights, cut(len(self.weights.matrices), WEIGHT_PARTS))
+            weighed, of = cut(len(self.weights.matrices), WEIGHT_PARTS), cut(2)
+            _weight_cells(cells, self.weights, weighed)
+            notes = gradient_note(bool(gradients[-1, 0]) and not gradients[-1, 2], _gates(self.weights, weighed),
+                                  (int(of[0]), int(of[1])))
             place = len(sites)
             for layer, one in heads.items():
                 n_heads = len(one.largest)
                 _head_cells(cells, layer, cut(HEAD_PARTS, n_heads), most[place : place + n_heads].numpy())
                 place += n_heads
-        return Reading(step, *gather(cells, len(self.blocks)), self.dtype), most[place:]
+        return Reading(step, *gather(cells, len(self.blocks)), self.dtype, notes), most[place:]
 
 
 class _Cutter:
@@ -151,7 +163,7 @@ def _stream_cells(cells: dict[Key, dict[int | None, Array]], stream: Array, most
             "nonfinite": infinite,
             "fourth_moment_ratio": fourth / count / (square / count) ** 2,
         }
-        if gradient[place, 0] and gradient[-1, 0]:
+        if gradient[place, 0] and gradient[-1, 0] and gradient[-1, 2]:
             found["activation_gradient"] = gradient[place, 2] / gradient[place, 0] / last
         for name, value in found.items():
             cells[name, site][layer] = np.asarray(value)
@@ -165,6 +177,12 @@ def _weight_cells(cells: dict[Key, dict[int | None, Array]], weights: Weights, n
         if stepped:
             cells["update_ratio", matrix.site][matrix.layer] = np.sqrt(np.divide(moved, size))
             cells["weight_norm", matrix.site][matrix.layer] = np.sqrt(size)
+
+
+def _gates(weights: Weights, numbers: Array) -> list[str]:
+    """Matrices outside of the layers that were 0 before the step and whose gradient was not."""
+    return [matrix.site for matrix, (gradient, _, _, size, stepped) in zip(weights.matrices, numbers, strict=True)
+            if matrix.layer is None and stepped and not size and gradient]
 
 
 def _head_cells(cells: dict[Key, dict[int | None, Array]], layer: int, parts: Array, largest: Array) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -287,6 +288,61 @@ def test_a_softmax_is_one_however_it_is_written(form: Function) -> None:
         assert written[key] == pytest.approx(plain[key], rel=1e-4, abs=1e-5), key
 
 
+def times(q: Tensor, k: Tensor) -> Tensor:
+    return (q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1)
+
+
+def of_values(pattern: Tensor, v: Tensor) -> Tensor:
+    return (v.unsqueeze(-3) * pattern[..., None]).sum(dim=-2)
+
+
+SUMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "logits": lambda q, k, v: (times(q, k) / 4).softmax(-1) @ v,
+    "values": lambda q, k, v: of_values((q @ k.mT / 4).softmax(-1), v),
+    "both": lambda q, k, v: of_values(times(q / 4, k).softmax(-1), v),
+    "keys first": lambda q, k, v: (torch.mul(k[:, :, None], q[:, :, :, None]).sum(-1) / 4).softmax(-1) @ v,
+    "expanded": lambda q, k, v: (
+        (q[:, :, :, None].expand(2, 4, 16, 16, 16) * k[:, :, None]).sum(-1) / 4).softmax(-1) @ v,
+    "heads last": lambda q, k, v: (
+        (q.transpose(1, 2)[:, :, None] * k.transpose(1, 2)[:, None]).sum(-1).permute(0, 3, 1, 2) / 4).softmax(-1) @ v,
+    "heads in the batch": lambda q, k, v: of_values(
+        (times(q.flatten(0, 1), k.flatten(0, 1)) / 4).softmax(-1), v.flatten(0, 1)).view(2, 4, 16, 16),
+}
+
+
+@pytest.mark.parametrize("form", SUMS)
+def test_a_product_is_one_however_it_is_written(form: str) -> None:
+    class Written(Block):
+        def attend(self, x: Tensor) -> Tensor:
+            q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
+            return self.out(SUMS[form](q, k, v).transpose(1, 2).reshape(2, 16, D))
+
+    plain, written = (probe(*stack(make)) for make in (Block, Written))
+    assert written.twin == plain.twin
+    assert set(written) == set(plain)
+    for key in plain:
+        assert written[key] == pytest.approx(plain[key], rel=1e-4, abs=1e-5), key
+
+
+@pytest.mark.parametrize("mixed", ["logits", "pattern"])
+def test_heads_that_are_mixed_are_said_to_be_unread(mixed: str) -> None:
+    class Talking(Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mix = nn.Linear(4, 4, bias=False)
+
+        def attend(self, x: Tensor) -> Tensor:
+            q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
+            logits = q @ k.mT / 4
+            talk = lambda heads: self.mix(heads.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)  # noqa: E731
+            pattern = talk(logits).softmax(-1) if mixed == "logits" else talk(logits.softmax(-1))
+            return self.out((pattern @ v).transpose(1, 2).reshape(2, 16, D))
+
+    profile = probe(*stack(Talking))
+    assert profile.twin is None
+    assert "the first of its two branches is no attention that is read; the twin has MLPs alone" in profile.remarks
+
+
 class Turned(Block):
     """A softmax over keys that are not the last axis."""
 
@@ -353,6 +409,23 @@ def test_a_twin_that_behaves_otherwise_draws_no_line(make: Callable[[], nn.Modul
         assert any(one.endswith(" ×") for one in found.parts)
 
 
+def test_tokens_that_become_alike_otherwise_than_expected_draw_no_line() -> None:
+    """No second moment shows it: norms follow an MLP that gives all tokens what it gives the first."""
+    class First(Block):
+        def mlp(self, x: Tensor) -> Tensor:
+            return super().mlp(x)[:, :1].expand_as(x)
+
+    make = stack(lambda: First("branch_output"))
+    found, profile = twin(*make), probe(*make)
+    assert not twin(*stack(lambda: Block("branch_output"))).parts
+    assert found.parts
+    for part in found.parts:
+        assert re.match(r"the token correlation at stream after \w+ of layer \d \(\d\) is 0?\.\d+ where", part), part
+        assert "×" not in part
+    assert profile.twin is None
+    assert set(found.parts) <= set(profile.remarks)
+
+
 def test_a_twin_that_behaves_alike_has_a_line() -> None:
     """Also where one layer is at fault: that is for the diagnosis to name."""
     def louder(layer: Block) -> None:
@@ -373,9 +446,17 @@ class Columns(Block):
         return self.out(((q @ k.mT / 4).softmax(-2) @ v).transpose(1, 2).reshape(2, 16, D))
 
 
+class Sums(Block):
+    """The same mistake, in products that are written out."""
+
+    def attend(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
+        return self.out(of_values((times(q, k) / 4).softmax(-2), v).transpose(1, 2).reshape(2, 16, D))
+
+
 @pytest.mark.parametrize("container", [nn.Sequential, nn.ModuleList])
 @pytest.mark.parametrize("at", [0, 3])
-@pytest.mark.parametrize("odd", [Linear, Columns])
+@pytest.mark.parametrize("odd", [Linear, Columns, Sums])
 def test_one_unusual_layer_hides_no_other(odd: type[Block], at: int, container: type) -> None:
     """It is named; the others' numbers are there, a line, too."""
     def run(model: nn.Module) -> Tensor:

@@ -38,6 +38,9 @@ DESIGNS: dict[str, dict[str, Any]] = {
                                                  "ssmax_scale": 0.2},
     "QK-norm over all heads": {"qk_norm": True, "qk_norm_over": "all", "norm": "rms", "n_heads": 8},
     "QK-norm over all heads, causal": {"qk_norm": True, "qk_norm_over": "all", "causal": True, "init_variance": 4.0},
+    "QK-norm, RealFormer": {"qk_norm": True, "qk_gain": 3.0, "residual_attention": "scores", "n_layers": 3},
+    "QK-norm, queries and keys added up, causal": {"qk_norm": True, "qk_gain": 3.0, "residual_attention": "qk",
+                                                   "causal": True, "n_layers": 3},
     "QK-norm, gain": {"qk_norm": True, "qk_gain": 0.5}, "QK-norm, causal": {"qk_norm": True, "causal": True},
     "value residual": {"value_residual": True}, "value residual, causal": {"value_residual": True, "causal": True},
     "value residual, alike tokens": {"value_residual": True, "input": "correlated"},
@@ -69,6 +72,21 @@ DESIGNS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", DESIGNS)
 def test_every_design(name: str) -> None:
     holds_everywhere(DESIGNS[name])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("kind", ["scores", "qk"])
+@pytest.mark.parametrize("choices", [
+    {"qk_norm": True}, {"qk_norm": True, "qk_gain": 3.0, "n_heads": 16}, {"qk_norm": True, "qk_norm_over": "all"},
+    {"qk_norm": True, "logit_cap": 5.0}, {"qk_norm": True, "sink": "zero"}, {"qk_norm": True, "norm": "rms", **ROTARY},
+    {"norm_placement": "hybrid", "qk_norm": True}, {"attention_scale": "none"}, {"bias_variance": 0.5, "qk_norm": True},
+])
+def test_the_first_layer_inherits_nothing(choices: dict[str, Any], kind: str, causal: bool) -> None:
+    own, inherited = (predict(Config(**{**SIZES, **choices}, causal=causal, residual_attention=residual))
+                      for residual in ("none", kind))
+    for key, values in own.values.items():
+        if key[0] not in ("activation_gradient", "parameter_gradient"):
+            assert inherited[key][:, 0] == pytest.approx(values[:, 0], rel=1e-9, nan_ok=True), key
 
 
 BOUNDED: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ from explorer.theory.logits import cap
 from explorer.theory.positions import positions, stacked
 from explorer.theory.sink import sinks
 from explorer.theory.softmax import pair, pairs_of_rows, row
-from explorer.theory.tables import S_MAX, softmax
+from explorer.theory.tables import S_MAX, as_normal, softmax
 
 WIDE = 10**9
 """A head so wide that nothing of it fluctuates."""
@@ -153,9 +153,9 @@ def test_keys_of_fixed_length_against_sampling(dimensions: int) -> None:
     for s in (0.5, 1.0, 2.0, math.sqrt(dimensions + 1)):
         p = np.exp(s * math.sqrt(dimensions) * (cosine - cosine.max(1, keepdims=True)))
         square = ((p / p.sum(1, keepdims=True)) ** 2).sum(1).mean()
-        table = softmax(64, dimensions + 1, True, dimensions)
-        assert table.rows(np.array([s])).square[0] == pytest.approx(square, rel=0.1)
-        assert table.forward(s, 1.0).square == pytest.approx(square, rel=0.1)
+        table, normal = softmax(64, dimensions + 1, True), as_normal(s, 64, dimensions)
+        assert table.rows(np.array([normal])).square[0] == pytest.approx(square, rel=0.1)
+        assert table.forward(normal, 1.0).square == pytest.approx(square, rel=0.1)
 
 
 def test_positions_sum_over_tokens() -> None:

@@ -91,7 +91,7 @@ def test_a_run_without_trouble_has_none() -> None:
 
 def reading(step: int, **values: list[list[float]]) -> Reading:
     sites = {"largest_logit": "attn_scores", "update_ratio": "weight"}
-    return Reading(step, {(name, sites[name]): np.array(value) for name, value in values.items()}, {}, "float32")
+    return Reading(step, {(name, sites[name]): np.array(value) for name, value in values.items()}, {}, "float32", {})
 
 
 def test_logits_that_grow_beyond_the_bound_are_named() -> None:
@@ -258,3 +258,64 @@ def test_looking_for_the_module_changes_nothing() -> None:
         states.append((torch.get_rng_state(), model.h[2].count))
     assert torch.equal(states[0][0], states[1][0])
     assert states[0][1] == states[1][1] == 3
+
+
+class Classifier(nn.Module):
+    """GPT-2's own blocks after a token of zeros, and a readout of zeros."""
+
+    def __init__(self, readout: float = 0.0, token: float = 0.0, bias: bool = False) -> None:
+        super().__init__()
+        self.body = gpt2()
+        self.token, self.head = nn.Parameter(token * torch.randn(WIDTH)), nn.Linear(WIDTH, 5, bias=bias)
+        nn.init.normal_(self.head.weight, std=readout)
+
+    def forward(self, words: Tensor) -> Tensor:
+        first = self.token.expand(len(words), 1, WIDTH)
+        x = torch.cat([first, self.body.wte(words[:, 1:])], 1)
+        for block in self.body.h:  # type: ignore[union-attr]
+            x = block(x)
+            x = x if isinstance(x, Tensor) else x[0]
+        out: Tensor = self.head(self.body.ln_f(x))
+        return out
+
+
+def loss_by_class(out: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(out.flatten(0, 1), torch.arange(len(out) * TOKENS) % 5)
+
+
+def trained_and_read(model: nn.Module, steps: int = 1, parts: int = 1) -> ex.Watch:
+    """A training of some steps with gradients accumulated over parts of the batch, each step read."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    with ex.watch(model, every=1) as watch:
+        for _ in range(steps):
+            for words in batch(0).chunk(parts):
+                loss_by_class(model(words)).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            optimizer.zero_grad()
+    return watch
+
+
+@pytest.mark.parametrize("choices", [{}, {"bias": True}, {"token": 1.0}, {"readout": 1.0}], ids=str)
+@pytest.mark.parametrize("parts", [1, 2])
+def test_zero_readouts_and_zero_tokens_are_told_as_a_probe_tells_them(choices: dict[str, Any], parts: int) -> None:
+    model = Classifier(**choices)
+    probed = ex.probe(model, batch(0), loss_by_class)
+    watch = trained_and_read(Classifier(**choices), parts=parts)
+    assert watch.profile().notes == {key: note for key, note in probed.notes.items() if key == "activation_gradient"}
+    assert bool(watch.profile().notes) == (choices.get("readout", 0) == 0 or choices.get("token", 0) == 0)
+    ours, theirs = ({(one.severity, one.meaning, one.remedy) for one in found if "almost 0" in one.meaning
+                     or "first step" in one.meaning} for found in (watch.diagnose(), ex.diagnose(probed)))
+    assert ours == theirs
+    assert len(ours) == bool(watch.profile().notes)
+
+
+def test_after_the_first_step_of_a_zero_readout_all_learn() -> None:
+    watch = trained_and_read(Classifier(token=1.0), steps=2)
+    assert ("activation_gradient", "embed") not in watch.profile(0)
+    assert ("activation_gradient", "embed") in watch.profile(1)
+    assert not watch.profile(1).notes
+    assert all(one.severity != "bad" for one in watch.diagnose())
+    frozen = Classifier(token=1.0)
+    frozen.head.weight.requires_grad_(False)
+    reason = "the gradient at the last layer is exactly 0"
+    assert trained_and_read(frozen).profile().notes == {"activation_gradient": reason}
