@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ LEGEND: dict[str, Any] = {
 def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = (), matrix: str = "") -> Plain:
     """Frobenius norm of the loss gradient by each weight matrix of each layer, on a log axis.
 
-    One design: a symbol a matrix, in the design's hue, with a legend. Several: each in its own marks, of one `matrix`,
+    One design: marks and a hue a matrix, with a legend. Several: each in its own marks, of one `matrix`,
     or, where none is chosen, of a layer's whole gradient. The dotted level is the geometric mean: flat would lie on it.
     """
     whose = designs(profiles, whose)
@@ -92,8 +93,10 @@ def _level(series: Sequence[Series]) -> list[float]:
 
 
 def _by_matrix(named: Sequence[tuple[str, Series]], log: bool = True, words: str = SENTENCE) -> list[Trace]:
-    """Dots and lines of one design, each matrix with its symbol and dash and one entry of the legend."""
-    traces = [trace for _, row in named for trace in band(row, log, opacity=0.1)]
+    """Dots and lines, each matrix with its symbol and dash and one entry of the legend; of one design, its hue."""
+    if len({row.design.index for _, row in named}) < 2:
+        named = [(name, replace(row, design=replace(row.design, index=MATRIX_MARKS[name].hue))) for name, row in named]
+    traces = [trace for _, row in named for trace in band(row, log)]
     for matrix, row in named:
         mark, twin = MATRIX_MARKS[matrix], {"legendgroup": matrix, "name": WRITTEN[matrix]}
         sentence = words.format(WRITTEN[matrix])

@@ -30,25 +30,26 @@ The middle is a gray that is seen on white paper, the ends are still seen on bla
 
 
 class MatrixMark(NamedTuple):
-    """Marks of one weight matrix; its design keeps its hue."""
+    """Marks of one weight matrix, and the place of its hue in `HUES` where no design needs hues."""
 
     symbol: str
     dash: str
+    hue: int
 
 
 MATRIX_MARKS: Mapping[str, MatrixMark] = MappingProxyType({
-    # One shape a pair that works together; full for the one that is applied first, hollow for the other.
-    "W_Q": MatrixMark("circle", "solid"),
-    "W_K": MatrixMark("circle-open", "dot"),
-    "W_V": MatrixMark("square", "solid"),
-    "W_O": MatrixMark("square-open", "dot"),
-    "W_G": MatrixMark("cross", "dash"),
-    "W_gate": MatrixMark("diamond", "dash"),
-    "W_in": MatrixMark("triangle-up", "solid"),
-    "W_out": MatrixMark("triangle-up-open", "dot"),
-    "sink": MatrixMark("pentagon", "dash"),
-    "alpha": MatrixMark("star", "dash"),
-    "mix": MatrixMark("hexagon", "dash"),
+    # One shape a pair that works together; full for the one that is applied first, hollow for the other. Six hues.
+    "W_Q": MatrixMark("circle", "solid", 0),
+    "W_K": MatrixMark("circle-open", "dot", 5),
+    "W_V": MatrixMark("square", "solid", 2),
+    "W_O": MatrixMark("square-open", "dot", 1),
+    "W_G": MatrixMark("cross", "dash", 0),
+    "W_gate": MatrixMark("diamond", "dash", 1),
+    "W_in": MatrixMark("triangle-up", "solid", 4),
+    "W_out": MatrixMark("triangle-up-open", "dot", 3),
+    "sink": MatrixMark("pentagon", "dash", 5),
+    "alpha": MatrixMark("star", "dash", 4),
+    "mix": MatrixMark("hexagon", "dash", 3),
 })
 
 

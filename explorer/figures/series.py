@@ -101,7 +101,7 @@ def rows(series: Sequence[Series], log: bool, sentence: str) -> list[Trace]:
     ]
 
 
-def band(row: Series, log: bool, opacity: float = 0.25) -> list[Trace]:
+def band(row: Series, log: bool) -> list[Trace]:
     """From the smallest to the largest of the seeds (and heads): one closed outline for every unbroken run of depths.
 
     None for a prediction. That of a single draw has no height: it is a hairline, there if its dots cannot all be. The
@@ -119,7 +119,7 @@ def band(row: Series, log: bool, opacity: float = 0.25) -> list[Trace]:
         "type": "scatter", "mode": "lines", "name": f"{row.heading}, spread", "fill": "toself", "hoverinfo": "skip",
         "x": compact(np.concatenate(x)[:-1]), "y": compact(np.concatenate(y)[:-1]), "showlegend": False,
         "line": {"width": 1 if flat and not dotted and not row.profile.partial else 0, "color": row.design.faint(0.6)},
-        "fillcolor": row.design.faint(opacity), "meta": {"kind": HIDDEN},
+        "fillcolor": row.design.faint(0.25), "meta": {"kind": HIDDEN},
     }]
 
 

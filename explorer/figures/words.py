@@ -27,11 +27,11 @@ def typeset(text: str) -> str:
 
 def explained(text: str) -> str:
     """Plain text as HTML in which symbols are buttons that open the glossary; `app/glossary.js` has its twin."""
-    parts, end = [], 0
+    parts, end, tab = [], 0, ""
     for found in SYMBOL.finditer(text):
         if found[1]:
-            parts += [_escaped(text[end : found.start()]), _button(MARKS[found[1]], found[0])]
-            end = found.end()
+            parts += [_escaped(text[end : found.start()]), _button(MARKS[found[1]], found[0], tab)]
+            end, tab = found.end(), ' tabindex="-1"'  # one stop of the Tab key; arrows go on
     return "".join([*parts, _escaped(text[end:])])
 
 
@@ -49,8 +49,8 @@ def _escaped(text: str) -> str:
     return typeset(html.escape(text))
 
 
-def _button(place: int, text: str) -> str:
-    return (f'<button type="button" class="ex-term" data-term="{place}" data-lm-suppress-shortcuts="true" '
+def _button(place: int, text: str, tab: str) -> str:
+    return (f'<button type="button" class="ex-term" data-term="{place}" data-lm-suppress-shortcuts="true"{tab} '
             f'aria-haspopup="dialog" aria-expanded="false">{_escaped(text)}</button>')
 
 

@@ -169,6 +169,7 @@ def test_what_interrupts_a_measurement_leaves_one_design_on_the_charts(
     page.until(end)
     assert lengths(page) == one
     assert page.stale() == {True}
+    assert not any(chart.ahead for chart in page.panel.charts.values())
     assert page.panel.status.detail == "The charts show the last measured design."
     assert page.panel.charts["second_moment"].badge, "of the dots and the line that are drawn"
     may_end.set()
@@ -323,6 +324,7 @@ def test_lines_move_while_a_slider_is_dragged_and_the_old_dots_wait(open_panel: 
     page.until("computing")
     first = page.panel.charts["second_moment"].figure["data"]
     assert plain(first[-1]["x"]).max() == 2, "a single move waits for its dots"
+    assert not any(chart.ahead for chart in page.panel.charts.values())
     page.set(n_layers=5)
     page.until("computing")
     traces = page.panel.charts["second_moment"].figure["data"]
@@ -330,6 +332,7 @@ def test_lines_move_while_a_slider_is_dragged_and_the_old_dots_wait(open_panel: 
     assert [plain(trace["x"]).max() for trace in (line, dots)] == [5, 2]
     assert line["line"]["color"] == dots["marker"]["color"], "a design keeps its hue"
     assert page.stale() == {True}
+    assert all(chart.ahead for chart in page.panel.charts.values()), "only the dots are stale"
     may_end.set()
     page.until("idle")
     assert len(page.drawn()) == 11

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from raced import LONG, SMALL, Open, Page, lineup, opened
 
-from explorer import text
+from explorer import preset, text
 from explorer.app.race.racefile import LARGEST_BYTES
 from explorer.training.archive import to_bytes
 from explorer.training.race import Contender, Race
@@ -71,6 +71,20 @@ def test_a_paused_race_stands_where_it_stood_and_goes_on_bit_for_bit(open_race: 
     again.until("idle", "Finished")
     assert first.panel.race is not None
     pd.testing.assert_frame_equal(panel.race.frame(), first.panel.race.frame(), check_exact=True)
+
+
+def test_a_race_that_stands_within_a_round_is_at_one_step_everywhere(open_race: Open) -> None:
+    task, asked = Task(), iter(range(4))
+    contenders = [Contender(name, task.fit(preset(name, **SMALL)), Recipe()) for name in ("post_ln", "pre_ln")]
+    race = Race(contenders, task, 10, 1).run(lambda: next(asked) == 3)  # two steps of the first, one of the second
+    assert [runner.step for runner in race.runners] == [2, 1]
+    page = open_race()
+    send(page, to_bytes(race))
+    page.until("paused", "Paused")
+    panel = page.panel
+    assert panel.file.said == "Opened, at step 2 of 10."
+    assert panel.status.detail == "at step 2 of 10"
+    assert panel.gallery.standings.title == "At step 2"
 
 
 def test_a_finished_race_with_a_text_of_its_own(open_race: Open) -> None:

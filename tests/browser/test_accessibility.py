@@ -20,6 +20,21 @@ from .test_labs import HOMES
 LAB = (HOMES["01_sampling"], LABS["01_sampling"].title)
 
 
+MUTE = """() => [...document.querySelectorAll('input[type=range][aria-valuetext]')]
+  .filter((range) => !/\\d/.test(range.getAttribute('aria-valuetext'))).map((range) => range.ariaLabel)"""
+CONTRAST = """() => {
+  const band = getComputedStyle(document.querySelector('.ex-chart .js-fill'));
+  const paper = getComputedStyle(document.querySelector('.ex-cell')).backgroundColor;
+  const parts = (color) => color.match(/[\\d.]+/g).slice(0, 3).map(Number);
+  const linear = (value) => (value <= 10 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+  const light = ([red, green, blue]) => 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue) + 0.05;
+  const below = parts(paper), share = Number(band.fillOpacity);
+  const seen = light(parts(band.fill).map((value, at) => share * value + (1 - share) * below[at]));
+  return Math.max(seen, light(below)) / Math.min(seen, light(below));
+}"""
+"""Of a band and the card below it, as WCAG has it."""
+
+
 @pytest.fixture(scope="module")
 def page(browser: Browser, voila: str) -> Iterator[Page]:
     """A page with every tab and a lab open, a design pinned and every fold unfolded."""
@@ -75,6 +90,28 @@ def test_there_is_enough_contrast_in_the_dark(page: Page, path: tuple[str, ...])
     page.emulate_media(color_scheme="dark")
     assert look(page, path, runOnly=["color-contrast"]) == ""
     page.emulate_media(color_scheme="light")
+
+
+def test_every_slider_says_a_number(page: Page) -> None:
+    assert page.evaluate(MUTE) == []
+
+
+def test_bands_in_the_dark_stale_dots_and_the_status_in_forced_colors_are_seen(page: Page) -> None:
+    page.get_by_role("tab", name=PANELS["explore"].title, exact=True).click()
+    light = page.evaluate(CONTRAST)
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(CONTRAST) >= light > 1.3
+    page.emulate_media(color_scheme="light", forced_colors="active")
+    dot, paper = (page.locator(part).filter(visible=True).evaluate("(node) => getComputedStyle(node).backgroundColor")
+                  for part in (".ex-status .ex-mark", ".ex-status"))
+    assert dot != paper
+    page.emulate_media(forced_colors="none")
+    chart = page.locator(".ex-chart").first
+    chart.evaluate("(node) => node.classList.add('ex-chart-is-stale', 'ex-chart-ahead')")
+    expect(chart.locator(".points").last).to_have_css("opacity", "0.4")
+    for part in (".js-line", ".ex-chart-plot"):
+        assert chart.locator(part).last.evaluate("(node) => getComputedStyle(node).opacity") == "1"
+    chart.evaluate("(node) => node.classList.remove('ex-chart-is-stale', 'ex-chart-ahead')")
 
 
 def test_no_id_and_no_group_of_radio_buttons_is_there_twice(page: Page) -> None:

@@ -48,5 +48,6 @@ def test_nothing_moves_when_the_page_takes_the_pictures_place(
     for now, before in zip(live[:3], picture, strict=False):  # the rows of the page, from above
         assert (now is None) == (before is None), (live, picture)
         assert now is None or abs(now - before) < 5, (live, picture)
+    assert live[3] is None or live[3] < height / 2, "the charts begin in the upper half of the window"
     visit.must_be_clean()
     page.close()

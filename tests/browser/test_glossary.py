@@ -14,6 +14,16 @@ from explorer.glossary import TERMS
 from .dashboard import Dashboard, wait_until_still
 
 NESTED = ":is(label, summary, button, option, [role=option]) .ex-term"
+STOPS = """() => [...document.querySelectorAll(':is(.ex-control, .ex-chart-words):has(.ex-term)')].map((part) => (
+  [...part.querySelectorAll('.ex-term')].filter((term) => term.tabIndex === 0).length))"""
+COVERED = """() => [...document.querySelectorAll('.ex-usual > span')].filter((usual) => {
+  const { left, right, top } = usual.getBoundingClientRect();
+  const box = usual.parentElement.getBoundingClientRect();
+  if (top >= box.bottom || getComputedStyle(usual).visibility === 'hidden') return false; // wrapped out of sight
+  return left < box.left || [...usual.closest('.ex-head').querySelectorAll('.ex-sweep, .ex-reset:not(.ex-hidden)')]
+    .some((button) => button.getBoundingClientRect().left < right);
+}).map((usual) => usual.textContent)"""
+"""Usual values that are cut, or that a button covers."""
 WITHIN = """(card) => {
   const { left, right, top, bottom } = card.getBoundingClientRect();
   return left >= 0 && right <= innerWidth && top >= 0 && bottom <= innerHeight;
@@ -80,6 +90,35 @@ def test_what_opens_stands_within_the_window(visit: Dashboard, card: Locator, wi
     assert opened > 2
 
 
+def test_the_symbols_of_a_text_are_one_stop_of_the_keyboard(visit: Dashboard, card: Locator) -> None:
+    page, terms = visit.page, figure(visit, "Second moment").locator(".ex-term")
+    assert max(page.evaluate(STOPS)) == 1
+    terms.first.focus()
+    for place in (*range(1, terms.count()), 0):
+        page.keyboard.press("ArrowRight")
+        expect(terms.nth(place)).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    expect(terms.last).to_be_focused()
+    assert max(page.evaluate(STOPS)) == 1
+    page.keyboard.press("Tab")
+    expect(figure(visit, "Second moment").get_by_role("button", name="Lab Residual")).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    expect(terms.last).to_be_focused()
+
+
+@pytest.mark.parametrize(("width", "part"), [(1440, ".ex-main"), (390, ".ex-verdict")])
+def test_the_first_stop_skips_to_the_results(visit: Dashboard, card: Locator, width: int, part: str) -> None:
+    page, skip = visit.page, visit.page.get_by_role("button", name="Skip to the results")
+    page.set_viewport_size({"width": width, "height": 800})
+    assert skip.evaluate("(node) => node === document.querySelector('.ex-root').querySelector('a, button, input')")
+    skip.focus()
+    assert skip.evaluate(WITHIN)
+    page.keyboard.press("Enter")
+    expect(page.locator(f".ex-explore > .ex-main{part}, .ex-explore > .ex-main > {part}")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator(".ex-finding .ex-term").first).to_be_focused()
+
+
 def test_no_symbol_is_a_button_within_another(visit: Dashboard, card: Locator) -> None:
     assert visit.page.locator(".ex-term").count() > 20
     assert visit.page.locator(NESTED).count() == 0
@@ -120,6 +159,12 @@ def test_the_usual_values_of_a_control_show_when_it_is_pointed_at(visit: Dashboa
     expect(control.locator(".ex-usual")).to_be_visible()
     assert control.bounding_box() == before, "the column becomes longer"
     assert control.locator(".ex-usual").evaluate("(node) => node.scrollWidth <= node.clientWidth"), "it is cut off"
+    with visit.redrawn():
+        visit.write("init_variance", "0.00865964")
+    assert visit.entry("init_variance").evaluate("(node) => node.scrollWidth <= node.clientWidth"), "a number is cut"
+    visit.control("init_variance").hover()
+    assert visit.page.evaluate(COVERED) == []
+    visit.reset()
     said = re.compile(r"Usual: 12–126: GPT-2 small to Llama 3 405B\.$")
     expect(visit.slider("n_layers")).to_have_attribute("aria-description", said)
 

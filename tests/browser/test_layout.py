@@ -115,6 +115,8 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
     dashboard.page.get_by_role("button", name="Remove Pre-LN").wait_for()
     with dashboard.redrawn():
         dashboard.choose("norm_placement", "post")
+    legends = dashboard.page.locator(".ex-chart-legend:visible")
+    expect(legends).to_have_text(["Pre-LNPost-LN (now)"] * (len(CHARTS) - 1))  # the pattern is of one design
     for title in (CHARTS[0], CHARTS[4]):
         card = dashboard.page.locator(".ex-chart").filter(has=dashboard.page.get_by_role("heading", name=title))
         with dashboard.page.expect_download() as told:
@@ -178,6 +180,7 @@ def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:
         ink = dashboard.page.locator(part).first.evaluate("(node) => getComputedStyle(node).color")
         assert ink == "rgb(27, 31, 36)", part
     assert dashboard.entry("n_layers").is_visible()
+    assert not dashboard.page.locator(".ex-tools, .ex-skip").filter(visible=True).count()
     assert dashboard.page.locator(".ex-verdict").is_visible()
     pages = len(re.findall(rb"/Type /Page\b", dashboard.page.pdf(format="A4")))
     dashboard.page.emulate_media(media="null", color_scheme="null")

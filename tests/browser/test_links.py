@@ -21,6 +21,13 @@ GO = """(link) => {
   window.dispatchEvent(new PopStateEvent('popstate'));
 }"""
 """What happens when a person goes back to an entry of the history that has this link."""
+BACK = """async (times) => {
+  for (let time = 0; time < times; time += 1) {
+    history.back();
+    await new Promise((go) => addEventListener('popstate', go, { once: true }));
+  }
+}"""
+ANSWERED = "() => !document.querySelector('[data-unanswered]')"
 STORED = "() => localStorage.getItem('transformer-signal-explorer: the last page here')?.includes('=5&')"
 EMBED = """(address) => {
   const frame = document.createElement('iframe');
@@ -73,6 +80,26 @@ def test_the_address_follows_and_back_and_undo_lead_back(linked: Dashboard) -> N
     page.keyboard.press("Control+Shift+z")
     page.wait_for_function(SEARCH, arg=START.replace("=3&", "=4&"))
     expect(depth(linked)).to_have_value("4")
+
+
+def test_eleven_quick_backs_end_where_they_lead(linked: Dashboard) -> None:
+    page, chosen = linked.page, linked.page.locator(".ex-header [role=tab][aria-selected=true]")
+    page.evaluate(GO, START)
+    expect(chosen).to_have_text("Explore")
+    page.wait_for_function(SEARCH, arg=START)
+    for name in ("Race", "Explore") * 5 + ("Race",):
+        page.get_by_role("tab", name=name, exact=True).click()
+        page.wait_for_function("(race) => location.search.includes('tab=race') === race", arg=name == "Race")
+    entries = page.evaluate("history.length")
+    page.evaluate(BACK, 11)
+    page.wait_for_function(ANSWERED)
+    page.wait_for_timeout(500)  # longer than an address is written late
+    assert page.evaluate("[location.search, history.length]") == [START, entries]
+    expect(chosen).to_have_text("Explore")
+    page.go_forward()
+    expect(chosen).to_have_text("Race")
+    page.go_back()
+    page.wait_for_function(SEARCH, arg=START)
 
 
 def test_share_gives_the_address_and_takes_another(linked: Dashboard) -> None:

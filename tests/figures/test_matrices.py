@@ -9,7 +9,7 @@ from handmade import SEEDS, measured, predicted, traces
 
 from explorer.config import Config
 from explorer.figures import gradient_by_matrix
-from explorer.figures.palette import MATRIX_MARKS
+from explorer.figures.palette import HUES, MATRIX_MARKS
 
 NAMES = ("W<sub>Q</sub>", "W<sub>K</sub>", "W<sub>V</sub>", "W<sub>O</sub>", "W<sub>in</sub>", "W<sub>out</sub>")
 
@@ -18,14 +18,14 @@ def dots(figure):
     return {trace.name: trace for trace in figure.data if trace.mode == "markers"}
 
 
-def test_one_design_shows_every_matrix_in_its_own_symbol_and_the_designs_hue():
+def test_one_design_shows_every_matrix_in_its_own_symbol_and_hue():
     shown = dots(gradient_by_matrix([measured(layers=3)]))
     assert tuple(shown) == NAMES
     for k, name in enumerate(NAMES):
         assert shown[name].x.tolist() == [1, 2, 3]
         np.testing.assert_allclose(shown[name].y, 10.0**k, rtol=1e-6)
-        assert shown[name].marker.color == "#0072B2"
     assert len({trace.marker.symbol for trace in shown.values()}) == len(NAMES)
+    assert {trace.marker.color for trace in shown.values()} == set(HUES)
 
 
 def test_the_legend_names_each_matrix_once():
@@ -38,7 +38,8 @@ def test_a_prediction_of_a_matrix_is_a_line_of_the_same_hue():
     figure = gradient_by_matrix([measured(), predicted()])
     lines = {trace.name: trace for trace in figure.data if trace.mode == "lines" and trace.fill != "toself"}
     assert tuple(lines) == NAMES
-    assert {trace.line.color for trace in lines.values()} == {"#0072B2"}
+    assert {name: trace.line.color for name, trace in lines.items()} == {
+        name: trace.marker.color for name, trace in dots(figure).items()}
     np.testing.assert_allclose(lines["W<sub>O</sub>"].y, 1000)
 
 

@@ -40,7 +40,7 @@ def test_a_measurement_of_another_config_is_drawn_as_whose_it_is():
     figure = gradient_by_matrix([predicted(config=CONFIGS[1]), measured(config=CONFIGS[0])], [now, now])
     dots = [trace for trace in figure.data if trace.mode == "markers"]
     assert len(dots) == 6, "one design: its matrices"
-    assert {trace.marker.color for trace in dots} == {HUES[0]}
+    assert {trace.marker.color for trace in dots} == set(HUES)
 
 
 def test_the_pattern_is_that_of_the_one_design_that_kept_it():

@@ -146,6 +146,7 @@ def test_learning_rates_far_apart_stand_on_a_logarithmic_axis():
     assert DRAW["learning_rate"](course(track(), near)).layout.yaxis.type is None
     figure = DRAW["learning_rate"](course(track(), far))
     assert figure.layout.yaxis.type == "log"
+    assert figure.layout.yaxis.title.text == "learning rate η (per step)"
     np.testing.assert_allclose(named(figure, "two")[0].y, 0.1)
 
 

@@ -39,10 +39,11 @@ class Drawing:
         return {**FIGURES, "gradient_by_matrix": by_matrix, "second_moment": row_of(self._statistic.value)}
 
     def draw(self, predicted: Profile | None, measured: Profile | None, *, stale: bool,
-             hurry: bool = False, leave: Callable[[], bool] = lambda: False) -> bool:
+             ahead: bool = False, hurry: bool = False, leave: Callable[[], bool] = lambda: False) -> bool:
         """Draws every figure: the current design's line and dots, and the pins.
 
         Args:
+            stale, ahead: of what is measured, and whether the line is not; see `Chart`.
             hurry: what is not on the screen is left as it is.
             leave: whether to leave all that is still to be drawn.
         Returns:
@@ -67,7 +68,7 @@ class Drawing:
                 config = _config_of(predicted, measured)
                 figure = hidden if hidden is not None else self._asking.guessed(
                     row.name, row.plain(profiles, whose), config)
-                chart.show(figure, stale=stale and hidden is None)
+                chart.show(figure, stale=stale and hidden is None, ahead=ahead)
                 chart.designs = legend[-1:] if alone else legend
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
                 self._caption(chart, row, None if hidden else predicted, several)

@@ -389,5 +389,6 @@ class Explore(Live[Job, Profile]):
         if not hurry:
             self.pattern.fit(self.controls.config)
         dots = self._some or self._result
-        self._torn = not self.drawing.draw(self._lined, dots, stale=self._stale, hurry=hurry,
+        ahead = self.phase is Phase.COMPUTING  # whose line is the one that the controls ask for
+        self._torn = not self.drawing.draw(self._lined, dots, stale=self._stale, ahead=ahead, hurry=hurry,
                                           leave=lambda: self._hurried)

@@ -12,7 +12,6 @@ import ipywidgets as widgets
 
 from explorer.app.design_names import lowered
 from explorer.app.explore.sentences import legend_entry
-from explorer.app.race.saves import Saves
 from explorer.app.race.standings import NO_LINES, Standings, judged
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import choice
@@ -38,10 +37,9 @@ class Gallery:
 
     Args:
         lock: keeps the lists below the heat maps from drawing meanwhile.
-        saves: buttons below the table.
     """
 
-    def __init__(self, lock: AbstractContextManager[object], saves: Saves) -> None:
+    def __init__(self, lock: AbstractContextManager[object]) -> None:
         self._lock = lock
         self._course: Course | None = None
         self._legend: list[dict[str, str]] = []
@@ -55,7 +53,7 @@ class Gallery:
         ]
         pairs = zip(self.maps, self.selections, strict=True)
         cells = [widgets.Box(parts).add_class("ex-cell") for parts in (*zip(self.curves.values()), *pairs)]
-        self.box = widgets.Box([self.verdict, self.standings, saves, widgets.Box(cells).add_class("ex-charts")])
+        self.box = widgets.Box([self.verdict, self.standings, widgets.Box(cells).add_class("ex-charts")])
         self.box.add_class("ex-main").layout.display = "none"
 
     @property

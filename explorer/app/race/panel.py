@@ -110,15 +110,16 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
         self._judging, self._drawing = Throttle(2.0, share=0.03), Throttle(1.0, share=0.05, most=5.0)
         super().__init__(capacity=1)
         self.bar, self.saves = RaceButtons(self._press), Saves(self._still, self._saved)
-        self.gallery = Gallery(self.lock, self.saves)
+        self.gallery = Gallery(self.lock)
         self.preparation = Preparation(lineup or first_lineup(), plan or Plan(), self.lock, self._changed)
         self.controls = self.preparation.plan
         self.setups = SetupRow("Set-ups", SETUPS, self.restore)
         self.waiting = prose(WAITING, "ex-beware")
         self.file = RaceFile(self._busy, self._open)
         self.home = TakeHome([*home.files(self._shown)])
-        below = [self.file, self.home, prose(BEWARE, "ex-beware")]
-        main = widgets.Box([self.waiting, self.gallery.box, *below]).add_class("ex-main")
+        files = widgets.Box([self.saves, self.file]).add_class("ex-race-files")
+        shown = [self.waiting, files, self.gallery.box, self.home, prose(BEWARE, "ex-beware")]
+        main = widgets.Box(shown).add_class("ex-main")
         if lineup is None:
             self._show_sample()
         grid = widgets.Box([self.preparation.side, main]).add_class("ex-explore")
@@ -237,7 +238,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
         self.race, self._outcomes, self._leg = found.race, found.outcomes, Leg(found.start)
         self.preparation.restore(found.state)
         self.preparation.text.take(found.start.text)
-        self.file.said = f"Opened, at step {found.race.step:,} of {found.race.steps:,}."
+        self.file.said = f"Opened, at step {most_steps(found.outcomes):,} of {found.race.steps:,}."
         if found.race.finished:
             self._end("Finished", found.race)
         else:

@@ -26,7 +26,7 @@ const memory = {
 /** Keeps the address in step with the link; returns what ends it. */
 function followAddress(model) {
   let timer = null;
-  let handed = null; // a link that the browser's Back handed over
+  let backs = 0; // of the browser, which the kernel has not answered: links until then are of entries that were left
   let before = model.get("link");
   const write = (link, push) => {
     clearTimeout(timer);
@@ -39,17 +39,22 @@ function followAddress(model) {
     const link = model.get("link");
     if (link === null) return;
     const [now, then] = [new URLSearchParams(link), new URLSearchParams(before ?? "")];
-    const push = before !== null && handed === null && STEPS.some((key) => now.get(key) !== then.get(key));
+    const push = before !== null && !backs && STEPS.some((key) => now.get(key) !== then.get(key));
     if (before !== null) memory.set(link);
-    [before, handed] = [link, null];
+    before = link;
     clearTimeout(timer);
     if (push) write(link, true);
-    else timer = setTimeout(() => write(model.get("link"), false), WRITE_AFTER);
+    else if (!backs) timer = setTimeout(() => write(model.get("link"), false), WRITE_AFTER);
+  };
+  const arrived = () => {
+    backs -= 1;
+    if (!backs) write(model.get("link"), false);
   };
   const back = () => {
     clearTimeout(timer);
-    handed = location.search;
-    sendAct(model, ["open", handed]);
+    backs += 1;
+    const { state_change: taken } = model.set({}); // the model itself, see `hear`: states that came before the answer
+    sendAct(model, ["open", location.search], undefined, () => Promise.resolve(taken).then(arrived));
   };
   model.on("change:link", changed);
   window.addEventListener("popstate", back);

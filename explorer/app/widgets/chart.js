@@ -65,7 +65,7 @@ function onColors(callback) {
 
 const looked = new WeakMap(); // model to its cards that are on the screen, and whether the kernel takes it for seen
 
-const TEXTS = "title caption why lab source badge badge_tone badge_rule stale";
+const TEXTS = "title caption why lab source badge badge_tone badge_rule stale ahead designs";
 
 class Card {
   constructor(model) {
@@ -106,9 +106,10 @@ class Card {
     this.badge = make("span", { class: "ex-chart-badge" });
     this.caption = make("p", { class: "ex-chart-caption" });
     this.why = make("p", { class: "ex-chart-why" });
+    this.legend = make("p", { class: "ex-chart-legend" });
     this.plot = make("div", { class: "ex-chart-plot", "data-drawn": 0 });
     const header = make("div", { class: "ex-chart-header" }, this.title, this.stale, this.badge);
-    const words = make("figcaption", { class: "ex-chart-words" }, header, this.caption, this.why, this.tools);
+    const words = make("figcaption", { class: "ex-chart-words" }, header, this.caption, this.why, this.tools, this.legend);
     this.el = make("figure", { class: "ex-chart" }, words, this.plot);
     // A finger scrolls the page and taps; it would zoom by accident. What follows a tap comes as a mouse's.
     this.plot.addEventListener("touchstart", (event) => event.stopPropagation(), { capture: true });
@@ -159,6 +160,19 @@ class Card {
     this.stale.hidden = !get("stale");
     this.tools.setAttribute("aria-label", `Chart: ${get("title")}`);
     this.el.classList.toggle("ex-chart-is-stale", get("stale"));
+    this.el.classList.toggle("ex-chart-ahead", get("stale") && get("ahead"));
+    this.writeLegend(get("designs"));
+  }
+
+  /** The designs by name, where there are several: the list of pins may be far above. */
+  writeLegend(designs) {
+    this.legend.hidden = designs.length < 2;
+    const names = JSON.stringify(designs.map(({ about, ...marks }) => marks));
+    if (designs.length > 1) write(this.legend, names, () => designs.map((design) => {
+      const mark = swatch();
+      mark.paint(design);
+      return make("span", {}, mark.svg, ...typeset(design.name));
+    }));
   }
 
   /** The picture is the drawing, not the buttons beside it: those stay within reach. */

@@ -40,6 +40,7 @@ class Chart(PageWidget):
         badge_rule: the rule of that color, in one sentence, on hovering.
         description: what the picture shows, in words, for those who cannot see it.
         stale: the figure belongs to an older choice; it is dimmed, and the card says so.
+        ahead: its lines are those of the present choice, and only dots and bands are of an older one.
         designs: what is drawn, `[{name, about, hue, symbol, dash}]`: the legend of a picture that is saved.
         ask: a question that is answered on the chart: `{depths, low, high, log}` while a line is to be drawn, `{said}`
             once it was; empty for none.
@@ -62,6 +63,7 @@ class Chart(PageWidget):
     badge_rule = traitlets.Unicode().tag(sync=True)
     description = traitlets.Unicode().tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
+    ahead = traitlets.Bool(False).tag(sync=True)
     designs = traitlets.List(traitlets.Dict()).tag(sync=True)
     marks = traitlets.Unicode().tag(sync=True)
     picks = traitlets.Bool(False).tag(sync=True)
@@ -121,7 +123,7 @@ class Chart(PageWidget):
         self.why, self.lab, self.source = why.words, why.lab, cited(why.source)
         return self
 
-    def show(self, fig: go.Figure | Plain, *, stale: bool = False) -> None:
+    def show(self, fig: go.Figure | Plain, *, stale: bool = False, ahead: bool = False) -> None:
         """Replaces the figure, and the description by the one the figure carries in `layout.meta`, if it does."""
         figure = packed(fig if isinstance(fig, dict) else fig.to_dict())
         meta = figure.get("layout", {}).get("meta")
@@ -129,4 +131,4 @@ class Chart(PageWidget):
         if isinstance(meta, dict) and "description" in meta:
             self.description = meta["description"]
         self.figure = figure
-        self.stale = stale
+        self.stale, self.ahead = stale, ahead

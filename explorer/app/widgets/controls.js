@@ -5,7 +5,8 @@
    that is not a number travels as the text it is, and the kernel says in words why it was refused. */
 
 let count = 0; // of controls: ids, and the names of radio groups, must be unique in the page
-const FITS = 6; // characters in an entry
+const FITS = 6; // characters in an entry, which grows with longer numbers
+const WIDEST_ENTRY = 14;
 
 /** What is in an entry: a number, or the text it is. 12,5 is 12.5; 1,024 could be either, and is left to be refused. */
 const read = (text) => {
@@ -59,7 +60,10 @@ function entry(field, id, send) {
     onkeydown: (event) => event.key === "Enter" && done(), // in JupyterLab, Enter does not make a `change`
   });
   const paint = (value) => { // to the last digit: what stands there is what is measured
-    if (!writing && input.value !== written(value)) input.value = written(value);
+    if (writing) return;
+    if (input.value !== written(value)) input.value = written(value);
+    const letters = Math.min(input.value.length, WIDEST_ENTRY); // a solved value has more than fit
+    input.style.minWidth = letters > FITS ? `calc(${letters}ch + 20px)` : "";
   };
   return { after: [input], paint };
 }
@@ -150,7 +154,7 @@ function title(field, id) {
 
 /** The usual values in short, in the room that the head has left. */
 const usually = ({ usual }) => (usual
-  ? [make("span", { class: "ex-usual", "aria-hidden": "true" }, `usual ${usual.split(":")[0]}`)] : []);
+  ? [make("span", { class: "ex-usual", "aria-hidden": "true" }, make("span", {}, `usual ${usual.split(":")[0]}`))] : []);
 
 /** The button that draws a statistic over the slider's whole range; none beside a control that has no such range. */
 function sweepButton(model, { name, label }) {

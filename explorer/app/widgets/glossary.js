@@ -39,6 +39,27 @@ function explained(text) {
   return [...nodes, ...typeset(text.slice(end))];
 }
 
+/** The symbols of the control, the chart's words or the paragraph in which a node stands. */
+const termsAround = (node) => [...(node.closest(".ex-control, .ex-chart-words, .ex-finding")
+  ?? node.closest("p, li, dd, td, div") ?? node).querySelectorAll(".ex-term")];
+
+/** Makes one of the symbols around a node a stop of the Tab key, the first or `stop`; arrow keys go to the others. */
+function rove(node, stop) {
+  const terms = termsAround(node);
+  terms.forEach((term, index) => { term.tabIndex = (stop ? term === stop : index === 0) ? 0 : -1; });
+}
+
+/** To the next symbol, or the one before it. */
+function goToTerm(event) {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], term = event.target.closest?.(".ex-term");
+  if (!step || !term || event.altKey || event.ctrlKey || event.metaKey) return;
+  const terms = termsAround(term).filter((one) => one.checkVisibility());
+  const next = terms.at((terms.indexOf(term) + step) % terms.length);
+  event.preventDefault();
+  rove(term, next);
+  next.focus();
+}
+
 /** The same with links for papers: "Xiong et al. 2020, arXiv 2002.04745" shows author and year. */
 function cited(text) {
   const nodes = [];
@@ -115,7 +136,9 @@ function openGlossary(root, row) {
   const dialog = make("dialog", { class: "ex-glossary", "aria-label": "Glossary", ...OWN_KEYS, onclose: () => dialog.remove() },
     make("div", { class: "ex-glossary-head" }, make("h2", {}, "Glossary"),
       button("Close", "ex-button", () => dialog.close())),
-    make("div", { class: "ex-glossary-rows", tabindex: 0, role: "group", "aria-label": "Symbols" }, make("dl", {}, ...nodes)));
+    make("div", { class: "ex-glossary-rows", tabindex: 0, role: "group", "aria-label": "Symbols" },
+      make("p", { class: "ex-row-more" }, "By keyboard: Tab goes to the first symbol of a text, ← and → to its others."),
+      make("dl", {}, ...nodes)));
   root.append(dialog);
   dialog.showModal();
   nodes[glossary.terms.indexOf(row)]?.scrollIntoView({ block: "start" });
@@ -134,6 +157,7 @@ function clicked({ target }) {
 }
 
 function pressed(event) {
+  goToTerm(event);
   if (event.key !== "Escape" || !opened) return;
   event.preventDefault();
   event.stopPropagation();

@@ -5,7 +5,7 @@ export default {
     const name = model.get("name");
     become(el, name ? "ex-header" : "ex-subheader");
     const ends = [];
-    if (name) el.append(make("h1", {}, name));
+    if (name) el.append(button("Skip to the results", "ex-skip", () => goToResults(el)), make("h1", {}, name));
     const titles = model.get("tabs");
     if (titles.length > 1) ends.push(tabBar(model, el, titles));
     if (name) {
@@ -20,6 +20,14 @@ export default {
     return () => ends.forEach((end) => end());
   },
 };
+
+/** The focus to what the open panel shows: its main part, or the first of it where a narrow page dissolves that. */
+function goToResults(el) {
+  const parts = el.closest(".ex-root").querySelectorAll(".ex-main, .ex-main :is(.ex-verdict, .ex-cell)");
+  const results = [...parts].find((part) => part.checkVisibility({ visibilityProperty: true }));
+  results?.setAttribute("tabindex", "-1");
+  results?.focus();
+}
 
 /** The title of the browser's tab: the page's name alone on the first panel, as before any script has run. */
 function pageTitle(name, panels, index) {

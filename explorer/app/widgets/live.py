@@ -174,5 +174,5 @@ class Live(Panel[Job, Result]):
     def _mark(self, stale: bool) -> None:
         self._stale = stale
         for chart in self.charts.values():
-            chart.stale = stale
+            chart.stale, chart.ahead = stale, False
         self.verdict.stale = stale

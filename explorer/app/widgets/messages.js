@@ -43,8 +43,8 @@ const release = (channel) => channel.waiting.splice(0).forEach((go) => go());
 /** The page says whether anything is unanswered: whoever looks at it can tell. */
 const showWaiting = ({ unanswered }) => document.documentElement.toggleAttribute("data-unanswered", unanswered.size > 0);
 
-/** Notes a message, a change under its model; returns the callbacks that hear of its answer. */
-function awaited(channel, key) {
+/** Notes a message, a change under its model; returns the callbacks that hear of its answer, and call `then`. */
+function awaited(channel, key, then = () => {}) {
   const mine = Symbol("a message");
   const first = channel.unanswered.size === 0;
   channel.unanswered.set(key, mine);
@@ -58,6 +58,7 @@ function awaited(channel, key) {
     setSilence(channel, channel.unanswered.size ? Math.min(channel.silence, 1) : 0);
     showWaiting(channel);
     if (!changing(channel)) release(channel);
+    then();
   };
   return { iopub: { status } };
 }
@@ -74,8 +75,9 @@ function afterChanges(model, go) {
   else go();
 }
 
-/** Tells the kernel what a person did. */
-const sendAct = (model, content, buffers) => model.send(content, awaited(channelOf(model), Symbol("an act")), buffers);
+/** Tells the kernel what a person did; `then` is called when it has answered. */
+const sendAct = (model, content, buffers, then) => (
+  model.send(content, awaited(channelOf(model), Symbol("an act"), then), buffers));
 
 /** Tells the kernel of a button that was pressed, after the changes before it. */
 const press = (model, content) => afterChanges(model, () => sendAct(model, content));

@@ -31,4 +31,5 @@ function write(node, text, nodes = typeset) {
   if (node.exText === text) return;
   node.exText = text;
   node.replaceChildren(...nodes(text));
+  if (node.querySelector(".ex-term")) rove(node);
 }

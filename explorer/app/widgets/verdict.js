@@ -23,11 +23,13 @@ function finding(model, { severity, meaning, evidence, remedy, code, numbers = [
   const [sign, word] = SIGNS[severity] ?? ["", severity];
   const strong = make("strong");
   write(strong, meaning, explained);
-  return make("div", { class: "ex-finding", "data-severity": severity },
+  const root = make("div", { class: "ex-finding", "data-severity": severity },
     make("span", { class: "ex-sign", role: "img", "aria-label": word }, sign),
     make("p", {}, strong, ...(code ? [" ", ...typeset(remedy), ": ", make("code", {}, code)] : [])),
     ...(evidence || numbers.length ? [proof(evidence, numbers, index, unfolded)] : []),
     ...(remedy && !code ? [button(remedy, "ex-button ex-primary", () => press(model, index))] : []));
+  rove(root);
+  return root;
 }
 
 export default {

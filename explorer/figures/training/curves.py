@@ -57,7 +57,7 @@ def learning_rate(course: Course) -> go.Figure:
     found = [series(track.history, "learning_rate") for track in course.tracks]
     tops = [values.max() for _, values in found if len(values)]
     log = bool(tops) and max(tops) > DECADE_OF_RATES * min(tops)
-    return over_steps(course, found, "learning rate (ratio)", "η = %{y:.3g}", "Learning rate", log=log, dots=False,
+    return over_steps(course, found, "learning rate η (per step)", "η = %{y:.3g}", "Learning rate", log=log, dots=False,
                       levels=None if log else {0.0: ""})
 
 
