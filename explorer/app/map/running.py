@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from explorer.app.map.cost import check, minutes
 from explorer.app.map.plan import Job
+from explorer.app.widgets.wording import left_in_words
 from explorer.memory import machine_memory
 from explorer.stopping import Stop
 from explorer.sweeping.pool import room
@@ -92,7 +93,7 @@ class Clock:
             left = 60 * minutes(self._sweep) / (1 if self._sweep.executor else room(0))
         else:
             left = (time.monotonic() - self._begun) / (done - self._first) * (self._sweep.total - done)
-        return f"{cells(self._sweep)} · about {f'{left / 60:.0f} min' if left > 90 else f'{left:.0f} s'} left"
+        return f"{cells(self._sweep)} · {left_in_words(left)}"
 
     @property
     def _predicted(self) -> int:

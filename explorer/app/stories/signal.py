@@ -33,8 +33,8 @@ WARMUP = Story("warmup", "Why deep Post-LN needs warm-up", "How a norm on each s
          "token_correlation"),
     Step("?design=post_ln&n_layers=24", "Twice as deep, the tokens differ by less than a millionth of what they did "
          "at the input. The verdict says how small models like it trained.", VERDICT),
-    Step("?tab=11_warmup", "Six small models train here; it takes about twenty seconds. Post-LN stays at the loss of a "
-         "unigram without warm-up, and gets below it with a long one. Pre-LN needs none.", "losses"),
+    Step("?tab=11_warmup", "Six small models train here; the line at the bottom says how long it takes. Post-LN stays "
+         "at the loss of a unigram without warm-up, and gets below it with a long one. Pre-LN needs none.", "losses"),
 ))
 
 DEEP = "?n_layers=1000&d_model=32&n_ctx=16&"

@@ -23,6 +23,11 @@ def in_words(value: object) -> str:
     return value.replace("inverse_", "1/").replace("sqrt_", "√").replace("sqrt", "√").replace("_", " ")
 
 
+def left_in_words(seconds: float) -> str:
+    """'about 40 s left'"""
+    return f"about {f'{seconds / 60:.0f} min' if seconds > 90 else f'{seconds:.0f} s'} left"
+
+
 def usual_in_words(spec: Spec) -> str:
     """The usual values of a field, options as the page calls them, and who uses them."""
     values, colon, users_of = spec.about.usual.partition(":")
