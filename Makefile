@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 TESTS := .venv/.installed-tests
 PEERS := .venv-peers
 
-.PHONY: run lab test check bench peers screenshots clean
+.PHONY: run lab test check browsers bench peers screenshots clean
 
 run: $(INSTALLED)  ## the dashboard, on localhost; it prints where
 	$(BIN)/explorer serve
@@ -22,6 +22,9 @@ check: $(TESTS)  ## what a change must pass: lint, types, tests
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(MAKE) test
+
+browsers: $(TESTS)  ## what browsers may do differently, in Firefox
+	$(BIN)/python -m pytest tests/browser/firefox.py
 
 bench: $(TESTS)  ## prints a table and writes benchmarks/results.json
 	$(BIN)/python -m benchmarks

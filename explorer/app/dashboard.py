@@ -83,7 +83,9 @@ class Dashboard(Tabbed[Config]):
 
     def _ipython_display_(self) -> None:
         """Two outputs, see `still`: a notebook calls this for the last line of a cell."""
-        for bundle in (self._repr_mimebundle_(), {"text/html": self._still(self._start), "text/plain": ""}):
+        explore = self.panels.get("explore")
+        config = explore.controls.config if isinstance(explore, Explore) else self._start
+        for bundle in (self._repr_mimebundle_(), {"text/html": self._still(config), "text/plain": ""}):
             display(bundle, raw=True)  # type: ignore[no-untyped-call]
 
     def open_lab(self, name: str) -> None:

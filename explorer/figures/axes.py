@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
+import plotly.io as pio
 from numpy.typing import ArrayLike
 
 from explorer.fields import Spec
@@ -189,7 +190,15 @@ def blank(sentence: str) -> Plain:
 
 
 def alone(figure: go.Figure, title: str, caption: str) -> go.Figure:
-    """A figure outside the page, which would give it a card: on white, with a title and a legend."""
+    """A figure outside the page, which would give it a card: with a title, a legend, and the paper of plotly's theme.
+
+    That is white, unless a reader on dark has set `plotly.io.templates.default = "plotly_dark"`.
+    """
+    theme = pio.templates[pio.templates.default or "none"].layout
     own = figure.layout.title.text
     figure.layout.title = {"text": f"{title}, {own}" if own else title, "subtitle": {"text": caption}}
-    return figure.update_layout(margin={"t": 80}, showlegend=True, paper_bgcolor="white")
+    figure.update_layout(margin={"t": 80}, showlegend=True, paper_bgcolor="white")
+    if theme.paper_bgcolor not in (None, "white"):
+        figure.update_layout(paper_bgcolor=theme.paper_bgcolor, font_color=theme.font.color)
+        figure.update_xaxes(gridcolor=theme.xaxis.gridcolor).update_yaxes(gridcolor=theme.yaxis.gridcolor)
+    return figure

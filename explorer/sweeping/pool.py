@@ -61,9 +61,13 @@ def local(need: float) -> Workers:
     Args:
         need: bytes of the largest cell.
     """
-    need = max(need, PROCESS)
-    slots = int(min(environment("EXPLORER_PROCESSES", processors()), free_memory() // need))
+    slots = room(need)
     return Pool(slots) if slots > 1 else Workers(Here())
+
+
+def room(need: float) -> int:
+    """The number of processes of `local`, at least one."""
+    return max(1, int(min(environment("EXPLORER_PROCESSES", processors()), free_memory() // max(need, PROCESS))))
 
 
 def _pool(slots: int, broken: Executor | None) -> Executor:

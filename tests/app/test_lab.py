@@ -177,7 +177,11 @@ def test_long_work_tells_its_progress_and_can_be_stopped(open_lab: Open) -> None
     page = open_lab(toy(endless))
     with page.changed:
         assert page.changed.wait_for(lambda: page.panel.status.action == "Stop", WAIT)
-    assert page.panel.status.detail == "25 %"
+    assert page.comes(lambda: "left" in page.panel.status.detail)
+    said = re.fullmatch(r"25 % · about (\d+) s left", page.panel.status.detail)
+    spent = page.panel.worker.busy_for
+    assert said
+    assert 2 <= int(said[1]) / 3 < spent + 0.2  # a quarter is done
     page.panel.status._handle_custom_msg("action", [])
     page.until("stale", "Stopped.")
     assert left.wait(WAIT)

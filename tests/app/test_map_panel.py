@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from watched import Watched
 import explorer as ex
 from explorer.app.dashboard import PANELS, Dashboard
 from explorer.app.map import running
+from explorer.app.map.cost import minutes
 from explorer.app.map.maps import MAPS
 from explorer.app.map.panel import MapPanel
 from explorer.app.map.plan import Plan
@@ -204,6 +206,33 @@ def test_cells_can_be_trained(page: Page) -> None:
     drop = page.numbers.loss_drop.sel(origin="trained")
     assert np.isfinite(drop.values).all()
     assert "Loss below the unigram's, trained" in page.traces
+    assert page.panel.picture.chart.caption == "Dots: trained; cells without one are still to come."
+
+
+def test_a_map_says_from_its_first_cell_on_how_long_it_takes(page: Page) -> None:
+    page.until("idle")
+    seen: list[str] = []
+    page.panel.status.observe(lambda change: seen.append(change["new"]), names="detail")
+    page.set(x="learning_rate")
+    page.set(x_from=1e-3, x_count=16, y_to=6.0, y_count=6, steps=1000)
+    assert page.comes(lambda: any("of 96" in words for words in seen))
+    page.act()
+    page.until("paused")
+    first = next(words for words in seen if "of 96" in words)
+    (said,) = re.findall(r"^[01] of 96 cells · about (\d+) min left$", first)
+    assert float(said) == pytest.approx(minutes(page.panel._running.sweep(page.panel._job)), rel=0.1)
+
+
+def test_the_caption_speaks_of_lines_where_there_are_some(page: Page) -> None:
+    chart = page.panel.picture.chart
+    page.until("idle")
+    assert chart.caption == "Dots: measured; cells without one: predicted. Lines: theory."
+    page.set(compute="theory")
+    page.until("idle", "Predicted 3 × 3 cells")
+    assert chart.caption == "Cells: predicted. Lines: theory."
+    page.panel._vary({"norm_placement": "post"})  # the second moment is 1 in each cell
+    assert page.comes(lambda: chart.caption == "Cells: predicted.")
+    assert not any(trace.get("mode") == "lines" for trace in page.traces.values())
 
 
 @pytest.mark.parametrize("message", [

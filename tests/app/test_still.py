@@ -14,7 +14,7 @@ from explorer.labs.table import LABS
 
 SOURCES = (
     "import explorer as ex\nex.dashboard(ex.preset('deepnorm', n_layers=3))", "ex.lab('06_attention_scale')",
-    "ex.predict(ex.Config())", "ex.Config()", "ex.PRESETS",
+    "ex.predict(ex.Config())", "ex.Config()", "ex.PRESETS", "ex.dashboard('?design=rezero&n_layers=5')",
 )
 
 
@@ -41,6 +41,10 @@ def test_a_live_page_is_saved_with_the_words_of_its_design(executed) -> None:
     profile = ex.predict(ex.preset("deepnorm", n_layers=3))
     assert profile._repr_html_() in told
     assert ex.diagnose(profile)[0].meaning in html.unescape(told)
+
+
+def test_a_page_that_a_link_opens_is_saved_with_the_design_of_the_link(executed) -> None:
+    assert "ReZero: 5 layers of width 256" in executed[-1][1].data["text/html"]
 
 
 def test_a_lab_is_saved_with_its_claim_and_its_charts(executed) -> None:

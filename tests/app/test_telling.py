@@ -16,6 +16,7 @@ from explorer.app.explore.panel import Explore
 from explorer.app.stories.table import STORIES
 from explorer.app.widgets.runtime import PageWidget
 from explorer.config import Config
+from explorer.figures.asked import WITHHELD
 
 WAIT = 60.0
 ENTROPY = "attention_entropy"
@@ -181,10 +182,23 @@ def test_a_question_withholds_the_chart_and_the_verdict(asked: Visit) -> None:
         assert "easured" not in json.dumps([chart.figure, chart.description, chart.caption], default=str)
         assert chart.badge == ""
         assert [finding["severity"] for finding in asked.explore.verdict.findings] == ["withheld"]
-        assert asked.explore.charts["attention_pattern"].figure["data"] == []
-        assert len(asked.explore.charts["second_moment"].figure["data"]) > 2
+        for name, other in asked.explore.charts.items():
+            assert name == ENTROPY or (other.figure["data"], other.description) == ([], WITHHELD)
         asked.explore.controls.apply({"n_layers": 3, "d_model": 16})
         asked.measured()
+
+
+def test_a_question_withholds_its_design_from_the_table_too(visit: Visit) -> None:
+    """Beside a pinned design there is a table of end values: measured, predicted, and the verdict."""
+    visit.page.open_link("?story=gpt2_llama&step=3&n_layers=2&d_model=16&pin=gpt2")
+    visit.measured()
+    table = visit.explore.comparison.table
+    values = [row["cells"] for group in table.groups[1:] for row in group["rows"]]
+    assert values
+    assert {(cell["text"], cell["theory"]) for cell, _ in values} == {(WITHHELD, "")}
+    visit.press("skip")
+    visit.measured()
+    assert not any(row["cells"][0]["text"] == WITHHELD for group in table.groups for row in group["rows"])
 
 
 def test_a_line_is_drawn_and_told_how_near_it_was(asked: Visit) -> None:

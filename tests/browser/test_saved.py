@@ -112,6 +112,27 @@ def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
         page.close()
 
 
+def test_control_s_saves_from_whatever_has_the_focus(browser: Browser, folder: Path, address: str) -> None:
+    """And its dialog to save a page stays away: the key is taken, but by JupyterLab."""
+    notebook = folder / "notebooks" / "keys.ipynb"
+    written(folder, notebook.name, ALONE)
+    page = opened(browser, address, notebook.name)
+    page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").first.click()
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_function(ALL_DRAWN, arg=3)
+    page.evaluate("""() => {
+      globalThis.left = [];
+      window.addEventListener('keydown', (event) => event.key === 's' && left.push(!event.defaultPrevented));
+    }""")
+    depth = page.locator("[data-field=n_layers]")
+    for node in (depth.locator("input[type=range]"), depth.locator("input.ex-entry"), page.locator(".ex-tool").first):
+        node.focus()
+        with page.expect_response(lambda sent: f"{notebook.name}/checkpoints" in sent.url):  # the end of saving
+            page.keyboard.press("Control+s")
+    assert page.evaluate("left") == [False] * 3
+    page.close()
+
+
 def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser, folder: Path, address: str) -> None:
     """They share the script that the first one's kernel brought; each goes on when the other's kernel is another."""
     for name in ("first.ipynb", "second.ipynb"):

@@ -8,6 +8,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, expect
 
+from explorer.app.stories.table import STORIES
+
 from .dashboard import Dashboard, wait_until_still
 
 HEIGHTS = "() => [...document.querySelectorAll('.ex-guess-point input')].map((input) => Number(input.value))"
@@ -20,6 +22,26 @@ DATA = """() => {
   const plot = plots.find((one) => one.closest('figure').textContent.startsWith('Attention entropy'));
   return plot._fullData.map((trace) => trace.name);
 }"""
+
+IN_VIEW = """() => {
+  const shown = (names) => [...document.querySelectorAll(names)].find((node) => node.checkVisibility());
+  const box = (node) => node.getBoundingClientRect();
+  const look = shown('.ex-cell.ex-looked, .ex-main.ex-looked > .ex-verdict');
+  const act = shown('.ex-guess-below .ex-primary') ?? shown('.ex-told .ex-primary');
+  const status = shown('.ex-status'); // not there while a panel opens
+  if (!look || !act || !status || box(look).bottom > box(status).top) return false;
+  if (box(look).top < box(shown('.ex-told')).bottom) return false;
+  const { x, y, width, height } = box(act);
+  return document.elementFromPoint(x + width / 2, y + height / 2) === act;
+}"""
+"""The chart, or the verdict, lies whole between the strip and the status line; the button of the step can be hit."""
+COVERED = """(wanted) => [...document.querySelectorAll('.ex-cell:not(.ex-looked) .ex-chart-plot')].every((plot) => {
+  const cover = 'Withheld until the question is answered.';
+  const said = plot.querySelector('.main-svg')?.ariaLabel === cover;
+  const seen = plot.querySelector('.annotation-text')?.textContent === cover;
+  const empty = !plot.querySelector('.trace, .heatmaplayer .hm');
+  return !plot.checkVisibility() || ((said && seen && empty) === wanted && said === seen && plot.offsetHeight > 60);
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +149,26 @@ def test_an_answer_is_chosen_on_a_narrow_page(first: Dashboard) -> None:
     page.locator(".ex-choices").get_by_role("button", name="Reveal").click()
     expect(page.locator(".ex-told [role=status]")).to_contain_text("Not so. The right answer: it stops being finite")
     assert page.evaluate("document.querySelector('.ex-root').scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)])
+def test_each_step_has_its_chart_and_its_button_in_view_and_covers_the_answer(first: Dashboard, size: tuple[int, int]
+                                                                               ) -> None:
+    page = first.page
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    for story in STORIES.values():
+        page.locator(".ex-tool", has_text="Stories").click()
+        press(first, story.title)
+        for number, step in enumerate(story.steps, 1):
+            expect(told(first)).to_have_text(f"{story.title} · {number} of {len(story.steps)}")
+            page.wait_for_function(IN_VIEW)
+            if step.question:
+                page.wait_for_function(COVERED, arg=True)
+                page.get_by_role("button", name="Skip").click()
+                expect(page.locator(".ex-told [role=status]")).to_have_text(step.question.reveal)
+                page.wait_for_function(COVERED, arg=False)
+                page.wait_for_function(IN_VIEW)
+            far = "0" if number % 2 else "node.scrollHeight"  # from where the next chart is out of view
+            page.locator("#rendered_cells").evaluate(f"(node) => node.scrollTo(0, {far})")
+            press(first, "Next" if number < len(story.steps) else "Done")
+    assert page.evaluate("document.querySelector('.ex-root').scrollWidth") <= size[0]

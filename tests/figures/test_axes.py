@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import plotly.graph_objects as go
+import plotly.io as pio
 import pytest
 
-from explorer.figures.axes import AIR, FEW, STEPS, Axis, axis, depth_axis, picture, steady
+from explorer.figures.axes import AIR, FEW, STEPS, Axis, alone, axis, depth_axis, picture, steady
 from explorer.figures.palette import HUES
 from explorer.figures.traces import described, dots, error_bars, level, line, upright
 
@@ -99,3 +101,16 @@ def test_a_picture_in_words_gives_the_ends_and_extremes_of_what_is_drawn_and_lea
         "γ, predicted: 0 at 0, 1 at 1; lowest 0 at 0, highest 1 at 1."
     )
     assert described("One", [dots([1], [np.inf], "lost", 0, "")]) == "One. lost: no finite value."
+
+
+@pytest.mark.parametrize(("theme", "paper", "text"), [
+    ("plotly", "white", None), (None, "white", None), ("none", "white", None),
+    ("plotly_dark", "rgb(17,17,17)", "#f2f5fa"), ("plotly_dark+presentation", "rgb(17,17,17)", "#f2f5fa"),
+])
+def test_outside_the_page_the_paper_is_that_of_plotly_s_theme(monkeypatch: pytest.MonkeyPatch, theme: str | None,
+                                                              paper: str, text: str | None) -> None:
+    monkeypatch.setattr(pio.templates, "default", theme)
+    side = axis("x (1)", [[1.0, 2.0]])
+    layout = alone(go.Figure(picture([], side, side, "")), "x", "y").layout
+    assert (layout.paper_bgcolor, layout.font.color) == (paper, text)
+    assert layout.xaxis.gridcolor == layout.yaxis.gridcolor == ("#283442" if text else None)

@@ -1,4 +1,4 @@
-"""`Asking`: the question that stands about a design: what it withholds of the charts, and what a guess is told."""
+"""`Asking`: the question that stands about a design: the charts that it withholds, and what a guess is told."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Asking:
     def figure(self, name: str) -> go.Figure | None:
         """What a chart shows in place of its figure; None where nothing is withheld from it."""
         question = self.question
-        if question is None or self.revealed or name not in question.withheld:
+        if question is None or self.revealed:
             return None
         if name != question.chart:
             return withheld()

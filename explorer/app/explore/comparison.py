@@ -79,10 +79,14 @@ class Comparison:
             self.box.now = {"name": name, "about": about, **swatch(Design(NOW, config, ""))}
             self.box.show(self.pins, lambda pin: about_pin(pin, config))
 
-    def drawn(self, now: Sequence[Profile]) -> tuple[list[Profile], list[Design]]:
+    def drawn(self, now: Sequence[Profile], secret: str = "") -> tuple[list[Profile], list[Design]]:
         """Everything to be drawn, and the design of each profile; the current design comes last and so lies on top.
 
         A visible pin of the current config is not drawn a second time.
+
+        Args:
+            now: the profiles of the current design.
+            secret: the reason why the table shows nothing of it, if there is one.
         """
         config, designs = now[0].config if now else None, self.pins.designs()
         pinned = [(designs[pin.number], profile) for pin in self.pins if pin.visible and pin.config != config
@@ -92,7 +96,7 @@ class Comparison:
         rows = [*pinned, *((Design(NOW, config, name), profile) for profile in now)]
         profiles = [profile for _, profile in rows]
         self.box.marks = marks(profiles)
-        self.table.show(self._columns(now), self._diagnose)
+        self.table.show(self._columns(now, secret), self._diagnose)
         return profiles, [design for design, _ in rows]
 
     def visible(self) -> list[Design]:
@@ -100,7 +104,7 @@ class Comparison:
         designs = self.pins.designs()
         return [designs[pin.number] for pin in self.pins if pin.visible]
 
-    def _columns(self, now: Sequence[Profile]) -> list[Column]:
+    def _columns(self, now: Sequence[Profile], secret: str) -> list[Column]:
         """The columns of the table: the design that is drawn as the current one, then the pins; none without pins."""
         current = self._current()
         config = now[0].config if now and now[0].config else current.config
@@ -108,7 +112,7 @@ class Comparison:
             profile.origin: profile for profile in now if profile.config == config and not profile.partial}
         when = "now" if config == current.config else "before"
         first = Column(Design(NOW, config, ""), config, self.pins.name_for(config), when, known.get("predicted"),
-                       known.get("measured"))
+                       known.get("measured"), secret)
         pins = [pin for pin in self.pins if pin.visible]
         return [first, *(
             Column(Design(pin.index, pin.config, pin.name), pin.config, pin.name, "", pin.predicted, pin.measured,

@@ -12,6 +12,7 @@ from explorer.app.explore.selections import ALL, ListSelection
 from explorer.app.widgets.chart import Chart
 from explorer.config import Config
 from explorer.figures import FIGURES, Row, gradient_by_matrix, row_of
+from explorer.figures.asked import WITHHELD
 from explorer.profile import Profile
 
 
@@ -49,7 +50,9 @@ class Drawing:
         Returns:
             Whether all were drawn.
         """
-        profiles, whose = self._comparison.drawn([profile for profile in (predicted, measured) if profile])
+        secret = WITHHELD if self._asking.stands else ""
+        now = [profile for profile in (predicted, measured) if profile and not secret]
+        profiles, whose = self._comparison.drawn(now, secret)
         several, lines = len({design.index for design in whose}) > 1, _lines(profiles)
         self._matrix.layout.display = None if several else "none"  # a design alone shows each of its matrices
         legend, rows = self._comparison.legend(whose), self._rows()

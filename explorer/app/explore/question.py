@@ -24,13 +24,6 @@ class Question:
     """Ends of that chart's axis while the question stands; exponents where it is logarithmic."""
     reveal: str
     """What is said of the measurement, in a sentence or two."""
-    also: tuple[str, ...] = ()
-    """Other charts that would give the answer away."""
-
-    @property
-    def withheld(self) -> tuple[str, ...]:
-        """The charts that show nothing of the design while the question stands."""
-        return (self.chart, *self.also)
 
     @property
     def statistic(self) -> Statistic:

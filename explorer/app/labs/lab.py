@@ -19,11 +19,14 @@ from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import prose
 from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
 from explorer.app.widgets.takehome import TakeHome
-from explorer.app.widgets.wording import in_words
+from explorer.app.widgets.wording import in_words, left_in_words
 from explorer.choices import Choices, ConfigError
 from explorer.figures.words import explained, linked
 from explorer.labs.lab import Lab
 from explorer.stopping import Progress, Stop
+
+TELLING = 2.0
+"""Seconds of computing that say how long the rest takes."""
 
 
 class Outcome(NamedTuple):
@@ -113,7 +116,9 @@ class LabPanel(Live[Choices, Outcome]):
             self._show(self._result)
 
     def _progress(self, job: Choices, fraction: float) -> str:
-        return super()._progress(job, fraction) + (", so far" if self._partial else "")
+        words = super()._progress(job, fraction) + (", so far" if self._partial else "")
+        spent = self.worker.busy_for
+        return f"{words} · {left_in_words(spent / fraction - spent)}" if fraction and spent > TELLING else words
 
     def _draw(self, result: Any, settings: Choices, *, stale: bool) -> None:
         for plot in self.lab.plots:

@@ -29,10 +29,10 @@ COSTS: Mapping[str, Cost] = MappingProxyType({
 
 
 def minutes(sweep: Sweep) -> float:
-    """Minutes of one processor that all cells take, right to a factor of three or so."""
+    """Minutes of one processor that the cells take that are not there yet, right to a factor of three or so."""
     total = 0.0
-    for point in sweep.grid.points.values():
-        if cell := point.cell:
+    for place, point in sweep.grid.points.items():
+        if (cell := point.cell) and not sweep.state[place]:
             cost = COSTS[cell.origin]
             one = cost.least + cost.layer * cell.config.n_layers + cost.unit * work(cell.config)
             total += one * (cell.training.steps if cell.training else 1)

@@ -47,7 +47,7 @@ MAPS: Mapping[str, Map] = MappingProxyType({
             MappingProxyType({"x_from": 0.03, "x_to": 10.0, "y": "n_ctx", "y_from": 4.0, "y_to": 128.0,
                               "y_count": 12, "statistic": "attention_entropy_normalized"})),
         Map("training", "Learning rate × width",
-            "Which learning rate trains which width? Trained, 100 steps a cell: about ten minutes.",
+            "Which learning rate trains which width? Trained, 100 steps a cell.",
             Config(n_layers=4, **SMALL),
             MappingProxyType({"x": "learning_rate", "x_from": 1e-4, "x_to": 0.1, "x_count": 10, "y": "d_model",
                               "y_from": 16.0, "y_to": 128.0, "y_count": 6, "statistic": "loss_drop",

@@ -14,7 +14,9 @@ from explorer.figures.map import heat_map
 from explorer.figures.why import why
 from explorer.sweeping.sweeps import Sweep
 
-CAPTION = "Dots: measured or trained; cells without one: predicted. Lines: theory."
+CAPTIONS = {"predicted": "Cells: predicted.", "measured": "Dots: measured; cells without one: predicted.",
+            "trained": "Dots: trained; cells without one are still to come."}
+LINES = " Lines: theory."
 PICKS = " A click puts a cell's design on Explore."
 
 
@@ -30,14 +32,14 @@ class Picture:
     """The chart. Callers must hold the panel's lock."""
 
     def __init__(self) -> None:
-        self.chart = Chart(title="Map", caption=CAPTION)
+        self.chart = Chart(title="Map")
         self.shown: Shown | None = None
         self._elsewhere: Callable[[], Config] | None = None
 
     def mark(self, elsewhere: Callable[[], Config]) -> None:
         """Marks the design of another panel, to which a click on a cell may bring its own."""
         self._elsewhere = elsewhere
-        self.chart.picks, self.chart.caption = True, CAPTION + PICKS
+        self.chart.picks = True
 
     def draw(self, job: Job, sweep: Sweep, plan: Plan) -> None:
         """Draws what is known of a map; until there is something, the last one stays."""
@@ -45,10 +47,13 @@ class Picture:
             self.chart.stale = bool(self.shown)
             return
         self.shown = Shown(job, sweep, plan)
+        figure = heat_map(sweep.dataset(), plan.statistic, x=plan.x, y=plan.y, now=self._now(job, plan))
+        lines = LINES if any(trace.mode == "lines" for trace in figure.select_traces({"type": "scatter"})) else ""
         with self.chart.hold_sync():  # one message; the lock keeps other threads out, as this needs
             self.chart.title = title(plan)
+            self.chart.caption = CAPTIONS[job.origins[-1]] + lines + (PICKS if self.chart.picks else "")
             self.chart.explain(why(plan.statistic))
-            self.chart.show(heat_map(sweep.dataset(), plan.statistic, x=plan.x, y=plan.y, now=self._now(job, plan)))
+            self.chart.show(figure)
 
     def _now(self, job: Job, plan: Plan) -> dict[str, float] | None:
         """The place of the other panel's design where that is on this map, else of the map's own."""

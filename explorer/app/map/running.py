@@ -6,10 +6,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from explorer.app.map.cost import check
+from explorer.app.map.cost import check, minutes
 from explorer.app.map.plan import Job
+from explorer.app.widgets.wording import left_in_words
 from explorer.memory import machine_memory
 from explorer.stopping import Stop
+from explorer.sweeping.pool import room
 from explorer.sweeping.sweeps import Sweep
 from explorer.sweeping.workers import Here
 
@@ -83,14 +85,15 @@ class Clock:
         return self._sweep.done / self._sweep.total
 
     def words(self) -> str:
-        """'120 of 480 cells · about 40 s left'; without the latter while what is done tells nothing of the rest."""
+        """'120 of 480 cells · about 40 s left': at first by what such cells cost, then by those that are done."""
         done = self._sweep.done
         if done <= max(self._first, self._predicted):  # processes start, and theory is another matter
             self._begun, self._first = time.monotonic(), done
         if done < self._first + ENOUGH:
-            return cells(self._sweep)
-        left = (time.monotonic() - self._begun) / (done - self._first) * (self._sweep.total - done)
-        return f"{cells(self._sweep)} · about {f'{left / 60:.0f} min' if left > 90 else f'{left:.0f} s'} left"
+            left = 60 * minutes(self._sweep) / (1 if self._sweep.executor else room(0))
+        else:
+            left = (time.monotonic() - self._begun) / (done - self._first) * (self._sweep.total - done)
+        return f"{cells(self._sweep)} · {left_in_words(left)}"
 
     @property
     def _predicted(self) -> int:

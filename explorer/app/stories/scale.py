@@ -25,7 +25,7 @@ LLAMA = Story("gpt2_llama", "From GPT-2 to Llama", "What each change does to the
     Step("?design=gpt2&scale_rule=bert&norm=rms&pin=gpt2", "Llama draws all of its matrices alike, N(0, 0.02²); "
          "GPT-2's ended at a second moment of 0.0084.", "second_moment",
          Draw("How does the second moment grow now?", "second_moment", (-4.0, 2.0),
-              "It grows to 0.23, which is 27 times GPT-2's.", also=("gradient_by_layer", "gradient_by_matrix"))),
+              "It grows to 0.23, which is 27 times GPT-2's.")),
     Step("?design=llama3&pin=gpt2", "Gated MLPs, rotary positions and shared keys complete Llama 3. Its tokens become "
          "more alike: a correlation of 0.87 after 12 layers, where GPT-2 has 0.29.", "token_correlation"),
 ))

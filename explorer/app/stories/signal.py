@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from explorer.app.explore.question import Choose, Draw
 from explorer.app.stories.story import VERDICT, Step, Story
-from explorer.figures import FIGURES
 from explorer.profile import Profile
 
 ROOT_D = Story("root_d", "The forgotten √d", "What attention does when its logits are not divided.", (
@@ -13,8 +12,8 @@ ROOT_D = Story("root_d", "The forgotten √d", "What attention does when its log
     Step("?attention_scale=none", "The same Transformer without the division: its logits spread 8 times as far in "
          "layer 1.", "attention_entropy",
          Draw("What happens to the entropy, layer by layer?", "attention_entropy", (0.0, 1.0),
-              "Attention is close to one-hot: the entropy is 0.14 of the uniform one in layer 1, and 0.20 in layer 12.",
-              also=("attention_pattern",))),
+              "Attention is close to one-hot: the entropy is 0.14 of the uniform one in layer 1, and 0.20 in layer "
+              "12.")),
     Step("?attention_scale=none", "One-hot attention is often said to make gradients vanish. Here they explode: mean "
          "squared, the gradient at the input is about 31,000 times the last layer's; with the division it was 12 "
          "times.", "gradient_by_layer"),
@@ -28,14 +27,14 @@ WARMUP = Story("warmup", "Why deep Post-LN needs warm-up", "How a norm on each s
     Step("?design=post_ln", "Post-LN, the design of the first Transformer, has its norms on the sums instead.",
          "gradient_by_layer",
          Draw("How large is the gradient from the input to layer 12?", "gradient_by_layer", (-3.0, 3.0),
-              "It is V-shaped: 0.10 of the last layer's at the input, 0.03 in between.", also=("gradient_by_matrix",))),
+              "It is V-shaped: 0.10 of the last layer's at the input, 0.03 in between.")),
     Step("?design=post_ln", "Attention averages, and here nothing keeps the tokens apart: their correlation is 0.999 "
          "after 12 layers. Attention has nothing left to tell apart, so its entropy becomes the uniform one.",
          "token_correlation"),
     Step("?design=post_ln&n_layers=24", "Twice as deep, the tokens differ by less than a millionth of what they did "
          "at the input. The verdict says how small models like it trained.", VERDICT),
-    Step("?tab=11_warmup", "Six small models train here; it takes about twenty seconds. Post-LN stays at the loss of a "
-         "unigram without warm-up, and gets below it with a long one. Pre-LN needs none.", "losses"),
+    Step("?tab=11_warmup", "Six small models train here; the line at the bottom says how long it takes. Post-LN stays "
+         "at the loss of a unigram without warm-up, and gets below it with a long one. Pre-LN needs none.", "losses"),
 ))
 
 DEEP = "?n_layers=1000&d_model=32&n_ctx=16&"
@@ -55,7 +54,6 @@ THOUSAND = Story("thousand", "A thousand layers", "What keeps a very deep stack 
     Step(f"{DEEP}norm_placement=none&n_seeds=1", "The same sums without any norm.", "second_moment",
          Choose("How does the second moment end?", "second_moment", (-2.0, 40.0),
                 "Each layer multiplies it now. From layer 69 on, there are numbers that are not finite.",
-                also=tuple(name for name in FIGURES if name != "second_moment"),
                 options=("It grows as before, to about 2,200", "It grows faster, but stays finite",
                          "It stops being finite before layer 100"), right=_growth)),
     Step(f"{'?design=deepnorm&' + DEEP[1:]}n_seeds=1", "DeepNorm weights the stream by 6.69 in each sum, draws the "

@@ -50,25 +50,30 @@ function strip(model, root) {
   words.setAttribute("aria-live", "polite");
   question.className = "ex-question";
   question.id = `ex-question-${questions += 1}`;
+  let follows = false; // whether the page scrolls: until somebody does
   const show = () => {
-    const target = root().querySelector(".ex-cell.ex-looked, .ex-main.ex-looked > .ex-verdict");
+    const target = root()?.querySelector(".ex-cell.ex-looked, .ex-main.ex-looked > .ex-verdict");
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    target?.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "center" });
+    target?.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "nearest" });
+    return target;
+  };
+  const keep = () => follows && show();
+  const look = button("", "ex-link ex-look", () => {
+    const target = show();
     const point = target?.querySelector(".ex-guess-point input") ?? target?.querySelector("button");
     point?.focus({ preventScroll: true });
-  };
-  const look = button("", "ex-link ex-look", show);
+  });
   const back = button("Back", "ex-button", () => press(model, ["back"]));
   const next = button("Next", "ex-button ex-primary", () => press(model, [model.get("told").number < model.get("told").count ? "next" : "leave"]));
   const leave = button("Leave", "ex-link", () => press(model, ["leave"]), { title: "Ends the story; the page stays as it is" });
   const asked = make("div", {});
   const bar = make("div", { class: "ex-story-bar" }, look, back, next, leave);
   const box = make("section", { class: "ex-told", "aria-label": "Story" }, make("div", { class: "ex-told-words" }, title, words, question, asked, said), bar);
-  let step = "";
+  let step = "", news = "";
   const paint = () => {
     const told = model.get("told");
     box.hidden = !told.title;
-    if (!told.title) { step = ""; return; }
+    if (!told.title) { step = news = ""; follows = false; return; }
     title.textContent = `${told.title} · ${told.number} of ${told.count}`;
     if (words.textContent !== told.words) write(words, told.words);
     question.hidden = !told.text;
@@ -85,8 +90,12 @@ function strip(model, root) {
     asked.hidden = !stands;
     next.classList.toggle("ex-primary", !stands); // to answer is what comes next
     step = now;
+    const newest = `${now} ${told.look} ${told.said}`;
+    if (newest !== news) follows = true;
+    news = newest;
+    keep();
   };
-  return { box, paint };
+  return { box, paint, keep, rest: () => { follows = false; } };
 }
 
 export default {
@@ -99,7 +108,15 @@ export default {
     let not = offered.get() || (hasAddress() && Boolean(location.search)); // before the kernel knows
     if (not) model.send(["cards", false]);
     el.append(offer, told.box);
-    const sized = new ResizeObserver(() => root()?.style.setProperty("--ex-told", `${told.box.offsetHeight}px`));
+    let page = null;
+    const sized = new ResizeObserver(() => { // a panel that opens, a verdict that comes
+      root().style.setProperty("--ex-told", `${told.box.offsetHeight}px`);
+      if (page !== (page = root())) {
+        sized.observe(page);
+        for (const act of ["wheel", "touchmove", "keydown", "pointerdown"]) page.addEventListener(act, told.rest, { passive: true });
+      }
+      told.keep();
+    });
     sized.observe(told.box);
     let before = model.get("shown");
     const ends = [follow(model, "told", told.paint), follow(model, "shown told", () => {

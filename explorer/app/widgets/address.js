@@ -64,21 +64,26 @@ function followAddress(model) {
   };
 }
 
-/** Ctrl+Z and Ctrl+Shift+Z, or ⌘, wherever nothing else on the page would take them. */
+/** Ctrl+Z and Ctrl+Shift+Z, or ⌘, wherever nothing else on the page would take them; Ctrl+S is JupyterLab's, which hears
+    no key of what has OWN_KEYS: it is sent once more, as the page's. */
 function followKeys(model, el) {
-  const root = hasAddress() ? document : el.closest(".ex-root") ?? el;
   const typed = (node) => node.matches?.("textarea, input:not([type=range], [type=checkbox], [type=radio], [type=file])");
   const onkeydown = (event) => {
-    if (!(event.ctrlKey || event.metaKey) || event.altKey || typed(event.target)) return;
+    const page = el.closest(".ex-root");
+    if (!(event.ctrlKey || event.metaKey) || event.altKey || (!hasAddress() && !page?.contains(event.target))) return;
     const key = event.key.toLowerCase();
+    if (key === "s" && !hasAddress() && event.isTrusted) {
+      if (!page.dispatchEvent(new KeyboardEvent("keydown", event))) event.preventDefault();
+    }
+    if (typed(event.target)) return;
     const verb = key === "y" || (key === "z" && event.shiftKey) ? "redo" : key === "z" ? "undo" : "";
     if (!verb) return;
     event.preventDefault();
     event.stopPropagation();
     press(model, [verb]);
   };
-  root.addEventListener("keydown", onkeydown);
-  return () => root.removeEventListener("keydown", onkeydown);
+  document.addEventListener("keydown", onkeydown);
+  return () => document.removeEventListener("keydown", onkeydown);
 }
 
 /** The box that Share opens: the link, a button that copies it, and a place for another one. */

@@ -36,6 +36,11 @@ def in_words(value: object) -> str:
     return NAMES.get(value, value.replace("_", " "))
 
 
+def left_in_words(seconds: float) -> str:
+    """'about 40 s left'"""
+    return f"about {f'{seconds / 60:.0f} min' if seconds > 90 else f'{seconds:.0f} s'} left"
+
+
 def usual_in_words(spec: Spec) -> str:
     """The usual values of a field, options as the page calls them, and who uses them."""
     values, colon, users_of = spec.about.usual.partition(":")

@@ -12,7 +12,7 @@ ROW = Lab(
     "These short runs do not confirm the essay's order: after norms a learned α wins in 8 of 8 seeds, and the ramp is "
     "third of four. A ramp ends at the full network, α = 1, and must be slow. Without norms, and twelve layers deep, "
     "it learns until α nears 1 and then blows up (3 of 3 seeds). A learned α stays far below 1; the sign does not "
-    "matter, so |α| is shown. This lab trains four models, which takes about fifteen seconds.",
+    "matter, so |α| is shown. This lab trains four models.",
     experiment.AlphaSchedule, experiment.run, experiment.verdict,
     (
         Plot(pictures.losses, "Held-out loss", "Nats a character. A stalled model stays at the unigram's level."),

@@ -13,7 +13,7 @@ ROW = Lab(
     "and the norm before each branch divides the factor that is left. Their curves lie on each other. What training "
     "changes is shown after a few steps of small models, which says nothing of the papers' models and losses. A model "
     "that has learned how often characters come, and no more, predicts the same after every token: its tokens become "
-    "alike, whatever the design. This lab trains five models of many layers, which takes about half a minute.",
+    "alike, whatever the design. This lab trains five models of many layers.",
     experiment.ResidualStreams, experiment.run, experiment.verdict,
     (
         Plot(pictures.untrained_correlation, "Token correlation, untrained",

@@ -13,7 +13,7 @@ ROW = Lab(
     "The border is the theory's at initialization, and training moves it: at one learning rate Post-LN's falls faster "
     "than 1/√N, as each step of Adam also adds up over the branches. Pre-LN has no sharp border, it only learns ever "
     "more slowly; Keel's is at the same α at any depth, as its stream is weighed 2N. Each cell is one training of a "
-    "small model for sixty steps or fewer, which takes the lab about twenty seconds: a single cell may be luck.",
+    "small model for sixty steps or fewer: a single cell may be luck.",
     experiment.Trainability, experiment.run, experiment.verdict,
     (
         Plot(pictures.trained, "Trained: α over depth",

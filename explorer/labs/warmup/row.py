@@ -11,8 +11,7 @@ ROW = Lab(
     "without warm-up. Before the first step Post-LN's gradients are large; after the warm-up they are small.",
     "Warm-up treats the symptom. A stall is not one step that was too long, but its consequence: all tokens become "
     "alike, and then no gradient passes the layers. In these small models RAdam, whose first steps are small, needs "
-    "no warm-up either (8 of 8 seeds), although the paper calls it no substitute. This lab trains six models, which "
-    "takes about twenty seconds.",
+    "no warm-up either (8 of 8 seeds), although the paper calls it no substitute. This lab trains six models.",
     experiment.Warmup, experiment.run, experiment.verdict,
     (
         Plot(pictures.losses, "Held-out loss", "Nats a character. A stalled model stays at the unigram's level.",

@@ -1,0 +1,146 @@
+"""The page in Firefox, driven over WebDriver BiDi, for what browsers may do differently: `make browsers`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+from .dashboard import BEFORE, CHARTS, SETTLED
+from .test_silence import FRESH, MOVED, SHOWN_STALE, stopped
+from .test_stories import COVERED, IN_VIEW
+
+PROGRAMS = ("firefox-esr", "firefox")
+PATIENCE = 60.0
+"""Seconds for anything to happen."""
+KERNEL = r"""() => document.documentElement.outerHTML.match(/"kernelId": "([\w-]+)"/)[1]"""
+SAID = "(words) => document.querySelector('.ex-status-text').textContent === words"
+DEPTH = "() => document.querySelector('[data-field=n_layers] input.ex-entry').value"
+WHY = """(title) => [...document.querySelectorAll('.ex-chart')].find(
+  (chart) => chart.querySelector('.ex-chart-title').textContent === title).querySelector('.ex-chart-why').textContent"""
+UNDERLINES = """() => [...new Set([...document.querySelectorAll('.ex-term')].map((term) => {
+  const { textDecorationLine, textDecorationStyle } = getComputedStyle(term);
+  return `${textDecorationLine} ${textDecorationStyle}`;
+}))]"""
+CLICKED = """(words) => {
+  const buttons = [...document.querySelectorAll('button')];
+  const button = buttons.find((button) => button.checkVisibility() && button.textContent.startsWith(words));
+  button?.click();
+  return Boolean(button);
+}"""
+
+
+class Firefox:
+    """A tab, over the socket of a WebDriver BiDi session."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket, self.count = socket, 0
+        self.complaints: list[str] = []
+        self.tell("session.new", capabilities={})
+        self.tell("session.subscribe", events=["log.entryAdded"])
+        self.tell("script.addPreloadScript", functionDeclaration=f"() => {{ {BEFORE} }}")
+        self.tab = self.tell("browsingContext.getTree")["contexts"][0]["context"]
+
+    def tell(self, method: str, **params: Any) -> Any:
+        """Sends a command; its result."""
+        self.count += 1
+        self.socket.send(json.dumps({"id": self.count, "method": method, "params": params}))
+        while (answer := json.loads(self.socket.recv(timeout=PATIENCE))).get("id") != self.count:
+            if answer["params"]["level"] == "error":
+                self.complaints.append(str(answer["params"]["text"]))
+        assert answer["type"] == "success", answer
+        return answer["result"]
+
+    def resize(self, width: int, height: int) -> None:
+        self.tell("browsingContext.setViewport", context=self.tab, viewport={"width": width, "height": height})
+
+    def evaluate(self, function: str, argument: Any = None) -> Any:
+        """The result of a function on the page."""
+        call = f"Promise.resolve(({function})({json.dumps(argument)})).then((it) => JSON.stringify(it ?? null))"
+        answer = self.tell("script.evaluate", expression=call, target={"context": self.tab}, awaitPromise=True)
+        assert answer["type"] == "success", answer
+        return json.loads(answer["result"]["value"])
+
+    def until(self, function: str, argument: Any = None) -> None:
+        """Waits for a function on the page to be true."""
+        deadline = time.monotonic() + PATIENCE
+        while not self.evaluate(function, argument):
+            assert time.monotonic() < deadline, f"{function}\n{argument}"
+            time.sleep(0.05)
+
+    def click(self, words: str) -> None:
+        """Clicks the button, visible now or soon, that begins with some words."""
+        self.until(CLICKED, words)
+
+
+@pytest.fixture(scope="module")
+def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    assert program, f"none of {', '.join(PROGRAMS)} is on the PATH"
+    profile = tmp_path_factory.mktemp("firefox")
+    command = [program, "--headless", "--no-remote", "--profile", str(profile), "--remote-debugging-port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with connect(f"ws://127.0.0.1:{_port(profile)}/session", max_size=None) as socket:
+            yield Firefox(socket)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _port(profile: Path) -> int:
+    """The port at which Firefox listens, which it writes into its profile."""
+    deadline = time.monotonic() + PATIENCE
+    while not (file := profile / "WebDriverBiDiServer.json").exists() or not file.read_text():
+        assert time.monotonic() < deadline, "Firefox does not listen"
+        time.sleep(0.1)
+    return int(json.loads(file.read_text())["ws_port"])
+
+
+@pytest.fixture
+def page(firefox: Firefox, voila: str) -> Iterator[Firefox]:
+    """The page of somebody who was here before, opened anew; its console must stay free of errors."""
+    firefox.resize(1440, 900)
+    firefox.tell("browsingContext.navigate", context=firefox.tab, url=voila, wait="complete")
+    firefox.until(SETTLED, [0] * len(CHARTS))
+    yield firefox
+    assert firefox.complaints == []
+
+
+def test_a_stopped_kernel_leaves_nothing_that_looks_measured(page: Firefox) -> None:
+    with stopped(page.evaluate(KERNEL)):
+        state, said, after = page.evaluate(MOVED, "n_layers")
+        assert (state, said) == ("stale", "Waiting for Python")
+        assert 250 < after < 2000
+        page.until(SHOWN_STALE)
+        page.until(SAID, "Python does not answer")
+        assert page.evaluate(SHOWN_STALE)
+    page.until(SAID, f"Measured {page.evaluate(DEPTH)} layers of width 256")
+    page.until(FRESH)
+
+
+def test_a_story_has_its_chart_in_view_and_covers_the_answer(page: Firefox) -> None:
+    """And the line below a chart is of the design that is drawn, its symbols underlined by dots."""
+    for size in ((1440, 900), (390, 844)):
+        page.resize(*size)
+        page.click("Stories")
+        page.click("Why deep Post-LN")
+        page.until(IN_VIEW)
+        assert "(1 + χ / ql−1)" in page.evaluate(WHY, "Gradient by layer")
+        page.click("Next")
+        page.until(COVERED, True)
+        page.until(IN_VIEW)
+        page.click("Skip")
+        page.until(COVERED, False)
+        page.until(IN_VIEW)
+        assert page.evaluate(WHY, "Second moment").startswith("The norm on each sum resets q to 1.")
+        assert "(1 + χ) / q, q of the sum before its norm" in page.evaluate(WHY, "Gradient by layer")
+        assert page.evaluate(UNDERLINES) == ["underline dotted"]
+        page.click("Leave")
