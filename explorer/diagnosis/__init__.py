@@ -12,8 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from explorer.diagnosis.departures import departs_from_twin, unlike_twin
-from explorer.diagnosis.designs import odd_design
+from explorer.diagnosis.departures import departs_from_twin, odd_design, unlike_twin
 from explorer.diagnosis.finding import ORDER, TRIAL, Finding, Findings, Quantity, Severity
 from explorer.diagnosis.layers import odd_weights
 from explorer.diagnosis.outputs import odd_branch, odd_logits, undivided

@@ -2,14 +2,74 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from explorer.probes.branches import Anatomy, attends
-from explorer.probes.entries import of_matrices
-from explorer.probes.graph import Node
+from explorer.probes.graph import SUM, Node
 from explorer.probes.heads import of_heads
 from explorer.probes.sublayers import of_sublayers
+
+# The numbers of a block's matrices: shape, mean square, distribution, and the biases beside them.
+
+
+CORNER = 64
+"""Rows and columns by which the rank of a matrix is told."""
+SAMPLED = 2**16
+"""Entries of a matrix by which the shape of its distribution is told."""
+
+
+def of_matrices(found: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+    """Shape, and fan_in times the mean square, of each matrix; and of the biases that are added to what it makes."""
+    for name, pieces in found.matrices.items():
+        parts = [piece.of(piece.parameter.detach()) for piece in pieces]
+        if not parts:
+            continue
+        yield (name, "shape"), (parts[0].shape[-1], sum(part.shape[-2] for part in parts))
+        yield (name, "variance"), float(torch.stack([part.float().square().mean() for part in parts]).mean())
+        yield (name, "identity"), tuple(id(piece.parameter) for piece in pieces)
+        flat = parts[0].flatten()[:SAMPLED].double()
+        yield (name, "start"), tuple(flat[:8].tolist())
+        yield (name, "kurtosis"), float(flat.pow(4).mean() / flat.square().mean().square())
+        yield (name, "rank"), _rank(parts[0])
+    queries, keys = ([piece.of(piece.parameter.detach()) for piece in found.matrices.get(name, [])]
+                     for name in ("W_Q", "W_K"))
+    if queries and keys:
+        yield ("attn_scores", "tied"), queries[0].shape == keys[0].shape and torch.equal(queries[0], keys[0])
+    for name, value in _biases(found):
+        yield (name, "bias"), value
+
+
+def _rank(matrix: Tensor) -> float:
+    """Effective rank (Σ s²)² / Σ s⁴ of some of its rows and columns, `[fan_out, fan_in]`: half their number if drawn
+    independently; nan of a matrix of zeros, or of a small one.
+    """
+    first = matrix.reshape(-1, *matrix.shape[-2:])[0]  # of experts that are kept as one tensor
+    rows, columns = (torch.linspace(0, size - 1, min(size, CORNER), device=first.device).long() for size in first.shape)
+    part = first[rows][:, columns].double()
+    gram = part @ part.mT
+    total = float(gram.trace())
+    return total**2 / float(gram.square().sum()) if total > 0 and min(part.shape) >= CORNER // 4 else math.nan
+
+
+def _biases(found: Anatomy) -> Iterator[tuple[str, float]]:
+    """Mean squares of the vectors that are added to products."""
+    owners: dict[int, str] = {id(piece.parameter): name for name, pieces in found.matrices.items()
+                              for piece in pieces if len(pieces) == 1}
+    for node in found.graph.order:
+        vectors = [one.parameter for one in node.inputs if one.parameter is not None and one.parameter.ndim == 1]
+        products = [one for one in (node, *node.inputs) if len(one.matrix) == 1]
+        if not vectors or not (node.op == "addmm" or node.op in SUM) or not products:
+            continue
+        product, = products[0].matrix
+        name = next((owners[id(one.parameter)] for one in product.inputs if id(one.parameter) in owners), None)
+        if name is not None:
+            yield name, float(vectors[0].detach().float().square().mean())
+
 
 Facts = Mapping[tuple[str, str], Any]
 """Site (attn_out, mlp_out, or layer) and name to a number or a word."""

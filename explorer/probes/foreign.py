@@ -2,22 +2,171 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+import torch
 from torch import nn
+from torch.utils import checkpoint
 
 from explorer.display import must_be
-from explorer.probes.blocks import find_stacks
-from explorer.probes.calls import Batch, Loss, loss_of, repeated, unwrapped
-from explorer.probes.seen import Seen
-from explorer.probes.sites import Sites
+from explorer.probes.blocks import find_blocks, find_stacks
+from explorer.probes.calls import Batch, Loss, called, loss_of, repeated, unwrapped
+from explorer.probes.graph import Node, tensors_in
+from explorer.probes.seen import Seen, follow
 from explorer.probes.twin import Twin
-from explorer.probes.untouched import untouched
 from explorer.probes.watched import Watch, backward
-from explorer.profile import Profile
+from explorer.profile import BRANCHES, STREAM, Profile
+
+# What a probe must leave as it was: buffers, wishes for gradients, random state, and torch's own switches.
+
+
+@contextmanager
+def untouched(model: nn.Module) -> Iterator[None]:
+    """Runs what is inside eagerly, with gradients by all parameters; whatever happens, the model stays what it was.
+
+    Gradient checkpoints are passed over: activations are kept for once, so that nothing is computed twice.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_buffers(model))
+        stack.enter_context(_wishes(model))
+        devices = sorted({one.device.index or 0 for one in model.parameters() if one.device.type == "cuda"})
+        stack.enter_context(torch.random.fork_rng(devices))
+        stack.callback(random.setstate, random.getstate())
+        stack.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002 - a model may draw from it
+        stack.enter_context(_switches(model))
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        yield
+
+
+@contextmanager
+def _buffers(model: nn.Module) -> Iterator[None]:
+    """Puts the buffers back, with their numbers."""
+    kept = [(module, dict(module._buffers), {name: one.clone() for name, one in module._buffers.items()
+                                            if one is not None}) for module in model.modules()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for module, held, numbers in kept:
+                module._buffers.clear()
+                module._buffers.update(held)
+                for name, number in numbers.items():
+                    if (one := held[name]) is not None:
+                        one.copy_(number)
+
+
+@contextmanager
+def _wishes(model: nn.Module) -> Iterator[None]:
+    """Has every parameter take part in the backward pass; frozen ones are frozen again."""
+    kept = [(one, one.requires_grad) for one in model.parameters()]
+    try:
+        for one, _ in kept:
+            if one.is_floating_point():
+                one.requires_grad_()
+        yield
+    finally:
+        for one, wish in kept:
+            one.requires_grad_(wish)
+
+
+@contextmanager
+def _switches(model: nn.Module) -> Iterator[None]:
+    """No call that hides a whole layer, no compiled code, no cast that outlives a block, no checkpoint."""
+    fused, cached = torch.backends.mha.get_fastpath_enabled(), torch.is_autocast_cache_enabled()
+    compiled = any(type(one).__name__ == "OptimizedModule" or one._compiled_call_impl is not None
+                   for one in model.modules())
+    eager = torch.compiler.set_stance("force_eager") if compiled else nullcontext()  # imports a lot
+    shortcuts: list[tuple[Any, str, Any]] = [
+        (checkpoint.CheckpointFunction, "apply", lambda function, _, *arguments: function(*arguments)),
+        (checkpoint, "_checkpoint_without_reentrant_generator", lambda *_, **__: iter((None,))),
+    ]
+    kept = [(owner, name, vars(owner).get(name)) for owner, name, _ in shortcuts]
+    try:
+        torch.backends.mha.set_fastpath_enabled(False)
+        torch.set_autocast_cache_enabled(False)
+        for owner, name, plain in shortcuts:
+            setattr(owner, name, plain)
+        with eager:
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+        torch.set_autocast_cache_enabled(cached)
+        for owner, name, own in kept:
+            if own is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, own)
+
+
+# Statistics at sites that a person names, for a model whose structure is not understood.
+
+
+NAMED = (*STREAM, *BRANCHES)
+
+
+class Sites:
+    """Outputs of modules as the sites of one stack.
+
+    Args:
+        model: whose modules are meant.
+        names: site to the name of its modules, one a layer, in which * stands for anything.
+    Raises:
+        ValueError: a site is none, has another number of modules than the others, or `resid_post` is not named.
+    """
+
+    def __init__(self, model: nn.Module, names: Mapping[str, str]) -> None:
+        for site in names:
+            if site not in NAMED:
+                raise ValueError(f"blocks must name sites of {', '.join(NAMED)}; got {site!r}")
+        if "resid_post" not in names:
+            raise ValueError(f"blocks must name the modules of resid_post; got {', '.join(names) or 'no site'}")
+        self.modules = {site: find_blocks(model, pattern) for site, pattern in names.items()}
+        last = self.modules["resid_post"]
+        for site, modules in self.modules.items():
+            wanted = 1 if site == "embed" else len(last)
+            if len(modules) != wanted:
+                raise ValueError(f"blocks must name one module a layer; got {len(modules)} of {site} for {wanted}")
+        self.seen = Seen(last)
+        self.seen.sites, self.seen.layers = [{} for _ in last], [block.path for block in last]
+
+    def run(self, model: nn.Module, batch: Batch) -> Any:
+        """The model's output."""
+        with ExitStack() as stack:
+            for site, modules in self.modules.items():
+                for layer, block in enumerate(modules):
+                    stack.callback(block.module.register_forward_hook(self.hook(site, layer)).remove)
+            output = called(model, batch)
+        for site, modules in self.modules.items():
+            for layer, block in enumerate(modules):
+                if site not in self.seen.sites[layer]:
+                    raise ValueError(f"blocks must be run by the model; {block.path} was not")
+        return output
+
+    def hook(self, site: str, layer: int) -> Any:
+        """What reads one module's output."""
+        def read(_: object, __: object, out: Any) -> None:
+            tensor = next((one for one in tensors_in((out,)) if one.is_floating_point()), None)
+            if tensor is None or site in self.seen.sites[layer]:
+                path = self.modules[site][layer].path
+                raise ValueError(f"blocks must put out a floating tensor, once; {path} does not")
+            self.seen.dtype = str(tensor.dtype).removeprefix("torch.")
+            with torch.no_grad():
+                self.seen.signal(site, tensor, layer)
+            node = self.seen.sites[layer][site] = Node("output", [], tensor, "stream")
+            if site in STREAM:
+                follow(node)
+            if layer == 0:
+                self.seen.sources.append(tensor)
+            node.tensor = torch.empty(0)
+
+        return read
 
 
 def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,

@@ -11,16 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explorer.probes.anatomy import Anatomy
+from explorer.probes.anatomy import Anatomy, weight_values
 from explorer.probes.blocks import Block
 from explorer.probes.branches import Piece
 from explorer.probes.design import Design
 from explorer.probes.graph import Node
-from explorer.probes.layout import Layout, layout
-from explorer.probes.rows import read_rows
+from explorer.probes.rows import Layout, layout, read_rows
 from explorer.probes.statistics import Signal, norms, second_moment
 from explorer.probes.twin import Twin
-from explorer.probes.weights import weight_values
 from explorer.profile import ALMOST_ZERO, FIRST_STEP, MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
 
 SPREADS = ("logit_std", "attention_entropy_normalized")

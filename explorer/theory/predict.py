@@ -20,11 +20,10 @@ from explorer.schemes.residual import learned
 from explorer.schemes.scale import shapes
 from explorer.schemes.stream import stream_shapes
 from explorer.theory import coverage
-from explorer.theory.causal import Causal
+from explorer.theory.causal import Causal, Unmasked
 from explorer.theory.gains import gains
 from explorer.theory.inputs import embedding
 from explorer.theory.laws import LAWS, ROW_LAWS, moments
-from explorer.theory.unmasked import Unmasked
 from explorer.theory.values import Moments, Recursions, Rows, Stream
 
 

@@ -2,15 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from explorer.diagnosis import Finding
 from explorer.numbers import number
-from explorer.watching.jumps import jumps
+from explorer.profile import Array, Key
 from explorer.watching.readings import Reading
 from explorer.watching.sentinel import Breakdown
+
+# Jumps: a matrix, a layer of the stream or a gradient that is far from where the reading before it was.
+
+
+OUTGROWN = 2.0
+"""Factor between a matrix's norms in two readings from which on it is told, if their difference is also as many times
+what the optimizer's steps add up to."""
+STREAM, GRADIENT = 30.0, 100.0
+"""Factor by which a layer multiplies the stream's second moment or largest |x| more, or less, than in the reading
+before, beside what the other layers do; and the same of a matrix's gradient beside the other matrices'."""
+
+
+class Jump(NamedTuple):
+    """A number that is far from what it was in the reading before."""
+
+    what: str
+    site: str
+    """The matrix; empty for the stream."""
+    layer: int
+    """From 1; 0 is the input."""
+    was: float
+    now: float
+
+    def place(self, layers: Sequence[str]) -> str:
+        """'mlp.c_proj.weight in layer 3 (h.2)', or 'layer 3 (h.2)'."""
+        layer = f"layer {self.layer} ({layers[self.layer - 1]})" if self.layer else "the input of layer 1"
+        return f"{self.site} in {layer}" if self.site else layer
+
+    def told(self, layers: Sequence[str]) -> str:
+        """'the norm of mlp.c_proj.weight in layer 3 (h.2) goes from 1.2 to 360'."""
+        word = "of" if self.site or not self.layer else "after"
+        now = number(self.now) if self.now else "exactly 0"
+        return f"the {self.what} {word} {self.place(layers)} goes from {number(self.was)} to {now}"
+
+
+def jumps(readings: Sequence[Reading], layers: Sequence[str], sick: bool = False) -> Finding | None:
+    """The first reading that is far from the one before: at which step, in which layer and matrix.
+
+    Args:
+        sick: whether the run suffers from it.
+    """
+    for index in range(1, len(readings)):
+        before, after = readings[index - 1 : index + 1]
+        with np.errstate(all="ignore"):
+            found = [next(rule, None) for rule in (
+                _norms(before, after), _silenced(before, readings[index:]), _stream(before, after),
+                _gradients(before, after))]
+        if known := [jump for jump in found if jump is not None]:
+            first = known[0]
+            when = f"at step {after.step}" if after.step == before.step + 1 else (
+                f"between steps {before.step} and {after.step}")
+            told = "; ".join(jump.told(layers) for jump in known)
+            if found[1] is not None:
+                return Finding("bad", f"From step {after.step} on {found[1].place(layers)} "
+                               f"{'do' if ' and ' in found[1].site else 'does'} not learn.",
+                               f"{when[0].upper()}{when[1:]} {told}; it stays so.",
+                               "Look at what happened to this layer, and go on from a checkpoint before it")
+            return Finding("bad" if sick else "warning", f"A jump {when}: {first.place(layers)}.", f"There {told}.",
+                           "Look at what this step did, and go on from a checkpoint before it")
+    return None
+
+
+def _norms(before: Reading, after: Reading) -> Iterator[Jump]:
+    """The matrix whose norm changed most beyond what the optimizer did."""
+    found = []
+    for key, now in _by_layer(after, "weight_norm"):
+        was = before.values.get(key)
+        if was is None or was.shape != now.shape:
+            continue
+        moved = np.max([np.nan_to_num(one.values["update_ratio", key[1]] * one.values[key], nan=0.0)
+                        for one in (before, after) if ("update_ratio", key[1]) in one.values] or [0 * now], axis=0)
+        factor = np.maximum(now / was, was / now)
+        off = (factor > OUTGROWN) & (abs(now - was) > OUTGROWN * (after.step - before.step) * moved) & (was > 0)
+        found += [(float(factor[layer]), Jump("norm", key[1], layer + 1, float(was[layer]), float(now[layer])))
+                  for layer in np.flatnonzero(off & np.isfinite(now)).tolist()]
+    yield from [jump for _, jump in sorted(found, key=lambda one: -one[0])]
+
+
+def _silenced(before: Reading, later: Sequence[Reading]) -> Iterator[Jump]:
+    """The matrices of a layer that had a gradient, and get none in all later readings, while others do."""
+    lost: dict[int, list[tuple[str, float]]] = {}
+    alive = False
+    for key, was in _by_layer(before, "parameter_gradient"):
+        held = [one.values.get(key, np.full(was.shape, np.nan)) for one in later]
+        there = [one.seen.get(key, np.ones(was.shape)) * (key in one.values) for one in later]
+        gone = np.all([(values == 0) | (seen == 0) for values, seen in zip(held, there, strict=True)], axis=0)
+        alive = alive or bool((~gone & (was > 0)).any())
+        for layer in np.flatnonzero(gone & (was > 0)).tolist():
+            lost.setdefault(layer + 1, []).append((key[1], float(was[layer])))
+    for layer, sites in sorted(lost.items()) if alive else ():
+        yield Jump("gradient", " and ".join(site for site, _ in sites), layer, sites[0][1], 0.0)
+
+
+def _stream(before: Reading, after: Reading) -> Iterator[Jump]:
+    """The layer that multiplies the stream most unlike before, and unlike the other layers."""
+    for name, what in (("second_moment", "second moment"), ("max_abs", "largest |x|")):
+        was, now = (_line(one, name) for one in (before, after))
+        if not len(was) or was.shape != now.shape or _settling(before, after):
+            continue
+        ratio = np.concatenate([now[:1] / was[:1], (now[1:] / now[:-1]) / (was[1:] / was[:-1])])
+        ratio[1:] /= np.median(ratio[1:]) if len(ratio) > 3 else 1.0
+        beside = np.maximum(ratio, 1 / ratio)
+        layer = int(np.argmax(np.where(np.isfinite(beside), beside, 0.0)))
+        if math.isfinite(beside[layer]) and beside[layer] > STREAM:
+            yield Jump(what, "", layer, float(was[layer]), float(now[layer]))
+
+
+def _gradients(before: Reading, after: Reading) -> Iterator[Jump]:
+    """The matrix whose gradient changed most beside the others'."""
+    if _settling(before, after):
+        return
+    pairs = [(key[1], layer + 1, float(was), float(now)) for key, held in _by_layer(before, "parameter_gradient")
+             if (found := after.values.get(key)) is not None and found.shape == held.shape
+             for layer, (was, now) in enumerate(zip(held, found, strict=True))
+             if was > 0 and now > 0 and math.isfinite(was) and math.isfinite(now)]
+    if len(pairs) < 3:
+        return
+    ratios = np.array([now / was for *_, was, now in pairs])
+    beside = ratios / np.median(ratios)
+    most = int(np.argmax(np.maximum(beside, 1 / beside)))
+    if max(beside[most], 1 / beside[most]) > GRADIENT:
+        yield Jump("gradient", *pairs[most])
+
+
+def _settling(before: Reading, after: Reading) -> bool:
+    """Whether the first steps lie between, in which the branches of any model find their scale."""
+    return not before.step and after.step > 1
+
+
+def _by_layer(reading: Reading, statistic: str) -> list[tuple[Key, Array]]:
+    """The matrices of the blocks."""
+    return [(key, values) for key, values in reading.values.items() if key[0] == statistic and values.ndim == 1]
+
+
+def _line(reading: Reading, statistic: str) -> Array:
+    """The stream, `[site]`, the input first; empty where it is not known."""
+    first, rest = (reading.values.get((statistic, site)) for site in ("embed", "resid_post"))
+    return np.empty(0) if first is None or rest is None else np.concatenate([first, rest])
+
 
 LARGE_LOGIT = 100.0
 """A largest logit from which on training was seen to become unstable: the bound at which Kimi K2's QK-clip holds every

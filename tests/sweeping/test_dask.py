@@ -21,8 +21,8 @@ from small_sweeps import DEADLY, ENVIRONMENT, OVER, SMALL, deadly, same
 
 from explorer import Sweep, sweep
 from explorer.sweeping.cell import Cell, Found
-from explorer.sweeping.cluster import Cluster, of
 from explorer.sweeping.engine import KILLED, run
+from explorer.sweeping.pool import Cluster, of
 from explorer.sweeping.workers import Here
 
 SECONDS = 60

@@ -21,9 +21,8 @@ from small_sweeps import DEADLY, ENVIRONMENT, OVER, SMALL, deadly, same, threads
 
 from explorer import Stopped, Sweep, sweep
 from explorer.sweeping.cell import Cell, Found
-from explorer.sweeping.cluster import of
 from explorer.sweeping.engine import BROKEN, KILLED, Engine, run
-from explorer.sweeping.pool import Pool, local
+from explorer.sweeping.pool import Pool, local, of
 from explorer.sweeping.workers import Here, processors
 
 

@@ -13,9 +13,8 @@ from contenders import PRE, TASK
 
 from explorer.choices import ConfigError
 from explorer.config import Config
-from explorer.training import contents
-from explorer.training.archive import from_bytes, to_bytes
-from explorer.training.contents import check_content
+from explorer.training import archive
+from explorer.training.archive import check_content, from_bytes, to_bytes
 from explorer.training.race import Contender, Race
 from explorer.training.recipe import Recipe
 
@@ -87,7 +86,7 @@ def test_entries_that_overlap_are_counted(raw: bytes) -> None:
     OrderedDict(a=[torch.zeros(8)] * 1000), 1j, bytearray(8),
 ], ids=["expanded", "meta", "sparse", "laughs", "within itself", "set", "again and again", "complex", "bytes"])
 def test_what_takes_more_than_it_has(value: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "MOST_PARTS", 20_000)
+    monkeypatch.setattr(archive, "MOST_PARTS", 20_000)
     with pytest.raises(ValueError, match=r"it (has a|is too large)"):
         check_content({"text": value}, 10_000)
 
@@ -139,7 +138,7 @@ def test_bytes_of_any_kind_are_refused_in_a_sentence(raw: bytes) -> None:
 
 
 def with_table(raw: bytes, table: bytes, padding: int = 0) -> bytes:
-    """The same file with another table of contents, and an entry of zeros."""
+    """The same file with another table of archive, and an entry of zeros."""
     with zipfile.ZipFile(io.BytesIO(raw)) as old, zipfile.ZipFile(file := io.BytesIO(), "w") as new:
         for entry in old.infolist():
             new.writestr(entry.filename, table if entry.filename.endswith("data.pkl") else old.read(entry))

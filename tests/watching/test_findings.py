@@ -14,8 +14,7 @@ from small_models import HEADS, TOKENS, WIDTH, WORDS, Encoder, adam, batch, gpt2
 from torch import Tensor, nn
 
 import explorer as ex
-from explorer.watching.findings import logits_grow, update_large, update_size
-from explorer.watching.jumps import jumps
+from explorer.watching.findings import jumps, logits_grow, update_large, update_size
 from explorer.watching.readings import Reading
 
 
