@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from explorer.guesses import apart, between, checked, depths, in_words
+from explorer.app.explore.question import apart, between, checked, depths, in_words
 
 
 @pytest.mark.parametrize(("first", "last", "expected"), [

@@ -14,7 +14,7 @@ from IPython.display import display
 from explorer.app import still, view
 from explorer.app.explore.panel import Explore
 from explorer.app.explore.work import SHOWN, measure, trials
-from explorer.app.labs.labs import Labs, tab
+from explorer.app.labs.lab import Labs, tab
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
 from explorer.app.race.panel import RacePanel

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.app.map.axes import MOST_VALUES, axis_fields, axis_values, is_training, usual
 from explorer.app.map.maps import MAPS
-from explorer.app.map.plan import FIELDS, STATISTICS, Plan, fitted, now, together
+from explorer.app.map.plan import (
+    FIELDS,
+    MOST_VALUES,
+    STATISTICS,
+    Plan,
+    axis_fields,
+    axis_values,
+    fitted,
+    is_training,
+    now,
+    together,
+    usual,
+)
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.ends import ENDS

@@ -13,7 +13,7 @@ import pytest
 from explored import SMALL, Open, Page, opened, plain
 from watched import WAIT
 
-from explorer.app.explore import sweep_work
+from explorer.app.explore import sweep_plan
 from explorer.app.explore.sweep_plan import spots, sweepable, thinned
 from explorer.app.link import explore as link
 from explorer.app.link.params import Params
@@ -198,7 +198,7 @@ def test_the_panel_goes_first(open_panel: Open) -> None:
 def test_points_that_cost_too_much_are_left_out_with_a_note(
     open_panel: Open, monkeypatch: pytest.MonkeyPatch, limit: str, value: float, words: str
 ) -> None:
-    monkeypatch.setattr(sweep_work, limit, value)
+    monkeypatch.setattr(sweep_plan, limit, value)
     page = swept(open_panel(TINY, predict=predict), "alpha")
     assert measured(page) == {}
     (note,) = page.panel.sweep.card.bar.notes

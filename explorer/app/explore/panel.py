@@ -17,17 +17,16 @@ import ipywidgets as widgets
 from explorer.app.explore import home
 from explorer.app.explore.asking import Asking
 from explorer.app.explore.comparison import Comparison
-from explorer.app.explore.drawing import Drawing
+from explorer.app.explore.drawing import PATIENCE, Drawing, lines_first, worth_drawing
 from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.foretold import Foretold, Trials
-from explorer.app.explore.pace import PATIENCE, lines_first, worth_drawing
 from explorer.app.explore.pins import Pin
 from explorer.app.explore.question import Question
 from explorer.app.explore.remedies import Diagnose, Remedies
 from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.sentences import model_words, progress_words, summary
 from explorer.app.explore.sweep import Sweep
-from explorer.app.explore.sweep_work import Finder, Measure, Predict
+from explorer.app.explore.sweep_plan import Finder, Measure, Predict
 from explorer.app.view import DESIGN, View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls

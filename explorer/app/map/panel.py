@@ -15,14 +15,13 @@ from explorer.app.design_names import name_of
 from explorer.app.explore.selections import NamedDesigns
 from explorer.app.explore.sentences import model_words
 from explorer.app.map import home
-from explorer.app.map.controls import MapControls
 from explorer.app.map.maps import FIRST_DESIGN, MAPS
-from explorer.app.map.picture import Picture, Shown
+from explorer.app.map.picture import MapControls, Picture, Shown
 from explorer.app.map.plan import Job, Plan
 from explorer.app.map.running import Clock, Running, cells
 from explorer.app.race.buttons import ButtonRow, button
+from explorer.app.race.gallery import Throttle
 from explorer.app.race.setups import SetupRow
-from explorer.app.race.throttle import Throttle
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.record import changed, read, record, restore_controls, restore_parts
 from explorer.app.widgets.takehome import TakeHome

@@ -16,7 +16,7 @@ import ipywidgets as widgets
 
 from explorer.app.race import home
 from explorer.app.race.buttons import RaceButtons
-from explorer.app.race.gallery import Gallery
+from explorer.app.race.gallery import Gallery, Throttle
 from explorer.app.race.lineup import Lineup, first_lineup
 from explorer.app.race.plan import Plan
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, Start
@@ -26,7 +26,6 @@ from explorer.app.race.saves import Saves
 from explorer.app.race.scribe import Scribe
 from explorer.app.race.setups import SETUPS, SetupRow
 from explorer.app.race.standings import most_steps
-from explorer.app.race.throttle import Throttle
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.takehome import TakeHome
 from explorer.app.widgets.wording import refusal_in_words

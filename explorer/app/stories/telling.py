@@ -6,17 +6,96 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, cast
 
 import ipywidgets as widgets
+import traitlets
 
 from explorer.app.explore.asking import options
 from explorer.app.explore.panel import Explore
 from explorer.app.link.links import Links
-from explorer.app.stories.outline import Outline
-from explorer.app.stories.story import Step, Story
-from explorer.app.stories.strip import Strip
+from explorer.app.stories.story import VERDICT, Step, Story
 from explorer.app.stories.table import STORIES
+from explorer.app.widgets.chart import Chart
+from explorer.app.widgets.live import Live
 from explorer.app.widgets.record import record
+from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.tabbed import Tabbed
 from explorer.config import Config
 from explorer.display import shown
+
+# `Strip`: the cards that offer stories, and the step of the one that is told, below the header.
+
+
+OFFER = (
+    "Move a slider: ", "a Transformer is drawn at random, and every chart shows what its signal does, layer by layer. ",
+    "New here? Take a tour of a few minutes:",
+)
+"""What stands above the cards: in bold, plainly, and where there is room."""
+
+
+class Strip(PageWidget):
+    """Cards, and a step.
+
+    Traits:
+        offer: see `OFFER`.
+        cards: `[{name, title, words}]`; none where the page tells no stories.
+        shown: whether the cards are shown. A browser that was here before closes them itself.
+        told: `{title, number, count, words, look, text, options, said, open}`; empty while no story is told. `look` is
+            the title of what to look at, `text` a question, `options` its answers (none: a line is drawn), `said` what
+            came of it, `open` whether it still stands.
+
+    Messages are lists: `["tell", name]`, `["next"]`, `["back"]`, `["leave"]`, `["cards", open]`, `["reveal", guess]`
+    and `["skip"]`.
+    """
+
+    _esm = view("strip")
+    offer = traitlets.Tuple(OFFER, read_only=True).tag(sync=True)
+    cards = traitlets.List(traitlets.Dict()).tag(sync=True)
+    shown = traitlets.Bool(True).tag(sync=True)
+    told = traitlets.Dict().tag(sync=True)
+
+
+# `Outline`: the frame around the chart, or the verdict, that a step says to look at.
+
+
+MARK = "ex-looked"
+"""Class of the box around it: a class of the chart itself would not reach the browser once it is drawn."""
+
+
+class Outline:
+    """One frame on the page, or none."""
+
+    def __init__(self) -> None:
+        self._framed: widgets.Widget | None = None
+
+    def show(self, panel: widgets.Widget, name: str) -> str:
+        """Frames a chart of a panel, or its verdict, and nothing else.
+
+        Returns:
+            Its title; empty where the panel has no such thing.
+        """
+        self.clear()
+        if isinstance(panel, Tabbed):
+            panel = panel.panels[panel.opened]
+        if not isinstance(panel, Live) or name not in (*panel.charts, VERDICT):
+            return ""
+        target = panel.verdict if name == VERDICT else panel.charts[name]
+        self._framed = box_of(target, panel)
+        if self._framed:
+            self._framed.add_class(MARK)
+        return target.title if isinstance(target, Chart) else "Verdict"
+
+    def clear(self) -> None:
+        """Removes the frame."""
+        if self._framed:
+            self._framed.remove_class(MARK)
+            self._framed = None
+
+
+def box_of(widget: widgets.Widget, root: widgets.Widget) -> widgets.Widget | None:
+    """The box below a widget, or itself, that has another one as its child; None where there is none."""
+    children = getattr(root, "children", ())
+    if widget in children:
+        return root
+    return next(filter(None, (box_of(widget, child) for child in children)), None)
 
 
 class Page(Protocol):

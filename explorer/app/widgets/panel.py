@@ -9,7 +9,7 @@ the next.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
 from enum import StrEnum
 from types import MappingProxyType
@@ -17,12 +17,59 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 import ipywidgets as widgets
+import traitlets
 
-from explorer.app.widgets.runtime import PageWidget
-from explorer.app.widgets.status import Status
+from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.worker import Worker
 from explorer.figures.words import typeset
 from explorer.stopping import Progress, Stop
+
+# The status line: what the page is doing, in words, with progress and at most two buttons.
+
+
+STATES = ("idle", "computing", "stale", "refused", "failed", "paused")
+
+
+class Status(PageWidget):
+    """One line at the bottom of the page, announced politely to screen readers.
+
+    Traits:
+        state: one of `STATES`; colors the mark.
+        text: the sentence that is read out.
+        detail: changes often and is not read out.
+        fraction: progress 0..1; below 0 there is no bar, above 1 a bar without an end.
+        action: label of the button; empty for none.
+        offer: label of a button before it, for another way out; empty for none.
+    """
+
+    _esm = view("status")
+    state = traitlets.Enum(STATES, default_value="idle").tag(sync=True)
+    text = traitlets.Unicode().tag(sync=True)
+    detail = traitlets.Unicode().tag(sync=True)
+    fraction = traitlets.Float(-1.0).tag(sync=True)
+    action = traitlets.Unicode().tag(sync=True)
+    offer = traitlets.Unicode().tag(sync=True)
+
+    def __init__(
+        self, on_action: Callable[[], None] = lambda: None, on_offer: Callable[[], None] = lambda: None
+    ) -> None:
+        super().__init__()
+        self._buttons = {"action": on_action, "offer": on_offer}
+        self.on_msg(self._take)
+
+    def _take(self, _: object, content: object, __: object) -> None:
+        """Handles a click; ignored when there is no such button."""
+        if isinstance(content, str) and content in self._buttons:
+            self._buttons[content]()
+
+    def say(
+        self, state: str, text: str, detail: str = "", fraction: float = -1.0, action: str = "", offer: str = ""
+    ) -> None:
+        """Changes the whole line in one message."""
+        with self.hold_sync():
+            self.state, self.text, self.detail, self.fraction = state, text, detail, fraction
+            self.action, self.offer = action, offer
+
 
 Job = TypeVar("Job", bound=Hashable)
 Result = TypeVar("Result")
