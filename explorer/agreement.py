@@ -54,7 +54,7 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
         missing += depth[~covered].tolist()
     error, standard, depth, free = np.concatenate(parts, axis=1)
     if not len(error) or (not free.any() and (error <= CLOSE[row.bounded]).all()):
-        nothing = "fixed by definition: theory has nothing to predict" if len(error) and not missing else ""
+        nothing = "fixed by definition" if len(error) and not missing else ""
         note = predicted.notes.get(statistic, "")  # its reason stands in the caption where a part of it is drawn
         return Agreement(nothing or _uncovered(note.partition(":")[0] if len(error) else note), "", float("nan"))
     count = int(free.sum()) or len(error)

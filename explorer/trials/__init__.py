@@ -4,8 +4,8 @@
 """
 
 from explorer.trials.chance import chance
-from explorer.trials.evidence import Evidence, evidence
+from explorer.trials.evidence import Evidence, evidence, predicted
 from explorer.trials.likeness import Likeness, as_trained, likeness
 from explorer.trials.table import Trial, trials
 
-__all__ = ["Evidence", "Likeness", "Trial", "as_trained", "chance", "evidence", "likeness", "trials"]
+__all__ = ["Evidence", "Likeness", "Trial", "as_trained", "chance", "evidence", "likeness", "predicted", "trials"]

@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from explorer.config import Config
 from explorer.diagnosis import token_difference
 from explorer.diagnosis.reading import by_layer, weight_gradients
 from explorer.profile import MATRICES, Array, Profile
 from explorer.schemes.placement import PLACEMENTS, point
+from explorer.theory import predict
 
 GRADIENT, DIFFERENCE = (1e-6, 1e9), 1e-6
 """Within these a number is told from another: a gradient beyond them has died out, or is not finite."""
@@ -43,6 +45,13 @@ def evidence(profile: Profile) -> Evidence:
         entropy=_least(entropy, 0.0),
         pointwise=float(_pointwise(profile)),
     )
+
+
+def predicted(config: Config) -> Evidence | None:
+    """What theory's profile of a design shows; None where theory lacks a gradient, and a model must be measured."""
+    profile = predict(config)
+    gradients = weight_gradients(profile).values()
+    return evidence(profile) if gradients and all(np.isfinite(values).all() for values in gradients) else None
 
 
 def _pointwise(profile: Profile) -> bool:

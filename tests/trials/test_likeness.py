@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from explorer.config import Config
+from explorer.config import Config, preset
 from explorer.probes import measure
 from explorer.profile import Profile
-from explorer.trials import Evidence, as_trained, chance, evidence, likeness, trials
+from explorer.trials import Evidence, as_trained, chance, evidence, likeness, predicted, trials
 from explorer.trials.likeness import NEAREST, within
 from explorer.trials.table import SIZES
 
@@ -49,6 +49,22 @@ def test_forty_trials_are_counted_and_they_are_those_of_the_nearest_chance() -> 
     assert worst.trained < likeness(FINE).trained
     assert "none trained" in str(worst._replace(trained=0))
     assert str(worst._replace(trained=3)) == "Of 40 random designs like this 3 trained."
+
+
+@pytest.mark.parametrize("config", [Config(), preset("post_ln"), preset("deepnorm"), Config(init_variance=4.0)])
+def test_theory_has_the_evidence_of_an_untrained_model(config: Config) -> None:
+    small = as_trained(config)
+    assert small is not None
+    foretold, shown = predicted(small), evidence(measure(small))
+    assert foretold is not None
+    assert math.log10(foretold.gradient) == pytest.approx(math.log10(shown.gradient), abs=0.2)  # of four draws
+    assert foretold[1:] == pytest.approx(shown[1:], abs=0.1)
+
+
+def test_where_theory_lacks_a_gradient_a_model_is_measured() -> None:
+    small = as_trained(preset("mhc"))
+    assert small is not None
+    assert predicted(small) is None
 
 
 def test_evidence_is_what_the_profile_shows() -> None:
