@@ -107,7 +107,7 @@ def test_a_choice_says_what_it_changed(designs: Designs) -> None:
     with designs.dashboard.redrawn():
         designs.dashboard.choose("preset", "bert")
     assert [words.split(" · ")[0] for words in designs.changes.all_inner_texts()] == [
-        "Scale rule lecun → bert", "Activation relu → gelu", "Unit-moment activation on → off",
+        "Scale rule LeCun → BERT", "Activation ReLU → GELU", "Unit-moment activation on → off",
         "Norm placement pre → post", "Norm ε 1e-05 → 1e-12", "Positions none → learned",
     ]
     expect(designs.control).to_contain_text("every matrix N(0, 0.02²) · Devlin et al. 2018")
@@ -210,9 +210,9 @@ def test_a_list_has_what_other_choices_exclude_under_what_to_change_first(dashbo
     with dashboard.redrawn():
         dashboard.choose("preset", "keel")
     expect(residual.locator("> option")).to_have_text("constant")
-    expect(excluded.filter(has_text="rezero")).to_have_attribute("title", "Norm placement = keel needs Residual = "
+    expect(excluded.filter(has_text="ReZero")).to_have_attribute("title", "Norm placement = Keel needs Residual = "
                                                                  "constant, because it weighs stream and branch "
-                                                                 "itself; got Residual = rezero")
+                                                                 "itself; got Residual = ReZero")
     dashboard.choose("residual", "rezero")
     dashboard.wait_for_state("refused")
     expect(excluded).to_have_count(15)
