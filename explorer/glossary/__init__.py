@@ -1,14 +1,46 @@
-"""The glossary: every symbol of the page, a row each, and how it is found in a text."""
+"""The glossary: every symbol of the page, a table of `terms.toml` each, and how it is found in a text."""
 
 from __future__ import annotations
 
-from explorer.glossary import design, signal, training
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
 from explorer.glossary.papers import cited
-from explorer.glossary.term import Term
 
 __all__ = ["TERMS", "Term", "cited", "marks", "term_of"]
 
-TERMS: tuple[Term, ...] = (*signal.ROWS, *design.ROWS, *training.ROWS)
+
+class Term(NamedTuple):
+    """One symbol of the page; the keys of a table of `terms.toml`."""
+
+    symbol: str
+    name: str
+    words: str
+    """One or two plain sentences."""
+    formula: str = ""
+    unit: str = ""
+    """Unit, range, or the value that is healthy."""
+    lab: str = ""
+    """Name of the lab that explains it, a key of `labs.table.LABS`."""
+    source: str = ""
+    """Author and year, as `papers` has them, or with a number at arXiv or kexue.fm."""
+    marks: tuple[str, ...] | None = None
+    """How it stands in the page's texts, unmistakably; None: as the symbol alone."""
+    fields: tuple[str, ...] = ()
+    """Fields of a record, or statistics, whose symbol it is, where the same letter stands for other things too."""
+
+
+TABLE = Path(__file__).with_name("terms.toml")
+
+
+def _term(row: Mapping[str, Any]) -> Term:
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    return Term(**fields)
+
+
+TERMS = tuple(map(_term, tomllib.loads(TABLE.read_text(encoding="utf-8"))["term"]))
 
 
 def marks() -> dict[str, int]:
