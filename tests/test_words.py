@@ -1,0 +1,89 @@
+"""Words that hide what a sentence or a name is about, and how often each still stands in the package. Counts only fall.
+
+    python tests/test_words.py    # prints the counts as they are now
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import explorer
+
+HOUSE = Path(explorer.__file__).parent
+NAMES = ("one", "those", "found", "told", "seen", "read", "what")
+"""Names of variables, arguments, functions and fields that say nothing."""
+WORDS = {
+    "mend": r"\b(mend|mends|mended|mending)\b", "foretell": r"\b(foretell|foretells|foretold)\b",
+    "its like": r"\b(its|their) like\b", "and says so": r"\band (says|said|says so)\b",
+}
+"""Words of comments, docstrings and texts for which the field has a plain one: fix, predict, similar."""
+OPENINGS = {"What …": r"What\b", "Those …": r"Those\b", "That …": r"That\b", "The same …": r"The same\b"}
+"""Openings of a docstring that name nothing."""
+ROWS: dict[str, int] = {
+    "name found": 249,
+    "name one": 372,
+    "name read": 70,
+    "name seen": 56,
+    "name those": 1,
+    "name told": 16,
+    "name what": 22,
+    "opening That …": 1,
+    "opening The same …": 39,
+    "opening Those …": 11,
+    "opening What …": 140,
+    "word and says so": 8,
+    "word foretell": 19,
+    "word its like": 3,
+    "word mend": 62,
+}
+
+
+def names(tree: ast.AST) -> Iterator[str]:
+    """Every name that a module gives, where it is given."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+
+
+def docstrings(tree: ast.AST) -> Iterator[str]:
+    """Texts that stand alone: of modules, classes and functions, and below constants and fields."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
+
+
+def counted() -> dict[str, int]:
+    """How often each stands in the package."""
+    counts: Counter[str] = Counter()
+    for path in HOUSE.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        counts.update(f"name {name}" for name in names(tree) if name in NAMES)
+        counts.update(f"word {word}" for word, pattern in WORDS.items() for _ in re.finditer(pattern, text, re.IGNORECASE))
+        counts.update(f"opening {title}" for text in docstrings(tree) for title, pattern in OPENINGS.items()
+                      if re.match(pattern, text))
+    return dict(sorted(counts.items()))
+
+
+def test_no_word_is_more_frequent_than_its_row() -> None:
+    more = {word: (count, ROWS.get(word, 0)) for word, count in counted().items() if count > ROWS.get(word, 0)}
+    assert not more, f"(now, row): {more}"
+
+
+def test_a_row_is_lowered_with_its_word() -> None:
+    now = counted()
+    fewer = {word: (now.get(word, 0), row) for word, row in ROWS.items() if now.get(word, 0) < row}
+    assert not fewer, f"lower these rows, (now, row): {fewer}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write("".join(f'    "{word}": {count},\n' for word, count in counted().items()))
