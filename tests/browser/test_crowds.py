@@ -26,7 +26,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from .conftest import server
+from .conftest import STARTUP, server
 from .visitor import (
     ARRIVED,
     PROTOCOL,
@@ -75,7 +75,8 @@ def empty(address: str) -> str:
     """The server, without a visitor: one kernel waits."""
     while ARRIVED:
         asked(address, f"/voila/api/shutdown/{ARRIVED.pop()}", "POST")
-    wait_until(lambda: health(address) == {"status": "ok", "pages": 0, "max_pages": PAGES, "waiting": 1})
+    ready = {"status": "ok", "pages": 0, "max_pages": PAGES, "waiting": 1}
+    wait_until(lambda: health(address) == ready, STARTUP)  # a kernel has to start first, on a machine that is busy
     return address
 
 
