@@ -26,7 +26,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from .conftest import STARTUP, server
+from .conftest import server
 from .visitor import (
     ARRIVED,
     PROTOCOL,
@@ -62,11 +62,11 @@ def address(log: Path) -> Iterator[str]:
     assert "Traceback" not in log.read_text()
 
 
-def wait_until(holds: object, seconds: float = SOON) -> None:
-    """Waits until a function says true."""
+def wait_until(holds: object, seconds: float = SOON, said: object = lambda: "") -> None:
+    """Waits until a function says true; `said` has what is so instead."""
     end = time.monotonic() + seconds
     while not holds():  # type: ignore[operator]
-        assert time.monotonic() < end, "it took too long"
+        assert time.monotonic() < end, f"it took too long: {said()}"  # type: ignore[operator]
         time.sleep(0.2)
 
 
@@ -75,8 +75,8 @@ def empty(address: str) -> str:
     """The server, without a visitor: one kernel waits."""
     while ARRIVED:
         asked(address, f"/voila/api/shutdown/{ARRIVED.pop()}", "POST")
-    ready = {"status": "ok", "pages": 0, "max_pages": PAGES, "waiting": 1}
-    wait_until(lambda: health(address) == ready, STARTUP)  # a kernel has to start first, on a machine that is busy
+    wait_until(lambda: health(address) == {"status": "ok", "pages": 0, "max_pages": PAGES, "waiting": 1},
+               said=lambda: health(address))
     return address
 
 

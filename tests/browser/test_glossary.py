@@ -116,7 +116,7 @@ def test_the_first_stop_skips_to_the_results(visit: Dashboard, card: Locator, wi
     page.keyboard.press("Enter")
     expect(page.locator(f".ex-explore > .ex-main{part}, .ex-explore > .ex-main > {part}")).to_be_focused()
     page.keyboard.press("Tab")
-    expect(page.locator(".ex-finding .ex-term").first).to_be_focused()
+    expect(page.locator(".ex-finding summary").first).to_be_focused()
 
 
 def test_no_symbol_is_a_button_within_another(visit: Dashboard, card: Locator) -> None:

@@ -164,7 +164,7 @@ def test_each_step_has_its_chart_and_its_button_in_view_and_covers_the_answer(fi
             page.wait_for_function(IN_VIEW)
             if step.question:
                 page.wait_for_function(COVERED, arg=True)
-                page.get_by_role("button", name="Skip").click()
+                page.get_by_role("button", name="Skip", exact=True).click()
                 expect(page.locator(".ex-told [role=status]")).to_have_text(step.question.reveal)
                 page.wait_for_function(COVERED, arg=False)
                 page.wait_for_function(IN_VIEW)
