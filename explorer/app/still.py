@@ -15,6 +15,8 @@ from explorer.app.explore.sentences import model_words, residual_words
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.display import table
+from explorer.figures import FIGURES
+from explorer.figures.sketch import image
 from explorer.labs.lab import Lab
 from explorer.theory import predict
 
@@ -35,7 +37,9 @@ def page(config: Config) -> str:
     profile = predict(config)
     design = f"{name_of(config)}: {model_words(config)}, {residual_words(config)}"
     findings = [f"{finding.meaning} {finding.details}" for finding in diagnose(profile)]
-    return _still("Transformer Signal Explorer", [design, *findings], profile._repr_html_())
+    pictures = "".join(image(FIGURES[name].draw([profile]), FIGURES[name].title)
+                       for name in ("second_moment", "gradient_by_layer") if FIGURES[name].statistic in profile)
+    return _still("Transformer Signal Explorer", [design, *findings], pictures + profile._repr_html_())
 
 
 def lab(row: Lab) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import html
+import re
+from xml.etree import ElementTree
 
 import nbformat
 import pytest
@@ -56,4 +59,16 @@ def test_a_lab_is_saved_with_its_claim_and_its_charts(executed) -> None:
 def test_a_still_of_every_design_is_small_and_the_same_each_time(name: str) -> None:
     config = ex.preset(name) if name in ex.PRESETS else ex.Config(norm_placement="none", init_variance=1000.0)
     assert still.page(config) == still.page(config)
-    assert len(still.page(config)) < 6000
+    assert len(still.page(config)) < 20_000
+
+
+def test_a_still_has_pictures_that_need_neither_style_nor_script() -> None:
+    found = re.findall(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]*)">', still.page(ex.preset("post_ln")))
+    assert [words.partition(",")[0] for words, _ in found] == ["Second moment", "Gradient by layer"]
+    for words, picture in found:
+        root = ElementTree.fromstring(base64.b64decode(picture))  # noqa: S314 - our own
+        texts = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
+        assert "depth (layers)" in texts
+        assert "lowest" in words
+        lines = [node.get("d") or "" for node in root.iter("{http://www.w3.org/2000/svg}path")]
+        assert max(line.count("L") for line in lines) == 24, "a line from the input through all 24 sublayers"
