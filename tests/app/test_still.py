@@ -63,7 +63,8 @@ def test_a_still_of_every_design_is_small_and_the_same_each_time(name: str) -> N
 
 
 def test_a_still_has_pictures_that_need_neither_style_nor_script() -> None:
-    found = re.findall(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]*)">', still.page(ex.preset("post_ln")))
+    image = re.compile(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]*)">')
+    found = image.findall(still.page(ex.preset("post_ln")))
     assert [words.partition(",")[0] for words, _ in found] == ["Second moment", "Gradient by layer"]
     for words, picture in found:
         root = ElementTree.fromstring(base64.b64decode(picture))  # noqa: S314 - our own
