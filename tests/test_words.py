@@ -33,7 +33,7 @@ ROWS: dict[str, int] = {
     "name told": 16,
     "name what": 22,
     "opening That …": 1,
-    "opening The same …": 40,
+    "opening The same …": 39,
     "opening Those …": 11,
     "opening What …": 140,
     "word and says so": 8,

@@ -41,7 +41,7 @@ def sketch(figure: go.Figure) -> str:
 
 
 def image(figure: go.Figure, title: str, width: int = 440, height: int = 280) -> str:
-    """The same lines as an `<img>` that needs neither style nor script, on white; described for who cannot see it."""
+    """A figure's lines as an `<img>` that needs neither style nor script, on white, with a description in words."""
     layout, (left, right, top, bottom) = figure.layout, (66, 12, 34, 46)
     lines, across, up, grid = _parts(figure)
     inner, tall, base = width - left - right, height - top - bottom, height - bottom
