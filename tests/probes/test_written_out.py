@@ -395,7 +395,7 @@ class Linear(Block):
 
 
 @pytest.mark.parametrize(("make", "where"), [
-    (Louder, "second moment at MLP output of layer 1 (0)"), (Median, "activation gradient at stream after attention"),
+    (Louder, "second moment at MLP output of layer 1 (0)"), (Median, "gradient by layer at stream after attention"),
     (Linear, "the first of its two branches is no attention that is read"),
 ])
 def test_a_twin_that_behaves_otherwise_draws_no_line(make: Callable[[], nn.Module], where: str) -> None:
