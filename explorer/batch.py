@@ -25,7 +25,7 @@ class Batch(NamedTuple):
     target: Tensor
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on a device."""
+        """A copy of the batch on a device."""
         return Batch(self.input.to(device), self.target.to(device))
 
 

@@ -1,4 +1,4 @@
-"""What a stack comes to at its end: one number of each statistic, with its spread over seeds."""
+"""Values at the end of a stack: one number of each statistic, with its spread over seeds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Ending(NamedTuple):
 
     @property
     def missing(self) -> bool:
-        """Whether the theory does not cover it, and says so."""
+        """Whether the theory has no value here, and a note with the reason."""
         return bool(self.note) and not np.isfinite(self.middle)
 
 

@@ -32,7 +32,7 @@ class Option:
     uses: tuple[str, ...] = ()
     """Fields that matter only with this value, or with others that use them too."""
     label: str = ""
-    """What a list calls it; empty where its own name says it."""
+    """Words for it in a list; empty where its name serves."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def spec(name: str, info: FieldInfo) -> Spec:
 
 
 def users(specs: Mapping[str, Spec], name: str) -> dict[str, tuple[str | bool, ...]]:
-    """What uses a field, and the values that do: where all have others, it does not matter.
+    """Fields that decide whether a field matters, each with the values for which it does; with none of them, it does not.
 
     A number uses it where it is above 0, and stands here as a switch.
     """

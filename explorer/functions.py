@@ -1,4 +1,4 @@
-"""What is done to each token or each number alone: norms, and nonlinearities."""
+"""Functions of each token or each number alone: norms, and nonlinearities."""
 
 from __future__ import annotations
 

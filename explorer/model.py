@@ -58,10 +58,10 @@ class Layer(nn.Module):
         # Every parameter by its name in the vocabulary, in a plain dict: quicker to reach than through the modules.
         named = {name.split(".")[-1]: parameter for name, parameter in self.named_parameters()}
         self.biases = {name: parameter for name, parameter in named.items() if name.startswith("b_")}
-        """Those that have no name there."""
+        """Biases, under names that the vocabulary does not have."""
         self.weights = {name: parameter for name, parameter in named.items() if not name.startswith("b_")}
         self.mix: list[nn.Parameter] = []
-        """What it learns about mixing streams or outputs."""
+        """Learned parameters that mix streams or outputs."""
 
     def forward(self, x: Tensor, tap: Tap = ignore, carried: Carried = ()) -> tuple[Tensor, Carried]:
         """`[batch, token, d_model]` to the same, and what the next layer's attention inherits."""

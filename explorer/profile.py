@@ -36,7 +36,7 @@ BRANCHES = ("attn_out", "mlp_out")
 MATRICES = ("W_Q", "W_K", "W_V", "W_G", "W_O", "W_gate", "W_in", "W_out")
 """The weight matrices of a layer, in the order of the forward pass."""
 VECTORS = ("sink", "alpha", "mix")
-"""What else a layer may learn: a sink's logits, the residual α, and what mixes several streams."""
+"""Other learned parameters of a layer: a sink's logits, the residual α, and the mix of several streams."""
 
 FORWARD = ("embed", "attn_scores", "pattern", "attn_out", "resid_mid", "mlp_out", "resid_post")
 """The order in which a layer's sites are computed."""
@@ -158,7 +158,7 @@ WEIGHT_STATISTICS: dict[str, Statistic] = {
                   MATRICES, bounds=(-1.0, 1.0), marks={1.0: "a copy", 0.0: "independent"}),
     )
 }
-"""What is read of the weights themselves, in a model that no config describes."""
+"""Statistics of the weights themselves, measured where no config describes the model."""
 VOCABULARY: Mapping[str, Statistic] = ChainMap(WEIGHT_STATISTICS, STATISTICS)
 
 

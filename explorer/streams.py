@@ -56,7 +56,7 @@ class Connections(nn.Module):
         return x + carried[0] if carried else x.expand(self.n, *x.shape)
 
     def read(self, streams: Tensor, branch: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """What a branch reads, and what `add` wants to know of it."""
+        """The input of a branch, and the state that `add` needs of this reading."""
         weights = self.weights(streams, branch)
         return torch.einsum("nbt,nbtd->btd", weights[..., 0], streams), (streams, weights)
 
@@ -109,7 +109,7 @@ class DepthAttention(nn.Module):
         return (x, *carried[:-1], x + carried[-1]) if carried else (x, x)
 
     def read(self, state: tuple[Tensor, ...], branch: int) -> tuple[Tensor, tuple[int, tuple[Tensor, ...]]]:
-        """What a branch reads, and what `add` wants to know of it."""
+        """The input of a branch, and the state that `add` needs of this reading."""
         shown, *outputs = state
         return shown / len(outputs), (branch, tuple(outputs))
 
