@@ -67,7 +67,7 @@ def _pattern_of_first(
 
 
 def _layers(statistic: str, caption: str = "", name: str = "", title: str = "") -> Row:
-    """A statistic by layer; what is not said follows from its row of the vocabulary."""
+    """A statistic by layer; fields left empty follow from its row of the vocabulary."""
     row = VOCABULARY[statistic]
     return Row(name or statistic, title or row.label, caption or f"{row.definition[0].upper()}{row.definition[1:]}.",
                partial((weights_by_matrix if statistic in WEIGHT_STATISTICS else by_layer).plain, statistic), statistic)
