@@ -56,8 +56,8 @@ class Choices(BaseModel):
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         cls._specs = {name: spec(name, info) for name, info in cls.model_fields.items()}
         cls.__signature__ = Signature([  # pydantic's would print every bound and every word
-            Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=one.annotation)
-            for one in cls._specs.values()
+            Parameter(item.name, Parameter.KEYWORD_ONLY, default=item.default, annotation=item.annotation)
+            for item in cls._specs.values()
         ])
 
     def __init__(self, /, **choices: Any) -> None:

@@ -60,7 +60,7 @@ def must_be(kind: type[Kind], name: str, value: object) -> Kind:
     """The value, if it is of that kind.
 
     Raises:
-        TypeError: it is not; names the argument, what it must be, and what it is.
+        TypeError: it is not; names the argument, the type that it must have, and its own.
     """
     if isinstance(value, kind):
         return value

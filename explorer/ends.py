@@ -21,7 +21,7 @@ class Ending(NamedTuple):
     """The smallest of the seeds, and of their heads."""
     high: float
     seeds: int
-    """Of how many draws; 0 of a prediction."""
+    """Number of draws; 0 for a prediction."""
     where: str = ""
     """The place of the value, where the end does not say it: "W_V, layer 3"."""
     note: str = ""
@@ -101,8 +101,8 @@ ENDS: Mapping[str, End] = MappingProxyType({
 def endings(profile: Profile) -> dict[str, Ending]:
     """Every statistic of `ENDS` that the profile has."""
     with np.errstate(all="ignore"):
-        found = {name: end.read(profile) for name, end in ENDS.items()}
-        return {name: _reduced(STATISTICS[name], *one, profile) for name, one in found.items() if one}
+        readings = {name: end.read(profile) for name, end in ENDS.items()}
+        return {name: _reduced(STATISTICS[name], *reading, profile) for name, reading in readings.items() if reading}
 
 
 def _reduced(row: Statistic, draws: Array, where: str, profile: Profile) -> Ending:

@@ -98,7 +98,7 @@ def logit_growth(profile: Profile) -> Finding | None:
     entropy = by_layer(profile, "attention_entropy_normalized", "pattern")
     nats = by_layer(profile, "attention_entropy", "pattern")
     if len(spread) < 2 or len(entropy) != len(spread) or len(nats) != len(spread) or not np.all(entropy >= ONE_HOT):
-        return None  # the last is told as one-hot
+        return None  # one-hot attention has a finding of its own
     freezes = math.sqrt(2 * float(np.median(nats / entropy)))  # √(2 ln n): random energies, Derrida 1981
     if not (spread[-1] > RISEN * spread[0] and spread[-1] > freezes > spread[0]):
         return None

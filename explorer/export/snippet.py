@@ -77,7 +77,7 @@ def explore(config: Config, pins: Mapping[str, Config], statistic: str = "second
 
     Args:
         pins: name to design, in the order of the page.
-        statistic: what the last line draws, as `Profile.plot` has it.
+        statistic: drawn by the last line, as by `Profile.plot`.
         pattern_of: layer and head whose attention pattern is kept.
     """
     kept = f", pattern_of={pattern_of}" if pattern_of != (1, 0) else ""

@@ -2,7 +2,7 @@
 
 Dots are measured, lines are predicted, bands go from the smallest to the largest of the seeds. A design keeps its hue,
 symbol and dash in every figure. Figures carry no theme: a page, or a reader, gives paper and text their colors.
-`FIGURES` holds one row a figure; who draws them all iterates over it.
+`FIGURES` holds one row a figure; iterate over it to draw them all.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ def why(name: str, *predicted: Profile) -> Why:
     """The line of a statistic or figure; empty where there is none.
 
     Args:
-        predicted: what theory expects of the designs that are drawn; the words are left out where they differ.
+        predicted: theory's profiles of the drawn designs; the words are left out where they differ.
     """
     name = ALIASES.get(name, name)
     row, words = WHYS.get(name, Why()), {LAWS[name](profile) for profile in predicted} if name in LAWS else set()

@@ -1,7 +1,7 @@
 """A race in one file: its text, settings, numbers, weights and optimizers, so that it can continue.
 
 The file is torch's zip of tensors and plain values, read with `weights_only`, which runs nothing that is in it. It has
-the text itself: who hands on the race of a private text hands on the text.
+the text itself: passing on the race of a private text passes on the text.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def from_bytes(raw: bytes, name: str) -> Race:
     """Reads the bytes of such a file, from any source: see `contents`.
 
     Args:
-        name: what the file is called in a refusal.
+        name: of the file in a refusal.
     Raises:
         ConfigError: see `load`.
     """

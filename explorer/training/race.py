@@ -43,11 +43,11 @@ class Race:
     """A race, running, stopped or finished. Made by `race`, read from a file by `load`.
 
     Args:
-        contenders: who runs.
-        task: what is learned.
-        steps: how many each makes.
+        contenders: the designs to train, with their recipes.
+        task: the task to learn.
+        steps: number of steps of each contender.
         every: how often the instruments are on.
-        text: what is learned from; None is Python's prose.
+        text: the text to learn from; None is Python's prose.
     Raises:
         TypeError: an argument is of another kind; names which, and what it must be.
         ConfigError: no contenders or too many, two of one name, shapes that differ, a config that cannot learn the
@@ -171,13 +171,13 @@ def race(contenders: Sequence[Contender], task: Task | None = None, steps: int =
     stopped.
 
     Args:
-        contenders: who runs; their configs agree in n_ctx and batch_size, and have what `Task.fit` gives them.
-        task: what is learned; None is the next character.
-        steps: how many each makes.
+        contenders: the designs to train; their configs agree in n_ctx and batch_size, and come from `Task.fit`.
+        task: the task to learn; None is the next character.
+        steps: number of steps of each contender.
         stop: asked before each step of each contender; once it says true, what there is is returned.
         on_step: called after each round; it may read the race, which waits for it.
         every: the instruments are on at every step that is a multiple of this.
-        text: what is learned from; None is Python's prose.
+        text: the text to learn from; None is Python's prose.
     Raises:
         TypeError, ConfigError: see `Race`.
     """

@@ -31,8 +31,8 @@ class Runner:
     """A contender at work.
 
     Args:
-        contender: who runs.
-        data: what is learned.
+        contender: the design to train, with its recipe.
+        data: the task and its text.
         steps: how long the race is, for the learning rate's decay.
         device: where it runs.
     Raises:

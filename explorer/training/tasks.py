@@ -115,7 +115,7 @@ class Data:
     """A task on a text, cut to a config's shapes.
 
     Args:
-        task: what is learned.
+        task: the task to learn.
         text: where from; None is Python's prose.
         n_ctx: characters in a sequence.
         batch_size: sequences in a batch.
