@@ -1,6 +1,6 @@
-"""How well an untrained model foretells whether it trains: fitted on one half of the trials, scored on the other.
+"""How well an untrained model predicts whether it trains: fitted on one half of the trials, scored on the other.
 
-The score is the balanced accuracy: the mean of two shares foretold rightly, of the designs that did not train and of
+The score is the balanced accuracy: the mean of two shares predicted rightly, of the designs that did not train and of
 those that did. Precision and recall are of "does not train".
 """
 
@@ -34,11 +34,11 @@ class Score(NamedTuple):
 
 def scored(rows: Sequence[Trial], told: Callable[[Trial], bool]) -> Score:
     """Scores a forecast of who does not train."""
-    stalls, foretold = np.array([not one.trained for one in rows]), np.array([told(one) for one in rows])
-    right = int((stalls & foretold).sum())
-    recall, kept = right / stalls.sum(), (~foretold & ~stalls).sum() / (~stalls).sum()
-    return Score(float(recall + kept) / 2, right / max(1, int(foretold.sum())), float(recall),
-                 tuple(itertools.compress(rows, stalls != foretold)))
+    stalls, failing = np.array([not one.trained for one in rows]), np.array([told(one) for one in rows])
+    right = int((stalls & failing).sum())
+    recall, kept = right / stalls.sum(), (~failing & ~stalls).sum() / (~stalls).sum()
+    return Score(float(recall + kept) / 2, right / max(1, int(failing.sum())), float(recall),
+                 tuple(itertools.compress(rows, stalls != failing)))
 
 
 def by_verdict(one: Trial) -> bool:
@@ -81,8 +81,8 @@ def fitted_bounds(rows: Sequence[Trial]) -> Bounds:
     stalls = np.array([not one.trained for one in rows])
     best, found = -1.0, Bounds(math.inf, 0.0, 0.0)
     for limits in itertools.product(*grids):
-        foretold = ((table - limits) * signs > 0).any(axis=1)
-        score = foretold[stalls].mean() + (~foretold[~stalls]).mean()
+        failing = ((table - limits) * signs > 0).any(axis=1)
+        score = failing[stalls].mean() + (~failing[~stalls]).mean()
         if score > best + 1e-9:
             best, found = score, Bounds(*map(float, limits))
     return found
@@ -125,7 +125,7 @@ def by_rule(rows: Sequence[Trial]) -> dict[str, tuple[int, int]]:
 
 
 def forecasts() -> dict[str, Callable[[Trial], bool]]:
-    """Who does not train, foretold in four ways."""
+    """Who does not train, predicted in four ways."""
     return {"verdict": by_verdict, "bounds, fitted": fitted_bounds(halves()[0]), "chance below one half": by_chance,
             "the same, predicted where theory covers the gradients": by_prediction}
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.trainability            # goes on with the table until it is whole: about an hour of processor
     python -m benchmarks.trainability --measure  # once more what the untrained models show, after a change to a rule
-    python -m benchmarks.trainability --score    # how well that foretells what training did: seconds
+    python -m benchmarks.trainability --score    # how well that predicts what training did: seconds
 
 Each of `COUNT` random designs (`benchmarks.designs`) learns the next character of the prose that ships with Python, as
 the designs of `docs/training.csv` do: Adam at 0.003 for 200 steps, width 32, 2 heads, 8 sequences of 32 characters,

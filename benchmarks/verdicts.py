@@ -1,13 +1,13 @@
-"""How well the verdict on an untrained model foretells who does not train, and which bounds training asks for.
+"""How well the verdict on an untrained model predicts who does not train, and which bounds training asks for.
 
     python -m benchmarks.verdicts              # on docs/training.csv: seconds
     python -m benchmarks.verdicts --others     # trains designs that are not in it as well: some ten minutes
 
 Every design of the table is measured as it was trained, and diagnosed. It did not train where the held-out loss, mean
 over seeds, ended less than `LEAVES` nats below the unigram level. "Bad" says: does not train, whatever the warm-up;
-"bad or warning": does not train without warm-up. The score is the balanced accuracy: the mean of two shares foretold
+"bad or warning": does not train without warm-up. The score is the balanced accuracy: the mean of two shares predicted
 rightly, of those who did not train and of those who did. The bounds of `LEAST_DIFFERENCE` are chosen by it, in the
-middle of the gap; the last column leaves out one design at a time, at all its depths, and foretells it by the others'
+middle of the gap; the last column leaves out one design at a time, at all its depths, and predicts it by the others'
 bounds.
 """
 
@@ -104,9 +104,9 @@ def others() -> Iterable[Seen]:
             yield seen(name, config, {warmup: unigram - loss for warmup, loss in losses.items()})
 
 
-def balanced(foretold: Sequence[bool], stalls: Sequence[bool]) -> float:
+def balanced(predicted: Sequence[bool], stalls: Sequence[bool]) -> float:
     """Balanced accuracy."""
-    told, true = np.array(foretold), np.array(stalls)
+    told, true = np.array(predicted), np.array(stalls)
     return float((told[true].mean() + (~told[~true]).mean()) / 2)
 
 
@@ -121,12 +121,12 @@ def bound(rows: Sequence[Seen], warmup: int) -> float:
 
 
 def left_out(rows: Sequence[Seen], warmup: int) -> float:
-    """Balanced accuracy where each design is foretold by the bound that all others ask for."""
-    foretold = []
+    """Balanced accuracy where each design is predicted by the bound that all others ask for."""
+    predicted = []
     for row in rows:
         limit = bound([other for other in rows if other.design != row.design], warmup)
-        foretold.append(row.else_bad or row.kept < limit)
-    return balanced(foretold, [row.stalls(warmup) for row in rows])
+        predicted.append(row.else_bad or row.kept < limit)
+    return balanced(predicted, [row.stalls(warmup) for row in rows])
 
 
 def report(rows: Sequence[Seen], *, fit: bool) -> None:
@@ -145,7 +145,7 @@ def report(rows: Sequence[Seen], *, fit: bool) -> None:
 
 def main() -> None:
     """Prints the scores."""
-    parser = argparse.ArgumentParser(description="what the verdict foretells")
+    parser = argparse.ArgumentParser(description="what the verdict predicts")
     parser.add_argument("--others", action="store_true", help="train designs that are not in the table, too")
     print(f"{OUTPUT.name}: Adam at {RATE}, {STEPS} steps; bounds in use: {LEAST_DIFFERENCE}")
     rows = from_table()

@@ -65,14 +65,14 @@ def _parser() -> argparse.ArgumentParser:
     page.add_argument("--allow-host", metavar="NAME", action="append", default=[],
                       help="name by which a proxy or a browser may call this server, besides this machine's own names "
                       "and addresses; * for any")
-    _add_address(page, 8866, lambda one: serve(
-        one.host, one.port, browser=one.browser, notebook=one.notebook, preheat=one.preheat, max_pages=one.max_pages,
-        base_url=one.base_url, allow_host=one.allow_host))
+    _add_address(page, 8866, lambda args: serve(
+        args.host, args.port, browser=args.browser, notebook=args.notebook, preheat=args.preheat,
+        max_pages=args.max_pages, base_url=args.base_url, allow_host=args.allow_host))
 
     books = add("lab", help="open the notebooks in JupyterLab",
                 description="Opens the notebooks in JupyterLab until Ctrl-C.",
                 epilog="Arguments after -- are passed to JupyterLab: explorer lab -- --allow-root")
-    _add_address(books, 8888, lambda one: lab(one.host, one.port, browser=one.browser, options=one.options))
+    _add_address(books, 8888, lambda args: lab(args.host, args.port, browser=args.browser, options=args.options))
     books.add_argument("options", nargs="*", metavar="-- OPTION", help="options of JupyterLab's own")
 
     script = add("measure", help="measure one config and print its profile as JSON",
@@ -147,8 +147,8 @@ def _probe(choices: argparse.Namespace) -> None:
     except (TypeError, ValueError) as error:
         raise ConfigError(" ".join(str(error).split())) from error
     except Exception as error:
-        what = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ConfigError(f"model must run on its batch; it raised {what}") from error
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(f"model must run on its batch; it raised {message}") from error
     if choices.html is not None:
         from explorer.figures.page import page
 

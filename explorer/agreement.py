@@ -48,9 +48,9 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
         depth, free = predicted.depth(key[1]), ~_fixed(predicted, key)
         covered = np.isfinite(expected) & ~np.isin(np.arange(1, len(expected) + 1), measured.absent.get(key, ()))
         error, standard = _error(row.mean(draws), expected, row.bounded), _standard(row, draws, expected)
-        found = np.array([error, np.where(free, standard, math.inf), depth, free])
+        compared = np.array([error, np.where(free, standard, math.inf), depth, free])
         seeds = len(draws)
-        parts.append(found[:, covered])
+        parts.append(compared[:, covered])
         missing += depth[~covered].tolist()
     error, standard, depth, free = np.concatenate(parts, axis=1)
     if not len(error) or (not free.any() and (error <= CLOSE[row.bounded]).all()):
@@ -149,8 +149,8 @@ def _up(value: float) -> float:
     return round(math.ceil(value / step - 1e-6) * step, 12)
 
 
-def _error(found: Array, expected: Array, bounded: bool) -> Array:
+def _error(measured: Array, expected: Array, bounded: bool) -> Array:
     """Difference, or distance as a ratio either way less one: half and double are equally wrong."""
     with np.errstate(all="ignore"):
-        error = np.abs(found - expected) if bounded else np.maximum(found / expected, expected / found) - 1
-    return np.where(found == expected, 0.0, error)  # two zeros agree
+        error = np.abs(measured - expected) if bounded else np.maximum(measured / expected, expected / measured) - 1
+    return np.where(measured == expected, 0.0, error)  # two zeros agree

@@ -25,7 +25,7 @@ class Batch(NamedTuple):
     target: Tensor
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on a device."""
+        """A copy of the batch on a device."""
         return Batch(self.input.to(device), self.target.to(device))
 
 
@@ -35,7 +35,7 @@ def draw(config: Config, seed: int, seeds: int = 1) -> Batch:
     Those of several seeds, from this one on, follow each other.
     """
     if seeds > 1:
-        return Batch(*map(torch.cat, zip(*(draw(config, one) for one in range(seed, seed + seeds)), strict=True)))
+        return Batch(*map(torch.cat, zip(*(draw(config, number) for number in range(seed, seed + seeds)), strict=True)))
     if not reads_text(config):
         return Batch(_vectors(config, seed), _direction(config, seed))
     codes = _windows(config, seed)

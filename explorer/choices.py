@@ -34,7 +34,7 @@ class ConfigError(ValueError):
 
     Args:
         phrases: the sentence, in which fields may stand as `FieldName`.
-        mend: field to value: changes, each of which alone would do. A suggestion: other fields may refuse it.
+        mend: fixes by field: each value alone satisfies the rule that was broken, though other rules may refuse it.
     """
 
     def __init__(self, *phrases: str | FieldName, mend: Mapping[str, object] | None = None) -> None:
@@ -56,8 +56,8 @@ class Choices(BaseModel):
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         cls._specs = {name: spec(name, info) for name, info in cls.model_fields.items()}
         cls.__signature__ = Signature([  # pydantic's would print every bound and every word
-            Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=one.annotation)
-            for one in cls._specs.values()
+            Parameter(item.name, Parameter.KEYWORD_ONLY, default=item.default, annotation=item.annotation)
+            for item in cls._specs.values()
         ])
 
     def __init__(self, /, **choices: Any) -> None:
@@ -79,21 +79,21 @@ class Choices(BaseModel):
         """A field, and a value of it where one is given, for a refusal."""
         return FieldName(name, cls._specs[name].about.label, value)
 
-    def refusal(self, sentence: str, **mend: object) -> ConfigError:
+    def refusal(self, sentence: str, **fixes: object) -> ConfigError:
         """An error to be raised by a rule between fields.
 
         Args:
             sentence: `{loss}` in it is the field, `{loss=}` the field and its value, `{loss=linear}` and another one.
-            mend: see `ConfigError`.
+            fixes: values by field, each of which alone satisfies the rule.
         """
         first, *rest = re.split(r"\{(\w+)(=?)(\w*)\}", sentence)
         phrases: list[str | FieldName] = [first]
         for name, given, value, text in zip(*(rest[start::4] for start in range(4)), strict=True):
             phrases += [self.field_name(name, (value or getattr(self, name)) if given else None), text]
-        return ConfigError(*phrases, mend=mend)
+        return ConfigError(*phrases, mend=fixes)
 
     def replace(self, **changes: Any) -> Self:
-        """The same with some choices changed, validated as a whole."""
+        """A copy with some choices changed, validated as a whole."""
         return type(self)(**{**self.model_dump(), **changes})
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002

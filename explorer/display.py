@@ -23,11 +23,11 @@ def draw(record: object, *arguments: Any, **options: Any) -> Any:
 
 
 GLANCES: dict[str, Callable[[], Callable[..., dict[str, Any]]]] = {}
-"""The same, to what makes of it a richer output of a notebook's cell than its table, by mime type."""
+"""By type of record: loads the function that gives a notebook a richer output than the table, by mime type."""
 
 
 def glance(record: object) -> dict[str, Any]:
-    """What a notebook shows instead of the table; nothing where nobody draws it."""
+    """Outputs that a notebook shows instead of the table, by mime type; empty where `GLANCES` has no such record."""
     load = GLANCES.get(type(record).__name__)
     return load()(record) if load else {}
 
@@ -60,7 +60,7 @@ def must_be(kind: type[Kind], name: str, value: object) -> Kind:
     """The value, if it is of that kind.
 
     Raises:
-        TypeError: it is not; names the argument, what it must be, and what it is.
+        TypeError: it is not; names the argument, the type that it must have, and its own.
     """
     if isinstance(value, kind):
         return value

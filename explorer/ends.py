@@ -1,4 +1,4 @@
-"""What a stack comes to at its end: one number of each statistic, with its spread over seeds."""
+"""Values at the end of a stack: one number of each statistic, with its spread over seeds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Ending(NamedTuple):
     """The smallest of the seeds, and of their heads."""
     high: float
     seeds: int
-    """Of how many draws; 0 of a prediction."""
+    """Number of draws; 0 for a prediction."""
     where: str = ""
     """The place of the value, where the end does not say it: "W_V, layer 3"."""
     note: str = ""
@@ -31,7 +31,7 @@ class Ending(NamedTuple):
 
     @property
     def missing(self) -> bool:
-        """Whether the theory does not cover it, and says so."""
+        """Whether the theory has no value here, and a note with the reason."""
         return bool(self.note) and not np.isfinite(self.middle)
 
 
@@ -101,8 +101,8 @@ ENDS: Mapping[str, End] = MappingProxyType({
 def endings(profile: Profile) -> dict[str, Ending]:
     """Every statistic of `ENDS` that the profile has."""
     with np.errstate(all="ignore"):
-        found = {name: end.read(profile) for name, end in ENDS.items()}
-        return {name: _reduced(STATISTICS[name], *one, profile) for name, one in found.items() if one}
+        readings = {name: end.read(profile) for name, end in ENDS.items()}
+        return {name: _reduced(STATISTICS[name], *reading, profile) for name, reading in readings.items() if reading}
 
 
 def _reduced(row: Statistic, draws: Array, where: str, profile: Profile) -> Ending:

@@ -32,7 +32,7 @@ class Option:
     uses: tuple[str, ...] = ()
     """Fields that matter only with this value, or with others that use them too."""
     label: str = ""
-    """What a list calls it; empty where its own name says it."""
+    """Words for it in a list; empty where its name serves."""
 
 
 @dataclass(frozen=True)
@@ -131,13 +131,13 @@ def spec(name: str, info: FieldInfo) -> Spec:
 
 
 def users(specs: Mapping[str, Spec], name: str) -> dict[str, tuple[str | bool, ...]]:
-    """What uses a field, and the values that do: where all have others, it does not matter.
+    """Fields that decide whether a field matters, each with the values for which it does; with none, it does not.
 
     A number uses it where it is above 0, and stands here as a switch.
     """
-    found: dict[str, tuple[str | bool, ...]] = {
+    deciding: dict[str, tuple[str | bool, ...]] = {
         other: tuple(value for value, option in item.about.options.items() if name in option.uses)
         for other, item in specs.items()
     }
-    found |= {other: (True,) for other, item in specs.items() if name in item.about.uses}
-    return {other: values for other, values in found.items() if values}
+    deciding |= {other: (True,) for other, item in specs.items() if name in item.about.uses}
+    return {other: values for other, values in deciding.items() if values}

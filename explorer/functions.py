@@ -1,4 +1,4 @@
-"""What is done to each token or each number alone: norms, and nonlinearities."""
+"""Functions of each token or each number alone: norms, and nonlinearities."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from explorer.schemes.placement import centers, point
 
 
 def norm(config: Config) -> Callable[[Tensor], Tensor]:
-    """The norm over the last axis, without learned parameters, or what stands in its place."""
+    """The norm over the last axis, without learned parameters, or the function in its place."""
     if function := point(config):
         bend, alpha = nonlinearity(function), config.norm_alpha
         return lambda x: bend(x * alpha)

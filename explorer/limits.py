@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_MEMORY_MEGABYTES = 8_000
 """Bytes that one experiment may take, on a machine that has them; EXPLORER_MAX_MEMORY_MB overrides."""
 SHARE = 0.9
-"""Of the machine's memory, the most that is taken."""
+"""Largest share of the machine's memory that is taken."""
 MAX_KEPT_MEGABYTES = 400
 """Activations kept for the backward pass; beyond, they are computed twice. EXPLORER_MAX_ACTIVATION_MB overrides."""
 RESIDENT = 450e6

@@ -58,10 +58,10 @@ class Layer(nn.Module):
         # Every parameter by its name in the vocabulary, in a plain dict: quicker to reach than through the modules.
         named = {name.split(".")[-1]: parameter for name, parameter in self.named_parameters()}
         self.biases = {name: parameter for name, parameter in named.items() if name.startswith("b_")}
-        """Those that have no name there."""
+        """Biases, under names that the vocabulary does not have."""
         self.weights = {name: parameter for name, parameter in named.items() if not name.startswith("b_")}
         self.mix: list[nn.Parameter] = []
-        """What it learns about mixing streams or outputs."""
+        """Learned parameters that mix streams or outputs."""
 
     def forward(self, x: Tensor, tap: Tap = ignore, carried: Carried = ()) -> tuple[Tensor, Carried]:
         """`[batch, token, d_model]` to the same, and what the next layer's attention inherits."""
@@ -124,13 +124,13 @@ class MixingLayer(Layer):
             x = x.view_as(x)
             state = mixing.enter(x, passed)
         else:
-            mixed, seen = mixing.read(mixing.enter(x, passed), 0)
+            mixed, reading = mixing.read(mixing.enter(x, passed), 0)
             out, carried = self.attention(self.read(mixed, 0), tap, carried)
-            x, state, _ = mixing.add(seen, self.leave(out, 0, tap) * self.branch[0])
+            x, state, _ = mixing.add(reading, self.leave(out, 0, tap) * self.branch[0])
         tap("resid_mid", self.layer, x)
-        mixed, seen = mixing.read(state, -1)
+        mixed, reading = mixing.read(state, -1)
         out = self.leave(self.mlp(self.read(mixed, 1)), 1, tap)
-        x, _, passed = mixing.add(seen, out * self.branch[1])
+        x, _, passed = mixing.add(reading, out * self.branch[1])
         tap("resid_post", self.layer, x)
         return x, (*passed, *carried)
 
@@ -140,7 +140,7 @@ class Transformer(nn.Module):
 
     Args:
         config: every choice.
-        seed: which draw of the noise.
+        seed: of the noise.
         check: called while weights are drawn; what it raises ends the construction.
         vocabulary: distinct characters of the text; 0 are those of Python's prose.
         masks: whether there is one more symbol, which hides a character.
@@ -261,7 +261,7 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
         weights["sink"] = rule.logit + rule.std * noise.stack(seed, "sink", drawn, (config.n_heads,))
     if not copies(config):
         return weights
-    return {name: one.expand(config.n_layers, *one.shape[1:]).clone() for name, one in weights.items()}
+    return {name: weight.expand(config.n_layers, *weight.shape[1:]).clone() for name, weight in weights.items()}
 
 
 def draw_together(config: Config, seed: int, seeds: int, check: noise.Check) -> dict[str, Tensor]:
@@ -269,11 +269,11 @@ def draw_together(config: Config, seed: int, seeds: int, check: noise.Check) -> 
 
     Matrices are stored by columns then: so are the gradients that `bmm` makes, and autograd need not copy them.
     """
-    each = [draw_weights(config, one, check) for one in range(seed, seed + seeds)]
+    each = [draw_weights(config, number, check) for number in range(seed, seed + seeds)]
     if seeds == 1:
         return each[0]
-    return {name: torch.stack([one[name].mT for one in each], dim=1).mT if whole.ndim == 3
-            else torch.stack([one[name] for one in each], dim=1) for name, whole in each[0].items()}
+    return {name: torch.stack([weights[name].mT for weights in each], dim=1).mT if whole.ndim == 3
+            else torch.stack([weights[name] for weights in each], dim=1) for name, whole in each[0].items()}
 
 
 def axis(seeds: int) -> tuple[int, ...]:

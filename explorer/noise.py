@@ -41,9 +41,9 @@ def stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution:
     """Unit-variance noise `[size, *shape]`, float32, on the CPU; not to be written to.
 
     Args:
-        seed: which draw.
-        name: what it is for; different names are independent.
-        size: how many layers (or sequences); a longer stack begins with the shorter one.
+        seed: of the draw.
+        name: of the draws; draws of different names are independent.
+        size: number of layers (or sequences); a longer stack begins with the shorter one.
         shape: of one layer.
         distribution: normal, uniform or truncated_normal.
         check: called before each layer is drawn; what it raises ends the drawing.
@@ -55,7 +55,7 @@ def several(seed: int, seeds: int, name: str, size: int, shape: tuple[int, ...])
     """The stack of a seed; of several that follow each other, `[seed, size, *shape]`."""
     if seeds == 1:
         return stack(seed, name, size, shape)
-    return torch.stack([stack(one, name, size, shape) for one in range(seed, seed + seeds)])
+    return torch.stack([stack(number, name, size, shape) for number in range(seed, seed + seeds)])
 
 
 def scaled(factor: float, seed: int, name: str, size: int, shape: tuple[int, ...], distribution: str = "normal",

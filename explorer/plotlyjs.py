@@ -43,5 +43,5 @@ def digest() -> str:
 
 
 def path() -> str:
-    """Where a server has it, below its address; another version has another path, as browsers keep it."""
+    """Path of plotly.js on a server, below its address; another version has another path, as browsers keep it."""
     return f"voila/plotly-{digest()}.js"

@@ -1,4 +1,4 @@
-"""Products with weight matrices, and what else the weights of several seeds do side by side.
+"""Products with weight matrices, and other operations of several seeds' weights side by side.
 
 A model may hold several draws at once: each parameter then has an axis more, `[seed, ...]`, and the activations of all
 seeds follow each other along their first axis, `[seed · batch, ...]`. Only what meets a parameter has to know.

@@ -36,7 +36,7 @@ BRANCHES = ("attn_out", "mlp_out")
 MATRICES = ("W_Q", "W_K", "W_V", "W_G", "W_O", "W_gate", "W_in", "W_out")
 """The weight matrices of a layer, in the order of the forward pass."""
 VECTORS = ("sink", "alpha", "mix")
-"""What else a layer may learn: a sink's logits, the residual α, and what mixes several streams."""
+"""Other learned parameters of a layer: a sink's logits, the residual α, and the mix of several streams."""
 
 FORWARD = ("embed", "attn_scores", "pattern", "attn_out", "resid_mid", "mlp_out", "resid_post")
 """The order in which a layer's sites are computed."""
@@ -158,7 +158,7 @@ WEIGHT_STATISTICS: dict[str, Statistic] = {
                   MATRICES, bounds=(-1.0, 1.0), marks={1.0: "a copy", 0.0: "independent"}),
     )
 }
-"""What is read of the weights themselves, in a model that no config describes."""
+"""Statistics of the weights themselves, measured where no config describes the model."""
 VOCABULARY: Mapping[str, Statistic] = ChainMap(WEIGHT_STATISTICS, STATISTICS)
 
 
@@ -195,11 +195,11 @@ class Profile(Copied):
     """Statistics of one model, measured or predicted, over independent seeds.
 
     Args:
-        origin: who says so.
+        origin: "measured" or "predicted".
         values: `(statistic, site)` to an array `[seed, layer]` or `[seed, layer, head]`, float64, read-only. A
             prediction has one seed and, where heads are alike in law, one head.
         config: the experiment; None for a model that is not ours.
-        model: what such a model is called.
+        model: name of such a model.
         layers: names of its blocks, in order.
         shapes: of its matrices, (fan_in, fan_out) by name, where they are known.
         dtype: the type in which its stream is computed, where numbers may run out of range: "float16".
@@ -214,7 +214,7 @@ class Profile(Copied):
         notes: statistic to the reason why the theory does not cover it (in part), or why it could not be measured.
         pattern: `[query, key]` of the layer and head in `pattern_of`, first sequence of the first seed.
         pattern_of: layer (from 1) and head (from 0) of `pattern`.
-        seconds: what it took.
+        seconds: duration of the measurement, or of the prediction.
         others: the same model's other stacks, such as an encoder beside its decoder.
         step: of its training, updates made before; 0 is the model as it was drawn.
     """
@@ -261,12 +261,12 @@ class Profile(Copied):
         Raises:
             KeyError: there is none, or several; names what there is.
         """
-        found = [held for held in self if key in (held, held[0])]
-        if len(found) == 1:
-            return self.values[found[0]]
-        if found:
-            sites = ", ".join(site for _, site in found)
-            raise KeyError(f'{key} has several sites: {sites}; say profile["{key}", "{found[-1][1]}"]')
+        keys = [held for held in self if key in (held, held[0])]
+        if len(keys) == 1:
+            return self.values[keys[0]]
+        if keys:
+            sites = ", ".join(site for _, site in keys)
+            raise KeyError(f'{key} has several sites: {sites}; say profile["{key}", "{keys[-1][1]}"]')
         held = ", ".join(f"{statistic}@{site}" for statistic, site in self)
         wanted = " at ".join(map(str, key)) if isinstance(key, tuple) else shown(key)
         raise KeyError(f"this profile has no {wanted}; it has {held}")
@@ -359,7 +359,7 @@ class Profile(Copied):
     @property
     def first_nonfinite(self) -> Breakdown | None:
         """The first value that is not finite, forward before backward, by depth; None when all are finite."""
-        found = []
+        breakdowns = []
         for (statistic, site), value in self.values.items():
             bad = [index for index in np.argwhere(~np.isfinite(value)).tolist()
                    if index[1] + 1 not in self.absent.get((statistic, site), ())]
@@ -369,8 +369,8 @@ class Profile(Copied):
                 layer += site != "embed"
                 order = FORWARD.index(site) if site in FORWARD else len(FORWARD)
                 breakdown = Breakdown(statistic, site, layer, self.seeds[seed] if self.seeds else 0)
-                found.append(((way < 0, way * layer, way * order), breakdown))
-        return min(found, key=itemgetter(0))[1] if found else None
+                breakdowns.append(((way < 0, way * layer, way * order), breakdown))
+        return min(breakdowns, key=itemgetter(0))[1] if breakdowns else None
 
     def frame(self) -> pd.DataFrame:
         """Tidy: one number a row; columns origin, seed, site, layer, head, statistic, value.
@@ -486,7 +486,7 @@ class _Part(NamedTuple):
     words: str
     holds: Callable[[Any], bool]
     each: str = ""
-    element: Callable[[Any], bool] = lambda one: True
+    element: Callable[[Any], bool] = lambda item: True
     needed: bool = False
 
 
@@ -497,7 +497,7 @@ def _is(*kinds: type) -> Callable[[Any], bool]:
 def _sequence(*elements: type) -> Callable[[Any], bool]:
     """Whether a value is a list of so many elements of these types."""
     return lambda value: (isinstance(value, list) and len(value) == len(elements)
-                          and all(_is(kind)(one) for kind, one in zip(elements, value, strict=True)))
+                          and all(_is(kind)(item) for kind, item in zip(elements, value, strict=True)))
 
 
 MOST = 1e300
@@ -515,7 +515,7 @@ _PARTS: Mapping[str, _Part] = MappingProxyType({
     "differences": _Part("a list", _is(list), "[layer, site, words]", _sequence(int, str, str)),
     "remarks": _Part("a list", _is(list), "a text", _is(str)),
     "absent": _Part("a list", _is(list), "[statistic, site, layers …]", lambda row: isinstance(row, list)
-                    and [isinstance(one, str) for one in row[:2]] == [True, True] and all(map(_is(int), row[2:]))),
+                    and [isinstance(item, str) for item in row[:2]] == [True, True] and all(map(_is(int), row[2:]))),
     "step": _Part("a whole number", _is(int)),
     "seeds": _Part("a list", _is(list), "a whole number", _is(int), needed=True),
     "notes": _Part("an object", _is(dict), "a text", _is(str), needed=True),
@@ -544,9 +544,9 @@ def _check(data: Any, at: str) -> None:
         value = data[name]
         if not part.holds(value):
             raise ValueError(f"{at}{name} must be {part.words}; got {shown(value)}")
-        for place, one in value.items() if isinstance(value, dict) else enumerate(value if part.each else ()):
-            if not part.element(one):
-                raise ValueError(f"{at}{name}[{shown(place)}] must be {part.each}; got {shown(one)}")
+        for place, item in value.items() if isinstance(value, dict) else enumerate(value if part.each else ()):
+            if not part.element(item):
+                raise ValueError(f"{at}{name}[{shown(place)}] must be {part.each}; got {shown(item)}")
 
 
 def _numbers(rows: Any, at: str) -> Array:

@@ -1,4 +1,4 @@
-"""Remedies: the changes that mend what `diagnosis` finds, each with its words, and which of them suit a design."""
+"""Remedies: the changes that fix what `diagnosis` finds, each with its words, and which of them suit a design."""
 
 from __future__ import annotations
 

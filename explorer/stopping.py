@@ -1,4 +1,4 @@
-"""What long work is given: a question whether to stop, and whom to tell how far it is."""
+"""Callbacks of long work: `Stop` asks whether to stop, `Progress` takes how far it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Progress = Callable[[float], None]
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: somebody asked for it
-    """What was computed was abandoned because `stop()` was true."""
+    """A computation was abandoned because `stop()` was true."""
 
 
 def check(stop: Stop) -> None:

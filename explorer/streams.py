@@ -17,11 +17,11 @@ from explorer.config import Config
 from explorer.schemes.stream import outputs_before, stream, stream_shapes
 
 DEVIATION = 0.02
-"""Of mHC's projections at initialization, as in transformers; its paper does not say."""
+"""Standard deviation of mHC's projections at initialization, as in transformers; its paper does not say."""
 SCALE = 0.01
-"""Of what the token adds to the learned mix, at initialization: hyper-connections, table 1, and mHC."""
+"""Scale of the part that the token adds to the learned mix, at initialization: hyper-connections, table 1, and mHC."""
 ITERATIONS = 20
-"""Of Sinkhorn and Knopp, as in mHC."""
+"""Iterations of Sinkhorn and Knopp, as in mHC."""
 LESS = 256
 """Numbers: more than the alignment and the header of a block of memory."""
 
@@ -56,7 +56,7 @@ class Connections(nn.Module):
         return x + carried[0] if carried else x.expand(self.n, *x.shape)
 
     def read(self, streams: Tensor, branch: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """What a branch reads, and what `add` wants to know of it."""
+        """The input of a branch, and the state that `add` needs of this reading."""
         weights = self.weights(streams, branch)
         return torch.einsum("nbt,nbtd->btd", weights[..., 0], streams), (streams, weights)
 
@@ -73,9 +73,9 @@ class Connections(nn.Module):
         raw = table[:, None, None] + scale * decided
         return torch.cat([raw[..., :1].sigmoid(), 2 * raw[..., 1:2].sigmoid(), sinkhorn(raw[..., 2:])], -1)
 
-    def add(self, seen: tuple[Tensor, Tensor], term: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    def add(self, state: tuple[Tensor, Tensor], term: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """The shown stream and the streams after a branch, and what travels beside the former."""
-        streams, weights = seen
+        streams, weights = state
         streams = torch.einsum("nbtm,nbtd->mbtd", weights[..., 2:], streams)
         streams = streams + weights[..., 1, None] * term
         mean = streams.mean(0)
@@ -109,14 +109,14 @@ class DepthAttention(nn.Module):
         return (x, *carried[:-1], x + carried[-1]) if carried else (x, x)
 
     def read(self, state: tuple[Tensor, ...], branch: int) -> tuple[Tensor, tuple[int, tuple[Tensor, ...]]]:
-        """What a branch reads, and what `add` wants to know of it."""
+        """The input of a branch, and the state that `add` needs of this reading."""
         shown, *outputs = state
         return shown / len(outputs), (branch, tuple(outputs))
 
-    def add(self, seen: tuple[int, tuple[Tensor, ...]], term: Tensor
+    def add(self, state: tuple[int, tuple[Tensor, ...]], term: Tensor
             ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
         """The shown stream and the outputs after a branch, and what travels beside the former."""
-        branch, outputs = seen
+        branch, outputs = state
         several = (*outputs, term)
         # computed again in the backward pass: the outputs side by side, once a branch, would be most of the memory
         average = checkpoint(self.average, self.depth_query[branch], *several, use_reentrant=False,
@@ -154,4 +154,4 @@ class Stacked(torch.autograd.Function):
 
 
 MIXES = {"streams": Connections, "outputs": DepthAttention}
-"""By `StreamRule.mixes`."""
+"""Modules by `StreamRule.mixes`."""

@@ -65,18 +65,18 @@ def decode(raw: bytes) -> Text:
         raise _not_utf8("UTF-16" if raw.startswith(UTF_16) else cause) from None
     if "\0" in characters:
         raise _not_utf8("NUL characters, as in UTF-16 or in what is no text")
-    found = encode(characters.replace("\r\n", "\n").replace("\r", "\n"))
-    if len(found.codes) < SHORTEST:
-        raise ConfigError(f"text must have at least {SHORTEST:,} characters; got {len(found.codes):,}")
-    if not 2 <= len(found.vocabulary) <= LARGEST_VOCABULARY:
+    text = encode(characters.replace("\r\n", "\n").replace("\r", "\n"))
+    if len(text.codes) < SHORTEST:
+        raise ConfigError(f"text must have at least {SHORTEST:,} characters; got {len(text.codes):,}")
+    if not 2 <= len(text.vocabulary) <= LARGEST_VOCABULARY:
         raise ConfigError(
-            f"text must have between 2 and {LARGEST_VOCABULARY:,} distinct characters; got {len(found.vocabulary):,}"
+            f"text must have between 2 and {LARGEST_VOCABULARY:,} distinct characters; got {len(text.vocabulary):,}"
         )
-    return found
+    return text
 
 
-def _not_utf8(found: str) -> ConfigError:
-    return ConfigError(f"text must be encoded in UTF-8; got {found}: save it as UTF-8")
+def _not_utf8(cause: str) -> ConfigError:
+    return ConfigError(f"text must be encoded in UTF-8; got {cause}: save it as UTF-8")
 
 
 def encode(characters: str) -> Text:

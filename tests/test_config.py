@@ -214,7 +214,7 @@ def test_designs_that_exclude_each_other(choices: dict[str, Any], sentence: str)
     {"position": "rotary", "d_model": 12, "n_heads": 4}, {"value_residual": True, "norm_placement": "hybrid"},
     {"norm": "dyt", "qk_norm": True}, {"norm": "derf", "norm_placement": "subln"},
 ])
-def test_a_rule_between_fields_knows_a_change_that_mends_it(choices: dict[str, Any]) -> None:
+def test_a_rule_between_fields_knows_a_change_that_fixes_it(choices: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as refusal:
         Config(**choices)
     assert len(refusal.value.mend) == 2, "whichever field was moved last, the other can follow"

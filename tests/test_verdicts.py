@@ -17,7 +17,7 @@ def rows() -> list[Seen]:
 @pytest.mark.parametrize(("warmup", "told", "shipped", "least"), [
     (1, ("bad", "warning"), LEAST_DIFFERENCE.without, 0.86), (WARMUP, ("bad",), LEAST_DIFFERENCE.warmed, 0.9),
 ])
-def test_nine_in_ten_are_foretold(rows: list[Seen], warmup: int, told: tuple[str, ...], shipped: float, least: float
+def test_nine_in_ten_are_predicted(rows: list[Seen], warmup: int, told: tuple[str, ...], shipped: float, least: float
                                   ) -> None:
     """Missed: BERT and GPT-2, 24 layers deep and more, and Gemma 2, which trains while it is shallow."""
     stalls = [row.stalls(warmup) for row in rows]

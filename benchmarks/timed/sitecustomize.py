@@ -38,15 +38,15 @@ if (path := os.environ.get("EXPLORER_TIMELINE")) and any("ipykernel_launcher" in
             return
         known.set()
         from explorer.app.explore.drawing import Drawing
-        from explorer.app.explore.foretold import Foretold
         from explorer.app.explore.panel import Explore
+        from explorer.app.explore.similar_designs import SimilarDesigns
         from explorer.app.widgets.chart import Chart
         from explorer.probes.observe import Pass
 
         for owner, name, words in (
             (Explore, "_ask", "a move is taken"), (Explore, "_expect", "the theory is asked"),
             (Drawing, "draw", "all charts are drawn"), (Chart, "show", "a chart is sent"), (Pass, "run", "a seed"),
-            (Foretold, "find", "the trials are looked up"), (Explore, "_judge", "the verdict"),
+            (SimilarDesigns, "find", "the trials are looked up"), (Explore, "_judge", "the verdict"),
         ):
             timed(owner, name, words)
         take(self, message)

@@ -62,7 +62,7 @@ class Dashboard(Tabbed[Config]):
     Args:
         config: the design that the page starts with.
         panels: rows of `PANELS`.
-        still: what stands for it in a saved notebook, as HTML; drawn when the page is displayed.
+        still: its HTML in a saved notebook; drawn when the page is displayed.
     """
 
     def __init__(self, config: Config, panels: Mapping[str, Tab[Config]] = PANELS,
@@ -140,7 +140,7 @@ class Dashboard(Tabbed[Config]):
         self._steps = Undo(self.link)
 
     def state(self) -> dict[str, Any]:
-        """The open tab, the panels' records, and what is shown of the page; see `Recorded`."""
+        """The open tab, the panels' records, and the view; see `Recorded`."""
         return {**super().state(), "view": view.state(self.view), **self.telling.state}
 
     def _parts(self) -> dict[str, Callable[[Any], list[str]]]:
@@ -154,9 +154,9 @@ class Dashboard(Tabbed[Config]):
         return sentences
 
     def _restore_view(self, record: dict[str, object]) -> list[str]:
-        seen, sentences = view.read(record, list(self._rows))
-        if seen != self.view:
-            self.look(seen)
+        restored, sentences = view.read(record, list(self._rows))
+        if restored != self.view:
+            self.look(restored)
         return sentences
 
     def look(self, view: View) -> None:

@@ -60,7 +60,7 @@ OWN = """
 body:has(> #ex-first) #rendered_cells { visibility: hidden; } /* the page, while it is put together */
 .ex-first [data-waits] { display: grid; place-items: center; }
 """
-"""What differs from the live page: everything that is not there is a word or a number."""
+"""Style where the first picture differs from the live page: it has words and numbers only, no controls."""
 TOOLS = ("Stories", "Undo", "Redo", "Reset all", "Share", "Glossary")
 """Words of the head's tools, for their room: they come with the live page (`address.js`)."""
 
@@ -146,14 +146,14 @@ SIGNS = {"good": "✓", "warning": "!", "bad": "×"}
 
 
 def _verdict(predicted: Profile) -> str:
-    """What the numbers of the theory mean, as the live page will say it of those that are measured."""
+    """The most serious finding on the theory's numbers, worded as the live page words it on the measured ones."""
     findings = diagnose(predicted)[:1]
-    return "".join(f'<div class="ex-verdict"><div class="ex-finding" data-severity="{one.severity}">'
-                   f'<span class="ex-sign">{SIGNS[one.severity]}</span>'
-                   f'<p><strong>{html.escape(one.meaning)}</strong></p>'
-                   f'<details class="ex-evidence"><summary>Evidence</summary><p>{html.escape(one.evidence)}</p>'
-                   f'{table("", ("Number", "Here", "Limit"), one.numbers)}</details></div></div>'
-                   for one in findings)
+    return "".join(f'<div class="ex-verdict"><div class="ex-finding" data-severity="{finding.severity}">'
+                   f'<span class="ex-sign">{SIGNS[finding.severity]}</span>'
+                   f'<p><strong>{html.escape(finding.meaning)}</strong></p>'
+                   f'<details class="ex-evidence"><summary>Evidence</summary><p>{html.escape(finding.evidence)}</p>'
+                   f'{table("", ("Number", "Here", "Limit"), finding.numbers)}</details></div></div>'
+                   for finding in findings)
 
 
 def _list(label: str, value: str, place: str = "", below: str = "") -> str:

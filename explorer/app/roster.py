@@ -19,7 +19,7 @@ from explorer.display import shown
 from explorer.figures.palette import HUES, Design
 
 MOST = len(HUES)
-"""Designs that can be told apart by their hues."""
+"""Most designs whose hues can be distinguished."""
 LONGEST_TEXT = 1000
 """Letters of a name that are read: a browser can send any number."""
 
@@ -167,9 +167,9 @@ class Roster(Generic[Kind]):
             return [f"{self.noun}s must be a list; got {shown(records)}"]
         self._entries.clear()
         sentences: list[str] = []
-        for number, one in enumerate(records, start=1):
+        for number, record in enumerate(records, start=1):
             try:
-                self.add(self._read(one, f"{self.noun} {number}", sentences))
+                self.add(self._read(record, f"{self.noun} {number}", sentences))
             except RosterError as error:
                 sentences.append(f"{self.noun} {number}: {error}")
         return sentences

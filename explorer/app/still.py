@@ -43,7 +43,7 @@ def page(config: Config) -> str:
 
 
 def lab(row: Lab) -> str:
-    """A lab: its claim, what to beware of, and what its charts show."""
+    """A lab: its claim, its caveat, and its charts' captions."""
     charts = table("Charts", ("Chart", "How to read it"), [(plot.title, plot.caption) for plot in row.plots])
     return _still(row.title, [row.claim, f"Beware. {row.caveat}"], charts)
 

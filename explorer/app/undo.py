@@ -15,7 +15,7 @@ MOST = 200
 
 
 class Undo:
-    """Where the page is, was, and was before a step back.
+    """Links of the page as it is, of earlier states, and of those undone.
 
     Args:
         link: where it starts.
@@ -54,7 +54,7 @@ class Undo:
         return self.now
 
 
-def differing(one: str, other: str) -> frozenset[str]:
+def differing(before: str, after: str) -> frozenset[str]:
     """The keys of two links that have other values."""
-    parts = [set(parse_qsl(link.removeprefix("?"), keep_blank_values=True)) for link in (one, other)]
+    parts = [set(parse_qsl(link.removeprefix("?"), keep_blank_values=True)) for link in (before, after)]
     return frozenset(key for key, _ in parts[0] ^ parts[1] if key != "v")

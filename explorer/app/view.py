@@ -22,7 +22,7 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class View:
-    """What is shown of the page; a list that is None hides nothing."""
+    """Visible parts of the page; a list that is None hides nothing."""
 
     show: tuple[str, ...] | None = None
     """Controls, by field or by label (`depth` is `n_layers`); without any, the design is fixed."""
@@ -69,19 +69,19 @@ def read(record: object, panels: Sequence[str]) -> tuple[View, list[str]]:
     """
     parts = record if isinstance(record, Mapping) else {}
     known = {"show": _controls(), "panels": panels, "charts": tuple(FIGURES)}
-    found: dict[str, tuple[str, ...]] = {}
+    shown_parts: dict[str, tuple[str, ...]] = {}
     sentences = []
     for part, names in known.items():
         given = parts.get(part)
         if isinstance(given, list):
             sentences += [f"{part}: {shown(name)} is not one of {_few(names)}" for name in given
                           if not isinstance(name, str) or name not in names]
-            found[part] = tuple(dict.fromkeys(name for name in given if isinstance(name, str) and name in names))
-    return View(**found, embed=parts.get("embed") is True), sentences
+            shown_parts[part] = tuple(dict.fromkeys(name for name in given if isinstance(name, str) and name in names))
+    return View(**shown_parts, embed=parts.get("embed") is True), sentences
 
 
 def _controls() -> tuple[str, ...]:
-    """What controls are called."""
+    """Names of all controls: fields and labels."""
     kinds: list[type[Choices]] = [*(lab.settings for lab in LABS.values()), Config]
     specs = [item for kind in kinds for item in kind.specs().values()]
     return (DESIGN, *dict.fromkeys((*(item.name for item in specs), *map(label, specs))))

@@ -48,11 +48,11 @@ CAUSES: tuple[Rule, ...] = (
 )
 """Mistakes in a model that is not ours. Where its signal suffers as well, they are as serious, and come first."""
 INFERRED: tuple[Rule, ...] = (odd_logits, undivided, no_residual, no_norm_on_sum, odd_branch)
-"""Those that infer the code from its signal, and are silent on a layer where `odd_design` has read the code itself."""
+"""Rules that infer the code from its signal, and are silent on a layer where `odd_design` has read the code itself."""
 RULES: tuple[Rule, ...] = (runs_away, not_finite, nothing_learns, one_hot, gradient_steep, zero_token, alike, silent)
-"""On the signal of any model. One that died out ends in 0 / 0: the cause comes before the symptom."""
+"""Rules on the signal of any model. A signal that died out ends in 0 / 0: the cause comes before the symptom."""
 NOTES: tuple[Rule, ...] = (headroom, lost, outliers, logit_growth, departs_from_twin, unlike_twin)
-"""Of a model that is not ours: what its type, its training or its code has done."""
+"""Rules on a model that is not ours: effects of its type, its training or its code."""
 
 
 def diagnose(profile: Profile) -> Findings:
@@ -75,5 +75,5 @@ def diagnose(profile: Profile) -> Findings:
 
 def _read(profile: Profile, finding: Finding) -> bool:
     """Whether a finding is about a layer whose code is known to differ."""
-    told = finding.meaning + finding.evidence
-    return any(layer_name(profile, layer)[1:] in told for layer, _, _ in profile.differences)  # or Layer, at its start
+    words = finding.meaning + finding.evidence
+    return any(layer_name(profile, layer)[1:] in words for layer, _, _ in profile.differences)  # or Layer, at its start

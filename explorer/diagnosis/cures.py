@@ -9,7 +9,7 @@ from explorer.config import Config
 from explorer.profile import Profile
 from explorer.remedies import Candidates, remedy
 
-Mend = tuple[str, Mapping[str, object], str]
+Fix = tuple[str, Mapping[str, object], str]
 """The last three parts of a finding: words, fields of `Config`, a line of torch."""
 
 
@@ -51,8 +51,8 @@ DRAWN = (UNIT_VARIANCE, NOT_ZERO, NOT_ZERO_TOKEN, APART, FAN_IN, SMALLER)
 """Cures that draw weights, which is too late for a model that has been trained."""
 
 
-def mend(profile: Profile, cure: Cure, candidates: Callable[[Config], Candidates] = lambda _: ()) -> Mend:
-    """The change: of the config where there is one, else the cure."""
+def fix(profile: Profile, cure: Cure, candidates: Callable[[Config], Candidates] = lambda _: ()) -> Fix:
+    """The remedy of a finding: a change of the config where there is one, else the cure."""
     if profile.config is None:
         cure = LATER if profile.step and cure in DRAWN else cure
         return cure.words, {}, cure.code

@@ -63,8 +63,8 @@ class Finding(Copied):
         return " ".join(filter(None, (self.evidence, numbers and f"{numbers}.")))
 
     def __str__(self) -> str:
-        told = f"{self.severity}: {self.meaning} {self.details}".strip()
-        return told + "".join(f"\n  {part}" for part in (self.remedy, self.code) if part)
+        line = f"{self.severity}: {self.meaning} {self.details}".strip()
+        return line + "".join(f"\n  {part}" for part in (self.remedy, self.code) if part)
 
 
 class Findings(list[Finding]):
@@ -75,5 +75,5 @@ class Findings(list[Finding]):
 
     def _repr_html_(self) -> str:
         header = ("", "Finding", "Evidence", "Remedy", "In torch")
-        return table("Findings", header, [(one.severity, one.meaning, one.details, one.remedy, one.code)
-                                          for one in self])
+        return table("Findings", header, [
+            (finding.severity, finding.meaning, finding.details, finding.remedy, finding.code) for finding in self])

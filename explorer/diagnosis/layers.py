@@ -1,4 +1,4 @@
-"""`odd_weights`: one layer's matrices beside the same ones of its siblings, and what they do there."""
+"""`odd_weights`: one layer's matrices beside its siblings', and their effect there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from explorer.diagnosis.cures import Cure, mend
+from explorer.diagnosis.cures import Cure, fix
 from explorer.diagnosis.finding import Finding
 from explorer.diagnosis.reading import by_layer, called, layer_name, path
 from explorer.diagnosis.siblings import LIKE, unlike, worst
@@ -22,20 +22,20 @@ SIZE = {"attn_scores": "logit_std", "attn_out": "second_moment", "mlp_out": "sec
 
 def odd_weights(profile: Profile) -> Finding | None:
     """Matrices of another size than the same ones of the other layers."""
-    found = unlike({name: by_layer(profile, "weight_variance", name) for name in MATRICES})
-    if not found:
+    odd_by_matrix = unlike({name: by_layer(profile, "weight_variance", name) for name in MATRICES})
+    if not odd_by_matrix:
         return None
-    layer, odd = worst(found)
+    layer, odd = worst(odd_by_matrix)
     name = max(odd, key=lambda matrix: abs(math.log(odd[matrix])))
     theirs = beside(by_layer(profile, "weight_variance", name), layer)
     scale = number(theirs / profile.shapes[name][0]) if name in profile.shapes else f"{number(theirs)} / fan_in"
     cure = Cure(f"Draw {name} of layer {layer} as its siblings are",
                 f"nn.init.normal_({name}.weight, std=({scale}) ** 0.5)  # in {path(profile, layer)}")
-    told = ", ".join(_matrix(profile, one, layer, ratio) for one, ratio in odd.items())
-    others = sorted({other for layers in found.values() for other in layers} - {layer})
+    matrices = ", ".join(_matrix(profile, matrix, layer, ratio) for matrix, ratio in odd.items())
+    others = sorted({other for layers in odd_by_matrix.values() for other in layers} - {layer})
     too = f" So do {', '.join(layer_name(profile, other) for other in others)}." if others else ""
     return Finding("warning", f"{called(profile, layer)} has weights unlike its siblings'.",
-                   f"{told}; {_effect(profile, layer, odd)}.{too}", *mend(profile, cure))
+                   f"{matrices}; {_effect(profile, layer, odd)}.{too}", *fix(profile, cure))
 
 
 def _matrix(profile: Profile, name: str, layer: int, ratio: float) -> str:
@@ -51,16 +51,16 @@ def _matrix(profile: Profile, name: str, layer: int, ratio: float) -> str:
 
 
 def _effect(profile: Profile, layer: int, odd: Mapping[str, float]) -> str:
-    """What odd matrices do to the sites that they feed."""
-    told = []
+    """Words on how far odd matrices move the sites that they feed."""
+    clauses = []
     for site, names in FEEDS.items():
         size = by_layer(profile, SIZE[site], site)
         if len(size) and any(name in odd for name in names):
             ratio = float(size[layer - 1]) / beside(size, layer)
             kind = "spread" if site == "attn_scores" else "second moment"
             verb = "leaves the line there" if abs(math.log(ratio)) > math.log(LIKE) else "stays near the line"
-            told.append(f"the {kind} of the {SITE_WORDS[site]} {verb}, {number(ratio)} × its neighbors'")
-    return " and ".join(told) or "what it does is not part of this profile"
+            clauses.append(f"the {kind} of the {SITE_WORDS[site]} {verb}, {number(ratio)} × its neighbors'")
+    return " and ".join(clauses) or "what it does is not part of this profile"
 
 
 def beside(size: Array, layer: int) -> float:

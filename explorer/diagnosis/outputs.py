@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from explorer.diagnosis.cures import DIVIDED, READ_NORM, Cure, mend
+from explorer.diagnosis.cures import DIVIDED, READ_NORM, Cure, fix
 from explorer.diagnosis.finding import Finding
 from explorer.diagnosis.layers import FEEDS, SIZE, beside
 from explorer.diagnosis.reading import NONE, by_layer, called, head_width, layer_name, line, path, stream_before
@@ -19,21 +19,21 @@ SPREAD = 2.5
 width of independent numbers: with 16 of them, the narrowest in use, one layer in a thousand has 2.45 × its expected
 second moment (χ²), and presets of width 64 and 128 stay below it."""
 WIDE = 2.0
-"""Spread of the logits from which on a missing division is told where all layers lack it."""
+"""Spread of the logits above which a missing division is reported where all layers lack it."""
 
 
 def odd_logits(profile: Profile) -> Finding | None:
     """Attention logits of one layer of another size, where its W_Q and W_K are as everywhere."""
     width = head_width(profile)
-    found = _wide(profile, width) | _odd(profile, "attn_scores")
+    odd_ratios = _wide(profile, width) | _odd(profile, "attn_scores")
     # the first layer may read a stream of another size than all others, if not one that is √d larger
-    found = {layer: ratio for layer, ratio in found.items()
+    odd_ratios = {layer: ratio for layer, ratio in odd_ratios.items()
              if layer > 1 or (width and _near(ratio**2, width) and not _near(ratio, _read(profile, "attn_scores", 1)))}
-    if not found:
+    if not odd_ratios:
         return None
-    layer, odd = worst({"attn_scores": found})
+    layer, odd = worst({"attn_scores": odd_ratios})
     ratio = odd["attn_scores"]
-    told = f"The attention logits of {layer_name(profile, layer)} have {number(ratio)} × their siblings' spread"
+    fact = f"The attention logits of {layer_name(profile, layer)} have {number(ratio)} × their siblings' spread"
     norm = _read(profile, "attn_scores", layer)
     # where both would do, the block's MLP says whether it is the norm, else the nearer of the two
     nearer = abs(math.log(ratio / norm)) < abs(math.log(ratio**2 / width)) / 2 if width else True
@@ -42,11 +42,11 @@ def odd_logits(profile: Profile) -> Finding | None:
     unread = _near(ratio, norm) and (nearer or bare)
     if width and _near(ratio**2, width) and not unread:
         return Finding("warning", f"{called(profile, layer)} does not divide its logits by √d.",
-                       f"{told}: √{width} is {number(math.sqrt(width))}.", *mend(profile, DIVIDED))
+                       f"{fact}: √{width} is {number(math.sqrt(width))}.", *fix(profile, DIVIDED))
     if _near(ratio, norm):
-        return _norm_left_out(profile, layer, told, norm)
+        return _norm_left_out(profile, layer, fact, norm)
     return Finding("warning", f"{called(profile, layer)} may divide its logits otherwise than its siblings.",
-                   f"{told}; W_Q and W_K show no cause.", *mend(profile, DIVIDED))
+                   f"{fact}; W_Q and W_K show no cause.", *fix(profile, DIVIDED))
 
 
 def undivided(profile: Profile) -> Finding | None:
@@ -58,26 +58,26 @@ def undivided(profile: Profile) -> Finding | None:
     return Finding("warning", "The attention logits are not divided by √d.",
                    f"Their spread is {number(float(np.median(spread)))} where W_Q and W_K would give "
                    f"{number(float(np.median(spread / gain)))}: {number(ratio)} × as much, and √{width} is "
-                   f"{number(math.sqrt(width))}.", *mend(profile, DIVIDED))
+                   f"{number(math.sqrt(width))}.", *fix(profile, DIVIDED))
 
 
 def odd_branch(profile: Profile) -> Finding | None:
     """A branch's output of another size than its siblings', where the matrices are as everywhere."""
     # the first layer reads tokens that nothing has mixed, and a stream that may be of any size
-    found = {site: {layer: ratio for layer, ratio in _odd(profile, site).items() if layer > 1} for site in BRANCHES}
-    found = {site: layers for site, layers in found.items() if layers}
-    if not found:
+    odd_sites = {site: {layer: ratio for layer, ratio in _odd(profile, site).items() if layer > 1} for site in BRANCHES}
+    odd_sites = {site: layers for site, layers in odd_sites.items() if layers}
+    if not odd_sites:
         return None
-    layer, odd = worst(found)
+    layer, odd = worst(odd_sites)
     site, ratio = max(odd.items(), key=lambda item: abs(math.log(item[1])))
-    told = f"The {SITE_WORDS[site]} of {layer_name(profile, layer)} has {number(ratio)} × its siblings' second moment"
+    fact = f"The {SITE_WORDS[site]} of {layer_name(profile, layer)} has {number(ratio)} × its siblings' second moment"
     norm = _read(profile, site, layer)
     if _near(ratio, norm):
-        return _norm_left_out(profile, layer, told, norm)
+        return _norm_left_out(profile, layer, fact, norm)
     cure = Cure("Make the branch as in the other layers", f"print({path(profile, layer)})  # beside another block")
     return Finding("warning", f"{called(profile, layer)} has a branch unlike its siblings'.",
-                   f"{told}, and no matrix of its branch shows a cause: a norm, a factor or an activation may differ.",
-                   *mend(profile, cure))
+                   f"{fact}, and no matrix of its branch shows a cause: a norm, a factor or an activation may differ.",
+                   *fix(profile, cure))
 
 
 def _gain(profile: Profile) -> Array:
@@ -117,10 +117,10 @@ def _odd(profile: Profile, site: str) -> dict[int, float]:
     return {layer: ratio for layer, ratio in odd.items() if not any(layer in layers for layers in blamed.values())}
 
 
-def _norm_left_out(profile: Profile, layer: int, told: str, norm: float) -> Finding:
+def _norm_left_out(profile: Profile, layer: int, fact: str, norm: float) -> Finding:
     return Finding("warning", f"{called(profile, layer)} may leave out the norm before a branch.",
-                   f"{told}, as it would without one: the stream has second moment {number(norm)} there.",
-                   *mend(profile, READ_NORM))
+                   f"{fact}, as it would without one: the stream has second moment {number(norm)} there.",
+                   *fix(profile, READ_NORM))
 
 
 def _near(ratio: float, cause: float) -> bool:

@@ -1,4 +1,4 @@
-"""Rules on numbers and their type: what leaves its range, what is too small to be added, and what outgrows the rest."""
+"""Rules on numbers and their type: values out of range, terms too small to add, outlier features, growing logits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from explorer.diagnosis.cures import EXACT, QK_NORM, WIDER, Cure, mend
+from explorer.diagnosis.cures import EXACT, QK_NORM, WIDER, Cure, fix
 from explorer.diagnosis.finding import Finding
 from explorer.diagnosis.reading import by_layer, layer_name, line
 from explorer.diagnosis.signal import ONE_HOT
@@ -20,7 +20,7 @@ class Format(NamedTuple):
 
     largest: float
     bits: int
-    """Of its significand, the leading one among them."""
+    """Bits of its significand, with the leading one."""
 
 
 FORMATS = {"float16": Format(65504.0, 11), "bfloat16": Format(3.3895e38, 8), "float32": Format(3.4028e38, 24),
@@ -36,13 +36,13 @@ RISEN = 10.0
 
 
 def headroom(profile: Profile) -> Finding | None:
-    """Values near the end of what the type of the stream can hold."""
+    """Values near the largest number that the type of the stream can hold."""
     format_ = FORMATS.get(profile.dtype)
-    found = [(float(values.max()), int(np.argmax(values.max(axis=0))) + (site != "embed"), site)
+    peaks = [(float(values.max()), int(np.argmax(values.max(axis=0))) + (site != "embed"), site)
              for (name, site), values in profile.values.items() if name == "max_abs" and np.isfinite(values).all()]
-    if format_ is None or not found or max(found)[0] * HEADROOM < format_.largest:
+    if format_ is None or not peaks or max(peaks)[0] * HEADROOM < format_.largest:
         return None
-    largest, layer, site = max(found)
+    largest, layer, site = max(peaks)
     beyond = largest > format_.largest
     return Finding(
         "bad" if beyond else "warning",
@@ -50,7 +50,7 @@ def headroom(profile: Profile) -> Finding | None:
         f"The signal is close to the end of {profile.dtype}.",
         f"The largest |x| is {number(largest)}, at the {SITE_WORDS[site]} of {layer_name(profile, layer)}; "
         f"{profile.dtype} ends at {number(format_.largest, 5)}, and other batches hold values twice as large.",
-        *mend(profile, WIDER),
+        *fix(profile, WIDER),
     )
 
 
@@ -71,7 +71,7 @@ def lost(profile: Profile) -> Finding | None:
                 "warning", f"Branches are lost to the rounding of {profile.dtype}.",
                 f"The RMS of the {SITE_WORDS[site]} is {percent(float(share[gone[0] - 1]))} of the stream's in {where}"
                 f"{f' and in {len(gone) - 1} more' if len(gone) > 1 else ''}; {profile.dtype} has {format_.bits} bits, "
-                f"and a sum drops what is below {percent(2.0 ** -(format_.bits + 1))}.", *mend(profile, EXACT))
+                f"and a sum drops what is below {percent(2.0 ** -(format_.bits + 1))}.", *fix(profile, EXACT))
     return None
 
 
@@ -89,7 +89,7 @@ def outliers(profile: Profile) -> Finding | None:
     return Finding(
         "warning", "A few features outgrow the others.",
         f"The kurtosis of features reaches {number(float(kurtosis.values[at]))} in {where}{since}; 1 is all alike, and "
-        "initialization stays near 3. Few bits, such as int8, are spent on them.", *mend(profile, cure))
+        "initialization stays near 3. Few bits, such as int8, are spent on them.", *fix(profile, cure))
 
 
 def logit_growth(profile: Profile) -> Finding | None:
@@ -98,11 +98,11 @@ def logit_growth(profile: Profile) -> Finding | None:
     entropy = by_layer(profile, "attention_entropy_normalized", "pattern")
     nats = by_layer(profile, "attention_entropy", "pattern")
     if len(spread) < 2 or len(entropy) != len(spread) or len(nats) != len(spread) or not np.all(entropy >= ONE_HOT):
-        return None  # the last is told as one-hot
+        return None  # one-hot attention has a finding of its own
     freezes = math.sqrt(2 * float(np.median(nats / entropy)))  # √(2 ln n): random energies, Derrida 1981
     if not (spread[-1] > RISEN * spread[0] and spread[-1] > freezes > spread[0]):
         return None
     return Finding(
         "warning", "The attention logits grow over depth.",
         f"Their spread goes from {number(spread[0])} in layer 1 to {number(spread[-1])} in the last; above "
-        f"{number(freezes)}, √(2 ln n), single keys dominate.", *mend(profile, QK_NORM))
+        f"{number(freezes)}, √(2 ln n), single keys dominate.", *fix(profile, QK_NORM))

@@ -1,4 +1,4 @@
-"""What rules read of a profile: statistics by layer or along the stream, and layers as the model calls them."""
+"""Readings of a profile for the rules: statistics by layer or along the stream, and the model's names of layers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Line(NamedTuple):
 
     def at(self, depth: float) -> float:
         """The value at a depth, or at the first site after it; nan where there is none."""
-        found = self.values[np.searchsorted(self.depth, depth):]
-        return float(found[0]) if len(found) else np.nan
+        after = self.values[np.searchsorted(self.depth, depth):]
+        return float(after[0]) if len(after) else np.nan
 
 
 def line(profile: Profile, statistic: str) -> Line:
@@ -57,13 +57,13 @@ def start(profile: Profile) -> float:
 
 
 def layer_name(profile: Profile, layer: int) -> str:
-    """A layer, counted from 1, and what the model calls it: "layer 17 (transformer.h.16)"."""
+    """A layer, counted from 1, with the model's name for it: "layer 17 (transformer.h.16)"."""
     known = 0 < layer <= len(profile.layers)
     return f"layer {layer} ({profile.layers[layer - 1]})" if known else f"layer {layer}"
 
 
 def called(profile: Profile, layer: int) -> str:
-    """The same at the start of a sentence."""
+    """The layer's name at the start of a sentence."""
     name = layer_name(profile, layer)
     return name[0].upper() + name[1:]
 

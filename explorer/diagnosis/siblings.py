@@ -1,4 +1,4 @@
-"""Which layers are unlike their siblings: a series over layers, and those that its neighbors do not foretell.
+"""Finds layers unlike their siblings: those of a series over layers that their neighbors do not predict.
 
 A law over depth, such as 1/√l, a step, such as Mix-LN's, or a pattern that repeats, such as every fourth layer, is a
 design. A layer is unlike its siblings if it is like neither neighbor, and on no straight line through two of them, in
@@ -30,7 +30,7 @@ PAIRS = ((-2, -1), (-1, 1), (1, 2))
 
 
 def unlike(series: Mapping[str, Array], like: float = LIKE) -> dict[str, dict[int, float]]:
-    """Layers (from 1) of each series that stand out, with the ratio to the nearest that their neighbors foretell.
+    """Layers (from 1) of each series that stand out, with the ratio to the nearest value that their neighbors predict.
 
     Args:
         series: name to positive values, `[layer]`; a value that is zero or not finite is left out, and stands out not.
@@ -41,36 +41,36 @@ def unlike(series: Mapping[str, Array], like: float = LIKE) -> dict[str, dict[in
     far = {name: departure(y) for name, y in logs.items()}
     suspects = {name: np.abs(far[name]) > np.log(like) for name in logs}
     steps = {name: _steps(y[~suspects[name]]) for name, y in logs.items()}
-    found: dict[str, dict[int, float]] = {}
+    outliers: dict[str, dict[int, float]] = {}
     for name, y in logs.items():
         # few layers say little of their scatter: all series together say more
         own = steps[name] if len(steps[name]) >= 2 * FEW else np.concatenate(list(steps.values()))
         at = np.flatnonzero(suspects[name] & (np.abs(far[name]) > _scatter(own, len(y))))
         if len(at) and len(at) <= max(1, len(y) // FEW) and not _repeats(np.flatnonzero(suspects[name]), len(y)):
-            found[name] = {int(layer) + 1: float(np.exp(far[name][layer])) for layer in at}
-    return found
+            outliers[name] = {int(layer) + 1: float(np.exp(far[name][layer])) for layer in at}
+    return outliers
 
 
-def worst(found: Mapping[str, Mapping[int, float]]) -> tuple[int, dict[str, float]]:
+def worst(outliers: Mapping[str, Mapping[int, float]]) -> tuple[int, dict[str, float]]:
     """The layer that stands out most, and in which series, with the ratios."""
-    _, layer = max((abs(math.log(ratio)), layer) for layers in found.values() for layer, ratio in layers.items())
-    return layer, {name: layers[layer] for name, layers in found.items() if layer in layers}
+    _, layer = max((abs(math.log(ratio)), layer) for layers in outliers.values() for layer, ratio in layers.items())
+    return layer, {name: layers[layer] for name, layers in outliers.items() if layer in layers}
 
 
 def departure(y: Array) -> Array:
-    """How far each of `[layer]` lies from all that its neighbors foretell, with its sign; 0 where it lies amid them."""
-    depth, found = np.arange(1.0, len(y) + 1), np.zeros(len(y))
+    """Signed distance of each `[layer]` to the nearest value that its neighbors predict; 0 if it lies among them."""
+    depth, departures = np.arange(1.0, len(y) + 1), np.zeros(len(y))
     for layer in range(len(y)):
-        foretold = [y[near] for near in (layer - 1, layer + 1) if 0 <= near < len(y)]
+        predicted = [y[near] for near in (layer - 1, layer + 1) if 0 <= near < len(y)]
         ends = ((2, 3),) * (layer == 0) + ((-3, -2),) * (layer == len(y) - 1)  # the one neighbor may be the odd one
         for left, right in ((layer + left, layer + right) for left, right in (*PAIRS, *ends)):
             if left >= 0 and right < len(y):
-                foretold += [_straight(scale, y, left, right, layer) for scale in (depth, np.log(depth))]
-        gaps = y[layer] - np.array(foretold)
+                predicted += [_straight(scale, y, left, right, layer) for scale in (depth, np.log(depth))]
+        gaps = y[layer] - np.array(predicted)
         gaps = gaps[np.isfinite(gaps)]
         if len(gaps) and (np.all(gaps > 0) or np.all(gaps < 0)):
-            found[layer] = gaps[np.argmin(np.abs(gaps))]
-    return found
+            departures[layer] = gaps[np.argmin(np.abs(gaps))]
+    return departures
 
 
 def _straight(x: Array, y: Array, left: int, right: int, at: int) -> float:

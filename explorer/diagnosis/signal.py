@@ -21,7 +21,7 @@ from explorer.diagnosis.cures import (
     SMALLER,
     UNIT_VARIANCE,
     Cure,
-    mend,
+    fix,
 )
 from explorer.diagnosis.finding import TRIAL, Finding, Quantity
 from explorer.diagnosis.reading import GROWN, NONE, Line, by_layer, layer_name, line, start, weight_gradients
@@ -37,14 +37,14 @@ class Bounds(NamedTuple):
     without: float
     """Without warm-up."""
     warmed: float
-    """With 100 steps of it."""
+    """With 100 steps of warm-up."""
 
 
 LEAST_DIFFERENCE = Bounds(without=0.47, warmed=0.42)
 """The middle of the gap between designs that trained and designs that did not; `python -m benchmarks.verdicts`."""
 LEAST_DIFFERENCE_OF_MLPS = Bounds(without=0.17, warmed=0.17)
-"""The same without attention, which blurs the tokens but does not mix them: Post-LN of MLPs alone trained at 0.28 and
-did not at 0.10."""
+"""Least difference without attention, where branches blur tokens but do not mix them: Post-LN of MLPs alone trained at
+0.28 and did not at 0.10."""
 GROWTH = 1e3
 """A second moment that grows or shrinks by more than this from input to output is multiplied, not added to."""
 ONE_HOT = 0.2
@@ -73,7 +73,7 @@ def not_finite(profile: Profile) -> Finding | None:
         "The signal stops being finite.",
         f"The first value that is not finite: the {VOCABULARY[first.statistic].label.lower()} at the "
         f"{first.site_label}, {layer_name(profile, first.layer)}.",
-        *mend(profile, _calmer(profile), calm),
+        *fix(profile, _calmer(profile), calm),
     )
 
 
@@ -94,7 +94,7 @@ def nothing_learns(profile: Profile) -> Finding | None:
         "bad",
         "Nothing learns." if every else "Some layers do not learn.",
         f"The gradient of every matrix is exactly 0 {where}: no optimizer moves them.",
-        *mend(profile, NOT_ZERO if _untouched(profile) else REACHED, awake),
+        *fix(profile, NOT_ZERO if _untouched(profile) else REACHED, awake),
     )
 
 
@@ -109,7 +109,7 @@ def runs_away(profile: Profile) -> Finding | None:
         f"The signal {word} over depth: {number(growth.ratio)} ×, limit {number(limit)} ×.",
         f"The second moment goes from {number(growth.first)} {growth.where} to {number(growth.last)} after the last "
         f"layer{_most(profile)}.",
-        *mend(profile, _calmer(profile), calm),
+        *fix(profile, _calmer(profile), calm),
     )
 
 
@@ -161,7 +161,7 @@ def one_hot(profile: Profile) -> Finding | None:
         f"Attention {'is' if profile.step else 'starts'} close to one-hot: entropy {percent(entropy[worst])} of "
         f"uniform, limit {percent(ONE_HOT)}.",
         f"Its entropy is least in {layer_name(profile, worst + 1)}{weight}.{_fate(profile)}",
-        *mend(profile, _softer(profile, at_once, grows), lambda config: soft(config, at_once, grows)),
+        *fix(profile, _softer(profile, at_once, grows), lambda config: soft(config, at_once, grows)),
     )
 
 
@@ -176,7 +176,7 @@ def gradient_steep(profile: Profile) -> Finding | None:
         f"The gradient {word} on its way back: {number(ratio)} ×, "
         f"limit {number(STEEP if ratio > 1 else 1 / STEEP)} ×.",
         f"Mean squared, at the input: the {cause} layers move first.{_fate(profile) if ratio > 1 else ''}",
-        *mend(profile, SMALLER, even),
+        *fix(profile, SMALLER, even),
     )
 
 
@@ -195,7 +195,7 @@ def zero_token(profile: Profile) -> Finding | None:
         "The first norm multiplies the gradient by them by up to 1/√ε: mean squared over all tokens it is "
         f"{compared(gradient.at(0.0), OUTPUT)} at the input, and {number(gradient.at(1.0))} × after layer 1. Adam "
         "evens this out; clipping by the norm of all gradients would leave next to nothing for the other weights.",
-        *mend(profile, NOT_ZERO_TOKEN))
+        *fix(profile, NOT_ZERO_TOKEN))
 
 
 def alike(profile: Profile) -> Finding | None:
@@ -215,7 +215,7 @@ def alike(profile: Profile) -> Finding | None:
         f"The tokens become more alike: train with warm-up ({percent(kept)} left, limit {percent(limit)}).",
         f"Their difference is least after layer {depth:g}{name}; their correlation at the end is "
         f"{line(profile, 'token_correlation').values[-1]:.3f}.{_fate(profile, warmed=bad)}",
-        *mend(profile, PRE_NORM, distinct),
+        *fix(profile, PRE_NORM, distinct),
     )
 
 
@@ -281,7 +281,7 @@ def healthy(profile: Profile) -> Finding:
 
 
 def _change(ratio: float) -> str:
-    """By how much something changes over depth, in words."""
+    """Words for a ratio over depth."""
     if 1 / LEVEL < ratio < LEVEL:
         return "is level"
     return f"grows {number(ratio, 2)} ×" if ratio > 1 else f"shrinks {number(1 / ratio, 2)} ×"
@@ -309,18 +309,18 @@ def quantities(profile: Profile) -> tuple[Quantity, ...]:
 
 
 def _calmer(profile: Profile) -> Cure:
-    """For a signal that runs away: smaller or larger weights where they are to blame, else norms."""
+    """The cure of a signal that runs away: smaller or larger weights where they are to blame, else norms."""
     sizes = [values.mean(axis=0) for (name, _), values in profile.values.items() if name == "weight_variance"]
     typical = np.median(sizes) if sizes else 1.0
     return PRE_NORM if 1 / LARGE**2 <= typical <= LARGE else UNIT_VARIANCE
 
 
 def _softer(profile: Profile, at_once: bool, grows: bool) -> Cure:
-    """For logits that are too wide: as `remedies.soft` has it, from what the profile shows."""
+    """The cure of logits that are too wide: as `remedies.soft` has it, from what the profile shows."""
     if not at_once:
         return PRE_NORM if grows else QK_NORM
-    read = [values.mean() for site in ("W_Q", "W_K") if len(values := by_layer(profile, "weight_variance", site))]
-    return UNIT_VARIANCE if read and np.mean(read) > LARGE else DIVIDED
+    sizes = [values.mean() for site in ("W_Q", "W_K") if len(values := by_layer(profile, "weight_variance", site))]
+    return UNIT_VARIANCE if sizes and np.mean(sizes) > LARGE else DIVIDED
 
 
 def _fate(profile: Profile, *, warmed: bool = True) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.diagnosis.cures import NOT_ZERO, POST_NORM, REACHED, RESIDUAL, mend
+from explorer.diagnosis.cures import NOT_ZERO, POST_NORM, REACHED, RESIDUAL, fix
 from explorer.diagnosis.finding import Finding
 from explorer.diagnosis.layers import FEEDS
 from explorer.diagnosis.reading import by_layer, called, layer_name, line, stream_before
@@ -32,9 +32,9 @@ def dead_branch(profile: Profile) -> Finding | None:
         zero = [name for name, values in weights.items()
                 if len(values) == len(size) and not values[size == 0].any()]
         return Finding("warning", f"A branch of {layer_name(profile, dead[0])} is dead.",
-                       f"The {SITE_WORDS[site]} is exactly 0 in {', '.join(layer_name(profile, one) for one in dead)}"
+                       f"The {SITE_WORDS[site]} is exactly 0 in {', '.join(layer_name(profile, at) for at in dead)}"
                        f"{', as ' + ', '.join(zero) + ' is' if zero else ''}; the other layers' second moment is "
-                       f"{number(float(np.median(size[size > 0])))}.", *mend(profile, NOT_ZERO))
+                       f"{number(float(np.median(size[size > 0])))}.", *fix(profile, NOT_ZERO))
     return None
 
 
@@ -44,7 +44,7 @@ def unmoved(profile: Profile) -> Finding | None:
     Silent where all gradients are zero, and where a factor of the branch is, which learns first.
     """
     every = {name: by_layer(profile, "parameter_gradient", name) for name in MATRICES}
-    found: dict[int, list[str]] = {}
+    unmoved_by_layer: dict[int, list[str]] = {}
     for site, names in PARTS.items():
         held = [name for name in names if len(every[name])]
         factors = [size for name in held if len(size := by_layer(profile, "weight_variance", name))]
@@ -53,17 +53,17 @@ def unmoved(profile: Profile) -> Finding | None:
             for size in factors:
                 zero &= size != 0
             for layer in np.flatnonzero(zero).tolist():
-                found.setdefault(layer + 1, []).append(name)
-    if not found or not any((values > 0).any() for values in every.values()):
+                unmoved_by_layer.setdefault(layer + 1, []).append(name)
+    if not unmoved_by_layer or not any((values > 0).any() for values in every.values()):
         return None
-    layer, lost = min(found.items(), key=lambda item: (-len(item[1]), item[0]))
-    others = [layer_name(profile, other) for other in found if other != layer]
-    told, several = " and ".join(filter(None, (", ".join(lost[:-1]), lost[-1]))), len(lost) > 1
+    layer, lost = min(unmoved_by_layer.items(), key=lambda item: (-len(item[1]), item[0]))
+    others = [layer_name(profile, other) for other in unmoved_by_layer if other != layer]
+    names_in_words, several = " and ".join(filter(None, (", ".join(lost[:-1]), lost[-1]))), len(lost) > 1
     too = f" So are some in {', '.join(others)}." if others else ""
     return Finding(
-        "bad", f"{told} of {layer_name(profile, layer)} {'do' if several else 'does'} not learn.",
+        "bad", f"{names_in_words} of {layer_name(profile, layer)} {'do' if several else 'does'} not learn.",
         f"{'Their' if several else 'Its'} gradient is exactly 0, though the branch adds to the stream: no optimizer "
-        f"moves {'them' if several else 'it'}.{too}", *mend(profile, REACHED))
+        f"moves {'them' if several else 'it'}.{too}", *fix(profile, REACHED))
 
 
 def _adds(profile: Profile, site: str, moved: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -96,13 +96,13 @@ def no_residual(profile: Profile) -> Finding | None:
             "warning", f"{called(profile, layer)} leaves out a residual connection.",
             f"The {SITE_WORDS[sum_]} has the second moment of the {SITE_WORDS[site]} alone, "
             f"{number(float(after[layer - 1]))}: the stream before it, {number(float(before[layer - 1]))}, is lost.",
-            *mend(profile, RESIDUAL),
+            *fix(profile, RESIDUAL),
         )
     return _blurred(profile)
 
 
 def _blurred(profile: Profile) -> Finding | None:
-    """A layer that removes more of the tokens' difference than its siblings: a norm may hide what is not added."""
+    """A layer that removes more of the tokens' difference than its siblings: a norm may hide a missing residual."""
     rho = line(profile, "token_correlation")
     with_middle = ("token_correlation", "resid_mid") in profile.values
     apart = 1 - rho.values
@@ -111,17 +111,17 @@ def _blurred(profile: Profile) -> Finding | None:
     if not len(rho.depth) or rho.depth[0] != 0:
         return None
     # the first layer reads tokens that nothing has mixed
-    found = {site: less for site, values in series.items()
+    odd_sites = {site: less for site, values in series.items()
              if (less := {layer + 1: ratio for layer, ratio in unlike({site: values[1:]}).get(site, {}).items()
                           if ratio < 1 / FEW})}
-    if not found:
+    if not odd_sites:
         return None
-    layer, odd = worst(found)
-    site = min(odd, key=lambda one: odd[one])
+    layer, odd = worst(odd_sites)
+    site = min(odd, key=lambda name: odd[name])
     return Finding(
         "warning", f"{called(profile, layer)} may leave out a residual connection.",
         f"The {SITE_WORDS[site]} keeps {percent(float(series[site][layer - 1]))} of 1 − ρ, by which tokens of one size "
-        f"differ, and {number(1 / odd[site])} × as much in the layers beside it.", *mend(profile, RESIDUAL))
+        f"differ, and {number(1 / odd[site])} × as much in the layers beside it.", *fix(profile, RESIDUAL))
 
 
 def no_norm_on_sum(profile: Profile) -> Finding | None:
@@ -136,5 +136,5 @@ def no_norm_on_sum(profile: Profile) -> Finding | None:
             layer = int(off[0])
             return Finding("warning", f"{called(profile, layer)} leaves out the norm after the sum.",
                            f"The {SITE_WORDS[site]} has second moment {number(float(q[layer - 1]))} there, and "
-                           f"{number(level)} in all other layers.", *mend(profile, POST_NORM))
+                           f"{number(level)} in all other layers.", *fix(profile, POST_NORM))
     return None

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from explorer.diagnosis.cures import APART, FAN_IN, mend
+from explorer.diagnosis.cures import APART, FAN_IN, fix
 from explorer.diagnosis.finding import Finding
 from explorer.diagnosis.reading import by_layer, layer_name
 from explorer.diagnosis.siblings import LIKE
@@ -47,7 +47,7 @@ def copies(profile: Profile) -> Finding | None:
         "warning", f"{which} start as copies of one another.",
         f"Their matrices have a cosine of {number(float(least[alike[0] - 1]))} with another layer's{where}. Branches "
         f"of copies point the same way and add up faster; tokens become more alike than in layers drawn apart.{grown}",
-        *mend(profile, APART),
+        *fix(profile, APART),
     )
 
 
@@ -76,7 +76,7 @@ def wrong_fan_in(profile: Profile) -> Finding | None:
     return Finding(
         "warning", f"{name} may be drawn with the wrong fan_in.",
         f"Its weight variance is {number(ratio)} × that of {other}, as if {sides} were taken.{does}",
-        *mend(profile, FAN_IN),
+        *fix(profile, FAN_IN),
     )
 
 

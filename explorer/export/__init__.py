@@ -1,1 +1,1 @@
-"""What is taken home from the page: designs as Python and as plain torch, settings as Python, sources as BibTeX."""
+"""Exports of the page: designs as Python and as plain torch, settings as Python, sources as BibTeX."""

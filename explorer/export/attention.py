@@ -70,7 +70,7 @@ ${draws}
         return ${result}
 '''
 def carries(config: Config) -> tuple[str, ...]:
-    """Names of what attention passes from layer to layer beside the stream."""
+    """Names of the values that attention passes from layer to layer beside the stream."""
     inherited = {"scores": ("scores",), "qk": ("q_sum", "k_sum")}.get(inherits(config), ())
     return (*(("v1",) if config.value_residual else ()), *inherited)
 
@@ -109,7 +109,7 @@ def _flags(config: Config) -> set[str]:
 
 
 def _words(config: Config) -> str:
-    """The formulas of what differs from plain attention, and their sources."""
+    """The formulas that differ from plain attention, and their sources."""
     fields = ["residual_attention", "sink", "attention_gate"] + ["position"] * bool(slopes(config) or rotates(config))
     specs = Config.specs()
     chosen = [(specs[name].about.options[getattr(config, name)]) for name in fields
@@ -121,17 +121,17 @@ def _words(config: Config) -> str:
 def _row(config: Config) -> str:
     """Factor on the queries: s ln n, n the keys that a row sees."""
     n, scale = config.n_ctx, config.ssmax_scale
-    found = row_factors(config, n)
+    factors = row_factors(config, n)
     expected = [scale * math.log(t) for t in (range(1, n + 1) if config.causal else (n,))]
-    if set(found) != {1.0} and not np.allclose(found, expected, rtol=1e-9):
+    if set(factors) != {1.0} and not np.allclose(factors, expected, rtol=1e-9):
         raise config.refusal("{attention_scale} must have a factor of 1 or s ln n on each row, to be written as torch; "
                              "got {attention_scale=}")
-    seen = "torch.arange(1, T + 1, device=x.device).log()[:, None]" if config.causal else "math.log(T)"
-    return f"{number(scale)} * {seen}"
+    keys = "torch.arange(1, T + 1, device=x.device).log()[:, None]" if config.causal else "math.log(T)"
+    return f"{number(scale)} * {keys}"
 
 
 def _options(config: Config, by: str) -> str:
-    """What is said to torch's attention beside queries, keys and values."""
+    """Arguments of torch's attention after queries, keys and values."""
     scale = "" if by == "math.sqrt(D_HEAD)" else ", scale=1.0" if by == "1.0" else f", scale=1 / {by}"
     grouped = ", enable_gqa=True" if config.kv_heads != config.n_heads else ""
     return (", is_causal=True" if config.causal else "") + scale + grouped

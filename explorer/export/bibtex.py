@@ -1,4 +1,4 @@
-"""Sources as BibTeX: this tool, and the papers that the rows of what a design uses name, as `papers.bib` has them."""
+"""Sources as BibTeX: this tool, and the papers behind a design's choices, as `papers.bib` has them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasc
 
 
 def bibliography(*records: Choices, sources: Sequence[str] = (), year: int | None = None) -> str:
-    """Entries for this tool and for the papers of what some records use; each once, with where it is used as a note.
+    """Entries for this tool and for the papers that records use; each once, with its uses as a note.
 
     Args:
         records: designs, recipes, settings: the row of every choice that matters in them.
@@ -27,7 +27,7 @@ def bibliography(*records: Choices, sources: Sequence[str] = (), year: int | Non
     """
     papers: dict[str, Paper] = {}
     notes: dict[str, dict[str, None]] = {}
-    rows = [*((source, "") for source in sources), *(row for one in records for row in cited(one))]
+    rows = [*((source, "") for source in sources), *(row for record in records for row in cited(record))]
     for source, where in rows:
         for part in map(str.strip, source.split(";")):
             for paper in papers_in(part):

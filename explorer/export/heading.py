@@ -55,7 +55,7 @@ def matters(config: Config, field: str) -> bool:
 
 
 def docstring(config: Config) -> str:
-    """The file's docstring: the design, its sources, how to use it, and what makes it again."""
+    """The file's docstring: the design, its sources, its use, and the call that makes it again."""
     row = matching(config)
     title = f"{row.title}: {row.words}" if row else "A Transformer of this design:"
     paragraphs = [title]

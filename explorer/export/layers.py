@@ -140,13 +140,13 @@ def _alpha(config: Config, shape: tuple[int, ...]) -> str:
 
 
 def _words(config: Config, run: Run) -> str:
-    """Which layers these are, where they are not all, and the design's formulas."""
+    """Docstring of a class: the numbers of its layers, if not all, and the design's formulas."""
     rows = [PLACEMENTS[config.norm_placement], *([stream(config)] if stream(config).parallel else [])]
     if not RESIDUALS[config.residual].plain:
         rows.append(RESIDUALS[config.residual])
     of = [other.numbers for other in runs(config) if other.name == run.name]
-    ends = [f" to {one[-1]}" if one[-1] < config.n_layers else " and on" for one in of]
-    which = ", ".join(f"{one[0]}{end if len(one) > 1 else ''}" for one, end in zip(of, ends, strict=True))
+    ends = [f" to {numbers[-1]}" if numbers[-1] < config.n_layers else " and on" for numbers in of]
+    which = ", ".join(f"{numbers[0]}{end if len(numbers) > 1 else ''}" for numbers, end in zip(of, ends, strict=True))
     every = len(run.alike) == config.n_layers
     return ("" if every else f"Layer {which}: ") + "; ".join(map(cited, rows)) + "."
 

@@ -1,4 +1,4 @@
-"""Text of what mixes several streams, or the outputs of all earlier branches."""
+"""Text of the modules that mix several streams, or the outputs of all earlier branches."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ MIXED = {"streams": "HyperConnections", "outputs": "DepthAttention"}
 
 
 def mixes(config: Config) -> str:
-    """What is mixed: streams, outputs, or nothing."""
+    """The kind of mixing: of streams, of outputs, or none."""
     return stream(config).mixes
 
 
 def starts_by_number(config: Config) -> bool:
-    """Whether what mixes is drawn by the layer's number: each branch reads a stream of its own at first."""
+    """Whether the initial mix depends on the layer's number: each branch reads a stream of its own at first."""
     return mixes(config) == "streams" and not stream(config).constrained
 
 

@@ -93,7 +93,7 @@ def torch_module(config: Config) -> str:
 
 
 def _body(config: Config) -> str:
-    """What follows the imports: constants and functions, those that are used, and classes."""
+    """The module after its imports: the constants and functions that are used, and the classes."""
     classes = {run.name: layer_class(config, run) for run in runs(config)}
     parts = [attention(config) if attends(config) else "", mlp(config), mixing(config), *classes.values(),
              stack(config), rates(config)]

@@ -1,4 +1,4 @@
-"""Text of what attention knows of positions: turned queries and keys, and slopes of the logits."""
+"""Text of attention's positions: turned queries and keys, and slopes of the logits."""
 
 from __future__ import annotations
 

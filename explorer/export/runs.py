@@ -19,7 +19,7 @@ class Run(NamedTuple):
     """Layers in a row that have their norms at the same places."""
 
     name: str
-    """Of their class."""
+    """Name of their class."""
     numbers: tuple[int, ...]
     """Theirs, from 1."""
     alike: tuple[int, ...]
@@ -29,14 +29,14 @@ class Run(NamedTuple):
 def runs(config: Config) -> list[Run]:
     """All layers, in order."""
     keys = [_arrangement(config, layer) for layer in range(1, config.n_layers + 1)]
-    found = [tuple(numbers) for _, numbers in groupby(range(1, len(keys) + 1), key=lambda layer: keys[layer - 1])]
+    spans = [tuple(numbers) for _, numbers in groupby(range(1, len(keys) + 1), key=lambda layer: keys[layer - 1])]
     kinds = list(dict.fromkeys(keys))
     names = ["Layer"] if len(kinds) == 1 else [f"Layer{1 + index}" for index in range(len(kinds))]
-    if len(kinds) == len(found) == 2:
-        names = ["FirstLayer", "Layer"] if len(found[0]) == 1 else ["EarlyLayer", "LateLayer"]
+    if len(kinds) == len(spans) == 2:
+        names = ["FirstLayer", "Layer"] if len(spans[0]) == 1 else ["EarlyLayer", "LateLayer"]
     alike = {kind: tuple(layer for layer, key in enumerate(keys, 1) if key == kind) for kind in kinds}
     return [Run(names[kinds.index(kind)], numbers, alike[kind])
-            for numbers in found for kind in (keys[numbers[0] - 1],)]
+            for numbers in spans for kind in (keys[numbers[0] - 1],)]
 
 
 def _arrangement(config: Config, layer: int) -> tuple[Placement, ...]:
@@ -68,13 +68,13 @@ def _several(config: Config, run: Run, last: bool) -> str:
 
 
 def counts(config: Config, run: Run) -> bool:
-    """Whether the layers of a run are told their number."""
+    """Whether the layers of a run take their number as an argument."""
     return "number" in "".join(kept(config, run)) or starts_by_number(config)
 
 
 def kept(config: Config, run: Run) -> list[str]:
     """Lines that keep factors which differ from layer to layer."""
     first = int(not attends(config))
-    lines = [factor(config, what, branch, run.alike).kept for what in ("scale", "skip", "branch")
+    lines = [factor(config, kind, branch, run.alike).kept for kind in ("scale", "skip", "branch")
             for branch in (0, 1)[first:]]
     return list(dict.fromkeys(filter(None, lines)))

@@ -1,4 +1,4 @@
-"""What a page shows as a Python script that gives the same numbers. Pure text: nothing is computed here.
+"""Python scripts that give the same numbers as the page. Pure text: nothing is computed here.
 
 Every value is written as `repr` has it, so that a float is the same float and a name stays a text.
 """
@@ -33,7 +33,7 @@ def design(config: Config) -> str:
 
 
 def _presets(config: Config) -> list[str]:
-    found = []
+    calls = []
     for name in PRESETS:
         base = preset(name)
         apart = {field: value for field, value in config if value != getattr(base, field)}
@@ -42,8 +42,8 @@ def _presets(config: Config) -> list[str]:
         except ConfigError:  # pragma: no cover - a preset's fields are those of a config
             same = False
         if same:
-            found.append(call("ex.preset", apart, written(name)))
-    return found
+            calls.append(call("ex.preset", apart, written(name)))
+    return calls
 
 
 def changes(choices: Choices) -> dict[str, object]:
@@ -77,7 +77,7 @@ def explore(config: Config, pins: Mapping[str, Config], statistic: str = "second
 
     Args:
         pins: name to design, in the order of the page.
-        statistic: what the last line draws, as `Profile.plot` has it.
+        statistic: drawn by the last line, as by `Profile.plot`.
         pattern_of: layer and head whose attention pattern is kept.
     """
     kept = f", pattern_of={pattern_of}" if pattern_of != (1, 0) else ""
@@ -108,8 +108,8 @@ def race(contenders: Sequence[Run], task: Task, steps: int, every: int, *, own_t
         own_text: whether it learns a file of a person's own, whose place only they know.
     """
     runs = [
-        listed("ex.Contender(", [written(one.name), design(one.config), call("ex.Recipe", changes(one.recipe))], ")")
-        for one in contenders
+        listed("ex.Contender(", [written(run.name), design(run.config), call("ex.Recipe", changes(run.recipe))], ")")
+        for run in contenders
     ]
     rest = [f"task={call('ex.Task', changes(task))}", f"steps={steps}", f"every={every}", *(["text=text"] * own_text)]
     text = ["from explorer.text import read", "", 'text = read("the file that was learned.txt")'] if own_text else [""]

@@ -40,12 +40,12 @@ def _holds(condition: str, flags: Collection[str]) -> bool:
 
 def used(pieces: Mapping[str, str], body: str) -> list[str]:
     """The pieces whose names occur in a text, or in another piece that is used; in their order."""
-    found: list[str] = []
+    names: list[str] = []
     waiting = [body]
     while waiting:
         reader = waiting.pop()
         for name, piece in pieces.items():
-            if name not in found and re.search(rf"(?<![\w.]){name}\b", reader):
-                found.append(name)
+            if name not in names and re.search(rf"(?<![\w.]){name}\b", reader):
+                names.append(name)
                 waiting.append(piece)
-    return [piece for name, piece in pieces.items() if name in found]
+    return [piece for name, piece in pieces.items() if name in names]

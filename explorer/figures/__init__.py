@@ -2,7 +2,7 @@
 
 Dots are measured, lines are predicted, bands go from the smallest to the largest of the seeds. A design keeps its hue,
 symbol and dash in every figure. Figures carry no theme: a page, or a reader, gives paper and text their colors.
-`FIGURES` holds one row a figure; who draws them all iterates over it.
+`FIGURES` holds one row a figure; iterate over it to draw them all.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _pattern_of_first(
 
 
 def _layers(statistic: str, caption: str = "", name: str = "", title: str = "") -> Row:
-    """A statistic by layer; what is not said follows from its row of the vocabulary."""
+    """A statistic by layer; fields left empty follow from its row of the vocabulary."""
     row = VOCABULARY[statistic]
     return Row(name or statistic, title or row.label, caption or f"{row.definition[0].upper()}{row.definition[1:]}.",
                partial((weights_by_matrix if statistic in WEIGHT_STATISTICS else by_layer).plain, statistic), statistic)

@@ -34,9 +34,9 @@ class Swept(NamedTuple):
 
     design: Design
     line: Sequence[Point]
-    """What theory predicts."""
+    """Points that theory predicts."""
     dots: Sequence[Point] = ()
-    """What is measured."""
+    """Points that were measured."""
 
 
 def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = None) -> go.Figure:
@@ -57,7 +57,7 @@ def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = Non
         return blank("No value could be predicted or measured.")
     wide = _horizontal(spec, [*(point.value for point in points), *([] if now is None else [now])])
     ends = [bound for bound in end.row.bounds if np.isfinite(bound)]
-    shown = [part for one in held for part in (one.middle, one.low, one.high)]
+    shown = [part for ending in held for part in (ending.middle, ending.low, ending.high)]
     height = axis(f"{end.symbol} ({end.row.unit})", [list(end.row.marks), ends, shown], log=end.row.log,
                   least=LEAST if end.row.log else 0.0, top=TOP)
     traces = [level(value, words, wide, height) for value, words in end.row.marks.items()]
@@ -101,13 +101,13 @@ def _line(row: Swept, spec: Spec, end: End, height: Axis) -> Trace:
 
 def _dots(row: Swept, spec: Spec, end: End, height: Axis) -> Trace:
     """Dots with bars from the smallest to the largest of the seeds, and their standard error on hovering."""
-    found = [point for point in row.dots if point.ending]
-    x, y = _arrays(found)
-    spread = np.array([[one.ending.low, one.ending.high, one.ending.error] for one in found if one.ending])
+    measured = [point for point in row.dots if point.ending]
+    x, y = _arrays(measured)
+    spread = np.array([[point.ending.low, point.ending.high, point.ending.error] for point in measured if point.ending])
     with np.errstate(invalid="ignore"):
         down, up = y - spread[:, 0], spread[:, 1] - y
     down = np.where(drawable(spread[:, 0], height.log), down, 0.0)
-    seeds = max(one.ending.seeds for one in found if one.ending)
+    seeds = max(point.ending.seeds for point in measured if point.ending)
     name = _named(row.design, "measured")
     error = ";<br>standard error of the mean %{customdata[2]:.2g}" if seeds > 1 else ""
     said = (f"{_sentence(spec, end)}<br>({seeds} seed{'s' * (seeds != 1)}, from %{{customdata[0]:.3g}} to "
@@ -118,11 +118,11 @@ def _dots(row: Swept, spec: Spec, end: End, height: Axis) -> Trace:
 
 
 def _beyond(row: Swept, height: Axis) -> list[Trace]:
-    """Hollow arrows: up for what is not finite, down for zeros below a log axis."""
+    """Hollow arrows: up for values that are not finite, down for zeros below a log axis."""
     marks = []
     for kind, points in (("measured", row.dots), ("predicted", row.line)):
-        found = [point for point in points if point.ending and not point.ending.missing]
-        x, y = _arrays(found)
+        known = [point for point in points if point.ending and not point.ending.missing]
+        x, y = _arrays(known)
         zero = np.isfinite(y) & (y <= 0) if height.log else np.zeros(len(y), dtype=bool)
         for words, at, symbol, where in (("not finite", 0.95, "triangle-up-open", ~np.isfinite(y)),
                                          ("0, below a log axis", 0.04, "triangle-down-open", zero)):
@@ -134,7 +134,7 @@ def _beyond(row: Swept, height: Axis) -> list[Trace]:
 
 
 def _refused(swept: Sequence[Swept], spec: Spec, height: Axis) -> list[Trace]:
-    """Crosses at the lower end: of the first design, as those of others would lie on them."""
+    """Crosses at the lower end, for the first design alone: the other designs' crosses would cover them."""
     reasons = {point.value: point.reason for row in swept[:1] for point in (*row.line, *row.dots) if point.reason}
     words = [f"{spec.about.label} {value:g}: {html.escape(reason)}" for value, reason in reasons.items()]
     return [_mark("left out", np.array(list(reasons)), height.at(0.04), "x-thin-open", NEUTRAL, words)] * bool(words)

@@ -51,7 +51,7 @@ class Plot(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the function that draws it."""
+        """Name of the function that draws it."""
         return self.draw.__name__
 
 
@@ -108,11 +108,11 @@ def axis(title: str, values: Sequence[ArrayLike], *, log: bool = False, least: f
         least: the shortest extent, in decades or units: a flat line must look flat, not like rounding errors.
         top: the air at the upper end, if it differs.
     """
-    found = np.concatenate([np.empty(0), *(np.ravel(np.asarray(part, dtype=float)) for part in values)])
-    found = found[drawable(found, log)]
+    shown = np.concatenate([np.empty(0), *(np.ravel(np.asarray(part, dtype=float)) for part in values)])
+    shown = shown[drawable(shown, log)]
     if log:
-        found = np.log10(found)
-    low, high = (float(found.min()), float(found.max())) if len(found) else (0.0, 1.0)
+        shown = np.log10(shown)
+    low, high = (float(shown.min()), float(shown.max())) if len(shown) else (0.0, 1.0)
     length = max(high - low, least) or 1.0  # of all one value
     slack = (length - (high - low)) / 2
     low, high = low - slack - air * length, high + slack + (air if top is None else top) * length

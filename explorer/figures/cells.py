@@ -13,7 +13,7 @@ import numpy as np
 DTYPES = {"i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"}
 """Types of plotly's packed arrays."""
 FORMULA = tuple("=+-@＝＋－＠")
-"""What starts a formula in a spreadsheet, the wide forms too."""
+"""Characters that start a formula in a spreadsheet, the wide forms too."""
 
 
 def unpacked(values: Any) -> list[Any]:

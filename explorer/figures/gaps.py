@@ -19,16 +19,16 @@ GRADIENTS = {"activation_gradient": "gradient at ", "parameter_gradient": "gradi
 
 
 def broken(series: Sequence[Series], across: Axis, height: Axis) -> list[Trace]:
-    """Where values stop being finite: one vertical line a design."""
-    found: dict[Design, tuple[Profile, Breakdown]] = {}
+    """Vertical lines at the depth where values stop being finite, one a design."""
+    breakdowns: dict[Design, tuple[Profile, Breakdown]] = {}
     for row in sorted(series, key=lambda row: not row.measured):
         if all(np.isfinite(part).all() for part in row.drawn_values):
             continue
         if breakdown := row.profile.first_nonfinite:
-            found.setdefault(row.design, (row.profile, breakdown))
+            breakdowns.setdefault(row.design, (row.profile, breakdown))
     return [
-        _break(design, *where, across, height, 0.84 - 0.12 * number, len(found) == 1)
-        for number, (design, where) in enumerate(found.items())
+        _break(design, *where, across, height, 0.84 - 0.12 * number, len(breakdowns) == 1)
+        for number, (design, where) in enumerate(breakdowns.items())
     ]
 
 

@@ -33,15 +33,15 @@ def by_layer(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design
     if row.by_head and designs and all(config and not attends(config) for config in designs):
         return blank.plain(NO_ATTENTION if len(designs) == 1 else "None of these designs has attention.")
     sites = ("",) if row.on_stream else row.sites
-    series = [one for site in sites for one in by_depth(profiles, statistic, site, whose)]
+    series = [curve for site in sites for curve in by_depth(profiles, statistic, site, whose)]
     ends = [end for end in row.bounds if np.isfinite(end)]
-    held = [part for one in series for part in one.drawn_values]
+    held = [part for curve in series for part in curve.drawn_values]
     height = height or axis(f"{row.symbol} ({row.unit})", [list(row.marks), ends, *held], log=row.log,
                             least=LEAST if row.log else 0.0, top=TOP)
     where = "After %{x:~g} layers" if row.on_stream else "In layer %{x:~g}"
     whose_value = "the median head's" if row.by_head else "the"
     sentence = f"{where}<br>{whose_value} {row.label.lower()} is %{{y:.3g}} {row.compared}".rstrip()
-    across, named = depth_axis(*(one.depth for one in series)), [("", one) for one in series]
+    across, named = depth_axis(*(curve.depth for curve in series)), [("", curve) for curve in series]
     traces = [level(value, words, across, height) for value, words in row.marks.items()]
     traces += rows(series, height.log, sentence) + (floor(named, height) if height.log else [])
     traces += broken(series, across, height)

@@ -56,22 +56,22 @@ def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = ()
 
 @Picture
 def weights_by_matrix(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> Plain:
-    """What the weights themselves are, each matrix of each layer with its symbol, and the marks of the vocabulary."""
+    """A statistic of the weights themselves, each matrix of each layer with its symbol, and the vocabulary's marks."""
     row, whose = VOCABULARY[statistic], designs(profiles, whose)
-    named = [(name, one) for name in MATRIX_MARKS for one in by_depth(profiles, statistic, name, whose)]
-    across = depth_axis(*(one.depth for _, one in named))
-    held = [part for _, one in named for part in one.drawn_values]
+    named = [(name, line) for name in MATRIX_MARKS for line in by_depth(profiles, statistic, name, whose)]
+    across = depth_axis(*(line.depth for _, line in named))
+    held = [part for _, line in named for part in line.drawn_values]
     height = axis(f"{row.symbol} ({row.unit})", [list(row.marks), *held], log=row.log,
                   least=LEAST if row.log else 0.0, top=TOP)
     sentence = f"In layer %{{{{x}}}} the {row.label.lower()}<br>of {{}} is %{{{{y:.3g}}}}"
     traces = [level(value, words, across, height, "left") for value, words in row.marks.items()]
     traces += _by_matrix(named, row.log, sentence)
-    traces += (floor(named, height) if row.log else []) + broken([one for _, one in named], across, height)
+    traces += (floor(named, height) if row.log else []) + broken([line for _, line in named], across, height)
     return _with_legend(picture.plain(traces, across, height, describe(row.label, named), legend=False))
 
 
 def _with_legend(figure: Plain) -> Plain:
-    """With the names of the matrices beside it."""
+    """The figure with the names of the matrices beside it."""
     return {**figure, "layout": figure["layout"] | LEGEND}
 
 

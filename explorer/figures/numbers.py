@@ -42,28 +42,28 @@ def to_csv(figure: Mapping[str, Any]) -> str:
 
 
 def table(figure: Mapping[str, Any]) -> tuple[list[str], list[list[object]]]:
-    """Headings and rows of a figure's numbers: its axis titles with their units; what is not finite stands as such.
+    """Headings and rows of a figure's numbers: its axis titles with their units; nan and infinities are kept.
 
     Args:
         figure: as `plotly.graph_objects.Figure.to_dict` gives it, typed arrays and all.
     Raises:
         ValueError, TypeError, KeyError: it is no figure.
     """
-    found = [point for trace in figure.get("data", ()) for point in points(trace)]
+    drawn = [point for trace in figure.get("data", ()) for point in points(trace)]
     names = ["series", "kind", *headings(figure), "lowest", "highest", "standard error"]
     kept = [place for place, name in enumerate(Point._fields)
-            if name in ("series", "kind", "x", "y") or any(point[place] is not None for point in found)]
-    return [names[place] for place in kept], [[point[place] for place in kept] for point in found]
+            if name in ("series", "kind", "x", "y") or any(point[place] is not None for point in drawn)]
+    return [names[place] for place in kept], [[point[place] for place in kept] for point in drawn]
 
 
 def headings(figure: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Titles of what runs across, upwards, and by color, each with its unit; x, y, z where traces have several axes."""
+    """Titles of the two axes and the color, each with its unit; x, y, z where traces have several axes."""
     layout, data = figure.get("layout", {}), figure.get("data", ())
     titles = []
     for name in ("x", "y"):
         axes = {str(trace.get(f"{name}axis", name)).replace(name, f"{name}axis", 1) for trace in data}
-        found = {_title(layout.get(axis, {})) for axis in axes or {f"{name}axis"}}
-        titles.append(found.pop() if len(found) == 1 else "")
+        titled = {_title(layout.get(axis, {})) for axis in axes or {f"{name}axis"}}
+        titles.append(titled.pop() if len(titled) == 1 else "")
     bars = [_title(trace.get("colorbar", {})) for trace in data if trace.get("type") == "heatmap"]
     return titles[0] or "x", titles[1] or "y", (bars or [""])[0] or "z"
 

@@ -32,7 +32,7 @@ LAYOUT = {"hoverlabel": {"bgcolor": "white", "font": {"color": "#1b1f24"}}, "aut
 def page(profile: Profile) -> str:
     """The HTML of a page: profile, findings, figures, and the same of its other stacks; all text is escaped."""
     title = escape(profile.heading)
-    parts = [part for number, one in enumerate((profile, *profile.others)) for part in _section(one, number == 0)]
+    parts = [part for number, stack in enumerate((profile, *profile.others)) for part in _section(stack, number == 0)]
     return "\n".join((
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
         f'<meta name="viewport" content="width=device-width"><title>{title}</title>',
@@ -41,7 +41,7 @@ def page(profile: Profile) -> str:
 
 
 def _cure(finding: Finding) -> str:
-    """The change that mends it, where there is one to offer."""
+    """The finding's remedy and its line of code, as HTML; empty where there is none."""
     code = f": <code>{escape(finding.code)}</code>" if finding.code else ""
     return f"<br><small>{typeset(escape(finding.remedy))}{code}</small>" if finding.remedy else ""
 
@@ -51,13 +51,13 @@ def _section(profile: Profile, first: bool) -> Iterator[str]:
     if profile.layers:
         names = profile.layers[0], profile.layers[-1]
         yield f"<h2>{len(profile.layers)} layers: {escape(' … '.join(dict.fromkeys(names)))}</h2>"
-    findings = (f"<li><b>{SEVERITIES[one.severity]}.</b> {typeset(escape(one.meaning))} "
-                f"<small>{typeset(escape(one.details))}</small>{_cure(one)}</li>" for one in diagnose(profile))
+    findings = (f"<li><b>{SEVERITIES[row.severity]}.</b> {typeset(escape(row.meaning))} "
+                f"<small>{typeset(escape(row.details))}</small>{_cure(row)}</li>" for row in diagnose(profile))
     yield f"<ul>{''.join(findings)}</ul>"
     theory = [] if profile.twin is None else [predict(profile.twin)]
     if profile.twin is not None:
         yield f"<p>Lines are what theory expects of the nearest design: {escape(str(profile.twin))}.</p>"
-    yield from (f"<p><small>{escape(one)}.</small></p>" for one in profile.remarks)
+    yield from (f"<p><small>{escape(remark)}.</small></p>" for remark in profile.remarks)
     for name in dict.fromkeys((*FIGURES, *BY_CHOICE, "weight_variance")):
         statistic = FIGURES[name].statistic if name in FIGURES else name
         if (statistic in profile) if statistic else profile.pattern is not None:

@@ -21,7 +21,7 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 NEUTRAL = "rgba(128, 128, 128, 0.8)"
-"""Of reference marks: a gray that reads on light and on dark paper alike."""
+"""Gray of reference marks, legible on light and on dark paper alike."""
 SEQUENTIAL = "Cividis"
 """Perceptually uniform, and the same to all kinds of color vision (Nuñez, Anderton & Renslow 2018)."""
 DIVERGING = ("#0b4a8f", "#3f8fc4", "#a3c8df", "#d8d5cc", "#ecbd85", "#d9822b", "#8f3b04")
@@ -61,17 +61,17 @@ class Look:
 
     @property
     def hue(self) -> str:
-        """Its color, `#rrggbb`."""
+        """Color of lines and dots, `#rrggbb`."""
         return HUES[self.index % len(HUES)]
 
     @property
     def symbol(self) -> str:
-        """Its dots. Shifted at each round of the hues, so that a pair of hue and symbol is unique up to 36 things."""
+        """Symbol of its dots, shifted at each round of the hues: hue and symbol together are unique up to 36."""
         return SYMBOLS[(self.index + self.index // len(HUES)) % len(SYMBOLS)]
 
     @property
     def dash(self) -> str:
-        """Its lines."""
+        """Dash of its lines."""
         return DASHES[(self.index + self.index // len(HUES)) % len(DASHES)]
 
     def faint(self, opacity: float) -> str:

@@ -37,7 +37,7 @@ class Picture(Generic[Drawn]):
 
 
 def packed(part: Any) -> Any:
-    """What was drawn, as `Figure.to_dict` of plotly has it: an array is `{dtype, bdata}`, in 2-D also `shape`."""
+    """A drawn part, as `Figure.to_dict` of plotly has it: an array is `{dtype, bdata}`, in 2-D also `shape`."""
     if part is None or isinstance(part, str | bool | int):
         return part
     if isinstance(part, dict):
@@ -51,7 +51,7 @@ def packed(part: Any) -> Any:
 
 
 def changes(before: Any, after: Any) -> list[list[Any]]:
-    """What makes one packed figure the other: `[path, value]` where something is new, `[path]` where something went."""
+    """Edits that make one packed figure the other: `[path, value]` for a new value, `[path]` for a removed one."""
     return [[list(path), *value] for path, *value in _changes(before, after, ())]
 
 

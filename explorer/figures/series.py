@@ -51,7 +51,7 @@ class Series:
 
     @property
     def heading(self) -> str:
-        """The same, escaped for plotly."""
+        """The design's heading, and measured or predicted, escaped for plotly."""
         return f"{self.design.heading}, {self.profile.origin}".removeprefix(", ")
 
     @property
@@ -159,4 +159,4 @@ def describe(subject: str, named: Sequence[tuple[str, Series]]) -> str:
     """One sentence a series (its name may be empty): where it starts and ends, its lowest and highest point."""
     said = [traces.ends(", ".join(filter(None, (name, row.name))), row.depth, row.middle, "depth ")
             for name, row in named]
-    return f"{subject}, over depth. {' '.join(one[0].upper() + one[1:] for one in said) or 'Nothing measured yet.'}"
+    return f"{subject}, over depth. {' '.join(part[0].upper() + part[1:] for part in said) or 'Nothing measured yet.'}"

@@ -78,8 +78,8 @@ def place(values: Array, axis: Any) -> Array:
     """Positions along an axis in per cent of its length; nan where a value has none."""
     low, high = axis.range
     with np.errstate(all="ignore"):
-        found = np.log10(values) if axis.type == "log" else np.asarray(values, dtype=float)
-    return np.where(np.isfinite(found), 100 * (found - low) / (high - low), np.nan)
+        scaled = np.log10(values) if axis.type == "log" else np.asarray(values, dtype=float)
+    return np.where(np.isfinite(scaled), 100 * (scaled - low) / (high - low), np.nan)
 
 
 def ticks(axis: Any) -> list[float]:
@@ -88,8 +88,8 @@ def ticks(axis: Any) -> list[float]:
     if axis.type == "log":
         within = (1.0, 2.0, 5.0) if high - low < 2 else (1.0,)
         powers = range(int(np.floor(low)), int(np.ceil(high)) + 1)
-        found = [factor * 10.0**power for power in powers for factor in within]
-        return [value for value in found if low <= np.log10(value) <= high]
+        round_values = [factor * 10.0**power for power in powers for factor in within]
+        return [value for value in round_values if low <= np.log10(value) <= high]
     rough = (high - low) / (axis.nticks or 7)
     power = 10.0 ** np.floor(np.log10(rough))
     step = next(factor * power for factor in STEPS if factor * power >= rough)
@@ -110,7 +110,7 @@ def _path(trace: Any, across: Any, up: Any) -> str:
             f'{dash} vector-effect="non-scaling-stroke"/>')
 
 
-def _ticks(found: Sequence[Mark], side: str, axis: str) -> Iterator[str]:
+def _ticks(marks: Sequence[Mark], side: str, axis: str) -> Iterator[str]:
     """The numbers beside an axis, from their values and places."""
-    for value, at in found:
+    for value, at in marks:
         yield f'<span class="ex-sketch-tick" data-axis="{axis}" style="{side}: {at:.2f}%">{number(value)}</span>'

@@ -26,7 +26,7 @@ def standalone(figure: Mapping[str, Any], title: str, said: Sequence[str] = (),
     Args:
         figure: as `plotly.graph_objects.Figure.to_dict` gives it.
         said: lines below the title: the caption, and what dots and lines are.
-        designs: what is drawn, `{name, about, hue, symbol}`.
+        designs: the drawn designs, `{name, about, hue, symbol}`.
     Raises:
         ValueError: plotly does not know such a figure.
     """

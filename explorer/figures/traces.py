@@ -139,11 +139,11 @@ def described(subject: str, series: Sequence[Trace]) -> str:
 
 def ends(name: str, x: Array, y: Array, unit: str = "") -> str:
     """One series in words: where it starts and ends, its lowest and highest point; `unit` stands before each `x`."""
-    seen = np.flatnonzero(np.isfinite(y))
-    if not len(seen):
+    finite = np.flatnonzero(np.isfinite(y))
+    if not len(finite):
         return f"{name}: no finite value."
-    places = seen[0], seen[-1], seen[np.argmin(y[seen])], seen[np.argmax(y[seen])]
+    places = finite[0], finite[-1], finite[np.argmin(y[finite])], finite[np.argmax(y[finite])]
     first, last, low, high = (f"{number(float(y[at]))} at {unit}{number(float(x[at]), 4)}" for at in places)
     text = f"{name}: {first}" if len(y) == 1 else f"{name}: {first}, {last}; lowest {low}, highest {high}"
-    lost = len(y) - len(seen)
+    lost = len(y) - len(finite)
     return f"{text}; not finite at {lost} of {len(y)}." if lost else f"{text}."

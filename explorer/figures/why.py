@@ -88,11 +88,11 @@ def _times(factor: float, symbol: str) -> str:
 def _second_moment(predicted: Profile) -> str:
     """The law of each sum, or the norms that reset it, where the predicted numbers follow it."""
     steps = list(_steps(predicted))
-    reset, free = ([one for one in steps if one.place.on_sum is on_sum] for on_sum in (True, False))
-    if not _alike([one.after for one in reset], [1.0] * len(reset)):
+    reset, free = ([step for step in steps if step.place.on_sum is on_sum] for on_sum in (True, False))
+    if not _alike([step.after for step in reset], [1.0] * len(reset)):
         return ""
-    laws = {_growth(one) for one in free}
-    if len(laws) > 1 or not _alike([one.after for one in free], [one.total for one in free]):
+    laws = {_growth(step) for step in free}
+    if len(laws) > 1 or not _alike([step.after for step in free], [step.total for step in free]):
         return ""
     if not free:
         return "The norm on each sum resets q to 1." if steps else ""
@@ -108,22 +108,22 @@ def _growth(step: Step) -> str:
     return f"q_l = {' + '.join(parts)}, F the branch" + ("" if step.skip else ": there is no residual")
 
 
-def _alike(these: list[float], those: list[float]) -> bool:
-    return bool(np.allclose(these, those, rtol=TOLERANCE, atol=0))
+def _alike(predicted: list[float], expected: list[float]) -> bool:
+    return bool(np.allclose(predicted, expected, rtol=TOLERANCE, atol=0))
 
 
 def _activation_gradient(predicted: Profile) -> str:
     """The law of the way back, of designs whose sublayers all have the same."""
     config = predicted.config or Config()
-    steps = [one for one in _steps(predicted) if np.isfinite(one.gradient)]
-    laws = {_passed(one) for one in steps}
+    steps = [step for step in _steps(predicted) if np.isfinite(step.gradient)]
+    laws = {_passed(step) for step in steps}
     other = (point(config), inherits(config), config.value_residual, profiles(config), stream(config).parallel,
-             stream(config).mixes, any(one.place.on_heads or one.place.on_read for one in steps))
+             stream(config).mixes, any(step.place.on_heads or step.place.on_read for step in steps))
     if len(laws) != 1 or any(other):
         return ""
-    least = [one.skip / (one.total if one.place.on_sum else 1.0) for one in steps]  # what the stream alone passes
-    starts = all(one.branch * one.output == 0 for one in steps)
-    passed = [one.gradient for one in steps]
+    least = [step.skip / (step.total if step.place.on_sum else 1.0) for step in steps]  # what the stream alone passes
+    starts = all(step.branch * step.output == 0 for step in steps)
+    passed = [step.gradient for step in steps]
     follows = _alike(passed, least) if starts else np.all(np.array(passed) >= np.array(least) * (1 - TOLERANCE))
     return f"On the way back {laws.pop()}." if follows else ""
 
@@ -232,8 +232,8 @@ def why(name: str, *predicted: Profile) -> Why:
     """The line of a statistic or figure; empty where there is none.
 
     Args:
-        predicted: what theory expects of the designs that are drawn; the words are left out where they differ.
+        predicted: theory's profiles of the drawn designs; the words are left out where they differ.
     """
     name = ALIASES.get(name, name)
-    row, words = WHYS.get(name, Why()), {LAWS[name](one) for one in predicted} if name in LAWS else set()
+    row, words = WHYS.get(name, Why()), {LAWS[name](profile) for profile in predicted} if name in LAWS else set()
     return row._replace(words=words.pop()) if len(words) == 1 else row

@@ -28,20 +28,20 @@ def typeset(text: str) -> str:
 def explained(text: str) -> str:
     """Plain text as HTML in which symbols are buttons that open the glossary; `app/glossary.js` has its twin."""
     parts, end, tab = [], 0, ""
-    for found in SYMBOL.finditer(text):
-        if found[1]:
-            parts += [_escaped(text[end : found.start()]), _button(MARKS[found[1]], found[0], tab)]
-            end, tab = found.end(), ' tabindex="-1"'  # one stop of the Tab key; arrows go on
+    for match in SYMBOL.finditer(text):
+        if match[1]:
+            parts += [_escaped(text[end : match.start()]), _button(MARKS[match[1]], match[0], tab)]
+            end, tab = match.end(), ' tabindex="-1"'  # one stop of the Tab key; arrows go on
     return "".join([*parts, _escaped(text[end:])])
 
 
 def linked(source: str) -> str:
     """A source as HTML, its papers as links: 'Xiong et al. 2020, arXiv 2002.04745' shows author and year."""
     parts, end = [], 0
-    for found in CITED.finditer(source):
-        words, host, number = found.groups()
-        parts += [html.escape(source[end : found.start()]), _link(HOSTS[host] + number, f"{host} {number}", words)]
-        end = found.end()
+    for match in CITED.finditer(source):
+        words, host, number = match.groups()
+        parts += [html.escape(source[end : match.start()]), _link(HOSTS[host] + number, f"{host} {number}", words)]
+        end = match.end()
     return "".join([*parts, html.escape(source[end:])])
 
 
@@ -59,8 +59,8 @@ def _link(address: str, number: str, words: str | None) -> str:
             f'title="{html.escape(number)}">{html.escape(words or number)}</a>')
 
 
-def _script(found: re.Match[str]) -> str:
-    base, below, above = found.groups(default="")
+def _script(match: re.Match[str]) -> str:
+    base, below, above = match.groups(default="")
     tag = "sub" if below else "sup"
     words = (below or above).removeprefix("(").removesuffix(")").replace("¼", "1/4").replace("½", "1/2")  # legible
     return f"{base}<{tag}>{words}</{tag}>"

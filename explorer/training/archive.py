@@ -1,7 +1,7 @@
 """A race in one file: its text, settings, numbers, weights and optimizers, so that it can continue.
 
 The file is torch's zip of tensors and plain values, read with `weights_only`, which runs nothing that is in it. It has
-the text itself: who hands on the race of a private text hands on the text.
+the text itself: passing on the race of a private text passes on the text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ small matrices have a long one."""
 MAKERS = (b"]", b"}", b"(", b"t", b"l", b"d", b"\x85", b"\x86", b"\x87")
 """Instructions of a table that each make a list, tuple or dict of 50 bytes and more from one byte."""
 MOST_MADE = 1 / 6
-"""Of a table's bytes, those that may be such instructions. Tables that torch wrote of races have 9 %."""
+"""Largest share of a table's bytes that may be such instructions. Tables that torch wrote of races have 9 %."""
 
 
 def check_zip(file: BinaryIO) -> None:
@@ -150,10 +150,10 @@ def load(path: str | Path) -> Race:
 
 
 def from_bytes(raw: bytes, name: str) -> Race:
-    """Reads the bytes of such a file; nobody need be trusted, see `contents`.
+    """Reads the bytes of such a file, from any source: see `contents`.
 
     Args:
-        name: what the file is called in a refusal.
+        name: of the file in a refusal.
     Raises:
         ConfigError: see `load`.
     """
@@ -186,7 +186,7 @@ def _unpacked(content: dict[str, Any]) -> Race:
     for part in (content["steps"], content["every"], *(state["step"] for state in content["runners"])):
         if type(part) is not int:
             raise TypeError("its steps are not counted in whole numbers")
-    for part in (*(text for one in content["contenders"] for text in one),
+    for part in (*(text for contender in content["contenders"] for text in contender),
                  *(state["retired"] for state in content["runners"])):
         if type(part) is not str:
             raise TypeError("its names are no texts")
@@ -214,7 +214,7 @@ def _packed(race: Race) -> dict[str, Any]:
         "every": race.every,
         "vocabulary": "".join(text.vocabulary),
         "text": torch.from_numpy(text.codes.astype(np.int16)),
-        "contenders": [[one.name, one.config.to_json(), one.recipe.to_json()] for one in race.contenders],
+        "contenders": [[entry.name, entry.config.to_json(), entry.recipe.to_json()] for entry in race.contenders],
         "runners": [runner.state() for runner in race.runners],
         "histories": [_numbers(runner.history) for runner in race.runners],
     }

@@ -51,16 +51,16 @@ class History:
         """Steps with readings."""
         self.values: defaultdict[Key, list[Array]] = defaultdict(list)
 
-    def record(self, step: int, found: Mapping[Key, Array]) -> None:
+    def record(self, step: int, reading: Mapping[Key, Array]) -> None:
         """Adds one reading: statistic and site to a number, `[layer]` or `[layer, head]`.
 
         What an earlier reading had and this one has not, or the other way round, is nan there.
         """
-        for key in self.values.keys() | found.keys():
+        for key in self.values.keys() | reading.keys():
             held = self.values[key]
-            missing = np.full_like(found[key] if key in found else held[0], np.nan, dtype=np.float64)
+            missing = np.full_like(reading[key] if key in reading else held[0], np.nan, dtype=np.float64)
             held.extend(missing for _ in range(len(self.steps) - len(held)))
-            held.append(np.array(found[key], dtype=np.float64) if key in found else missing)
+            held.append(np.array(reading[key], dtype=np.float64) if key in reading else missing)
         self.steps.append(step)
 
     def series(self, statistic: str, site: str = NO_SITE) -> tuple[Array, Array]:
@@ -81,8 +81,8 @@ class History:
 
         No steps and no matrices where it was never read.
         """
-        found = [self.series(statistic, name) for name in MATRICES if (statistic, name) in self.values]
-        return (found[0][0], np.stack([values for _, values in found])) if found else (np.zeros(0), np.zeros((0, 0, 0)))
+        pairs = [self.series(statistic, name) for name in MATRICES if (statistic, name) in self.values]
+        return (pairs[0][0], np.stack([values for _, values in pairs])) if pairs else (np.zeros(0), np.zeros((0, 0, 0)))
 
     def layer_gradient(self) -> tuple[Array, Array]:
         """Steps `[reading]`, and the norm of the gradient by all matrices of a layer, `[reading, layer]`.

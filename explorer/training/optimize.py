@@ -23,11 +23,11 @@ ADAMS_EPSILON = 1e-8
 
 
 class Group(NamedTuple):
-    """What parameters that are stepped alike have in common."""
+    """Settings shared by the parameters that are stepped alike."""
 
     stepper: Stepper
     rate: float
-    """Over the recipe's learning rate."""
+    """Learning rate over the recipe's."""
     decay: float
     epsilon: float
 
@@ -39,16 +39,16 @@ def optimizers(model: nn.Module, config: Config, recipe: Recipe) -> list[Optimiz
         if parameter.requires_grad:
             groups[group(path, parameter, config, recipe)].append(parameter)
     packed: defaultdict[Stepper, list[dict[str, Any]]] = defaultdict(list)
-    for one, parameters in groups.items():
-        epsilon = {"eps": one.epsilon} if one.stepper.powers == "adam" else {}
-        packed[one.stepper].append({
-            "params": parameters, "lr": recipe.learning_rate * one.rate, "weight_decay": one.decay, **epsilon
+    for key, parameters in groups.items():
+        epsilon = {"eps": key.epsilon} if key.stepper.powers == "adam" else {}
+        packed[key.stepper].append({
+            "params": parameters, "lr": recipe.learning_rate * key.rate, "weight_decay": key.decay, **epsilon
         })
     return [stepper.torch(torch.optim, parts, recipe) for stepper, parts in packed.items()]
 
 
 def group(path: str, parameter: Tensor, config: Config, recipe: Recipe) -> Group:
-    """What steps a parameter, and how fast.
+    """The stepper of a parameter, with its learning rate, weight decay and ε.
 
     Under μP and its kin each kind has its own multiple of the learning rate, and of the weight decay the inverse, so
     that a step's ηλ is the same at every width, as in microsoft/mup. α has its own rate where the recipe says so.
@@ -80,7 +80,7 @@ def schedule(over: Optimizer, recipe: Recipe, steps: int) -> LambdaLR:
     """The learning rates of a race of so many steps: `step()` once after each of the optimizer's.
 
     One closed form for warm-up and decay, so that its state is a count of steps and nothing drifts; it equals torch's
-    own LinearLR, CosineAnnealingLR and their like, one after the other.
+    own LinearLR, CosineAnnealingLR and similar ones, one after the other.
     """
     return LambdaLR(over, lambda step: recipe.factor(step, steps))
 
@@ -92,7 +92,7 @@ def alphas(model: nn.Module) -> list[nn.Parameter]:
 
 @torch.no_grad()
 def hold(parameters: list[nn.Parameter], values: Iterable[float]) -> None:
-    """Sets what is not learned, one value a layer."""
+    """Sets αs that are not learned, one value a layer."""
     for parameter, value in zip(parameters, values, strict=True):
         parameter.fill_(value)
 
@@ -102,7 +102,7 @@ def total_norm(gradients: list[Tensor]) -> float:
     size = float(torch.stack(torch._foreach_norm(gradients)).norm())
     if math.isfinite(size):
         return size
-    return float(torch.stack([torch.linalg.vector_norm(one, dtype=torch.float64) for one in gradients]).norm())
+    return float(torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64) for part in gradients]).norm())
 
 
 def clip(parameters: list[nn.Parameter], most: float, size: float) -> None:
@@ -128,21 +128,21 @@ class QKClip:
                        for name, bias in (("W_Q", "b_Q"), ("W_K", "b_K")) if bias in layer.biases}
         self.mask = visible(model.config.n_ctx, self.weights[0]["W_Q"].device) if model.config.causal else None
         self.largest: dict[nn.Parameter, Tensor] = {}
-        """By W_Q, which several layers may have in common: `[head]`."""
+        """Largest logit by W_Q, which several layers may have in common: `[head]`."""
 
     def watching(self, tap: Tap) -> Tap:
         """A tap that reads the logits for the clip, too."""
 
-        def seen(site: str, layer: int, tensor: Tensor) -> None:
+        def clip_tap(site: str, layer: int, tensor: Tensor) -> None:
             if site == "attn_scores":
                 scores = tensor.detach()
                 if self.mask is not None:
                     scores = scores.masked_fill(~self.mask, -math.inf)
-                found, by = scores.amax((0, 2, 3)), self.weights[layer - 1]["W_Q"]
-                self.largest[by] = torch.maximum(found, self.largest.get(by, found))
+                largest, by = scores.amax((0, 2, 3)), self.weights[layer - 1]["W_Q"]
+                self.largest[by] = torch.maximum(largest, self.largest.get(by, largest))
             tap(site, layer, tensor)
 
-        return seen
+        return clip_tap
 
     @torch.no_grad()
     def step_is_done(self) -> None:

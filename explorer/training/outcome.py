@@ -23,7 +23,7 @@ class Outcome(NamedTuple):
     """Norm of the gradients by the first layer's matrices over those by the last layer's, at step 0; nan where both are
     zero, as where α is."""
     ratio_last: float
-    """The same at the last step at which the instruments were on."""
+    """This ratio at the last step at which the instruments were on."""
     worse_from: int | None = None
     """The step from which on the held-out loss stayed above a uniform guess's by more than `race.WORSE`; None if it
     did not, or the contender is retired."""
@@ -40,4 +40,4 @@ class Line(NamedTuple):
     given: str
     """The held-out text before it; empty where characters are filled in."""
     written: str
-    """What it wrote; where it fills in, the text with its characters in brackets."""
+    """Text that the contender wrote; where it fills in, the whole text with its characters in brackets."""

@@ -43,11 +43,11 @@ class Race:
     """A race, running, stopped or finished. Made by `race`, read from a file by `load`.
 
     Args:
-        contenders: who runs.
-        task: what is learned.
-        steps: how many each makes.
+        contenders: the designs to train, with their recipes.
+        task: the task to learn.
+        steps: number of steps of each contender.
         every: how often the instruments are on.
-        text: what is learned from; None is Python's prose.
+        text: the text to learn from; None is Python's prose.
     Raises:
         TypeError: an argument is of another kind; names which, and what it must be.
         ConfigError: no contenders or too many, two of one name, shapes that differ, a config that cannot learn the
@@ -64,8 +64,8 @@ class Race:
         shape = first.n_ctx, first.batch_size
         self.data = of_prose(task, *shape) if text is None else Data(task, text, *shape)
         self.device = device()
-        self.threads = max(shares(one.config.replace(n_seeds=1), self.device)[1] for one in contenders)
-        self.runners = tuple(Runner(one, self.data, steps, self.device) for one in contenders)
+        self.threads = max(shares(contender.config.replace(n_seeds=1), self.device)[1] for contender in contenders)
+        self.runners = tuple(Runner(contender, self.data, steps, self.device) for contender in contenders)
 
     def run(self, stop: Callable[[], bool] = lambda: False, on_step: Callable[[Race], None] = lambda _: None) -> Race:
         """Runs from the current step to the end; a race that was stopped before ends as if it had not been.
@@ -146,8 +146,8 @@ class Race:
         """A row a contender: its design and training, the steps it made, its last losses, and why it is out."""
         header = ("Contender", "Design", "Training", "Steps", "Training loss", "Held-out loss", "")
         return table(f"Race: step {self.step} of {self.steps}, losses in nats a character", header, [
-            (one.name, one.config, one.recipe, runner.step, *runner.history.last_losses(), runner.retired)
-            for one, runner in zip(self.contenders, self.runners, strict=True)
+            (entry.name, entry.config, entry.recipe, runner.step, *runner.history.last_losses(), runner.retired)
+            for entry, runner in zip(self.contenders, self.runners, strict=True)
         ])
 
     def frame(self) -> pd.DataFrame:
@@ -171,13 +171,13 @@ def race(contenders: Sequence[Contender], task: Task | None = None, steps: int =
     stopped.
 
     Args:
-        contenders: who runs; their configs agree in n_ctx and batch_size, and have what `Task.fit` gives them.
-        task: what is learned; None is the next character.
-        steps: how many each makes.
+        contenders: the designs to train; their configs agree in n_ctx and batch_size, and come from `Task.fit`.
+        task: the task to learn; None is the next character.
+        steps: number of steps of each contender.
         stop: asked before each step of each contender; once it says true, what there is is returned.
         on_step: called after each round; it may read the race, which waits for it.
         every: the instruments are on at every step that is a multiple of this.
-        text: what is learned from; None is Python's prose.
+        text: the text to learn from; None is Python's prose.
     Raises:
         TypeError, ConfigError: see `Race`.
     """
@@ -214,10 +214,10 @@ def _stays(steps: Array, holds: NDArray[np.bool_]) -> int | None:
 def check(contenders: Sequence[Contender], task: Task, steps: int, every: int) -> None:
     """Raises TypeError or ConfigError if there are no contenders, their shapes differ, or memory is short."""
     must_be(Task, "task", task)
-    for number, one in enumerate(contenders if isinstance(contenders, Sequence) else [contenders]):
-        must_be(Contender, f"contenders[{number}]", one)
-        must_be(Config, f"contenders[{number}].config", one.config)
-        must_be(Recipe, f"contenders[{number}].recipe", one.recipe)
+    for number, contender in enumerate(contenders if isinstance(contenders, Sequence) else [contenders]):
+        must_be(Contender, f"contenders[{number}]", contender)
+        must_be(Config, f"contenders[{number}].config", contender.config)
+        must_be(Recipe, f"contenders[{number}].recipe", contender.recipe)
     counts = (("contenders", len(contenders), MOST), ("steps", steps, LONGEST), ("every", every, LONGEST))
     for name, value, most in counts:
         if not 1 <= value <= most:
@@ -243,5 +243,5 @@ def check(contenders: Sequence[Contender], task: Task, steps: int, every: int) -
 def memory(contenders: Sequence[Contender]) -> float:
     """About the bytes that a race takes: weights, gradients and two moments of each, one pass at a time."""
     sizes = [contender.config.sizes for contender in contenders]
-    weights = sum(4 * one.n_parameters for one in sizes)
-    return RESIDENT + 4 * weights + min(weights, NOISE) + 1.6 * max(one.activation_bytes for one in sizes)
+    weights = sum(4 * size.n_parameters for size in sizes)
+    return RESIDENT + 4 * weights + min(weights, NOISE) + 1.6 * max(size.activation_bytes for size in sizes)

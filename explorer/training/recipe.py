@@ -20,7 +20,7 @@ LONGEST = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Stepper:
-    """One of torch's optimizers, and what a parametrization makes of its learning rate."""
+    """One of torch's optimizers, and its learning rate under each parametrization."""
 
     torch: Callable[[Any, Any, Recipe], Any]
     """The optimizer, from torch.optim, groups of parameters and the recipe. (Handed in: settings do without torch.)"""
@@ -34,7 +34,7 @@ class Stepper:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerRule(Option):
-    """What turns gradients into steps."""
+    """An optimizer: turns gradients into steps."""
 
     stepper: Stepper
     matrices: Stepper | None = None
@@ -79,7 +79,7 @@ class Decay(Option):
     """Of u, the share of the decay that is done (0 at the first step of it, 1 would be one step after the last), and of
     T/t, the warm-up over the steps so far."""
     whole: bool = True
-    """It lasts from the warm-up on; else for the last share of the race's steps."""
+    """Whether the decay lasts from the warm-up on; else for the last share of the race's steps."""
 
 
 DECAYS: dict[str, Decay] = {
@@ -235,9 +235,9 @@ class Recipe(Choices):
 
 def idle(config: Config) -> dict[str, tuple[str, str]]:
     """Fields of a recipe that can do nothing for a design: the reason, and the field of the design that it lies in."""
-    found = {}
+    reasons = {}
     if not learned(config):
-        found["alpha_schedule"] = (
+        reasons["alpha_schedule"] = (
             "the residual has no α to learn (ReZero, SkipInit and LayerScale have one)", "residual"
         )
     for field, is_so, reason in (
@@ -247,5 +247,5 @@ def idle(config: Config) -> dict[str, tuple[str, str]]:
         ("residual_attention", bool(inherits(config)), "logits are sums over the layers"),
     ):
         if is_so:
-            found.setdefault("qk_clip", (reason, field))
-    return found
+            reasons.setdefault("qk_clip", (reason, field))
+    return reasons

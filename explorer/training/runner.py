@@ -31,8 +31,8 @@ class Runner:
     """A contender at work.
 
     Args:
-        contender: who runs.
-        data: what is learned.
+        contender: the design to train, with its recipe.
+        data: the task and its text.
         steps: how long the race is, for the learning rate's decay.
         device: where it runs.
     Raises:
@@ -49,7 +49,7 @@ class Runner:
             parameter.requires_grad_(False)
         self.learning = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimizers = optimizers(self.model, self.config, self.recipe)
-        self.schedules = [schedule(one, self.recipe, steps) for one in self.optimizers]
+        self.schedules = [schedule(optimizer, self.recipe, steps) for optimizer in self.optimizers]
         self.qk_clip = QKClip(self.model, self.recipe.qk_clip) if self.recipe.qk_clip else None
         self.steps = steps
         self.step = 0
@@ -95,8 +95,8 @@ class Runner:
             return
         if self.recipe.clip:
             clip(self.learning, self.recipe.clip, size)
-        for one, its_schedule in zip(self.optimizers, self.schedules, strict=True):
-            one.step()
+        for optimizer, its_schedule in zip(self.optimizers, self.schedules, strict=True):
+            optimizer.step()
             its_schedule.step()
         if self.qk_clip:
             self.qk_clip.step_is_done()
@@ -125,7 +125,7 @@ class Runner:
             "step": self.step,
             "retired": self.retired,
             "model": self.model.state_dict(),
-            "optimizers": [one.state_dict() for one in self.optimizers],
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -133,8 +133,8 @@ class Runner:
         self.step, self.retired = state["step"], state["retired"]
         self.model.load_state_dict(state["model"])
         states = state["optimizers"] if "optimizers" in state else [state["optimizer"]]  # as it was before Muon
-        for one, its_schedule, held in zip(self.optimizers, self.schedules, states, strict=True):
-            one.load_state_dict(held)
+        for optimizer, its_schedule, held in zip(self.optimizers, self.schedules, states, strict=True):
+            optimizer.load_state_dict(held)
             its_schedule.last_epoch = self.step  # the rates of the step are among the optimizer's state
 
 

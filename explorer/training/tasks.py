@@ -115,7 +115,7 @@ class Data:
     """A task on a text, cut to a config's shapes.
 
     Args:
-        task: what is learned.
+        task: the task to learn.
         text: where from; None is Python's prose.
         n_ctx: characters in a sequence.
         batch_size: sequences in a batch.
@@ -191,11 +191,11 @@ def probabilities(train: Codes, size: int, before: Codes, after: Codes) -> tuple
     """
     unigram = ((np.bincount(train, minlength=size) + 1) / (len(train) + size))[after]
     pairs, counts = np.unique(train[:-1] * size + train[1:], return_counts=True)
-    seen = np.bincount(pairs // size, weights=counts, minlength=size)[before]
+    times = np.bincount(pairs // size, weights=counts, minlength=size)[before]
     followers = np.bincount(pairs // size, minlength=size)[before]
     place = np.minimum(np.searchsorted(pairs, before * size + after), len(pairs) - 1)
     count = np.where(pairs[place] == before * size + after, counts[place], 0)
-    bigram = np.where(seen > 0, (count + followers * unigram) / np.maximum(seen + followers, 1), unigram)
+    bigram = np.where(times > 0, (count + followers * unigram) / np.maximum(times + followers, 1), unigram)
     return unigram, bigram
 
 
@@ -216,10 +216,10 @@ def repeated(part: Codes, other: Codes) -> NDArray[np.bool_]:
     """True for each character of `part` inside a passage of `PASSAGE` characters that `other` has too."""
     if min(len(part), len(other)) < PASSAGE:
         return np.zeros(len(part), dtype=np.bool_)
-    found = np.isin(_hashes(part), _hashes(other))  # [place where a passage begins]
+    begins = np.isin(_hashes(part), _hashes(other))  # [place where a passage begins]
     edges = np.zeros(len(part) + 1, dtype=np.int64)
-    edges[: len(found)] += found
-    edges[PASSAGE : PASSAGE + len(found)] -= found
+    edges[: len(begins)] += begins
+    edges[PASSAGE : PASSAGE + len(begins)] -= begins
     covered: NDArray[np.bool_] = np.cumsum(edges)[:-1] > 0
     return covered
 

@@ -1,4 +1,4 @@
-"""Lines of text from a contender, for those who watch a race: what it writes, or what it fills in.
+"""Lines of text from a contender, shown during a race: its continuation, or the characters that it fills in.
 
 Nothing of the training is altered: no gradient is taken, no mode is changed, and the draws come from a generator of
 their own, the same ones each time, so that two lines differ by the weights alone.
@@ -21,12 +21,12 @@ from explorer.training.tasks import NOT_ASKED, Codes
 PROMPT, LENGTH = 20, 60
 """Characters of the held-out text that a line continues, at most, and characters of a line."""
 TEMPERATURE = 0.8
-"""What the logits are divided by. At 1 a small model misspells most words; at 0 it repeats one."""
+"""Divisor of the logits. At 1 a small model misspells most words; at 0 it repeats one."""
 
 
 @torch.no_grad()
 def line(runner: Runner, stop: Callable[[], bool] = lambda: False) -> Line:
-    """What a contender writes with the weights as they are; shorter where `stop` says so."""
+    """Text that a contender writes with the weights as they are; shorter where `stop` turns true."""
     return _filled(runner) if runner.data.task.masks else _continued(runner, stop)
 
 
@@ -38,8 +38,8 @@ def _continued(runner: Runner, stop: Callable[[], bool]) -> Line:
     for uniform in rng.random(LENGTH):
         if stop():
             break
-        seen = codes[-size:]
-        logits = _logits(runner, np.pad(seen, (0, size - len(seen))))[len(seen) - 1] / TEMPERATURE
+        context = codes[-size:]
+        logits = _logits(runner, np.pad(context, (0, size - len(context))))[len(context) - 1] / TEMPERATURE
         if not bool(logits.isfinite().all()):
             break
         shares = logits.softmax(0).cumsum(0).cpu().numpy()
@@ -74,5 +74,5 @@ def _logits(runner: Runner, codes: Codes) -> Tensor:
 
 def _text(runner: Runner, codes: Codes) -> str:
     """Characters that can be shown in one line."""
-    found = "".join(runner.data.text.vocabulary[code] for code in codes).replace("\n", "↵")
-    return "".join(one if one.isprintable() else "·" for one in found)
+    text = "".join(runner.data.text.vocabulary[code] for code in codes).replace("\n", "↵")
+    return "".join(character if character.isprintable() else "·" for character in text)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from explorer.trials.evidence import Evidence
 
 LARGEST, LEAST = 1e4, 0.01
-"""Beyond these a gradient, or what is left of the tokens' difference, is as bad as it can be."""
+"""Bounds of a gradient, and of the remaining difference of tokens, beyond which worse no longer counts."""
 WEIGHTS: Mapping[str, float] = MappingProxyType({
     "one": 2.65, "gradient": -1.54, "difference": -1.59, "entropy": -2.72, "pointwise": -2.03,
 })

@@ -1,4 +1,4 @@
-"""`Evidence`: a few numbers of an untrained model from which it can be foretold whether it trains."""
+"""`Evidence`: a few numbers of an untrained model from which to predict whether it trains."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from explorer.schemes.placement import PLACEMENTS, point
 from explorer.theory import predict
 
 GRADIENT, DIFFERENCE = (1e-6, 1e9), 1e-6
-"""Within these a number is told from another: a gradient beyond them has died out, or is not finite."""
+"""Bounds of the gradient's norm, beyond which it has died out or is not finite; least difference of tokens."""
 
 
 class Evidence(NamedTuple):
-    """Of a profile of a design as it is trained."""
+    """Numbers of a profile, of a design at the size of the trials."""
 
     gradient: float
     """Norm of the training loss's gradient by all matrices of the layers, root mean square over seeds; at most
     1e9, which stands for what is not finite as well, and at least 1e-6."""
     difference: float
-    """The least share of what tells tokens apart at the input that is left at any depth; at least 1e-6."""
+    """The least share of the tokens' difference at the input that is left at any depth; at least 1e-6."""
     entropy: float
     """The least entropy of attention in any layer, as a share of the uniform one; 1 without attention, 0 where it is
     not finite."""
@@ -33,7 +33,7 @@ class Evidence(NamedTuple):
 
 
 def evidence(profile: Profile) -> Evidence:
-    """What a profile shows, mean over seeds and heads; finite, whatever the profile is."""
+    """The evidence in a profile, mean over seeds and heads; finite, whatever the profile is."""
     with np.errstate(all="ignore"):
         squares = [np.square(values).sum(axis=1) for site, values in weight_gradients(profile).items()
                    if site in MATRICES]  # [site][seed]
@@ -48,7 +48,7 @@ def evidence(profile: Profile) -> Evidence:
 
 
 def predicted(config: Config) -> Evidence | None:
-    """What theory's profile of a design shows; None where theory lacks a gradient, and a model must be measured."""
+    """The evidence in a predicted profile; None where theory lacks a gradient, and a model must be measured."""
     profile = predict(config)
     gradients = weight_gradients(profile).values()
     return evidence(profile) if gradients and all(np.isfinite(values).all() for values in gradients) else None

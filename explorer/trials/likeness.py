@@ -17,7 +17,7 @@ from explorer.trials.evidence import Evidence
 from explorer.trials.table import SIZES, trials
 
 NEAREST = 40
-"""Trials that are counted: those of the most similar chance."""
+"""Number of trials that are counted: the ones of the most similar chance."""
 FREE = frozenset({*SIZES, "n_kv_heads", "head_size", "input", "input_correlation", "loss", "causal", "n_seeds", "seed"})
 """Fields that the trials fix, whatever a design has there."""
 
@@ -51,17 +51,17 @@ def within(field: str, value: Any) -> bool:
 @cache
 def values() -> Mapping[str, frozenset[Any]]:
     """Field to all its values in the trials, its default among them."""
-    found: dict[str, set[Any]] = {}
+    by_field: dict[str, set[Any]] = {}
     for trial in trials():
         for field, value in trial.design.items():
-            found.setdefault(field, {Config.specs()[field].default}).add(value)
-    return {field: frozenset(known) for field, known in found.items()}
+            by_field.setdefault(field, {Config.specs()[field].default}).add(value)
+    return {field: frozenset(known) for field, known in by_field.items()}
 
 
 @cache
 def _known() -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Of every trial the odds, and whether it trained."""
-    return np.array([odds(one.evidence) for one in trials()]), np.array([one.trained for one in trials()])
+    """The odds of every trial, and whether it trained."""
+    return np.array([odds(trial.evidence) for trial in trials()]), np.array([trial.trained for trial in trials()])
 
 
 def likeness(evidence: Evidence) -> Likeness:

@@ -33,7 +33,7 @@ class Trial(NamedTuple):
     verdict: str
     """Severity of the first finding before the first step."""
     rules: tuple[str, ...]
-    """Of the diagnosis, that found something."""
+    """Rules of the diagnosis that found something."""
     evidence: Evidence
 
     @property

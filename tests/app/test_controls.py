@@ -185,7 +185,7 @@ def test_a_refusal_calls_fields_what_the_screen_calls_them(values: dict[str, obj
     ({}, {"n_layers": 4096}, "", {}),
     ({}, {"d_model": 250, "n_heads": 3}, "", {}),
 ])
-def test_a_refusal_offers_the_one_change_that_mends_it(
+def test_a_refusal_offers_the_one_change_that_fixes_it(
     start: dict[str, Any], chosen: dict[str, Any], remedy: str, changed: dict[str, Any]
 ) -> None:
     page = Page(Config(**start))
@@ -193,7 +193,7 @@ def test_a_refusal_offers_the_one_change_that_mends_it(
     assert page.controls.refusal
     assert page.controls.remedy == remedy
     if remedy:
-        page.controls.mend()
+        page.controls.fix()
         assert page.told[-1] == (Config(**{**start, **chosen, **changed}), "")
         assert page.controls.remedy == ""
 
@@ -220,7 +220,7 @@ def test_an_option_is_excluded_where_the_record_would_refuse_it_and_nowhere_else
         assert page.told == [(start, reason)], "a client may send it, and is refused in these words"
         assert way == (f"first s{page.controls.remedy[1:]}" if page.controls.remedy else "excluded by other choices")
         if page.controls.remedy:
-            page.controls.mend()
+            page.controls.fix()
             assert page.controls.refusal == ""
             assert getattr(page.controls.config, name) == value
 
@@ -231,7 +231,7 @@ def test_what_is_excluded_follows_the_design_and_not_a_refused_choice() -> None:
     assert barred(page.controls)["loss", "next_token"] == told
     page.set(loss="next_token")
     assert barred(page.controls)["loss", "next_token"] == told
-    page.controls.mend()
+    page.controls.fix()
     assert not {("loss", "next_token"), ("loss", "linear")} & barred(page.controls).keys()
     assert barred(page.controls)["input", "gaussian"][1] == "first set Loss to linear"
     page.set(causal=True)
@@ -297,7 +297,7 @@ def test_what_stands_in_an_entry_is_what_was_accepted() -> None:
     assert page.told[-1] == (Config(n_ctx=100, init_variance=2.5), "")
 
 
-def test_a_refused_value_can_be_mended_or_taken_back() -> None:
+def test_a_refused_value_can_be_fixed_or_taken_back() -> None:
     page = Page()
     page.set(d_model=250)
     assert page.controls.notes["d_model"] == "refused; still 256"

@@ -200,7 +200,7 @@ def test_a_line_is_drawn_ahead_again_after_a_refusal_was_undone(open_panel: Open
     assert lengths(page) == {11}
 
 
-def test_one_press_mends_a_refusal(open_panel: Open) -> None:
+def test_one_press_fixes_a_refusal(open_panel: Open) -> None:
     page = open_panel()
     page.until("idle")
     page.set(loss="next_token")

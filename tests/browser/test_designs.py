@@ -177,9 +177,9 @@ def test_a_group_shows_what_is_used_or_changed_and_the_rest_when_asked(dashboard
     group.locator("summary").click()
 
 
-def test_an_option_that_other_choices_exclude_says_why_and_can_be_mended(dashboard: Dashboard) -> None:
+def test_an_option_that_other_choices_exclude_says_why_and_can_be_fixed(dashboard: Dashboard) -> None:
     group = dashboard.page.locator(".ex-panel [data-section='Input and loss']").first
-    loss, mend = dashboard.control("loss"), dashboard.page.get_by_role("button", name="Set Input to text")
+    loss, fix = dashboard.control("loss"), dashboard.page.get_by_role("button", name="Set Input to text")
     group.locator("summary").click()
     radio, label = loss.get_by_role("radio", name="next token"), loss.locator("label", has_text="next token")
     reason = "Loss = next token needs Input = text; got Input = gaussian"
@@ -192,7 +192,7 @@ def test_an_option_that_other_choices_exclude_says_why_and_can_be_mended(dashboa
     assert reason in dashboard.said
     expect(loss).to_contain_text("refused; still linear")
     with dashboard.redrawn():
-        mend.click()
+        fix.click()
     expect(radio).to_be_checked()
     expect(radio).not_to_have_attribute("aria-disabled", "true")
     expect(dashboard.control("input")).to_contain_text("gaussian, correlated: first set Loss to linear")

@@ -163,7 +163,7 @@ def test_a_class_token_of_zeros_is_told_and_is_no_disease_of_the_stack(name: str
     for part, parameter in model.named_parameters():
         if part.endswith(("cls_token", "distillation_token", "mask_token")):
             nn.init.trunc_normal_(parameter, std=0.02)
-    assert not any("almost 0" in one.meaning for one in diagnose(ex.probe(model, image))), "the remedy mends it"
+    assert not any("almost 0" in one.meaning for one in diagnose(ex.probe(model, image))), "the remedy fixes it"
 
 
 def test_an_image_model_with_a_zero_readout_too() -> None:

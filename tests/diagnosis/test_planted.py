@@ -1,4 +1,4 @@
-"""One mistake planted in a torch model: the finding names the layer, what is wrong there, and a line that mends it."""
+"""One mistake planted in a torch model: the finding names the layer, what is wrong there, and a line that fixes it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_healthy_blocks_have_no_cause(n_layers: int, choices: dict[str, Any]) ->
     assert diagnose(profile)
 
 
-def test_the_line_of_torch_mends_what_it_says() -> None:
+def test_the_line_of_torch_fixes_what_it_names() -> None:
     """The code that the finding prints is run on the model, and the finding is gone."""
     blocks = model()
     scale("W_out", 1.66)(blocks)

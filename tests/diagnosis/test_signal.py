@@ -1,4 +1,4 @@
-"""Diagnosis: the right verdict for designs whose fate is known, and a mend that mends."""
+"""Diagnosis: the right verdict for designs whose fate is known, and a remedy that fixes them."""
 
 import re
 from dataclasses import replace
@@ -55,15 +55,15 @@ def test_what_a_small_input_loses_is_measured_beside_the_first_layer() -> None:
 
 
 @pytest.mark.parametrize(("choices", "severity", "meaning"), SICK)
-def test_the_verdict_and_its_mend(choices: dict[str, Any], severity: str, meaning: str) -> None:
+def test_the_verdict_and_its_remedy(choices: dict[str, Any], severity: str, meaning: str) -> None:
     config = BASE.replace(**choices)
     first = diagnose(measure(config))[0]
     assert (first.severity, first.meaning[: len(meaning)]) == (severity, meaning)
     assert first.evidence.endswith(".")
     assert first.remedy
-    mended = config.replace(**first.config_change)
-    assert mended != config
-    after = diagnose(measure(mended))
+    fixed = config.replace(**first.config_change)
+    assert fixed != config
+    after = diagnose(measure(fixed))
     assert kind(first) not in map(kind, after)
     assert "bad" not in [finding.severity for finding in after]
 
@@ -176,7 +176,7 @@ def test_a_remedy_is_the_first_candidate_that_changes_a_design_and_is_accepted()
 
 @pytest.mark.parametrize("config", TRIED[::5] + FUNCTIONS,
                          ids=lambda one: f"{one.norm_placement}-{one.residual}-{one.n_layers}")
-def test_every_sentence_reads_well_and_every_remedy_mends_what_it_says(config: Config) -> None:
+def test_every_sentence_reads_well_and_every_remedy_fixes_what_it_names(config: Config) -> None:
     for finding in diagnose(measure(config)):
         told = f"{finding.meaning} {finding.evidence} {finding.remedy}"
         assert not re.search(r"\de[+-]\d", told), told

@@ -55,10 +55,10 @@ def test_forty_trials_are_counted_and_they_are_those_of_the_nearest_chance() -> 
 def test_theory_has_the_evidence_of_an_untrained_model(config: Config) -> None:
     small = as_trained(config)
     assert small is not None
-    foretold, shown = predicted(small), evidence(measure(small))
-    assert foretold is not None
-    assert math.log10(foretold.gradient) == pytest.approx(math.log10(shown.gradient), abs=0.2)  # of four draws
-    assert foretold[1:] == pytest.approx(shown[1:], abs=0.1)
+    expected, shown = predicted(small), evidence(measure(small))
+    assert expected is not None
+    assert math.log10(expected.gradient) == pytest.approx(math.log10(shown.gradient), abs=0.2)  # of four draws
+    assert expected[1:] == pytest.approx(shown[1:], abs=0.1)
 
 
 def test_where_theory_lacks_a_gradient_a_model_is_measured() -> None:

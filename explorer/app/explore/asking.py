@@ -1,4 +1,4 @@
-"""`Asking`: the question that stands about a design: the charts that it withholds, and what a guess is told."""
+"""`Asking`: the open question about a design: the charts that it withholds, and the answer to a guess."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Asking:
 
         Args:
             config: the design that it is about.
-            say: is told what came out, once that was revealed and measured.
+            say: called with the outcome, once the answer is revealed and measured.
             act: called with what the chart's buttons send.
         """
         self._offer({})
@@ -86,7 +86,7 @@ class Asking:
             self._charts[self.question.chart].ask = ask
 
     def figure(self, name: str) -> go.Figure | None:
-        """What a chart shows in place of its figure; None where nothing is withheld from it."""
+        """The figure that stands in for a chart while a question is open; None where the chart may be shown."""
         question = self.question
         if question is None or self.revealed:
             return None

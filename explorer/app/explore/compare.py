@@ -28,13 +28,13 @@ Diagnose = Callable[[Profile], Sequence[Finding]]
 
 
 class Column(NamedTuple):
-    """A design, and what is known of it."""
+    """A design, and its profiles so far."""
 
     design: Design
     config: Config
     name: str
     when: str = ""
-    """Of the design of the controls: "now", or "before" while the next one is measured."""
+    """State of the controls' design: "now", or "before" while the next one is measured."""
     predicted: Profile | None = None
     measured: Profile | None = None
     trouble: str = ""
@@ -63,13 +63,13 @@ class Compare(PageWidget):
 
 def groups(columns: Sequence[Column], diagnose: Diagnose | None) -> list[dict[str, Any]]:
     """The rows of the table: differences, end values, verdicts. A group without rows is left out."""
-    found = [
+    tables = [
         {"title": "Choices that differ", "rows": _choices([column.config for column in columns])},
         {"title": "After the last layer", "rows": _values(columns)},
         {"title": "Verdict", "rows": [{"label": "Verdict", "symbol": "", "cells": [
             _verdict(column, diagnose) for column in columns]}] if diagnose else []},
     ]
-    return [group for group in found if group["rows"]]
+    return [group for group in tables if group["rows"]]
 
 
 def cell(text: str, more: str = "", theory: str = "", where: str = "", severity: str = "") -> Cell:
@@ -98,7 +98,7 @@ def _values(columns: Sequence[Column]) -> list[dict[str, Any]]:
         {"label": ENDS[name].title, "symbol": ENDS[name].symbol, "cells": [
             _value(column, dots.get(name), line.get(name))
             for column, dots, line in zip(columns, measured, predicted, strict=True)]}
-        for name in SHOWN if any(name in found for found in (*measured, *predicted))
+        for name in SHOWN if any(name in values for values in (*measured, *predicted))
     ]
 
 

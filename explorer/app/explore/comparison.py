@@ -55,7 +55,7 @@ class Comparison:
         self.box.answer(said)
 
     def restore(self, records: object, predict: Callable[[Config], Profile | None]) -> list[str]:
-        """Replaces the pins by those of a record, see `Roster`; what was measured of a design is kept."""
+        """Replaces the pins by those of a record, see `Roster`; measured profiles are kept."""
         sentences = self.pins.restore(records)
         for pin in self.pins:
             if pin.predicted is None:

@@ -76,7 +76,7 @@ class Drawing:
 
         Args:
             stale, ahead: of what is measured, and whether the line is not; see `Chart`.
-            hurry: what is not on the screen is left as it is.
+            hurry: whether charts off the screen are left as they are.
             leave: whether to leave all that is still to be drawn.
         Returns:
             Whether all were drawn.

@@ -26,7 +26,7 @@ class Flatten:
     """The buttons.
 
     Args:
-        controls: what they stand beside, and set.
+        controls: the design's; the buttons set them.
         solve: the theory run backwards.
         on_failure: called with `Class: message` when the theory breaks.
     """

@@ -1,4 +1,4 @@
-"""What the Explore panel gives to take home: its designs as Python, as torch, as numbers, and their sources."""
+"""Downloads of the Explore panel: its designs as Python, as torch, as numbers, and their sources."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ from explorer.app.explore.asking import Asking
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.drawing import PATIENCE, Drawing, lines_first, worth_drawing
 from explorer.app.explore.flatten import Flatten, Solve
-from explorer.app.explore.foretold import Foretold, Trials
 from explorer.app.explore.pins import Pin
 from explorer.app.explore.question import Question
 from explorer.app.explore.remedies import Diagnose, Remedies
 from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.sentences import model_words, progress_words, summary
+from explorer.app.explore.similar_designs import SimilarDesigns, Trials
 from explorer.app.explore.sweep import Sweep
 from explorer.app.explore.sweep_plan import Finder, Measure, Predict
 from explorer.app.view import DESIGN, View
@@ -66,7 +66,7 @@ class Explore(Live[Job, Profile]):
                  diagnose: Diagnose | None = None, solve: Solve | None = None, trials: Trials | None = None) -> None:
         self._measure = measure
         self._predict = lru_cache(KEPT)(predict) if predict else None  # a slider that is dragged comes by again
-        self._foretold = Foretold(trials)
+        self._similar = SimilarDesigns(trials)
         self._predicted: Profile | None = None  # of the newest job
         self._lined: Profile | None = None  # whose line is on the charts
         self._expected: Profile | None = None  # of what was measured last
@@ -88,7 +88,7 @@ class Explore(Live[Job, Profile]):
         super().__init__(controls, charts, subject="measured design", action="Measure")
         finder = Finder(measure, predict, self._computes, lambda: self._computes() and self.worker.busy_for < PATIENCE)
         self.sweep = Sweep(controls, finder, self.comparison.visible, self.lock)
-        self.remedies = (Remedies(self.verdict, controls, diagnose, self.lock, self._foretold.words)
+        self.remedies = (Remedies(self.verdict, controls, diagnose, self.lock, self._similar.words)
                          if diagnose else None)
         if solve:
             Flatten(controls, solve, lambda message: self._fail(self._job, message))
@@ -281,7 +281,7 @@ class Explore(Live[Job, Profile]):
         try:
             measured = self._measure(job.config, stop, progress, job.pattern_of, partial(self._show_some, job))
             self._show_dots(job, measured)
-            self._foretold.find(job.config, stop)
+            self._similar.find(job.config, stop)
             return measured
         except Exception as error:
             if not stop():

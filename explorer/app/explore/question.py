@@ -1,4 +1,4 @@
-"""Questions about a design that are asked before it is measured. Data, and what they make of a guess."""
+"""Questions about a design, asked before it is measured: their data, and their answer to a guess."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def between(at: ArrayLike, heights: Sequence[float], where: ArrayLike) -> Array:
     return np.asarray(np.interp(np.asarray(where, dtype=float), np.asarray(at, dtype=float), heights))
 
 
-def apart(one: ArrayLike, other: ArrayLike, *, log: bool) -> float:
+def apart(curve: ArrayLike, other: ArrayLike, *, log: bool) -> float:
     """Distance of two curves: the mean factor between them, at least 1, or the mean absolute difference.
 
     Depths at which either has no place on the axis do not count; nan where none is left.
@@ -54,7 +54,7 @@ def apart(one: ArrayLike, other: ArrayLike, *, log: bool) -> float:
     Args:
         log: whether the axis is logarithmic, and the distance a factor: the geometric mean of those at each depth.
     """
-    first, second = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
+    first, second = np.asarray(curve, dtype=float), np.asarray(other, dtype=float)
     keep = np.isfinite(first) & np.isfinite(second) & (((first > 0) & (second > 0)) | (not log))
     if not keep.any():
         return math.nan
@@ -71,7 +71,7 @@ def in_words(distance: float, *, log: bool) -> str:
 
 @dataclass(frozen=True)
 class Question:
-    """What both kinds of question have."""
+    """Fields and checks that both kinds of question share."""
 
     text: str
     chart: str
@@ -79,7 +79,7 @@ class Question:
     extent: tuple[float, float]
     """Ends of that chart's axis while the question stands; exponents where it is logarithmic."""
     reveal: str
-    """What is said of the measurement, in a sentence or two."""
+    """The answer, in a sentence or two on the measurement."""
 
     @property
     def statistic(self) -> Statistic:
@@ -146,6 +146,6 @@ class Draw(Question):
         return said + ("." if theirs is None else f", theory's {in_words(theirs, log=log)}.")
 
     def _series(self, profile: Profile) -> Series:
-        """What the chart draws of a profile."""
+        """The profile's series on the question's chart."""
         row = self.statistic
         return by_depth([profile], row.name, "" if row.on_stream else row.sites[0])[0]

@@ -28,22 +28,22 @@ class Applied(NamedTuple):
 
 
 class Remedies:
-    """What stands in a verdict, and what its buttons do.
+    """The findings of a verdict, and the actions of its buttons.
 
     Args:
         verdict: shows them.
-        controls: what a remedy sets.
+        controls: set by a remedy.
         diagnose: findings of a measured profile.
         lock: the panel's; callers hold it.
-        foretold: words on how many designs like a config trained, after the evidence of the first finding.
+        similar: a sentence on how many designs similar to a config trained, shown after the first finding's evidence.
     """
 
     def __init__(self, verdict: Verdict, controls: Controls[Config], diagnose: Diagnose,
                  lock: AbstractContextManager[object],
-                 foretold: Callable[[Config | None], str] = lambda config: "") -> None:
+                 similar: Callable[[Config | None], str] = lambda config: "") -> None:
         self._verdict, self._controls, self._diagnose, self._lock = verdict, controls, diagnose, lock
         self._findings: Sequence[Finding] = ()
-        self._foretold, self._told = foretold, ""
+        self._similar, self._sentence = similar, ""
         self._withheld = False
         self._applied: list[Applied] = []  # the latest last
         verdict.on_apply, verdict.on_undo = self._apply, self._take_back
@@ -52,14 +52,14 @@ class Remedies:
         """Shows the findings of a profile; of None, that they are withheld."""
         self._withheld = measured is None
         self._findings = tuple(self._diagnose(measured)) if measured else ()
-        self._told = self._foretold(measured.config) if measured else ""
+        self._sentence = self._similar(measured.config) if measured else ""
         self.show()
 
     def show(self) -> None:
         """Shows the findings, each with its remedy where the controls that it moves are seen."""
         shown = [entry(finding, **({} if self._can_be_seen(finding) else {"remedy": ""})) for finding in self._findings]
-        if shown and self._told:
-            shown[0]["evidence"] = f"{shown[0]['evidence']} {self._told}".strip()
+        if shown and self._sentence:
+            shown[0]["evidence"] = f"{shown[0]['evidence']} {self._sentence}".strip()
         self._verdict.findings = shown or [WITHHELD] * self._withheld
 
     def _can_be_seen(self, finding: Finding) -> bool:

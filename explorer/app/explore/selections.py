@@ -1,4 +1,4 @@
-"""Lists and sliders of the Explore panel beside its controls: the named design, and what three of the charts show."""
+"""Lists and sliders of the Explore panel beside its controls: the named design, and the choices of three charts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NamedDesigns(Selection):
     """The list of named designs. It follows the controls: it shows which one they make, or that it is none.
 
     Args:
-        config: what it starts with.
+        config: the design at first.
         apply: called with the changes that make the chosen design of any config.
     """
 

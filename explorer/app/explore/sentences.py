@@ -61,7 +61,7 @@ def marks(profiles: Sequence[Profile]) -> list[str]:
 
 
 def design_words(config: Config) -> str:
-    """A design in one line: its size, how it adds its branches, and what else is not as in the default one."""
+    """A design in one line: its size, how it adds its branches, and its other differences from the default design."""
     said = ("n_layers", "d_model", "residual", *RESIDUALS[config.residual].uses)
     others = [name for name in differences(config, Config()) if name not in said]
     return " · ".join(filter(None, (model_words(config), residual_words(config), choice_words(config, others))))

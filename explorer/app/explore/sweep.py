@@ -55,7 +55,7 @@ class SweepBar(PageWidget):
     """Notes below a sweep.
 
     Traits:
-        field: which slider is swept: its button gets the focus when the card closes.
+        field: of the swept slider: its button gets the focus when the card closes.
         opened: counts the clicks that opened it: each brings the card into sight.
         progress: changes often and is not read out.
         notes: sentences on what is missing, read out.

@@ -37,8 +37,8 @@ KEPT = 2000
 """Points that are kept."""
 
 
-class Found(NamedTuple):
-    """Every statistic of a point, or why it has none."""
+class Evaluation(NamedTuple):
+    """Every statistic of a point, or the reason why it has none."""
 
     endings: dict[str, Ending]
     reason: str = ""
@@ -56,19 +56,19 @@ class Finder:
     def __init__(self, measure: Measure, predict: Predict | None, busy: Callable[[], bool],
                  hurried: Callable[[], bool]) -> None:
         self._measure, self._predict, self._busy, self._hurried = measure, predict, busy, hurried
-        self._known: OrderedDict[tuple[str, Config], Found] = OrderedDict()
+        self._known: OrderedDict[tuple[str, Config], Evaluation] = OrderedDict()
         self._too_long = float("inf")  # work of the smallest point that took too long
 
-    def known(self, origin: str, config: Config) -> Found | None:
-        """What was found of a design, measured or predicted."""
+    def known(self, origin: str, config: Config) -> Evaluation | None:
+        """The stored result for a design, measured or predicted; None where there is none yet."""
         return self._known.get((origin, config))
 
     def points(self, statistic: str, origin: str, row: Sequence[Spot]) -> list[Point]:
         """A statistic at some spots, as far as it is known."""
         points = []
         for value, config, refusal in row:
-            found = self.known(origin, config) if config else None
-            points.append(Point(value, found.endings.get(statistic), found.reason) if found
+            result = self.known(origin, config) if config else None
+            points.append(Point(value, result.endings.get(statistic), result.reason) if result
                           else Point(value, None, refusal))
         return points
 
@@ -78,19 +78,19 @@ class Finder:
             return
         wait(self._hurried, stop)
         try:
-            self._keep("predicted", config, Found(endings(self._predict(config))))
+            self._keep("predicted", config, Evaluation(endings(self._predict(config))))
         except Exception as error:  # noqa: BLE001 - one point less, and the note says why
-            self._keep("predicted", config, Found({}, f"{type(error).__name__}: {error}"))
+            self._keep("predicted", config, Evaluation({}, f"{type(error).__name__}: {error}"))
 
     def measure(self, config: Config, stop: Stop) -> None:
         """Finds what is measured, or why it is left out. Raises: Stopped."""
-        found = self.known("measured", config) or self._left_out(config)
-        while found is None:
+        result = self.known("measured", config) or self._left_out(config)
+        while result is None:
             wait(self._busy, stop)
-            found = self._try(config, stop)
-        self._keep("measured", config, found)
+            result = self._try(config, stop)
+        self._keep("measured", config, result)
 
-    def _try(self, config: Config, stop: Stop) -> Found | None:
+    def _try(self, config: Config, stop: Stop) -> Evaluation | None:
         """A measurement; None if the panel wanted the processors meanwhile."""
         start, why = time.monotonic(), ""
 
@@ -102,23 +102,23 @@ class Finder:
             return bool(why)
 
         try:
-            return Found(endings(self._measure(config, ends, lambda _: None, (1, 0), None)))
+            return Evaluation(endings(self._measure(config, ends, lambda _: None, (1, 0), None)))
         except Exception as error:  # noqa: BLE001 - a point that fails is left out, and the note says why
             if why == "stopped":
                 raise Stopped from None
             if why == "late":
                 self._too_long = min(self._too_long, work(config))
-                return Found({}, f"takes over {LONGEST:.0f} s")
-            return None if why else Found({}, f"{type(error).__name__}: {error}")
+                return Evaluation({}, f"takes over {LONGEST:.0f} s")
+            return None if why else Evaluation({}, f"{type(error).__name__}: {error}")
 
-    def _left_out(self, config: Config) -> Found | None:
+    def _left_out(self, config: Config) -> Evaluation | None:
         """The reason not to begin at all."""
         if (needed := config.sizes.memory_bytes) > MOST_BYTES:
-            return Found({}, f"needs {needed / 1e9:.2g} GB of memory")
-        return Found({}, f"takes over {LONGEST:.0f} s") if work(config) >= self._too_long else None
+            return Evaluation({}, f"needs {needed / 1e9:.2g} GB of memory")
+        return Evaluation({}, f"takes over {LONGEST:.0f} s") if work(config) >= self._too_long else None
 
-    def _keep(self, origin: str, config: Config, found: Found) -> None:
-        self._known[origin, config] = found
+    def _keep(self, origin: str, config: Config, result: Evaluation) -> None:
+        self._known[origin, config] = result
         self._known.move_to_end((origin, config))
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
@@ -138,7 +138,7 @@ MOST_VALUES = 4
 
 
 def caption(end: End, current: Swept) -> str:
-    """How to read the chart, and what theory has to say on its line."""
+    """How to read the chart, and theory's note on its line."""
     noted = dict.fromkeys(point.ending.note for point in current.line if point.ending and point.ending.note)
     theory = f" Theory: {next(iter(noted))}." if noted else ""
     return f"{end.words} A click on a point sets the slider.{theory}"
@@ -162,7 +162,7 @@ def notes(spec: Spec, current: Swept) -> list[str]:
 
 
 def understood(record: object) -> tuple[dict[str, Any], list[str]]:
-    """What a record of a sweep says, as far as it is offered, and a sentence for each other part."""
+    """The parts of a sweep's record that a list offers, and a sentence for each other part."""
     if not isinstance(record, Mapping):
         return {}, [f"sweep must be an object; got {shown(record)}"]
     offered: dict[str, Sequence[str]] = {"field": [*sweepable()], "statistic": [*ENDS]}
@@ -209,14 +209,14 @@ def sweepable() -> dict[str, Spec]:
 
 
 def thinned(items: Sequence[Item], most: int) -> list[Item]:
-    """At most so many, evenly chosen, both ends among them."""
+    """At most `most` of the items, evenly chosen, with both ends."""
     count = min(len(items), most)
     return [items[round(place * (len(items) - 1) / max(count - 1, 1))] for place in range(count)]
 
 
 def nearest(values: Sequence[float], value: float) -> float:
     """The value that is next to a point of a chart, which is drawn on numbers of fewer digits."""
-    return min(values, key=lambda one: abs(one - value))
+    return min(values, key=lambda candidate: abs(candidate - value))
 
 
 def planned(task: Task) -> Plan:

@@ -1,4 +1,4 @@
-"""What the worker of the Explore panel does. torch is imported there: it takes a second, and the page need not wait."""
+"""Jobs of the Explore panel's worker. torch is imported there: it takes a second, and the page need not wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 
 from explorer import plotlyjs
-from explorer.app.explore.foretold import Foretold
+from explorer.app.explore.similar_designs import SimilarDesigns
 from explorer.app.widgets.worker import wait
 from explorer.config import Config
 from explorer.profile import Profile
@@ -47,8 +47,8 @@ def _spare_imports() -> None:
         gc.freeze()
 
 
-def _like(small: Config, stop: Stop) -> str:
-    """How many random designs like one of their size trained.
+def _similar(small: Config, stop: Stop) -> str:
+    """A sentence on how many random designs similar to one at the trials' size trained.
 
     Theory has the evidence for most designs. For the others a model is measured, when a browser has drawn the charts.
     """
@@ -62,13 +62,13 @@ def _like(small: Config, stop: Stop) -> str:
     return str(likeness(shown))
 
 
-LIKE = Foretold(_like)
-"""Of each design at the size of the trials; designs of many sizes have the same one."""
+SIMILAR = SimilarDesigns(_similar)
+"""Sentences by the design at the size of the trials, which designs of many sizes share."""
 
 
 def trials(config: Config, stop: Stop) -> str:
-    """How many random designs like one trained, from its model at their size; empty where none is like it."""
+    """A sentence on how many random designs similar to one trained; empty where no trial has its options."""
     small = as_trained(config)
     if small:
-        LIKE.find(small, stop)
-    return LIKE.words(small)
+        SIMILAR.find(small, stop)
+    return SIMILAR.words(small)

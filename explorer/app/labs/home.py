@@ -1,4 +1,4 @@
-"""What a lab gives to take home: its settings as Python, its numbers, its sources."""
+"""Downloads of a lab: its settings as Python, its numbers, its sources."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def files(lab: Lab, settings: Callable[[], Choices], written: Callable[[], str])
 
 
 def numbers(lab: Lab, settings: Choices, result: Any, charts: Mapping[str, Chart]) -> str:
-    """What the charts show, as JSON; what is not finite stands as a string, for JSON has none."""
+    """The charts' numbers as JSON; nan and infinities are strings, since JSON has no such numbers."""
     severity, finding, evidence = lab.verdict(result)
     tables = []
     for chart in charts.values():

@@ -52,7 +52,7 @@ TELLING = 2.0
 
 
 class Outcome(NamedTuple):
-    """A lab's result, how long it took in seconds, and what was asked."""
+    """A lab's result, the seconds that it took, and the request for it."""
 
     result: Any
     seconds: float
@@ -63,7 +63,7 @@ class LabPanel(Live[Choices, Outcome]):
     """The panel of one lab.
 
     Args:
-        lab: what it is about.
+        lab: the lab that it shows.
         settings: where it starts; the lab's defaults when left out.
     """
 

@@ -20,7 +20,7 @@ FLAGS = {"visible": "hidden"}
 """Words for a switch that is not as it usually is, where its own name would say the opposite."""
 HUE = "hue"
 MOST = 32
-"""Designs that are read: a roster takes fewer, and says so."""
+"""Designs read from a link, at most; a roster takes fewer, with a notice."""
 EMPTY = "none"
 """Stands for a list without entries, where the usual one has some."""
 
@@ -29,7 +29,7 @@ def write_entries(records: Sequence[Mapping[str, Any]], kind: type[Roster[Any]])
     """Each design of a roster's record."""
     beside = kind()
     for record in records:
-        choices = {name: plain(one, record.get(name, {})) for name, one in _choices(kind).items()}
+        choices = {name: plain(choice, record.get(name, {})) for name, choice in _choices(kind).items()}
         try:
             usual = beside.add(kind.entry(**{name: _choices(kind)[name](**fields) for name, fields in choices.items()}))
         except RosterError:  # as the roster itself will have it
@@ -61,7 +61,7 @@ def _parts(
 
 def _choices(kind: type[Roster[Any]]) -> dict[str, type[Choices]]:
     """The records of choices that an entry has."""
-    return {name: one for name, one in kind.recorded.items() if issubclass(one, Choices)}
+    return {name: record for name, record in kind.recorded.items() if issubclass(record, Choices)}
 
 
 def read_entries(params: Params, key: str, kind: type[Roster[Any]]) -> list[dict[str, Any]]:
@@ -76,7 +76,7 @@ def read_entries(params: Params, key: str, kind: type[Roster[Any]]) -> list[dict
 
 
 def _read(text: str, where: str, kind: type[Roster[Any]], params: Params) -> dict[str, Any]:
-    start, found = kind.entry(config=Config()), dict[str, Any]()
+    start, values = kind.entry(config=Config()), dict[str, Any]()
     preset, _, rest = text.partition(",")
     if ":" in preset or preset in _flags(kind):
         preset, rest = "", text
@@ -85,24 +85,24 @@ def _read(text: str, where: str, kind: type[Roster[Any]], params: Params) -> dic
     choices = {name: dict(getattr(start, name).__repr_args__()) for name in _choices(kind)} | {"config": fields}
     for part in filter(None, rest.split(",")):
         name, colon, value = part.partition(":")
-        home = next((one for one, of in _choices(kind).items() if field_named(of, name)), "")
+        home = next((record for record, of in _choices(kind).items() if field_named(of, name)), "")
         if home and colon:
             field = field_named(_choices(kind)[home], name)
             choices[home] |= typed(_choices(kind)[home], {field: value})
         elif (known := _known(kind, start, name, value)) is not None:
-            found |= known
+            values |= known
         else:
             params.sentences.append(f"{where}: {shown(part)} is not understood")
-    return choices | found
+    return choices | values
 
 
 def _flags(kind: type[Roster[Any]]) -> dict[str, str]:
     """A switch's word, and the switch."""
-    return {FLAGS.get(name, name): name for name, one in kind.recorded.items() if one is bool}
+    return {FLAGS.get(name, name): name for name, value in kind.recorded.items() if value is bool}
 
 
 def _known(kind: type[Roster[Any]], start: Any, name: str, value: str) -> dict[str, Any] | None:
-    """What is said of an entry beside its fields."""
+    """An entry's switch, color or text that is no field of its record; None where the name is unknown."""
     if name in _flags(kind) and not value:
         return {_flags(kind)[name]: not getattr(start, _flags(kind)[name])}
     if name == HUE and value.isascii() and value.isdecimal() and len(value) < 3:

@@ -18,7 +18,7 @@ from explorer.figures import BY_CHOICE
 PATTERN = {"layer": 1, "head": 0}
 """The layer and the head whose pattern is shown at first."""
 LISTS = {"matrix": ALL, "statistic": next(iter(BY_CHOICE))}
-"""What the lists below the charts show at first."""
+"""First choices of the lists below the charts."""
 
 SWEPT = next(iter(ENDS))
 """The statistic that a sweep shows at first."""

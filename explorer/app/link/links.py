@@ -1,7 +1,7 @@
 """`Links`: the whole page's record as a link, and back: `?tab=depth&design=post_ln&n_layers=24&pin=pre_ln&v=1`.
 
-A link says only what differs from the page as it opens. It may come from anybody: what is not understood is ignored,
-and said in a sentence. Values are checked where they are restored; here, only their places.
+A link says only what differs from the page as it opens. It may come from anybody: unknown parts are ignored, with
+a notice. Values are checked where they are restored; here, only their places.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Pairs = Iterator[tuple[str, str]]
 PARTS: Mapping[str, tuple[Callable[[Mapping[str, Any]], Pairs], Callable[[Params], dict[str, Any]]]] = {
     "explore": (explore.write, explore.read), "map": (maps.write, maps.read), "race": (race.write, race.read),
 }
-"""What writes and reads the record of a panel that is no lab."""
+"""Writer and reader of a panel's record, for each panel that is no lab."""
 SAFE = ",:()"
-"""What stays as it is in a value, beside letters, digits and _.-~."""
+"""Characters that are not percent-encoded in a value, beside letters, digits and _.-~."""
 STORY = ("story", "step")
 LONGEST_SENTENCE, MOST_SENTENCES = 120, 3
 
@@ -39,7 +39,7 @@ class Links:
 
     def __init__(self, panels: Sequence[str]) -> None:
         self._panels = tuple(panels)
-        self._labs = {name: [one.name for one in LABS.values() if one.panel.lower() == name] for name in panels}
+        self._labs = {name: [lab.name for lab in LABS.values() if lab.panel.lower() == name] for name in panels}
 
     def write(self, state: Mapping[str, Any]) -> str:
         """The link of a record, with its question mark; empty for the page as it opens."""
@@ -59,12 +59,12 @@ class Links:
             yield from self._lab_pairs(name, part, opened=name == opened)
 
     def _lab_pairs(self, panel: str, part: Mapping[str, Any], *, opened: bool) -> Pairs:
-        """The open lab of a panel, and what is set in its labs."""
+        """The open lab of a panel, and the settings of its labs."""
         labs = self._labs[panel]
         if labs and not opened and part.get("open", labs[0]) != labs[0]:
             yield "lab", str(part["open"])
-        for lab, one in {panel: part, **_part(part, "panels")}.items():
-            fields = plain(LABS[lab].settings, one.get("settings", {})) if lab in LABS else {}
+        for lab, state in {panel: part, **_part(part, "panels")}.items():
+            fields = plain(LABS[lab].settings, state.get("settings", {})) if lab in LABS else {}
             yield from ((f"{lab}.{name}", write_value(value)) for name, value in fields.items())
 
     def read(self, text: object) -> tuple[dict[str, Any], list[str]]:
@@ -113,20 +113,20 @@ def _read_lab(lab: str, params: Params) -> dict[str, Any]:
 
 
 def _read_view(params: Params) -> dict[str, object]:
-    """What a link shows of the page."""
-    found: dict[str, object] = {name: view.split(params.take(name)) for name in view.LISTS if params.has(name)}
-    return found | ({"embed": True} if params.take("embed") in ("1", "true") else {})
+    """The view that a link asks for: lists of visible parts, and whether it is embedded."""
+    parts: dict[str, object] = {name: view.split(params.take(name)) for name in view.LISTS if params.has(name)}
+    return parts | ({"embed": True} if params.take("embed") in ("1", "true") else {})
 
 
 def _read_story(params: Params) -> list[object]:
-    """The story that is told, and its step; empty for none."""
+    """The name of the open story, and its step; empty for none."""
     name, step = params.take(STORY[0]), params.position(STORY[1], 1)
     return [name, step] if name else []
 
 
 def in_a_sentence(sentences: Sequence[str]) -> str:
-    """What was ignored of a link, for the page: short, whatever the link held. Empty where nothing was."""
-    cut = [one if len(one) <= LONGEST_SENTENCE else one[: LONGEST_SENTENCE - 1] + "…"
-           for one in sentences[:MOST_SENTENCES]]
+    """One short sentence on the ignored parts of a link, of whatever length it was; empty where nothing was ignored."""
+    cut = [sentence if len(sentence) <= LONGEST_SENTENCE else sentence[: LONGEST_SENTENCE - 1] + "…"
+           for sentence in sentences[:MOST_SENTENCES]]
     more = len(sentences) - len(cut)
     return f"Ignored in the link: {'; '.join([*cut, *([f'and {more} more'] if more else [])])}." if sentences else ""

@@ -1,4 +1,4 @@
-"""`Params`: the parts of a link, which are taken one by one; what nobody takes was not understood."""
+"""`Params`: the parts of a link, which are taken one by one; a part that is left over was not understood."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class Params:
 
     def fields(self, kind: type[Choices], prefix: str = "") -> dict[str, Any]:
         """The values of all keys that name a field, by its name or its label, after a prefix."""
-        found: dict[str, str] = {}
+        given: dict[str, str] = {}
         for name in dict.fromkeys(name for name, _ in self._pairs if name.startswith(prefix)):
             if field := field_named(kind, name.removeprefix(prefix)):
-                found[field] = self.take(name)
-        return typed(kind, found)
+                given[field] = self.take(name)
+        return typed(kind, given)
 
     def accepted(self, kind: type[Choices], fields: Mapping[str, object], part: str) -> dict[str, object]:
-        """Those of some fields that their record accepts, without the defaults; see `record.read`."""
+        """The fields that their record accepts, without the defaults; see `record.read`."""
         choices, sentences = read(kind, fields, part) if fields else (None, [])
         self.sentences += sentences
         return changed(choices) if choices else {}

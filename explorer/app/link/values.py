@@ -59,7 +59,7 @@ def differing(fields: Mapping[str, object], base: Mapping[str, object]) -> Field
 
 @cache
 def named_fields(preset: str) -> Mapping[str, object]:
-    """What a named design changes of the default one."""
+    """Fields in which a named design differs from the default one, with its values."""
     specs = Config.specs()
     return {name: value for name, value in changes_to(preset).items() if value != specs[name].default}
 

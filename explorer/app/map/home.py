@@ -1,4 +1,4 @@
-"""What the Map panel gives to take home: its numbers, and the call that makes them again."""
+"""Downloads of the Map panel: its numbers, and the call that makes them again."""
 
 from __future__ import annotations
 

@@ -54,5 +54,5 @@ MAPS: Mapping[str, Map] = MappingProxyType({
                               "compute": "trained"})),
     )
 })
-"""By name, in the order of their buttons; the first is that of the page as it opens."""
+"""Maps by name, in the order of their buttons; the page opens with the first."""
 FIRST_DESIGN = next(iter(MAPS.values())).config

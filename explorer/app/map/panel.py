@@ -41,7 +41,7 @@ class MapPanel(Panel[Job, None]):
 
     Args:
         plan: where its controls start.
-        design: what is varied.
+        design: the design to vary.
     """
 
     def __init__(self, plan: Plan | None = None, design: Config = FIRST_DESIGN) -> None:
@@ -73,7 +73,7 @@ class MapPanel(Panel[Job, None]):
         return [prose(LEAD, "ex-lead"), self.maps, widgets.Box([side, main]).add_class("ex-explore"), self.status]
 
     def meet(self, elsewhere: Callable[[], Config], put: Callable[[Config], None]) -> None:
-        """Joins the panel to Explore: where a design comes from, and what puts one there."""
+        """Joins the panel to Explore: takes its design from there, and puts designs there."""
         with self.lock:
             self._elsewhere, self._put = elsewhere, put
             self.take.buttons = [button(TAKE, TAKE_WORDS, enabled=True)]
@@ -147,8 +147,8 @@ class MapPanel(Panel[Job, None]):
             else:
                 self._go(self._job)
 
-    def _mend(self) -> None:
-        self.controls.mend()
+    def _fix(self) -> None:
+        self.controls.fix()
 
     def _vary(self, changes: Mapping[str, object]) -> None:
         """Takes a named design."""
@@ -187,7 +187,7 @@ class MapPanel(Panel[Job, None]):
             raise Stopped  # no result, or the worker would have it for the next time
 
     def _look(self, job: Job, clock: Clock) -> None:
-        """Called all the time: now and then, draws the map and says how far it is."""
+        """Draws the map and its progress if a redraw is due; called ten times a second."""
         if not self._drawing.due:
             return
         with self.lock, self._drawing:
@@ -215,7 +215,7 @@ class MapPanel(Panel[Job, None]):
     # --- what is shown ----------------------------------------------------------------------------------------
 
     def _shown(self) -> Shown:
-        """What the chart shows.
+        """The map on the chart: its job, sweep and plan.
 
         Raises:
             ConfigError: nothing yet.

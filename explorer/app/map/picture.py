@@ -56,7 +56,7 @@ PICKS = " A click puts a cell's design on Explore."
 
 
 class Shown(NamedTuple):
-    """What the chart shows."""
+    """A map as it is on the chart."""
 
     job: Job
     sweep: Sweep

@@ -1,4 +1,4 @@
-"""`Plan`: what a map shows: its two axes, the statistic, and what is computed."""
+"""`Plan`: the choices of a map: its two axes, the statistic, and the computation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def axis_fields() -> Mapping[str, Spec]:
 
 
 def field_options() -> dict[str, Option]:
-    """Those fields as the options of a list."""
+    """The fields of `axis_fields` as the options of a list."""
     return {name: Option(f"{spec.low:g} to {spec.high:g} {spec.about.unit}".rstrip(), label=_label(name, spec))
             for name, spec in axis_fields().items()}
 
@@ -82,7 +82,7 @@ def axis_values(name: str, first: float, last: float, count: int) -> tuple[float
 
 @dataclass(frozen=True, kw_only=True)
 class Compute(Option):
-    """What is computed in every cell."""
+    """A computation of every cell, with the origins of its values."""
 
     origins: tuple[str, ...]
 
@@ -120,7 +120,7 @@ class Job(NamedTuple):
 
 
 class Plan(Choices):
-    """The axes, the statistic and what is computed.
+    """The axes, the statistic and the computation.
 
     Raises:
         ConfigError: an unknown field, a wrong type, a value out of range, or choices that exclude each other.
@@ -185,30 +185,30 @@ def together(statistic: str) -> tuple[str, ...]:
 def fitted(before: Plan, values: Mapping[str, Any]) -> dict[str, Any]:
     """A person's choices with what goes along with them: another field has its own range, the other axis' field
     changes places with it, and a statistic brings the cells that have it."""
-    found = dict(values)
+    chosen = dict(values)
     sides = list(SIDES)
     for side, other in (sides, sides[::-1]):
-        name = found.get(side)
+        name = chosen.get(side)
         if name == getattr(before, side) or name not in FIELDS:
             continue
-        if name == getattr(before, other) and found.get(other) == name:
+        if name == getattr(before, other) and chosen.get(other) == name:
             for part in ("", "_from", "_to", "_count"):
-                found[other + part], found[side + part] = getattr(before, side + part), getattr(before, other + part)
+                chosen[other + part], chosen[side + part] = getattr(before, side + part), getattr(before, other + part)
         else:
-            found[f"{side}_from"], found[f"{side}_to"] = usual(str(name))
+            chosen[f"{side}_from"], chosen[f"{side}_to"] = usual(str(name))
             if is_training(str(name)):
-                found["compute"] = "trained"
-    return _with_cells(before, found)
+                chosen["compute"] = "trained"
+    return _with_cells(before, chosen)
 
 
-def _with_cells(before: Plan, found: dict[str, Any]) -> dict[str, Any]:
-    origin = SCALES[found["statistic"]].origin if found.get("statistic") in STATISTICS else ""
-    if found.get("statistic") != before.statistic and origin:
-        trained = found.get("compute") == "trained"
-        found["compute"] = "trained" if origin == "trained" else "measured" if trained else found.get("compute")
-    elif origin and found.get("compute") in COMPUTE and (origin == "trained") != (found["compute"] == "trained"):
-        found["statistic"] = FIRST["trained" if found["compute"] == "trained" else "measured"]
-    return found
+def _with_cells(before: Plan, chosen: dict[str, Any]) -> dict[str, Any]:
+    origin = SCALES[chosen["statistic"]].origin if chosen.get("statistic") in STATISTICS else ""
+    if chosen.get("statistic") != before.statistic and origin:
+        trained = chosen.get("compute") == "trained"
+        chosen["compute"] = "trained" if origin == "trained" else "measured" if trained else chosen.get("compute")
+    elif origin and chosen.get("compute") in COMPUTE and (origin == "trained") != (chosen["compute"] == "trained"):
+        chosen["statistic"] = FIRST["trained" if chosen["compute"] == "trained" else "measured"]
+    return chosen
 
 
 def now(plan: Plan, config: Config) -> dict[str, float] | None:
@@ -224,6 +224,6 @@ def _value(name: str, config: Config) -> float:
 
 
 def title(plan: Plan) -> str:
-    """Of the card."""
+    """Title of the map's card."""
     x, y = (lowered(axis_fields()[getattr(plan, side)].about.label) for side in SIDES)
     return f"{SCALES[plan.statistic].title} over {x} and {y}"

@@ -31,7 +31,7 @@ class Cost(NamedTuple):
     least: float
     layer: float
     unit: float
-    """Of `work`."""
+    """Seconds of a unit of `work`."""
 
 
 COSTS: Mapping[str, Cost] = MappingProxyType({
@@ -45,8 +45,8 @@ def minutes(sweep: Sweep) -> float:
     for place, point in sweep.grid.points.items():
         if (cell := point.cell) and not sweep.state[place]:
             cost = COSTS[cell.origin]
-            one = cost.least + cost.layer * cell.config.n_layers + cost.unit * work(cell.config)
-            total += one * (cell.training.steps if cell.training else 1)
+            seconds = cost.least + cost.layer * cell.config.n_layers + cost.unit * work(cell.config)
+            total += seconds * (cell.training.steps if cell.training else 1)
     return total / 60
 
 
@@ -68,7 +68,7 @@ GLANCE = 0.05
 
 
 class Running:
-    """Makes sweeps, runs them, and tells what there is to tell.
+    """Makes sweeps and runs them, with calls for progress.
 
     Args:
         busy: whether another panel of the page computes: nothing is begun meanwhile.

@@ -1,4 +1,4 @@
-"""What the Race panel gives to take home beside the race itself: its line-up as Python, and the sources."""
+"""Downloads of the Race panel beside the race itself: its line-up as Python, and the sources."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Contender(Entry):
 
 
 class Lineup(Roster[Contender]):
-    """The contenders; those without a given name are called by their design and what sets their recipes apart."""
+    """The contenders; those without a given name are named by their design and their recipes' differences."""
 
     entry = Contender
     noun = "contender"

@@ -93,8 +93,8 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
     """The panel.
 
     Args:
-        lineup: who is in it at first.
-        plan: what they learn at first, and for how long.
+        lineup: the contenders at first.
+        plan: the task and the steps at first.
     """
 
     trains = True
@@ -142,7 +142,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
         return self.preparation.restore(state)
 
     def _enter(self, phase: Phase, text: str, *words: Any, **more: Any) -> None:
-        """Goes to a phase, as every panel does, and before it is said offers what can be done in it."""
+        """Goes to a phase, as every panel does, and first offers the buttons of this phase."""
         running, paused = phase is Phase.COMPUTING, phase is Phase.PAUSED
         verbs = ("resume", "stop") if paused else ("pause", "stop") if running else ("start",)
         self.bar.offer(*(() if running and self._wish else verbs))
@@ -172,10 +172,10 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
         self._enter(Phase.REFUSED, f"Refused: {sentence}.", action="Undo" if refused else "",
                     offer=refused.remedy if refused else "")
 
-    def _mend(self) -> None:
+    def _fix(self) -> None:
         """Makes the change that a refusal offers."""
         if refused := self.preparation.refused:
-            refused.mend()
+            refused.fix()
 
     def _act(self) -> None:
         """Undoes refused choices."""
@@ -232,16 +232,16 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
             self._enter(Phase.COMPUTING, f"Reading {name}", fraction=2.0)
             self.worker.submit(self._leg)
 
-    def _show_opened(self, found: Opened) -> None:
+    def _show_opened(self, opened: Opened) -> None:
         """Shows a race from a file as one that is paused, or has ended, and the choices that it started with."""
-        self.race, self._outcomes, self._leg = found.race, found.outcomes, Leg(found.start)
-        self.preparation.restore(found.state)
-        self.preparation.text.take(found.start.text)
-        self.file.said = f"Opened, at step {most_steps(found.outcomes):,} of {found.race.steps:,}."
-        if found.race.finished:
-            self._end("Finished", found.race)
+        self.race, self._outcomes, self._leg = opened.race, opened.outcomes, Leg(opened.start)
+        self.preparation.restore(opened.state)
+        self.preparation.text.take(opened.start.text)
+        self.file.said = f"Opened, at step {most_steps(opened.outcomes):,} of {opened.race.steps:,}."
+        if opened.race.finished:
+            self._end("Finished", opened.race)
         else:
-            self._pause(found.race)
+            self._pause(opened.race)
         self.bar.losing = False
 
     def _still(self) -> Race:
@@ -252,7 +252,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
             return self.race
 
     def _shown(self) -> Start:
-        """What the race of this page started with; before there is one, what the next would."""
+        """The start of this page's race; before there is a race, the start of the next."""
         with self.lock:
             return self._leg.start if self._leg and self.race else self.preparation.start()
 

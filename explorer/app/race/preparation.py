@@ -47,16 +47,16 @@ class Start(NamedTuple):
             ConfigError: a design cannot have the size.
         """
         designs = lineup.designs()
-        sized = (replace(designs[one.number], config=plan.sized(one.config, own=one.sized)) for one in lineup)
-        return cls(tuple(sized), tuple(one.recipe for one in lineup), plan, text)
+        sized = (replace(designs[entry.number], config=plan.sized(entry.config, own=entry.sized)) for entry in lineup)
+        return cls(tuple(sized), tuple(entry.recipe for entry in lineup), plan, text)
 
 
 class Preparation:
     """The controls beside the pictures.
 
     Args:
-        lineup: who is in it at first.
-        plan: what they learn at first, and for how long.
+        lineup: the contenders at first.
+        plan: the task and the steps at first.
         lock: keeps other threads out.
         on_change: called when anything was changed, or refused.
     """

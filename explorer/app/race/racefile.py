@@ -1,4 +1,4 @@
-"""A saved race that is opened again: the entry for its file, and what the panel shows of it."""
+"""A saved race that is opened again: the control for its file, and its contents for the panel."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from explorer.training.race import Outcome, Race
 
 LARGEST_BYTES = 100_000_000
-"""Of a file: two minutes at the rate at which a server lets a visitor send."""
+"""Largest file: two minutes at the rate at which a server lets a visitor send."""
 NOTE = "A race that was saved here or in Python opens where it stood, and goes on."
 
 
@@ -161,12 +161,12 @@ def start_of(race: Race) -> Start:
     plan = Plan(
         **race.task.model_dump() | {name: getattr(first, name) for name in (*OWN, "n_ctx", "batch_size")},
         steps=race.steps, every=race.every,
-        own_size=any(getattr(one.config, name) != getattr(first, name) for one in race.contenders for name in OWN),
+        own_size=any(getattr(item.config, name) != getattr(first, name) for item in race.contenders for name in OWN),
     )
     text, usual = race.data.text, prose()
     own = text.vocabulary != usual.vocabulary or not np.array_equal(text.codes, usual.codes)
-    designs = tuple(Design(place, one.config, one.name) for place, one in enumerate(race.contenders))
-    return Start(designs, tuple(one.recipe for one in race.contenders), plan, text if own else None)
+    designs = tuple(Design(place, contender.config, contender.name) for place, contender in enumerate(race.contenders))
+    return Start(designs, tuple(contender.recipe for contender in race.contenders), plan, text if own else None)
 
 
 def state_of(start: Start) -> dict[str, Any]:

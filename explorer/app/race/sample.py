@@ -45,7 +45,7 @@ class Sample(NamedTuple):
     course: Course
     outcomes: tuple[Outcome, ...]
     lines: dict[str, Line]
-    """What each contender wrote at the end."""
+    """Text of each contender at the end."""
 
 
 def packed(race: Race, lineup: Lineup, plan: Plan, version: str) -> dict[str, Any]:

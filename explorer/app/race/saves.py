@@ -43,7 +43,7 @@ FILES: Mapping[str, File] = MappingProxyType({
     "race": File("Save race", "Text, settings, numbers, weights and optimizers; load it in Python to continue the race",
                  "race.zip", "application/zip", whole),
 })
-"""By name, in the order of their buttons."""
+"""Files by name, in the order of their buttons."""
 
 
 class Saves(ButtonRow):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from explorer.training.runner import Runner
 
 SHARE = 0.01
-"""Of a race's time that writing takes while it runs."""
+"""Share of a race's time that writing takes while it runs."""
 LONGEST = 1.0
 """Seconds after which a line is cut."""
 

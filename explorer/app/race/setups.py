@@ -31,8 +31,8 @@ class Setup(NamedTuple):
 def lineup_of(contenders: Sequence[Contender]) -> Lineup:
     """A line-up of these."""
     lineup = Lineup()
-    for one in contenders:
-        lineup.add(one)
+    for contender in contenders:
+        lineup.add(contender)
     return lineup
 
 
@@ -68,7 +68,7 @@ SETUPS: Mapping[str, Setup] = MappingProxyType({
               "three minutes.", _alphas, MappingProxyType({"steps": 400})),
     )
 })
-"""By name, in the order of their buttons."""
+"""Set-ups by name, in the order of their buttons."""
 
 
 class Prepared(Protocol):
@@ -76,11 +76,11 @@ class Prepared(Protocol):
 
     @property
     def name(self) -> str:
-        """Of its button's message."""
+        """Name in its button's message."""
 
     @property
     def title(self) -> str:
-        """Of its button."""
+        """Title of its button."""
 
     @property
     def words(self) -> str:
@@ -94,7 +94,7 @@ class SetupRow(ButtonRow):
     """A button for each set-up, and the question of the one that was pressed last.
 
     Args:
-        label: what the set-ups are, said to a screen reader.
+        label: of the set-ups, for a screen reader.
         setups: by name, in the order of their buttons.
         restore: makes the choices of a record.
     """

@@ -63,20 +63,20 @@ class Standings(PageWidget):
 
 
 def wrote(line: Line | None) -> dict[str, str]:
-    """What a contender wrote, as the browser shows it; empty where it has not written yet."""
+    """A contender's text and the text it continues, for the browser; both empty before it has written."""
     return {"given": line.given, "written": line.written} if line else {"given": "", "written": ""}
 
 
 def most_steps(outcomes: Sequence[Outcome]) -> int:
     """Steps of the contender with the most."""
-    return max(one.steps for one in outcomes)
+    return max(outcome.steps for outcome in outcomes)
 
 
 def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Outcomes, the best first; those that are out last, by their steps."""
-    def key(one: Outcome) -> tuple[bool, float]:
-        out = not math.isfinite(one.final_loss)
-        return out, -one.steps if out else one.final_loss
+    def key(outcome: Outcome) -> tuple[bool, float]:
+        out = not math.isfinite(outcome.final_loss)
+        return out, -outcome.steps if out else outcome.final_loss
 
     return sorted(outcomes, key=key)
 
@@ -113,9 +113,9 @@ def ratio(value: float) -> str:
 def judged(outcomes: Sequence[Outcome], levels: Levels) -> dict[str, str]:
     """The verdict on a race in words: the best, those that are out, and those that learned little or nothing."""
     best = ranked(outcomes)[0]
-    out = [one.name for one in outcomes if one.diverged]
+    out = [outcome.name for outcome in outcomes if outcome.diverged]
     near = A_TENTH * (levels.unigram - levels.bigram)
-    above = {one.name: one.final_loss - levels.unigram for one in outcomes if not one.diverged}
+    above = {outcome.name: outcome.final_loss - levels.unigram for outcome in outcomes if not outcome.diverged}
     stuck = [name for name, nats in above.items() if -near <= nats < near]
     lost = [name for name, nats in above.items() if not nats < near]
     notes = [

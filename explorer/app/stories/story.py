@@ -11,7 +11,7 @@ VERDICT = "verdict"
 
 
 class Step(NamedTuple):
-    """A page, and what is said of it."""
+    """A state of the page, with the words for it."""
 
     link: str
     """The page as a person could have set it, as `Links.write` writes it, without the version."""

@@ -1,4 +1,4 @@
-"""`Telling`: the story that is told on a page, step by step, with its questions."""
+"""`Telling`: a guided story on the page, step by step, with its questions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from explorer.app.widgets.tabbed import Tabbed
 from explorer.config import Config
 from explorer.display import shown
 
-# `Strip`: the cards that offer stories, and the step of the one that is told, below the header.
+# `Strip`: the cards that offer stories, and the current step of the open story, below the header.
 
 
 OFFER = (
     "Move a slider: ", "a Transformer is drawn at random, and every chart shows what its signal does, layer by layer. ",
     "New here? Take a tour of a few minutes:",
 )
-"""What stands above the cards: in bold, plainly, and where there is room."""
+"""The line above the cards: its bold part, its plain part, and the part shown only where there is room."""
 
 
 class Strip(PageWidget):
@@ -38,7 +38,7 @@ class Strip(PageWidget):
         offer: see `OFFER`.
         cards: `[{name, title, words}]`; none where the page tells no stories.
         shown: whether the cards are shown. A browser that was here before closes them itself.
-        told: `{title, number, count, words, look, text, options, said, open}`; empty while no story is told. `look` is
+        told: `{title, number, count, words, look, text, options, said, open}`; empty while no story is open. `look` is
             the title of what to look at, `text` a question, `options` its answers (none: a line is drawn), `said` what
             came of it, `open` whether it still stands.
 
@@ -99,7 +99,7 @@ def box_of(widget: widgets.Widget, root: widgets.Widget) -> widgets.Widget | Non
 
 
 class Page(Protocol):
-    """What a story needs of the page."""
+    """The parts of the page that a story needs."""
 
     @property
     def panels(self) -> dict[str, widgets.Widget]: ...
@@ -111,7 +111,7 @@ class Page(Protocol):
 
 
 class Telling:
-    """The strip below the header, and what its buttons do.
+    """The strip below the header, and the actions of its buttons.
 
     Args:
         page: the page.
@@ -127,24 +127,24 @@ class Telling:
         self.strip.on_msg(lambda _, content, __: self.act(content))
         self.story: Story | None = None
         self.number = 0
-        """Of the step, from 1."""
+        """Number of the step, from 1."""
         self._told: dict[str, Any] = {}
         self._outline = Outline()
         if offered:
-            self.strip.cards = [{"name": one.name, "title": one.title, "words": one.words} for one in STORIES.values()]
+            self.strip.cards = [{"name": row.name, "title": row.title, "words": row.words} for row in STORIES.values()]
 
     @property
     def state(self) -> dict[str, Any]:
-        """The story and its step, as the page's record has them; empty where none is told."""
+        """The story and its step, as the page's record has them; empty where no story is open."""
         return {"story": [self.story.name, self.number]} if self.story else {}
 
     @property
     def _step(self) -> Step | None:
         return self.story.steps[self.number - 1] if self.story else None
 
-    def restore(self, told: object) -> list[str]:
+    def restore(self, place: object) -> list[str]:
         """Goes to the step of a record, on the page as it is; leaves the story where there is none."""
-        match told:
+        match place:
             case [str() as name, int() as number] if self.strip.cards and name in STORIES:
                 story = STORIES[name]
                 if not 1 <= number <= len(story.steps):
@@ -158,7 +158,7 @@ class Telling:
             case [name, *_]:
                 return [f"story must be one of {', '.join(STORIES)}; got {shown(name)}"]
             case _:
-                return [f"story must be a list of a name and a step; got {shown(told)}"]
+                return [f"story must be a list of a name and a step; got {shown(place)}"]
         return []
 
     def act(self, message: object) -> None:

@@ -3,7 +3,7 @@
 A whole figure is one trait, so a view that opens late shows the latest. A new one is sent as what changed, with the
 numbers of both: a page that missed one asks for the whole, and no update is lost. Arrays travel as typed arrays. Of
 what a browser says only that wish, whether the chart is on the screen, and the name of a format are read, and the chart
-is then sent as such a file; other messages go to who asked a question.
+is then sent as such a file; other messages go to the asker of a question.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Chart(PageWidget):
         badge: a short verdict at the right of the title; empty for none.
         badge_tone: color of the badge: one of `TONES`.
         badge_rule: the rule of that color, in one sentence, on hovering.
-        description: what the picture shows, in words, for those who cannot see it.
+        description: the picture in words, for screen readers.
         stale: the figure belongs to an older choice; it is dimmed, and the card says so.
         ahead: its lines are those of the present choice, and only dots and bands are of an older one.
-        designs: what is drawn, `[{name, about, hue, symbol, dash}]`: the legend of a picture that is saved.
+        designs: the drawn designs, `[{name, about, hue, symbol, dash}]`: the legend of a picture that is saved.
         ask: a question that is answered on the chart: `{depths, low, high, log}` while a line is to be drawn, `{said}`
             once it was; empty for none.
-        marks: what dots and lines are, or of which settings they are, as that picture says it.
+        marks: meaning of dots and lines, or their settings, as that picture says it.
         picks: a click on a point is the message `["pick", x, y]`.
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
         number: of the figure; it rises with each.
@@ -106,7 +106,7 @@ class Chart(PageWidget):
         return key not in ("figure", "number") and bool(super()._should_send_property(key, value))
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
-        """The traits as they are sent; beside the whole figure, what changed last is not told again."""
+        """The traits as they are sent; beside the whole figure, the last changes are not sent again."""
         state: dict[str, Any] = super().get_state(key, drop_defaults)
         if state.get("figure") and state.get("patch"):
             state["patch"] = {**state["patch"], "changes": []}

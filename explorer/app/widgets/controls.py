@@ -3,7 +3,7 @@
 The browser draws native controls (`controls.js`): sliders with an entry beside them, segmented choices, lists,
 switches. What it sends back is one trait, `values`, and is only a suggestion: the `Choices` decide. A refused value
 stays where the person put it, beside the sentence that says why, and `config` stays what it last was. An option that
-would be refused is dimmed and says so beforehand; who chooses it all the same gets the refusal and its mend.
+would be refused is dimmed, with the reason; whoever chooses it all the same gets the refusal and a fix.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import traitlets
 
 from explorer.app.view import View, label
-from explorer.app.widgets.exclusions import exclusions, mend, remedy_in_words
+from explorer.app.widgets.exclusions import exclusions, fix, remedy_in_words
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.slider_steps import slider_steps
 from explorer.app.widgets.wording import idle, in_words, refusal_in_words, size_in_words, usual_in_words
@@ -79,8 +79,8 @@ class Controls(ControlBox, Generic[Chosen]):
 
     Args:
         config: where they start; its class decides what is accepted.
-        on_read: called after each change, with `config`, `refusal` and `remedy` (what `mend` would do) up to date.
-        label: what the controls are for, said to a screen reader.
+        on_read: called after each change, with `config`, `refusal` and `remedy` (what `fix` would do) up to date.
+        label: of the controls, for a screen reader.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Controls(ControlBox, Generic[Chosen]):
         self._offers: Mapping[str, list[dict[str, str]]] = {}
         self._of_no_use: Mapping[str, str] = {}
         self._remarks: dict[str, tuple[object, str, list[dict[str, str]]]] = {}
-        self._mend: dict[str, object] = {}
+        self._fix: dict[str, object] = {}
         self._seen = frozenset(config.specs())
         self._on_offer: Callable[[str, int], None] = lambda name, index: None
         self.on_msg(self._take)
@@ -135,9 +135,9 @@ class Controls(ControlBox, Generic[Chosen]):
         """Whether a field has a control that can be seen."""
         return name in self._seen
 
-    def mend(self) -> None:
+    def fix(self) -> None:
         """Makes the one change after which the refused choices are accepted, where there is one."""
-        self.values = {**self.values, **self._mend}
+        self.values = {**self.values, **self._fix}
 
     def remark(self, name: str, words: str, *offers: dict[str, str]) -> None:
         """A line below a control, and offers after its others, until its value changes."""
@@ -145,7 +145,7 @@ class Controls(ControlBox, Generic[Chosen]):
         self._explain()
 
     def rule_out(self, reasons: Mapping[str, str]) -> None:
-        """Disables fields that could do nothing, each with its reason, until told anew; one that is set stays open."""
+        """Disables fields without effect, each with its reason, until the next call; a field that is set stays open."""
         self._of_no_use = dict(reasons)
         self._explain()
 
@@ -177,16 +177,16 @@ class Controls(ControlBox, Generic[Chosen]):
         try:
             config = type(self.config)(**self.values)
         except ConfigError as error:
-            self.refusal, self._mend = refusal_in_words(error), mend(self.config, self.values, error)
+            self.refusal, self._fix = refusal_in_words(error), fix(self.config, self.values, error)
         else:
-            self.refusal, self._mend = "", {}
+            self.refusal, self._fix = "", {}
             if config != self.config:
                 self.config = config
                 self._exclude()
             if self.values != config.model_dump():
                 self.values = config.model_dump()  # a number that was written as "1_000"; which is read in turn
                 return
-        self.remedy = remedy_in_words(self.config, self._mend)
+        self.remedy = remedy_in_words(self.config, self._fix)
         self._explain()
         self._on_read()
 

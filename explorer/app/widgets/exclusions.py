@@ -17,18 +17,18 @@ class Exclusion(TypedDict):
     reason: str
     """The record's refusal, in the page's words."""
     way: str
-    """What to change first, or that no one change does."""
+    """The change to make first, or a sentence that no single change is enough."""
 
 
 def exclusions(config: Choices) -> dict[str, list[Exclusion]]:
     """By field, the options and switch positions that `config.replace` would refuse; 3 to 5 ms for a `Config`."""
     good = config.model_dump()
-    found = {
+    by_field = {
         name: [item for value in options(spec)
                if value != good[name] and (item := _exclusion(config, good, name, value))]
         for name, spec in config.specs().items()
     }
-    return {name: excluded for name, excluded in found.items() if excluded}
+    return {name: excluded for name, excluded in by_field.items() if excluded}
 
 
 def options(spec: Spec) -> tuple[str | bool, ...]:
@@ -41,13 +41,13 @@ def _exclusion(config: Choices, good: Mapping[str, object], name: str, value: st
     try:
         type(config)(**values)
     except ConfigError as error:
-        way = remedy_in_words(config, mend(config, values, error))
+        way = remedy_in_words(config, fix(config, values, error))
         way = f"first {way[0].lower()}{way[1:]}" if way else "excluded by other choices"
         return {"value": value, "reason": refusal_in_words(error), "way": way}
     return None
 
 
-def mend(config: Choices, values: Mapping[str, object], error: ConfigError) -> dict[str, object]:
+def fix(config: Choices, values: Mapping[str, object], error: ConfigError) -> dict[str, object]:
     """The first change that ends a refusal of `values`, without touching what they changed in `config`; or nothing."""
     good = config.model_dump()
     for name, value in error.mend.items():
@@ -57,6 +57,6 @@ def mend(config: Choices, values: Mapping[str, object], error: ConfigError) -> d
 
 
 def remedy_in_words(config: Choices, change: Mapping[str, object]) -> str:
-    """What `mend` found, as a button says it; empty where it found nothing."""
+    """Words of a button that makes a change, such as "Set Heads to 4"; empty where there is none."""
     specs = config.specs()
     return "".join(f"Set {specs[name].about.label} to {in_words(new)}" for name, new in change.items())

@@ -17,8 +17,8 @@ class FileEntry(PageWidget):
 
     Traits:
         label, about, accept, other: words of the entry, for a screen reader, kinds of files, words of the button.
-        now: what is used.
-        said: what came of the last choice; `refused` if it was refused.
+        now: the file in use.
+        said: the outcome of the last choice; `refused` if it was refused.
         own: whether it is a file of a person's own, so that there is a way back.
         most: bytes that make sense.
 

@@ -17,7 +17,7 @@ class Header(PageWidget):
 
     Traits:
         name: the page's heading; empty for none.
-        label: what the tabs choose among, said to a screen reader.
+        label: of the tabs, for a screen reader.
         tabs: titles of the panels; a single one shows no tab bar.
         hidden: indexes of the tabs that are not shown.
         selected: index of the open panel, set from either side; the browser's is only a wish.

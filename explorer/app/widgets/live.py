@@ -29,7 +29,7 @@ class Live(Panel[Job, Result]):
     Args:
         controls: made with `on_read=self.refresh`.
         charts: by name.
-        subject: what the charts show, in the words of 'The charts show the last …'.
+        subject: of the charts, in the words of 'The charts show the last …'.
         action: label of the button that computes again after a stop.
     """
 
@@ -125,11 +125,11 @@ class Live(Panel[Job, Result]):
         self.worker.submit(job)
         self._begun(job)
 
-    def _mend(self) -> None:
-        self.controls.mend()
+    def _fix(self) -> None:
+        self.controls.fix()
 
     def _act(self) -> None:
-        """Stops, undoes or tries again, as the phase has it; nothing when what was to be stopped has just ended."""
+        """Stops, undoes or tries again, depending on the phase; does nothing if the job to stop has just ended."""
         with self.lock:
             if self.phase is Phase.IDLE:
                 return

@@ -2,7 +2,7 @@
 
     idle ──► computing ──► idle, stale (stopped), paused, refused or failed
 
-Callbacks come from any thread: who changes a panel holds its `lock`, and `_enter` is the only way from one phase to
+Callbacks come from any thread: whoever changes a panel holds its `lock`, and `_enter` is the only way from one phase to
 the next.
 """
 
@@ -101,13 +101,13 @@ NEXT: Mapping[Phase, frozenset[Phase]] = MappingProxyType({
 
 
 NICENESS = 10
-"""Of the thread of a panel that trains, on a server that others wait for, too."""
+"""Priority, as of `nice`, of the thread of a panel that trains, on a server that others wait for, too."""
 PANELS: WeakSet[Panel[Any, Any]] = WeakSet()
-"""Those of this kernel that are open."""
+"""The open panels of this kernel."""
 
 
 class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
-    """A widget that computes on a thread of its own. What the jobs are, subclasses say.
+    """A widget that computes on a thread of its own. Subclasses define the jobs.
 
     Args:
         capacity: results that the worker keeps.
@@ -120,7 +120,7 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
         self.lock = threading.RLock()
         """Held by whoever changes the panel."""
         self._phase = Phase.IDLE
-        self.status = Status(self._act, self._mend)
+        self.status = Status(self._act, self._fix)
         self.worker: Worker[Job, Result] = Worker(self._work, self._receive, self._fail, self._advance, capacity,
                                                    hold=self._holds, niceness=NICENESS if self.trains else 0)
         super().__init__()
@@ -129,7 +129,7 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
     @property
     def phase(self) -> Phase:
-        """Where the panel is."""
+        """The panel's phase."""
         return self._phase
 
     @property
@@ -139,7 +139,7 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
     def _enter(self, phase: Phase, text: str, detail: str = "", fraction: float = -1.0, action: str = "",
                offer: str = "") -> None:
-        """Goes to a phase, or stays in it, and says so; see `Status` for the words.
+        """Goes to a phase, or stays in it, and shows its words; see `Status` for the words.
 
         Raises:
             RuntimeError: this phase cannot follow the last one.
@@ -163,7 +163,7 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
     def _act(self) -> None:
         """The button of the status line was pressed."""
 
-    def _mend(self) -> None:
+    def _fix(self) -> None:
         """The button with the offer was pressed."""
 
     def _holds(self) -> bool:

@@ -1,4 +1,4 @@
-"""Records of what a person chose: plain dicts that JSON can hold, read back without trust. Links are made of them.
+"""Records of a person's choices: plain dicts that JSON can hold, read back without trust. Links are made of them.
 
 A record is never refused as a whole for one wrong part: each part that is not understood is said in a sentence, and
 the rest counts.
@@ -70,7 +70,7 @@ def read(kind: type[Chosen], fields: object, part: str) -> tuple[Chosen | None, 
     """Choices of a kind from the fields that were recorded of them; those that are refused keep their defaults.
 
     Args:
-        part: what they are called in the sentences.
+        part: their name in the sentences.
     Returns:
         The choices, None when there are no fields to read; and the sentences.
     """

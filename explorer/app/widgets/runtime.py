@@ -42,14 +42,14 @@ class _Thread(threading.local):
     answering = False
     """Whether it handles a browser's message."""
     states: dict[str, dict[str, Any]] | None = None
-    """What `one_message` has gathered, by model."""
+    """Changes gathered by `one_message`, by model; None outside of it."""
 
 
 _thread = _Thread()
 
 
 def page_script() -> str:
-    """All scripts as one module: what is shared, the views, each in a scope of its own, and what hands them out."""
+    """All scripts as one module: shared functions, the views, each in a scope of its own, and the registry of views."""
     files = {path.stem: path.read_text(encoding="utf-8") for path in sorted(APP.rglob("*.js"))}
     shared, start = [files.pop(name) for name in SHARED], files.pop("runtime")
     own = [f"views.{name} = (() => {{\n{text.replace('export default', 'return')}}})();"
@@ -109,7 +109,7 @@ LISTENERS: WeakSet[Listener] = WeakSet()
 
 
 class Listener(Protocol):
-    """What follows the changes of a page."""
+    """A follower of the changes of a page."""
 
     def follow(self) -> None:
         """Called when a message from a browser was handled: whatever it changed is changed by then."""
@@ -160,7 +160,7 @@ class PageWidget(anywidget.AnyWidget):
 
 @contextmanager
 def one_message() -> Iterator[None]:
-    """What this thread changes of page widgets travels as one message, where it answers a browser's.
+    """Sends this thread's changes to page widgets as one message, where the thread answers a browser's message.
 
     Each message costs kernel, server and page some milliseconds, which a dragged slider waits for. A page that has
     sent one has the script that takes them apart; to any other, still being put together, all is sent again. The caller

@@ -18,7 +18,7 @@ class Selection(ControlBox):
     range is refused in words, and stays where it was typed.
 
     Args:
-        label: what is chosen, said to a screen reader.
+        label: of the choice, for a screen reader.
         on_choice: called after `chosen` or `refusal` has changed.
     """
 
@@ -46,10 +46,10 @@ class Selection(ControlBox):
 
     def restore(self, values: object) -> list[str]:
         """Makes recorded choices; where one is not offered, nothing changes, and a sentence says why."""
-        found = values if isinstance(values, Mapping) else {}
-        reasons = self._reasons(found)
+        choices = values if isinstance(values, Mapping) else {}
+        reasons = self._reasons(choices)
         if not reasons:
-            self.values = {name: found[name] for name in self.chosen}
+            self.values = {name: choices[name] for name in self.chosen}
         return ["; ".join(reasons.values())] if reasons else []
 
     def _read(self, _: object = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from explorer.fields import Spec
 
 FINEST = 200
-"""Steps of a slider over real numbers; a hand on a 280-pixel slider cannot tell more apart."""
+"""Steps of a slider over real numbers; a hand on a 280-pixel slider cannot set more."""
 TWOS_ONLY = ("n_heads", "n_kv_heads")
 """A number of heads must divide the width, and of key-value heads the heads; powers of two nearly always do."""
 

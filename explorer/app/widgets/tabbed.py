@@ -16,7 +16,7 @@ Start = TypeVar("Start")
 
 
 class Tab(NamedTuple, Generic[Start]):
-    """One tab: its title, and what builds its widget when it is first opened."""
+    """One tab: its title, and the function that builds its widget when it is first opened."""
 
     title: str
     build: Callable[[Start], widgets.Widget]
@@ -41,9 +41,9 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
 
     Args:
         header: the bar; its tabs are the panels' titles.
-        start: what each panel is built with.
+        start: the argument of each panel's `build`.
         panels: name to panel, in the order of the tabs.
-        above: what stands between the bar and the panels.
+        above: widgets between the bar and the panels.
     """
 
     def __init__(self, header: Header, start: Start, panels: Mapping[str, Tab[Start]],
@@ -99,7 +99,7 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         return restore_parts(state, self._parts())
 
     def _parts(self) -> dict[str, Callable[[Any], list[str]]]:
-        """The parts of a record, and what restores each, in that order."""
+        """The parts of a record, each with its restorer, in the order of restoring."""
         return {"panels": self._hand_out, "open": self._open}
 
     def _open(self, name: object) -> list[str]:

@@ -31,12 +31,12 @@ class TakeHome(PageWidget):
     """The fold. Any thread; the functions that write take the lock of their panel.
 
     Args:
-        files: what is offered, a row each.
+        files: the offered files, a row each.
 
     Traits:
         rows: `[{label, words, shown}]`.
         text, reading: what is read, and the place of its row; below 0 none is.
-        note: what came of the last press; `refused` if it was refused.
+        note: the outcome of the last press; `refused` if it was refused.
 
     A press is the message `["save", place]` or `["show", place]`.
     """

@@ -11,7 +11,7 @@ from explorer.diagnosis import Finding
 
 
 def entry(finding: Finding, **changes: str) -> dict[str, object]:
-    """A finding as an entry of a verdict, with what is said otherwise there."""
+    """A finding as an entry of a verdict, with some fields replaced."""
     parts = ("severity", "meaning", "evidence", "remedy", "code", "numbers")
     return {part: getattr(finding, part) for part in parts} | changes
 

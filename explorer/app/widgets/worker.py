@@ -33,7 +33,7 @@ GLANCE = 0.02
 
 
 def in_words(error: Exception) -> str:
-    """`Class: message`, or what is a sentence already."""
+    """An error as `Class: message`, or as its message where that is a sentence."""
     said = str(error)
     return f"{said[:1].upper()}{said[1:]}." if isinstance(error, ConfigError) else f"{type(error).__name__}: {said}"
 

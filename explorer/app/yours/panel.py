@@ -135,7 +135,7 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
         with self.lock:
             self.verdict.findings = [entry(finding) for finding in self._diagnose(measured)]
             self.about.value = _about(measured)
-            self._draw([one for one in (predicted, measured) if one is not None])
+            self._draw([profile for profile in (predicted, measured) if profile is not None])
             self._enter(Phase.IDLE, f"This is {job.words}", f"{measured.seconds:.2f} s to measure")
 
     def _fail(self, _: Job, message: str) -> None:
@@ -146,9 +146,9 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
         measured, predicted = profiles[-1], profiles[0] if len(profiles) > 1 else None
         for row in ROWS:
             chart = self.charts[row.name]
-            drawn = [one for one in profiles if not row.statistic or row.statistic in one] or [measured]
-            seen = row.statistic in measured if row.statistic else measured.pattern is not None
-            self.cells[row.name].layout.display = None if seen else "none"
+            drawn = [profile for profile in profiles if not row.statistic or row.statistic in profile] or [measured]
+            has_row = row.statistic in measured if row.statistic else measured.pattern is not None
+            self.cells[row.name].layout.display = None if has_row else "none"
             with chart.hold_sync():
                 chart.show(row.draw(drawn))
                 chart.marks = " · ".join(marks(drawn))
@@ -161,10 +161,10 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
 
 
 def _about(profile: Profile) -> str:
-    """What is drawn, in one line; every name came from elsewhere and is escaped."""
+    """One line on the model, its type and its twin; every name came from elsewhere and is escaped."""
     names = profile.layers
     blocks = f" Its {len(names)} blocks are {names[0]} to {names[-1]}." if len(names) > 1 else ""
     lines = f"The lines are its twin's: {design_words(profile.twin)}" if profile.twin else "No theory: it has no twin"
-    lines += "".join(f"; {one}" for one in profile.remarks)
+    lines += "".join(f"; {remark}" for remark in profile.remarks)
     kind = profile.dtype or "numbers of unknown type"
     return html.escape(f"{profile.model or 'A model'}, in {kind}.{blocks} {lines}.")

@@ -29,11 +29,11 @@ class Cells:
     y: Side
     scale: Scale
     predicted: Array
-    found: Array
+    observed: Array
     """Measured, or trained."""
     low: Array
     high: Array
-    """Of the seeds."""
+    """Lowest and highest value of the seeds."""
     asked: tuple[bool, bool]
     """Whether the map has predictions, and whether it has anything measured or trained."""
     theory_done: Mask
@@ -50,7 +50,7 @@ class Cells:
     @property
     def shown(self) -> Array:
         """The number that gives a cell its color."""
-        return np.where(self.done, self.found, self.predicted)
+        return np.where(self.done, self.observed, self.predicted)
 
 
 def cells(dataset: xr.Dataset, statistic: str, x: str, y: str) -> Cells:

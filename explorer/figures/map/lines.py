@@ -46,14 +46,14 @@ def contour(values: Array, level: float) -> list[Array]:
         case = int(np.asarray(kind)[row, column])
         mean = values[row : row + 2, column : column + 2].mean()
         for first, second in _passes(case, bool(mean >= level)):
-            one, other = _edge(row, column, first), _edge(row, column, second)
-            joined[one].append(other)
-            joined[other].append(one)
+            start, end = _edge(row, column, first), _edge(row, column, second)
+            joined[start].append(end)
+            joined[end].append(start)
     return [np.array([_point(values, level, edge) for edge in line]) for line in _lines(joined)]
 
 
 def _passes(case: int, middle_above: bool) -> list[tuple[int, int]]:
-    """At a saddle the mean of the corners says which two are joined."""
+    """Pairs of edges that a contour joins in a cell; at a saddle the mean of the corners decides which."""
     if case in (5, 10):
         return [(0, 1), (2, 3)] if (case == 5) == middle_above else [(0, 3), (1, 2)]
     return PASSES[case] if case in PASSES else PASSES[15 - case]
@@ -90,13 +90,13 @@ INK, HALO = "#1b1f24", "rgba(255, 255, 255, 0.75)"
 """Colors are the same on light and dark paper: lines on them are dark with a light edge."""
 GLOW = ", ".join(f"{across}px {down}px 1px #fff" for across in (-1, 1) for down in (-1, 1))
 OWN = "theory"
-"""Name of the contours of what the colors show."""
+"""Name of the contours where they show the colors' own statistic."""
 
 
 def scaled(cells: Cells) -> Colors:
     """The scale that holds all numbers of a map."""
     held = cells.done | cells.theory_done
-    return colors(cells.scale, np.concatenate([cells.found[cells.done], cells.predicted[held]]))
+    return colors(cells.scale, np.concatenate([cells.observed[cells.done], cells.predicted[held]]))
 
 
 def lines(cells: Cells, name: str = OWN) -> list[Trace]:
@@ -107,18 +107,18 @@ def lines(cells: Cells, name: str = OWN) -> list[Trace]:
     with np.errstate(all="ignore"):
         values = even(cells.predicted)
     every = {level: contour(values, float(even(level))) for level in contour_levels(scaled(cells))}
-    found = {level: parts for level, parts in every.items() if parts}
+    crossed = {level: parts for level, parts in every.items() if parts}
     traces = []
-    for level, parts in found.items():
+    for level, parts in crossed.items():
         x, y = _chained([cells.x.at(part[:, 1]) for part in parts], [cells.y.at(part[:, 0]) for part in parts])
         traces += _line(x, y, level, name, level == cells.scale.healthy)
     entry = [_legend_line(name)] * (name != OWN)  # dots are measured and lines theory on every page
-    return [*entry, *traces, _labels(cells, found, name)] if found else []
+    return [*entry, *traces, _labels(cells, crossed, name)] if crossed else []
 
 
 def _chained(*parts: list[Array]) -> list[Array]:
     """Lines as one, with gaps between them."""
-    return [np.concatenate([np.append(one, np.nan) for one in part])[:-1] for part in parts]
+    return [np.concatenate([np.append(points, np.nan) for points in part])[:-1] for part in parts]
 
 
 def _line(x: Array, y: Array, level: float, group: str, healthy: bool) -> list[Trace]:
@@ -153,15 +153,15 @@ def border(x: ArrayLike, y: ArrayLike, words: str, dash: str = "dash") -> list[T
     ]
 
 
-def _labels(cells: Cells, found: Mapping[float, Sequence[Array]], name: str) -> Trace:
-    """Each at another share of its line, so that those of lines close together do not meet."""
+def _labels(cells: Cells, crossed: Mapping[float, Sequence[Array]], name: str) -> Trace:
+    """Labels, each at another share of its line, so that labels of lines close together do not meet."""
     points = []
-    for place, parts in enumerate(found.values(), start=1):
+    for place, parts in enumerate(crossed.values(), start=1):
         longest = max(parts, key=len)
-        points.append(longest[min(len(longest) * place // (len(found) + 1), len(longest) - 1)])
+        points.append(longest[min(len(longest) * place // (len(crossed) + 1), len(longest) - 1)])
     down, across = np.array(points).T
     return {
         "type": "scatter", "mode": "text", "name": "theory's values", "x": cells.x.at(across), "y": cells.y.at(down),
-        "text": [number(level) for level in found], "textfont": {"size": 11, "color": INK, "shadow": GLOW},
+        "text": [number(level) for level in crossed], "textfont": {"size": 11, "color": INK, "shadow": GLOW},
         "legendgroup": name, "showlegend": False, "hoverinfo": "skip",
     }

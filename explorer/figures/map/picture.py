@@ -73,7 +73,7 @@ def _sign(name: str, symbol: str, size: float) -> Trace:
 def reasons(cells: Cells) -> Trace | None:
     """Gray below the cells without a number, whose hover text says why there is none."""
     said = cells.failure.copy()
-    said[~cells.failed & cells.done & np.isnan(cells.found)] = "not a number (nan)"
+    said[~cells.failed & cells.done & np.isnan(cells.observed)] = "not a number (nan)"
     said[~cells.failed & ~cells.done & cells.theory_done & np.isnan(cells.predicted)] = "the theory has no number here"
     if not (said != "").any():
         return None
@@ -113,16 +113,16 @@ def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mappin
     Raises:
         ValueError: the statistic or a field is unknown, or there are more fields than two.
     """
-    found = cells(dataset, statistic, x, y)
-    if not (found.done | found.theory_done).any():
+    grid = cells(dataset, statistic, x, y)
+    if not (grid.done | grid.theory_done).any():
         return blank("Nothing has been computed yet.")
-    over = contours(found) if not lines else contours(other := cells(dataset, lines, x, y), _theory(other))
-    traces = [*_heats(found, scaled(found)), reasons(found), *over[:-1], *signs(found, now), *over[-1:]]  # words last
+    over = contours(grid) if not lines else contours(other := cells(dataset, lines, x, y), _theory(other))
+    traces = [*_heats(grid, scaled(grid)), reasons(grid), *over[:-1], *signs(grid, now), *over[-1:]]  # words last
     data = [trace for trace in traces if trace]
     entries = any(trace["type"] == "scatter" and trace.get("showlegend", True) for trace in data)
     above: dict[str, Any] = {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}} if entries else {}
-    axes = _axis(found.x, MOST_ACROSS), _axis(found.y, MOST_UP)
-    return go.Figure({"data": data, "layout": sheet(*axes, _said(found), **above)})
+    axes = _axis(grid.x, MOST_ACROSS), _axis(grid.y, MOST_UP)
+    return go.Figure({"data": data, "layout": sheet(*axes, _said(grid), **above)})
 
 
 def over(figure: go.Figure, x: ArrayLike, y: ArrayLike, words: str, dash: str = "dash") -> go.Figure:
@@ -131,9 +131,9 @@ def over(figure: go.Figure, x: ArrayLike, y: ArrayLike, words: str, dash: str = 
         showlegend=True, legend=LEGEND, margin_t=34)
 
 
-def _theory(found: Cells) -> str:
-    """Of another statistic: its name and its symbol."""
-    return f"theory: {typeset(found.scale.unit.partition(' (')[0])}"
+def _theory(grid: Cells) -> str:
+    """Name of another statistic's contours, with its symbol."""
+    return f"theory: {typeset(grid.scale.unit.partition(' (')[0])}"
 
 
 def _axis(side: Side, most: int) -> dict[str, Any]:
@@ -148,54 +148,54 @@ def _axis(side: Side, most: int) -> dict[str, Any]:
     return side.axis.layout | {"showgrid": False, "ticks": "outside", "ticklen": 4} | own
 
 
-def _heats(found: Cells, scale: Colors) -> list[Trace]:
+def _heats(grid: Cells, scale: Colors) -> list[Trace]:
     """Predicted colors where nothing was measured, and measured ones; `customdata` has the numbers themselves."""
-    theory = np.where(found.done, np.nan, found.predicted)
-    kept = np.stack([found.predicted], axis=-1)
+    theory = np.where(grid.done, np.nan, grid.predicted)
+    kept = np.stack([grid.predicted], axis=-1)
     traces = []
-    if found.asked[0]:
-        traces.append(_heat(found, scale, "predicted", theory, kept) | {
-            "meta": {"kind": "theory"}, "showscale": not found.done.any()})
-    if found.asked[1] and found.done.any():
-        kept = np.stack([np.where(found.done, found.found, np.nan), found.low, found.high, found.predicted], axis=-1)
-        traces.append(_heat(found, scale, found.scale.origin, np.where(found.done, found.found, np.nan), kept) | {
+    if grid.asked[0]:
+        traces.append(_heat(grid, scale, "predicted", theory, kept) | {
+            "meta": {"kind": "theory"}, "showscale": not grid.done.any()})
+    if grid.asked[1] and grid.done.any():
+        kept = np.stack([np.where(grid.done, grid.observed, np.nan), grid.low, grid.high, grid.predicted], axis=-1)
+        traces.append(_heat(grid, scale, grid.scale.origin, np.where(grid.done, grid.observed, np.nan), kept) | {
             "meta": {"kind": "measured", "ends": True}})
     return traces
 
 
-def _heat(found: Cells, scale: Colors, name: str, values: Array, kept: Array) -> Trace:
+def _heat(grid: Cells, scale: Colors, name: str, values: Array, kept: Array) -> Trace:
     spread = "<br>lowest and highest seed %{customdata[1]:.3g}, %{customdata[2]:.3g}" if kept.shape[-1] > 1 else ""
-    theory = "<br>predicted %{customdata[3]:.3g}" if kept.shape[-1] > 1 and found.asked[0] else ""
-    place = "<br>".join((found.x.words("%{x}"), found.y.words("%{y}")))
-    said = f"{place}<br>{found.scale.title}, {name}: %{{customdata[0]:.3g}}{spread}{theory}"
+    theory = "<br>predicted %{customdata[3]:.3g}" if kept.shape[-1] > 1 and grid.asked[0] else ""
+    place = "<br>".join((grid.x.words("%{x}"), grid.y.words("%{y}")))
+    said = f"{place}<br>{grid.scale.title}, {name}: %{{customdata[0]:.3g}}{spread}{theory}"
     return {
-        "type": "heatmap", "name": f"{found.scale.title}, {name}", "x": found.x.places, "y": found.y.places,
+        "type": "heatmap", "name": f"{grid.scale.title}, {name}", "x": grid.x.places, "y": grid.y.places,
         "z": compact(scale.z(values)), "customdata": compact(kept), "zmin": scale.low, "zmax": scale.high,
         "colorscale": scale.stops, "colorbar": scale.bar, "hoverongaps": False,
         "hovertemplate": f"{said}<extra></extra>",
     }
 
 
-def _said(found: Cells) -> str:
-    """The map in words: its subject, how far it is, its extremes, and what has no value."""
-    subject = f"{found.scale.title} over {found.x.reach} and {found.y.reach}."
+def _said(grid: Cells) -> str:
+    """The map in words: its subject, its progress, its extremes, and the cells without a value."""
+    subject = f"{grid.scale.title} over {grid.x.reach} and {grid.y.reach}."
     sentences = [subject]
-    for name, values, done in ((found.scale.origin, found.found, found.done),
-                               ("predicted", found.predicted, found.theory_done)):
+    for name, values, done in ((grid.scale.origin, grid.observed, grid.done),
+                               ("predicted", grid.predicted, grid.theory_done)):
         if done.any():
-            sentences.append(_extremes(found, name.capitalize(), values, done))
-    if count := int(found.failed.sum()):
-        sentences.append(f"Failed: {count}, the first with: {found.failure[found.failed][0]}.")
+            sentences.append(_extremes(grid, name.capitalize(), values, done))
+    if count := int(grid.failed.sum()):
+        sentences.append(f"Failed: {count}, the first with: {grid.failure[grid.failed][0]}.")
     return " ".join(sentences)
 
 
-def _extremes(found: Cells, name: str, values: Array, done: Mask) -> str:
-    seen = np.isfinite(values) & done
+def _extremes(grid: Cells, name: str, values: Array, done: Mask) -> str:
+    finite = np.isfinite(values) & done
     text = f"{name}: {int(done.sum())} of {done.size} cells"
-    if seen.any():
+    if finite.any():
         for word, pick in (("lowest", np.argmin), ("highest", np.argmax)):
-            row, column = np.argwhere(seen)[pick(values[seen])].tolist()
-            text += (f", {word} {number(float(values[row, column]))} at {found.x.words(found.x.number(column))}, "
-                     f"{found.y.words(found.y.number(row))}")
-    lost = int((done & ~seen & ~found.failed).sum())
+            row, column = np.argwhere(finite)[pick(values[finite])].tolist()
+            text += (f", {word} {number(float(values[row, column]))} at {grid.x.words(grid.x.number(column))}, "
+                     f"{grid.y.words(grid.y.number(row))}")
+    lost = int((done & ~finite & ~grid.failed).sum())
     return f"{text}; not finite in {lost}." if lost else f"{text}."

@@ -37,15 +37,15 @@ class Scale(NamedTuple):
     healthy: float | None = None
     """The value that has the neutral color; None where no value is healthy by itself, and colors only rise."""
     words: str = ""
-    """Of the healthy value."""
+    """Words for the healthy value."""
     log: bool = False
     bounds: tuple[float, float] = (-np.inf, np.inf)
     clip: tuple[float, float] = (-np.inf, np.inf)
-    """What lies beyond has the end's color: failures need no colors of their own."""
+    """Ends of the color scale; values beyond have the end's color: failures need no colors of their own."""
     levels: tuple[float, ...] = ()
     """Contour lines; empty: at decades, or at the color bar's ticks."""
     origin: str = "measured"
-    """What the theory is compared with: "measured" or "trained"."""
+    """Origin of the values that theory is compared with: "measured" or "trained"."""
 
 
 def _end(name: str, healthy: float | None = None, words: str = "", levels: tuple[float, ...] = ()) -> Scale:
@@ -118,12 +118,12 @@ def colors(scale: Scale, values: Array) -> Colors:
     return Colors(scale, *ends, _stops(middle, *ends), (low < ends[0] - SLACK, high > ends[1] + SLACK))
 
 
-def contour_levels(found: Colors) -> list[float]:
-    """Values of the contour lines: the row's, or decades, few enough to be told apart, the healthy value among them."""
-    if found.scale.levels:
-        return list(found.scale.levels)
-    at = _ticks(found.scale, found.low, found.high, LINES)
-    return [float(10.0**value) if found.scale.log else value for value in at]
+def contour_levels(scaled: Colors) -> list[float]:
+    """Values of the contour lines: the row's, or decades, few enough to be legible, the healthy value among them."""
+    if scaled.scale.levels:
+        return list(scaled.scale.levels)
+    at = _ticks(scaled.scale, scaled.low, scaled.high, LINES)
+    return [float(10.0**value) if scaled.scale.log else value for value in at]
 
 
 def _ticks(scale: Scale, low: float, high: float, most: int = TICKS) -> list[float]:

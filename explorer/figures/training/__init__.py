@@ -27,7 +27,7 @@ def plot(race: Race, curve: str = "held_out_loss") -> go.Figure:
     row = next((row for row in CURVES if row.name == curve), None)
     if row is None:
         raise ValueError(f"curve must be one of {', '.join(row.name for row in CURVES)}; got {curve!r}")
-    designs = [Design(number, one.config, one.name) for number, one in enumerate(race.contenders)]
+    designs = [Design(number, contender.config, contender.name) for number, contender in enumerate(race.contenders)]
     figure = alone(row.draw(Course.of(race, designs, race.verdict())), row.title, row.caption)
     names = [design.heading for design in designs]
     return figure.for_each_trace(lambda trace: trace.update(showlegend=True), lambda trace: trace.name in names)

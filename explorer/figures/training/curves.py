@@ -40,52 +40,52 @@ def training_loss(course: Course) -> go.Figure:
                          hovertemplate=None, name=f"{track.name}, each batch"))
         smooth.append(_line(track, middle, median, "step %{x}: %{y:.3f} nats"))
         last.append((middle.astype(float), median))
-    found = [(np.arange(0.0, len(track.losses)), track.losses) for track in course.tracks]
-    return _losses(course, [*raw, *smooth], found, last, "Training loss")
+    readings = [(np.arange(0.0, len(track.losses)), track.losses) for track in course.tracks]
+    return _losses(course, [*raw, *smooth], readings, last, "Training loss")
 
 
 def held_out_loss(course: Course) -> go.Figure:
     """Loss on sequences that are not trained on, and the losses of a unigram and a bigram."""
-    found = [track.held_out for track in course.tracks]
-    curves = [_readings(track, *one, "step %{x}: %{y:.3f} nats")
-              for track, one in zip(course.tracks, found, strict=True)]
-    return _losses(course, curves, found, found, "Held-out loss")
+    readings = [track.held_out for track in course.tracks]
+    curves = [_readings(track, *reading, "step %{x}: %{y:.3f} nats")
+              for track, reading in zip(course.tracks, readings, strict=True)]
+    return _losses(course, curves, readings, readings, "Held-out loss")
 
 
 def learning_rate(course: Course) -> go.Figure:
     """The learning rate over the steps so far."""
-    found = [series(track.history, "learning_rate") for track in course.tracks]
-    tops = [values.max() for _, values in found if len(values)]
+    readings = [series(track.history, "learning_rate") for track in course.tracks]
+    tops = [values.max() for _, values in readings if len(values)]
     log = bool(tops) and max(tops) > DECADE_OF_RATES * min(tops)
-    return over_steps(course, found, "learning rate η (per step)", "η = %{y:.3g}", "Learning rate", log=log, dots=False,
-                      levels=None if log else {0.0: ""})
+    return over_steps(course, readings, "learning rate η (per step)", "η = %{y:.3g}", "Learning rate", log=log,
+                      dots=False, levels=None if log else {0.0: ""})
 
 
 def gradient_ratio(course: Course) -> go.Figure:
     """The gradient by the first layer's weights over that by the last layer's: 1 is even."""
-    found = [track.history.gradient_ratio() for track in course.tracks]
-    return over_steps(course, found, "‖∂L/∂W‖ first / last (ratio)", "first / last layer = %{y:.3g}",
+    readings = [track.history.gradient_ratio() for track in course.tracks]
+    return over_steps(course, readings, "‖∂L/∂W‖ first / last (ratio)", "first / last layer = %{y:.3g}",
                       "Gradient, first layer over last", log=True, levels={1.0: "even"})
 
 
-def over_steps(course: Course, found: Readings, title: str, sentence: str, subject: str, *, log: bool = False,
+def over_steps(course: Course, readings: Readings, title: str, sentence: str, subject: str, *, log: bool = False,
                dots: bool = True, levels: Mapping[float, str] | None = None) -> go.Figure:
     """A number of each contender over the steps.
 
     Args:
         course: the race.
-        found: the readings of each contender.
+        readings: of each contender.
         title: of the vertical axis.
         sentence: the hover text after the step, with `%{y}` the value.
         subject: the picture in words, without its numbers.
         levels: values that the axis must hold; those with words have a line.
     """
     levels = levels or {}
-    height = axis(title, [list(levels), *(values for _, values in found)], log=log, least=float(log), top=TOP)
-    curves = [_readings(track, *one, f"step %{{x}}: {sentence}", log=log, dots=dots)
-              for track, one in zip(course.tracks, found, strict=True)]
+    height = axis(title, [list(levels), *(values for _, values in readings)], log=log, least=float(log), top=TOP)
+    curves = [_readings(track, *reading, f"step %{{x}}: {sentence}", log=log, dots=dots)
+              for track, reading in zip(course.tracks, readings, strict=True)]
     named = [level(value, words, course.axis, height) for value, words in levels.items() if words]
-    return picture([*curves, *named], course.axis, height, _in_words(course, found, subject), legend=False)
+    return picture([*curves, *named], course.axis, height, _in_words(course, readings, subject), legend=False)
 
 
 CURVES = (
@@ -124,16 +124,16 @@ def _readings(track: Track, steps: Array, values: Array, sentence: str, *, log: 
     return line | ({"mode": "lines+markers", "marker": marker} if dots or len(at) == 1 else {})
 
 
-def _losses(course: Course, curves: Sequence[Trace], found: Readings, last: Readings, subject: str) -> go.Figure:
+def _losses(course: Course, curves: Sequence[Trace], readings: Readings, last: Readings, subject: str) -> go.Figure:
     """Losses, the two levels, and marks of the contenders that leave the picture.
 
     The axis ends at the highest loss or level, but not where a diverging one may go.
     """
     across, top = course.axis, CEILING * course.levels.unigram
-    height = axis("loss (nats per character)", [course.levels, *(np.minimum(values, top) for _, values in found)])
+    height = axis("loss (nats per character)", [course.levels, *(np.minimum(values, top) for _, values in readings)])
     levels = [level(course.levels.unigram, "unigram", across, height),
               level(course.levels.bigram, "bigram", across, height, "left")]  # curves end close to it, at the right
-    traces = [*levels, *curves, *ends(course, across, height, found)]
+    traces = [*levels, *curves, *ends(course, across, height, readings)]
     return picture(traces, across, height, _in_words(course, last, f"{subject}, nats a character"), legend=False)
 
 
@@ -167,10 +167,10 @@ def ends(course: Course, across: Axis, height: Axis, losses: Readings) -> list[T
     return traces
 
 
-def _in_words(course: Course, found: Readings, subject: str) -> str:
+def _in_words(course: Course, readings: Readings, subject: str) -> str:
     """The picture in words: the latest value of each contender."""
     parts = [
         f"{track.design.label} {number(values[-1])}" + (f", diverged at step {track.step}" if track.retired else "")
-        for track, (_, values) in zip(course.tracks, found, strict=True) if len(values)
+        for track, (_, values) in zip(course.tracks, readings, strict=True) if len(values)
     ]
     return f"{subject}, at the latest step. {'; '.join(parts)}." if parts else f"{subject}: nothing yet."

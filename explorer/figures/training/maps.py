@@ -51,7 +51,7 @@ def layer_map(course: Course, chosen: int, row: Map) -> go.Figure:
     """
     grids = [_thin(row.read(track.history)) for track in course.tracks]
     track, grid = course.tracks[chosen], grids[chosen]
-    low, high = extent([one for one, other in zip(grids, course.tracks, strict=True) if not other.retired] or grids,
+    low, high = extent([shown for shown, other in zip(grids, course.tracks, strict=True) if not other.retired] or grids,
                        row.log)
     values = masked(grid.values, row.log).T
     z = np.log10(values) if row.log else values
@@ -74,11 +74,11 @@ def layer_map(course: Course, chosen: int, row: Map) -> go.Figure:
 
 def extent(grids: list[Grid], log: bool) -> tuple[float, float]:
     """The ends of the color scale, exponents on a logarithmic one: all values but the last hundredth at each end."""
-    found = np.concatenate([np.empty(0), *(grid.values.ravel() for grid in grids)])
-    found = found[np.isfinite(found) & ((found > 0) if log else True)]
-    if not len(found):
+    finite = np.concatenate([np.empty(0), *(grid.values.ravel() for grid in grids)])
+    finite = finite[np.isfinite(finite) & ((finite > 0) if log else True)]
+    if not len(finite):
         return (-1.0, 0.0) if log else (0.0, 1.0)
-    low, high = np.quantile(np.log10(found) if log else found, (0.01, 0.99)).tolist()
+    low, high = np.quantile(np.log10(finite) if log else finite, (0.01, 0.99)).tolist()
     slack = max(0.0, (0.3 if log else 1e-3) - (high - low)) / 2  # a flat picture must look flat
     return low - slack, high + slack
 
@@ -113,7 +113,7 @@ def _rows(grid: Grid) -> tuple[float, float]:
 
 
 def _thin(grid: Grid) -> Grid:
-    """At most so many columns and rows."""
+    """The grid with at most `MOST_COLUMNS` and `MOST_ROWS`."""
     columns, rows = stride(len(grid.steps), MOST_COLUMNS), stride(len(grid.depth), MOST_ROWS)
     return Grid(grid.steps[::columns], grid.depth[::rows], grid.values[::columns, ::rows])
 

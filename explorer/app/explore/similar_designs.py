@@ -1,4 +1,4 @@
-"""`Foretold`: how many random designs like one trained, in words that are found once for each design."""
+"""`SimilarDesigns`: a sentence on how many random designs similar to a given one trained, made once per design."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from explorer.stopping import Stop
 Trials = Callable[[Config, Stop], str]
 
 KEPT = 256
-"""Sentences that are kept: more than the worker keeps results."""
+"""Sentences kept: more than the worker keeps results."""
 
 
-class Foretold:
-    """Sentences by design.
+class SimilarDesigns:
+    """Sentences on the training of similar designs, by design; the latest are kept.
 
     Args:
-        trials: the sentence of a design, empty where nothing is known of its like; None finds none.
+        trials: makes the sentence of a design, empty where no similar one was trained; None makes none.
     """
 
     def __init__(self, trials: Trials | None) -> None:
@@ -26,7 +26,7 @@ class Foretold:
         self._known: OrderedDict[Config, str] = OrderedDict()
 
     def find(self, config: Config, stop: Stop) -> None:
-        """Finds the sentence of a design, on the worker's thread; raises what `trials` raises once `stop()` is true."""
+        """Makes the sentence of a design, on the worker's thread; raises what `trials` raises once `stop()` is true."""
         if self._trials is None or config in self._known:
             return
         try:
@@ -34,7 +34,7 @@ class Foretold:
         except Exception as error:
             if stop():
                 raise
-            self._known[config] = f"How its like trained is not known: {type(error).__name__}: {error}."
+            self._known[config] = f"No training results for similar designs: {type(error).__name__}: {error}."
         if len(self._known) > KEPT:
             self._known.popitem(last=False)
 

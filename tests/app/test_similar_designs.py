@@ -8,8 +8,8 @@ import pytest
 from explored import SMALL, Open, opened
 
 from explorer.app.dashboard import trials
-from explorer.app.explore.foretold import KEPT, Foretold
 from explorer.app.explore.remedies import WITHHELD
+from explorer.app.explore.similar_designs import KEPT, SimilarDesigns
 from explorer.config import Config, preset
 from explorer.diagnosis import Finding
 from explorer.stopping import Stopped
@@ -35,7 +35,8 @@ def test_a_count_that_fails_says_so_and_the_measurement_stands(open_panel: Open)
 
     page = open_panel(diagnose=lambda profile: TWO, trials=broken)
     page.until("idle")
-    assert page.panel.verdict.findings[0]["evidence"].endswith("is not known: MemoryError: no room.")
+    evidence = page.panel.verdict.findings[0]["evidence"]
+    assert evidence.endswith("No training results for similar designs: MemoryError: no room.")
 
 
 def test_it_is_found_once_and_given_up_when_the_design_has_changed() -> None:
@@ -47,16 +48,16 @@ def test_it_is_found_once_and_given_up_when_the_design_has_changed() -> None:
             raise Stopped
         return f"seed {config.seed}"
 
-    foretold = Foretold(count)
+    similar = SimilarDesigns(count)
     for seed in (0, 0, *range(1, KEPT)):
-        foretold.find(SMALL.replace(seed=seed if seed != 7 else 1000), lambda: False)
+        similar.find(SMALL.replace(seed=seed if seed != 7 else 1000), lambda: False)
     assert asked.count(0) == 1
     with pytest.raises(Stopped):
-        foretold.find(SMALL.replace(seed=7), lambda: True)
-    assert foretold.words(SMALL.replace(seed=7)) == ""
-    foretold.find(SMALL.replace(seed=2000), lambda: False)
-    assert foretold.words(SMALL) == "", "the oldest makes room"
-    assert foretold.words(SMALL.replace(seed=2000)) == "seed 2000"
+        similar.find(SMALL.replace(seed=7), lambda: True)
+    assert similar.words(SMALL.replace(seed=7)) == ""
+    similar.find(SMALL.replace(seed=2000), lambda: False)
+    assert similar.words(SMALL) == "", "the oldest makes room"
+    assert similar.words(SMALL.replace(seed=2000)) == "seed 2000"
 
 
 def test_the_page_counts_trials_like_the_design_and_none_beyond_them() -> None:
