@@ -30,8 +30,9 @@ UNDERLINES = """() => [...new Set([...document.querySelectorAll('.ex-term')].map
   return `${textDecorationLine} ${textDecorationStyle}`;
 }))]"""
 CLICKED = """(words) => {
-  const buttons = [...document.querySelectorAll('button')];
-  const button = buttons.find((button) => button.checkVisibility() && button.textContent.startsWith(words));
+  const buttons = [...document.querySelectorAll('button')].filter((button) => button.checkVisibility());
+  const button = buttons.find((button) => button.textContent === words)
+    ?? buttons.find((button) => button.textContent.startsWith(words));
   button?.click();
   return Boolean(button);
 }"""
@@ -76,7 +77,7 @@ class Firefox:
             time.sleep(0.05)
 
     def click(self, words: str) -> None:
-        """Clicks the button, visible now or soon, that begins with some words."""
+        """Clicks the button, visible now or soon, that has some words or else begins with them."""
         self.until(CLICKED, words)
 
 
