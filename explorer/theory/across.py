@@ -30,7 +30,7 @@ FIRST = np.array([1.0, 0.0, 0.0])[:, None, None]
 
 
 class Grid(NamedTuple):
-    """What differs with a mask and without one, where one position stands for all.
+    """Averages over positions and divisors of norms, as the loops over layers need them, with a causal mask or without.
 
     A loop over the layers runs on arrays `[position, position]` with a mask, and on floats without one.
     """
@@ -42,7 +42,7 @@ class Grid(NamedTuple):
     suffix: Array
     """Its adjoint, from rows to keys."""
     square: Callable[[Any], Array | float]
-    """What a norm divides by, `[position]`."""
+    """Second moment that a norm divides by, `[position]`."""
     mixes: bool = False
     """Whether averages over keys differ from what they are made of."""
 
@@ -85,7 +85,7 @@ class Forward(NamedTuple):
     slopes: Array
     """`[layer, pair]`: through an MLP to its hidden units, of gradients' overlaps and small changes in the tokens'."""
     parts: dict[str, Array]
-    """The same by the matrix that a hidden unit's factor comes from."""
+    """`[layer, pair]`: the slopes to each factor of a hidden unit, by the name of the matrix that makes the factor."""
     mlp: Array
     """`[layer, pair]`: through an MLP, of the same; one factor up and down."""
     parallel: bool
@@ -136,7 +136,7 @@ def forward(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid) -> F
 
 
 def _weight(gains: Gains, steps: Sequence[Any], grid: Grid, n: int) -> tuple[Array, Array]:
-    """What a sink and gates leave of values, and `gate` of `Forward`: as of a sequence's own tokens, and rows alone."""
+    """Factors `[layer, pair]` of the sink and the gates on overlaps of mixed values, and `gate` of `Forward`."""
     weight = np.ones((len(steps), len(grid.mean), len(grid.mean)))
     gate, masked = np.zeros_like(weight), len(grid.mean) > 1
     if gains.sink is not None:

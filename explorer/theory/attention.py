@@ -125,13 +125,13 @@ def inherit(gains: Gains, step: Step, logits: list[float], uneven: float, after:
 
 
 def seen(gains: Gains, step: Step, uneven: float, own: float, p: float) -> Pair:
-    """What the gradients of a row's logits see of keys that have so much apart and in common; and those of two rows."""
+    """Factors from gradients by logits to those by queries, of a row and of two; keys have `own` apart, p in common."""
     turns, law = gains.turns, step.capped
     return own + (1 - uneven * law.keys) * p, turns.rows * own + (turns.rows - uneven * law.both) * p
 
 
 def unbiased(gains: Gains, step: Step, uneven: float, passed: Inherited) -> Pair:
-    """The first of `collect`, of keys without their biases: W_K sees what W_Q sees, in turn, but for its own bias."""
+    """(γ_q, γ_p) through the queries as in `collect`, but of keys without biases: by symmetry, for W_K."""
     law, by = step.logits, factors(gains, step.inside.q, step.inside.q)
     row, rows = seen(gains, step, uneven, law.key, max(law.key_p - by.key_bias, 0.0))
     factor = gains.scale * by.query

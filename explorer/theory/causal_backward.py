@@ -242,7 +242,7 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
 
 def _shared(place: Positions, found: list[Attention], rho: Array, rows: Array, jacobian: Array
             ) -> tuple[Array, Shared]:
-    """What a sink leaves of the rows, E M², and of pairs of them; `taken` by `[pair]`."""
+    """E M², M the weight that a sink leaves to a row's keys, and the averages of pairs of rows; `taken` is `[pair]`."""
     lost = Sunk(*map(stack, zip(*(one.lost for one in found if one.lost), strict=True)))
     own, common, overlap = (stack([getattr(one, name) for one in found]) for name in ("apart", "common", "overlap"))
     pairs = shared(lost, RowValues(*rows.swapaxes(0, 1)), overlap, jacobian, rho[:, 1:],

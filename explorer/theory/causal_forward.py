@@ -39,7 +39,7 @@ class Logits(NamedTuple):
     key_p: Array
     crowd: Array
     covariance: Array
-    """The same as `query`, of two rows' logits; of a row with itself their variance."""
+    """Shape as `query`: covariance of two rows' logits; of a row with itself, their variance."""
     common: Array
     """`[position]`, as all that follow if nothing else is said."""
     alike: Array
@@ -55,7 +55,7 @@ class Logits(NamedTuple):
     slopes: Array
     """`[pair]`: mean product of the slopes in two rows, over the mean square."""
     keys: Array
-    """The same of two keys; with rotary positions times what is the same of keys that are shared."""
+    """`[position]`: mean product of the slopes at two keys of a row, over the mean square, times `Turns.keys`."""
     both: Array
     """`[position, position]`: as `keys`, in two rows."""
 
@@ -234,7 +234,7 @@ def _keys(x: State) -> tuple[Array, Array, Array, Array]:
 
 def sloped(gains: Gains, table: Sloped, x: State, values: State, mean: Array, common: Array, scatter: Array,
            below: Logits | None, kept: float) -> tuple[State, Attention]:
-    """The same of rows whose logits fall with distance."""
+    """`attention` where logits fall with the distance of query and key (ALiBi); without a sink."""
     place = x.place
     spread = logits(gains, x, mean, np.maximum(mean - common, ZERO), common, scatter, below, kept).std
     own = table.apart(x.y, 0 * spread)

@@ -26,11 +26,11 @@ from scipy.linalg.blas import dtbsv
 
 from explorer.schemes.placement import Placement
 from explorer.schemes.residual import profiled_factor
-from explorer.theory.begun import begun, keep
 from explorer.theory.gains import Gains, biased
 from explorer.theory.grids import Array
 from explorer.theory.logits import Capped, Logits, capped, logits
 from explorer.theory.sink import sinks
+from explorer.theory.step_cache import cached_steps, store_steps
 from explorer.theory.tables import Softmax
 from explorer.theory.tokens import (
     NOTHING,
@@ -180,7 +180,7 @@ class Step(NamedTuple):
 
 def run(gains: Gains, softmax: Softmax, n_layers: int, tokens: Tokens) -> list[Step]:
     """The recursion over 2N sublayers; shorter where the second moment leaves the range of `LARGEST`."""
-    start, steps = tokens, begun(gains, softmax, tokens, n_layers)
+    start, steps = tokens, cached_steps(gains, softmax, tokens, n_layers)
     below, kept, before, first = Logits(), 1.0, tokens, None
     if steps:  # go on after the last of them
         *_, attention, mlp = steps
@@ -207,7 +207,7 @@ def run(gains: Gains, softmax: Softmax, n_layers: int, tokens: Tokens) -> list[S
         tokens = step.site
         if past:
             past.close(index, step.total, tokens)
-    keep(gains, softmax, start, steps)
+    store_steps(gains, softmax, start, steps)
     return steps
 
 

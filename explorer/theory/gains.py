@@ -83,7 +83,7 @@ class Gains(NamedTuple):
     epsilon: float
     """Added by every norm to what it divides by, before the root."""
     point: Point | None
-    """What stands in the norms' place; None where they divide."""
+    """Function of each coordinate that replaces the norms; None where norms divide."""
     final: bool
     """The stream is normalized once more at the end."""
     centers: bool
@@ -97,7 +97,7 @@ class Gains(NamedTuple):
     fixed: bool
     """Each head's queries and keys are of one length."""
     tilted: float
-    """What passes of a gradient along a query, of each head."""
+    """Share of a gradient along a head's query that passes the QK-norm: 1 without one, 0 where it normalizes each head."""
     sphere: int
     """Dimensions in which a head's normalized keys lie; 0 where they are not normalized, or summed over the layers."""
     cap: float

@@ -114,7 +114,7 @@ def panels(resolve: float) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=64)
 def _halved(count: int) -> tuple[Array, Array]:
-    """The same on a number of panels, which every resolution up to twice as fine shares."""
+    """Nodes and weights on [0, 1] of `count` panels that halve towards 0, and one that ends there; cached."""
     edges = np.concatenate([[0.0], 2.0 ** -np.arange(count, -1.0, -1.0)])
     u, weight = np.polynomial.legendre.leggauss(20)
     width = np.diff(edges)[:, None]

@@ -130,7 +130,7 @@ class Capped(NamedTuple):
     rows: float = 1.0
     """Mean product of the slopes in two rows, over the mean square."""
     keys: float = 1.0
-    """The same of two keys; with rotary positions times what is the same of keys that are shared."""
+    """Mean product of the slopes at two keys of a row, over the mean square, times `Turns.keys`."""
     both: float = 1.0
     """As `keys`, in two rows."""
     common: float = 0.0

@@ -37,7 +37,7 @@ class Positions(NamedTuple):
     suffix: Array
     """`[position, position]`: Σ over the tokens t from one on of f(t)/t."""
     suffix_2: Array
-    """The same of f(t)/t²."""
+    """`[position, position]`: Σ over the tokens t from one on of f(t)/t²."""
     collect: Array
     """`[position, pair · position]`: see `gather`, to a key with itself."""
     first: Indices
@@ -115,7 +115,7 @@ def positions(n: int, whole: bool = False) -> Positions:
 
 
 class Reading(NamedTuple):
-    """What the tables say of single rows, and where in them pairs of rows are."""
+    """Averages of single rows, looked up in the tables, and the place of each pair of rows in the tables of pairs."""
 
     rows: Array
     """`[RowValues, position]`"""

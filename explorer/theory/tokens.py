@@ -20,7 +20,7 @@ class Tokens(NamedTuple):
     w: float
     """Relative variance of a token's squared length; 0 after a norm."""
     u: float = 0.0
-    """The same from rows of attention that differ: scatter that two tokens do not share."""
+    """Relative variance of the squared length as rows of attention differ: scatter that two tokens do not share."""
 
     @property
     def own(self) -> float:
