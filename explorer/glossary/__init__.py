@@ -44,7 +44,7 @@ TERMS = tuple(map(_term, tomllib.loads(TABLE.read_text(encoding="utf-8"))["term"
 
 
 def marks() -> dict[str, int]:
-    """What is a symbol wherever it stands by itself in a text, to its row's place in `TERMS`; the longest first.
+    """Symbols that a text may hold as words of their own, to the place of their row in `TERMS`; the longest first.
 
     Raises:
         ValueError: two rows claim the same.

@@ -51,7 +51,7 @@ def side_by_side(statistic: str, pairs: Mapping[str, Pair], whose: Mapping[str, 
 
 
 def with_legend(figure: go.Figure, whose: Iterable[Design], below: Sequence[Trace] = (), **more: Any) -> go.Figure:
-    """The same with one entry of the legend a design, for its dots, and other traces below."""
+    """The figure with one legend entry for each design, at its dots, and the traces `below` drawn under the others."""
     headings = {design.heading for design in whose}
     for trace in figure.data:
         name = trace.name.removesuffix(", measured")

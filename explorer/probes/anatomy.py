@@ -41,7 +41,7 @@ def matrices(found: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def vectors(found: Anatomy) -> Iterator[tuple[str, list[nn.Parameter]]]:
-    """What else is learned: multipliers of the branches, and the logits of a sink."""
+    """Learned parameters beside the matrices: multipliers of the branches, and the logits of a sink."""
     alpha = {id(one): one for part in found.sums for _, node in kinds(found, part) for one in bare(node)[1]}
     yield "alpha", list(alpha.values())
     soft = None if found.attention is None or found.attention.op in FUSED else pattern_of(found.attention)
@@ -101,7 +101,7 @@ def _joined(operand: Node) -> list[Node]:
 
 
 def _parts(joined: list[Node], turned: bool, rows: tuple[int, ...] | None) -> Iterator[Piece]:
-    """Those of joined parameters whose outputs are among the rows, and which of theirs those are."""
+    """Pieces of one concatenated matrix: each parameter with outputs among the rows, and which of its own they are."""
     start = 0
     for node in joined:
         count = len(node.tensor)
@@ -185,10 +185,10 @@ def _likeness(pieces: Sequence[Piece]) -> Array:
     return found
 
 
-__all__ = ["Anatomy", "Piece", "Sum", "attends", "queries_keys_values", "read"]
+__all__ = ["Anatomy", "Piece", "Sum", "attends", "queries_keys_values", "read_block"]
 
 
-def read(graph: Graph, output: Node) -> Anatomy:
+def read_block(graph: Graph, output: Node) -> Anatomy:
     """Sites and matrices of the block that a graph has just recorded."""
     with torch.enable_grad():
         graph.order = [part for node in graph.order for part in _written_out(node)]
@@ -223,7 +223,7 @@ def _sums(order: Iterable[Node]) -> list[Sum]:
 
 
 def _without_residual(graph: Graph, output: Node, attention: Node | None, sums: list[Sum]) -> list[Sum]:
-    """The same where a branch replaces the stream: from there on its output is the stream."""
+    """The sums of a block where a branch replaces the stream: from there on the branch's output is the stream."""
     if attention is not None and not any(attention in one.branch.inside() for one in sums):
         found = _product_after(attention, graph)
         if found is None or _reaches(output, graph.source, found):  # several streams, or code that is not understood
@@ -238,7 +238,7 @@ def _without_residual(graph: Graph, output: Node, attention: Node | None, sums: 
 
 
 def _product_after(attention: Node, graph: Graph) -> Node | None:
-    """What the first matrix after attention makes, in the shape of the stream."""
+    """Output of the first matrix after attention that has the shape of the stream; None without one."""
     return next((node for node in graph.order if node.role == "deep" and node.matrix
                  and node.tensor.shape == graph.source.tensor.shape and not attention.matrix & node.matrix
                  and attention in node.inside()), None)

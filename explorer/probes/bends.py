@@ -1,4 +1,4 @@
-"""What an MLP computes between its matrices: the row of activations and of MLPs that its own numbers obey."""
+"""Recognizes the function between an MLP's matrices: the row of activations and of MLPs that its numbers obey."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _is_norm(module: nn.Module) -> bool:
 
 
 def _only(module: nn.Module) -> nn.Module:
-    """What a wrapper around a single module holds."""
+    """The module inside any wrappers that hold a single module and nothing else."""
     children = list(module.children())
     while len(children) == 1 and not list(module.parameters(recurse=False)):
         module = children[0]

@@ -25,7 +25,7 @@ class Piece(NamedTuple):
     order: tuple[int, ...] = ()
     """Order of the axes in which it is one matrix, where its axes are heads and the like."""
     shape: tuple[int, ...] = ()
-    """That matrix, `[…, fan_in, fan_out]`."""
+    """Shape of that matrix, `[…, fan_in, fan_out]`."""
 
     def of(self, tensor: Tensor) -> Tensor:
         """`[…, fan_out, fan_in]` of the parameter, or of its gradient."""
@@ -53,7 +53,7 @@ class Anatomy:
     output: Node
     sums: list[Sum]
     attention: Node | None
-    """What the first attention puts out, before its last matrix."""
+    """Output of the first attention, before its last matrix."""
     sites: dict[str, Node] = field(default_factory=dict)
     matrices: dict[str, list[Piece]] = field(default_factory=dict)
     vectors: dict[str, list[nn.Parameter]] = field(default_factory=dict)
@@ -104,7 +104,7 @@ def axis_before(node: Node, before: Node, axis: int) -> int | None:
 
 
 def queries_keys_values(attention: Node) -> tuple[Node, Node, Node] | None:
-    """What goes into attention; None where the logits' product is not seen."""
+    """Queries, keys and values of an attention; None where the product that makes its logits is not seen."""
     if attention.op in FUSED:
         q, k, v = attention.inputs[:3]
         return q, k, v

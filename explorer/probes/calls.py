@@ -65,7 +65,7 @@ def called(model: nn.Module, batch: Batch) -> Any:
 
 
 def loss_of(output: Any, loss: Loss | None) -> tuple[Tensor, float]:
-    """What is differentiated: what the caller says, or the output's own loss, or its projection on a random direction.
+    """The scalar to differentiate: the caller's loss, else the output's own, else a projection on a random direction.
 
     Returns:
         the scalar, and its factor: with a direction of unit norm, gradients would vanish in half precision.

@@ -30,7 +30,7 @@ FORWARD, BACKWARD = math.log(2), math.log(4)
 logits by 1.35 at most, gradients by 1.8 (15 models of transformers and 38 of ours). A loss of one's own moves
 gradients, too."""
 ALIKE = 0.2
-"""The same of the tokens' correlation, whose difference counts: it was .10 at most in those of transformers."""
+"""Up to here the median layer's token correlation differs from its twin's by chance: by .10 at most in transformers."""
 WIDTH = 64
 """Narrower models scatter by 1/√width more."""
 
@@ -117,14 +117,14 @@ def _gap(key: Key, log: Array, measured: Profile, expected: Profile) -> Iterator
 
 
 class Design:
-    """What is read of each block of one stack."""
+    """Facts of the design of one stack, read block by block."""
 
     def __init__(self) -> None:
         self.layers: list[Facts] = []
         self.paths: list[str] = []
         self.source: Source | None = None
         self.tail: Sequence[Node] = ()
-        """What was computed after the block that ran last."""
+        """Nodes computed after the block that ran last."""
 
     def begin(self, stream: Tensor) -> None:
         """The first block's input, `[batch, token, d]`."""

@@ -15,7 +15,7 @@ from explorer.probes.calls import Batch, Loss
 
 
 class Made(NamedTuple):
-    """What a factory gives."""
+    """The model, batch and loss that a factory returns."""
 
     model: nn.Module
     batch: Batch

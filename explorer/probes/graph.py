@@ -1,4 +1,4 @@
-"""What a block computes, as a graph: a dispatch mode sees every operation, whatever the code that calls it looks like.
+"""A block's computation as a graph: a dispatch mode sees every operation, whatever the code that calls it looks like.
 
 Each tensor becomes a `Node` that remembers what made it. Three kinds are told apart as they are made. The *stream* is
 the block's input and what is left of it after sums with branches, norms and multipliers. *Deep* is what has been
@@ -116,7 +116,7 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def overwritten(node: Node) -> list[Node]:
-    """What changes with a tensor that an operation writes to: itself, and what it is a view of."""
+    """Nodes that change when an operation writes to a tensor: its own, and those of which it is a view."""
     found = [node]
     while node.op in VIEW and node.inputs and _same_memory(node.tensor, node.inputs[0].tensor):
         node = node.inputs[0]

@@ -1,4 +1,4 @@
-"""What one attention does with its queries and keys: divisor, cap, norms, positions, mask and sink."""
+"""Facts of one attention's queries and keys: divisor, cap, norms, positions, mask and sink."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _widths(after: Tensor, before: Tensor) -> list[int]:
 
 
 def _angles(after: Tensor, before: Tensor, axis: int, halves: bool, width: int) -> tuple[float, Tensor]:
-    """What is left unexplained by turns, and the angle of each pair from the first position to the second."""
+    """Misfit of a rotation between two positions, and the angle by which it turns each pair of coordinates."""
     def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
         x = x[..., :width].movedim(axis, 0)
         flat = x.reshape(x.shape[0], -1, width)

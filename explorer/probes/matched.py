@@ -19,10 +19,10 @@ FLAGS = ("on_input", "on_output", "on_sum", "on_read", "on_heads")
 CLOSE = 0.02
 """Largest deviation of a multiplier from a row's, as a share of it."""
 PRICE = 0.02
-"""What one more free factor on the variances must explain, of the root mean square of their logarithms."""
+"""Cost of one more free factor on the variances, in units of the root mean square of their logarithms' misfit."""
 
 LARGE = 0.003
-"""The same for a factor of e: of two rules that describe the same variances, the one that needs the smaller factor."""
+"""Cost of a factor of e, in the same units: of two rules with the same variances the smaller factor wins."""
 
 
 class Fit(NamedTuple):

@@ -42,7 +42,7 @@ class Node:
         """Whether it has been through a function of one number since the last product."""
 
     def inside(self) -> Iterator[Node]:
-        """What this is made of since it left the stream, itself included, each node once."""
+        """Nodes between the stream and this tensor, itself included, each once."""
         seen, left = {id(self)}, [self]
         while left:
             node = left.pop()
@@ -120,7 +120,7 @@ def label(node: Node) -> None:
 
 
 def _role(node: Node) -> Role:
-    """What a new tensor is, from what it was made of."""
+    """Role of a new tensor, from its operation and the roles of its inputs."""
     op, roles = node.op, [one.role for one in node.inputs]
     if not any(roles) or op in FRESH or node.tensor.dtype in PLACES:
         return ""

@@ -210,7 +210,7 @@ class Pass:
         model.loss(model.finish(x), inputs).backward()  # type: ignore[no-untyped-call]
 
     def in_blocks(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
-        """The same in less memory: only what goes into each block of layers is kept, and the rest computed again."""
+        """`at_once` in less memory: only the input of each block of layers is kept, and the rest is computed again."""
         size = self.config.sizes.block
         blocks = [model.layers[start : start + size] for start in range(0, len(model.layers), size)]
         kept: list[tuple[Tensor, Carried]] = []

@@ -15,7 +15,7 @@ from explorer.probes.operations import SOFTMAX
 
 
 def divisor(node: Node, vectors: Node) -> float | None:
-    """What is added to the mean of squares by which a norm that is written out divides vectors; None of anything else.
+    """The ε that a written-out norm adds to the mean of squares by which it divides vectors; None of any other divisor.
 
     Between that mean and the divisor there is a number or less for each vector, whatever root is taken of it.
     """

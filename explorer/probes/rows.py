@@ -102,7 +102,7 @@ class Heads(NamedTuple):
 
 
 def read_rows(attention: Node, batch: int) -> Heads | None:
-    """What one attention does, as `probes.statistics` reduces it; None where its rows are not seen.
+    """Statistics of one attention's rows, as `probes.statistics` reduces them; None where its rows are not seen.
 
     Args:
         attention: what it puts out.

@@ -22,7 +22,7 @@ vector of its own: half of it, where both tables are drawn alike."""
 
 
 class Source(NamedTuple):
-    """What comes in, and whether a norm follows the last block."""
+    """Statistics of a stack's input, and whether a norm follows the last block."""
 
     second_moment: float
     correlation: float
@@ -33,7 +33,7 @@ class Source(NamedTuple):
     final: bool | None = None
 
     def fields(self, found: Mapping[str, Any], unread: list[str]) -> dict[str, Any]:
-        """Those of a config; `found` has its width and positions."""
+        """Fields of a config that describe the input; `found` has the width and positions."""
         fields: dict[str, Any] = {"n_ctx": max(2, self.tokens), "batch_size": self.batch,
                                   "input_second_moment": min(max(self.second_moment, 1e-8), 1e8)}
         correlation, learned = self.correlation, False

@@ -77,7 +77,7 @@ def _skip(one: Sum, afters: set[int]) -> tuple[float, set[int]]:
 
 
 def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
-    """What lies on a branch, from its term of the sum back to the stream."""
+    """Facts of a branch: norms and factors from its term of the sum back to the stream."""
     steps, end = trace(part)
     out = _norms(steps)
     first = next((index for index, step in enumerate(steps) if step.kind == "norm"), len(steps))
@@ -144,7 +144,7 @@ def _gates(node: Node, tokens: int) -> int:
 
 
 def _gain(after: Tensor, before: Tensor, norm: Step) -> float:
-    """What a norm makes of a length of 1: its gains' root mean square, and any factor after it."""
+    """Factor that a norm applies to normalized vectors: its gains' root mean square, times any factor after it."""
     x, y = before.detach().float(), after.detach().float()  # a product may have the tokens in another order
     q = (x.var(dim=-1, correction=0) if norm.centered else x.square().mean(dim=-1)).double()
     left = float((q / (q + norm.epsilon).clamp(min=1e-300)).mean())

@@ -15,7 +15,7 @@ PICKED = VIEW | {"index_select", "repeat_interleave", "gather", "index", "_unsaf
 """Operations that leave most numbers as they are."""
 TURNS = VIEW | FACTOR | SUM | {"neg", "stack", "view_as_complex", "view_as_real", "complex", "flip", "index",
                               "slice_scatter"}
-"""What turns pairs of coordinates is made of these."""
+"""Operations of which a rotation of pairs of coordinates is made."""
 
 
 class Step(NamedTuple):
@@ -61,7 +61,7 @@ def trace(node: Node, stop: Callable[[Node], bool] = lambda node: False, *,
 
 
 def _step(node: Node, bends: bool) -> Step | Node | None:
-    """What made a tensor: a step; another tensor of which it is a view; or nothing that one line leads to."""
+    """The step that made a tensor, or the tensor of which it is a view; None where no single line leads on."""
     made = [one for one in node.inputs if one.role]
     if not made or (node.op in MATRIX and node.op != "dot"):
         return None
@@ -101,7 +101,7 @@ def _one_line(node: Node, made: list[Node]) -> Step | None:
 
 
 def inside(node: Node, enter: Callable[[Node], bool]) -> Iterator[Node]:
-    """What a tensor is made of, nearest first, itself included, through those tensors that say so."""
+    """Tensors from which a tensor is computed, nearest first, itself included, through those that `enter` accepts."""
     left, seen = [node], {id(node)}
     while left:
         one = left.pop(0)

@@ -168,7 +168,7 @@ def _accepted(found: Majority, fields: dict[str, Any], fitted: Fit, folded: Mapp
 
 
 def _made(found: Majority, fields: dict[str, Any]) -> Config:
-    """The config of the fields; what it refuses is mended as it proposes, or left at its default, and said."""
+    """The config of the fields; a refused value is replaced as its error proposes or by its default, and listed."""
     specs, tried = Config.specs(), set()
     while True:
         try:

@@ -20,7 +20,7 @@ class Kernel(NamedTuple):
     pair: Callable[[float, float], tuple[float, float]]
     """(q, ρ) to (E φ², E φ(x)φ(y))."""
     overlaps: Callable[[Array, Array], tuple[Array, Array]]
-    """The same for arrays."""
+    """`pair` for arrays of q and ρ."""
     slopes: Callable[[Array, Array], tuple[Array, Array]]
     """(q, ρ) to (E φ′², E φ′(x)φ′(y)); of a product, Σ over its `parts` times their gain over the first's."""
     factors: tuple[Callable[[Array, Array], tuple[Array, Array]], ...] = ()

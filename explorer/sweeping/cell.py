@@ -30,7 +30,7 @@ class Training(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What is asked at one point; equal cells have equal numbers.
+    """The request of a sweep at one point; equal cells have equal numbers.
 
     Args:
         origin: a row of `ORIGINS`.
@@ -56,7 +56,7 @@ class Cell(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What is known of a cell."""
+    """The result of a cell."""
 
     numbers: Numbers
     """Names of `numbers_of` to a number, or one for each layer."""
@@ -146,7 +146,7 @@ ORIGINS: Mapping[str, Origin] = {
 
 
 def find(cells: list[Cell], threads: int | None = None, stop: Stop = lambda: False) -> list[Found]:
-    """What is found of cells, one after the other; an error is a cell's result, never the sweep's end.
+    """Computes cells, one after the other; an error is a cell's result, never the sweep's end.
 
     Args:
         cells: where.

@@ -225,7 +225,7 @@ class Sweep:
         return f"Sweep({self.grid.config} over {over}; {self.done} of {self.total} cells)"
 
     def dataset(self) -> xr.Dataset:
-        """What is known so far. Variables: see `sweep`."""
+        """The results so far. Variables: see `sweep`."""
         return self.layout.dataset(self.numbers, self.failures, _version())
 
 

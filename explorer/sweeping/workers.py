@@ -102,7 +102,7 @@ class Flag:
 
 
 def stopper(workers: Workers, stop: Stop) -> tuple[Stop | None, Flag | None]:
-    """What a cell asks whether to stop: `stop` in this process, a flag in others of this machine, else nothing."""
+    """The function that tells a cell to stop: `stop` in this process, a flag for others of this machine, else None."""
     if workers.inside:
         return stop, None
     flag = None

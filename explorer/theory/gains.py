@@ -97,7 +97,7 @@ class Gains(NamedTuple):
     fixed: bool
     """Each head's queries and keys are of one length."""
     tilted: float
-    """Share of a gradient along a head's query that passes the QK-norm: 1 without one, 0 where it normalizes each head."""
+    """Share of a gradient along a head's query that passes the QK-norm: 1 without one, 0 if it is by head."""
     sphere: int
     """Dimensions in which a head's normalized keys lie; 0 where they are not normalized, or summed over the layers."""
     cap: float

@@ -94,7 +94,7 @@ class Calls(TorchFunctionMode):
 
 
 def reader(block: nn.Module, found: Callable[[Heads], None]) -> AbstractContextManager[Any]:
-    """What to enter around a block, to have its attention handed to `found`. Of scripted code no call is seen."""
+    """A context for the run of a block that hands its attention to `found`; scripted code makes no visible calls."""
     scripted = any(isinstance(part, torch.jit.ScriptModule) for part in block.modules())
     return Reader(found) if scripted else Calls(Reader(found))
 

@@ -165,7 +165,7 @@ more; below, by 0.03 to 5 times."""
 
 
 def over_time(readings: Sequence[Reading], first: Breakdown | None, layers: Sequence[str], sick: bool) -> list[Finding]:
-    """What the readings of a run show together; a jump is as serious as what the last of them suffers from."""
+    """Findings of a run's readings together; a jump is serious where the last reading is `sick`."""
     found = [not_finite(first), jumps(readings, layers, sick), logits_grow(readings, layers), update_large(readings)]
     return [finding for finding in found if finding is not None]
 

@@ -86,7 +86,7 @@ def uncached(value: Any) -> Any:
 
 
 class Watch:
-    """What `watch` gives: the readings so far, as a table, as profiles, as findings. As a context it ends by itself.
+    """The handle that `watch` returns: the readings so far, as a table, as profiles, as findings; also a context.
 
     Args: see `watch`.
     """
@@ -264,7 +264,7 @@ class Watch:
         self._sentinel.look(place, True, peak)
 
     def _inside(self, place: int, module: nn.Module, x: Tensor) -> None:
-        """What an inner module gives, in a step that is read."""
+        """Looks at an inner module's output, in a step that is read."""
         if not self._passes.counting(module) or recomputing() or self._width * WIDEST < x.numel():
             return
         if self._passes.entered:

@@ -152,7 +152,7 @@ class Passes:
         return not self.quiet and (self.evaluation or (module.training and torch.is_grad_enabled()))
 
     def counting(self, module: nn.Module) -> bool:
-        """The same of the pass that runs, which may not have begun with the root."""
+        """Whether the pass that runs counts; it may have begun at this module rather than at the root."""
         return self.counted and not self.quiet if self.inside else self.counts(module)
 
     def enter_model(self, model: nn.Module, _: Any) -> None:

@@ -18,7 +18,7 @@ a SummaryWriter, or a W&B run"""
 
 
 class Sink(Protocol):
-    """What takes readings as they come."""
+    """A destination of readings: each is written as it is taken."""
 
     def write(self, step: int, frame: pd.DataFrame) -> None:
         """Takes one reading, as `Watch.frame` shows it."""

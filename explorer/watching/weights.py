@@ -15,7 +15,7 @@ from explorer.watching.processes import copies, local
 from explorer.watching.sums import HALF
 
 WRAPPERS = re.compile(r"(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|module)\.(?=.)")
-"""What wrappers add to names; a weight is called what it is called without them."""
+"""Parts of names that wrappers add; weights are named without them."""
 
 
 class Matrix(NamedTuple):

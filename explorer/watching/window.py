@@ -1,4 +1,4 @@
-"""What is gathered over one step: several passes where gradients are accumulated, and one reading at its end."""
+"""Sums gathered over one step: several passes where gradients are accumulated, and one reading at its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from explorer.probes.blocks import Block
-from explorer.probes.seen import almost_zero, gradient_note
+from explorer.probes.stack import almost_zero, gradient_note
 from explorer.profile import Array, Key
 from explorer.watching import processes
 from explorer.watching.attention import Heads, reader
@@ -57,7 +57,7 @@ class Window:
         return _add(self.gradient, place, Sums.of_squares(processes.local(gradient)))
 
     def around(self, layer: int) -> AbstractContextManager[Any]:
-        """What to enter around a block. Compiled code would run as it is within a mode, with other roundings."""
+        """Context for a block's run; none for compiled code, which a mode would run uncompiled, rounded otherwise."""
         block = self.blocks[layer].module
         return nullcontext() if is_compiled(block) else reader(block, partial(self.attend, layer))
 

@@ -114,7 +114,7 @@ class AttentionScaleResult:
     grown: Mapping[str, Array]
     """Cure to entropy over ln n, sampled over `GROWTHS`."""
     grown_expected: Mapping[str, Array]
-    """The same over `FINE_GROWTHS`."""
+    """Cure to the predicted entropy over ln n, sampled over `FINE_GROWTHS`."""
     stacks: Mapping[str, Pair]
     """By cure."""
 

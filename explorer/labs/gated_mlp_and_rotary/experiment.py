@@ -128,12 +128,12 @@ class GatedMlpAndRotaryResult:
     """By block, without and with rotary positions, and overlap of the input."""
 
     def factor(self, change: str, quantity: str) -> Factor:
-        """What one of `CHANGES` does to one of `QUANTITIES`."""
+        """Factor by which one of `CHANGES` multiplies one of `QUANTITIES`, measured and predicted."""
         before = tuple(BLOCKS)[tuple(BLOCKS).index(change) - 1]
         return _factor(self.blocks[before], self.blocks[change], QUANTITIES[quantity][1])
 
     def turned(self, overlap: float) -> Factor:
-        """What rotary positions do to the gradient² by W_Q of a single layer."""
+        """Factor by which rotary positions multiply the gradient² by W_Q of a single layer."""
         return _factor(self.singles["gate", overlap], self.singles["rotary", overlap], by_queries)
 
 

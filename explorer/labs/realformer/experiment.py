@@ -82,7 +82,7 @@ class Similarity(NamedTuple):
     measured: Array
     """`[seed, layer − 1]`: each layer from the second on with the one below, same head."""
     random: Array
-    """The same with another head of the layer below, which shares nothing with it but the tokens."""
+    """`[seed, layer − 1]`: each layer with another head of the layer below, which shares only the tokens with it."""
 
 
 @dataclass(frozen=True, eq=False)

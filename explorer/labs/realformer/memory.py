@@ -39,7 +39,7 @@ class Memory(NamedTuple):
 
     @property
     def written_out(self) -> Array:
-        """The same with the pattern, as large as the scores: the way back through the softmax needs it."""
+        """A layer that keeps the pattern, too, as large as the scores: the way back through the softmax needs it."""
         return self.fused + self.scores
 
 

@@ -12,7 +12,7 @@ from explorer.labs.realformer.experiment import FORMS, HEAD, RealFormerResult
 from explorer.labs.realformer.memory import LENGTHS
 
 HUE = {"none": 0, "scores": 4, "qk": 5}
-"""Those of Post-LN and RealFormer in the lab on norm placement."""
+"""Hues of Post-LN and RealFormer as in the lab on norm placement."""
 LAYER = "layer l"
 SAYS = "in layer %{x:.0f}<br>logits of size %{y:.3g}"
 LOGITS = "logits (standard deviation)"
@@ -32,7 +32,7 @@ def independent(result: RealFormerResult) -> go.Figure:
 
 
 def spread(result: RealFormerResult) -> go.Figure:
-    """The same of a Post-LN stack, with its theory, and the values of independent layers."""
+    """Logits by layer of a Post-LN stack, with its theory, and the values of independent layers."""
     ideals = {form: result.ideal(form) for form in ("scores", "qk")}
     first = result.spread("none")[:, 0].mean()
     shown = [profile["logit_std"] for form in ideals for profile in result.stacks[form]]

@@ -162,7 +162,7 @@ def verdict(result: StreamsResult) -> Verdict:
 
 
 def losses(profile: Profile) -> list[str]:
-    """What a stack has lost."""
+    """Losses of a stack: its gradient, the rank of its tokens, both, or none."""
     kept = {"gradient": lowest(profile) >= FADED, "rank": 1 - correlation(profile)[-1] >= ALIKE}
     return [words for words, there in kept.items() if not there]
 

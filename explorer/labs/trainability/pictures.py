@@ -50,5 +50,5 @@ def standard(result: TrainabilityResult) -> go.Figure:
 
 
 def mup(result: TrainabilityResult) -> go.Figure:
-    """The same under μP."""
+    """Map of the loss drop under μP, over learning rate and width."""
     return heat_map(result.maps["mup"], "loss_drop", x="learning_rate", y="d_model")

@@ -1,4 +1,4 @@
-"""What a stack of blocks has shown: numbers that are taken as each block ends, and gradients that come later."""
+"""Numbers of a stack of blocks: of the signal, taken as each block ends, and of the gradients, which come later."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ SMALL = 1e-6
 """Second moment of a token, over the mean of all, below which it is almost 0: a norm multiplies its gradient by 10⁶."""
 
 
-class Seen:
-    """One stack.
+class Stack:
+    """Measurements and design of one stack of blocks.
 
     Args:
         blocks: its modules, in order; one that is called several times is as many layers.
