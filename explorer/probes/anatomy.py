@@ -24,11 +24,11 @@ def matrices(found: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
     heads = queries_keys_values(attention) if attention is not None else None
     if heads is not None:
         for name, node in zip(("W_Q", "W_K", "W_V"), heads, strict=True):
-            shared = [one.matrix for one in heads]
+            shared = [head.matrix for head in heads]
             packed = sum(bool(node.matrix & other) for other in shared) > 1
             yield name, _pieces(node.matrix, node if packed else None)
-    for one in found.sums:
-        for site, node in kinds(found, one):
+    for added in found.sums:
+        for site, node in kinds(found, added):
             last = frozenset(part for part in node.matrix if part.tensor.shape[-1] == width)
             yield ("W_O" if site == "attn_out" else "W_out"), _pieces(last)
             before = [part for product in last for part in product.inputs if part.role == "deep"]
@@ -42,16 +42,16 @@ def matrices(found: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
 
 def vectors(found: Anatomy) -> Iterator[tuple[str, list[nn.Parameter]]]:
     """Learned parameters beside the matrices: multipliers of the branches, and the logits of a sink."""
-    alpha = {id(one): one for part in found.sums for _, node in kinds(found, part) for one in bare(node)[1]}
+    alpha = {id(weight): weight for part in found.sums for _, node in kinds(found, part) for weight in bare(node)[1]}
     yield "alpha", list(alpha.values())
     soft = None if found.attention is None or found.attention.op in FUSED else pattern_of(found.attention)
     joined = [] if soft is None else _before(soft, "cat").inputs
-    yield "sink", [one.parameter for one in joined if one.parameter is not None]
+    yield "sink", [part.parameter for part in joined if part.parameter is not None]
 
 
 def _before(node: Node, op: str) -> Node:
     """The nearest node of an operation behind sums, shifts and views, or the last before them."""
-    while node.op != op and (inner := next((one for one in node.inputs if one.role), None)) is not None:
+    while node.op != op and (inner := next((operand for operand in node.inputs if operand.role), None)) is not None:
         if inner.op in MATRIX:
             break
         node = inner
@@ -62,7 +62,7 @@ def _inner(hidden: list[Node]) -> Iterator[tuple[str, list[Piece]]]:
     """The matrices before an MLP's last: W_in, and W_gate where the bent half of a product is another's."""
     for end in hidden:
         parts = arguments(end)
-        bent = [is_bent(one, end) for one in parts]
+        bent = [is_bent(part, end) for part in parts]
         if len(parts) == 2 and sum(bent) == 1:
             gate, value = parts if bent[0] else parts[::-1]
             packed = bool(gate.matrix & value.matrix)
@@ -76,7 +76,7 @@ def _pieces(products: frozenset[Node], part: Node | None = None) -> list[Piece]:
     """The parameters of products; only the rows that reach a part, where several parts share one."""
     found: list[Piece] = []
     for product in products:
-        operand = next((one for one in product.inputs if one.parameter is not None and one.parameter.ndim > 1), None)
+        operand = next((arg for arg in product.inputs if arg.parameter is not None and arg.parameter.ndim > 1), None)
         if operand is None or operand.parameter is None:
             continue
         rows = None if part is None else _rows(product, part)
@@ -176,9 +176,9 @@ def _variance(pieces: Sequence[Piece]) -> float:
 def _likeness(pieces: Sequence[Piece]) -> Array:
     """Largest cosine of each with another, `[layer]`; that of a matrix that all layers share is 1."""
     flat = [piece.of(piece.parameter.detach()).flatten() for piece in pieces]
-    size = min(len(one) for one in flat)
+    size = min(len(weights) for weights in flat)
     chosen = torch.linspace(0, size - 1, min(size, SAMPLED), dtype=torch.float64, device=flat[0].device).long()
-    sample = torch.stack([one[chosen].double() for one in flat])
+    sample = torch.stack([weights[chosen].double() for weights in flat])
     unit = sample / torch.linalg.vector_norm(sample, dim=1, keepdim=True)
     cosines = (unit @ unit.T).fill_diagonal_(-torch.inf)
     found: Array = cosines.amax(dim=1).cpu().numpy()
@@ -216,7 +216,7 @@ def _sums(order: Iterable[Node]) -> list[Sum]:
     found = []
     for node in order:
         if node.role == "stream" and node.op in SUM:
-            before, branch = ([one for one in node.inputs if one.role == role] for role in ("stream", "deep"))
+            before, branch = ([arg for arg in node.inputs if arg.role == role] for role in ("stream", "deep"))
             if before and branch:
                 found.append(Sum(before[0], branch[-1], node))
     return found
@@ -224,15 +224,15 @@ def _sums(order: Iterable[Node]) -> list[Sum]:
 
 def _without_residual(graph: Graph, output: Node, attention: Node | None, sums: list[Sum]) -> list[Sum]:
     """The sums of a block where a branch replaces the stream: from there on the branch's output is the stream."""
-    if attention is not None and not any(attention in one.branch.inside() for one in sums):
+    if attention is not None and not any(attention in term.branch.inside() for term in sums):
         found = _product_after(attention, graph)
         if found is None or _reaches(output, graph.source, found):  # several streams, or code that is not understood
             return [Sum(None, output, output)] if parts_of(output, attention) is not None else []
         after = graph.order[graph.order.index(found) + 1:]
-        if any(one.op not in VIEW and _reaches(one, found) for one in after):
+        if any(later.op not in VIEW and _reaches(later, found) for later in after):
             found.role = "stream"
-            for one in after:
-                label(one)
+            for later in after:
+                label(later)
             sums = [Sum(None, found, found), *_sums(after)]
     return [*sums, Sum(None, output, output)] if output.role == "deep" else sums
 
@@ -248,21 +248,21 @@ def _reaches(node: Node, source: Node, around: Node | None = None) -> bool:
     """Whether a node is made of another one, not counting ways through a third."""
     seen, left = {id(around)}, [node]
     while left:
-        one = left.pop()
-        if one is source:
+        part = left.pop()
+        if part is source:
             return True
-        if id(one) not in seen:
-            seen.add(id(one))
-            left += one.inputs
+        if id(part) not in seen:
+            seen.add(id(part))
+            left += part.inputs
     return False
 
 
 def _sites(found: Anatomy) -> Iterator[tuple[str, Node]]:
     """Sites of the vocabulary to their nodes."""
-    ends = [_settled(one.after, following.before) for one, following in zip(found.sums, found.sums[1:], strict=False)]
+    ends = [_settled(term.after, following.before) for term, following in zip(found.sums, found.sums[1:], strict=False)]
     ends.append(found.output)
-    for one, end in zip(found.sums, ends, strict=False):
-        for site, node in (parts := list(kinds(found, one))):
+    for term, end in zip(found.sums, ends, strict=False):
+        for site, node in (parts := list(kinds(found, term))):
             yield site, bare(node)[0]
         if parts[-1][0] == "attn_out":
             yield "resid_mid", end
@@ -275,5 +275,5 @@ def _settled(after: Node, before: Node | None) -> Node:
     while node is not None and node is not after:
         if is_norm(node.op, node.inputs) or node.op in NORM:
             return node
-        node = next((one for one in node.inputs if one.role == "stream"), None)
+        node = next((operand for operand in node.inputs if operand.role == "stream"), None)
     return after

@@ -98,7 +98,7 @@ def _inner(stages: list[Block]) -> list[list[Block]]:
             parts += held
     joined: dict[object, list[Block]] = {}
     for part in parts:
-        if any(_is_norm(one) for one in part[0].module.modules()):
+        if any(_is_norm(module) for module in part[0].module.modules()):
             first = _only(part[0].module)
             shapes = tuple(parameter.shape for parameter in first.parameters())
             joined.setdefault((_signature(first), shapes), []).extend(part)

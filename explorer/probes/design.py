@@ -136,7 +136,7 @@ class Design:
         try:
             facts = dict(read_facts(found))
             # in evaluation no number is dropped; what a module would drop says how the layer is built
-            drops = [float(one.p) for one in block.module.modules() if isinstance(one, _DropoutNd)]
+            drops = [float(module.p) for module in block.module.modules() if isinstance(module, _DropoutNd)]
             facts["layer", "dropout"] = max([facts.get(("layer", "dropout"), 0.0), *drops])
             self.layers.append(facts)
         except UNREADABLE as error:
@@ -154,10 +154,10 @@ class Design:
         if found is None:
             return None
         beside = list(gaps(measured, predict(found.config)))
-        parts = [*found.parts, *(one.words(measured.layers) for one in beside if one.apart)]
+        parts = [*found.parts, *(gap.words(measured.layers) for gap in beside if gap.apart)]
         if (count := sum(bool(facts.get(("layer", "unread"))) for facts in self.layers)) > FEW * len(self.layers):
             parts.insert(0, f"{count} of {len(self.layers)} layers could not be read")
-        sizes = [one.size for one in beside if one.apart] or [0.0]
+        sizes = [gap.size for gap in beside if gap.apart] or [0.0]
         distance = math.hypot(found.distance, math.sqrt(float(np.mean(np.square(sizes)))))
         return replace(found, distance=distance, parts=tuple(parts))
 
@@ -175,7 +175,7 @@ class Design:
         """`(fan_in, fan_out)` of each matrix that all layers have in one shape."""
         names = [name for name, fact in (self.layers[0] if self.layers else {}) if fact == "shape"]
         found = {name: {facts.get((name, "shape")) for facts in self.layers} for name in names}
-        return {name: one for name, sizes in found.items() if len(sizes) == 1 and (one := sizes.pop()) is not None}
+        return {name: size for name, sizes in found.items() if len(sizes) == 1 and (size := sizes.pop()) is not None}
 
     def differences(self) -> tuple[Difference, ...]:
         """Layers that are built otherwise than their siblings."""

@@ -39,15 +39,15 @@ def norms(found: Majority, final: bool | None) -> dict[str, Any]:
     if len(wrong) > len(found.layers):
         found.differs.append("its norms stand where no placement of the table has them")
     fields: dict[str, Any] = {"norm_placement": name}
-    kind = next((one for site in BRANCHES if (one := found.usual(site, "norm"))), None)
+    kind = next((value for site in BRANCHES if (value := found.usual(site, "norm"))), None)
     if kind == "another":
         found.differs.append("a function stands in the norms' place that is not in the table")
     elif kind is not None:
         fields["norm"] = kind
-    epsilon = next((one for site in BRANCHES if (one := found.usual(site, "epsilon")) is not None), None)
+    epsilon = next((value for site in BRANCHES if (value := found.usual(site, "epsilon")) is not None), None)
     if epsilon is not None:
         fields["norm_epsilon"] = min(max(float(epsilon), 1e-12), 1.0)
-    if (slope := next((one for site in BRANCHES if (one := found.usual(site, "norm_alpha"))), None)) is not None:
+    if (slope := next((value for site in BRANCHES if (value := found.usual(site, "norm_alpha"))), None)) is not None:
         fields["norm_alpha"] = slope
     if final is None:
         found.unread.append("whether a norm follows the last block")

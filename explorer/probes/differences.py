@@ -93,7 +93,7 @@ def differences(layers: Sequence[Facts]) -> tuple[Difference, ...]:
     if len(layers) < 3:
         return (*_ranks(layers), *_tied(layers))
     found = [*_branches(layers), *_norms(layers), *_others(layers), *_shared(layers), *_ranks(layers), *_tied(layers)]
-    return tuple(sorted(found, key=lambda one: one[0]))
+    return tuple(sorted(found, key=lambda difference: difference[0]))
 
 
 def _shared(layers: Sequence[Facts]) -> Iterator[Difference]:
@@ -139,7 +139,7 @@ def _branches(layers: Sequence[Facts]) -> Iterator[Difference]:
     """Branches that are missing."""
     held = [facts.get(("layer", "branches")) for facts in layers]
     usual = Counter(held).most_common(1)[0][0]
-    odd = [index for index, one in enumerate(held) if one is not None and one != usual]
+    odd = [index for index, value in enumerate(held) if value is not None and value != usual]
     if usual is None or not _rare(odd, len(layers)):
         return
     for index in odd:

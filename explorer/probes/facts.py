@@ -61,12 +61,12 @@ def _biases(found: Anatomy) -> Iterator[tuple[str, float]]:
     owners: dict[int, str] = {id(piece.parameter): name for name, pieces in found.matrices.items()
                               for piece in pieces if len(pieces) == 1}
     for node in found.graph.order:
-        vectors = [one.parameter for one in node.inputs if one.parameter is not None and one.parameter.ndim == 1]
-        products = [one for one in (node, *node.inputs) if len(one.matrix) == 1]
+        vectors = [arg.parameter for arg in node.inputs if arg.parameter is not None and arg.parameter.ndim == 1]
+        products = [product for product in (node, *node.inputs) if len(product.matrix) == 1]
         if not vectors or not (node.op == "addmm" or node.op in SUM) or not products:
             continue
         product, = products[0].matrix
-        name = next((owners[id(one.parameter)] for one in product.inputs if id(one.parameter) in owners), None)
+        name = next((owners[id(arg.parameter)] for arg in product.inputs if id(arg.parameter) in owners), None)
         if name is not None:
             yield name, float(vectors[0].detach().float().square().mean())
 
@@ -85,10 +85,10 @@ def read_facts(found: Anatomy) -> Facts:
     facts: dict[tuple[str, str], Any] = {("layer", "width"): found.source.tensor.shape[-1]}
     if "topk" in {node.op for node in found.graph.order}:
         facts["layer", "experts"] = True
-    facts["layer", "attentions"] = len({id(one.branch) for one in found.sums if _attention_in(one.branch)})
+    facts["layer", "attentions"] = len({id(term.branch) for term in found.sums if _attention_in(term.branch)})
     facts["layer", "attends"] = found.attention is not None
     facts["layer", "branches"] = tuple(site for site in ("attn_out", "mlp_out") if site in found.sites)
-    facts["layer", "dropout"] = max((one for node in found.graph.order for one in _dropped(node)), default=0.0)
+    facts["layer", "dropout"] = max((rate for node in found.graph.order for rate in _dropped(node)), default=0.0)
     unread = []
     for what, part in (("branches", of_sublayers), ("attention", of_heads), ("matrices", of_matrices)):
         try:
@@ -102,9 +102,9 @@ def read_facts(found: Anatomy) -> Facts:
 def _dropped(node: Node) -> Iterator[float]:
     """Share of the numbers that an operation sets to zero at random."""
     if node.op == "native_dropout":
-        yield from (one for one in node.scalars if isinstance(one, float))
+        yield from (value for value in node.scalars if isinstance(value, float))
     if node.op == "bernoulli_":
-        yield from (1 - one for one in node.scalars if isinstance(one, float))
+        yield from (1 - value for value in node.scalars if isinstance(value, float))
     if isinstance(share := node.named.get("dropout_p"), float):
         yield share
 

@@ -124,7 +124,7 @@ def read_heads(found: Anatomy) -> Heads | None:
     if attention is None or parts is None:
         return None
     q, k, _ = parts
-    lines = [trace(one)[0] for one in (q, k.inputs[0] if _turned(k) else k, parts[2])]
+    lines = [trace(operand)[0] for operand in (q, k.inputs[0] if _turned(k) else k, parts[2])]
     norms = [[step for step in line if step.kind == "norm"] for line in lines]
     d_head = q.tensor.shape[-1]
     logits, factor, cap, after = _logits(attention, d_head)
@@ -139,7 +139,7 @@ def read_heads(found: Anatomy) -> Heads | None:
     if turn is not None:
         position = "rotary" if turn.fits else "another"
     norm = norms[0][0] if norms[0] else None
-    sizes = [float(one.tensor.detach().float().square().mean()) ** 0.5 for one in (q, k)]
+    sizes = [float(operand.tensor.detach().float().square().mean()) ** 0.5 for operand in (q, k)]
     gain = math.prod(size / abs(by or 1.0) for size, by in zip(sizes, scaled, strict=True)) if norm else 1.0
     return Heads(
         d_head, _count(found, d_head), 1 / factor if factor else math.inf, cap,
@@ -198,7 +198,7 @@ def _over(norms: list[Step], d_head: int) -> str:
 def _count(found: Anatomy, d_head: int) -> int:
     """Number of heads, from what the last matrix reads."""
     pieces = found.matrices.get("W_O", [])
-    return sum(one.of(one.parameter).shape[-1] for one in pieces[:1]) // d_head
+    return sum(piece.of(piece.parameter).shape[-1] for piece in pieces[:1]) // d_head
 
 
 def _carried(step: Step) -> bool:
@@ -224,5 +224,5 @@ def _sink(attention: Node) -> str:
             break
         node = left.pop()
         learned |= node.parameter is not None
-        left += [one for one in node.inputs if node.op not in MATRIX]
+        left += [operand for operand in node.inputs if node.op not in MATRIX]
     return "learned" if learned else "zero"

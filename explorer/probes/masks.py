@@ -67,7 +67,7 @@ def seen(attention: Node, q: Node, k: Node, product: Node | None, after: list[St
     first = _first(scores, scores.shape[-3])
     # the product with its axes in their places; what was done to it before it had them is done to it there
     placed = [(index, step.before.tensor[..., :keys]) for index, step in reversed([*enumerate(after)])]
-    index, plain = next(((index, one) for index, one in [*placed, (-1, scores)] if one.shape == scores.shape))
+    index, plain = next(((index, tensor) for index, tensor in [*placed, (-1, scores)] if tensor.shape == scores.shape))
     if any(step.kind not in ("factor", "gain") for step in after[index + 1:]):
         raise ValueError("the logits are bent or added to before their axes are in their places")
     if product.op == "baddbmm" and not product.inputs[0].role:

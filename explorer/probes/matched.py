@@ -77,7 +77,7 @@ def fit(layers: Sequence[Facts], fields: Mapping[str, Any], folded: Mapping[str,
     """
     read = gains(layers, folded)
     found = [_fitted(read, {**fields, **change}, far) for change, far in _residuals(layers, fields)]
-    return min((one for ones in found for one in ones), key=lambda one: one[0])[1]
+    return min((fit for ones in found for fit in ones), key=lambda fit: fit[0])[1]
 
 
 def _residuals(layers: Sequence[Facts], fields: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], float]]:

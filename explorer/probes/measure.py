@@ -110,7 +110,7 @@ def _run(passes: list[Pass], config: Config, abandoned: threading.Event,
     with torch_threads(threads), ThreadPoolExecutor(1 if in_turn else workers, "explorer-seed") as pool:
         # Taken from the end: a future that this frame held would hold it in turn, by its exception's traceback, and the
         # two a stopped measurement's tensors, until the garbage collector looks.
-        waiting = [pool.submit(one.run, target) for one in passes][::-1]
+        waiting = [pool.submit(work.run, target) for work in passes][::-1]
         try:
             while waiting:
                 values += waiting.pop().result()

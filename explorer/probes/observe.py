@@ -187,8 +187,8 @@ class Pass:
             if owner is not None:
                 owner.grad = None
         self.pattern = None if recorder.pattern is None else recorder.pattern.double().cpu().numpy()
-        found = recorder.values()
-        return [one | other for one, other in zip(found, gradients.values(), strict=True)] if self.backward else found
+        forward = recorder.values()
+        return [x | y for x, y in zip(forward, gradients.values(), strict=True)] if self.backward else forward
 
     @torch.no_grad()
     def forward(self, model: Transformer, inputs: batch.Batch, recorder: Recorder) -> None:

@@ -67,7 +67,7 @@ def _as_it_lies(node: Node, source: Node) -> bool:
         if node.role != "stream" or node.op in TURNS or not node.inputs:
             return False
         plain = node.op in VIEW or node.op in NORMS
-        node = next((one for one in node.inputs if one.role == "stream"), node) if plain else source
+        node = next((operand for operand in node.inputs if operand.role == "stream"), node) if plain else source
     return True
 
 
@@ -119,7 +119,7 @@ def read_rows(attention: Node, batch: int) -> Heads | None:
     variance, normalized, entropy, largest, several, rows = torch.stack(sums).sum(dim=0)
     means = (variance / several, entropy / rows, normalized / several, largest / rows)
     none = patterns[0][None, None, None, :0]
-    return Heads(Rows(none, none, *(one[None, None, :, None] for one in means)), torch.cat(patterns),
+    return Heads(Rows(none, none, *(mean[None, None, :, None] for mean in means)), torch.cat(patterns),
                  bool((several > 0).all()))
 
 
@@ -145,7 +145,7 @@ def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor]:
 
 def _fused(attention: Node) -> Iterator[Part]:
     """Logits of a fused call, a few queries at a time."""
-    q, k = (one.tensor.detach() for one in attention.inputs[:2])
+    q, k = (operand.tensor.detach() for operand in attention.inputs[:2])
     named = attention.named
     mask = named.get("attn_mask") or named.get("attn_bias")
     scale = named.get("scale")
@@ -185,7 +185,7 @@ def _written_out(attention: Node, batch: int) -> Iterator[Part]:
     if soft.scalars[1] % soft.tensor.ndim != soft.tensor.ndim - 1:  # as the product with the values has its axes
         weights = attention.inputs[0].tensor
         logits = weights.log()
-    scores, pattern = (_by_head(one, batch)[..., :keys] for one in (logits, weights))
+    scores, pattern = (_by_head(tensor, batch)[..., :keys] for tensor in (logits, weights))
     step = max(1, AT_ONCE // max(1, math.prod(scores.shape[:2]) * keys))
     for start in range(0, scores.shape[2], step):
         yield scores[:, :, start:start + step], pattern[:, :, start:start + step]

@@ -178,7 +178,7 @@ class Stack:
             learned = [found.vectors.get(name, []) for _, found in self.anatomies]
             if learned and all(learned):
                 held[name] = learned
-                parts[name] = [[self.gradients[id(one)] for one in layer if id(one) in self.gradients]
+                parts[name] = [[self.gradients[id(weight)] for weight in layer if id(weight) in self.gradients]
                                for layer in learned]
         return {
             ("parameter_gradient", name): np.array([[

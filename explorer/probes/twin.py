@@ -117,8 +117,8 @@ class Twin:
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [("nearest design", self.config), ("distance", self.distance)]
-        rows += [("could not be read", one) for one in self.unread] + [("differs", one) for one in self.differs]
-        rows += [("behaves otherwise", one) for one in self.parts]
+        rows += [("could not be read", words) for words in self.unread] + [("differs", words) for words in self.differs]
+        rows += [("behaves otherwise", words) for words in self.parts]
         return table(f"twin of {self.model or 'a model'}", (), rows)
 
 
@@ -131,7 +131,7 @@ def twin_of(layers: Sequence[Facts], source: Source, model: str = "", unread: tu
     fields = {**sizes(found), **attention(found), **norms(found, source.final), **mlp(found)}
     fields |= source.fields(fields, found.unread)
     gained = folded(found, fields)
-    defaults = {name: one.default for name, one in Config.specs().items()}
+    defaults = {name: spec.default for name, spec in Config.specs().items()}
     fitted = fit(layers, {**defaults, **fields}, gained)
     fields |= {"residual": fitted.residual, "alpha": fitted.alpha, "scale_rule": fitted.scale_rule, **weights(found)}
     config = _accepted(found, fields, fitted, gained)

@@ -39,8 +39,7 @@ class Watch:
             for block in reversed(stack.blocks):
                 for module in starts(block.module):
                     self.whose[id(module)] = stack, block
-        self.modules = {id(module): module for stack in stacks for block in stack.blocks
-                        for module in starts(block.module)}
+        self.modules = {id(part): part for stack in stacks for block in stack.blocks for part in starts(block.module)}
         self.within: list[nn.Module] = []
         self.open: tuple[Stack, Block] | None = None
         """The list that is running."""
@@ -108,8 +107,7 @@ class Watch:
         stack, block = self.whose[id(module)]
         if stack.refused or len(self.within) > 1 or (self.open is not None and self.open[1] is block):
             return None
-        tensors = tensors_in((arguments, tuple(named.values())))
-        stream = next((tensor for tensor in tensors if tensor.is_floating_point()), None)
+        stream = next((x for x in tensors_in((arguments, tuple(named.values()))) if x.is_floating_point()), None)
         if stream is None or stream.numel() == 0 or not stream.ndim:
             given = "none" if stream is None else f"one of shape {tuple(stream.shape)}"
             self.refuse(stack, f"blocks must be given a floating tensor with numbers; {block.path} got {given}")
@@ -193,10 +191,9 @@ def backward(loss: Tensor, stacks: Sequence[Stack], model: nn.Module) -> None:
     inside = {id(weight) for stack in stacks for block in stack.blocks for weight in block.module.parameters()}
     gates = {name: weight for name, weight in model.named_parameters() if id(weight) not in inside
              and weight.requires_grad and not name.endswith("bias") and not weight.any()}
-    wanted = {id(weight): weight for stack in stacks for _, anatomy in stack.anatomies
-              for weight in (*(piece.parameter for pieces in anatomy.matrices.values() for piece in pieces),
-                             *(vector for vectors in anatomy.vectors.values() for vector in vectors))
-              if weight.requires_grad}
+    wanted = {id(w): w for stack in stacks for _, anatomy in stack.anatomies
+              for w in (*(piece.parameter for pieces in anatomy.matrices.values() for piece in pieces),
+                        *(vector for vectors in anatomy.vectors.values() for vector in vectors)) if w.requires_grad}
     sources = [source for stack in stacks for source in stack.sources if source.requires_grad]
     for node in (node for stack in stacks for sites in stack.sites for node in sites.values()):
         node.gradient.clear()  # what reading a block has differentiated was not the loss

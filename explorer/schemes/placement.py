@@ -157,7 +157,7 @@ def placements(config: Config) -> tuple[Placement, ...]:
     """Placement of the norms in each sublayer, `[2N]`."""
     place, reads = PLACEMENTS[config.norm_placement].sublayer, stream(config).reads
     every = [(place(index, config.n_layers), reads(config, index)) for index in range(2 * config.n_layers)]
-    return tuple(one if one.reads == share else one._replace(reads=share) for one, share in every)
+    return tuple(row if row.reads == share else row._replace(reads=share) for row, share in every)
 
 
 class Kinds(NamedTuple):

@@ -129,7 +129,7 @@ def forward(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid) -> F
     rho = _rho(gains, x[1::2], square)
     slopes = reach[1::2] * gains.kernel.slopes(square, rho)[1]
     hidden = zip(gains.readers, gains.kernel.parts, strict=True)
-    parts = {name: reach[1::2] * one(square, rho)[1] for name, one in hidden}
+    parts = {name: reach[1::2] * slope(square, rho)[1] for name, slope in hidden}
     mlp = join[1::2] * gains.out * gains.hidden * slopes * enter[1::2]
     return Forward(enter, stay, join, added, reach, gate, slopes, parts, mlp, gains.parallel, x,
                    np.reshape(read, x.shape), last, size * part)
@@ -168,9 +168,9 @@ def _rho(gains: Gains, x: Array, square: Array) -> Array:
 
 def _links(gains: Gains, steps: Sequence[Any], grid: Grid) -> tuple[Array, ...]:
     """`enter`, `stay`, `join`, `added` and `reach`."""
-    one = grid.entry(np.ones_like(grid.mean))
+    unit = grid.entry(np.ones_like(grid.mean))
     on_input, on_output, on_sum, on_heads, on_read = (
-        _pair(grid, [grid.square(getattr(step, name)) if getattr(step.placement, name) else one for step in steps])
+        _pair(grid, [grid.square(getattr(step, name)) if getattr(step.placement, name) else unit for step in steps])
         for name in ("on_input", "on_output", "on_sum", "on_heads", "on_read")
     )
     scale = np.array([step.placement.scale * step.placement.reads for step in steps])[:, None, None]

@@ -160,7 +160,7 @@ class Descent:
         alike = np.divide(alike, after, out=np.zeros_like(after), where=after > 0)
         key = query
         if gains.adds == "qk":
-            key = np.array([self.place.gather(one) for one in self.paths.key * energy[:, 2:]])
+            key = np.array([self.place.gather(gradient) for gradient in self.paths.key * energy[:, 2:]])
         elif gains.biases.k:
             key = (self.paths.unbiased * energy[:, :2]).sum(1)
         after = gains.out * gains.d_model / gains.d_mlp * read[1::2]
@@ -186,11 +186,11 @@ def _through(gains: Gains, place: Positions, norm: Norm, along: Along, mean: flo
 def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> Paths:
     """The factors of all layers' attention."""
     found = [step.attention for step in steps if step.attention]
-    law = Logits(*map(stack, zip(*(one.logits for one in found), strict=True)))
-    rows, cells, at_x, at_v = zip(*(one.reading for one in found), strict=True)
+    law = Logits(*map(stack, zip(*(layer.logits for layer in found), strict=True)))
+    rows, cells, at_x, at_v = zip(*(layer.reading for layer in found), strict=True)
     reading = Reading(stack(rows), stack(cells).astype(int), stack(at_x), stack(at_v))
     longer, shorter = place.t[place.larger], place.t[place.smaller]
-    overlap, jacobian = stack([one.overlap for one in found]), table.jacobian(reading)
+    overlap, jacobian = stack([layer.overlap for layer in found]), table.jacobian(reading)
     square, ratio = reading.rows[:, 2], place.ratio[1:]
     x, gates, by_common = stack([step.inside.y for step in steps]), {}, np.zeros_like(square)
     kept, both = np.ones_like(square), np.ones_like(overlap)
@@ -203,8 +203,8 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
         _join(place.t * square, shorter * overlap), _join(_others(place.t, kept - square), apart),
     ], 1)
     # energy of a row's gradients by its logits; a pair of rows has it on the keys that they share
-    energy = gains.o * stack([one.apart for one in found]) * law.slope
-    lifted, scatter = place.lift(energy), stack([one.scatter for one in found])
+    energy = gains.o * stack([layer.apart for layer in found]) * law.slope
+    lifted, scatter = place.lift(energy), stack([layer.scatter for layer in found])
     jacobian = jacobian * law.slopes[:, 1:]
     own = np.stack([
         lifted * _join(reading.rows[:, 3] + by_common, jacobian * ratio),
@@ -243,8 +243,8 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
 def _shared(place: Positions, found: list[Attention], rho: Array, rows: Array, jacobian: Array
             ) -> tuple[Array, Shared]:
     """E M², M the weight that a sink leaves to a row's keys, and the averages of pairs of rows; `taken` is `[pair]`."""
-    lost = Sunk(*map(stack, zip(*(one.lost for one in found if one.lost), strict=True)))
-    own, common, overlap = (stack([getattr(one, name) for one in found]) for name in ("apart", "common", "overlap"))
+    lost = Sunk(*map(stack, zip(*(layer.lost for layer in found if layer.lost), strict=True)))
+    own, common, overlap = (stack([getattr(layer, name) for layer in found]) for name in ("apart", "common", "overlap"))
     pairs = shared(lost, RowValues(*rows.swapaxes(0, 1)), overlap, jacobian, rho[:, 1:],
                    np.maximum(common, 0.0) / np.maximum(own, TINY), lambda part: place.lift(part)[:, 1:])
     return lost.square, pairs._replace(taken=_join(lost.shared / lost.square, pairs.taken))
@@ -253,7 +253,7 @@ def _shared(place: Positions, found: list[Attention], rho: Array, rows: Array, j
 def _by_logits(gains: Gains, place: Positions, x: Array) -> tuple[Array, Array, Array, Array]:
     """Factors from the overlaps of tokens to those of their queries and keys, and the biases of both, see `Factors`."""
     mean = x[:, 0] @ place.prefix.T
-    every = (one + 0 * mean for one in factors(gains, mean, mean))
+    every = (factor + 0 * mean for factor in factors(gains, mean, mean))
     query, key, bias = (place.lift(next(every)) for _ in range(3))
     return query, key, bias, next(every)
 

@@ -296,13 +296,13 @@ def logits(gains: Gains, x: State, mean: Array, own: Array, common: Array, scatt
     s, *bent = _cap(gains, place, np.sqrt(covariance[0]), np.sqrt(shared), rho)
     if gains.sphere:
         rows = zip(s.tolist(), place.t.tolist(), single.tolist(), strict=True)
-        s = np.array([as_normal(one, int(t), gains.sphere, part) for one, t, part in rows])
+        s = np.array([as_normal(deviation, int(t), gains.sphere, part) for deviation, t, part in rows])
     return Logits(query, key, key_p, crowd, covariance, shared, alike, single, s, *bent)
 
 
 def queries(place: Positions, by: unmasked.Factors, x: State) -> Array:
     """`[pair]`: overlaps of the tokens' queries."""
-    factor, bias = (place.lift(one + ZERO * x.q) for one in (by.query, by.query_bias))
+    factor, bias = (place.lift(part + ZERO * x.q) for part in (by.query, by.query_bias))
     overlaps: Array = factor * x.square * x.rho + bias
     return overlaps
 
@@ -323,8 +323,8 @@ def _cap(gains: Gains, place: Positions, s: Array, mean: Array, rho: Array) -> t
     if gains.cap == 0:
         return s, s, ones[0], rho, ones, turns.keys * ones[0], turns.both * ones[1:]
     rows = zip(s.tolist(), mean.tolist(), place.t.tolist(), strict=True)
-    bent = [unmasked.cap(one, two, gains.cap, max(int(t), 2)) for one, two, t in rows]
-    std, inside, slope = np.array([one[:3] for one in bent]).T
+    bent = [unmasked.cap(deviation, center, gains.cap, max(int(t), 2)) for deviation, center, t in rows]
+    std, inside, slope = np.array([statistics[:3] for statistics in bent]).T
     two, slopes = unmasked.pairs(place.lift(s), place.lift(mean), rho, gains.cap)
     _, keys = unmasked.pairs(s, mean, np.zeros_like(s), gains.cap)
     return inside, std, slope, two, slopes, turns.keys * keys, turns.both * place.lift(keys)[1:]

@@ -211,8 +211,8 @@ def _copied(config: Config, values: Mapping[Key, Array], rows: Rows) -> dict[str
     attention = config.causal or inherits(config) or rotates(config) or gates(config) or config.value_residual
     attention = attention or sink(config).logit is not None
     inner = bool(point(config)) or any(place.on_heads or place.on_read for place in placements(config))
-    one = not (stream(config).parallel or stream(config).mixes)
-    every = bool(attends(config) and attention) or inner or not one
+    single = not (stream(config).parallel or stream(config).mixes)
+    every = bool(attends(config) and attention) or inner or not single
     lost = tuple(STATISTICS) if every else GRADIENTS
     for (statistic, site), value in values.items():
         if statistic in GRADIENTS or (every and site != "embed"):

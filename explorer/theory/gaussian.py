@@ -82,8 +82,8 @@ def overlaps(activation: str, q: float, rho: float) -> Overlaps:
     if form.kernel:
         return _closed(form.kernel(1.0), q, rho)
     if rho == 1:
-        one = moments(activation, q)
-        return Overlaps(one.square, one.slope_square)
+        averages = moments(activation, q)
+        return Overlaps(averages.square, averages.slope_square)
     return _by_common_part(form, math.sqrt(q), rho)
 
 

@@ -76,7 +76,7 @@ def factors(gains: Gains, q: Any, of_keys: Any) -> Factors:
     query, key = (gains.q, gains.biases.q), (gains.k, gains.biases.k)
     if not gains.qk_norm:
         return Factors(query[0], key[0], query[1], key[1])
-    over, under = (one[0] * seen + one[1] + gains.epsilon for one, seen in ((query, q), (key, of_keys)))
+    over, under = (gain[0] * seen + gain[1] + gains.epsilon for gain, seen in ((query, q), (key, of_keys)))
     return Factors(query[0] / over, key[0] / under, query[1] / over, key[1] / under)
 
 
@@ -145,11 +145,11 @@ def capped(gains: Gains, law: Logits, n: int) -> Capped:
         inside = as_normal(s, n, gains.sphere, law.single)
         alike = law.alike * (inside / s) ** 2 if s else law.alike
         return Capped(s, inside, 1.0, law.rho, alike, keys=turns.keys, both=turns.both, common=law.common)
-    one = cap(s, mean, gains.cap, n)
-    one = one._replace(s=as_normal(one.s, n, gains.sphere, law.single))
+    bent = cap(s, mean, gains.cap, n)
+    bent = bent._replace(s=as_normal(bent.s, n, gains.sphere, law.single))
     rho, slopes = pairs(np.array(s), np.array(mean), np.array((law.rho, 0.0)), gains.cap)
-    shrunk = (one.s / s) ** 2
-    return one._replace(rho=float(rho[0]), alike=law.alike * shrunk, rows=float(slopes[0]),
+    shrunk = (bent.s / s) ** 2
+    return bent._replace(rho=float(rho[0]), alike=law.alike * shrunk, rows=float(slopes[0]),
                         keys=turns.keys * float(slopes[1]), both=turns.both * float(slopes[1]),
                         common=law.common * shrunk)
 

@@ -76,8 +76,8 @@ def _logit_std(config: Config) -> float:
 
 
 def _bounded_update(config: Config) -> float:
-    one = config.replace(n_layers=1, **({"alpha": 1.0} if _scales_branch(config) else {}))
-    single = update_size(predict(one))
+    shallow = config.replace(n_layers=1, **({"alpha": 1.0} if _scales_branch(config) else {}))
+    single = update_size(predict(shallow))
     return update_size(predict(config)) / single if single > 0 else math.nan
 
 
@@ -152,7 +152,7 @@ def _better(config: Config, target: Target, wanted: float) -> Config | None:
     if not config.accepts(residual="inverse_sqrt_depth"):
         return None
     other = config.replace(residual="inverse_sqrt_depth")
-    now, then = (abs(_distance(target.quantity(one), wanted)) for one in (config, other))
+    now, then = (abs(_distance(target.quantity(candidate), wanted)) for candidate in (config, other))
     return other if branch_share(predict(other)) >= TRIVIAL and (then < now or math.isnan(now)) else None
 
 

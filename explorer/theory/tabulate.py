@@ -19,10 +19,10 @@ def rows() -> Array:
     out = np.empty((len(SIZES), len(ROOT), 8))
     for i, n in enumerate(SIZES):
         for j, s in enumerate(s_of(ROOT**2)):
-            one = softmax.row(float(s), n)
-            out[i, j, :3] = one.entropy / math.log(n), *((y - 1 / n) / (1 - 1 / n) for y in (one.largest, one.square))
-            out[i, j, 3:6] = np.log([one.jacobian, one.spread, one.tilted])
-            out[i, j, 6:] = one.crowding, one.unevenness
+            row = softmax.row(float(s), n)
+            out[i, j, :3] = row.entropy / math.log(n), *((y - 1 / n) / (1 - 1 / n) for y in (row.largest, row.square))
+            out[i, j, 3:6] = np.log([row.jacobian, row.spread, row.tilted])
+            out[i, j, 6:] = row.crowding, row.unevenness
     return out
 
 

@@ -73,8 +73,8 @@ class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         found = [rows(*block) for block in blocks]
         if found:
-            self.found(Heads(torch.stack([one.parts for one in found]).sum(0),
-                             torch.stack([one.largest for one in found]).amax(0)))
+            self.found(Heads(torch.stack([heads.parts for heads in found]).sum(0),
+                             torch.stack([heads.largest for heads in found]).amax(0)))
 
 
 class Calls(TorchFunctionMode):

@@ -82,13 +82,13 @@ def _norms(before: Reading, after: Reading) -> Iterator[Jump]:
         was = before.values.get(key)
         if was is None or was.shape != now.shape:
             continue
-        moved = np.max([np.nan_to_num(one.values["update_ratio", key[1]] * one.values[key], nan=0.0)
-                        for one in (before, after) if ("update_ratio", key[1]) in one.values] or [0 * now], axis=0)
+        moved = np.max([np.nan_to_num(side.values["update_ratio", key[1]] * side.values[key], nan=0.0)
+                        for side in (before, after) if ("update_ratio", key[1]) in side.values] or [0 * now], axis=0)
         factor = np.maximum(now / was, was / now)
         off = (factor > OUTGROWN) & (abs(now - was) > OUTGROWN * (after.step - before.step) * moved) & (was > 0)
         found += [(float(factor[layer]), Jump("norm", key[1], layer + 1, float(was[layer]), float(now[layer])))
                   for layer in np.flatnonzero(off & np.isfinite(now)).tolist()]
-    yield from [jump for _, jump in sorted(found, key=lambda one: -one[0])]
+    yield from [jump for _, jump in sorted(found, key=lambda jump: -jump[0])]
 
 
 def _silenced(before: Reading, later: Sequence[Reading]) -> Iterator[Jump]:
@@ -96,8 +96,8 @@ def _silenced(before: Reading, later: Sequence[Reading]) -> Iterator[Jump]:
     lost: dict[int, list[tuple[str, float]]] = {}
     alive = False
     for key, was in _by_layer(before, "parameter_gradient"):
-        held = [one.values.get(key, np.full(was.shape, np.nan)) for one in later]
-        there = [one.seen.get(key, np.ones(was.shape)) * (key in one.values) for one in later]
+        held = [reading.values.get(key, np.full(was.shape, np.nan)) for reading in later]
+        there = [reading.seen.get(key, np.ones(was.shape)) * (key in reading.values) for reading in later]
         gone = np.all([(values == 0) | (seen == 0) for values, seen in zip(held, there, strict=True)], axis=0)
         alive = alive or bool((~gone & (was > 0)).any())
         for layer in np.flatnonzero(gone & (was > 0)).tolist():
@@ -109,7 +109,7 @@ def _silenced(before: Reading, later: Sequence[Reading]) -> Iterator[Jump]:
 def _stream(before: Reading, after: Reading) -> Iterator[Jump]:
     """The layer that multiplies the stream most unlike before, and unlike the other layers."""
     for name, what in (("second_moment", "second moment"), ("max_abs", "largest |x|")):
-        was, now = (_line(one, name) for one in (before, after))
+        was, now = (_line(reading, name) for reading in (before, after))
         if not len(was) or was.shape != now.shape or _settling(before, after):
             continue
         ratio = np.concatenate([now[:1] / was[:1], (now[1:] / now[:-1]) / (was[1:] / was[:-1])])

@@ -60,9 +60,9 @@ class Steps:
     def owns(self, optimizer: Optimizer) -> bool:
         """Whether an optimizer is one of the model's."""
         if optimizer not in self.owned:
-            parameters = {id(one): one.requires_grad for one in self.model.parameters()}
-            mine = {id(one) for group in optimizer.param_groups for one in group["params"]} & parameters.keys()
-            self.needed = {one for one, learns in parameters.items() if learns}
+            parameters = {id(weight): weight.requires_grad for weight in self.model.parameters()}
+            mine = {id(weight) for group in optimizer.param_groups for weight in group["params"]} & parameters.keys()
+            self.needed = {key for key, learns in parameters.items() if learns}
             self.owned[optimizer] = mine if not self.optimizers or optimizer in self.optimizers else set()
         return bool(self.owned[optimizer])
 
@@ -77,7 +77,7 @@ class Steps:
         """After it."""
         self.after()
         self.stepped.append(optimizer)
-        if self.needed <= set().union(*(self.owned[one] for one in self.stepped)):
+        if self.needed <= set().union(*(self.owned[stepper] for stepper in self.stepped)):
             self.settle()
 
     def settle(self) -> None:

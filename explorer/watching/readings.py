@@ -82,11 +82,11 @@ def gather(cells: Mapping[Key, Mapping[int | None, Array]], n_layers: int) -> tu
             values[key] = found[None]
             continue
         length = 1 if key[1] == "embed" else n_layers
-        shape = tuple(np.max([one.shape for one in found.values()], axis=0))
+        shape = tuple(np.max([value.shape for value in found.values()], axis=0))
         values[key], there = np.full((length, *shape), np.nan), np.zeros((length, *shape))
-        for layer, one in found.items():
-            place = (layer, *map(slice, one.shape))
-            values[key][place], there[place] = one, 1
+        for layer, value in found.items():
+            place = (layer, *map(slice, value.shape))
+            values[key][place], there[place] = value, 1
         if not there.all():
             seen[key] = there
     return values, seen

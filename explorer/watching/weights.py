@@ -79,7 +79,7 @@ class Weights:
         """Reads the gradients that are there, over a scale; whether there are any."""
         found = {index: matrix.weight.grad for index, matrix in enumerate(self.matrices)
                  if matrix.weight.grad is not None}
-        for index, square in zip(found, squares([dense(local(one)) for one in found.values()]), strict=True):
+        for index, square in zip(found, squares([dense(local(weight)) for weight in found.values()]), strict=True):
             self.numbers[index][:2] = [square / scale**2 / copies(self.matrices[index].weight), 1.0]
         return bool(found)
 
@@ -108,7 +108,7 @@ def squares(tensors: list[Tensor]) -> list[float]:
     for (_, dtype), indices in kinds.items():
         some = [tensors[index] for index in indices]
         if dtype in HALF:
-            sizes = torch.stack([torch.linalg.vector_norm(one, dtype=torch.float32) for one in some]).tolist()
+            sizes = torch.stack([torch.linalg.vector_norm(tensor, dtype=torch.float32) for tensor in some]).tolist()
         else:
             sizes = norms(some)
         for index, size in zip(indices, sizes, strict=True):

@@ -81,7 +81,7 @@ class Window:
         Returns:
             the reading, and the maxima of `times`, `[number]`.
         """
-        device = processes.reduction_device(next((one.parts.device for one in self.stream.values()),
+        device = processes.reduction_device(next((sums.parts.device for sums in self.stream.values()),
                                                  next(iter(self.weights.matrices)).weight.device))
         sites = range(len(self.blocks) + 1)
         stream, gradient = ([_columns(held.get(place), device) for place in sites]
@@ -91,8 +91,8 @@ class Window:
         small = (weights.new_zeros(2) + self.small).to(device)
         sums, maxima = processes.reduce(
             torch.cat([*(part for part, _ in stream), *(part for part, _ in gradient), weights.flatten(), small,
-                       *(one.parts.to(device).flatten() for one in heads.values())]),
-            torch.cat([*(most for _, most in stream), *(one.largest.to(device) for one in heads.values()),
+                       *(rows.parts.to(device).flatten() for rows in heads.values())]),
+            torch.cat([*(most for _, most in stream), *(rows.largest.to(device) for rows in heads.values()),
                        times(device)]))
         added, most = sums.double().cpu().numpy(), maxima.double().cpu()
         cells: defaultdict[Key, dict[int | None, Array]] = defaultdict(dict)
@@ -105,8 +105,8 @@ class Window:
             notes = gradient_note(bool(gradients[-1, 0]) and not gradients[-1, 2], _gates(self.weights, weighed),
                                   (int(of[0]), int(of[1])))
             place = len(sites)
-            for layer, one in heads.items():
-                n_heads = len(one.largest)
+            for layer, rows in heads.items():
+                n_heads = len(rows.largest)
                 _head_cells(cells, layer, cut(HEAD_PARTS, n_heads), most[place : place + n_heads].numpy())
                 place += n_heads
         return Reading(step, *gather(cells, len(self.blocks)), self.dtype, notes), most[place:]

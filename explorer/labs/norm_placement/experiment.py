@@ -236,6 +236,6 @@ def invariants() -> dict[str, float]:
         numbers[f"{words}, slope of the last gradient in L"] = slope(settings.depths, found.typical) + 0.0
         numbers[f"{words}, the same, predicted"] = slope(settings.depths, found.predicted) + 0.0
     shallow = settings.replace(n_layers=12)
-    for name, one in pairs({name: shallow.bent(name) for name in ("none", "softmax")}).items():
-        numbers[f"Post-LN, {BENDS[name]}, lowest gradient²"] = float(gradient(one.measured).mean(0).min())
+    for name, pair in pairs({name: shallow.bent(name) for name in ("none", "softmax")}).items():
+        numbers[f"Post-LN, {BENDS[name]}, lowest gradient²"] = float(gradient(pair.measured).mean(0).min())
     return numbers

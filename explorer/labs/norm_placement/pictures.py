@@ -17,8 +17,8 @@ BEND_HUES = {"none": 5, "uniform": 3, "softmax": 0}
 def theorem(result: NormPlacementResult) -> go.Figure:
     """The last MLP's gradient against the depth of the stack, in the setting of Xiong et al., both axes logarithmic."""
     depths, found = np.array(result.settings.depths, float), result.theorem
-    height = axis("‖∂L/∂W<sub>out</sub>‖ (for a unit loss)", [part for one in found.values() for part in one], log=True,
-                  least=1.0)
+    height = axis("‖∂L/∂W<sub>out</sub>‖ (for a unit loss)", [part for sizes in found.values() for part in sizes],
+                  log=True, least=1.0)
     across = axis("layers of the stack L", [depths], log=True, air=0.04)
     sentence = "in %{x:.0f} layers, the last W_out's gradient<br>has norm %{y:.3g}"
     root = found["pre"].predicted[-1] * np.sqrt(depths[-1] / depths)

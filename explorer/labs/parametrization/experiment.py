@@ -134,7 +134,7 @@ def first_step(scheme: str, settings: Parametrization, width: int) -> tuple[floa
 def first_steps(scheme: str, settings: Parametrization) -> FirstStep:
     """The first step at every width, root mean square over a few seeds."""
     seeds = [settings.replace(seed=(settings.seed + draw) % 2**31) for draw in range(STEP_DRAWS)]
-    found = np.array([[first_step(scheme, one, width) for width in STEP_WIDTHS] for one in seeds])
+    found = np.array([[first_step(scheme, seed, width) for width in STEP_WIDTHS] for seed in seeds])
     return FirstStep(*np.moveaxis(np.sqrt(np.mean(found**2, 0)), -1, 0))
 
 

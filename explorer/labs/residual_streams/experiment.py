@@ -128,8 +128,8 @@ def lowest(profile: Profile) -> float:
 
 def from_pre(result: StreamsResult, name: str) -> tuple[float, float]:
     """Mean over layers of the distance between a design's token correlation and Pre-LN's: untrained, and trained."""
-    both = [(result.stacks[one].measured, result.after(one)) for one in (name, "pre_ln")]
-    (mine, trained), (pre, pre_trained) = ([correlation(profile) for profile in one] for one in both)
+    both = [(result.stacks[design].measured, result.after(design)) for design in (name, "pre_ln")]
+    (mine, trained), (pre, pre_trained) = ([correlation(profile) for profile in profiles] for profiles in both)
     return float(np.mean(abs(mine - pre))), float(np.mean(abs(trained - pre_trained)))
 
 

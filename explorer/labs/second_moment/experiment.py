@@ -133,8 +133,8 @@ def run(settings: SecondMoment, stop: Stop = lambda: False, progress: Progress =
         widening = [fan_out / fan_in for fan_in, fan_out in settings.fans()]
         back = _through(out, [weight.T for weight in reversed(weights)], stop)[::-1]
         backward[draw, :-1] = back * np.cumprod(widening[::-1])[::-1]
-        one = _normal(settings.seed + draw, "gradient of one", BATCH, settings.m)
-        single[draw] = forward[draw, 1], _through(one, [weights[0].T], stop)[0] * settings.m / settings.n
+        vector = _normal(settings.seed + draw, "gradient of one", BATCH, settings.m)
+        single[draw] = forward[draw, 1], _through(vector, [weights[0].T], stop)[0] * settings.m / settings.n
         few = noise[: BATCH // 2]
         for kind in range(2):
             for place, mean in enumerate(MEANS):

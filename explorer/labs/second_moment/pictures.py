@@ -65,7 +65,7 @@ def gradient(result: SecondMomentResult) -> go.Figure:
 
 def _stack(draws: list[Array], expected: list[Array], title: str, words: str, subject: str) -> go.Figure:
     """`[draw, layer + 1]` and `[layer + 1]` of each rule."""
-    found, layers = [mean_error(one) for one in draws], np.arange(len(expected[0]))
+    found, layers = [mean_error(draw) for draw in draws], np.arange(len(expected[0]))
     across = depth_axis(layers)
     height = axis(title, [[1.0], *expected, *(middle for middle, _ in found)], log=True, least=LEAST, air=0.16)
     sentence = "after %{x:.0f} layers × %{y:.4g}"

@@ -37,7 +37,7 @@ def gradients(result: Trained[Warmup]) -> go.Figure:
         for design in DESIGNS for state, (words, length, step) in enumerate(moments)
     }
     figure = _legend(gradient_by_matrix(list(drawn.values()), list(drawn)), drawn)
-    lines = {one.heading: {"color": one.hue, "width": 1.5, "dash": one.dash} for one in drawn}
+    lines = {contender.heading: {"color": contender.hue, "width": 1.5, "dash": contender.dash} for contender in drawn}
     return figure.for_each_trace(lambda trace: trace.update(mode="lines+markers", line=lines[trace.name]),
                                  lambda trace: bool(trace.showlegend))
 
