@@ -63,8 +63,8 @@ def with_legend(figure: go.Figure, whose: Iterable[Design], below: Sequence[Trac
 
 def moments_axis(pairs: Iterable[Pair], *more: Array) -> Axis:
     """Of the second moment, and not logarithmic: so much a branch is a straight line."""
-    found = [profile.stream("second_moment")[1] for pair in pairs for profile in pair]
-    return axis("q (ratio to 1)", [[0.0], *found, *more], top=TOP)
+    streams = [profile.stream("second_moment")[1] for pair in pairs for profile in pair]
+    return axis("q (ratio to 1)", [[0.0], *streams, *more], top=TOP)
 
 
 def seeds_range(index: int, middle: Array, values: Array) -> Trace:

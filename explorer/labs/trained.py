@@ -115,8 +115,8 @@ def alphas(history: History) -> tuple[Array, Array]:
     """Steps `[reading]`, and |α|, mean of a layer's two branches, `[reading, layer]`; none where it was never read."""
     if ("alpha", BRANCHES[0]) not in history.values:
         return np.zeros(0), np.zeros((0, 0))
-    found = [history.series("alpha", site) for site in BRANCHES]
-    return found[0][0], np.asarray(np.mean([np.abs(values) for _, values in found], axis=0))
+    series = [history.series("alpha", site) for site in BRANCHES]
+    return series[0][0], np.asarray(np.mean([np.abs(values) for _, values in series], axis=0))
 
 
 def profile_at(history: History, step: int) -> Profile:

@@ -45,8 +45,8 @@ def read_bend(hidden: Node) -> Bend | None:
         return None
     # what is multiplied by a number may be an argument before it or after
     tried = [_best(form, value, end) for bent, value in orders for form in (bent, unscaled(bent))]
-    found = min((bend for bend in tried if bend is not None), key=lambda bend: bend.misfit, default=None)
-    return None if found is None else found._replace(norms=len(norms))
+    best = min((bend for bend in tried if bend is not None), key=lambda bend: bend.misfit, default=None)
+    return None if best is None else best._replace(norms=len(norms))
 
 
 def arguments(end: Node) -> list[Node]:
@@ -54,7 +54,7 @@ def arguments(end: Node) -> list[Node]:
     the last before it is used twice, or bent.
     """
     region = [part for part in inside(end, lambda part: part.op not in MATRIX) if part.role == "deep"]
-    left, found = [part for part in region if part.op in MATRIX], list[Node]()
+    left, operands = [part for part in region if part.op in MATRIX], list[Node]()
     while left:
         node = left.pop(0)
         users = [] if node is end else [user for user in region if any(part is node for part in user.inputs)]
@@ -63,8 +63,8 @@ def arguments(end: Node) -> list[Node]:
         elif len(users) == 1 and (users[0].op in VIEW or _linear(users[0])):
             left.append(users[0])
         else:
-            found.append(node)
-    return found
+            operands.append(node)
+    return operands
 
 
 def is_bent(argument: Node, end: Node) -> bool:

@@ -114,12 +114,12 @@ def queries_keys_values(attention: Node) -> tuple[Node, Node, Node] | None:
     return None if node is None or len(node.inputs) < 2 else (node.inputs[-2], node.inputs[-1], attention.inputs[1])
 
 
-def kinds(found: Anatomy, term: Sum) -> Iterator[tuple[str, Node]]:
+def kinds(anatomy: Anatomy, term: Sum) -> Iterator[tuple[str, Node]]:
     """A sum's branches and their sites. Where nothing attends, the first of two branches stands in its place."""
-    if found.attention is None and len(found.sums) > 1 and term is found.sums[0]:
+    if anatomy.attention is None and len(anatomy.sums) > 1 and term is anatomy.sums[0]:
         yield "attn_out", term.branch
     else:
-        yield from _branches(term.branch, found.attention)
+        yield from _branches(term.branch, anatomy.attention)
 
 
 def _branches(branch: Node, attention: Node | None) -> Iterator[tuple[str, Node]]:

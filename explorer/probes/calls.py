@@ -75,14 +75,14 @@ def loss_of(output: Any, loss: Loss | None) -> tuple[Tensor, float]:
     own, scale = getattr(output, "loss", None), 1.0
     if loss is not None:
         if not callable(loss):
-            what = f"{shown(loss)} of type {type(loss).__name__}"
-            raise TypeError(f"loss must be a function of the model's output; got {what}")
-        found = loss(output)
-        if not isinstance(found, Tensor) or found.numel() != 1:
-            what = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else shown(found)
-            raise ValueError(f"loss must give one number; got {what}")
+            given = f"{shown(loss)} of type {type(loss).__name__}"
+            raise TypeError(f"loss must be a function of the model's output; got {given}")
+        value = loss(output)
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            given = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else shown(value)
+            raise ValueError(f"loss must give one number; got {given}")
     elif isinstance(own, Tensor) and own.numel() == 1:
-        found = own
+        value = own
     else:
         tensors = tensors_in((_plain(output),))
         floating = next((tensor for tensor in tensors if tensor.is_floating_point() and tensor.requires_grad), None)
@@ -92,11 +92,11 @@ def loss_of(output: Any, loss: Loss | None) -> tuple[Tensor, float]:
                              f"it has {kinds or shown(output)}")
         numbers = torch.Generator().manual_seed(DIRECTION_SEED)
         exact = floating if floating.dtype == torch.float64 else floating.float()
-        found = (exact * torch.randn(floating.shape, generator=numbers).to(exact)).sum()
+        value = (exact * torch.randn(floating.shape, generator=numbers).to(exact)).sum()
         scale = math.sqrt(floating.numel())
-    if not found.requires_grad:
+    if not value.requires_grad:
         raise ValueError("loss must depend on the model's parameters; it has no gradient")
-    return found.reshape(()), scale
+    return value.reshape(()), scale
 
 
 def repeated(model: nn.Module, batch: Batch) -> list[list[Block]]:

@@ -151,7 +151,7 @@ class Sites:
 
     def hook(self, site: str, layer: int) -> Any:
         """A forward hook that takes the statistics of one module's output."""
-        def read(_: object, __: object, out: Any) -> None:
+        def take(_: object, __: object, out: Any) -> None:
             tensor = next((part for part in tensors_in((out,)) if part.is_floating_point()), None)
             if tensor is None or site in self.stack.sites[layer]:
                 path = self.modules[site][layer].path
@@ -166,7 +166,7 @@ class Sites:
                 self.stack.sources.append(tensor)
             node.tensor = torch.empty(0)
 
-        return read
+        return take
 
 
 def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,

@@ -117,11 +117,11 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def overwritten(node: Node) -> list[Node]:
     """Nodes that change when an operation writes to a tensor: its own, and those of which it is a view."""
-    found = [node]
+    nodes = [node]
     while node.op in VIEW and node.inputs and _same_memory(node.tensor, node.inputs[0].tensor):
         node = node.inputs[0]
-        found.append(node)
-    return found
+        nodes.append(node)
+    return nodes
 
 
 def _same_memory(tensor: Tensor, other: Tensor) -> bool:

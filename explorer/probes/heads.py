@@ -11,7 +11,7 @@ from torch import Tensor
 
 from explorer.probes.branches import Anatomy, queries_keys_values
 from explorer.probes.graph import FUSED, MATRIX, Node, pattern_of
-from explorer.probes.masks import seen
+from explorer.probes.masks import masking
 from explorer.probes.operands import alpha
 from explorer.probes.trace import Step, trace
 
@@ -117,9 +117,9 @@ class Heads(NamedTuple):
     inherits: str
 
 
-def read_heads(found: Anatomy) -> Heads | None:
+def read_heads(anatomy: Anatomy) -> Heads | None:
     """The facts of a block's first attention; None where its logits are not seen."""
-    attention = found.attention
+    attention = anatomy.attention
     parts = queries_keys_values(attention) if attention is not None else None
     if attention is None or parts is None:
         return None
@@ -132,7 +132,7 @@ def read_heads(found: Anatomy) -> Heads | None:
     factor *= math.prod(scaled)
     inherits = "qk" if any(_carried(step) for step in lines[0]) else "scores" if any(
         _carried(step) and step.extra is not None and _varies(step.extra.tensor) for step in after) else "none"
-    position, mask = seen(attention, q, k, logits, after, cap)
+    position, mask = masking(attention, q, k, logits, after, cap)
     if inherits == "scores":
         position = "none"  # what is added is no bias
     turn = next((read_turn(step) for step in lines[0] if step.kind == "turn"), None)
@@ -142,16 +142,16 @@ def read_heads(found: Anatomy) -> Heads | None:
     sizes = [float(operand.tensor.detach().float().square().mean()) ** 0.5 for operand in (q, k)]
     gain = math.prod(size / abs(by or 1.0) for size, by in zip(sizes, scaled, strict=True)) if norm else 1.0
     return Heads(
-        d_head, _count(found, d_head), 1 / factor if factor else math.inf, cap,
+        d_head, _count(anatomy, d_head), 1 / factor if factor else math.inf, cap,
         tuple(_over(steps, d_head) for steps in norms), norm.epsilon if norm else 0.0, bool(norm and norm.centered),
         gain, mask, position, turn, _sink(attention),
         any(_carried(step) for step in lines[2]), inherits,
     )
 
 
-def of_heads(found: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+def of_heads(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
     """Facts of the first attention."""
-    heads = read_heads(found)
+    heads = read_heads(anatomy)
     yield from () if heads is None else ((("attn_scores", name), value) for name, value in heads._asdict().items())
 
 
@@ -195,9 +195,9 @@ def _over(norms: list[Step], d_head: int) -> str:
     return "head" if norms[0].before.tensor.shape[-1] == d_head else "all"
 
 
-def _count(found: Anatomy, d_head: int) -> int:
+def _count(anatomy: Anatomy, d_head: int) -> int:
     """Number of heads, from what the last matrix reads."""
-    pieces = found.matrices.get("W_O", [])
+    pieces = anatomy.matrices.get("W_O", [])
     return sum(piece.of(piece.parameter).shape[-1] for piece in pieces[:1]) // d_head
 
 

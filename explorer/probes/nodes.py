@@ -43,13 +43,13 @@ class Node:
 
     def inside(self) -> Iterator[Node]:
         """Nodes between the stream and this tensor, itself included, each once."""
-        seen, left = {id(self)}, [self]
+        visited, left = {id(self)}, [self]
         while left:
             node = left.pop()
             yield node
             for operand in node.inputs:
-                if operand.role == "deep" and id(operand) not in seen:
-                    seen.add(id(operand))
+                if operand.role == "deep" and id(operand) not in visited:
+                    visited.add(id(operand))
                     left.append(operand)
 
 

@@ -86,10 +86,10 @@ class Gradients:
         """
         shared = self.shared and layer.layer > 1  # the first layer, which comes last, has the sum over all
         owners = (self.middles[index], *(() if shared else (*layer.weights.values(), *layer.mix)))
-        found = [owner.grad for owner in owners if owner.grad is not None]
-        if len(found) != len(owners):
-            raise RuntimeError(f"layer {layer.layer} has {len(found)} of {len(owners)} gradients in place")
-        sizes = list(norms_by_seed([gradient, *found], self.seeds))
+        gradients = [owner.grad for owner in owners if owner.grad is not None]
+        if len(gradients) != len(owners):
+            raise RuntimeError(f"layer {layer.layer} has {len(gradients)} of {len(owners)} gradients in place")
+        sizes = list(norms_by_seed([gradient, *gradients], self.seeds))
         self.by_stream += sizes[1::-1]
         if not shared:
             named = 2 + len(layer.weights)
@@ -200,13 +200,13 @@ class Pass:
     def at_once(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
         """Forward and backward, with every activation kept in between."""
         streams: list[Tensor] = []
-        x, tap, seen = source(model.embed(inputs)), both(recorder, streams), []
+        x, tap, layers = source(model.embed(inputs)), both(recorder, streams), []
         tap("embed", 0, x)
         carried: Carried = ()
         for layer in recorder.needed(model.layers):  # type: ignore[arg-type]
             x, carried = layer(x, tap, carried)
-            seen.append(layer)
-        gradients.watch(seen, streams)
+            layers.append(layer)
+        gradients.watch(layers, streams)
         model.loss(model.finish(x), inputs).backward()  # type: ignore[no-untyped-call]
 
     def in_blocks(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
@@ -257,9 +257,9 @@ def source(x: Tensor) -> Tensor:
 def both(tap: Tap, streams: list[Tensor]) -> Tap:
     """A tap that also keeps the stream, whose gradients are wanted later."""
 
-    def seen(site: str, layer: int, tensor: Tensor) -> None:
+    def tap_and_keep(site: str, layer: int, tensor: Tensor) -> None:
         if site in STREAM:
             streams.append(tensor)
         tap(site, layer, tensor)
 
-    return seen
+    return tap_and_keep

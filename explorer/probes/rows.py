@@ -46,19 +46,19 @@ class Layout(NamedTuple):
         return x.reshape(x.shape[0], -1, x.shape[-1])
 
 
-def layout(found: Anatomy) -> Layout:
+def layout(anatomy: Anatomy) -> Layout:
     """The layout of a block's stream, from what reads it."""
-    shape = found.source.tensor.shape
-    if len(shape) > 2 and any(node.op == "convolution" and _as_it_lies(node.inputs[0], found.source)
-                              for node in found.graph.order):
+    shape = anatomy.source.tensor.shape
+    if len(shape) > 2 and any(node.op == "convolution" and _as_it_lies(node.inputs[0], anatomy.source)
+                              for node in anatomy.graph.order):
         return Layout(features_second=True)
-    if found.attention is None:
+    if anatomy.attention is None:
         return Layout()
     if len(shape) == 2:
-        sequences = found.attention.tensor.shape[0]
-        whole = found.attention.op in FUSED and shape[0] % sequences == 0
+        sequences = anatomy.attention.tensor.shape[0]
+        whole = anatomy.attention.op in FUSED and shape[0] % sequences == 0
         return Layout(flat=sequences if whole else 0)
-    return Layout(tokens_first=len(shape) == 3 and min(shape[:2]) > 1 and _tokens_first(found))
+    return Layout(tokens_first=len(shape) == 3 and min(shape[:2]) > 1 and _tokens_first(anatomy))
 
 
 def _as_it_lies(node: Node, source: Node) -> bool:
@@ -71,14 +71,14 @@ def _as_it_lies(node: Node, source: Node) -> bool:
     return True
 
 
-def _tokens_first(found: Anatomy) -> bool:
+def _tokens_first(anatomy: Anatomy) -> bool:
     """Whether the first sequence's second query is made of the stream's `[1, 0]`, and not of its `[0, 1]`."""
-    heads = None if found.attention is None else queries_keys_values(found.attention)
+    heads = None if anatomy.attention is None else queries_keys_values(anatomy.attention)
     if heads is None or not heads[0].tensor.requires_grad or heads[0].tensor.shape[-2] < 2:  # a class token alone
         return False
     with torch.enable_grad():
         query = heads[0].tensor.flatten(0, -3)[0, 1].float().square().sum()
-        gradient, = torch.autograd.grad(query, found.source.tensor, retain_graph=True, allow_unused=True)
+        gradient, = torch.autograd.grad(query, anatomy.source.tensor, retain_graph=True, allow_unused=True)
     if gradient is None:
         return False
     by_place = gradient.abs().amax(dim=-1)
@@ -130,11 +130,11 @@ def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor]:
     """
     scores = scores.float()
     highest = scores.amax(dim=-1, keepdim=True)
-    seen = visible(scores)
-    count = seen.sum(dim=-1)
-    shares = scores.masked_fill(~seen, -math.inf).softmax(dim=-1)
+    shown = visible(scores)
+    count = shown.sum(dim=-1)
+    shares = scores.masked_fill(~shown, -math.inf).softmax(dim=-1)
     weights = shares if pattern is None else pattern.float()
-    below = (highest - scores).where(seen, 0).double()
+    below = (highest - scores).where(shown, 0).double()
     variance = below.square().sum(dim=-1) / count - (below.sum(dim=-1) / count).square()
     entropy = (below * shares).sum(dim=-1) - shares.amax(dim=-1).double().log()
     several, some = count > 1, count > 0

@@ -20,14 +20,14 @@ ROUNDED = 0.1
 """Deviation of a length from 1 that an ε outside the root explains, and the rounding of half precision."""
 
 
-def of_sublayers(found: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+def of_sublayers(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
     """Norms, multipliers and functions of each branch."""
-    afters = {id(term.after) for term in found.sums}
-    for index, term in enumerate(found.sums):
-        following = found.sums[index + 1].before if index + 1 < len(found.sums) else found.output
+    afters = {id(term.after) for term in anatomy.sums}
+    for index, term in enumerate(anatomy.sums):
+        following = anatomy.sums[index + 1].before if index + 1 < len(anatomy.sums) else anatomy.output
         on_sum = _norms(trace(following, partial(_is, term.after))[0]) if following else []
         skip, lineage = _skip(term, afters)
-        for site, part in kinds(found, term):
+        for site, part in kinds(anatomy, term):
             facts = _of_branch(site, part, afters | lineage)
             facts["on_sum"], facts["skip"] = bool(on_sum), skip
             facts["branch"] *= alpha(term.after) * _outer(term.branch, part)
@@ -36,8 +36,8 @@ def of_sublayers(found: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
                 facts["epsilon"] = norms[0].epsilon
                 facts["norm"] = "layer" if norms[0].centered else "rms"
             yield from (((site, name), value) for name, value in facts.items())
-    if {"attn_out", "mlp_out"} <= set(found.sites):
-        yield ("layer", "parallel"), _parallel(found)
+    if {"attn_out", "mlp_out"} <= set(anatomy.sites):
+        yield ("layer", "parallel"), _parallel(anatomy)
 
 
 def _is(wanted: Node, node: Node) -> bool:
@@ -108,12 +108,12 @@ def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
     operand = _operand(part)
     if operand is not None:
         line, _ = trace(operand, lambda node: id(node) in streams or node.op == "input", bends=True)
-        found = _norms(line)
+        before = _norms(line)
         point = next((step for step in line if step.kind == "bend"), None)
-        facts["on_input"] = bool(found) or point is not None
-        if found:
-            facts["gain"] = _gain(operand.tensor, found[0].before.tensor, found[0])
-            norms = found + norms
+        facts["on_input"] = bool(before) or point is not None
+        if before:
+            facts["gain"] = _gain(operand.tensor, before[0].before.tensor, before[0])
+            norms = before + norms
         elif point is not None:
             facts.update(_point(point, line))
     facts["norms"] = norms
@@ -164,25 +164,25 @@ def _point(bend: Step, line: list[Step]) -> dict[str, Any]:
     return {"norm": names[0] if names else "another", "norm_alpha": inner}
 
 
-def _parallel(found: Anatomy) -> bool:
+def _parallel(anatomy: Anatomy) -> bool:
     """Whether the MLP reads the stream as it was before attention."""
-    mlp = found.sites["mlp_out"]
-    attention = found.sites["attn_out"]
-    if any(mlp in term.branch.inside() and attention in term.branch.inside() for term in found.sums):
+    mlp = anatomy.sites["mlp_out"]
+    attention = anatomy.sites["attn_out"]
+    if any(mlp in term.branch.inside() and attention in term.branch.inside() for term in anatomy.sums):
         return True
     operand = _operand(mlp)
-    afters = [term.after for term in found.sums if attention in term.branch.inside()]
+    afters = [term.after for term in anatomy.sums if attention in term.branch.inside()]
     if operand is None or not afters:
         return False
     return not any(above is afters[0] for above in _stream_above(operand))
 
 
 def _stream_above(node: Node) -> Iterator[Node]:
-    left, seen = [node], {id(node)}
+    left, visited = [node], {id(node)}
     while left:
         above = left.pop()
         yield above
         for part in above.inputs:
-            if part.role in ("stream", "reduced") and id(part) not in seen:
-                seen.add(id(part))
+            if part.role in ("stream", "reduced") and id(part) not in visited:
+                visited.add(id(part))
                 left.append(part)

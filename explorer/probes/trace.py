@@ -70,9 +70,9 @@ def _step(node: Node, bends: bool) -> Step | Node | None:
     if node.op in PICKED and len({id(operand) for operand in made}) == 1:
         return made[0]
     if node.op in FACTOR or node.op in SUM:
-        found = _one_line(node, made)
-        if found is not None:
-            return found
+        step = _one_line(node, made)
+        if step is not None:
+            return step
     if bends and node.op in BENT and len(made) == 1:
         return Step("bend", node, made[0])
     root = _root(made, node.tensor.numel()) if node.op in TURNS else None
@@ -102,13 +102,13 @@ def _one_line(node: Node, made: list[Node]) -> Step | None:
 
 def inside(node: Node, enter: Callable[[Node], bool]) -> Iterator[Node]:
     """Tensors from which a tensor is computed, nearest first, itself included, through those that `enter` accepts."""
-    left, seen = [node], {id(node)}
+    left, visited = [node], {id(node)}
     while left:
         tensor = left.pop(0)
         yield tensor
         for part in tensor.inputs if enter(tensor) else ():
-            if part.role and id(part) not in seen:
-                seen.add(id(part))
+            if part.role and id(part) not in visited:
+                visited.add(id(part))
                 left.append(part)
 
 

@@ -108,8 +108,8 @@ class Engine:
             elif error:
                 self._fail(batch, f"{type(error).__name__}: {error}")
             else:
-                for cell, found in zip(batch, future.result(), strict=True):
-                    self.done(cell, found)
+                for cell, result in zip(batch, future.result(), strict=True):
+                    self.done(cell, result)
         if lost:
             self._again(lost)
 

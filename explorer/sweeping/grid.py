@@ -161,13 +161,13 @@ def plain(values: Any) -> list[Any]:
 
 def _repeated(values: Sequence[Any]) -> Any:
     """The first value that was there before; None if there is none."""
-    seen = set()
+    earlier = set()
     for value in values:
         plain_one = isinstance(value, int | float | str) and value == value  # nan is unlike itself
         known = value if plain_one else repr(value)
-        if known in seen:
+        if known in earlier:
             return value
-        seen.add(known)
+        earlier.add(known)
     return None
 
 

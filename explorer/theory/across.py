@@ -145,9 +145,9 @@ def _weight(gains: Gains, steps: Sequence[Any], grid: Grid, n: int) -> tuple[Arr
                  for step in steps])
         weight *= _pair(grid, np.square(lost))
     if gains.gate:
-        seen = [(step.inside.square[1:], step.inside.rho[1:]) if masked else ([[step.inside.q]], [[step.inside.rho]])
-                for step in steps]
-        units = gains.gate.units(*(np.array(part) for part in zip(*seen, strict=True)))
+        inputs = [(step.inside.square[1:], step.inside.rho[1:]) if masked else ([[step.inside.q]], [[step.inside.rho]])
+                  for step in steps]
+        units = gains.gate.units(*(np.array(part) for part in zip(*inputs, strict=True)))
         opened = gains.gate.kernel.overlaps(*units)[1]
         weight *= opened
         gate += gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] / opened
@@ -225,8 +225,8 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
     weights = np.einsum("k,i,j->kij", pairs, grid.mean, grid.mean)
 
     def total(x: Array) -> Array:
-        found: Array = np.einsum("lkij,kij->l", x, weights)
-        return found
+        summed: Array = np.einsum("lkij,kij->l", x, weights)
+        return summed
 
     joined, units = tokens.join[:, None] * after, gains.out * gains.d_model / gains.d_mlp
     last = np.array([gains.o, gains.out] * config.n_layers)

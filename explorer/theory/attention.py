@@ -113,7 +113,7 @@ def inherit(gains: Gains, step: Step, logits: list[float], uneven: float, after:
     if not gains.adds:
         return Inherited(row, rows, alike, alike_2, key, keys)
     if gains.adds == "qk":  # the other factor of the product, summed over the layers
-        factors = *seen(gains, step, uneven, law.key, law.key_p), law.key, law.query, law.query_p
+        factors = *key_factors(gains, step, uneven, law.key, law.key_p), law.key, law.query, law.query_p
         by_row, by_rows, by_key, by_query, by_query_p = (gains.scale * factor for factor in factors)
     else:
         by_row = by_rows = by_key = by_query = by_query_p = 1.0
@@ -124,7 +124,7 @@ def inherit(gains: Gains, step: Step, logits: list[float], uneven: float, after:
     )
 
 
-def seen(gains: Gains, step: Step, uneven: float, own: float, p: float) -> Pair:
+def key_factors(gains: Gains, step: Step, uneven: float, own: float, p: float) -> Pair:
     """Factors from gradients by logits to those by queries, of a row and of two; keys have `own` apart, p in common."""
     turns, law = gains.turns, step.capped
     return own + (1 - uneven * law.keys) * p, turns.rows * own + (turns.rows - uneven * law.both) * p
@@ -133,7 +133,7 @@ def seen(gains: Gains, step: Step, uneven: float, own: float, p: float) -> Pair:
 def unbiased(gains: Gains, step: Step, uneven: float, passed: Inherited) -> Pair:
     """(γ_q, γ_p) through the queries as in `collect`, but of keys without biases: by symmetry, for W_K."""
     law, by = step.logits, factors(gains, step.inside.q, step.inside.q)
-    row, rows = seen(gains, step, uneven, law.key, max(law.key_p - by.key_bias, 0.0))
+    row, rows = key_factors(gains, step, uneven, law.key, max(law.key_p - by.key_bias, 0.0))
     factor = gains.scale * by.query
     return (factor * (row * passed.row + law.key * passed.alike),
             factor * (rows * passed.rows + law.key * passed.alike_2))
@@ -147,7 +147,7 @@ def collect(gains: Gains, step: Step, uneven: float, passed: Inherited, others: 
         row = rows = query = by.query
         same = cross = by.key
     else:
-        (row, rows), scale = seen(gains, step, uneven, own.key, own.key_p), gains.scale
+        (row, rows), scale = key_factors(gains, step, uneven, own.key, own.key_p), gains.scale
         row, rows, query = scale * by.query * row, scale * by.query * rows, scale * (by.query * own.key)
         same, cross = scale * (by.key * own.query), scale * (by.key * own.query_p)
     alike, key, keys = query * passed.alike, same * passed.key, cross * passed.keys

@@ -108,8 +108,8 @@ class Descent:
             square = max(gradient[0], 0.0)
             gradient = square, min(max(gradient[1], -square / self.others), square)
             self.sites.append(gradient)
-        found = (self.sites, self.totals, self.branches, self.reads, self.queries, self.keys, self.values)
-        site, total, branch, read, query, key, value = (np.array(pairs[::-1]) for pairs in found)
+        columns = (self.sites, self.totals, self.branches, self.reads, self.queries, self.keys, self.values)
+        site, total, branch, read, query, key, value = (np.array(pairs[::-1]) for pairs in columns)
         key = key if self.keys else query
         return Backward(site, total, branch, read, query, key, value, np.array(self.alike[::-1]), {}, {})
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.theory.backward import ISOTROPIC, Along, Backward, left, longer, through_norm
-from explorer.theory.causal_forward import Attention, Logits, Step, seen
+from explorer.theory.causal_forward import Attention, Logits, Step, key_factors
 from explorer.theory.causal_tokens import TINY, Norm, normalize
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
@@ -185,17 +185,17 @@ def _through(gains: Gains, place: Positions, norm: Norm, along: Along, mean: flo
 
 def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> Paths:
     """The factors of all layers' attention."""
-    found = [step.attention for step in steps if step.attention]
-    law = Logits(*map(stack, zip(*(layer.logits for layer in found), strict=True)))
-    rows, cells, at_x, at_v = zip(*(layer.reading for layer in found), strict=True)
+    layers = [step.attention for step in steps if step.attention]
+    law = Logits(*map(stack, zip(*(layer.logits for layer in layers), strict=True)))
+    rows, cells, at_x, at_v = zip(*(layer.reading for layer in layers), strict=True)
     reading = Reading(stack(rows), stack(cells).astype(int), stack(at_x), stack(at_v))
     longer, shorter = place.t[place.larger], place.t[place.smaller]
-    overlap, jacobian = stack([layer.overlap for layer in found]), table.jacobian(reading)
+    overlap, jacobian = stack([layer.overlap for layer in layers]), table.jacobian(reading)
     square, ratio = reading.rows[:, 2], place.ratio[1:]
     x, gates, by_common = stack([step.inside.y for step in steps]), {}, np.zeros_like(square)
     kept, both = np.ones_like(square), np.ones_like(overlap)
     if gains.sink is not None:
-        kept, (both, by_common, jacobian, alone, taken) = _shared(place, found, law.rho, reading.rows, jacobian)
+        kept, (both, by_common, jacobian, alone, taken) = _shared(place, layers, law.rho, reading.rows, jacobian)
         law = law._replace(keys=law.keys * alone, both=law.both * place.lift(alone)[:, 1:])
         gates["sink"] = taken
     apart = np.where(longer > 1, (both - overlap * ratio) / (1 - 1 / np.maximum(longer, 1.5)), 0.0)
@@ -203,8 +203,8 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
         _join(place.t * square, shorter * overlap), _join(_others(place.t, kept - square), apart),
     ], 1)
     # energy of a row's gradients by its logits; a pair of rows has it on the keys that they share
-    energy = gains.o * stack([layer.apart for layer in found]) * law.slope
-    lifted, scatter = place.lift(energy), stack([layer.scatter for layer in found])
+    energy = gains.o * stack([layer.apart for layer in layers]) * law.slope
+    lifted, scatter = place.lift(energy), stack([layer.scatter for layer in layers])
     jacobian = jacobian * law.slopes[:, 1:]
     own = np.stack([
         lifted * _join(reading.rows[:, 3] + by_common, jacobian * ratio),
@@ -212,14 +212,14 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
         lifted * _join(reading.rows[:, 8] + by_common, jacobian),
     ], 1)
     # of the keys, what a row's gradients do not cancel, and what of those that are alike
-    left = np.stack([seen(place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1)
+    left = np.stack([key_factors(place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1)
     query, key, bias, key_bias = _by_logits(gains, place, x)
     scale = gains.scale * place.sharp
     unbiased = by_row = scale * query[:, None] * left
     if gains.biases.k:
         shared = np.maximum(law.key_p - key_bias, 0.0)
         unbiased = by_row.copy()
-        unbiased[:, 0] = scale * query * seen(place, law.key, shared, law.keys, law.both)
+        unbiased[:, 0] = scale * query * key_factors(place, law.key, shared, law.keys, law.both)
     if gains.adds == "qk":  # the other factor of the product, summed over the layers
         own[:, :2] *= scale * left
         own[:, 2] *= scale * law.query
@@ -240,11 +240,11 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
     return Paths(value, own, query, np.stack(given, 1), unbiased, gates)
 
 
-def _shared(place: Positions, found: list[Attention], rho: Array, rows: Array, jacobian: Array
+def _shared(place: Positions, layers: list[Attention], rho: Array, rows: Array, jacobian: Array
             ) -> tuple[Array, Shared]:
     """E M², M the weight that a sink leaves to a row's keys, and the averages of pairs of rows; `taken` is `[pair]`."""
-    lost = Sunk(*map(stack, zip(*(layer.lost for layer in found if layer.lost), strict=True)))
-    own, common, overlap = (stack([getattr(layer, name) for layer in found]) for name in ("apart", "common", "overlap"))
+    lost = Sunk(*map(stack, zip(*(layer.lost for layer in layers if layer.lost), strict=True)))
+    own, common, overlap = (stack([getattr(x, name) for x in layers]) for name in ("apart", "common", "overlap"))
     pairs = shared(lost, RowValues(*rows.swapaxes(0, 1)), overlap, jacobian, rho[:, 1:],
                    np.maximum(common, 0.0) / np.maximum(own, TINY), lambda part: place.lift(part)[:, 1:])
     return lost.square, pairs._replace(taken=_join(lost.shared / lost.square, pairs.taken))

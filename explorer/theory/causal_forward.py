@@ -209,10 +209,10 @@ def attention(gains: Gains, table: Stacked | Sloped, x: State, values: State, be
         alike = alike * law.s**2 / np.maximum(law.covariance[0], 1e-300)
     alike = alike / (ONE + alike)
     first, second, crowd = place.first[1:], place.second[1:], np.sqrt(alike * spread)
-    _, seen, common, own = _keys(values)
+    _, overlaps, common, own = _keys(values)
     y = np.empty_like(x.y)
     y[0] = whole * common + own * (square + alike * crowding)
-    y[1:] = both * seen + own.take(place.smaller) * (
+    y[1:] = both * overlaps + own.take(place.smaller) * (
         pair * place.ratio[1:] + crowd.take(first) * crowd.take(second) * rho)
     uneven = own * square / np.maximum(y[0], TINY)
     uneven = float(place.mean.dot(unevenness * uneven * uneven)) / gains.n_heads
@@ -227,9 +227,9 @@ def _keys(x: State) -> tuple[Array, Array, Array, Array]:
     """Averages over the keys of a row: of tokens with themselves, and by token; of two rows; of one, and the rest."""
     prefix = x.place.prefix
     keys = x.y.dot(prefix.T)
-    seen = prefix.dot(keys[1:])
-    common = seen.diagonal()
-    return keys, seen, common, np.maximum(keys[0] - common, ZERO)
+    overlaps = prefix.dot(keys[1:])
+    common = overlaps.diagonal()
+    return keys, overlaps, common, np.maximum(keys[0] - common, ZERO)
 
 
 def sloped(gains: Gains, table: Sloped, x: State, values: State, mean: Array, common: Array, scatter: Array,
@@ -282,7 +282,7 @@ def logits(gains: Gains, x: State, mean: Array, own: Array, common: Array, scatt
         crowd = crowd + kept * below.crowd
     scale, turned = gains.scale * place.sharp, turns is not STILL
     scaled = scale[0] * (query[0] if inherits else query)
-    apart = seen(place, key, key_p, turns.keys, turns.both) if inherits or turned else key[None]
+    apart = key_factors(place, key, key_p, turns.keys, turns.both) if inherits or turned else key[None]
     same = np.maximum(turns.keys, ZERO) * scaled
     shared, alike, covariance = same * key_p, same * crowd, (scaled * apart[0])[None]
     if inherits:
@@ -307,7 +307,7 @@ def queries(place: Positions, by: unmasked.Factors, x: State) -> Array:
     return overlaps
 
 
-def seen(place: Positions, own: Array, p: Array, keys: Any, both: Any) -> Array:
+def key_factors(place: Positions, own: Array, p: Array, keys: Any, both: Any) -> Array:
     """`[..., pair]`: what the logits of a row, and of two rows, see of keys of which a row sees so much apart and in
     common, `[..., position]`; `keys` and `both` of the latter drop out, see `Logits`.
     """

@@ -181,8 +181,8 @@ def measured_notes(config: Config) -> dict[str, str]:
 @cache
 def _table() -> tuple[list[str], dict[tuple[str, ...], dict[str, str]]]:
     """The fields that make a design, and by their values the notes by statistic."""
-    found = json.loads(Path(__file__).with_name("rough.json").read_text(encoding="utf-8"))
-    return found["choices"], {tuple(design): notes for design, notes in found["designs"]}
+    table = json.loads(Path(__file__).with_name("rough.json").read_text(encoding="utf-8"))
+    return table["choices"], {tuple(design): notes for design, notes in table["designs"]}
 
 
 def _seen(config: Config, notes: dict[str, str], rows: Rows) -> None:
@@ -217,8 +217,8 @@ def _copied(config: Config, values: Mapping[Key, Array], rows: Rows) -> dict[str
     for (statistic, site), value in values.items():
         if statistic in GRADIENTS or (every and site != "embed"):
             value[:] = math.nan
-    what = "this attention, these norms or this stream" if every else "gradients"
-    notes = dict.fromkeys(lost, f"not covered: layers of the same weights have no law for {what} yet")
+    parts = "this attention, these norms or this stream" if every else "gradients"
+    notes = dict.fromkeys(lost, f"not covered: layers of the same weights have no law for {parts} yet")
     if rows.s.max(initial=0.0) > PICKY:
         reason = f"rough, by up to 0.03: two layers of the same weights pick the same keys (spread {rows.s.max():.2g})"
         notes.setdefault("token_correlation", reason)

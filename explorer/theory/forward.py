@@ -125,8 +125,8 @@ class Overlaps:
 def summed(kept: Array, joined: Array, terms: Array) -> Array:
     """X_0 = 0 and X_(k+1) = kept_k X_k + joined_k terms_k: all X, one more than there are terms."""
     band = np.array([np.ones(len(terms) + 1), np.append(-kept, 0.0)])
-    found: Array = dtbsv(1, band, np.append(0.0, joined * terms), lower=1, diag=1)
-    return found
+    solution: Array = dtbsv(1, band, np.append(0.0, joined * terms), lower=1, diag=1)
+    return solution
 
 
 LARGEST = 1e60
@@ -230,7 +230,7 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, before: Tokens, ind
     if placement.on_input:
         inside, on_input = normalize(inside, gains, gains.d_model)
         inside = inside.scaled(placement.scale**2) if placement.scale != 1 else inside
-    law, seen, follows = Logits(), NO_LOGITS, 0.0  # an MLP's overlaps follow those that it reads, an attention's hardly
+    law, softened, follows = Logits(), NO_LOGITS, 0.0  # an MLP's overlaps follow its input's, an attention's hardly
     values, on_heads, last, width = NOTHING, Norm(), gains.out, gains.d_mlp
     if below is None:
         read, follows = mlp(gains, inside, placement.on_read and gains.centers)
@@ -238,11 +238,11 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, before: Tokens, ind
         lower, kept_from, first = below
         law = logits(gains, inside.q, inside.p, inside.v, lower, kept_from)
         last, width = gains.o, gains.d_model
-        seen = capped(gains, law, softmax.n)
+        softened = capped(gains, law, softmax.n)
         values = mixed(inside, first).scaled(gains.v).plus(gains.biases.v / (2 if first else 1), gains.d_kv)
         if placement.on_heads:
             values, on_heads = normalize(values._replace(w=inside.w + 2 / gains.d_head), gains, gains.d_head)
-        read = attention(gains, softmax, inside, values, seen)
+        read = attention(gains, softmax, inside, values, softened)
     read, on_read = prepared(gains, read, width) if placement.on_read else (read, Norm())
     branch = read.scaled(last).plus(gains.biases.o if below else gains.biases.out, gains.d_model)
     on_output, on_sum, added = Norm(), Norm(), branch
@@ -252,14 +252,14 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, before: Tokens, ind
     longer = lengths(gains, inside.w)[1] if below is None and not placement.sets_length else 0.0
     total, followed = add(skip, scaled, gains.d_model, follows, longer)
     if past:
-        met = 2 * gains.skip[index] * gains.branch[index] * past.meet(index, tokens, inside, seen.s, branch, added)
+        met = 2 * gains.skip[index] * gains.branch[index] * past.meet(index, tokens, inside, softened.s, branch, added)
         total = total._replace(q=total.q + float(met[0]), p=total.p + float(met[1]))
     site = total
     if placement.on_sum:
         copied = past is not None
         site, on_sum = normalize(total, gains, gains.d_model) if copied else normalize_sum(skip, scaled, gains, total)
     kept = skip.q / total.q if total.q > 0 else 0.0
-    return Step(placement, gains.skip[index], gains.branch[index], law, seen, on_input, inside, on_heads,
+    return Step(placement, gains.skip[index], gains.branch[index], law, softened, on_input, inside, on_heads,
                 values, on_read, read, branch, added, on_output, on_sum, total.q, kept, followed, site)
 
 

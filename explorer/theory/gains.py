@@ -162,8 +162,8 @@ def gains(config: Config) -> Gains:
     unit &= all(place.reads_norm and place.scale == 1 and place.reads >= 1 for place in places)
     first, *others = readers(config)
     bias = biases(config)
-    seen = gain[first] + bias.get(first, 0.0)
-    units = kernel(config.activation, config.activation_rescaled, seen if unit else None)
+    total = gain[first] + bias.get(first, 0.0)
+    units = kernel(config.activation, config.activation_rescaled, total if unit else None)
     flat = flatness(config.activation)
     power, shift = float(degree(config)), MLPS[config.mlp].shift
     for name in others:
@@ -211,6 +211,6 @@ def gains(config: Config) -> Gains:
 
 def _gate(config: Config, gain: float, bias: float, unit: bool) -> Gate:
     """The gates of a config, whose branches read unit second moments or others."""
-    count, seen = gates(config), gain + bias
-    scatter = flatness("sigmoid", seen) / count * (1 + 2 * count / (config.n_heads * config.d_head))
-    return Gate(gain, kernel("sigmoid", False, seen if unit else None), scatter, bias)
+    count, total = gates(config), gain + bias
+    scatter = flatness("sigmoid", total) / count * (1 + 2 * count / (config.n_heads * config.d_head))
+    return Gate(gain, kernel("sigmoid", False, total if unit else None), scatter, bias)

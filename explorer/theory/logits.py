@@ -76,7 +76,7 @@ def factors(gains: Gains, q: Any, of_keys: Any) -> Factors:
     query, key = (gains.q, gains.biases.q), (gains.k, gains.biases.k)
     if not gains.qk_norm:
         return Factors(query[0], key[0], query[1], key[1])
-    over, under = (gain[0] * seen + gain[1] + gains.epsilon for gain, seen in ((query, q), (key, of_keys)))
+    over, under = (gain[0] * square + gain[1] + gains.epsilon for gain, square in ((query, q), (key, of_keys)))
     return Factors(query[0] / over, key[0] / under, query[1] / over, key[1] / under)
 
 

@@ -102,8 +102,8 @@ class Hook:
     def __init__(self, run: Callable[..., None], *fixed: Any) -> None:
         self.run, self.fixed = run, fixed
 
-    def __call__(self, *seen: Any) -> None:
-        self.run(*self.fixed, *seen)
+    def __call__(self, *arguments: Any) -> None:
+        self.run(*self.fixed, *arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (nullcontext(), "__exit__")  # of the standard library: what reads the pickle needs none of ours
@@ -117,14 +117,14 @@ class Passes:
         blocks: its layers, in order.
         evaluation: whether passes in evaluation mode or without gradients count.
         begin: called before a pass that counts.
-        seen: called with a place and a tensor: place 0 is what goes into the first block, place l what block l gives.
+        value: called with a place and a tensor: place 0 is what goes into the first block, place l what block l gives.
         returned: called with a place and the gradient there.
         around: called with a block's number from 0 before its pass; what it returns is entered, and left after it.
     """
 
     def __init__(self, model: nn.Module, blocks: list[nn.Module], evaluation: bool, begin: Callable[[], None],
-                 seen: Take, returned: Take, around: Callable[[int], AbstractContextManager[Any]]) -> None:
-        self.evaluation, self.begin, self.seen, self.returned, self.around = evaluation, begin, seen, returned, around
+                 value: Take, returned: Take, around: Callable[[int], AbstractContextManager[Any]]) -> None:
+        self.evaluation, self.begin, self.value, self.returned, self.around = evaluation, begin, value, returned, around
         self.inside, self.counted, self.quiet = False, False, False
         self.call: tuple[nn.Module, Any, Any] | None = None
         """A block that has just run, and its arguments, while its output is seen."""
@@ -200,7 +200,7 @@ class Passes:
     def take(self, place: int, x: Tensor) -> None:
         """Reads a tensor, and later the gradient there. What a checkpoint computes again is not read again."""
         if not recomputing():
-            self.seen(place, x)
+            self.value(place, x)
         if x.grad_fn is not None:  # a parameter would keep the hook from step to step
             x.register_hook(Hook(self.returned, place))  # type: ignore[no-untyped-call]
 
@@ -231,9 +231,9 @@ def first_tensor(value: Any) -> Tensor | None:
         value = list(value.values())
     if isinstance(value, (tuple, list)):
         for part in value:
-            found = first_tensor(part)
-            if found is not None:
-                return found
+            tensor = first_tensor(part)
+            if tensor is not None:
+                return tensor
     return None
 
 
@@ -255,4 +255,4 @@ def watched(x: Tensor, anchor: Tensor, number: int, place: int) -> None:  # noqa
     """Reads a tensor in compiled code. That it is said to change the anchor keeps compilers from leaving it out."""
     passes = READERS.get(number)
     if passes is not None and not recomputing():
-        passes.seen(place, x)
+        passes.value(place, x)

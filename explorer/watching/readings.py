@@ -77,14 +77,14 @@ def gather(cells: Mapping[Key, Mapping[int | None, Array]], n_layers: int) -> tu
     """Numbers by layer to arrays over layers, and where they are if some layers have none."""
     values: dict[Key, Array] = {}
     seen: dict[Key, Array] = {}
-    for key, found in cells.items():
-        if None in found:
-            values[key] = found[None]
+    for key, by_layer in cells.items():
+        if None in by_layer:
+            values[key] = by_layer[None]
             continue
         length = 1 if key[1] == "embed" else n_layers
-        shape = tuple(np.max([value.shape for value in found.values()], axis=0))
+        shape = tuple(np.max([value.shape for value in by_layer.values()], axis=0))
         values[key], there = np.full((length, *shape), np.nan), np.zeros((length, *shape))
-        for layer, value in found.items():
+        for layer, value in by_layer.items():
             place = (layer, *map(slice, value.shape))
             values[key][place], there[place] = value, 1
         if not there.all():

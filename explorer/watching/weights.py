@@ -77,11 +77,11 @@ class Weights:
 
     def gradients(self, scale: float = 1.0) -> bool:
         """Reads the gradients that are there, over a scale; whether there are any."""
-        found = {index: matrix.weight.grad for index, matrix in enumerate(self.matrices)
-                 if matrix.weight.grad is not None}
-        for index, square in zip(found, squares([dense(local(weight)) for weight in found.values()]), strict=True):
+        gradients = {index: matrix.weight.grad for index, matrix in enumerate(self.matrices)
+                     if matrix.weight.grad is not None}
+        for index, square in zip(gradients, squares([dense(local(x)) for x in gradients.values()]), strict=True):
             self.numbers[index][:2] = [square / scale**2 / copies(self.matrices[index].weight), 1.0]
-        return bool(found)
+        return bool(gradients)
 
 
 def matrices(model: nn.Module, blocks: list[Block]) -> list[Matrix]:
@@ -100,7 +100,7 @@ def plain(name: str) -> str:
 
 def squares(tensors: list[Tensor]) -> list[float]:
     """Sum of squares of each tensor: half precision in float32, and no overflow (see `probe.statistics.norms`)."""
-    found = [0.0] * len(tensors)
+    totals = [0.0] * len(tensors)
     kinds: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for index, tensor in enumerate(tensors):
         if tensor.numel():  # a process may have no part of a small matrix
@@ -112,8 +112,8 @@ def squares(tensors: list[Tensor]) -> list[float]:
         else:
             sizes = norms(some)
         for index, size in zip(indices, sizes, strict=True):
-            found[index] = size * size
-    return found
+            totals[index] = size * size
+    return totals
 
 
 def dense(gradient: Tensor) -> Tensor:

@@ -126,14 +126,14 @@ def run(settings: Residual, stop: Stop = lambda: False, progress: Progress = lam
     seeds, mlps = range(settings.seed, settings.seed + settings.n_seeds), settings.design("post", "none")
     paths = [path(mlps, seed, stop) for seed in stages(seeds, stop, lambda part: progress(0.1 * part))]
     designs = {name: settings.design(name) for name in GROWTHS} | {"mlps": mlps}
-    found = pairs(designs, stop, lambda part: progress(0.1 + 0.6 * part))
+    stacks = pairs(designs, stop, lambda part: progress(0.1 + 0.6 * part))
     starts = {
         name: start(settings.start(name), stop)
         for name in stages(STARTS, stop, lambda part: progress(0.7 + 0.3 * part))
     }
     return ResidualResult(
-        settings, np.stack(paths), {name: found[name] for name in GROWTHS},
-        {"none": found["mlps"], "softmax": found["post"]}, starts,
+        settings, np.stack(paths), {name: stacks[name] for name in GROWTHS},
+        {"none": stacks["mlps"], "softmax": stacks["post"]}, starts,
     )
 
 
@@ -191,12 +191,12 @@ def invariants() -> dict[str, float]:
     settings = Residual(n_layers=8, width=256, n_seeds=8)
     mlps, peri = settings.design("post", "none"), settings.replace(n_layers=24).design("peri", "none")
     left = np.mean([path(mlps, seed) for seed in range(8)], axis=0)
-    found = pairs({"post": mlps, "peri": peri})
+    stacks = pairs({"post": mlps, "peri": peri})
     starts = {name: start(settings.start(name)) for name in IDENTITY}
     return {
         **{f"coefficient of x_0, {n} branches": float(left[n]) for n in (1, 2, 4, 8)},
-        "gradient², input over output": float(gradient(found["post"].measured)[:, 0].mean()),
-        "Peri-LN, q after 24 branches": float(found["peri"].measured["second_moment", "resid_post"][:, -1].mean()),
+        "gradient², input over output": float(gradient(stacks["post"].measured)[:, 0].mean()),
+        "Peri-LN, q after 24 branches": float(stacks["peri"].measured["second_moment", "resid_post"][:, -1].mean()),
         **{f"{LABELS[name]}, |x_N − x_0|": start.moved for name, start in starts.items()},
         **{f"{LABELS[name]}, matrices without a gradient": float(sum(norm == 0 for norm in start.norms.values()))
            for name, start in starts.items()},

@@ -164,12 +164,12 @@ def _input(noise: Tensor, mean: float, positive: bool) -> Tensor:
 
 def _through(x: Tensor, weights: list[Tensor], stop: Stop) -> list[float]:
     """Second moment after each matrix, divided by its columns' root for unit variance, relative to that of `x`."""
-    start, found = float(x.square().mean()), []
+    start, moments = float(x.square().mean()), []
     for weight in weights:
         check(stop)
         x = (x / weight.shape[1] ** 0.5) @ weight.T
-        found.append(float(x.square().mean()) / start)
-    return found
+        moments.append(float(x.square().mean()) / start)
+    return moments
 
 
 def verdict(result: SecondMomentResult) -> Verdict:

@@ -44,8 +44,8 @@ def gradients(result: Trained[Warmup]) -> go.Figure:
 
 def correlation(result: Trained[Warmup]) -> go.Figure:
     """Token correlation after the last layer, over the steps."""
-    found = [series(history, "token_correlation", "resid_post") for history in result.histories.values()]
-    last = [(steps, values[:, -1]) if len(steps) else (steps, values) for steps, values in found]
+    curves = [series(history, "token_correlation", "resid_post") for history in result.histories.values()]
+    last = [(steps, values[:, -1]) if len(steps) else (steps, values) for steps, values in curves]
     return _legend(over_steps(course(result, SIX), last, "ρ, last layer (ratio)", "tokens overlap by %{y:.3g}",
                               "Token correlation after the last layer", levels={1.0: "all tokens alike", 0.0: ""}))
 
