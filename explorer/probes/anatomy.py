@@ -1,4 +1,4 @@
-"""Where a block has the sites and the matrices of the vocabulary, read off the graph of what it computed."""
+"""Finds the sites and the matrices of the vocabulary in the graph of a block's computation."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def repeated(model: nn.Module, batch: Batch) -> list[list[Block]]:
 
 
 def _plain(output: Any) -> Any:
-    """A dataclass's fields, and those of what has named outputs."""
+    """The values of a dataclass or of an object with attributes, as a tuple; any other output as it is."""
     if is_dataclass(output) and not isinstance(output, (type, Mapping)):
         return tuple(getattr(output, field.name) for field in fields(output))
     if not isinstance(output, (Tensor, Mapping, list, tuple)) and hasattr(output, "__dict__"):

@@ -24,7 +24,7 @@ SAMPLED = 2**16
 
 
 def of_matrices(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Shape, and fan_in times the mean square, of each matrix; and of the biases that are added to what it makes."""
+    """Shape, and fan_in times the mean square, of each matrix; and the mean square of the bias added to its output."""
     for name, pieces in anatomy.matrices.items():
         parts = [piece.of(piece.parameter.detach()) for piece in pieces]
         if not parts:

@@ -202,7 +202,7 @@ def _count(anatomy: Anatomy, d_head: int) -> int:
 
 
 def _carried(step: Step) -> bool:
-    """Whether what is added comes from another block: no parameter, and as large as what it is added to."""
+    """Whether the other term of a sum comes from another block: no parameter, and of the same size."""
     other = step.extra
     return (step.kind == "add" and other is not None and other.op == "leaf" and other.parameter is None
             and other.tensor.numel() == step.node.tensor.numel())

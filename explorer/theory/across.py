@@ -44,7 +44,7 @@ class Grid(NamedTuple):
     square: Callable[[Any], Array | float]
     """Second moment that a norm divides by, `[position]`."""
     mixes: bool = False
-    """Whether averages over keys differ from what they are made of."""
+    """Whether an average over keys changes an array: with a mask."""
 
     def entry(self, x: Array) -> Any:
         """Of `[position, ...]`, as the loops take it."""
@@ -87,17 +87,17 @@ class Forward(NamedTuple):
     parts: dict[str, Array]
     """`[layer, pair]`: the slopes to each factor of a hidden unit, by the name of the matrix that makes the factor."""
     mlp: Array
-    """`[layer, pair]`: through an MLP, of the same; one factor up and down."""
+    """`[layer, pair]`: through a whole MLP, of gradients' overlaps and of small changes; the same both ways."""
     parallel: bool
-    """It leads from before the attention."""
+    """Whether the MLP reads the stream from before the attention."""
     inside: Array
-    """Overlap of what the branch reads."""
+    """Overlap of the branch's inputs."""
     read: Array
-    """Of what its last matrix reads."""
+    """Overlap of the inputs of its last matrix."""
     last: Array
     """`[pair]`: after the last sublayer."""
     part: float
-    """Of an embedded token's second moment, what is its character's."""
+    """Part of an embedded token's second moment that is its character's."""
 
 
 def forward(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid) -> Forward:

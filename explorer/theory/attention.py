@@ -37,7 +37,7 @@ class Paths(NamedTuple):
     logits: Array
     """`[layer, 6]`: energy of the gradient by the logits for γ = 1, in the order of `Inherited`."""
     uneven: Array
-    """`[layer]`: factor on `Capped.keys`, what of a row's energy cancels in the sum over its keys; 1 without a sink."""
+    """`[layer]`: factor on `Capped.keys`, the part of a row's energy that cancels over its keys; 1 without a sink."""
     gates: dict[str, Array]
     """`[layer, 2]`, from (γ_q, γ_p) after the branch: "W_G" to what comes down through the gates, "sink" to the energy
     by the sink's logit over what W_O reads."""

@@ -27,14 +27,14 @@ class Paths(NamedTuple):
     """Factors on a gradient after each attention, `[layer, ..., pair]`."""
 
     value: Array
-    """`[layer, 2, pair]`: what the rows give, through the values, to one key and to a pair of different keys."""
+    """`[layer, 2, pair]`: factors of the rows' gradients, through the values, to one key and to two different keys."""
     energy: Array
     """`[layer, 3, pair]`: energy of the gradient by the logits, as queries see it, its part of keys that are alike, and
     as keys see it; see `attention.Inherited`."""
     query: Array
-    """`[layer, 2, pair]`: from the first two kinds of energy to what comes down through the queries."""
+    """`[layer, 2, pair]`: factors from the first two kinds of energy to the gradient through the queries."""
     key: Array
-    """`[layer, 2, pair]`: from energy to what the rows give through the keys, as in `value`."""
+    """`[layer, 2, pair]`: factors from energy to the gradient through the keys, as in `value`."""
     unbiased: Array
     """As `query`, of keys without their biases, see `attention.unbiased`."""
     gates: dict[str, Array]
@@ -77,7 +77,7 @@ class Descent:
         self.on_heads = _isotropic(gains, place, [step.on_heads for step in steps])
         square, rho = (stack([getattr(step.inside, name) for step in steps[1::2]]) for name in ("square", "rho"))
         self.units = gains.units(square, rho)
-        """Of hidden units: what their activation sees, `[layer, pair]` each."""
+        """Second moments and correlations of hidden units before the activation, `[layer, pair]` each."""
         slopes = gains.kernel.slopes(*self.units)[1]
         self.hidden = self.read[1::2] * (gains.out * gains.hidden * slopes)
         """`[layer, pair]`: from an MLP's term of the sum to what it reads."""

@@ -30,12 +30,12 @@ FINITE = 1e70
 
 
 class Logits(NamedTuple):
-    """Logits of a layer, in law; what the layer above inherits are the same numbers. As in `logits.Logits`."""
+    """Statistics of a layer's logits, own and inherited, as in `logits.Logits`; the layer above inherits them."""
 
     query: Array
     """`[pair]`; only `[position]` where the layer above inherits nothing."""
     key: Array
-    """`[position]`: of the keys that a row sees, and so the two that follow."""
+    """`[position]`, as the next two: mean over the keys of a row."""
     key_p: Array
     crowd: Array
     covariance: Array
@@ -188,7 +188,7 @@ def mlp(gains: Gains, x: State, centered: bool) -> tuple[State, float]:
 
 def attention(gains: Gains, table: Stacked | Sloped, x: State, values: State, below: Logits | None, kept: float
               ) -> tuple[State, Attention]:
-    """Means of the values, by logits of x, times their gates: what W_O reads."""
+    """Input of W_O: means of the values by logits of x, times their gates; and the softmax, for the way back."""
     place = x.place
     keys, _, common, own = _keys(x)
     scatter = _scatter(x, keys[1:], own, common)
@@ -224,7 +224,7 @@ def attention(gains: Gains, table: Stacked | Sloped, x: State, values: State, be
 
 
 def _keys(x: State) -> tuple[Array, Array, Array, Array]:
-    """Averages over the keys of a row: of tokens with themselves, and by token; of two rows; of one, and the rest."""
+    """Averages over a row's keys: second moment, overlaps by token; overlap of two rows' keys; of one's; the rest."""
     prefix = x.place.prefix
     keys = x.y.dot(prefix.T)
     overlaps = prefix.dot(keys[1:])
@@ -266,7 +266,7 @@ def _scatter(x: State, rows: Array, own: Array, common: Array) -> Array:
 
 def logits(gains: Gains, x: State, mean: Array, own: Array, common: Array, scatter: Array, below: Logits | None,
            kept: float) -> Logits:
-    """The logits of a layer's tokens, whose keys have so much in the mean, apart and in common; see `logits.logits`."""
+    """The logits of a layer's tokens; keys have the mean square `mean`, `own` apart and `common` shared."""
     place, inherits = x.place, gains.adds
     by = unmasked.factors(gains, x.q, mean)
     query, rho = by.query * x.q + by.query_bias, x.rho
@@ -308,8 +308,11 @@ def queries(place: Positions, by: unmasked.Factors, x: State) -> Array:
 
 
 def key_factors(place: Positions, own: Array, p: Array, keys: Any, both: Any) -> Array:
-    """`[..., pair]`: what the logits of a row, and of two rows, see of keys of which a row sees so much apart and in
-    common, `[..., position]`; `keys` and `both` of the latter drop out, see `Logits`.
+    """Factors `[..., pair]` by which the queries' overlaps become the logits' covariance, of a row and of two rows.
+
+    Args:
+        own: part of a row's keys that they do not share, `[..., position]`; `p` the part that they share.
+        keys: part of `p` that a softmax forgets in a single row, `both` that in two rows: see `Logits`.
     """
     out, shared = place.lift(own), place.lift(p)[..., 1:, :]
     out[..., 0, :] += (1 - keys) * p

@@ -24,21 +24,21 @@ NODES = np.linspace(-4, 4, 17)
 WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
 """Trapezoid rule for averages over N(0, 1)."""
 STEEPEST = 1e9
-"""Logits of more than so many caps are treated as if they were at so many."""
+"""Largest logit in units of the cap; larger ones are treated as this large."""
 LARGEST_SPREAD = 1e3
 
 
 class Logits(NamedTuple):
-    """Logits of a layer, in law; what the layer above inherits are the same numbers."""
+    """Statistics of a layer's logits, own and inherited; the layer above inherits them."""
 
     query: float = 0.0
     """Second moment of the queries, summed where they add up."""
     query_p: float = 0.0
-    """Overlap of two rows' queries, the same."""
+    """Overlap of two rows' queries, summed where they add up."""
     key: float = 0.0
-    """Part that the keys do not share, the same, before they are turned."""
+    """Part of the keys that they do not share, before rotation; summed where keys add up."""
     key_p: float = 0.0
-    """Part that they share, the same."""
+    """Part of the keys that they share; summed where keys add up."""
     variance: float = 0.0
     """s² before the cap, the sum of the layers' own where scores add up."""
     covariance: float = 0.0
@@ -72,7 +72,7 @@ class Factors(NamedTuple):
 
 
 def factors(gains: Gains, q: Any, of_keys: Any) -> Factors:
-    """Of tokens of second moments q, and those whose keys they see."""
+    """The factors for queries of tokens of second moment q, and keys of tokens of second moment `of_keys`."""
     query, key = (gains.q, gains.biases.q), (gains.k, gains.biases.k)
     if not gains.qk_norm:
         return Factors(query[0], key[0], query[1], key[1])

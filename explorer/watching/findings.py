@@ -26,7 +26,7 @@ before, beside what the other layers do; and the same of a matrix's gradient bes
 
 
 class Jump(NamedTuple):
-    """A number that is far from what it was in the reading before."""
+    """A number that is far from its value in the reading before."""
 
     quantity: str
     site: str

@@ -1,4 +1,4 @@
-"""`Watch`: what looks on while a model trains, and what it has to say."""
+"""`Watch`: takes readings of a model while it trains, and shows them as tables, profiles and findings."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Weights:
         return [[0.0] * 5 for _ in self.matrices]
 
     def before(self, stepped: set[int], scale: float) -> None:
-        """Before an optimizer's step: the gradients as it sees them, and a copy of what it is about to change.
+        """Before an optimizer's step: reads its gradients, and copies the weights that it will change.
 
         Args:
             stepped: `id` of each parameter that it steps.
@@ -64,7 +64,7 @@ class Weights:
         }
 
     def after(self) -> None:
-        """After the step: what it has changed."""
+        """After the step: reads the change of the weights."""
         if not self.kept:
             return
         old = list(self.kept.values())
