@@ -18,7 +18,7 @@ from explorer.schemes.placement import PLACEMENTS
 Difference = tuple[int, str, str]
 """Layer from 1, site, sentence."""
 FEW = 0.25
-"""Of the layers: what more than these have in common is a design that alternates, not a fault."""
+"""Share of the layers up to which a difference is a fault; with more layers the design alternates."""
 APART = 0.02
 """Numbers of one design are at most that far apart, as a share."""
 

@@ -31,7 +31,7 @@ class Turn(NamedTuple):
 
     base: float
     share: float
-    """Of a head's coordinates that are turned."""
+    """Share of a head's coordinates that are rotated."""
     fits: bool
     """Whether the angles are the powers of one base."""
 
@@ -102,7 +102,7 @@ class Heads(NamedTuple):
     divisor: float
     cap: float
     normed: tuple[str, ...]
-    """Of q, k and v: over a head, over all of them, or not at all."""
+    """Normalization of q, k and v, each: over a head, over all heads, or none."""
     epsilon: float
     centered: bool
     gain: float

@@ -107,7 +107,7 @@ class Gradients:
         self.middles.clear()
 
     def values(self) -> list[dict[Key, Array]]:
-        """Of each seed: statistic and site to `[layer]`: mean squares relative to the last layer's, and norms."""
+        """For each seed, statistic and site to `[layer]`: mean squares relative to the last layer's, and norms."""
         stream = np.full((2 * self.n_layers + 1, self.seeds), math.nan)  # where it ended
         stream[len(stream) - len(self.by_stream):] = self.by_stream[::-1]
         weight = np.full((1 if self.shared else self.n_layers, len(self.names), self.seeds), math.nan)
@@ -157,7 +157,7 @@ class Pass:
         return self.observe(model, inputs)
 
     def observe(self, model: Transformer, inputs: batch.Batch) -> list[dict[Key, Array]]:
-        """Of each seed: statistic and site to `[layer]` or `[layer, head]`, from one pass forward and backward.
+        """For each seed, statistic and site to `[layer]` or `[layer, head]`, from one pass forward and backward.
 
         The model's own gradients are left as they were found: none.
         """

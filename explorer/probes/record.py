@@ -101,7 +101,7 @@ class Recorder:
                 self.reduced[row.name, site].append(values[(first - start) * self.seeds : (last - start) * self.seeds])
 
     def values(self) -> list[dict[Key, Array]]:
-        """Of each seed: statistic and site to `[layer]` or `[layer, head]`; this is where the device is waited for."""
+        """For each seed, statistic and site to `[layer]` or `[layer, head]`; waits for the device."""
         values = {key: torch.cat(parts).double().cpu().numpy() for key, parts in self.reduced.items()}
         last = dict.fromkeys((key for key in values if key[1] != "embed"), len(self.left_out))
         return [{key: np.concatenate([part := column[seed :: self.seeds], *[part[-1:]] * last.get(key, 0)])

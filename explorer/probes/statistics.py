@@ -65,9 +65,9 @@ class Rows(NamedTuple):
     scores: Weights
     pattern: Weights
     variance: PerRow
-    """Of the logits, over visible keys, float64."""
+    """Variance of the logits over visible keys, float64."""
     entropy: PerRow
-    """Of the keys' shares of what a row keeps, in nats."""
+    """Entropy of the keys' shares of the weight that a row keeps, in nats."""
     normalized: PerRow
     """Over ln(visible keys)."""
     largest: PerRow

@@ -26,7 +26,7 @@ class Step(NamedTuple):
     """The tensor after it."""
     before: Node
     factor: float = 1.0
-    """Of a scalar factor; the root mean square of a gain."""
+    """A scalar factor's value, or the root mean square of a gain."""
     epsilon: float = 0.0
     centered: bool = False
     """Whether a norm subtracts the mean."""

@@ -184,7 +184,7 @@ def _made(majority: Majority, fields: dict[str, Any]) -> Config:
 
 
 def _distance(layers: Sequence[Facts], config: Config, folded: Mapping[str, float]) -> float:
-    """See `Twin.distance`."""
+    """`Twin.distance`: root mean square logarithm of the layers' numbers over the config's."""
     asked, asked_sizes = variances(config), shapes(config)
     gaps = []
     skip, branch, _ = multipliers(config)

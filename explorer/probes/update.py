@@ -86,7 +86,7 @@ def update_sizes(config: Config, learning_rates: Sequence[float], stop: Stop = l
 
 
 def _steps(config: Config, seed: int, rates: Sequence[float], stop: Stop, target: torch.device) -> list[float]:
-    """Of one seed: the loss, ‖∇L‖², and the loss's change by each rate's step."""
+    """Numbers of one seed: the loss, ‖∇L‖², and the loss's change by each rate's step."""
 
     def check(*_: object) -> None:
         if stop():

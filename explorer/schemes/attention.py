@@ -69,7 +69,7 @@ class Normalized(Option):
     """Vectors of which each is normalized by a QK-norm."""
 
     joins: bool = False
-    """Of the queries of all heads at once, and of the keys."""
+    """Whether the queries of all heads are normalized at once, and so the keys."""
 
 
 NORMALIZED: dict[str, Normalized] = {

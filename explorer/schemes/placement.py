@@ -95,9 +95,9 @@ def _hybrid_star(index: int, n_layers: int) -> Placement:
 PRE, POST = Placement(on_input=True), Placement(on_sum=True)
 HYBRID = _by_branch(Placement(on_heads=True, on_sum=True), Placement())
 STEP_SIZE = 0.05
-"""Of nGPT at initialization."""
+"""nGPT's step size at initialization."""
 POST_SHARE = 0.25
-"""Of Mix-LN's layers, from the input; the paper's best at every size it tried."""
+"""Share of Mix-LN's layers that are Post-LN, from the input; the paper's best at every size it tried."""
 
 PLACEMENTS: dict[str, PlacementRule] = {
     "none": PlacementRule(

@@ -73,7 +73,7 @@ class Origin:
 
     find: Callable[[Cell, Stop], Found]
     names: Callable[[tuple[str, ...]], list[str]]
-    """Of its numbers."""
+    """Names of a cell's numbers, from its statistics."""
     memory: Callable[[Cell], float] = lambda cell: 0.0
     """Bytes that a cell takes, about."""
     batch: int = 1

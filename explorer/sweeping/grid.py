@@ -26,7 +26,7 @@ MOST_CELLS = 1_000_000
 """Cells of a sweep, at most."""
 
 Place = tuple[int, ...]
-"""Of a cell: its origin, then its value on each axis."""
+"""A cell's indices: of its origin, then of its value on each axis."""
 
 
 class Point(NamedTuple):

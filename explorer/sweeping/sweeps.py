@@ -62,7 +62,7 @@ class Layout:
 
     @property
     def names(self) -> list[str]:
-        """Of every number of a row."""
+        """Name of every number of a row."""
         return [name if length == 1 else f"{name} {layer}" for name, length in zip(
             self.variables, self._lengths, strict=True) for layer in range(1, length + 1)]
 

@@ -50,7 +50,7 @@ class Workers:
         self.inside = isinstance(executor, Here | ThreadPoolExecutor)
         """Whether that is in this process."""
         self.threads = None if self.inside and self.slots == 1 else max(1, processors() // self.slots)
-        """Of torch, for each slot; None leaves torch as it is."""
+        """Torch's threads for each slot; None leaves torch as it is."""
         self.memory = machine_memory()
         """Bytes that a cell may take."""
 

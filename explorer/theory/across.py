@@ -47,7 +47,7 @@ class Grid(NamedTuple):
     """Whether an average over keys changes an array: with a mask."""
 
     def entry(self, x: Array) -> Any:
-        """Of `[position, ...]`, as the loops take it."""
+        """An array `[position, ...]` as the loops take it: without a mask, a float."""
         return x if len(self.mean) > 1 else x.item()
 
     def layers(self, *columns: Array) -> Iterator[tuple[Any, ...]]:

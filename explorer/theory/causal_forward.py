@@ -70,7 +70,7 @@ class Attention(NamedTuple):
     scatter: Array
     """`[position]`: variance of their centered overlaps over `apart`²."""
     reading: Reading
-    """Of the tables, for single rows and pairs of them."""
+    """Values looked up in the softmax tables, for single rows, and the place of pairs in them."""
     overlap: Array
     """`[position, position]`: Y11 of two rows, over the shorter one's part of the longer one's keys."""
     lost: Sunk | None

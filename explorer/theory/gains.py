@@ -28,7 +28,7 @@ class Gate(NamedTuple):
     """Sigmoid gates on attention's output."""
 
     gain: float
-    """Of W_G."""
+    """Gain of W_G."""
     kernel: Kernel
     noise: float
     """Relative variance of a token's squared length, for one of unit second moment: f/gates, f the variance of σ² over
@@ -68,9 +68,9 @@ class Gains(NamedTuple):
     v: float
     o: float
     hidden: float
-    """Of the matrix that the MLP's activation follows: W_gate where there is one, else W_in."""
+    """Gain of the matrix before the MLP's activation: W_gate where there is one, else W_in."""
     out: float
-    """Of W_out."""
+    """Gain of W_out."""
     biases: Biases
     scale: float
     """Factor on the logits' variance: 1 with the divisor √d_head, d_head without one."""
@@ -103,7 +103,7 @@ class Gains(NamedTuple):
     cap: float
     """Soft cap on the logits; 0 is none."""
     turns: Turns
-    """Of rotary positions, without a mask."""
+    """Mean cosines of rotary positions, without a mask."""
     gate: Gate | None
     """On attention's output; None where there is none."""
     sink: float | None

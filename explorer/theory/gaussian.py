@@ -27,7 +27,7 @@ REACH = 9.0
 
 
 class Moments(NamedTuple):
-    """Of one activation under N(0, q)."""
+    """Averages of one activation under N(0, q)."""
 
     mean: float
     """E f"""
@@ -38,7 +38,7 @@ class Moments(NamedTuple):
 
 
 class Overlaps(NamedTuple):
-    """Of one activation under two inputs of second moment q and correlation ρ."""
+    """Averages of one activation under two inputs of second moment q and correlation ρ."""
 
     value: float
     """E f(x) f(y)"""

@@ -42,7 +42,7 @@ class Logits(NamedTuple):
     variance: float = 0.0
     """s² before the cap, the sum of the layers' own where scores add up."""
     covariance: float = 0.0
-    """Of two rows' logits."""
+    """Covariance of two rows' logits."""
     common: float = 0.0
     """Variance of a row's mean, which only a cap or a sink sees."""
     alike: float = 0.0
@@ -120,7 +120,7 @@ class Capped(NamedTuple):
     std: float
     """Their standard deviation."""
     s: float
-    """Of the normal logits that softmax would treat alike."""
+    """Standard deviation of the normal logits that softmax would treat alike."""
     slope: float
     """Mean squared slope of the cap, where the gradient passes."""
     rho: float = 0.0

@@ -101,7 +101,7 @@ def _rows(rows: Rows) -> dict[Key, Array]:
 
 
 def _gradients(config: Config, recursions: Recursions, covered: bool) -> dict[Key, Array]:
-    """Of a stack that is covered to its last layer; else a column without values, which has a note of its own."""
+    """Gradients of a stack that is covered to its last layer; else columns without values, which have notes."""
     site, weights = recursions.gradients() if covered else (np.empty(0), dict.fromkeys(shapes(config), np.empty(0)))
     return {
         **{("activation_gradient", place): column for place, column in by_site(site).items()},

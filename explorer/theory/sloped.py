@@ -18,7 +18,7 @@ LONGEST = 64
 """Keys of a row up to which overlaps are kept for every pair of tokens."""
 MOST = 10.0
 NODES = np.linspace(0.0, float(x_of(np.array(MOST))), 20)
-"""Of the spread of a row's logits, as in `grids`."""
+"""Nodes of the spread of a row's logits, as in `grids`."""
 DRAWS = 40_000
 """Logits of each head and node."""
 

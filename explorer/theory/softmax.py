@@ -22,7 +22,7 @@ from scipy.special import log_ndtr
 Array = NDArray[np.float64]
 
 STEP = 0.4
-"""Of ln t: the integrands' strip of analyticity is π/2 wide, so the error is about exp(−π²/STEP) = 2e-11."""
+"""Step in ln t: the integrands' strip of analyticity is π/2 wide, so the error is about exp(−π²/STEP) = 2e-11."""
 REACH = 8.0
 """Cut of a standard normal, in standard deviations."""
 

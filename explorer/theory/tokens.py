@@ -60,7 +60,7 @@ class Norm(NamedTuple):
     cross: float = 0.0
     """Relative covariance of two tokens' squared lengths."""
     slopes: tuple[float, float] | None = None
-    """Of a function in its place: what it makes of a gradient's square and of two tokens' overlap."""
+    """Factors of a function in the norm's place on a gradient's square and on two tokens' overlap."""
 
 
 def bend(x: Tokens, point: Point, d_model: int) -> tuple[Tokens, Norm]:

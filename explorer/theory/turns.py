@@ -41,7 +41,7 @@ STILL = Turns()
 
 
 def turns(config: Config, place: Positions | None = None) -> Turns:
-    """Of a config; at the `positions.Positions` under a mask."""
+    """The mean cosines of a config; at the `positions.Positions` under a mask."""
     theta = angles(config)
     if not theta:
         return STILL

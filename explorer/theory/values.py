@@ -26,7 +26,7 @@ class Stream(NamedTuple):
 
     site: Moments
     added: Moments
-    """Of the branch's term of the sum."""
+    """Moments of the branch's term of the sum."""
 
 
 class Rows(NamedTuple):

@@ -43,7 +43,7 @@ class Reading(NamedTuple):
     """Where layers lack a statistic that others have: 1 where it is, of the values' shape; nan stands where it is not.
     """
     dtype: str
-    """Of the stream."""
+    """Data type of the stream."""
     notes: Mapping[str, str]
     """Statistic to why it is absent, or unlike what one expects; as a profile has them."""
 
