@@ -84,16 +84,16 @@ def paths(gains: Gains, softmax: Softmax, steps: list[Step]) -> Paths:
     return Paths(value, logits, uneven, down)
 
 
-def gating(gains: Gains, gate: Gate, q: Array, p: Array, read: Array, reads: Array) -> tuple[Array, Array]:
-    """Factors on (γ_q, γ_p), `[layer, 2]`: past the gates, and down through them to what attention reads.
+def gating(gains: Gains, gate: Gate, q: Array, p: Array, square: Array, overlap: Array) -> tuple[Array, Array]:
+    """Factors on (γ_q, γ_p), `[layer, 2]`: past the gates, and down through them to attention's input.
 
     Args:
-        q: second moment of what attention reads, p the overlap; `read` and `reads` the same of what W_O reads.
+        q: second moment of attention's input, p its overlap; `square` and `overlap` are those of W_O's input.
     """
     units = gate.units(q, np.clip(p / q, 0.0, 1.0))
     opened = np.stack(gate.kernel.overlaps(*units), -1)
     slopes = np.stack(gate.kernel.slopes(*units), -1)
-    return opened, gains.o * gate.gain * slopes * np.stack([read, reads], -1) / opened
+    return opened, gains.o * gate.gain * slopes * np.stack([square, overlap], -1) / opened
 
 
 def inherit(gains: Gains, step: Step, logits: list[float], uneven: float, after: Pair, above: Inherited, kept: float

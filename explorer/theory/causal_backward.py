@@ -227,16 +227,16 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
     else:
         key = scale * key * (query * x + bias)
         query = by_row
-    one, two = key[:, 0], key[:, 1:]
-    lost = law.both * ratio * two
-    given = _join(place.t * one, shorter * place.turns.rows * two), -_join(law.keys * _others(place.t, one), lost)
+    first, pair = key[:, 0], key[:, 1:]
+    lost = law.both * ratio * pair
+    given = _join(place.t * first, shorter * place.turns.rows * pair), -_join(law.keys * _others(place.t, first), lost)
     value *= gains.v * gains.o
     if gains.gate:
         square, rho = (stack([getattr(step.inside, name) for step in steps]) for name in ("square", "rho"))
-        units, read = gains.gate.units(square, rho), stack([step.read.y for step in steps])
+        units, inputs = gains.gate.units(square, rho), stack([step.read.y for step in steps])
         opened = gains.gate.kernel.overlaps(*units)[1]
         value, own = value * opened[:, None], own * opened[:, None]
-        gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * read / opened
+        gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * inputs / opened
     return Paths(value, own, query, np.stack(given, 1), unbiased, gates)
 
 

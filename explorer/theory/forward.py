@@ -97,17 +97,17 @@ class Overlaps:
         factor, square, own, std = self.read
         q = np.sqrt(square[index] * square[earlier])
         both = self.stream[:, earlier] * factor[index] * factor[earlier] / q
-        one, two = np.clip(both, -1.0, 1.0)
+        same, cross = np.clip(both, -1.0, 1.0)
         if index % 2:
-            rho = np.maximum([one, two], 0.0)
+            rho = np.maximum([same, cross], 0.0)
             overlap = self.gains.kernel.overlaps(*self.gains.units(q + 0 * rho, rho))[1]
-            overlap[1] += self.bend * (one - two) ** 2
+            overlap[1] += self.bend * (same - cross) ** 2
             return np.asarray(self.gains.out * overlap + self.gains.biases.out)
-        rows = biased(self.gains.q * q, np.array([one, two]), self.gains.biases.q)[1]
-        share = (one - two) / np.sqrt(np.maximum(own[index] * own[earlier], 1e-12))
+        rows = biased(self.gains.q * q, np.array([same, cross]), self.gains.biases.q)[1]
+        share = (same - cross) / np.sqrt(np.maximum(own[index] * own[earlier], 1e-12))
         s = np.sqrt(std[index] * std[earlier])
         overlap = np.array([self.softmax.pairs(s, np.clip(share * rho, -1.0, 1.0))[0] for rho in rows])
-        mixed = self.gains.v * q * (two + (one - two) * overlap) + self.gains.biases.v
+        mixed = self.gains.v * q * (cross + (same - cross) * overlap) + self.gains.biases.v
         return np.asarray(self.gains.o * mixed + self.gains.biases.o)
 
     def close(self, index: int, total: float, site: Tokens) -> None:
@@ -269,7 +269,7 @@ def mixed(x: Tokens, first: Tokens | None) -> Tokens:
         return x
     a, b = first.own, x.own
     share = b / max(a + b, 1e-150)
-    v, w = (share * one + (1 - share) * other for one, other in ((x.v, first.v), (x.w, first.w)))
+    v, w = (share * own + (1 - share) * lent for own, lent in ((x.v, first.v), (x.w, first.w)))
     return Tokens((x.q + first.q) / 4, (x.p + first.p) / 4, v, w)
 
 

@@ -172,9 +172,9 @@ def cap(s: float, mean: float, height: float, n: int) -> Capped:
     variance = float(WEIGHTS @ ((weight * bent**2).sum(1) - (weight * bent).sum(1) ** 2))
     bent, weight = _bent(s / height, at, top)
     power = np.exp(height * (bent - bent.max(1, keepdims=True)))
-    one, two = (weight * power).sum(1, keepdims=True), (weight * power**2).sum(1, keepdims=True)
-    y2 = (ratio := two / one**2) / (n - 1 + ratio)
-    share = power / (power + (n - 1) * one)
+    first, second = (weight * power).sum(1, keepdims=True), (weight * power**2).sum(1, keepdims=True)
+    y2 = (ratio := second / first**2) / (n - 1 + ratio)
+    share = power / (power + (n - 1) * first)
     passing = weight * (share * (1 - share)) ** 2
     slope = (WEIGHTS @ (passing * (1 - bent**2) ** 2).sum(1)) / (WEIGHTS @ passing.sum(1))
     square = float(WEIGHTS @ y2[:, 0])

@@ -76,11 +76,11 @@ class Positions(NamedTuple):
             given: to one key, and to two different ones: of a row with itself t² times what it gives; of two rows t t′
                 times what their common keys receive.
         """
-        one, two = given
-        out: Array = np.empty_like(one)
-        out[0] = self.collect.dot(one.ravel())
-        alone = self.suffix_2.dot(two[0] - two[1:].diagonal())
-        out[1:] = self.suffix.dot(two[1:]).dot(self.suffix.T) + alone.take(self.larger)
+        key, pair = given
+        out: Array = np.empty_like(key)
+        out[0] = self.collect.dot(key.ravel())
+        alone = self.suffix_2.dot(pair[0] - pair[1:].diagonal())
+        out[1:] = self.suffix.dot(pair[1:]).dot(self.suffix.T) + alone.take(self.larger)
         return out
 
 

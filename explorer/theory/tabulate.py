@@ -36,9 +36,9 @@ def pairs() -> Array:
                 out[:, j, k] = rho if s == 0 else 1.0, 1.0
                 continue
             both = softmax.pairs_of_rows(float(s), float(rho), SIZES)
-            for i, (one, two, n) in enumerate(zip(single, both, SIZES, strict=True)):
-                share = math.log(n * two.overlap) / math.log(n * one.square)
-                out[i, j, k] = max(share, 0.0), two.jacobian / one.jacobian
+            for i, (row, pair, n) in enumerate(zip(single, both, SIZES, strict=True)):
+                share = math.log(n * pair.overlap) / math.log(n * row.square)
+                out[i, j, k] = max(share, 0.0), pair.jacobian / row.jacobian
     return out
 
 

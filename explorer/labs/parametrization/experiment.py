@@ -126,8 +126,8 @@ def first_step(scheme: str, settings: Parametrization, width: int) -> tuple[floa
     gradient = torch.autograd.grad((2 * torch.from_numpy(residual) * activations[-1]).mean(), stored)[1]
     moments = torch.zeros_like(gradient), torch.zeros_like(gradient)
     change = settings.learning_rate * plan[1].rate * settings.direction(gradient, *moments, 1)
-    read, weight = activations[1].detach(), stored[1].detach()
-    ratio = (change.norm() / weight.norm(), (read @ change.T).norm() / (read @ weight.T).norm())
+    inputs, weight = activations[1].detach(), stored[1].detach()
+    ratio = (change.norm() / weight.norm(), (inputs @ change.T).norm() / (inputs @ weight.T).norm())
     return float(ratio[0]), float(ratio[1])
 
 

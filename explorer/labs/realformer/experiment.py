@@ -176,11 +176,11 @@ def similarity(config: Config, stop: Stop = lambda: False) -> Similarity:
     return Similarity(np.array(same), np.array(other))
 
 
-def overlap(one: Tensor, other: Tensor) -> Array:
+def overlap(pattern: Tensor, other: Tensor) -> Array:
     """`[layer, batch, head, query, key]` twice to `[layer]`: 1 − total variation, 1 where two rows are the same."""
     import torch
 
-    return np.asarray(torch.minimum(one, other).sum(-1).mean((1, 2, 3)).double().numpy())
+    return np.asarray(torch.minimum(pattern, other).sum(-1).mean((1, 2, 3)).double().numpy())
 
 
 def verdict(result: RealFormerResult) -> Verdict:

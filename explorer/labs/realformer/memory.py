@@ -50,8 +50,8 @@ def memory(settings: RealFormer, stop: Stop = lambda: False) -> Memory:
     for length in LENGTHS:
         for form, sizes in counted.items():
             check(stop)
-            one, two = (plain.design(form, n_layers=layers, n_ctx=length) for layers in (1, 2))
-            sizes.append(saved_bytes(two) - saved_bytes(one))
+            single, double = (plain.design(form, n_layers=layers, n_ctx=length) for layers in (1, 2))
+            sizes.append(saved_bytes(double) - saved_bytes(single))
     n = np.array(LENGTHS, float)
     return Memory({form: np.array(sizes, float) for form, sizes in counted.items()},
                   4 * n * settings.width, 4 * settings.n_heads * n**2)
