@@ -44,17 +44,17 @@ TERMS = tuple(map(_term, tomllib.loads(TABLE.read_text(encoding="utf-8"))["term"
 
 
 def marks() -> dict[str, int]:
-    """What is a symbol wherever it stands by itself in a text, to its row's place in `TERMS`; the longest first.
+    """Symbols that a text may hold as words of their own, to the place of their row in `TERMS`; the longest first.
 
     Raises:
         ValueError: two rows claim the same.
     """
-    found: dict[str, int] = {}
+    places: dict[str, int] = {}
     for place, row in enumerate(TERMS):
         for mark in (row.symbol,) if row.marks is None else row.marks:
-            if found.setdefault(mark, place) != place:
-                raise ValueError(f"{mark!r} is a mark of {TERMS[found[mark]].name} and of {row.name}")
-    return dict(sorted(found.items(), key=lambda item: -len(item[0])))
+            if places.setdefault(mark, place) != place:
+                raise ValueError(f"{mark!r} is a mark of {TERMS[places[mark]].name} and of {row.name}")
+    return dict(sorted(places.items(), key=lambda item: -len(item[0])))
 
 
 def term_of(field: str, symbol: str) -> int:

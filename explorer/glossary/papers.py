@@ -25,12 +25,12 @@ class Paper(NamedTuple):
 
 def _papers() -> Mapping[str, Paper]:
     """Each paper by the words that name it: author and year, with as much around them as tells two papers apart."""
-    found: dict[str, Paper] = {}
+    papers: dict[str, Paper] = {}
     for key, body in ENTRY.findall(Path(__file__).with_name("papers.bib").read_text(encoding="utf-8")):
         fields = dict(FIELD.findall(body))
         names = fields.pop("names").split("; ")
-        found |= dict.fromkeys(names, Paper(key, MappingProxyType(fields)))
-    return MappingProxyType(found)
+        papers |= dict.fromkeys(names, Paper(key, MappingProxyType(fields)))
+    return MappingProxyType(papers)
 
 
 PAPERS = _papers()
@@ -39,12 +39,12 @@ _LONGEST_FIRST = sorted(PAPERS, key=len, reverse=True)
 
 def papers_in(source: str) -> list[Paper]:
     """The papers that a source names, in turn, each once."""
-    found: dict[int, Paper] = {}
+    papers: dict[int, Paper] = {}
     for name in _LONGEST_FIRST:
         while name in source:
-            found[source.index(name)] = PAPERS[name]
+            papers[source.index(name)] = PAPERS[name]
             source = source.replace(name, " " * len(name), 1)
-    return list({paper.key: paper for _, paper in sorted(found.items())}.values())
+    return list({paper.key: paper for _, paper in sorted(papers.items())}.values())
 
 
 def cited(source: str) -> str:

@@ -51,7 +51,7 @@ def side_by_side(statistic: str, pairs: Mapping[str, Pair], whose: Mapping[str, 
 
 
 def with_legend(figure: go.Figure, whose: Iterable[Design], below: Sequence[Trace] = (), **more: Any) -> go.Figure:
-    """The same with one entry of the legend a design, for its dots, and other traces below."""
+    """The figure with one legend entry for each design, at its dots, and the traces `below` drawn under the others."""
     headings = {design.heading for design in whose}
     for trace in figure.data:
         name = trace.name.removesuffix(", measured")
@@ -63,8 +63,8 @@ def with_legend(figure: go.Figure, whose: Iterable[Design], below: Sequence[Trac
 
 def moments_axis(pairs: Iterable[Pair], *more: Array) -> Axis:
     """Of the second moment, and not logarithmic: so much a branch is a straight line."""
-    found = [profile.stream("second_moment")[1] for pair in pairs for profile in pair]
-    return axis("q (ratio to 1)", [[0.0], *found, *more], top=TOP)
+    streams = [profile.stream("second_moment")[1] for pair in pairs for profile in pair]
+    return axis("q (ratio to 1)", [[0.0], *streams, *more], top=TOP)
 
 
 def seeds_range(index: int, middle: Array, values: Array) -> Trace:

@@ -38,8 +38,8 @@ def swept(config: Config, over: Over, statistics: Sequence[str], stop: Stop = la
 
     key = (config, tuple((name, tuple(values)) for name, values in over.items()), tuple(statistics),
            tuple(how.items()))
-    found = _known.pop(key, None)
-    if found is None:
+    dataset = _known.pop(key, None)
+    if dataset is None:
         sweep = Sweep(config, over, statistics, Here(), **how)
 
         def after(cell: CellResult) -> None:
@@ -49,12 +49,12 @@ def swept(config: Config, over: Over, statistics: Sequence[str], stop: Stop = la
 
         sweep.run(stop, after)
         check(stop)
-        found = sweep.dataset()
-    _known[key] = found
+        dataset = sweep.dataset()
+    _known[key] = dataset
     if len(_known) > MOST_KNOWN:
         _known.popitem(last=False)
     progress(1.0)
-    return found
+    return dataset
 
 
 def unswept(config: Config, over: Over, statistics: Sequence[str], **how: Any) -> xr.Dataset:

@@ -49,18 +49,18 @@ def pairs(configs: Mapping[Key, Config], stop: Stop = lambda: False, progress: P
     from explorer.probes import measure
     from explorer.theory import predict
 
-    found, done = {}, 0
+    profiles, done = {}, 0
     whole = sum(config.n_layers for config in configs.values())
     for key, config in configs.items():
         check(stop)
         share = lambda part, done=done, own=config.n_layers: progress((done + own * part) / whole)  # noqa: E731
         known = _known.pop(config, None)
-        found[key] = _known[config] = known or Pair(measure(config, stop, share), predict(config))
+        profiles[key] = _known[config] = known or Pair(measure(config, stop, share), predict(config))
         if len(_known) > MOST_KNOWN:
             _known.popitem(last=False)
         done += config.n_layers
         progress(done / whole)
-    return found
+    return profiles
 
 
 def gradient(profile: Profile) -> Array:
@@ -98,14 +98,14 @@ def tensors(config: Config, seed: int, sites: tuple[str, ...], stop: Stop) -> li
     from explorer import batch
     from explorer.model import Transformer
 
-    found: list[Tensor] = []
+    gradients: list[Tensor] = []
 
     def tap(site: str, _: int, tensor: Tensor) -> None:
         check(stop)
         if site in sites:
-            found.append(tensor)
+            gradients.append(tensor)
 
     model = Transformer(config, seed, lambda: check(stop))
     with torch.no_grad():
         model(model.embed(batch.draw(config, seed)), tap)
-    return found
+    return gradients

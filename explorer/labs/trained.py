@@ -106,8 +106,8 @@ def train(settings: Asked, contenders: Mapping[str, tuple[Config, Recipe]], step
 def so_far(settings: Asked, race: Race) -> Trained[Asked]:
     """The contenders of a race as it stands, from numbers that no longer change. Nothing is measured for it."""
     histories = {runner.name: snapshot(runner.history) for runner in race.runners}
-    ends = {one.name: Outcome(one.name, one.step, math.nan, None, one.step if one.retired else None, one.retired,
-                              math.nan, math.nan) for one in race.runners}
+    ends = {runner.name: Outcome(runner.name, runner.step, math.nan, None, runner.step if runner.retired else None,
+                                 runner.retired, math.nan, math.nan) for runner in race.runners}
     return Trained(settings, histories, ends, race.levels)
 
 
@@ -115,8 +115,8 @@ def alphas(history: History) -> tuple[Array, Array]:
     """Steps `[reading]`, and |α|, mean of a layer's two branches, `[reading, layer]`; none where it was never read."""
     if ("alpha", BRANCHES[0]) not in history.values:
         return np.zeros(0), np.zeros((0, 0))
-    found = [history.series("alpha", site) for site in BRANCHES]
-    return found[0][0], np.asarray(np.mean([np.abs(values) for _, values in found], axis=0))
+    series = [history.series("alpha", site) for site in BRANCHES]
+    return series[0][0], np.asarray(np.mean([np.abs(values) for _, values in series], axis=0))
 
 
 def profile_at(history: History, step: int) -> Profile:

@@ -1,4 +1,4 @@
-"""Where a block has the sites and the matrices of the vocabulary, read off the graph of what it computed."""
+"""Finds the sites and the matrices of the vocabulary in the graph of a block's computation."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from explorer.profile import Array, Key
 # The matrices of the vocabulary, and what else a layer learns, by what its branches were made with.
 
 
-def matrices(found: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
+def matrices(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
     """Matrices of the vocabulary to where their numbers are."""
-    attention, width = found.attention, found.source.tensor.shape[-1]
+    attention, width = anatomy.attention, anatomy.source.tensor.shape[-1]
     heads = queries_keys_values(attention) if attention is not None else None
     if heads is not None:
         for name, node in zip(("W_Q", "W_K", "W_V"), heads, strict=True):
-            shared = [one.matrix for one in heads]
+            shared = [head.matrix for head in heads]
             packed = sum(bool(node.matrix & other) for other in shared) > 1
             yield name, _pieces(node.matrix, node if packed else None)
-    for one in found.sums:
-        for site, node in kinds(found, one):
+    for added in anatomy.sums:
+        for site, node in kinds(anatomy, added):
             last = frozenset(part for part in node.matrix if part.tensor.shape[-1] == width)
             yield ("W_O" if site == "attn_out" else "W_out"), _pieces(last)
             before = [part for product in last for part in product.inputs if part.role == "deep"]
@@ -40,18 +40,18 @@ def matrices(found: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
                     yield "W_G", _pieces(gate)
 
 
-def vectors(found: Anatomy) -> Iterator[tuple[str, list[nn.Parameter]]]:
-    """What else is learned: multipliers of the branches, and the logits of a sink."""
-    alpha = {id(one): one for part in found.sums for _, node in kinds(found, part) for one in bare(node)[1]}
+def vectors(anatomy: Anatomy) -> Iterator[tuple[str, list[nn.Parameter]]]:
+    """Learned parameters beside the matrices: multipliers of the branches, and the logits of a sink."""
+    alpha = {id(w): w for part in anatomy.sums for _, node in kinds(anatomy, part) for w in bare(node)[1]}
     yield "alpha", list(alpha.values())
-    soft = None if found.attention is None or found.attention.op in FUSED else pattern_of(found.attention)
+    soft = None if anatomy.attention is None or anatomy.attention.op in FUSED else pattern_of(anatomy.attention)
     joined = [] if soft is None else _before(soft, "cat").inputs
-    yield "sink", [one.parameter for one in joined if one.parameter is not None]
+    yield "sink", [part.parameter for part in joined if part.parameter is not None]
 
 
 def _before(node: Node, op: str) -> Node:
     """The nearest node of an operation behind sums, shifts and views, or the last before them."""
-    while node.op != op and (inner := next((one for one in node.inputs if one.role), None)) is not None:
+    while node.op != op and (inner := next((operand for operand in node.inputs if operand.role), None)) is not None:
         if inner.op in MATRIX:
             break
         node = inner
@@ -62,7 +62,7 @@ def _inner(hidden: list[Node]) -> Iterator[tuple[str, list[Piece]]]:
     """The matrices before an MLP's last: W_in, and W_gate where the bent half of a product is another's."""
     for end in hidden:
         parts = arguments(end)
-        bent = [is_bent(one, end) for one in parts]
+        bent = [is_bent(part, end) for part in parts]
         if len(parts) == 2 and sum(bent) == 1:
             gate, value = parts if bent[0] else parts[::-1]
             packed = bool(gate.matrix & value.matrix)
@@ -74,22 +74,22 @@ def _inner(hidden: list[Node]) -> Iterator[tuple[str, list[Piece]]]:
 
 def _pieces(products: frozenset[Node], part: Node | None = None) -> list[Piece]:
     """The parameters of products; only the rows that reach a part, where several parts share one."""
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for product in products:
-        operand = next((one for one in product.inputs if one.parameter is not None and one.parameter.ndim > 1), None)
+        operand = next((arg for arg in product.inputs if arg.parameter is not None and arg.parameter.ndim > 1), None)
         if operand is None or operand.parameter is None:
             continue
         rows = None if part is None else _rows(product, part)
         if joined := _joined(operand):
-            found += _parts(joined, _turned(operand), rows)
+            pieces += _parts(joined, _turned(operand), rows)
         elif product.op == "convolution":
-            found.append(Piece(operand.parameter, False, rows, kernel=True))
+            pieces.append(Piece(operand.parameter, False, rows, kernel=True))
         elif sorted(operand.parameter.shape[-2:]) == sorted(operand.tensor.shape[-2:]):
             first = len(product.inputs) == 2 and operand is product.inputs[0]  # W x where most write x Wᵀ
-            found.append(Piece(operand.parameter, _turned(operand) != first, None if first else rows))
+            pieces.append(Piece(operand.parameter, _turned(operand) != first, None if first else rows))
         elif operand is product.inputs[-1] and (order := _order(operand.parameter, operand.tensor)):
-            found.append(Piece(operand.parameter, True, rows, order=order, shape=tuple(operand.tensor.shape)))
-    return sorted(found, key=lambda piece: id(piece.parameter))
+            pieces.append(Piece(operand.parameter, True, rows, order=order, shape=tuple(operand.tensor.shape)))
+    return sorted(pieces, key=lambda piece: id(piece.parameter))
 
 
 def _joined(operand: Node) -> list[Node]:
@@ -101,7 +101,7 @@ def _joined(operand: Node) -> list[Node]:
 
 
 def _parts(joined: list[Node], turned: bool, rows: tuple[int, ...] | None) -> Iterator[Piece]:
-    """Those of joined parameters whose outputs are among the rows, and which of theirs those are."""
+    """Pieces of one concatenated matrix: each parameter with outputs among the rows, and which of its own they are."""
     start = 0
     for node in joined:
         count = len(node.tensor)
@@ -160,10 +160,10 @@ def weight_values(matrices: Mapping[str, Sequence[Sequence[Piece]]]) -> Iterator
     """
     for name, layers in matrices.items():
         yield ("weight_variance", name), np.array([[_variance(pieces) for pieces in layers]])
-        read = [bool(pieces) for pieces in layers]
-        if sum(read) > 1:
+        there = [bool(pieces) for pieces in layers]
+        if sum(there) > 1:
             likeness = np.full((1, len(layers)), np.nan)
-            likeness[0, read] = _likeness([pieces[0] for pieces in layers if pieces])
+            likeness[0, there] = _likeness([pieces[0] for pieces in layers if pieces])
             yield ("weight_likeness", name), likeness
 
 
@@ -176,19 +176,19 @@ def _variance(pieces: Sequence[Piece]) -> float:
 def _likeness(pieces: Sequence[Piece]) -> Array:
     """Largest cosine of each with another, `[layer]`; that of a matrix that all layers share is 1."""
     flat = [piece.of(piece.parameter.detach()).flatten() for piece in pieces]
-    size = min(len(one) for one in flat)
+    size = min(len(weights) for weights in flat)
     chosen = torch.linspace(0, size - 1, min(size, SAMPLED), dtype=torch.float64, device=flat[0].device).long()
-    sample = torch.stack([one[chosen].double() for one in flat])
+    sample = torch.stack([weights[chosen].double() for weights in flat])
     unit = sample / torch.linalg.vector_norm(sample, dim=1, keepdim=True)
     cosines = (unit @ unit.T).fill_diagonal_(-torch.inf)
-    found: Array = cosines.amax(dim=1).cpu().numpy()
-    return found
+    largest: Array = cosines.amax(dim=1).cpu().numpy()
+    return largest
 
 
-__all__ = ["Anatomy", "Piece", "Sum", "attends", "queries_keys_values", "read"]
+__all__ = ["Anatomy", "Piece", "Sum", "attends", "queries_keys_values", "read_block"]
 
 
-def read(graph: Graph, output: Node) -> Anatomy:
+def read_block(graph: Graph, output: Node) -> Anatomy:
     """Sites and matrices of the block that a graph has just recorded."""
     with torch.enable_grad():
         graph.order = [part for node in graph.order for part in _written_out(node)]
@@ -196,11 +196,11 @@ def read(graph: Graph, output: Node) -> Anatomy:
     sums = _sums(graph.order)
     if output.role != "stream":
         sums = _without_residual(graph, output, attention, sums)
-    found = Anatomy(graph, graph.source, output, sums, attention)
-    found.sites = dict(_sites(found))
-    found.matrices = dict(matrices(found))
-    found.vectors = dict(vectors(found))
-    return found
+    anatomy = Anatomy(graph, graph.source, output, sums, attention)
+    anatomy.sites = dict(_sites(anatomy))
+    anatomy.matrices = dict(matrices(anatomy))
+    anatomy.vectors = dict(vectors(anatomy))
+    return anatomy
 
 
 def _written_out(node: Node) -> Iterator[Node]:
@@ -213,32 +213,32 @@ def _written_out(node: Node) -> Iterator[Node]:
 
 def _sums(order: Iterable[Node]) -> list[Sum]:
     """Where a branch is added to the stream, in turn."""
-    found = []
+    sums = []
     for node in order:
         if node.role == "stream" and node.op in SUM:
-            before, branch = ([one for one in node.inputs if one.role == role] for role in ("stream", "deep"))
+            before, branch = ([arg for arg in node.inputs if arg.role == role] for role in ("stream", "deep"))
             if before and branch:
-                found.append(Sum(before[0], branch[-1], node))
-    return found
+                sums.append(Sum(before[0], branch[-1], node))
+    return sums
 
 
 def _without_residual(graph: Graph, output: Node, attention: Node | None, sums: list[Sum]) -> list[Sum]:
-    """The same where a branch replaces the stream: from there on its output is the stream."""
-    if attention is not None and not any(attention in one.branch.inside() for one in sums):
-        found = _product_after(attention, graph)
-        if found is None or _reaches(output, graph.source, found):  # several streams, or code that is not understood
+    """The sums of a block where a branch replaces the stream: from there on the branch's output is the stream."""
+    if attention is not None and not any(attention in term.branch.inside() for term in sums):
+        stream = _product_after(attention, graph)
+        if stream is None or _reaches(output, graph.source, stream):  # several streams, or code that is not understood
             return [Sum(None, output, output)] if parts_of(output, attention) is not None else []
-        after = graph.order[graph.order.index(found) + 1:]
-        if any(one.op not in VIEW and _reaches(one, found) for one in after):
-            found.role = "stream"
-            for one in after:
-                label(one)
-            sums = [Sum(None, found, found), *_sums(after)]
+        after = graph.order[graph.order.index(stream) + 1:]
+        if any(later.op not in VIEW and _reaches(later, stream) for later in after):
+            stream.role = "stream"
+            for later in after:
+                label(later)
+            sums = [Sum(None, stream, stream), *_sums(after)]
     return [*sums, Sum(None, output, output)] if output.role == "deep" else sums
 
 
 def _product_after(attention: Node, graph: Graph) -> Node | None:
-    """What the first matrix after attention makes, in the shape of the stream."""
+    """Output of the first matrix after attention that has the shape of the stream; None without one."""
     return next((node for node in graph.order if node.role == "deep" and node.matrix
                  and node.tensor.shape == graph.source.tensor.shape and not attention.matrix & node.matrix
                  and attention in node.inside()), None)
@@ -246,27 +246,27 @@ def _product_after(attention: Node, graph: Graph) -> Node | None:
 
 def _reaches(node: Node, source: Node, around: Node | None = None) -> bool:
     """Whether a node is made of another one, not counting ways through a third."""
-    seen, left = {id(around)}, [node]
+    visited, left = {id(around)}, [node]
     while left:
-        one = left.pop()
-        if one is source:
+        part = left.pop()
+        if part is source:
             return True
-        if id(one) not in seen:
-            seen.add(id(one))
-            left += one.inputs
+        if id(part) not in visited:
+            visited.add(id(part))
+            left += part.inputs
     return False
 
 
-def _sites(found: Anatomy) -> Iterator[tuple[str, Node]]:
+def _sites(anatomy: Anatomy) -> Iterator[tuple[str, Node]]:
     """Sites of the vocabulary to their nodes."""
-    ends = [_settled(one.after, following.before) for one, following in zip(found.sums, found.sums[1:], strict=False)]
-    ends.append(found.output)
-    for one, end in zip(found.sums, ends, strict=False):
-        for site, node in (parts := list(kinds(found, one))):
+    ends = [_settled(term.after, after.before) for term, after in zip(anatomy.sums, anatomy.sums[1:], strict=False)]
+    ends.append(anatomy.output)
+    for term, end in zip(anatomy.sums, ends, strict=False):
+        for site, node in (parts := list(kinds(anatomy, term))):
             yield site, bare(node)[0]
         if parts[-1][0] == "attn_out":
             yield "resid_mid", end
-    yield "resid_post", found.output
+    yield "resid_post", anatomy.output
 
 
 def _settled(after: Node, before: Node | None) -> Node:
@@ -275,5 +275,5 @@ def _settled(after: Node, before: Node | None) -> Node:
     while node is not None and node is not after:
         if is_norm(node.op, node.inputs) or node.op in NORM:
             return node
-        node = next((one for one in node.inputs if one.role == "stream"), None)
+        node = next((operand for operand in node.inputs if operand.role == "stream"), None)
     return after

@@ -1,4 +1,4 @@
-"""What an MLP computes between its matrices: the row of activations and of MLPs that its own numbers obey."""
+"""Recognizes the function between an MLP's matrices: the row of activations and of MLPs that its numbers obey."""
 
 from __future__ import annotations
 
@@ -38,43 +38,43 @@ def read_bend(hidden: Node) -> Bend | None:
     norms = [step for step in trace(hidden)[0] if step.kind == "norm"]
     end = whole(norms[-1].before if norms else hidden)
     parts = arguments(end)
-    orders: list[tuple[Node, Node | None]] = [(one, None) for one in parts[:1]]
+    orders: list[tuple[Node, Node | None]] = [(part, None) for part in parts[:1]]
     if len(parts) == 2:
         orders = [(parts[0], parts[1]), (parts[1], parts[0])]
     elif len(parts) > 2:
         return None
     # what is multiplied by a number may be an argument before it or after
     tried = [_best(form, value, end) for bent, value in orders for form in (bent, unscaled(bent))]
-    found = min((one for one in tried if one is not None), key=lambda one: one.misfit, default=None)
-    return None if found is None else found._replace(norms=len(norms))
+    best = min((bend for bend in tried if bend is not None), key=lambda bend: bend.misfit, default=None)
+    return None if best is None else best._replace(norms=len(norms))
 
 
 def arguments(end: Node) -> list[Node]:
     """The tensors of which another is a function number by number: of each product before it, or of each part of one,
     the last before it is used twice, or bent.
     """
-    region = [one for one in inside(end, lambda one: one.op not in MATRIX) if one.role == "deep"]
-    left, found = [one for one in region if one.op in MATRIX], list[Node]()
+    region = [part for part in inside(end, lambda part: part.op not in MATRIX) if part.role == "deep"]
+    left, operands = [part for part in region if part.op in MATRIX], list[Node]()
     while left:
         node = left.pop(0)
-        users = [] if node is end else [one for one in region if any(part is node for part in one.inputs)]
-        if users and all(one.op in VIEW and one.tensor.numel() < node.tensor.numel() for one in users):
-            left += {_place(one): one for one in users}.values()
+        users = [] if node is end else [user for user in region if any(part is node for part in user.inputs)]
+        if users and all(user.op in VIEW and user.tensor.numel() < node.tensor.numel() for user in users):
+            left += {_place(user): user for user in users}.values()
         elif len(users) == 1 and (users[0].op in VIEW or _linear(users[0])):
             left.append(users[0])
         else:
-            found.append(node)
-    return found
+            operands.append(node)
+    return operands
 
 
 def is_bent(argument: Node, end: Node) -> bool:
     """Whether an argument goes through a function of its own before it meets another."""
-    region, node = list(inside(end, lambda one: one.op not in MATRIX)), argument
+    region, node = list(inside(end, lambda part: part.op not in MATRIX)), argument
     while node is not end:
-        users = [one for one in region if any(part is node for part in one.inputs)]
+        users = [user for user in region if any(part is node for part in user.inputs)]
         if len(users) > 1:
             return True
-        if sum(one.role == "deep" for one in users[0].inputs) > 1:
+        if sum(operand.role == "deep" for operand in users[0].inputs) > 1:
             return False
         node, = users
         if node.op not in VIEW | FACTOR | SUM:
@@ -85,7 +85,7 @@ def is_bent(argument: Node, end: Node) -> bool:
 def unscaled(node: Node) -> Node:
     """A tensor before numbers multiplied it."""
     while node.op in FACTOR and _linear(node):
-        node = next(one for one in node.inputs if one.role)
+        node = next(operand for operand in node.inputs if operand.role)
     return node
 
 
@@ -96,11 +96,11 @@ def _place(node: Node) -> tuple[object, ...]:
 
 def _linear(node: Node) -> bool:
     """Whether a number multiplies a tensor, or a bias is added to it."""
-    rest = [one for one in node.inputs if not one.role]
+    rest = [operand for operand in node.inputs if not operand.role]
     if len(node.inputs) != 1 + len(rest):
         return False
-    one = not rest or rest[0].tensor.numel() == 1
-    return one if node.op in FACTOR else node.op in SUM and not one
+    scalar = not rest or rest[0].tensor.numel() == 1
+    return scalar if node.op in FACTOR else node.op in SUM and not scalar
 
 
 def _best(before: Node | None, value: Node | None, end: Node) -> Bend | None:

@@ -44,20 +44,20 @@ def find_stacks(model: nn.Module, blocks: str | Sequence[str] | None = None) -> 
     if blocks is not None:
         names = [blocks] if isinstance(blocks, str) else blocks
         if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-            what = f"{shown(blocks)} of type {type(blocks).__name__}"
-            raise TypeError(f"blocks must be a name, several, or a mapping of sites to names; got {what}")
+            kind = f"{shown(blocks)} of type {type(blocks).__name__}"
+            raise TypeError(f"blocks must be a name, several, or a mapping of sites to names; got {kind}")
         return [_named(model, names)]
-    found: list[list[Block]] = []
-    _search(model, "", found)
-    if not found:
+    runs: list[list[Block]] = []
+    _search(model, "", runs)
+    if not runs:
         raise ValueError(f"blocks must be named, for {type(model).__name__} has no repeated modules; "
                          'say blocks="…", a name from model.named_modules() in which * stands for anything')
-    found.reverse()
-    return sorted(found, key=len, reverse=True)
+    runs.reverse()
+    return sorted(runs, key=len, reverse=True)
 
 
-def _search(module: nn.Module, path: str, found: list[list[Block]]) -> None:
-    """Adds the stacks below a module, outermost first: what is repeated within a block is not looked at."""
+def _search(module: nn.Module, path: str, outermost: list[list[Block]]) -> None:
+    """Adds the stacks below a module to `outermost`: what is repeated within a block is not looked at."""
     children = {name: child for name, child in module._modules.items() if child is not None}
     runs: dict[Signature, list[Block]] = {}
     for name, child in children.items():
@@ -72,11 +72,11 @@ def _search(module: nn.Module, path: str, found: list[list[Block]]) -> None:
         ends = [_number(block) for block in (stacks[0][0], stacks[0][-1])]
         stacks = [[block for block in every if ends[0] <= _number(block) <= ends[1]]]
     for stack in stacks:
-        found += _inner(stack) or [stack]
+        outermost += _inner(stack) or [stack]
     taken = {id(block.module) for run in stacks for block in run}
     for name, child in children.items():
         if id(child) not in taken:
-            _search(child, f"{path}.{name}".lstrip("."), found)
+            _search(child, f"{path}.{name}".lstrip("."), outermost)
 
 
 def _number(block: Block) -> int:
@@ -98,7 +98,7 @@ def _inner(stages: list[Block]) -> list[list[Block]]:
             parts += held
     joined: dict[object, list[Block]] = {}
     for part in parts:
-        if any(_is_norm(one) for one in part[0].module.modules()):
+        if any(_is_norm(module) for module in part[0].module.modules()):
             first = _only(part[0].module)
             shapes = tuple(parameter.shape for parameter in first.parameters())
             joined.setdefault((_signature(first), shapes), []).extend(part)
@@ -112,7 +112,7 @@ def _is_norm(module: nn.Module) -> bool:
 
 
 def _only(module: nn.Module) -> nn.Module:
-    """What a wrapper around a single module holds."""
+    """The module inside any wrappers that hold a single module and nothing else."""
     children = list(module.children())
     while len(children) == 1 and not list(module.parameters(recurse=False)):
         module = children[0]
@@ -138,10 +138,10 @@ def _is_layer(module: nn.Module) -> bool:
 def _named(model: nn.Module, patterns: Sequence[str]) -> list[Block]:
     """Modules whose names match, in the order of the model."""
     modules: Mapping[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))
-    found = {path: module for path, module in modules.items()
-             if path and any(fnmatchcase(path, pattern) for pattern in patterns)}
-    parts = [Block(path, module) for path, module in found.items()  # * goes through dots: the outermost are meant
-             if not any(above in found for above in _above(path))]
+    stages = {path: module for path, module in modules.items()
+              if path and any(fnmatchcase(path, pattern) for pattern in patterns)}
+    parts = [Block(path, module) for path, module in stages.items()  # * goes through dots: the outermost are meant
+             if not any(above in stages for above in _above(path))]
     if not parts:
         some = ", ".join([path for path in modules if path][:4])
         raise ValueError(f"blocks must name modules of the model, such as {some}; got {', '.join(patterns)!r}")

@@ -25,7 +25,7 @@ class Piece(NamedTuple):
     order: tuple[int, ...] = ()
     """Order of the axes in which it is one matrix, where its axes are heads and the like."""
     shape: tuple[int, ...] = ()
-    """That matrix, `[…, fan_in, fan_out]`."""
+    """Shape of that matrix, `[…, fan_in, fan_out]`."""
 
     def of(self, tensor: Tensor) -> Tensor:
         """`[…, fan_out, fan_in]` of the parameter, or of its gradient."""
@@ -53,7 +53,7 @@ class Anatomy:
     output: Node
     sums: list[Sum]
     attention: Node | None
-    """What the first attention puts out, before its last matrix."""
+    """Output of the first attention, before its last matrix."""
     sites: dict[str, Node] = field(default_factory=dict)
     matrices: dict[str, list[Piece]] = field(default_factory=dict)
     vectors: dict[str, list[nn.Parameter]] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def _over_keys(attention: Node) -> bool:
     soft, node = pattern_of(attention), attention.inputs[0]
     axis: int | None = node.tensor.ndim - 1
     while node is not soft and axis is not None:
-        before = next(one for one in node.inputs if one.role)
+        before = next(operand for operand in node.inputs if operand.role)
         axis, node = axis_before(node, before, axis), before
     return soft is not None and axis is not None and axis == soft.scalars[1] % soft.tensor.ndim
 
@@ -89,12 +89,12 @@ def _over_keys(attention: Node) -> bool:
 def axis_before(node: Node, before: Node, axis: int) -> int | None:
     """Where an axis was before an operation that may have turned or joined axes; None where it was no axis."""
     order = list(range(before.tensor.ndim))
-    numbers = [one for one in node.scalars if isinstance(one, int) and not isinstance(one, bool)]
+    numbers = [value for value in node.scalars if isinstance(value, int) and not isinstance(value, bool)]
     if node.op == "permute":
-        return int(next(one for one in node.scalars if isinstance(one, (list, tuple)))[axis]) % len(order)
+        return int(next(value for value in node.scalars if isinstance(value, (list, tuple)))[axis]) % len(order)
     if node.op in ("transpose", "t"):
-        one, other = numbers[:2] if node.op == "transpose" else (0, -1)
-        order[one], order[other] = order[other], order[one]
+        first, second = numbers[:2] if node.op == "transpose" else (0, -1)
+        order[first], order[second] = order[second], order[first]
         return order[axis]
     if len(order) == node.tensor.ndim and "view" not in node.op and "reshape" not in node.op:
         return axis
@@ -104,22 +104,22 @@ def axis_before(node: Node, before: Node, axis: int) -> int | None:
 
 
 def queries_keys_values(attention: Node) -> tuple[Node, Node, Node] | None:
-    """What goes into attention; None where the logits' product is not seen."""
+    """Queries, keys and values of an attention; None where the product that makes its logits is not seen."""
     if attention.op in FUSED:
         q, k, v = attention.inputs[:3]
         return q, k, v
     node = pattern_of(attention)
     while node is not None and node.op not in MATRIX:
-        node = next((one for one in node.inputs if one.role == "deep"), None)
+        node = next((operand for operand in node.inputs if operand.role == "deep"), None)
     return None if node is None or len(node.inputs) < 2 else (node.inputs[-2], node.inputs[-1], attention.inputs[1])
 
 
-def kinds(found: Anatomy, one: Sum) -> Iterator[tuple[str, Node]]:
+def kinds(anatomy: Anatomy, term: Sum) -> Iterator[tuple[str, Node]]:
     """A sum's branches and their sites. Where nothing attends, the first of two branches stands in its place."""
-    if found.attention is None and len(found.sums) > 1 and one is found.sums[0]:
-        yield "attn_out", one.branch
+    if anatomy.attention is None and len(anatomy.sums) > 1 and term is anatomy.sums[0]:
+        yield "attn_out", term.branch
     else:
-        yield from _branches(one.branch, found.attention)
+        yield from _branches(term.branch, anatomy.attention)
 
 
 def _branches(branch: Node, attention: Node | None) -> Iterator[tuple[str, Node]]:
@@ -138,14 +138,14 @@ def parts_of(branch: Node, attention: Node) -> tuple[Node, Node] | None:
     """Attention's and the MLP's terms of a branch that is the sum of both."""
     node = branch
     while node.op in VIEW or node.op in FACTOR:
-        inner = [one for one in node.inputs if one.role == "deep"]
+        inner = [operand for operand in node.inputs if operand.role == "deep"]
         if len(inner) != 1:
             return None
         node = inner[0]
-    terms = [one for one in node.inputs if one.role == "deep" and one.matrix]
+    terms = [operand for operand in node.inputs if operand.role == "deep" and operand.matrix]
     if node.op not in SUM or len(terms) != 2:
         return None
-    with_it = [attention in one.inside() for one in terms]
+    with_it = [attention in term.inside() for term in terms]
     return (terms[with_it.index(True)], terms[with_it.index(False)]) if sum(with_it) == 1 else None
 
 
@@ -154,13 +154,13 @@ def bare(branch: Node) -> tuple[Node, list[nn.Parameter]]:
     node = branch
     learned: list[nn.Parameter] = []
     while True:
-        inner = [one for one in node.inputs if one.role == "deep"]
-        plain = node.op in FACTOR and len(inner) == 1 and not any(one.role for one in node.inputs if one not in inner)
+        inner = [operand for operand in node.inputs if operand.role == "deep"]
+        plain = node.op in FACTOR and len(inner) == 1 and not any(arg.role for arg in node.inputs if arg not in inner)
         if not (plain or node.op == "native_dropout") or inner[0].tensor.shape != branch.tensor.shape:
             return node, learned
         if plain and _divides(inner[0]):  # then it is the gain of a norm
             return node, learned
-        learned += [one.parameter for one in node.inputs if one.parameter is not None]
+        learned += [operand.parameter for operand in node.inputs if operand.parameter is not None]
         node = inner[0]
 
 
@@ -168,4 +168,4 @@ def _divides(node: Node) -> bool:
     """Whether it is a branch over its own size: a norm that is written out."""
     while node.op in VIEW and node.inputs:
         node = node.inputs[0]
-    return node.op in FACTOR and any(one.tensor.ndim and one.tensor.shape[-1] == 1 and one.role for one in node.inputs)
+    return node.op in FACTOR and any(arg.tensor.ndim and arg.tensor.shape[-1] == 1 and arg.role for arg in node.inputs)

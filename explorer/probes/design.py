@@ -30,7 +30,7 @@ FORWARD, BACKWARD = math.log(2), math.log(4)
 logits by 1.35 at most, gradients by 1.8 (15 models of transformers and 38 of ours). A loss of one's own moves
 gradients, too."""
 ALIKE = 0.2
-"""The same of the tokens' correlation, whose difference counts: it was .10 at most in those of transformers."""
+"""Up to here the median layer's token correlation differs from its twin's by chance: by .10 at most in transformers."""
 WIDTH = 64
 """Narrower models scatter by 1/√width more."""
 
@@ -91,13 +91,13 @@ def _values(profile: Profile, key: Key) -> Array:
 
 def _logs(measured: Profile, expected: Profile, key: Key) -> Array:
     """ln(measured / expected), `[layer]`, or their difference; nan where that is none."""
-    found, made = _values(measured, key), _values(expected, key)
-    if len(found) != len(made):
+    values, made = _values(measured, key), _values(expected, key)
+    if len(values) != len(made):
         return np.empty(0)
     if STATISTICS[key[0]].bounded:
-        return found - made
+        return values - made
     with np.errstate(all="ignore"):
-        return np.where((found > 0) & (made > 0) & np.isfinite(made), np.log(found / made), np.nan)
+        return np.where((values > 0) & (made > 0) & np.isfinite(made), np.log(values / made), np.nan)
 
 
 def _gap(key: Key, log: Array, measured: Profile, expected: Profile) -> Iterator[Gap]:
@@ -117,26 +117,26 @@ def _gap(key: Key, log: Array, measured: Profile, expected: Profile) -> Iterator
 
 
 class Design:
-    """What is read of each block of one stack."""
+    """Facts of the design of one stack, read block by block."""
 
     def __init__(self) -> None:
         self.layers: list[Facts] = []
         self.paths: list[str] = []
         self.source: Source | None = None
         self.tail: Sequence[Node] = ()
-        """What was computed after the block that ran last."""
+        """Nodes computed after the block that ran last."""
 
     def begin(self, stream: Tensor) -> None:
         """The first block's input, `[batch, token, d]`."""
         self.source = read_source(stream)
 
-    def take(self, block: Block, found: Anatomy) -> None:
+    def take(self, block: Block, anatomy: Anatomy) -> None:
         """Reads a block whose tensors are still there."""
         self.paths.append(block.path)
         try:
-            facts = dict(read_facts(found))
+            facts = dict(read_facts(anatomy))
             # in evaluation no number is dropped; what a module would drop says how the layer is built
-            drops = [float(one.p) for one in block.module.modules() if isinstance(one, _DropoutNd)]
+            drops = [float(module.p) for module in block.module.modules() if isinstance(module, _DropoutNd)]
             facts["layer", "dropout"] = max([facts.get(("layer", "dropout"), 0.0), *drops])
             self.layers.append(facts)
         except UNREADABLE as error:
@@ -150,16 +150,16 @@ class Design:
 
     def twin(self, measured: Profile) -> Twin | None:
         """The nearest design of ours, and how it behaves beside what was measured; None where there is none."""
-        found = None if self.source is None else twin_of(self.layers, self.source, measured.model, self.unread)
-        if found is None:
+        twin = None if self.source is None else twin_of(self.layers, self.source, measured.model, self.unread)
+        if twin is None:
             return None
-        beside = list(gaps(measured, predict(found.config)))
-        parts = [*found.parts, *(one.words(measured.layers) for one in beside if one.apart)]
+        beside = list(gaps(measured, predict(twin.config)))
+        parts = [*twin.parts, *(gap.words(measured.layers) for gap in beside if gap.apart)]
         if (count := sum(bool(facts.get(("layer", "unread"))) for facts in self.layers)) > FEW * len(self.layers):
             parts.insert(0, f"{count} of {len(self.layers)} layers could not be read")
-        sizes = [one.size for one in beside if one.apart] or [0.0]
-        distance = math.hypot(found.distance, math.sqrt(float(np.mean(np.square(sizes)))))
-        return replace(found, distance=distance, parts=tuple(parts))
+        sizes = [gap.size for gap in beside if gap.apart] or [0.0]
+        distance = math.hypot(twin.distance, math.sqrt(float(np.mean(np.square(sizes)))))
+        return replace(twin, distance=distance, parts=tuple(parts))
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -168,14 +168,14 @@ class Design:
         for path, facts in zip(self.paths, self.layers, strict=True):
             for part in facts.get(("layer", "unread"), ()):
                 where.setdefault(part, []).append(path)
-        return tuple(f"the {what} of {paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}: {why}"
-                     for (what, why), paths in where.items())
+        return tuple(f"the {part} of {paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}: {why}"
+                     for (part, why), paths in where.items())
 
     def shapes(self) -> dict[str, tuple[int, int]]:
         """`(fan_in, fan_out)` of each matrix that all layers have in one shape."""
         names = [name for name, fact in (self.layers[0] if self.layers else {}) if fact == "shape"]
-        found = {name: {facts.get((name, "shape")) for facts in self.layers} for name in names}
-        return {name: one for name, sizes in found.items() if len(sizes) == 1 and (one := sizes.pop()) is not None}
+        shapes = {name: {facts.get((name, "shape")) for facts in self.layers} for name in names}
+        return {name: size for name, sizes in shapes.items() if len(sizes) == 1 and (size := sizes.pop()) is not None}
 
     def differences(self) -> tuple[Difference, ...]:
         """Layers that are built otherwise than their siblings."""

@@ -21,86 +21,86 @@ READERS = (("W_Q", "W_K", "W_V", "W_G"), ("W_gate", "W_in"))
 """Matrices that read the norm before each branch."""
 
 
-def sizes(found: Majority) -> dict[str, Any]:
+def sizes(majority: Majority) -> dict[str, Any]:
     """Width, depth, heads, hidden width."""
-    width = found.usual("layer", "width")
-    shape = found.usual("W_out", "shape")
-    fields: dict[str, Any] = {"n_layers": len(found.layers), "d_model": width}
+    width = majority.usual("layer", "width")
+    shape = majority.usual("W_out", "shape")
+    fields: dict[str, Any] = {"n_layers": len(majority.layers), "d_model": width}
     if shape is None:
-        found.unread.append("the MLP's matrices")
+        majority.unread.append("the MLP's matrices")
     else:
         fields["mlp_ratio"] = shape[0] / width
     return fields
 
 
-def norms(found: Majority, final: bool | None) -> dict[str, Any]:
+def norms(majority: Majority, final: bool | None) -> dict[str, Any]:
     """Placement, kind, ε, and whether there is one after the last block."""
-    name, wrong = placement_of(found.layers)
-    if len(wrong) > len(found.layers):
-        found.differs.append("its norms stand where no placement of the table has them")
+    name, wrong = placement_of(majority.layers)
+    if len(wrong) > len(majority.layers):
+        majority.differs.append("its norms stand where no placement of the table has them")
     fields: dict[str, Any] = {"norm_placement": name}
-    kind = next((one for site in BRANCHES if (one := found.usual(site, "norm"))), None)
+    kind = next((value for site in BRANCHES if (value := majority.usual(site, "norm"))), None)
     if kind == "another":
-        found.differs.append("a function stands in the norms' place that is not in the table")
+        majority.differs.append("a function stands in the norms' place that is not in the table")
     elif kind is not None:
         fields["norm"] = kind
-    epsilon = next((one for site in BRANCHES if (one := found.usual(site, "epsilon")) is not None), None)
+    epsilon = next((value for site in BRANCHES if (value := majority.usual(site, "epsilon")) is not None), None)
     if epsilon is not None:
         fields["norm_epsilon"] = min(max(float(epsilon), 1e-12), 1.0)
-    if (slope := next((one for site in BRANCHES if (one := found.usual(site, "norm_alpha"))), None)) is not None:
+    if (slope := next((value for site in BRANCHES if (value := majority.usual(site, "norm_alpha"))), None)) is not None:
         fields["norm_alpha"] = slope
     if final is None:
-        found.unread.append("whether a norm follows the last block")
+        majority.unread.append("whether a norm follows the last block")
     elif final != FINAL_NORMS["design"].present(PLACEMENTS[name]):
         fields["final_norm"] = "yes" if final else "no"
-    if found.usual("layer", "parallel"):
+    if majority.usual("layer", "parallel"):
         fields["stream"] = "parallel"
     return fields
 
 
-def mlp(found: Majority) -> dict[str, Any]:
+def mlp(majority: Majority) -> dict[str, Any]:
     """The MLP's row, its activation, and whether that is rescaled."""
-    kind, name = found.usual("mlp_out", "mlp"), found.usual("mlp_out", "nearest")
+    kind, name = majority.usual("mlp_out", "mlp"), majority.usual("mlp_out", "nearest")
     if kind is None:
-        found.unread.append("what the MLP computes between its matrices")
+        majority.unread.append("what the MLP computes between its matrices")
         return {"activation_rescaled": False}
-    if found.usual("mlp_out", "activation") == "another":
-        found.differs.append(f"its activation is none of the table; {name} is the nearest")
-    factor, unit = found.middle("mlp_out", "factor"), second_moment(name) ** -0.5
+    if majority.usual("mlp_out", "activation") == "another":
+        majority.differs.append(f"its activation is none of the table; {name} is the nearest")
+    factor, unit = majority.middle("mlp_out", "factor"), second_moment(name) ** -0.5
     rescaled = abs(factor / unit - 1) < EXACT and (abs(factor - 1) > EXACT or abs(unit - 1) < EXACT)
     if not rescaled and abs(factor - 1) > EXACT:
-        found.differs.append(f"its activation is multiplied by {number(factor)}")
+        majority.differs.append(f"its activation is multiplied by {number(factor)}")
     return {"mlp": kind, "activation": name, "activation_rescaled": rescaled}
 
 
-def folded(found: Majority, fields: Mapping[str, Any]) -> dict[str, float]:
+def folded(majority: Majority, fields: Mapping[str, Any]) -> dict[str, float]:
     """Squared gains of the norms before each matrix, where they are not 1."""
     place = PLACEMENTS[fields["norm_placement"]].sublayer
     factors: dict[str, float] = {}
     for index, (site, names) in enumerate(zip(BRANCHES, READERS, strict=True)):
-        logs = [math.log(facts[site, "gain"] / place(2 * layer + index, len(found.layers)).scale)
-                for layer, facts in enumerate(found.layers) if facts.get((site, "gain"), 0.0) > 0]
-        if not logs and any((site, "gain") in facts for facts in found.layers):
-            found.differs.append("its norms have gains of 0, so that branches read nothing")
+        logs = [math.log(facts[site, "gain"] / place(2 * layer + index, len(majority.layers)).scale)
+                for layer, facts in enumerate(majority.layers) if facts.get((site, "gain"), 0.0) > 0]
+        if not logs and any((site, "gain") in facts for facts in majority.layers):
+            majority.differs.append("its norms have gains of 0, so that branches read nothing")
         if logs and abs(mean := float(np.median(logs))) > GAINED:
             factors |= dict.fromkeys(names, math.exp(2 * mean))
     return factors
 
 
-def weights(found: Majority) -> dict[str, Any]:
+def weights(majority: Majority) -> dict[str, Any]:
     """Distribution, biases, and what the layers' weights have to do with each other."""
-    read = {name for facts in found.layers for name, fact in facts if fact == "variance"}
-    kurtosis = [found.middle(name, "kurtosis") for name in read]
+    names = {name for facts in majority.layers for name, fact in facts if fact == "variance"}
+    kurtosis = [majority.middle(name, "kurtosis") for name in names]
     shape = min(SHAPES, key=lambda name: abs(SHAPES[name] - float(np.nanmedian(kurtosis)))) if kurtosis else "normal"
     fields: dict[str, Any] = {"distribution": shape}
-    biases = [facts[name, "bias"] * facts[name, "shape"][0] for facts in found.layers
+    biases = [facts[name, "bias"] * facts[name, "shape"][0] for facts in majority.layers
               for name in ("W_gate", "W_in", "W_out") if (name, "bias") in facts]
     if biases and (mean := float(np.mean(biases))) > 1e-12:
         fields["bias_variance"] = mean
-    if len(found.layers) > 1:
-        same = [len({facts.get((name, "identity")) for facts in found.layers}) == 1 for name in read]
-        alike = [len({facts.get((name, "start")) for facts in found.layers}) == 1 for name in read
-                 if found.middle(name, "variance") > 0]
+    if len(majority.layers) > 1:
+        same = [len({facts.get((name, "identity")) for facts in majority.layers}) == 1 for name in names]
+        alike = [len({facts.get((name, "start")) for facts in majority.layers}) == 1 for name in names
+                 if majority.middle(name, "variance") > 0]
         if alike and all(alike):
             fields["layer_weights"] = "shared" if all(same) else "copied"
     return fields

@@ -18,7 +18,7 @@ from explorer.schemes.placement import PLACEMENTS
 Difference = tuple[int, str, str]
 """Layer from 1, site, sentence."""
 FEW = 0.25
-"""Of the layers: what more than these have in common is a design that alternates, not a fault."""
+"""Share of the layers up to which a difference is a fault; with more layers the design alternates."""
 APART = 0.02
 """Numbers of one design are at most that far apart, as a share."""
 
@@ -32,19 +32,19 @@ PLACES = {
 WORDS = {"attn_out": "attention", "mlp_out": "the MLP"}
 
 
-def _plain(what: str) -> Callable[[Any, Any], str]:
-    return lambda value, usual: f"has {what} {_told(value)}, where its siblings have {_told(usual)}"
+def _plain(noun: str) -> Callable[[Any, Any], str]:
+    return lambda value, usual: f"has {noun} {_told(value)}, where its siblings have {_told(usual)}"
 
 
 def _told(value: Any) -> str:
     return number(value) if isinstance(value, float) else str(value)
 
 
-def _multiplied(what: str) -> Callable[[Any, Any], str]:
+def _multiplied(noun: str) -> Callable[[Any, Any], str]:
     def words(value: float, usual: float) -> str:
         if value == 0:
-            return f"leaves out {what}, where its siblings add it"
-        return f"multiplies {what} by {number(value)}, where its siblings have {number(usual)}"
+            return f"leaves out {noun}, where its siblings add it"
+        return f"multiplies {noun} by {number(value)}, where its siblings have {number(usual)}"
     return words
 
 
@@ -56,8 +56,8 @@ def _attends(value: bool) -> str:
     return "by a softmax over keys" if value else "in another way than by a softmax over keys"
 
 
-def _has(what: str) -> Callable[[Any, Any], str]:
-    return lambda value, usual: f"has {'no ' * (not value)}{what}, where its siblings have {'one' if usual else 'none'}"
+def _has(noun: str) -> Callable[[Any, Any], str]:
+    return lambda value, usual: f"has {'no ' * (not value)}{noun}, where its siblings have {'one' if usual else 'none'}"
 
 
 FACTS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
@@ -92,8 +92,8 @@ def differences(layers: Sequence[Facts]) -> tuple[Difference, ...]:
     """
     if len(layers) < 3:
         return (*_ranks(layers), *_tied(layers))
-    found = [*_branches(layers), *_norms(layers), *_others(layers), *_shared(layers), *_ranks(layers), *_tied(layers)]
-    return tuple(sorted(found, key=lambda one: one[0]))
+    rows = [*_branches(layers), *_norms(layers), *_others(layers), *_shared(layers), *_ranks(layers), *_tied(layers)]
+    return tuple(sorted(rows, key=lambda difference: difference[0]))
 
 
 def _shared(layers: Sequence[Facts]) -> Iterator[Difference]:
@@ -139,7 +139,7 @@ def _branches(layers: Sequence[Facts]) -> Iterator[Difference]:
     """Branches that are missing."""
     held = [facts.get(("layer", "branches")) for facts in layers]
     usual = Counter(held).most_common(1)[0][0]
-    odd = [index for index, one in enumerate(held) if one is not None and one != usual]
+    odd = [index for index, value in enumerate(held) if value is not None and value != usual]
     if usual is None or not _rare(odd, len(layers)):
         return
     for index in odd:
@@ -155,8 +155,8 @@ def _norms(layers: Sequence[Facts]) -> Iterator[Difference]:
     for layer, site, place in wrong:
         for flag, there in zip(FLAGS, flags_of(layers[layer - 1], site), strict=True):
             if there != getattr(place, flag):
-                what = PLACES[flag].format(branch=WORDS[site])
-                yield layer, site, _has(what)(there, getattr(place, flag))
+                noun = PLACES[flag].format(branch=WORDS[site])
+                yield layer, site, _has(noun)(there, getattr(place, flag))
 
 
 def _others(layers: Sequence[Facts]) -> Iterator[Difference]:

@@ -15,7 +15,7 @@ from explorer.probes.calls import Batch, Loss
 
 
 class Made(NamedTuple):
-    """What a factory gives."""
+    """The model, batch and loss that a factory returns."""
 
     model: nn.Module
     batch: Batch
@@ -43,12 +43,12 @@ def _found(name: str) -> Callable[[], Any]:
     if (folder := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, folder)
     try:
-        found = getattr(importlib.import_module(module), function, None)
+        factory = getattr(importlib.import_module(module), function, None)
     except Exception as error:
         raise ValueError(f"factory must be importable; {module} is not: {_line(error)}") from error
-    if not callable(found):
+    if not callable(factory):
         raise ValueError(f"factory must be a function; {module} has no {function}")
-    return found  # type: ignore[no-any-return]
+    return factory  # type: ignore[no-any-return]
 
 
 def _run(factory: Callable[[], Any], name: str) -> Any:

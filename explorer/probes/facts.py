@@ -23,9 +23,9 @@ SAMPLED = 2**16
 """Entries of a matrix by which the shape of its distribution is told."""
 
 
-def of_matrices(found: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Shape, and fan_in times the mean square, of each matrix; and of the biases that are added to what it makes."""
-    for name, pieces in found.matrices.items():
+def of_matrices(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+    """Shape, and fan_in times the mean square, of each matrix; and the mean square of the bias added to its output."""
+    for name, pieces in anatomy.matrices.items():
         parts = [piece.of(piece.parameter.detach()) for piece in pieces]
         if not parts:
             continue
@@ -36,11 +36,11 @@ def of_matrices(found: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
         yield (name, "start"), tuple(flat[:8].tolist())
         yield (name, "kurtosis"), float(flat.pow(4).mean() / flat.square().mean().square())
         yield (name, "rank"), _rank(parts[0])
-    queries, keys = ([piece.of(piece.parameter.detach()) for piece in found.matrices.get(name, [])]
+    queries, keys = ([piece.of(piece.parameter.detach()) for piece in anatomy.matrices.get(name, [])]
                      for name in ("W_Q", "W_K"))
     if queries and keys:
         yield ("attn_scores", "tied"), queries[0].shape == keys[0].shape and torch.equal(queries[0], keys[0])
-    for name, value in _biases(found):
+    for name, value in _biases(anatomy):
         yield (name, "bias"), value
 
 
@@ -56,17 +56,17 @@ def _rank(matrix: Tensor) -> float:
     return total**2 / float(gram.square().sum()) if total > 0 and min(part.shape) >= CORNER // 4 else math.nan
 
 
-def _biases(found: Anatomy) -> Iterator[tuple[str, float]]:
+def _biases(anatomy: Anatomy) -> Iterator[tuple[str, float]]:
     """Mean squares of the vectors that are added to products."""
-    owners: dict[int, str] = {id(piece.parameter): name for name, pieces in found.matrices.items()
+    owners: dict[int, str] = {id(piece.parameter): name for name, pieces in anatomy.matrices.items()
                               for piece in pieces if len(pieces) == 1}
-    for node in found.graph.order:
-        vectors = [one.parameter for one in node.inputs if one.parameter is not None and one.parameter.ndim == 1]
-        products = [one for one in (node, *node.inputs) if len(one.matrix) == 1]
+    for node in anatomy.graph.order:
+        vectors = [arg.parameter for arg in node.inputs if arg.parameter is not None and arg.parameter.ndim == 1]
+        products = [product for product in (node, *node.inputs) if len(product.matrix) == 1]
         if not vectors or not (node.op == "addmm" or node.op in SUM) or not products:
             continue
         product, = products[0].matrix
-        name = next((owners[id(one.parameter)] for one in product.inputs if id(one.parameter) in owners), None)
+        name = next((owners[id(arg.parameter)] for arg in product.inputs if id(arg.parameter) in owners), None)
         if name is not None:
             yield name, float(vectors[0].detach().float().square().mean())
 
@@ -80,21 +80,21 @@ UNREADABLE = (RuntimeError, ValueError, TypeError, IndexError, KeyError, Arithme
 the same."""
 
 
-def read_facts(found: Anatomy) -> Facts:
+def read_facts(anatomy: Anatomy) -> Facts:
     """Everything that a block shows of its design; at ("layer", "unread") pairs of a part that it does not, and why."""
-    facts: dict[tuple[str, str], Any] = {("layer", "width"): found.source.tensor.shape[-1]}
-    if "topk" in {node.op for node in found.graph.order}:
+    facts: dict[tuple[str, str], Any] = {("layer", "width"): anatomy.source.tensor.shape[-1]}
+    if "topk" in {node.op for node in anatomy.graph.order}:
         facts["layer", "experts"] = True
-    facts["layer", "attentions"] = len({id(one.branch) for one in found.sums if _attention_in(one.branch)})
-    facts["layer", "attends"] = found.attention is not None
-    facts["layer", "branches"] = tuple(site for site in ("attn_out", "mlp_out") if site in found.sites)
-    facts["layer", "dropout"] = max((one for node in found.graph.order for one in _dropped(node)), default=0.0)
+    facts["layer", "attentions"] = len({id(term.branch) for term in anatomy.sums if _attention_in(term.branch)})
+    facts["layer", "attends"] = anatomy.attention is not None
+    facts["layer", "branches"] = tuple(site for site in ("attn_out", "mlp_out") if site in anatomy.sites)
+    facts["layer", "dropout"] = max((rate for node in anatomy.graph.order for rate in _dropped(node)), default=0.0)
     unread = []
-    for what, part in (("branches", of_sublayers), ("attention", of_heads), ("matrices", of_matrices)):
+    for words, part in (("branches", of_sublayers), ("attention", of_heads), ("matrices", of_matrices)):
         try:
-            facts.update(dict(part(found)))
+            facts.update(dict(part(anatomy)))
         except UNREADABLE as error:
-            unread.append((what, f"{type(error).__name__}: {error}"))
+            unread.append((words, f"{type(error).__name__}: {error}"))
     facts["layer", "unread"] = tuple(unread)
     return facts
 
@@ -102,9 +102,9 @@ def read_facts(found: Anatomy) -> Facts:
 def _dropped(node: Node) -> Iterator[float]:
     """Share of the numbers that an operation sets to zero at random."""
     if node.op == "native_dropout":
-        yield from (one for one in node.scalars if isinstance(one, float))
+        yield from (value for value in node.scalars if isinstance(value, float))
     if node.op == "bernoulli_":
-        yield from (1 - one for one in node.scalars if isinstance(one, float))
+        yield from (1 - value for value in node.scalars if isinstance(value, float))
     if isinstance(share := node.named.get("dropout_p"), float):
         yield share
 

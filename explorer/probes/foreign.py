@@ -18,7 +18,7 @@ from explorer.display import must_be
 from explorer.probes.blocks import find_blocks, find_stacks
 from explorer.probes.calls import Batch, Loss, called, loss_of, repeated, unwrapped
 from explorer.probes.graph import Node, tensors_in
-from explorer.probes.seen import Seen, follow
+from explorer.probes.stack import Stack, follow
 from explorer.probes.twin import Twin
 from explorer.probes.watched import Watch, backward
 from explorer.profile import BRANCHES, STREAM, Profile
@@ -35,7 +35,7 @@ def untouched(model: nn.Module) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(_buffers(model))
         stack.enter_context(_wishes(model))
-        devices = sorted({one.device.index or 0 for one in model.parameters() if one.device.type == "cuda"})
+        devices = sorted({weight.device.index or 0 for weight in model.parameters() if weight.device.type == "cuda"})
         stack.enter_context(torch.random.fork_rng(devices))
         stack.callback(random.setstate, random.getstate())
         stack.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002 - a model may draw from it
@@ -48,8 +48,8 @@ def untouched(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def _buffers(model: nn.Module) -> Iterator[None]:
     """Puts the buffers back, with their numbers."""
-    kept = [(module, dict(module._buffers), {name: one.clone() for name, one in module._buffers.items()
-                                            if one is not None}) for module in model.modules()]
+    kept = [(module, dict(module._buffers), {name: buffer.clone() for name, buffer in module._buffers.items()
+                                            if buffer is not None}) for module in model.modules()]
     try:
         yield
     finally:
@@ -58,30 +58,30 @@ def _buffers(model: nn.Module) -> Iterator[None]:
                 module._buffers.clear()
                 module._buffers.update(held)
                 for name, number in numbers.items():
-                    if (one := held[name]) is not None:
-                        one.copy_(number)
+                    if (buffer := held[name]) is not None:
+                        buffer.copy_(number)
 
 
 @contextmanager
 def _wishes(model: nn.Module) -> Iterator[None]:
     """Has every parameter take part in the backward pass; frozen ones are frozen again."""
-    kept = [(one, one.requires_grad) for one in model.parameters()]
+    kept = [(weight, weight.requires_grad) for weight in model.parameters()]
     try:
-        for one, _ in kept:
-            if one.is_floating_point():
-                one.requires_grad_()
+        for weight, _ in kept:
+            if weight.is_floating_point():
+                weight.requires_grad_()
         yield
     finally:
-        for one, wish in kept:
-            one.requires_grad_(wish)
+        for weight, wish in kept:
+            weight.requires_grad_(wish)
 
 
 @contextmanager
 def _switches(model: nn.Module) -> Iterator[None]:
     """No call that hides a whole layer, no compiled code, no cast that outlives a block, no checkpoint."""
     fused, cached = torch.backends.mha.get_fastpath_enabled(), torch.is_autocast_cache_enabled()
-    compiled = any(type(one).__name__ == "OptimizedModule" or one._compiled_call_impl is not None
-                   for one in model.modules())
+    compiled = any(type(module).__name__ == "OptimizedModule" or module._compiled_call_impl is not None
+                   for module in model.modules())
     eager = torch.compiler.set_stance("force_eager") if compiled else nullcontext()  # imports a lot
     shortcuts: list[tuple[Any, str, Any]] = [
         (checkpoint.CheckpointFunction, "apply", lambda function, _, *arguments: function(*arguments)),
@@ -133,8 +133,8 @@ class Sites:
             wanted = 1 if site == "embed" else len(last)
             if len(modules) != wanted:
                 raise ValueError(f"blocks must name one module a layer; got {len(modules)} of {site} for {wanted}")
-        self.seen = Seen(last)
-        self.seen.sites, self.seen.layers = [{} for _ in last], [block.path for block in last]
+        self.stack = Stack(last)
+        self.stack.sites, self.stack.layers = [{} for _ in last], [block.path for block in last]
 
     def run(self, model: nn.Module, batch: Batch) -> Any:
         """The model's output."""
@@ -145,28 +145,28 @@ class Sites:
             output = called(model, batch)
         for site, modules in self.modules.items():
             for layer, block in enumerate(modules):
-                if site not in self.seen.sites[layer]:
+                if site not in self.stack.sites[layer]:
                     raise ValueError(f"blocks must be run by the model; {block.path} was not")
         return output
 
     def hook(self, site: str, layer: int) -> Any:
-        """What reads one module's output."""
-        def read(_: object, __: object, out: Any) -> None:
-            tensor = next((one for one in tensors_in((out,)) if one.is_floating_point()), None)
-            if tensor is None or site in self.seen.sites[layer]:
+        """A forward hook that takes the statistics of one module's output."""
+        def take(_: object, __: object, out: Any) -> None:
+            tensor = next((part for part in tensors_in((out,)) if part.is_floating_point()), None)
+            if tensor is None or site in self.stack.sites[layer]:
                 path = self.modules[site][layer].path
                 raise ValueError(f"blocks must put out a floating tensor, once; {path} does not")
-            self.seen.dtype = str(tensor.dtype).removeprefix("torch.")
+            self.stack.dtype = str(tensor.dtype).removeprefix("torch.")
             with torch.no_grad():
-                self.seen.signal(site, tensor, layer)
-            node = self.seen.sites[layer][site] = Node("output", [], tensor, "stream")
+                self.stack.signal(site, tensor, layer)
+            node = self.stack.sites[layer][site] = Node("output", [], tensor, "stream")
             if site in STREAM:
                 follow(node)
             if layer == 0:
-                self.seen.sources.append(tensor)
+                self.stack.sources.append(tensor)
             node.tensor = torch.empty(0)
 
-        return read
+        return take
 
 
 def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,
@@ -203,29 +203,29 @@ def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,
 
 
 def _probed(model: nn.Module, batch: Batch, loss: Loss | None,
-            blocks: str | Sequence[str] | Mapping[str, str] | None) -> tuple[Profile, Seen]:
-    """The longest stack's profile, and what was seen of it."""
+            blocks: str | Sequence[str] | Mapping[str, str] | None) -> tuple[Profile, Stack]:
+    """The longest stack's profile, and the stack."""
     model = unwrapped(must_be(nn.Module, "model", model))
     begun = time.perf_counter()
-    with untouched(model), ExitStack() as stack:
+    with untouched(model), ExitStack() as cleanup:
         if isinstance(blocks, Mapping):
             sites = Sites(model, blocks)
-            output, seen, refused = sites.run(model, batch), [sites.seen], []
+            output, stacks, refused = sites.run(model, batch), [sites.stack], []
         else:
-            seen = _stacks(model, batch, blocks)
-            watch = Watch(model, seen)
-            stack.callback(watch.restore)
+            stacks = _stacks(model, batch, blocks)
+            watch = Watch(model, stacks)
+            cleanup.callback(watch.restore)
             output = watch.run(model, batch)
-            refused = [one.refused for one in seen if one.refused]
-            seen = [one for one in seen if one.sites and not one.refused]
-            if not seen:
+            refused = [stack.refused for stack in stacks if stack.refused]
+            stacks = [stack for stack in stacks if stack.sites and not stack.refused]
+            if not stacks:
                 raise ValueError("; ".join(refused) or "blocks must be run by the model; none of those found was")
         value, scale = loss_of(output, loss)
-        backward(value, seen, model)
+        backward(value, stacks, model)
     name, seconds = type(model).__name__, time.perf_counter() - begun
-    others = [one.profile(name, seconds, scale) for one in seen[1:]]
-    found = seen[0].profile(name, seconds, scale, others)
-    return replace(found, remarks=(*found.remarks, *refused)), seen[0]
+    others = [stack.profile(name, seconds, scale) for stack in stacks[1:]]
+    profile = stacks[0].profile(name, seconds, scale, others)
+    return replace(profile, remarks=(*profile.remarks, *refused)), stacks[0]
 
 
 def twin(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None = None, loss: Loss | None = None) -> Twin:
@@ -246,19 +246,19 @@ def twin(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None = No
         TypeError, ValueError: the model, the batch, the loss or the blocks will not do, or no branch of a block was
             seen.
     """
-    seen = _probed(model, batch, loss, blocks)[1]
-    if seen.twin is None:
-        why = f"could not be read: {seen.design.unread[0]}" if seen.design.unread else "no sum was seen in those"
+    stack = _probed(model, batch, loss, blocks)[1]
+    if stack.twin is None:
+        why = f"could not be read: {stack.design.unread[0]}" if stack.design.unread else "no sum was seen in those"
         raise ValueError(f"blocks must add branches to a stream; {why} of {type(model).__name__}")
-    return seen.twin
+    return stack.twin
 
 
-def _stacks(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None) -> list[Seen]:
+def _stacks(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None) -> list[Stack]:
     """The stacks to watch: those of the module tree, or blocks that are called again and again."""
     try:
-        return [Seen(stack) for stack in find_stacks(model, blocks)]
+        return [Stack(run) for run in find_stacks(model, blocks)]
     except ValueError:
         shared = [] if blocks is not None else repeated(model, batch)
         if not shared:
             raise
-        return [Seen(stack) for stack in shared]
+        return [Stack(run) for run in shared]

@@ -1,4 +1,4 @@
-"""What a block computes, as a graph: a dispatch mode sees every operation, whatever the code that calls it looks like.
+"""A block's computation as a graph: a dispatch mode sees every operation, whatever the code that calls it looks like.
 
 Each tensor becomes a `Node` that remembers what made it. Three kinds are told apart as they are made. The *stream* is
 the block's input and what is left of it after sums with branches, norms and multipliers. *Deep* is what has been
@@ -80,14 +80,14 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not self.recording:
             return func(*args, **kwargs)
         self.announce()
-        inputs = [self.find(one) for one in tensors_in((args, tuple(kwargs.values())))]
+        inputs = [self.find(tensor) for tensor in tensors_in((args, tuple(kwargs.values())))]
         op = func.overloadpacket.__name__
         bases = overwritten(inputs[0]) if op.endswith("_") and not op.startswith("_") and inputs else []
         wholes = [(base, base.tensor) for base in bases[1:]]
         for base in bases:  # keep what they were
             base.tensor = base.tensor.detach().clone()
         out = func(*args, **kwargs)
-        scalars = tuple(None if tensors_in((one,)) else one for one in (*args, *kwargs.items()))
+        scalars = tuple(None if tensors_in((argument,)) else argument for argument in (*args, *kwargs.items()))
         for tensor in tensors_in((out,)):
             node = self.keep(as_softmax(Node(op, inputs, tensor, scalars=scalars)))
             if op in FUSED:
@@ -99,7 +99,7 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def keep(self, node: Node) -> Node:
         """Remembers a new node."""
         if node.inputs and (node.op == "cat" or (node.op in VIEW and len(node.inputs) == 1)) and \
-                all(one.parameter is not None for one in node.inputs):
+                all(operand.parameter is not None for operand in node.inputs):
             node.parameter = node.inputs[0].parameter  # of several that are joined, the first; see `matrices`
         label(node)
         self.by_tensor[id(node.tensor)] = node
@@ -112,17 +112,17 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Arguments by name, a Node for each tensor."""
         names = (argument.name for argument in func._schema.arguments)
         values = {**dict(zip(names, args, strict=False)), **kwargs}
-        return {name: self.find(one) if isinstance(one, Tensor) else one for name, one in values.items()}
+        return {name: self.find(value) if isinstance(value, Tensor) else value for name, value in values.items()}
 
 
 def overwritten(node: Node) -> list[Node]:
-    """What changes with a tensor that an operation writes to: itself, and what it is a view of."""
-    found = [node]
+    """Nodes that change when an operation writes to a tensor: its own, and those of which it is a view."""
+    nodes = [node]
     while node.op in VIEW and node.inputs and _same_memory(node.tensor, node.inputs[0].tensor):
         node = node.inputs[0]
-        found.append(node)
-    return found
+        nodes.append(node)
+    return nodes
 
 
-def _same_memory(one: Tensor, other: Tensor) -> bool:
-    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+def _same_memory(tensor: Tensor, other: Tensor) -> bool:
+    return tensor.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()

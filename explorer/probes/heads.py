@@ -1,4 +1,4 @@
-"""What one attention does with its queries and keys: divisor, cap, norms, positions, mask and sink."""
+"""Facts of one attention's queries and keys: divisor, cap, norms, positions, mask and sink."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from explorer.probes.branches import Anatomy, queries_keys_values
 from explorer.probes.graph import FUSED, MATRIX, Node, pattern_of
-from explorer.probes.masks import seen
+from explorer.probes.masks import masking
 from explorer.probes.operands import alpha
 from explorer.probes.trace import Step, trace
 
@@ -31,7 +31,7 @@ class Turn(NamedTuple):
 
     base: float
     share: float
-    """Of a head's coordinates that are turned."""
+    """Share of a head's coordinates that are rotated."""
     fits: bool
     """Whether the angles are the powers of one base."""
 
@@ -64,7 +64,7 @@ def _widths(after: Tensor, before: Tensor) -> list[int]:
 
 
 def _angles(after: Tensor, before: Tensor, axis: int, halves: bool, width: int) -> tuple[float, Tensor]:
-    """What is left unexplained by turns, and the angle of each pair from the first position to the second."""
+    """Misfit of a rotation between two positions, and the angle by which it turns each pair of coordinates."""
     def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
         x = x[..., :width].movedim(axis, 0)
         flat = x.reshape(x.shape[0], -1, width)
@@ -102,7 +102,7 @@ class Heads(NamedTuple):
     divisor: float
     cap: float
     normed: tuple[str, ...]
-    """Of q, k and v: over a head, over all of them, or not at all."""
+    """Normalization of q, k and v, each: over a head, over all heads, or none."""
     epsilon: float
     centered: bool
     gain: float
@@ -117,14 +117,14 @@ class Heads(NamedTuple):
     inherits: str
 
 
-def read_heads(found: Anatomy) -> Heads | None:
+def read_heads(anatomy: Anatomy) -> Heads | None:
     """The facts of a block's first attention; None where its logits are not seen."""
-    attention = found.attention
+    attention = anatomy.attention
     parts = queries_keys_values(attention) if attention is not None else None
     if attention is None or parts is None:
         return None
     q, k, _ = parts
-    lines = [trace(one)[0] for one in (q, k.inputs[0] if _turned(k) else k, parts[2])]
+    lines = [trace(operand)[0] for operand in (q, k.inputs[0] if _turned(k) else k, parts[2])]
     norms = [[step for step in line if step.kind == "norm"] for line in lines]
     d_head = q.tensor.shape[-1]
     logits, factor, cap, after = _logits(attention, d_head)
@@ -132,26 +132,26 @@ def read_heads(found: Anatomy) -> Heads | None:
     factor *= math.prod(scaled)
     inherits = "qk" if any(_carried(step) for step in lines[0]) else "scores" if any(
         _carried(step) and step.extra is not None and _varies(step.extra.tensor) for step in after) else "none"
-    position, mask = seen(attention, q, k, logits, after, cap)
+    position, mask = masking(attention, q, k, logits, after, cap)
     if inherits == "scores":
         position = "none"  # what is added is no bias
     turn = next((read_turn(step) for step in lines[0] if step.kind == "turn"), None)
     if turn is not None:
         position = "rotary" if turn.fits else "another"
     norm = norms[0][0] if norms[0] else None
-    sizes = [float(one.tensor.detach().float().square().mean()) ** 0.5 for one in (q, k)]
+    sizes = [float(operand.tensor.detach().float().square().mean()) ** 0.5 for operand in (q, k)]
     gain = math.prod(size / abs(by or 1.0) for size, by in zip(sizes, scaled, strict=True)) if norm else 1.0
     return Heads(
-        d_head, _count(found, d_head), 1 / factor if factor else math.inf, cap,
+        d_head, _count(anatomy, d_head), 1 / factor if factor else math.inf, cap,
         tuple(_over(steps, d_head) for steps in norms), norm.epsilon if norm else 0.0, bool(norm and norm.centered),
         gain, mask, position, turn, _sink(attention),
         any(_carried(step) for step in lines[2]), inherits,
     )
 
 
-def of_heads(found: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+def of_heads(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
     """Facts of the first attention."""
-    heads = read_heads(found)
+    heads = read_heads(anatomy)
     yield from () if heads is None else ((("attn_scores", name), value) for name, value in heads._asdict().items())
 
 
@@ -195,14 +195,14 @@ def _over(norms: list[Step], d_head: int) -> str:
     return "head" if norms[0].before.tensor.shape[-1] == d_head else "all"
 
 
-def _count(found: Anatomy, d_head: int) -> int:
+def _count(anatomy: Anatomy, d_head: int) -> int:
     """Number of heads, from what the last matrix reads."""
-    pieces = found.matrices.get("W_O", [])
-    return sum(one.of(one.parameter).shape[-1] for one in pieces[:1]) // d_head
+    pieces = anatomy.matrices.get("W_O", [])
+    return sum(piece.of(piece.parameter).shape[-1] for piece in pieces[:1]) // d_head
 
 
 def _carried(step: Step) -> bool:
-    """Whether what is added comes from another block: no parameter, and as large as what it is added to."""
+    """Whether the other term of a sum comes from another block: no parameter, and of the same size."""
     other = step.extra
     return (step.kind == "add" and other is not None and other.op == "leaf" and other.parameter is None
             and other.tensor.numel() == step.node.tensor.numel())
@@ -224,5 +224,5 @@ def _sink(attention: Node) -> str:
             break
         node = left.pop()
         learned |= node.parameter is not None
-        left += [one for one in node.inputs if node.op not in MATRIX]
+        left += [operand for operand in node.inputs if node.op not in MATRIX]
     return "learned" if learned else "zero"

@@ -1,4 +1,4 @@
-"""What most layers of a stack have, and sentences on what could not be read or said."""
+"""The facts that most layers of a stack share, and sentences on those that could not be read or expressed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Majority:
         self.parts: list[str] = []
 
     def usual(self, site: str, name: str, default: Any = None) -> Any:
-        """What most layers have."""
+        """The most common value of a fact over the layers, or the default where no layer has it."""
         values = [facts[site, name] for facts in self.layers if (site, name) in facts]
         if not values:
             return default

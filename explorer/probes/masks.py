@@ -43,17 +43,17 @@ def below(bias: Tensor) -> Tensor | None:
 
 def hidden(soft: Node) -> Tensor | None:
     """Keys that a mask hides that was added to the logits of a softmax, in their shape; None where none was."""
-    found: Tensor | None = None
+    mask: Tensor | None = None
     scores = soft.inputs[0].tensor
     for step in trace(soft.inputs[0], lambda node: node.op in MATRIX, bends=True)[0]:
         bias = step.extra if step.kind == "add" and step.node.tensor.numel() == scores.numel() else None
         if bias is not None and not bias.role and (part := below(bias.tensor)) is not None:
             part = part.expand(step.node.tensor.shape).reshape(scores.shape)
-            found = part if found is None else found | part
-    return found
+            mask = part if mask is None else mask | part
+    return mask
 
 
-def seen(attention: Node, q: Node, k: Node, product: Node | None, after: list[Step], cap: float) -> tuple[str, str]:
+def masking(attention: Node, q: Node, k: Node, product: Node | None, after: list[Step], cap: float) -> tuple[str, str]:
     """Bias by position and mask, from the logits of the first sequence."""
     if attention.op in FUSED:
         return _seen_by_fused(attention, q.tensor.shape[-2], k.tensor.shape[-2])
@@ -67,7 +67,7 @@ def seen(attention: Node, q: Node, k: Node, product: Node | None, after: list[St
     first = _first(scores, scores.shape[-3])
     # the product with its axes in their places; what was done to it before it had them is done to it there
     placed = [(index, step.before.tensor[..., :keys]) for index, step in reversed([*enumerate(after)])]
-    index, plain = next(((index, one) for index, one in [*placed, (-1, scores)] if one.shape == scores.shape))
+    index, plain = next(((index, tensor) for index, tensor in [*placed, (-1, scores)] if tensor.shape == scores.shape))
     if any(step.kind not in ("factor", "gain") for step in after[index + 1:]):
         raise ValueError("the logits are bent or added to before their axes are in their places")
     if product.op == "baddbmm" and not product.inputs[0].role:

@@ -19,10 +19,10 @@ FLAGS = ("on_input", "on_output", "on_sum", "on_read", "on_heads")
 CLOSE = 0.02
 """Largest deviation of a multiplier from a row's, as a share of it."""
 PRICE = 0.02
-"""What one more free factor on the variances must explain, of the root mean square of their logarithms."""
+"""Cost of one more free factor on the variances, in units of the root mean square of their logarithms' misfit."""
 
 LARGE = 0.003
-"""The same for a factor of e: of two rules that describe the same variances, the one that needs the smaller factor."""
+"""Cost of a factor of e, in the same units: of two rules with the same variances the smaller factor wins."""
 
 
 class Fit(NamedTuple):
@@ -41,9 +41,9 @@ class Fit(NamedTuple):
 def flags_of(facts: Facts, site: str) -> tuple[bool, ...]:
     """Where a branch has norms, in the order of `FLAGS`."""
     heads = facts.get(("attn_scores", "normed"), ("", "", ""))
-    found = {name: bool(facts.get((site, name))) for name in FLAGS}
-    found["on_heads"] = site == "attn_out" and bool(heads[2])
-    return tuple(found[name] for name in FLAGS)
+    flags = {name: bool(facts.get((site, name))) for name in FLAGS}
+    flags["on_heads"] = site == "attn_out" and bool(heads[2])
+    return tuple(flags[name] for name in FLAGS)
 
 
 def placement_of(layers: Sequence[Facts]) -> tuple[str, list[tuple[int, str, Placement]]]:
@@ -75,21 +75,21 @@ def fit(layers: Sequence[Facts], fields: Mapping[str, Any], folded: Mapping[str,
         fields: of the config so far, at the model's own size.
         folded: factors on the variances of matrices, of norms before them.
     """
-    read = gains(layers, folded)
-    found = [_fitted(read, {**fields, **change}, far) for change, far in _residuals(layers, fields)]
-    return min((one for ones in found for one in ones), key=lambda one: one[0])[1]
+    gained = gains(layers, folded)
+    fits = [_fitted(gained, {**fields, **change}, far) for change, far in _residuals(layers, fields)]
+    return min((fit for ones in fits for fit in ones), key=lambda fit: fit[0])[1]
 
 
 def _residuals(layers: Sequence[Facts], fields: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], float]]:
     """Residual rules, and how far their multipliers are from those that were read."""
     sites = [site for site in BRANCHES if (site, "branch") in layers[0]]
-    read = np.array([[[facts.get((site, part), 1.0) for site in sites] for facts in layers]
-                     for part in ("skip", "branch")])
+    values = np.array([[[facts.get((site, part), 1.0) for site in sites] for facts in layers]
+                       for part in ("skip", "branch")])
     kind = _learned(layers)
     plain = multipliers(Config.model_construct(**{**fields, "residual": "constant", "alpha": 1.0}))
     which = [BRANCHES.index(site) for site in sites]
     base = np.array([np.reshape(part, (-1, 2))[:, which] for part in plain[:2]])
-    skip, branch = (float(f"{np.median(part):.6g}") for part in read / np.where(base == 0, 1, base))
+    skip, branch = (float(f"{np.median(part):.6g}") for part in values / np.where(base == 0, 1, base))
     for name, row in RESIDUALS.items():
         skips = row.multipliers(Config.model_construct(**{**fields, "alpha": 2.0}))[0] == 2.0
         alpha = 1.0 if "alpha" not in row.uses else skip if skips else branch
@@ -98,7 +98,7 @@ def _residuals(layers: Sequence[Facts], fields: Mapping[str, Any]) -> Iterator[t
         made = np.array([np.reshape(part, (-1, 2))[:, which] for part in asked[:2]])
         shape = None if row.learned is None else row.learned(Config.model_construct(**fields))
         wanted = "" if shape is None else "one" if shape == () else "each" if len(shape) == 1 else "vector"
-        gap = np.abs(read - made) / np.maximum(np.abs(made), np.abs(read).clip(1e-12))
+        gap = np.abs(values - made) / np.maximum(np.abs(made), np.abs(values).clip(1e-12))
         far = float(np.median(gap[np.isfinite(gap)])) if np.isfinite(gap).any() else 1.0
         free = PRICE / 2 if abs(alpha - 1) > CLOSE else 0.0
         yield change, (0.0 if far <= CLOSE else 10 * far) + 5.0 * (wanted != kind) + free
@@ -116,35 +116,35 @@ def _learned(layers: Sequence[Facts]) -> str:
 
 def gains(layers: Sequence[Facts], folded: Mapping[str, float]) -> dict[str, float]:
     """ln(fan_in · mean W²) of each matrix, the mean over the layers; minus infinity where all are zero."""
-    found = {}
+    products = {}
     for name in ("W_Q", "W_K", "W_V", "W_G", "W_O", "W_gate", "W_in", "W_out"):
         values = [facts[name, "variance"] * facts[name, "shape"][0] for facts in layers if (name, "variance") in facts]
         logs = [math.log(value) for value in values if value > 0]
         if logs:
-            found[name] = float(np.median(logs)) + math.log(folded.get(name, 1.0))
+            products[name] = float(np.median(logs)) + math.log(folded.get(name, 1.0))
         elif values:
-            found[name] = -math.inf
-    return found
+            products[name] = -math.inf
+    return products
 
 
-def _fitted(read: Mapping[str, float], fields: Mapping[str, Any], far: float) -> Iterator[tuple[float, Fit]]:
+def _fitted(gained: Mapping[str, float], fields: Mapping[str, Any], far: float) -> Iterator[tuple[float, Fit]]:
     """Every scale rule under one residual rule, with its cost."""
     for name, row in SCALE_RULES.items():
         if row.shrinks_last and RESIDUALS[fields["residual"]].shrinks_last:
             continue
         config = Config.model_construct(**{**fields, "scale_rule": name})
         for free in range(3):
-            misfit, init, attention, mlp = offsets(config, read, free)
-            found = Fit(fields["residual"], fields["alpha"], name, init, attention, mlp, misfit)
+            misfit, init, attention, mlp = offsets(config, gained, free)
+            fit = Fit(fields["residual"], fields["alpha"], name, init, attention, mlp, misfit)
             size = abs(math.log(init)) + abs(math.log(attention)) + abs(math.log(mlp))
-            yield far + misfit + PRICE * free + LARGE * size, found
+            yield far + misfit + PRICE * free + LARGE * size, fit
 
 
-def offsets(config: Config, read: Mapping[str, float], free: int) -> tuple[float, float, float, float]:
+def offsets(config: Config, gained: Mapping[str, float], free: int) -> tuple[float, float, float, float]:
     """Misfit and init, attention and MLP variance, with none, one or two of them free."""
     asked, sizes = variances(config), shapes(config)
     rest, zeros = {}, 0
-    for name, value in read.items():
+    for name, value in gained.items():
         made = asked.get(name, math.nan) * sizes.get(name, (math.nan, 0))[0]
         if value == -math.inf or made == 0:
             zeros += (value == -math.inf) != (made == 0)

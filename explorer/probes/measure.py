@@ -75,14 +75,14 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         return Profile("measured", stacked, config, seeds=seeds[: len(values)], pattern=passes[0].pattern,
                        pattern_of=pattern_of, seconds=time.perf_counter() - start)
 
-    def seen(values: Sequence[dict[Key, Array]]) -> None:
+    def show(values: Sequence[dict[Key, Array]]) -> None:
         if on_seed and (len(values) == len(shared[0]) or done[seeds[len(values)]] < NEARLY):
             on_seed(profile(values))
 
     try:
         with claimed(config.sizes.memory_bytes):
             in_turn = on_seed is not None and len(shared) < len(seeds)
-            return profile(_run(passes, config, abandoned, seen, in_turn))
+            return profile(_run(passes, config, abandoned, show, in_turn))
     finally:
         _give_back(config)
 
@@ -97,11 +97,11 @@ def _must_have(config: Config, layer: int, head: int) -> None:
 
 
 def _run(passes: list[Pass], config: Config, abandoned: threading.Event,
-         seen: Callable[[Sequence[dict[Key, Array]]], None], in_turn: bool) -> list[dict[Key, Array]]:
+         show: Callable[[Sequence[dict[Key, Array]]], None], in_turn: bool) -> list[dict[Key, Array]]:
     """All passes, side by side where there is room; when one is stopped or fails, so are the others.
 
     Args:
-        seen: called with the values of the first ones, always while others run.
+        show: called with the values of the first ones, always while others run.
         in_turn: not side by side. Passes that are calls more than arithmetic hold each other up, and whoever draws the
             first of them: alone it takes half the time.
     """
@@ -110,12 +110,12 @@ def _run(passes: list[Pass], config: Config, abandoned: threading.Event,
     with torch_threads(threads), ThreadPoolExecutor(1 if in_turn else workers, "explorer-seed") as pool:
         # Taken from the end: a future that this frame held would hold it in turn, by its exception's traceback, and the
         # two a stopped measurement's tensors, until the garbage collector looks.
-        waiting = [pool.submit(one.run, target) for one in passes][::-1]
+        waiting = [pool.submit(work.run, target) for work in passes][::-1]
         try:
             while waiting:
                 values += waiting.pop().result()
                 if waiting and not waiting[-1].done():
-                    seen(values)
+                    show(values)
             return values
         except BaseException:
             abandoned.set()

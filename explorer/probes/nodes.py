@@ -42,15 +42,15 @@ class Node:
         """Whether it has been through a function of one number since the last product."""
 
     def inside(self) -> Iterator[Node]:
-        """What this is made of since it left the stream, itself included, each node once."""
-        seen, left = {id(self)}, [self]
+        """Nodes between the stream and this tensor, itself included, each once."""
+        visited, left = {id(self)}, [self]
         while left:
             node = left.pop()
             yield node
-            for one in node.inputs:
-                if one.role == "deep" and id(one) not in seen:
-                    seen.add(id(one))
-                    left.append(one)
+            for operand in node.inputs:
+                if operand.role == "deep" and id(operand) not in visited:
+                    visited.add(id(operand))
+                    left.append(operand)
 
 
 def as_softmax(node: Node) -> Node:
@@ -60,7 +60,7 @@ def as_softmax(node: Node) -> Node:
         while total.op in VIEW and len(total.inputs) == 1:
             total = total.inputs[0]
         if total.op == "sum" and total.inputs == [shares] and shares.op in ("exp", "exp_"):
-            axes = next((one for one in total.scalars if isinstance(one, (list, tuple)) and len(one) == 1), None)
+            axes = next((part for part in total.scalars if isinstance(part, (list, tuple)) and len(part) == 1), None)
             if axes is not None:
                 node.op, node.inputs, node.scalars = "_softmax", shares.inputs[:1], (None, axes[0])
     elif node.op == "exp" and node.inputs and node.inputs[0].op == "_log_softmax":
@@ -72,12 +72,12 @@ def as_product(node: Node) -> list[Node]:
     """A product of matrices that is written out, such as Σ_d q_td k_sd: its factors and itself, which the sum is then a
     view of; nothing of any other node.
     """
-    whole, axes = node.inputs[0] if node.inputs else node, [one for one in node.scalars if isinstance(one, list)]
+    whole, axes = node.inputs[0] if node.inputs else node, [value for value in node.scalars if isinstance(value, list)]
     n_axes = whole.tensor.ndim
-    if node.op != "sum" or whole.op != "mul" or [len(one) for one in axes] != [1] or node.tensor.ndim == n_axes:
+    if node.op != "sum" or whole.op != "mul" or [len(value) for value in axes] != [1] or node.tensor.ndim == n_axes:
         return []
-    alike, summed = [_repeated(one, whole) for one in whole.inputs], axes[0][0] % n_axes
-    if [len(one) for one in alike] != [1, 1] or len({summed, *alike[0], *alike[1]}) < 3:
+    alike, summed = [_repeated(operand, whole) for operand in whole.inputs], axes[0][0] % n_axes
+    if [len(repeated) for repeated in alike] != [1, 1] or len({summed, *alike[0], *alike[1]}) < 3:
         return []
     (column,), (row,) = alike
     first, second = whole.inputs
@@ -112,16 +112,16 @@ def label(node: Node) -> None:
     node.role, node.matrix, node.bent = _role(node), frozenset(), False
     if node.role != "deep":
         return
-    if node.op in MATRIX and any(one.parameter is not None for one in node.inputs):
+    if node.op in MATRIX and any(operand.parameter is not None for operand in node.inputs):
         node.matrix = frozenset([node])
     else:
-        node.matrix = frozenset().union(*(one.matrix for one in node.inputs))
-        node.bent = node.op in BENT or any(one.bent for one in node.inputs)
+        node.matrix = frozenset().union(*(operand.matrix for operand in node.inputs))
+        node.bent = node.op in BENT or any(operand.bent for operand in node.inputs)
 
 
 def _role(node: Node) -> Role:
-    """What a new tensor is, from what it was made of."""
-    op, roles = node.op, [one.role for one in node.inputs]
+    """Role of a new tensor, from its operation and the roles of its inputs."""
+    op, roles = node.op, [operand.role for operand in node.inputs]
     if not any(roles) or op in FRESH or node.tensor.dtype in PLACES:
         return ""
     if reduces(node):
@@ -131,7 +131,7 @@ def _role(node: Node) -> Role:
     if op in NORMS:
         return roles[0]
     if "stream" in roles and "deep" not in roles:
-        if op in VIEW or op in SUM or (op in FACTOR and not any(_as_many(one, node) for one in node.inputs)):
+        if op in VIEW or op in SUM or (op in FACTOR and not any(_as_many(operand, node) for operand in node.inputs)):
             return "stream"
         # a square or another function is on its way to a mean, most of the time
         return "reduced" if op in BENT or op in FACTOR else "deep"
@@ -144,9 +144,9 @@ def _role(node: Node) -> Role:
 
 def reduces(node: Node) -> bool:
     """Whether it is one number of many: a mean, a norm, or each vector's product with itself, or with constants."""
-    if node.op not in MATRIX or any(one.parameter is not None for one in node.inputs):
+    if node.op not in MATRIX or any(operand.parameter is not None for operand in node.inputs):
         return node.op in REDUCTION
-    vectors, *others = (whole(one) for one in node.inputs[-2:])
+    vectors, *others = (whole(operand) for operand in node.inputs[-2:])
     size = node.inputs[-2].tensor if len(others) else node.tensor
     return bool(others) and (others[0] is vectors or not others[0].role) and size.ndim > 0 and \
         node.tensor.numel() * size.shape[-1] == size.numel()
@@ -155,7 +155,7 @@ def reduces(node: Node) -> bool:
 def _as_many(node: Node, product: Node) -> bool:
     """Whether a factor of the stream was itself made of the stream, number by number, and is no size of a token."""
     if node.role == "stream":
-        return sum(one.role == "stream" for one in product.inputs) > 1
+        return sum(operand.role == "stream" for operand in product.inputs) > 1
     while node.role and node.op in VIEW and node.inputs:
         node = node.inputs[0]
     return bool(node.role) and node.tensor.numel() >= product.tensor.numel() > 1
@@ -170,7 +170,7 @@ def whole(node: Node) -> Node:
 
 def is_norm(op: str, inputs: list[Node]) -> bool:
     """Whether an operation on the stream divides it by its own size."""
-    return op in NORMS or (op in FACTOR and any(one.role == "reduced" for one in inputs))
+    return op in NORMS or (op in FACTOR and any(operand.role == "reduced" for operand in inputs))
 
 
 def pattern_of(product: Node) -> Node | None:
@@ -178,7 +178,7 @@ def pattern_of(product: Node) -> Node | None:
     node = product.inputs[0] if product.inputs else None
     while node is not None and node.op not in SOFTMAX:
         plain = node.op in VIEW or node.op in FACTOR or node.op in ("where", "masked_fill", "bernoulli_", "nan_to_num")
-        node = next((one for one in node.inputs if one.role), None) if plain else None
+        node = next((operand for operand in node.inputs if operand.role), None) if plain else None
     return node
 
 
@@ -188,4 +188,4 @@ def tensors_in(values: Any) -> list[Tensor]:
         return [values]
     if isinstance(values, Mapping):
         values = tuple(values.values())
-    return [tensor for one in values for tensor in tensors_in(one)] if isinstance(values, (list, tuple)) else []
+    return [tensor for value in values for tensor in tensors_in(value)] if isinstance(values, (list, tuple)) else []

@@ -86,10 +86,10 @@ class Gradients:
         """
         shared = self.shared and layer.layer > 1  # the first layer, which comes last, has the sum over all
         owners = (self.middles[index], *(() if shared else (*layer.weights.values(), *layer.mix)))
-        found = [owner.grad for owner in owners if owner.grad is not None]
-        if len(found) != len(owners):
-            raise RuntimeError(f"layer {layer.layer} has {len(found)} of {len(owners)} gradients in place")
-        sizes = list(norms_by_seed([gradient, *found], self.seeds))
+        gradients = [owner.grad for owner in owners if owner.grad is not None]
+        if len(gradients) != len(owners):
+            raise RuntimeError(f"layer {layer.layer} has {len(gradients)} of {len(owners)} gradients in place")
+        sizes = list(norms_by_seed([gradient, *gradients], self.seeds))
         self.by_stream += sizes[1::-1]
         if not shared:
             named = 2 + len(layer.weights)
@@ -107,7 +107,7 @@ class Gradients:
         self.middles.clear()
 
     def values(self) -> list[dict[Key, Array]]:
-        """Of each seed: statistic and site to `[layer]`: mean squares relative to the last layer's, and norms."""
+        """For each seed, statistic and site to `[layer]`: mean squares relative to the last layer's, and norms."""
         stream = np.full((2 * self.n_layers + 1, self.seeds), math.nan)  # where it ended
         stream[len(stream) - len(self.by_stream):] = self.by_stream[::-1]
         weight = np.full((1 if self.shared else self.n_layers, len(self.names), self.seeds), math.nan)
@@ -157,7 +157,7 @@ class Pass:
         return self.observe(model, inputs)
 
     def observe(self, model: Transformer, inputs: batch.Batch) -> list[dict[Key, Array]]:
-        """Of each seed: statistic and site to `[layer]` or `[layer, head]`, from one pass forward and backward.
+        """For each seed, statistic and site to `[layer]` or `[layer, head]`, from one pass forward and backward.
 
         The model's own gradients are left as they were found: none.
         """
@@ -187,8 +187,8 @@ class Pass:
             if owner is not None:
                 owner.grad = None
         self.pattern = None if recorder.pattern is None else recorder.pattern.double().cpu().numpy()
-        found = recorder.values()
-        return [one | other for one, other in zip(found, gradients.values(), strict=True)] if self.backward else found
+        forward = recorder.values()
+        return [x | y for x, y in zip(forward, gradients.values(), strict=True)] if self.backward else forward
 
     @torch.no_grad()
     def forward(self, model: Transformer, inputs: batch.Batch, recorder: Recorder) -> None:
@@ -200,17 +200,17 @@ class Pass:
     def at_once(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
         """Forward and backward, with every activation kept in between."""
         streams: list[Tensor] = []
-        x, tap, seen = source(model.embed(inputs)), both(recorder, streams), []
+        x, tap, layers = source(model.embed(inputs)), both(recorder, streams), []
         tap("embed", 0, x)
         carried: Carried = ()
         for layer in recorder.needed(model.layers):  # type: ignore[arg-type]
             x, carried = layer(x, tap, carried)
-            seen.append(layer)
-        gradients.watch(seen, streams)
+            layers.append(layer)
+        gradients.watch(layers, streams)
         model.loss(model.finish(x), inputs).backward()  # type: ignore[no-untyped-call]
 
     def in_blocks(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
-        """The same in less memory: only what goes into each block of layers is kept, and the rest computed again."""
+        """`at_once` in less memory: only the input of each block of layers is kept, and the rest is computed again."""
         size = self.config.sizes.block
         blocks = [model.layers[start : start + size] for start in range(0, len(model.layers), size)]
         kept: list[tuple[Tensor, Carried]] = []
@@ -257,9 +257,9 @@ def source(x: Tensor) -> Tensor:
 def both(tap: Tap, streams: list[Tensor]) -> Tap:
     """A tap that also keeps the stream, whose gradients are wanted later."""
 
-    def seen(site: str, layer: int, tensor: Tensor) -> None:
+    def tap_and_keep(site: str, layer: int, tensor: Tensor) -> None:
         if site in STREAM:
             streams.append(tensor)
         tap(site, layer, tensor)
 
-    return seen
+    return tap_and_keep

@@ -15,13 +15,13 @@ from explorer.probes.operations import SOFTMAX
 
 
 def divisor(node: Node, vectors: Node) -> float | None:
-    """What is added to the mean of squares by which a norm that is written out divides vectors; None of anything else.
+    """The ε that a written-out norm adds to the mean of squares by which it divides vectors; None of any other divisor.
 
     Between that mean and the divisor there is a number or less for each vector, whatever root is taken of it.
     """
     epsilon, numbers = 0.0, vectors.tensor.numel()
     for _ in range(16):
-        made = [one for one in node.inputs if one.role]
+        made = [operand for operand in node.inputs if operand.role]
         if not made:
             return None
         if reduces(node):
@@ -29,7 +29,7 @@ def divisor(node: Node, vectors: Node) -> float | None:
         if node.op in MATRIX | FUSED | SOFTMAX or (node.op not in VIEW and node.tensor.numel() >= numbers):
             return None
         if node.op in SUM and len(made) == 1:
-            epsilon += scalar(node, [one for one in node.inputs if one is not made[0]]) or 0.0
+            epsilon += scalar(node, [operand for operand in node.inputs if operand is not made[0]]) or 0.0
         node = made[0]
     return None
 
@@ -39,24 +39,24 @@ def scalar(node: Node, rest: list[Node]) -> float | None:
     if rest:
         value = rest[0].tensor
         return float(value) if value.numel() == 1 and not rest[0].role and not value.is_complex() else None
-    numbers = (one for one in node.scalars if isinstance(one, (int, float)) and not isinstance(one, bool))
+    numbers = (value for value in node.scalars if isinstance(value, (int, float)) and not isinstance(value, bool))
     return next(map(float, numbers), None)
 
 
 def alpha(node: Node) -> float:
     """The factor on the second operand of a sum."""
-    return float(next((one[1] for one in node.scalars if isinstance(one, tuple) and one[0] == "alpha"), 1.0))
+    return float(next((value[1] for value in node.scalars if isinstance(value, tuple) and value[0] == "alpha"), 1.0))
 
 
 def last_number(node: Node) -> float:
     """ε of a norm in one call."""
-    numbers = [one for one in _values(node.scalars) if isinstance(one, float)]
+    numbers = [value for value in _values(node.scalars) if isinstance(value, float)]
     return numbers[-1] if numbers else torch.finfo(node.tensor.dtype).eps
 
 
 def _values(scalars: tuple[Any, ...]) -> Iterator[Any]:
-    for one in scalars:
-        yield one[1] if isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) else one
+    for value in scalars:
+        yield value[1] if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) else value
 
 
 def size(tensor: Tensor) -> float:

@@ -74,8 +74,8 @@ class Recorder:
         pending, self.pending = self.pending, defaultdict(list)
         if pending["pattern"]:
             scores, pattern = (self.stack(pending[site]) for site in ROWS)
-            seen = Rows.of(scores, pattern, self.mask, sink(self.config).logit is not None)
-            self.reduce(seen, dict.fromkeys(ROWS, (0, len(pending["pattern"]))))
+            rows = Rows.of(scores, pattern, self.mask, sink(self.config).logit is not None)
+            self.reduce(rows, dict.fromkeys(ROWS, (0, len(pending["pattern"]))))
         tensors: list[Tensor] = []
         spans: dict[str, tuple[int, int]] = {}
         for site in ORDER:
@@ -88,21 +88,21 @@ class Recorder:
         """`[seed · batch, ...]` of each layer to `[layer · seed, batch, ...]`."""
         return torch.stack(tensors).view(len(tensors) * self.seeds, -1, *tensors[0].shape[1:])
 
-    def reduce(self, seen: Signal | Rows, spans: Mapping[str, tuple[int, int]]) -> None:
+    def reduce(self, sample: Signal | Rows, spans: Mapping[str, tuple[int, int]]) -> None:
         """Reduces stacked layers to the statistics of their sites, each over the part of the stack that it needs."""
         for row in STATISTICS.values():
             sites = [site for site in row.sites if site in spans]
             if row.reduce is None or not sites:
                 continue
             start, stop = min(spans[site][0] for site in sites), max(spans[site][1] for site in sites)
-            values = row.reduce(type(seen)(*(part[start * self.seeds : stop * self.seeds] for part in seen)))
+            values = row.reduce(type(sample)(*(part[start * self.seeds : stop * self.seeds] for part in sample)))
             for site in sites:
                 first, last = spans[site]
                 self.reduced[row.name, site].append(values[(first - start) * self.seeds : (last - start) * self.seeds])
 
     def values(self) -> list[dict[Key, Array]]:
-        """Of each seed: statistic and site to `[layer]` or `[layer, head]`; this is where the device is waited for."""
-        found = {key: torch.cat(parts).double().cpu().numpy() for key, parts in self.reduced.items()}
-        last = dict.fromkeys((key for key in found if key[1] != "embed"), len(self.left_out))
+        """For each seed, statistic and site to `[layer]` or `[layer, head]`; waits for the device."""
+        values = {key: torch.cat(parts).double().cpu().numpy() for key, parts in self.reduced.items()}
+        last = dict.fromkeys((key for key in values if key[1] != "embed"), len(self.left_out))
         return [{key: np.concatenate([part := column[seed :: self.seeds], *[part[-1:]] * last.get(key, 0)])
-                 for key, column in found.items()} for seed in range(self.seeds)]
+                 for key, column in values.items()} for seed in range(self.seeds)]

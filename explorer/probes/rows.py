@@ -46,19 +46,19 @@ class Layout(NamedTuple):
         return x.reshape(x.shape[0], -1, x.shape[-1])
 
 
-def layout(found: Anatomy) -> Layout:
+def layout(anatomy: Anatomy) -> Layout:
     """The layout of a block's stream, from what reads it."""
-    shape = found.source.tensor.shape
-    if len(shape) > 2 and any(node.op == "convolution" and _as_it_lies(node.inputs[0], found.source)
-                              for node in found.graph.order):
+    shape = anatomy.source.tensor.shape
+    if len(shape) > 2 and any(node.op == "convolution" and _as_it_lies(node.inputs[0], anatomy.source)
+                              for node in anatomy.graph.order):
         return Layout(features_second=True)
-    if found.attention is None:
+    if anatomy.attention is None:
         return Layout()
     if len(shape) == 2:
-        sequences = found.attention.tensor.shape[0]
-        whole = found.attention.op in FUSED and shape[0] % sequences == 0
+        sequences = anatomy.attention.tensor.shape[0]
+        whole = anatomy.attention.op in FUSED and shape[0] % sequences == 0
         return Layout(flat=sequences if whole else 0)
-    return Layout(tokens_first=len(shape) == 3 and min(shape[:2]) > 1 and _tokens_first(found))
+    return Layout(tokens_first=len(shape) == 3 and min(shape[:2]) > 1 and _tokens_first(anatomy))
 
 
 def _as_it_lies(node: Node, source: Node) -> bool:
@@ -67,18 +67,18 @@ def _as_it_lies(node: Node, source: Node) -> bool:
         if node.role != "stream" or node.op in TURNS or not node.inputs:
             return False
         plain = node.op in VIEW or node.op in NORMS
-        node = next((one for one in node.inputs if one.role == "stream"), node) if plain else source
+        node = next((operand for operand in node.inputs if operand.role == "stream"), node) if plain else source
     return True
 
 
-def _tokens_first(found: Anatomy) -> bool:
+def _tokens_first(anatomy: Anatomy) -> bool:
     """Whether the first sequence's second query is made of the stream's `[1, 0]`, and not of its `[0, 1]`."""
-    heads = None if found.attention is None else queries_keys_values(found.attention)
+    heads = None if anatomy.attention is None else queries_keys_values(anatomy.attention)
     if heads is None or not heads[0].tensor.requires_grad or heads[0].tensor.shape[-2] < 2:  # a class token alone
         return False
     with torch.enable_grad():
         query = heads[0].tensor.flatten(0, -3)[0, 1].float().square().sum()
-        gradient, = torch.autograd.grad(query, found.source.tensor, retain_graph=True, allow_unused=True)
+        gradient, = torch.autograd.grad(query, anatomy.source.tensor, retain_graph=True, allow_unused=True)
     if gradient is None:
         return False
     by_place = gradient.abs().amax(dim=-1)
@@ -102,7 +102,7 @@ class Heads(NamedTuple):
 
 
 def read_rows(attention: Node, batch: int) -> Heads | None:
-    """What one attention does, as `probes.statistics` reduces it; None where its rows are not seen.
+    """Statistics of one attention's rows, as `probes.statistics` reduces them; None where its rows are not seen.
 
     Args:
         attention: what it puts out.
@@ -119,7 +119,7 @@ def read_rows(attention: Node, batch: int) -> Heads | None:
     variance, normalized, entropy, largest, several, rows = torch.stack(sums).sum(dim=0)
     means = (variance / several, entropy / rows, normalized / several, largest / rows)
     none = patterns[0][None, None, None, :0]
-    return Heads(Rows(none, none, *(one[None, None, :, None] for one in means)), torch.cat(patterns),
+    return Heads(Rows(none, none, *(mean[None, None, :, None] for mean in means)), torch.cat(patterns),
                  bool((several > 0).all()))
 
 
@@ -130,11 +130,11 @@ def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor]:
     """
     scores = scores.float()
     highest = scores.amax(dim=-1, keepdim=True)
-    seen = visible(scores)
-    count = seen.sum(dim=-1)
-    shares = scores.masked_fill(~seen, -math.inf).softmax(dim=-1)
+    shown = visible(scores)
+    count = shown.sum(dim=-1)
+    shares = scores.masked_fill(~shown, -math.inf).softmax(dim=-1)
     weights = shares if pattern is None else pattern.float()
-    below = (highest - scores).where(seen, 0).double()
+    below = (highest - scores).where(shown, 0).double()
     variance = below.square().sum(dim=-1) / count - (below.sum(dim=-1) / count).square()
     entropy = (below * shares).sum(dim=-1) - shares.amax(dim=-1).double().log()
     several, some = count > 1, count > 0
@@ -145,7 +145,7 @@ def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor]:
 
 def _fused(attention: Node) -> Iterator[Part]:
     """Logits of a fused call, a few queries at a time."""
-    q, k = (one.tensor.detach() for one in attention.inputs[:2])
+    q, k = (operand.tensor.detach() for operand in attention.inputs[:2])
     named = attention.named
     mask = named.get("attn_mask") or named.get("attn_bias")
     scale = named.get("scale")
@@ -185,7 +185,7 @@ def _written_out(attention: Node, batch: int) -> Iterator[Part]:
     if soft.scalars[1] % soft.tensor.ndim != soft.tensor.ndim - 1:  # as the product with the values has its axes
         weights = attention.inputs[0].tensor
         logits = weights.log()
-    scores, pattern = (_by_head(one, batch)[..., :keys] for one in (logits, weights))
+    scores, pattern = (_by_head(tensor, batch)[..., :keys] for tensor in (logits, weights))
     step = max(1, AT_ONCE // max(1, math.prod(scores.shape[:2]) * keys))
     for start in range(0, scores.shape[2], step):
         yield scores[:, :, start:start + step], pattern[:, :, start:start + step]

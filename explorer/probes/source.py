@@ -22,7 +22,7 @@ vector of its own: half of it, where both tables are drawn alike."""
 
 
 class Source(NamedTuple):
-    """What comes in, and whether a norm follows the last block."""
+    """Statistics of a stack's input, and whether a norm follows the last block."""
 
     second_moment: float
     correlation: float
@@ -32,19 +32,19 @@ class Source(NamedTuple):
     batch: int
     final: bool | None = None
 
-    def fields(self, found: Mapping[str, Any], unread: list[str]) -> dict[str, Any]:
-        """Those of a config; `found` has its width and positions."""
+    def fields(self, known: Mapping[str, Any], unread: list[str]) -> dict[str, Any]:
+        """Fields of a config that describe the input; `known` has the width and positions."""
         fields: dict[str, Any] = {"n_ctx": max(2, self.tokens), "batch_size": self.batch,
                                   "input_second_moment": min(max(self.second_moment, 1e-8), 1e8)}
         correlation, learned = self.correlation, False
-        if found.get("position", "none") == "none":
+        if known.get("position", "none") == "none":
             if self.placed is None:
                 unread.append("whether positions are added to the embeddings: it takes two sequences to see")
             elif LEARNED[0] < self.placed < LEARNED[1]:
                 fields["position"], learned = "learned", True
                 correlation *= 2  # of the tokens before their half of the second moment
         pairs = self.batch * self.tokens * (self.tokens - 1) / 2
-        error = 1 / math.sqrt(max(1.0, pairs) * found["d_model"])
+        error = 1 / math.sqrt(max(1.0, pairs) * known["d_model"])
         if correlation > SURE * error * (1 + learned):
             fields |= {"input": "correlated", "input_correlation": min(max(correlation, 0.0), 1.0)}
         return fields

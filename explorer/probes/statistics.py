@@ -65,9 +65,9 @@ class Rows(NamedTuple):
     scores: Weights
     pattern: Weights
     variance: PerRow
-    """Of the logits, over visible keys, float64."""
+    """Variance of the logits over visible keys, float64."""
     entropy: PerRow
-    """Of the keys' shares of what a row keeps, in nats."""
+    """Entropy of the keys' shares of the weight that a row keeps, in nats."""
     normalized: PerRow
     """Over ln(visible keys)."""
     largest: PerRow
@@ -87,18 +87,18 @@ class Rows(NamedTuple):
         largest = pattern.amax(dim=-1)  # [layer, batch, head, query]
         if mask is None:
             below = scores.amax(dim=-1, keepdim=True) - scores
-            seen = torch.full((pattern.shape[-1],), pattern.shape[-1], device=pattern.device)
+            keys = torch.full((pattern.shape[-1],), pattern.shape[-1], device=pattern.device)
         else:
             below = (scores.where(mask, -math.inf).amax(dim=-1, keepdim=True) - scores).where(mask, 0)
-            seen = mask.sum(dim=-1)
-        several = seen > 1 if mask is not None else slice(None)
-        square = _norm(below, (-1,), least=0).square() / seen  # a row of equal logits is a true 0
-        variance = square - (below.sum(dim=-1) / seen).double().square()
+            keys = mask.sum(dim=-1)
+        several = keys > 1 if mask is not None else slice(None)
+        square = _norm(below, (-1,), least=0).square() / keys  # a row of equal logits is a true 0
+        variance = square - (below.sum(dim=-1) / keys).double().square()
         shares = pattern
         if sinks:
             shares = (scores if mask is None else scores.where(mask, -math.inf)).softmax(dim=-1)
         nats = below.mul_(shares).sum(dim=-1) - (shares.amax(dim=-1) if sinks else largest).log()
-        normalized = nats[..., several] / seen[several].log()
+        normalized = nats[..., several] / keys[several].log()
         return cls(scores, pattern, variance[..., several], nats, normalized, largest)
 
 
@@ -120,19 +120,19 @@ def norms_by_seed(tensors: list[Tensor], seeds: int) -> Array:
 
 def norms(tensors: list[Tensor]) -> list[float]:
     """Frobenius norm of each tensor, in one call for all."""
-    found: list[float] = torch.stack(torch._foreach_norm(tensors)).tolist()
-    if min(found) >= LEAST and max(found) <= MOST:
-        return found
+    lengths: list[float] = torch.stack(torch._foreach_norm(tensors)).tolist()
+    if min(lengths) >= LEAST and max(lengths) <= MOST:
+        return lengths
     return [
         size if LEAST <= size <= MOST else float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
-        for size, tensor in zip(found, tensors, strict=True)
+        for size, tensor in zip(lengths, tensors, strict=True)
     ]
 
 
 def _norm(x: Tensor, dim: tuple[int, ...], least: float = LEAST) -> Tensor:
     """Euclidean norm along some axes, float64."""
-    found: Tensor = torch.linalg.vector_norm(x, dim=dim).double()
-    if bool(((found >= least) & (found <= MOST)).all()):
-        return found
+    lengths: Tensor = torch.linalg.vector_norm(x, dim=dim).double()
+    if bool(((lengths >= least) & (lengths <= MOST)).all()):
+        return lengths
     exact: Tensor = torch.linalg.vector_norm(x, dim=dim, dtype=torch.float64)
     return exact

@@ -20,28 +20,28 @@ ROUNDED = 0.1
 """Deviation of a length from 1 that an ε outside the root explains, and the rounding of half precision."""
 
 
-def of_sublayers(found: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+def of_sublayers(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
     """Norms, multipliers and functions of each branch."""
-    afters = {id(one.after) for one in found.sums}
-    for index, one in enumerate(found.sums):
-        following = found.sums[index + 1].before if index + 1 < len(found.sums) else found.output
-        on_sum = _norms(trace(following, partial(_is, one.after))[0]) if following else []
-        skip, lineage = _skip(one, afters)
-        for site, part in kinds(found, one):
+    afters = {id(term.after) for term in anatomy.sums}
+    for index, term in enumerate(anatomy.sums):
+        following = anatomy.sums[index + 1].before if index + 1 < len(anatomy.sums) else anatomy.output
+        on_sum = _norms(trace(following, partial(_is, term.after))[0]) if following else []
+        skip, lineage = _skip(term, afters)
+        for site, part in kinds(anatomy, term):
             facts = _of_branch(site, part, afters | lineage)
             facts["on_sum"], facts["skip"] = bool(on_sum), skip
-            facts["branch"] *= alpha(one.after) * _outer(one.branch, part)
+            facts["branch"] *= alpha(term.after) * _outer(term.branch, part)
             norms = facts.pop("norms") + on_sum
             if norms:
                 facts["epsilon"] = norms[0].epsilon
                 facts["norm"] = "layer" if norms[0].centered else "rms"
             yield from (((site, name), value) for name, value in facts.items())
-    if {"attn_out", "mlp_out"} <= set(found.sites):
-        yield ("layer", "parallel"), _parallel(found)
+    if {"attn_out", "mlp_out"} <= set(anatomy.sites):
+        yield ("layer", "parallel"), _parallel(anatomy)
 
 
-def _is(one: Node, node: Node) -> bool:
-    return node is one
+def _is(wanted: Node, node: Node) -> bool:
+    return node is wanted
 
 
 def _outer(branch: Node, part: Node) -> float:
@@ -55,9 +55,9 @@ def _norms(steps: list[Step]) -> list[Step]:
     return [step for step in steps if step.kind == "norm"]
 
 
-def _skip(one: Sum, afters: set[int]) -> tuple[float, set[int]]:
+def _skip(term: Sum, afters: set[int]) -> tuple[float, set[int]]:
     """The factor on the stream, and the tensors that are the stream as it was before it."""
-    if one.before is None:
+    if term.before is None:
         return 0.0, set()
     lineage: set[int] = set()
 
@@ -65,7 +65,7 @@ def _skip(one: Sum, afters: set[int]) -> tuple[float, set[int]]:
         lineage.add(id(node))
         return id(node) in afters
     factor = 1.0
-    for step in trace(one.before, stop)[0]:
+    for step in trace(term.before, stop)[0]:
         lineage.add(id(step.node))
         if step.kind == "norm":  # beyond it lies what the norm was made of, which is no stream any more
             _, end = trace(step.before, lambda node: id(node) in afters)
@@ -77,7 +77,7 @@ def _skip(one: Sum, afters: set[int]) -> tuple[float, set[int]]:
 
 
 def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
-    """What lies on a branch, from its term of the sum back to the stream."""
+    """Facts of a branch: norms and factors from its term of the sum back to the stream."""
     steps, end = trace(part)
     out = _norms(steps)
     first = next((index for index, step in enumerate(steps) if step.kind == "norm"), len(steps))
@@ -87,13 +87,13 @@ def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
     facts: dict[str, Any] = {"on_output": bool(out), "branch": math.prod(step.factor for step in outer)}
     if out:
         facts["branch"] *= _length(out[0])
-    weights = [one for step in outer for one in step.node.inputs if one.parameter is not None]
+    weights = [operand for step in outer for operand in step.node.inputs if operand.parameter is not None]
     facts["learned"] = "" if not weights else "number" if weights[0].tensor.numel() == 1 else "vector"
-    facts["learned_by"] = tuple((id(one.parameter), one.tensor.storage_offset()) for one in weights)
+    facts["learned_by"] = tuple((id(weight.parameter), weight.tensor.storage_offset()) for weight in weights)
     norms = out
     width = part.tensor.shape[-1]
-    last = end if end.op in MATRIX else next((one for one in part.matrix if one.tensor.shape[-1] == width), None)
-    hidden = None if last is None else next((one for one in last.inputs if one.role == "deep"), None)
+    last = end if end.op in MATRIX else next((node for node in part.matrix if node.tensor.shape[-1] == width), None)
+    hidden = None if last is None else next((operand for operand in last.inputs if operand.role == "deep"), None)
     if hidden is not None:
         line, inmost = trace(hidden)
         inner = _norms(line)
@@ -108,12 +108,12 @@ def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
     operand = _operand(part)
     if operand is not None:
         line, _ = trace(operand, lambda node: id(node) in streams or node.op == "input", bends=True)
-        found = _norms(line)
+        before = _norms(line)
         point = next((step for step in line if step.kind == "bend"), None)
-        facts["on_input"] = bool(found) or point is not None
-        if found:
-            facts["gain"] = _gain(operand.tensor, found[0].before.tensor, found[0])
-            norms = found + norms
+        facts["on_input"] = bool(before) or point is not None
+        if before:
+            facts["gain"] = _gain(operand.tensor, before[0].before.tensor, before[0])
+            norms = before + norms
         elif point is not None:
             facts.update(_point(point, line))
     facts["norms"] = norms
@@ -123,20 +123,20 @@ def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
 def _operand(part: Node) -> Node | None:
     """The stream as the branch's first matrix reads it."""
     for node in part.inside():
-        if node.op in MATRIX and any(one.parameter is not None for one in node.inputs):
-            for one in node.inputs:
-                if one.role in ("stream", "reduced") and one.parameter is None:
-                    return one
+        if node.op in MATRIX and any(operand.parameter is not None for operand in node.inputs):
+            for operand in node.inputs:
+                if operand.role in ("stream", "reduced") and operand.parameter is None:
+                    return operand
     return None
 
 
 def _gates(node: Node, tokens: int) -> int:
     """Number of gates on what attention's last matrix reads; 0 where there are none."""
-    deep = [one for one in node.inputs if one.role == "deep"]
+    deep = [operand for operand in node.inputs if operand.role == "deep"]
     if node.op not in FACTOR or len(deep) != 2:
         return 0
     for gate in deep:
-        while gate.op in VIEW and len(made := [one for one in gate.inputs if one.role == "deep"]) == 1:
+        while gate.op in VIEW and len(made := [operand for operand in gate.inputs if operand.role == "deep"]) == 1:
             gate = made[0]
         if gate.op == "sigmoid":
             return gate.tensor.numel() // tokens
@@ -144,7 +144,7 @@ def _gates(node: Node, tokens: int) -> int:
 
 
 def _gain(after: Tensor, before: Tensor, norm: Step) -> float:
-    """What a norm makes of a length of 1: its gains' root mean square, and any factor after it."""
+    """Factor that a norm applies to normalized vectors: its gains' root mean square, times any factor after it."""
     x, y = before.detach().float(), after.detach().float()  # a product may have the tokens in another order
     q = (x.var(dim=-1, correction=0) if norm.centered else x.square().mean(dim=-1)).double()
     left = float((q / (q + norm.epsilon).clamp(min=1e-300)).mean())
@@ -164,25 +164,25 @@ def _point(bend: Step, line: list[Step]) -> dict[str, Any]:
     return {"norm": names[0] if names else "another", "norm_alpha": inner}
 
 
-def _parallel(found: Anatomy) -> bool:
+def _parallel(anatomy: Anatomy) -> bool:
     """Whether the MLP reads the stream as it was before attention."""
-    mlp = found.sites["mlp_out"]
-    attention = found.sites["attn_out"]
-    if any(mlp in one.branch.inside() and attention in one.branch.inside() for one in found.sums):
+    mlp = anatomy.sites["mlp_out"]
+    attention = anatomy.sites["attn_out"]
+    if any(mlp in term.branch.inside() and attention in term.branch.inside() for term in anatomy.sums):
         return True
     operand = _operand(mlp)
-    afters = [one.after for one in found.sums if attention in one.branch.inside()]
+    afters = [term.after for term in anatomy.sums if attention in term.branch.inside()]
     if operand is None or not afters:
         return False
-    return not any(one is afters[0] for one in _stream_above(operand))
+    return not any(above is afters[0] for above in _stream_above(operand))
 
 
 def _stream_above(node: Node) -> Iterator[Node]:
-    left, seen = [node], {id(node)}
+    left, visited = [node], {id(node)}
     while left:
-        one = left.pop()
-        yield one
-        for part in one.inputs:
-            if part.role in ("stream", "reduced") and id(part) not in seen:
-                seen.add(id(part))
+        above = left.pop()
+        yield above
+        for part in above.inputs:
+            if part.role in ("stream", "reduced") and id(part) not in visited:
+                visited.add(id(part))
                 left.append(part)

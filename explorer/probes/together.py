@@ -23,7 +23,7 @@ SEEDS = 2
 """Seeds that share a pass. The number must not depend on the machine's processors, or sums are taken in another order
 in a sweep's pool than here, and numbers differ in the last bit."""
 OTHERS = 3
-"""The same, of those after a first one that somebody waits for: of the usual four seeds, all."""
+"""Seeds that share a pass after a first seed that somebody waits for: of the usual four, all others."""
 
 
 def runs(config: Config, soon: bool = False) -> list[range]:

@@ -15,7 +15,7 @@ PICKED = VIEW | {"index_select", "repeat_interleave", "gather", "index", "_unsaf
 """Operations that leave most numbers as they are."""
 TURNS = VIEW | FACTOR | SUM | {"neg", "stack", "view_as_complex", "view_as_real", "complex", "flip", "index",
                               "slice_scatter"}
-"""What turns pairs of coordinates is made of these."""
+"""Operations of which a rotation of pairs of coordinates is made."""
 
 
 class Step(NamedTuple):
@@ -26,7 +26,7 @@ class Step(NamedTuple):
     """The tensor after it."""
     before: Node
     factor: float = 1.0
-    """Of a scalar factor; the root mean square of a gain."""
+    """A scalar factor's value, or the root mean square of a gain."""
     epsilon: float = 0.0
     centered: bool = False
     """Whether a norm subtracts the mean."""
@@ -53,26 +53,26 @@ def trace(node: Node, stop: Callable[[Node], bool] = lambda node: False, *,
         if step.kind == "norm" or step.node.op not in SUM or not _centers(step):
             steps.append(step)
         else:  # the mean that a norm written out takes away, its gain perhaps before it divides
-            at = max((index for index, one in enumerate(steps) if one.kind == "norm"), default=len(steps))
-            if all(one.kind in ("norm", "gain", "factor") for one in steps[at:]):
-                steps[at:at + 1] = [one._replace(centered=True, before=step.before) for one in steps[at:at + 1]]
+            at = max((index for index, earlier in enumerate(steps) if earlier.kind == "norm"), default=len(steps))
+            if all(earlier.kind in ("norm", "gain", "factor") for earlier in steps[at:]):
+                steps[at:at + 1] = [norm._replace(centered=True, before=step.before) for norm in steps[at:at + 1]]
         node = step.before
     return steps, node
 
 
 def _step(node: Node, bends: bool) -> Step | Node | None:
-    """What made a tensor: a step; another tensor of which it is a view; or nothing that one line leads to."""
-    made = [one for one in node.inputs if one.role]
+    """The step that made a tensor, or the tensor of which it is a view; None where no single line leads on."""
+    made = [operand for operand in node.inputs if operand.role]
     if not made or (node.op in MATRIX and node.op != "dot"):
         return None
     if node.op in NORM:
         return Step("norm", node, made[0], epsilon=last_number(node), centered="layer" in node.op or "group" in node.op)
-    if node.op in PICKED and len({id(one) for one in made}) == 1:
+    if node.op in PICKED and len({id(operand) for operand in made}) == 1:
         return made[0]
     if node.op in FACTOR or node.op in SUM:
-        found = _one_line(node, made)
-        if found is not None:
-            return found
+        step = _one_line(node, made)
+        if step is not None:
+            return step
     if bends and node.op in BENT and len(made) == 1:
         return Step("bend", node, made[0])
     root = _root(made, node.tensor.numel()) if node.op in TURNS else None
@@ -82,7 +82,7 @@ def _step(node: Node, bends: bool) -> Step | Node | None:
 def _one_line(node: Node, made: list[Node]) -> Step | None:
     """The step of a factor or a sum of which one operand goes on, where it is one."""
     if len(made) == 1:
-        main, rest = made[0], [one for one in node.inputs if one is not made[0]]
+        main, rest = made[0], [operand for operand in node.inputs if operand is not made[0]]
         value = scalar(node, rest)
         if node.op in FACTOR:
             if value is not None:
@@ -101,29 +101,29 @@ def _one_line(node: Node, made: list[Node]) -> Step | None:
 
 
 def inside(node: Node, enter: Callable[[Node], bool]) -> Iterator[Node]:
-    """What a tensor is made of, nearest first, itself included, through those tensors that say so."""
-    left, seen = [node], {id(node)}
+    """Tensors from which a tensor is computed, nearest first, itself included, through those that `enter` accepts."""
+    left, visited = [node], {id(node)}
     while left:
-        one = left.pop(0)
-        yield one
-        for part in one.inputs if enter(one) else ():
-            if part.role and id(part) not in seen:
-                seen.add(id(part))
+        tensor = left.pop(0)
+        yield tensor
+        for part in tensor.inputs if enter(tensor) else ():
+            if part.role and id(part) not in visited:
+                visited.add(id(part))
                 left.append(part)
 
 
 def _root(made: list[Node], numbers: int) -> Node | None:
     """The tensor of so many numbers of which several are made, by turns alone."""
     def above(node: Node) -> list[Node]:
-        return list(inside(node, lambda one: one.op in TURNS))
+        return list(inside(node, lambda part: part.op in TURNS))
 
-    first, *others = [above(one) for one in made]
+    first, *others = [above(operand) for operand in made]
     if not others:  # complex numbers, multiplied by those of their positions
-        return next((part for one in first if one.op in FACTOR and one.tensor.is_complex()
-                     for part in one.inputs if part.role), None)
-    sets = [{id(one) for one in other} for other in others]
-    return next((one for one in first if one.tensor.numel() * (1 + one.tensor.is_complex()) == numbers
-                 and all(id(one) in part for part in sets)), None)
+        return next((part for product in first if product.op in FACTOR and product.tensor.is_complex()
+                     for part in product.inputs if part.role), None)
+    sets = [{id(part) for part in other} for other in others]
+    return next((origin for origin in first if origin.tensor.numel() * (1 + origin.tensor.is_complex()) == numbers
+                 and all(id(origin) in ids for ids in sets)), None)
 
 
 def _centers(step: Step) -> bool:

@@ -26,66 +26,66 @@ from explorer.schemes.scale import shapes, variances
 # Fields of a config that say what attention does, from what most layers do.
 
 
-def attention(found: Majority) -> dict[str, Any]:
+def attention(majority: Majority) -> dict[str, Any]:
     """Everything about attention."""
-    if not found.usual("layer", "attends"):
-        if "attn_out" in found.usual("layer", "branches", ()):
-            found.parts.append("the first of its two branches is no attention that is read; the twin has MLPs alone")
+    if not majority.usual("layer", "attends"):
+        if "attn_out" in majority.usual("layer", "branches", ()):
+            majority.parts.append("the first of its two branches is no attention that is read; the twin has MLPs alone")
         return {"attention": "none"}
-    if found.usual("attn_scores", "d_head") is None:
-        found.unread.append("attention's logits: its product of queries and keys was not seen")
+    if majority.usual("attn_scores", "d_head") is None:
+        majority.unread.append("attention's logits: its product of queries and keys was not seen")
         return {}
-    read = {name: found.usual("attn_scores", name) for name in (
+    facts = {name: majority.usual("attn_scores", name) for name in (
         "d_head", "n_heads", "cap", "normed", "mask", "position", "turn", "sink", "mixes_values", "inherits")}
-    width, heads = found.usual("layer", "width"), max(1, read["n_heads"])
-    fields: dict[str, Any] = {"n_heads": heads, "logit_cap": read["cap"], "sink": read["sink"]}
-    if read["d_head"] * heads != width:
-        fields["head_size"] = read["d_head"]
-    shape = found.usual("W_K", "shape")
-    keys = shape[1] // read["d_head"] if shape else heads
+    width, heads = majority.usual("layer", "width"), max(1, facts["n_heads"])
+    fields: dict[str, Any] = {"n_heads": heads, "logit_cap": facts["cap"], "sink": facts["sink"]}
+    if facts["d_head"] * heads != width:
+        fields["head_size"] = facts["d_head"]
+    shape = majority.usual("W_K", "shape")
+    keys = shape[1] // facts["d_head"] if shape else heads
     if shape and 0 < keys < heads:
         fields["n_kv_heads"] = keys
-    fields |= _logits(found, read["d_head"])
-    fields |= _places(found, read)
-    # read["normed"] is of q, k and v; a placement that normalizes values needs no QK-norm beside it
-    if read["normed"][0] and read["normed"][1] and not read["normed"][2]:
-        fields |= {"qk_norm": True, "qk_norm_over": read["normed"][0] if heads > 1 else "head"}
-        gain = found.middle("attn_scores", "gain")
+    fields |= _logits(majority, facts["d_head"])
+    fields |= _places(majority, facts)
+    # facts["normed"] is of q, k and v; a placement that normalizes values needs no QK-norm beside it
+    if facts["normed"][0] and facts["normed"][1] and not facts["normed"][2]:
+        fields |= {"qk_norm": True, "qk_norm_over": facts["normed"][0] if heads > 1 else "head"}
+        gain = majority.middle("attn_scores", "gain")
         gain *= fields.get("qk_gain", 1.0)
         fields["qk_gain"] = gain if abs(math.log(max(gain, 1e-9))) > GAINED else 1.0
-    gates = found.usual("attn_out", "gates", 0)
-    fields["attention_gate"] = {0: "none", heads: "head", heads * read["d_head"]: "coordinate"}.get(gates, "none")
-    if found.layers[-1].get(("attn_scores", "mixes_values")):
+    gates = majority.usual("attn_out", "gates", 0)
+    fields["attention_gate"] = {0: "none", heads: "head", heads * facts["d_head"]: "coordinate"}.get(gates, "none")
+    if majority.layers[-1].get(("attn_scores", "mixes_values")):
         fields["value_residual"] = True
-    if (inherited := found.layers[-1].get(("attn_scores", "inherits"), "none")) != "none":
+    if (inherited := majority.layers[-1].get(("attn_scores", "inherits"), "none")) != "none":
         fields["residual_attention"] = inherited
     return fields
 
 
-def _logits(found: Majority, d_head: int) -> dict[str, Any]:
+def _logits(majority: Majority, d_head: int) -> dict[str, Any]:
     """The divisor's row."""
-    read = found.middle("attn_scores", "divisor")
+    scale = majority.middle("attn_scores", "divisor")
     for name, row in DIVISORS.items():
-        if "ssmax_scale" not in row.uses and abs(read / row.of(d_head) - 1) <= EXACT:
+        if "ssmax_scale" not in row.uses and abs(scale / row.of(d_head) - 1) <= EXACT:
             return {"attention_scale": name}
-    if any(found.usual("attn_scores", "normed", ("",))):
-        return {"attention_scale": "sqrt_d", "qk_gain": math.sqrt(d_head) / read}
-    found.differs.append(f"its attention logits are divided by {number(read)}, with heads of {d_head} coordinates")
-    return {"attention_scale": min((abs(math.log(abs(read) / row.of(d_head))), name)
+    if any(majority.usual("attn_scores", "normed", ("",))):
+        return {"attention_scale": "sqrt_d", "qk_gain": math.sqrt(d_head) / scale}
+    majority.differs.append(f"its attention logits are divided by {number(scale)}, with heads of {d_head} coordinates")
+    return {"attention_scale": min((abs(math.log(abs(scale) / row.of(d_head))), name)
                                    for name, row in DIVISORS.items() if not row.uses)[1]}
 
 
-def _places(found: Majority, read: Mapping[str, Any]) -> dict[str, Any]:
+def _places(majority: Majority, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Mask and positions."""
-    fields: dict[str, Any] = {"causal": read["mask"] == "causal"}
-    if read["mask"] == "another":
-        found.differs.append("its attention hides keys by a mask that is neither causal nor none")
-    turn = read["turn"]
-    if read["position"] == "another":
-        found.differs.append("its positions are neither rotary angles of one base nor ALiBi's slopes")
-    elif read["position"] == "rotary" and turn is not None:
+    fields: dict[str, Any] = {"causal": facts["mask"] == "causal"}
+    if facts["mask"] == "another":
+        majority.differs.append("its attention hides keys by a mask that is neither causal nor none")
+    turn = facts["turn"]
+    if facts["position"] == "another":
+        majority.differs.append("its positions are neither rotary angles of one base nor ALiBi's slopes")
+    elif facts["position"] == "rotary" and turn is not None:
         fields |= {"position": "rotary", "rope_base": min(max(turn.base, 1.0), 1e8), "rope_fraction": turn.share}
-    elif read["position"] == "alibi":
+    elif facts["position"] == "alibi":
         fields |= {"position": "alibi"}
     return fields
 
@@ -117,8 +117,8 @@ class Twin:
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [("nearest design", self.config), ("distance", self.distance)]
-        rows += [("could not be read", one) for one in self.unread] + [("differs", one) for one in self.differs]
-        rows += [("behaves otherwise", one) for one in self.parts]
+        rows += [("could not be read", words) for words in self.unread] + [("differs", words) for words in self.differs]
+        rows += [("behaves otherwise", words) for words in self.parts]
         return table(f"twin of {self.model or 'a model'}", (), rows)
 
 
@@ -126,49 +126,49 @@ def twin_of(layers: Sequence[Facts], source: Source, model: str = "", unread: tu
     """The twin, from what was read of each block and of the first one's input; None where no branch was seen."""
     if not any((site, "branch") in facts for facts in layers for site in BRANCHES):
         return None
-    found = Majority(layers)
-    found.unread += unread
-    fields = {**sizes(found), **attention(found), **norms(found, source.final), **mlp(found)}
-    fields |= source.fields(fields, found.unread)
-    gained = folded(found, fields)
-    defaults = {name: one.default for name, one in Config.specs().items()}
+    majority = Majority(layers)
+    majority.unread += unread
+    fields = {**sizes(majority), **attention(majority), **norms(majority, source.final), **mlp(majority)}
+    fields |= source.fields(fields, majority.unread)
+    gained = folded(majority, fields)
+    defaults = {name: spec.default for name, spec in Config.specs().items()}
     fitted = fit(layers, {**defaults, **fields}, gained)
-    fields |= {"residual": fitted.residual, "alpha": fitted.alpha, "scale_rule": fitted.scale_rule, **weights(found)}
-    config = _accepted(found, fields, fitted, gained)
-    if found.usual("layer", "experts"):
-        found.differs.append("its MLPs are experts among which a router chooses; the twin has one MLP a layer")
-    if found.usual("layer", "attentions", 1) > 1:
-        found.differs.append("its layers have a second attention, such as one to an encoder; the twin has one")
+    fields |= {"residual": fitted.residual, "alpha": fitted.alpha, "scale_rule": fitted.scale_rule, **weights(majority)}
+    config = _accepted(majority, fields, fitted, gained)
+    if majority.usual("layer", "experts"):
+        majority.differs.append("its MLPs are experts among which a router chooses; the twin has one MLP a layer")
+    if majority.usual("layer", "attentions", 1) > 1:
+        majority.differs.append("its layers have a second attention, such as one to an encoder; the twin has one")
     held = [set(facts.get(("layer", "branches"), ())) for facts in layers]
     if {"attn_out"} in held and {"mlp_out"} in held and 2 * held.count({*BRANCHES}) < len(held):
-        found.parts.append("its attention and its MLPs are layers of their own; each of the twin's has both")
-    if found.usual("attn_scores", "tied"):
-        found.differs.append("its queries and keys have one matrix; the twin has two")
-    said = {name: tuple(getattr(found, name)) for name in ("unread", "differs", "parts")}
+        majority.parts.append("its attention and its MLPs are layers of their own; each of the twin's has both")
+    if majority.usual("attn_scores", "tied"):
+        majority.differs.append("its queries and keys have one matrix; the twin has two")
+    said = {name: tuple(getattr(majority, name)) for name in ("unread", "differs", "parts")}
     return Twin(config, _distance(layers, config, gained), **said, model=model)
 
 
-def _accepted(found: Majority, fields: dict[str, Any], fitted: Fit, folded: Mapping[str, float]) -> Config:
+def _accepted(majority: Majority, fields: dict[str, Any], fitted: Fit, folded: Mapping[str, float]) -> Config:
     """The config, within the limits of `Config`."""
     specs = Config.specs()
     for name in LIMITED:
         if name in fields and not specs[name].low <= fields[name] <= specs[name].high:
             near = min(max(fields[name], specs[name].low), specs[name].high)
-            read = number(fields[name], 6)
-            found.differs.append(f"its {name} is {read}, which Config has up to {near}: the twin has that")
+            given = number(fields[name], 6)
+            majority.differs.append(f"its {name} is {given}, which Config has up to {near}: the twin has that")
             fields[name] = near
-    config = _made(found, fields)
+    config = _made(majority, fields)
     free = 2 if fitted.attention_variance != 1 or fitted.mlp_variance != 1 else int(fitted.init_variance != 1)
-    if any(name in "".join(found.differs) for name in ("d_model", "n_layers")):
+    if any(name in "".join(majority.differs) for name in ("d_model", "n_layers")):
         free = max(free, 2)  # fan_in · Var W is kept where the size could not be
-    _, *factors = offsets(config, gains(found.layers, folded), free)
+    _, *factors = offsets(config, gains(majority.layers, folded), free)
     names = ("init_variance", "attention_variance", "mlp_variance")
     near = {name: min(max(value, 1e-3), 1e3) for name, value in zip(names, factors, strict=True)}
     return config.replace(**near)
 
 
-def _made(found: Majority, fields: dict[str, Any]) -> Config:
-    """The config of the fields; what it refuses is mended as it proposes, or left at its default, and said."""
+def _made(majority: Majority, fields: dict[str, Any]) -> Config:
+    """The config of the fields; a refused value is replaced as its error proposes or by its default, and listed."""
     specs, tried = Config.specs(), set()
     while True:
         try:
@@ -179,23 +179,23 @@ def _made(found: Majority, fields: dict[str, Any]) -> Config:
             changes += [(name, fields[name] // 2) for name in ("n_ctx", "n_layers") if fields[name] > 1]
             name, value = next(change for change in changes if change not in tried)
             tried.add((name, value))
-            found.differs.append(f"{error}: the twin has {name} = {value!r}")
+            majority.differs.append(f"{error}: the twin has {name} = {value!r}")
             fields[name] = value
 
 
 def _distance(layers: Sequence[Facts], config: Config, folded: Mapping[str, float]) -> float:
-    """See `Twin.distance`."""
+    """`Twin.distance`: root mean square logarithm of the layers' numbers over the config's."""
     asked, asked_sizes = variances(config), shapes(config)
     gaps = []
     skip, branch, _ = multipliers(config)
     for index, facts in enumerate(layers[: config.n_layers]):
         for name, shape in asked_sizes.items():
-            read = facts.get((name, "variance"), 0.0) * facts.get((name, "shape"), (1, 1))[0] * folded.get(name, 1.0)
-            if read > 0 and asked[name] > 0:
-                gaps.append(math.log(read / (asked[name] * shape[0])))
+            gain = facts.get((name, "variance"), 0.0) * facts.get((name, "shape"), (1, 1))[0] * folded.get(name, 1.0)
+            if gain > 0 and asked[name] > 0:
+                gaps.append(math.log(gain / (asked[name] * shape[0])))
         for number_, site in enumerate(BRANCHES):
             for part, values in (("skip", skip), ("branch", branch)):
-                read, made = facts.get((site, part), 0.0), values[2 * index + number_]
-                if read > 0 and made > 0:
-                    gaps.append(math.log(read / made))
+                measured, made = facts.get((site, part), 0.0), values[2 * index + number_]
+                if measured > 0 and made > 0:
+                    gaps.append(math.log(measured / made))
     return math.sqrt(float(np.mean(np.square(gaps)))) if gaps else math.nan

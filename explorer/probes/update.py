@@ -78,15 +78,15 @@ def update_sizes(config: Config, learning_rates: Sequence[float], stop: Stop = l
     with torch_threads(threads), ThreadPoolExecutor(workers, "explorer-update") as pool:
         seeds = range(config.seed, config.seed + config.n_seeds)
         rows = pool.map(lambda seed: _steps(config, seed, learning_rates, stop, target), seeds)
-        found = np.array(list(rows))  # [seed, loss, ‖∇L‖², one change a rate]
+        losses = np.array(list(rows))  # [seed, loss, ‖∇L‖², one change a rate]
     return [
-        Update(rate, found[:, 0], found[:, 2 + index], -rate * found[:, 1])
+        Update(rate, losses[:, 0], losses[:, 2 + index], -rate * losses[:, 1])
         for index, rate in enumerate(learning_rates)
     ]
 
 
 def _steps(config: Config, seed: int, rates: Sequence[float], stop: Stop, target: torch.device) -> list[float]:
-    """Of one seed: the loss, ‖∇L‖², and the loss's change by each rate's step."""
+    """Numbers of one seed: the loss, ‖∇L‖², and the loss's change by each rate's step."""
 
     def check(*_: object) -> None:
         if stop():

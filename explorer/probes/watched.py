@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from explorer.probes.anatomy import read
+from explorer.probes.anatomy import read_block
 from explorer.probes.blocks import Block
 from explorer.probes.calls import Batch, called
 from explorer.probes.facts import UNREADABLE
 from explorer.probes.graph import SUM, Graph, Node, tensors_in
-from explorer.probes.seen import Seen, follow
+from explorer.probes.stack import Stack, follow
 
 
 class Watch:
@@ -25,50 +25,50 @@ class Watch:
 
     Args:
         model: whose parameters are known by their tensors.
-        seen: the stacks.
+        stacks: whose blocks are watched.
     """
 
-    def __init__(self, model: nn.Module, seen: Sequence[Seen]) -> None:
-        self.first = seen[0] if seen else None
-        self.graph = Graph({id(one): one for one in model.parameters()}, self.shown)
+    def __init__(self, model: nn.Module, stacks: Sequence[Stack]) -> None:
+        self.first = stacks[0] if stacks else None
+        self.graph = Graph({id(parameter): parameter for parameter in model.parameters()}, self.shown)
         self.after = False
         """Whether a block has ended, and none has begun since."""
-        self.whose: dict[int, tuple[Seen, Block]] = {}
+        self.whose: dict[int, tuple[Stack, Block]] = {}
         """Which block begins with a module: the module itself, or a part of a list."""
-        for one in seen:
-            for block in reversed(one.blocks):
+        for stack in stacks:
+            for block in reversed(stack.blocks):
                 for module in starts(block.module):
-                    self.whose[id(module)] = one, block
-        self.modules = {id(module): module for one in seen for block in one.blocks for module in starts(block.module)}
+                    self.whose[id(module)] = stack, block
+        self.modules = {id(part): part for stack in stacks for block in stack.blocks for part in starts(block.module)}
         self.within: list[nn.Module] = []
-        self.open: tuple[Seen, Block] | None = None
+        self.open: tuple[Stack, Block] | None = None
         """The list that is running."""
         self.wished: list[Tensor] = []
         """Inputs of lists that required no gradient."""
         self.closed = ""
-        """What made the output of the list before."""
+        """Operation that made the output of the list before."""
 
     def run(self, model: nn.Module, batch: Batch) -> Any:
         """The model's output."""
-        with ExitStack() as stack:
+        with ExitStack() as hooks:
             for module in self.modules.values():
-                stack.callback(module.register_forward_pre_hook(self.enter, with_kwargs=True).remove)
-                stack.callback(module.register_forward_hook(self.leave).remove)
-                stack.enter_context(self.called(module))
+                hooks.callback(module.register_forward_pre_hook(self.enter, with_kwargs=True).remove)
+                hooks.callback(module.register_forward_hook(self.leave).remove)
+                hooks.enter_context(self.called(module))
             with self.graph:
                 output = called(model, batch)
             if self.open is not None:
                 self.close(self.last())
         self.graph.recording = False
-        for one in {id(one): one for one, _ in self.whose.values()}.values():
-            one.design.end()
+        for stack in {id(stack): stack for stack, _ in self.whose.values()}.values():
+            stack.design.end()
         self.graph.release()
         return output
 
     def restore(self) -> None:
         """Takes back the wish for gradients by tensors that are not ours; after the backward pass."""
-        for one in self.wished:
-            one.requires_grad_(False)
+        for stream in self.wished:
+            stream.requires_grad_(False)
 
     @contextmanager
     def called(self, module: nn.Module) -> Iterator[None]:
@@ -90,11 +90,11 @@ class Watch:
             if own is not None:
                 module.forward = own
 
-    def refuse(self, one: Seen, why: str) -> None:
+    def refuse(self, stack: Stack, why: str) -> None:
         """Leaves a stack out, or raises where it is the one that is asked for."""
-        if one is self.first:
+        if stack is self.first:
             raise ValueError(why)
-        one.refused = why
+        stack.refused = why
 
     def shown(self, node: Node) -> None:
         """A new stream; what comes after a block is none of its."""
@@ -104,16 +104,16 @@ class Watch:
     def enter(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Before a block: its first floating tensor is the stream."""
         self.within.append(module)
-        one, block = self.whose[id(module)]
-        if one.refused or len(self.within) > 1 or (self.open is not None and self.open[1] is block):
+        stack, block = self.whose[id(module)]
+        if stack.refused or len(self.within) > 1 or (self.open is not None and self.open[1] is block):
             return None
-        stream = next((one for one in tensors_in((arguments, tuple(named.values()))) if one.is_floating_point()), None)
+        stream = next((x for x in tensors_in((arguments, tuple(named.values()))) if x.is_floating_point()), None)
         if stream is None or stream.numel() == 0 or not stream.ndim:
             given = "none" if stream is None else f"one of shape {tuple(stream.shape)}"
-            self.refuse(one, f"blocks must be given a floating tensor with numbers; {block.path} got {given}")
+            self.refuse(stack, f"blocks must be given a floating tensor with numbers; {block.path} got {given}")
             return None
         if not torch.is_grad_enabled():
-            self.refuse(one, f"model must run with gradients; its block {block.path} runs under torch.no_grad()")
+            self.refuse(stack, f"model must run with gradients; its block {block.path} runs under torch.no_grad()")
             return None
         if self.open is not None:
             self.close(stream)
@@ -124,7 +124,7 @@ class Watch:
             swap = {id(stream): fresh}
             arguments, named = _swapped(arguments, swap), _swapped(named, swap)
             stream = fresh
-        self.open = (one, block) if block.module is not module else None
+        self.open = (stack, block) if block.module is not module else None
         self.after = False
         self.graph.begin(stream)
         return arguments, named
@@ -134,32 +134,32 @@ class Watch:
         self.within.pop()
         if self.within or self.open is not None:
             return
-        one, block = self.whose[id(module)]
-        if one.refused:
+        stack, block = self.whose[id(module)]
+        if stack.refused:
             return
         output = next((tensor for tensor in tensors_in((out,)) if tensor.is_floating_point()), None)
         if output is None:
-            self.refuse(one, f"blocks must put out a floating tensor; {block.path} puts out {type(out).__name__}")
+            self.refuse(stack, f"blocks must put out a floating tensor; {block.path} puts out {type(out).__name__}")
             return
-        self.take(one, block, output)
+        self.take(stack, block, output)
 
     def close(self, output: Tensor) -> None:
         """The end of a list."""
         if self.open is not None:
-            (one, block), self.open = self.open, None
+            (stack, block), self.open = self.open, None
             self.closed = self.graph.find(output).op
-            self.take(one, block, output)
+            self.take(stack, block, output)
 
-    def take(self, one: Seen, block: Block, output: Tensor) -> None:
+    def take(self, stack: Stack, block: Block, output: Tensor) -> None:
         """Reads a block that has ended."""
         try:
             with torch.no_grad():
-                one.take(block, read(self.graph, self.graph.end(output)))
+                stack.take(block, read_block(self.graph, self.graph.end(output)))
         except UNREADABLE as error:
-            one.refused = f"{block.path} could not be read: {type(error).__name__}: {error}"
+            stack.refused = f"{block.path} could not be read: {type(error).__name__}: {error}"
         self.after = True
         self.graph.begin(output)
-        one.design.tail = self.graph.order
+        stack.design.tail = self.graph.order
 
     def last(self) -> Tensor:
         """The output of a list that nothing follows: the last sum, or its norm where the others ended with one."""
@@ -172,7 +172,7 @@ class Watch:
 
 
 def starts(module: nn.Module) -> list[nn.Module]:
-    """What is called of a block: itself, or the parts of a list, which has no code of its own."""
+    """Modules that are called to run a block: itself, or the parts of a list, which has no code of its own."""
     lists = isinstance(module, (nn.ModuleList, nn.ModuleDict))
     return [part for child in module.children() for part in starts(child)] if lists else [module]
 
@@ -182,23 +182,23 @@ def _swapped(value: Any, swap: Mapping[int, Tensor]) -> Any:
     if isinstance(value, Tensor):
         return swap.get(id(value), value)
     if isinstance(value, dict):
-        return {name: _swapped(one, swap) for name, one in value.items()}
-    return type(value)(_swapped(one, swap) for one in value) if type(value) in (tuple, list) else value
+        return {name: _swapped(part, swap) for name, part in value.items()}
+    return type(value)(_swapped(part, swap) for part in value) if type(value) in (tuple, list) else value
 
 
-def backward(loss: Tensor, seen: Sequence[Seen], model: nn.Module) -> None:
+def backward(loss: Tensor, stacks: Sequence[Stack], model: nn.Module) -> None:
     """Runs the backward pass, and keeps the gradients by what the blocks learn; the model's own are not touched."""
-    inside = {id(one) for stack in seen for block in stack.blocks for one in block.module.parameters()}
-    gates = {name: one for name, one in model.named_parameters() if id(one) not in inside and one.requires_grad
-             and not name.endswith("bias") and not one.any()}
-    wanted = {id(one): one for stack in seen for _, found in stack.anatomies
-              for one in (*(piece.parameter for pieces in found.matrices.values() for piece in pieces),
-                          *(vector for vectors in found.vectors.values() for vector in vectors)) if one.requires_grad}
-    sources = [source for stack in seen for source in stack.sources if source.requires_grad]
-    for node in (node for stack in seen for sites in stack.sites for node in sites.values()):
+    inside = {id(weight) for stack in stacks for block in stack.blocks for weight in block.module.parameters()}
+    gates = {name: weight for name, weight in model.named_parameters() if id(weight) not in inside
+             and weight.requires_grad and not name.endswith("bias") and not weight.any()}
+    wanted = {id(w): w for stack in stacks for _, anatomy in stack.anatomies
+              for w in (*(piece.parameter for pieces in anatomy.matrices.values() for piece in pieces),
+                        *(vector for vectors in anatomy.vectors.values() for vector in vectors)) if w.requires_grad}
+    sources = [source for stack in stacks for source in stack.sources if source.requires_grad]
+    for node in (node for stack in stacks for sites in stack.sites for node in sites.values()):
         node.gradient.clear()  # what reading a block has differentiated was not the loss
     gradients = torch.autograd.grad(loss, [*gates.values(), *wanted.values(), *sources], allow_unused=True)
-    found = {key: value for key, value in zip(wanted, gradients[len(gates):], strict=False) if value is not None}
+    learned = {key: value for key, value in zip(wanted, gradients[len(gates):], strict=False) if value is not None}
     moved = [name for name, value in zip(gates, gradients, strict=False) if value is not None and value.any()]
-    for stack in seen:
-        stack.gradients, stack.gates = found, moved
+    for stack in stacks:
+        stack.gradients, stack.gates = learned, moved

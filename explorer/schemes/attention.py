@@ -66,10 +66,10 @@ def row_factors(config: Config, n: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Normalized(Option):
-    """What a QK-norm divides by the length of."""
+    """Vectors of which each is normalized by a QK-norm."""
 
     joins: bool = False
-    """Of the queries of all heads at once, and of the keys."""
+    """Whether the queries of all heads are normalized at once, and so the keys."""
 
 
 NORMALIZED: dict[str, Normalized] = {

@@ -20,7 +20,7 @@ class Kernel(NamedTuple):
     pair: Callable[[float, float], tuple[float, float]]
     """(q, ρ) to (E φ², E φ(x)φ(y))."""
     overlaps: Callable[[Array, Array], tuple[Array, Array]]
-    """The same for arrays."""
+    """`pair` for arrays of q and ρ."""
     slopes: Callable[[Array, Array], tuple[Array, Array]]
     """(q, ρ) to (E φ′², E φ′(x)φ′(y)); of a product, Σ over its `parts` times their gain over the first's."""
     factors: tuple[Callable[[Array, Array], tuple[Array, Array]], ...] = ()
@@ -66,25 +66,25 @@ def relu_squared(factor: float) -> Kernel:
     return Kernel(pair, overlaps, slopes)
 
 
-def gated(gate: Kernel, ratio: float, one: float = 0.0) -> Kernel:
+def gated(gate: Kernel, ratio: float, constant: float = 0.0) -> Kernel:
     """φ(u) (v + c) of independent u and v, whose input is the same: Shazeer 2020.
 
     Args:
         gate: the kernel of φ; q is u's second moment.
         ratio: v's second moment over u's.
-        one: c².
+        constant: c².
     """
     def pair(q: float, rho: float) -> tuple[float, float]:
         same, overlap = gate.pair(q, rho)
-        return same * (ratio * q + one), overlap * (ratio * q * rho + one)
+        return same * (ratio * q + constant), overlap * (ratio * q * rho + constant)
 
     def overlaps(q: Array, rho: Array) -> tuple[Array, Array]:
         same, overlap = gate.overlaps(q, rho)
-        return same * (ratio * q + one), overlap * (ratio * q * rho + one)
+        return same * (ratio * q + constant), overlap * (ratio * q * rho + constant)
 
     def by_gate(q: Array, rho: Array) -> tuple[Array, Array]:
         same, overlap = gate.slopes(q, rho)
-        return same * (ratio * q + one), overlap * (ratio * q * rho + one)
+        return same * (ratio * q + constant), overlap * (ratio * q * rho + constant)
 
     def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
         (same, overlap), (value, values) = by_gate(q, rho), gate.overlaps(q, rho)

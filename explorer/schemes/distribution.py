@@ -44,7 +44,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
 
 @dataclass(frozen=True, kw_only=True)
 class LayerWeights(Option):
-    """What the layers' weights have to do with each other."""
+    """Relation between the weights of different layers."""
 
     copied: bool = False
     """All layers start with the first one's weights."""

@@ -69,7 +69,7 @@ class Parametrization(Option):
     powers: Mapping[str, Powers]
     """By kind of parameter."""
     branch: Power = SAME
-    """Of the factor on every branch."""
+    """Power of the width in the factor on every branch."""
 
 
 PLAIN: Mapping[str, Powers] = MappingProxyType(dict.fromkeys(MUP, Powers()))

@@ -95,9 +95,9 @@ def _hybrid_star(index: int, n_layers: int) -> Placement:
 PRE, POST = Placement(on_input=True), Placement(on_sum=True)
 HYBRID = _by_branch(Placement(on_heads=True, on_sum=True), Placement())
 STEP_SIZE = 0.05
-"""Of nGPT at initialization."""
+"""nGPT's step size at initialization."""
 POST_SHARE = 0.25
-"""Of Mix-LN's layers, from the input; the paper's best at every size it tried."""
+"""Share of Mix-LN's layers that are Post-LN, from the input; the paper's best at every size it tried."""
 
 PLACEMENTS: dict[str, PlacementRule] = {
     "none": PlacementRule(
@@ -157,7 +157,7 @@ def placements(config: Config) -> tuple[Placement, ...]:
     """Placement of the norms in each sublayer, `[2N]`."""
     place, reads = PLACEMENTS[config.norm_placement].sublayer, stream(config).reads
     every = [(place(index, config.n_layers), reads(config, index)) for index in range(2 * config.n_layers)]
-    return tuple(one if one.reads == share else one._replace(reads=share) for one, share in every)
+    return tuple(row if row.reads == share else row._replace(reads=share) for row, share in every)
 
 
 class Kinds(NamedTuple):

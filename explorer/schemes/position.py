@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Position(Option):
-    """What attention, or the stream, knows of a token's place."""
+    """Encoding of a token's position, in attention or in the stream."""
 
     rotates: bool = False
     """Queries and keys are turned by angles that grow with the position."""

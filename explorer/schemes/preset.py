@@ -60,7 +60,7 @@ class Presets(dict[str, Preset]):
         begins = sorted((name for word, name in spelled if word.startswith(wanted)),
                         key=lambda name: not _letters(name).startswith(wanted))
         similar = get_close_matches(wanted, {word for word, _ in spelled})
-        return list(dict.fromkeys(begins or [name for one in similar for word, name in spelled if word == one]))[:3]
+        return list(dict.fromkeys(begins or [name for match in similar for word, name in spelled if word == match]))[:3]
 
     def __repr__(self) -> str:
         groups: dict[str, list[str]] = {}

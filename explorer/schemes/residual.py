@@ -27,7 +27,7 @@ LAST = ("W_O", "W_out")
 
 
 class Rule(NamedTuple):
-    """The same multipliers in all sublayers, see `Multipliers`."""
+    """Multipliers that are equal in all sublayers, see `Multipliers`."""
 
     skip: float
     branch: float

@@ -30,7 +30,7 @@ class Biased(Option):
     """The matrices whose products have biases, where biases are drawn."""
 
     attention: bool = False
-    """Those of attention, beside the MLP's."""
+    """Whether attention's matrices have biases, beside the MLP's."""
 
 
 BIASES: dict[str, Biased] = {

@@ -22,7 +22,7 @@ class StreamRule(Option):
     mixes: Literal["", "streams", "outputs"] = ""
     """Learned weights mix several streams, or the outputs of all earlier branches, to what a branch reads."""
     constrained: bool = False
-    """Those between streams are positive, and their matrix doubly stochastic."""
+    """Weights between streams are positive, and their matrix is doubly stochastic."""
     reads: Callable[[Config, int], float] = lambda config, index: 1.0
     """At initialization, a branch's input over the sum of all outputs so far; from the sublayer, 0 … 2N − 1."""
 
@@ -52,7 +52,7 @@ STREAMS: dict[str, StreamRule] = {
         mixes="outputs", reads=lambda config, index: 1 / outputs_before(config, index),
     ),
 }
-"""What is shown of several is comparable to one stream: the mean of n, and the mix of outputs times their number.
+"""Rows by name. Values of several streams are shown as of one: the mean of n, or the mix of outputs times their number.
 
 Streams that start alike stay alike, so at initialization the last three are Pre-LN but for `reads`, which only a norm's
 ε sees. Left out is what mHC's token adds, 0.01 · 0.02 · √(n d) z: at most 0.5 % of a gradient at width 64 and n = 4.

@@ -32,7 +32,7 @@ PREHEATED = 1
 MOST_PAGES = 100
 """Pages at a time, at most: each takes some ten of the 1,023 sockets that libzmq has."""
 SHARE, SERVER = 0.9, 300e6
-"""Of the machine's memory, what is used; bytes of that for the server itself."""
+"""Part of the machine's memory that may be used; then bytes of it for the server itself."""
 FILES, FILES_PER_PAGE = 65_536, 20
 """Open files: as many as are asked of the system, and what a page takes of them."""
 CONNECTIONS = 400

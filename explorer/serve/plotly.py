@@ -44,7 +44,7 @@ def handler(base: str) -> tuple[str, type[PlotlyScript]]:
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
-    """What `jupyter_server_config.d` names is an extension of every notebook server of the environment."""
+    """This module as a Jupyter server extension, which `jupyter_server_config.d` enables in the whole environment."""
     return [{"module": __name__}]
 
 

@@ -183,7 +183,7 @@ class Front(HTTPServer):
         self.since: dict[IOStream, float] = {}
         """Connections, oldest first, and since when each is open."""
         self.silent: dict[IOStream, None] = {}
-        """Those that have not sent a whole request, the longest silent first."""
+        """Connections that have not sent a whole request, the longest silent first."""
 
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
         """Takes a connection."""

@@ -30,7 +30,7 @@ class Training(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What is asked at one point; equal cells have equal numbers.
+    """The request of a sweep at one point; equal cells have equal numbers.
 
     Args:
         origin: a row of `ORIGINS`.
@@ -56,7 +56,7 @@ class Cell(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What is known of a cell."""
+    """The result of a cell."""
 
     numbers: Numbers
     """Names of `numbers_of` to a number, or one for each layer."""
@@ -73,16 +73,16 @@ class Origin:
 
     find: Callable[[Cell, Stop], Found]
     names: Callable[[tuple[str, ...]], list[str]]
-    """Of its numbers."""
+    """Names of a cell's numbers, from its statistics."""
     memory: Callable[[Cell], float] = lambda cell: 0.0
     """Bytes that a cell takes, about."""
     batch: int = 1
     """Cells that are handed out together: what is found within milliseconds is not worth a message of its own."""
 
 
-def read(profile: Profile, statistics: tuple[str, ...]) -> Numbers:
+def numbers_of_profile(profile: Profile, statistics: tuple[str, ...]) -> Numbers:
     """The statistics of a profile: middle, lowest and highest seed at its end, or the mean of each layer of a site."""
-    found: Numbers = {}
+    numbers: Numbers = {}
     ends = endings(profile)
     for name in statistics:
         if "@" in name:
@@ -90,11 +90,11 @@ def read(profile: Profile, statistics: tuple[str, ...]) -> Numbers:
             if values is not None:
                 with np.errstate(all="ignore"):
                     axes = (0, *range(2, values.ndim))
-                    found[name] = STATISTICS[name.split("@")[0]].mean(values, axes).tolist()
+                    numbers[name] = STATISTICS[name.split("@")[0]].mean(values, axes).tolist()
         elif name in ends:
             end = ends[name]
-            found |= {name: end.middle, f"{name}_low": end.low, f"{name}_high": end.high}
-    return found
+            numbers |= {name: end.middle, f"{name}_low": end.low, f"{name}_high": end.high}
+    return numbers
 
 
 def names_of(statistics: tuple[str, ...]) -> list[str]:
@@ -106,7 +106,7 @@ def names_of(statistics: tuple[str, ...]) -> list[str]:
 def _predicted(cell: Cell, _: Stop) -> Found:
     from explorer.theory import predict
 
-    return Found(read(predict(cell.config, cell.backward), cell.statistics))
+    return Found(numbers_of_profile(predict(cell.config, cell.backward), cell.statistics))
 
 
 def _measured(cell: Cell, stop: Stop) -> Found:
@@ -114,7 +114,7 @@ def _measured(cell: Cell, stop: Stop) -> Found:
     from explorer.probes.measure import measure
 
     with noise.keeping():  # the next cell's noise is often this one's, or that of one before
-        return Found(read(measure(cell.config, stop, backward=cell.backward), cell.statistics))
+        return Found(numbers_of_profile(measure(cell.config, stop, backward=cell.backward), cell.statistics))
 
 
 def _trained(cell: Cell, stop: Stop) -> Found:
@@ -146,7 +146,7 @@ ORIGINS: Mapping[str, Origin] = {
 
 
 def find(cells: list[Cell], threads: int | None = None, stop: Stop = lambda: False) -> list[Found]:
-    """What is found of cells, one after the other; an error is a cell's result, never the sweep's end.
+    """Computes cells, one after the other; an error is a cell's result, never the sweep's end.
 
     Args:
         cells: where.
@@ -169,9 +169,9 @@ def _limited(threads: int, cell: Cell, stop: Stop) -> Found:
 def _find(cell: Cell, stop: Stop) -> Found:
     start = time.perf_counter()
     try:
-        found = ORIGINS[cell.origin].find(cell, stop)
+        result = ORIGINS[cell.origin].find(cell, stop)
     except Exception as error:
         if stop():
             raise
-        found = Found({}, f"{type(error).__name__}: {error}")
-    return found._replace(seconds=time.perf_counter() - start)
+        result = Found({}, f"{type(error).__name__}: {error}")
+    return result._replace(seconds=time.perf_counter() - start)

@@ -43,7 +43,7 @@ def run(parts: Sequence[tuple[Sequence[Cell], Workers]], stop: Stop, done: Done)
 
 
 class Engine:
-    """What waits, and what is computed."""
+    """Hands a sweep's cells to its workers: those that wait, and those that are being computed."""
 
     def __init__(self, cells: Sequence[Cell], workers: Workers, stop: Stop, done: Done) -> None:
         self.workers, self.stop, self.done = workers, stop, done
@@ -108,8 +108,8 @@ class Engine:
             elif error:
                 self._fail(batch, f"{type(error).__name__}: {error}")
             else:
-                for cell, found in zip(batch, future.result(), strict=True):
-                    self.done(cell, found)
+                for cell, result in zip(batch, future.result(), strict=True):
+                    self.done(cell, result)
         if lost:
             self._again(lost)
 

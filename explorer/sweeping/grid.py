@@ -26,7 +26,7 @@ MOST_CELLS = 1_000_000
 """Cells of a sweep, at most."""
 
 Place = tuple[int, ...]
-"""Of a cell: its origin, then its value on each axis."""
+"""A cell's indices: of its origin, then of its value on each axis."""
 
 
 class Point(NamedTuple):
@@ -97,15 +97,15 @@ class Grid:
 
     def at(self, place: Place) -> dict[str, Any]:
         """The values of the fields at a place."""
-        return {name: values[one] for (name, values), one in zip(self.over.items(), place[1:], strict=True)}
+        return {name: values[index] for (name, values), index in zip(self.over.items(), place[1:], strict=True)}
 
     @cached_property
     def points(self) -> dict[Place, Point]:
         """Every place, the predicted ones first, then from coarse to fine: both ends of each axis, its middle, …"""
         levels = [_levels(len(values)) for values in self.over.values()]
         places = sorted(product(*(range(count) for count in self.shape[1:])),
-                        key=lambda place: _order([level[one] for level, one in zip(levels, place, strict=True)]))
-        origins = sorted(range(len(self.origins)), key=lambda one: list(ORIGINS).index(self.origins[one]))
+                        key=lambda place: _order([level[index] for level, index in zip(levels, place, strict=True)]))
+        origins = sorted(range(len(self.origins)), key=lambda index: list(ORIGINS).index(self.origins[index]))
         designs = {place: self._design(self.at((0, *place))) for place in places}
         return {(origin, *place): self._point((origin, *place), *designs[place])
                 for origin in origins for place in places}
@@ -161,13 +161,13 @@ def plain(values: Any) -> list[Any]:
 
 def _repeated(values: Sequence[Any]) -> Any:
     """The first value that was there before; None if there is none."""
-    seen = set()
+    earlier = set()
     for value in values:
         plain_one = isinstance(value, int | float | str) and value == value  # nan is unlike itself
         known = value if plain_one else repr(value)
-        if known in seen:
+        if known in earlier:
             return value
-        seen.add(known)
+        earlier.add(known)
     return None
 
 

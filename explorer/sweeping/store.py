@@ -58,10 +58,10 @@ class Store:
     def _check(self, held: Any, spec: dict[str, Any]) -> None:
         if not isinstance(held, dict):
             raise ConfigError(f"store must be empty or hold a sweep; got {shown(self.where)}, which holds neither")
-        if found := [f"{name} is {shown(there)} there and {shown(here)} here"
-                     for name, there, here in _differences(held, spec)]:
-            more = [f"and {len(found) - NAMED:,} more"] if len(found) > NAMED else []
-            self._refuse("; ".join([*found[:NAMED], *more]))
+        if gaps := [f"{name} is {shown(there)} there and {shown(here)} here"
+                    for name, there, here in _differences(held, spec)]:
+            more = [f"and {len(gaps) - NAMED:,} more"] if len(gaps) > NAMED else []
+            self._refuse("; ".join([*gaps[:NAMED], *more]))
 
     def _refuse(self, differences: str) -> None:
         raise ConfigError(f"store must hold this sweep; got {shown(self.where)}, which holds another: {differences}")

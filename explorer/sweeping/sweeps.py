@@ -62,14 +62,14 @@ class Layout:
 
     @property
     def names(self) -> list[str]:
-        """Of every number of a row."""
+        """Name of every number of a row."""
         return [name if length == 1 else f"{name} {layer}" for name, length in zip(
             self.variables, self._lengths, strict=True) for layer in range(1, length + 1)]
 
-    def pack(self, found: Found) -> Array:
+    def pack(self, result: Found) -> Array:
         """The row of a cell; nan where there is nothing."""
         row = np.full(self.size, np.nan)
-        for name, value in {**found.numbers, "seconds": found.seconds}.items():
+        for name, value in {**result.numbers, "seconds": result.seconds}.items():
             values = np.atleast_1d(np.asarray(value, dtype=float))
             row[self.starts[name] : self.starts[name] + len(values)] = values
         return row
@@ -191,9 +191,9 @@ class Sweep:
             else:
                 places.setdefault(cell, []).append(place)
 
-        def done(cell: Cell, found: Found) -> None:
+        def done(cell: Cell, result: Found) -> None:
             for place in places[cell]:
-                on_cell(self._keep(place, found))
+                on_cell(self._keep(place, result))
 
         run(self._parts(list(places)), stop, done)
         if self.store is not None and self.store.trouble:
@@ -211,21 +211,21 @@ class Sweep:
         parts = [(quick, of(Here()))]
         return [*parts, (slow, local(max(cell.memory for cell in slow)))] if slow else parts
 
-    def _keep(self, place: Place, found: Found) -> CellResult:
-        self.numbers[place] = self.layout.pack(found)
-        self.failures[place] = found.failure
-        self.state[place] = MISSING if found.skipped else FOUND if found.numbers else FAILED
-        if self.store is not None and not found.skipped:
-            self.store.write(place, np.append(self.numbers[place], self.state[place]), found.failure)
+    def _keep(self, place: Place, result: Found) -> CellResult:
+        self.numbers[place] = self.layout.pack(result)
+        self.failures[place] = result.failure
+        self.state[place] = MISSING if result.skipped else FOUND if result.numbers else FAILED
+        if self.store is not None and not result.skipped:
+            self.store.write(place, np.append(self.numbers[place], self.state[place]), result.failure)
         origin = self.grid.origins[place[0]]
-        return CellResult(origin, self.grid.at(place), found.numbers, found.failure, found.seconds)
+        return CellResult(origin, self.grid.at(place), result.numbers, result.failure, result.seconds)
 
     def __repr__(self) -> str:
         over = ", ".join(f"{name} ({len(values)})" for name, values in self.grid.over.items())
         return f"Sweep({self.grid.config} over {over}; {self.done} of {self.total} cells)"
 
     def dataset(self) -> xr.Dataset:
-        """What is known so far. Variables: see `sweep`."""
+        """The results so far. Variables: see `sweep`."""
         return self.layout.dataset(self.numbers, self.failures, _version())
 
 

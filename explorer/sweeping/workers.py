@@ -50,7 +50,7 @@ class Workers:
         self.inside = isinstance(executor, Here | ThreadPoolExecutor)
         """Whether that is in this process."""
         self.threads = None if self.inside and self.slots == 1 else max(1, processors() // self.slots)
-        """Of torch, for each slot; None leaves torch as it is."""
+        """Torch's threads for each slot; None leaves torch as it is."""
         self.memory = machine_memory()
         """Bytes that a cell may take."""
 
@@ -102,7 +102,7 @@ class Flag:
 
 
 def stopper(workers: Workers, stop: Stop) -> tuple[Stop | None, Flag | None]:
-    """What a cell asks whether to stop: `stop` in this process, a flag in others of this machine, else nothing."""
+    """The function that tells a cell to stop: `stop` in this process, a flag for others of this machine, else None."""
     if workers.inside:
         return stop, None
     flag = None

@@ -30,7 +30,7 @@ FIRST = np.array([1.0, 0.0, 0.0])[:, None, None]
 
 
 class Grid(NamedTuple):
-    """What differs with a mask and without one, where one position stands for all.
+    """Averages over positions and divisors of norms, as the loops over layers need them, with a causal mask or without.
 
     A loop over the layers runs on arrays `[position, position]` with a mask, and on floats without one.
     """
@@ -42,12 +42,12 @@ class Grid(NamedTuple):
     suffix: Array
     """Its adjoint, from rows to keys."""
     square: Callable[[Any], Array | float]
-    """What a norm divides by, `[position]`."""
+    """Second moment that a norm divides by, `[position]`."""
     mixes: bool = False
-    """Whether averages over keys differ from what they are made of."""
+    """Whether an average over keys changes an array: with a mask."""
 
     def entry(self, x: Array) -> Any:
-        """Of `[position, ...]`, as the loops take it."""
+        """An array `[position, ...]` as the loops take it: without a mask, a float."""
         return x if len(self.mean) > 1 else x.item()
 
     def layers(self, *columns: Array) -> Iterator[tuple[Any, ...]]:
@@ -85,19 +85,19 @@ class Forward(NamedTuple):
     slopes: Array
     """`[layer, pair]`: through an MLP to its hidden units, of gradients' overlaps and small changes in the tokens'."""
     parts: dict[str, Array]
-    """The same by the matrix that a hidden unit's factor comes from."""
+    """`[layer, pair]`: the slopes to each factor of a hidden unit, by the name of the matrix that makes the factor."""
     mlp: Array
-    """`[layer, pair]`: through an MLP, of the same; one factor up and down."""
+    """`[layer, pair]`: through a whole MLP, of gradients' overlaps and of small changes; the same both ways."""
     parallel: bool
-    """It leads from before the attention."""
+    """Whether the MLP reads the stream from before the attention."""
     inside: Array
-    """Overlap of what the branch reads."""
+    """Overlap of the branch's inputs."""
     read: Array
-    """Of what its last matrix reads."""
+    """Overlap of the inputs of its last matrix."""
     last: Array
     """`[pair]`: after the last sublayer."""
     part: float
-    """Of an embedded token's second moment, what is its character's."""
+    """Part of an embedded token's second moment that is its character's."""
 
 
 def forward(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid) -> Forward:
@@ -129,14 +129,14 @@ def forward(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid) -> F
     rho = _rho(gains, x[1::2], square)
     slopes = reach[1::2] * gains.kernel.slopes(square, rho)[1]
     hidden = zip(gains.readers, gains.kernel.parts, strict=True)
-    parts = {name: reach[1::2] * one(square, rho)[1] for name, one in hidden}
+    parts = {name: reach[1::2] * slope(square, rho)[1] for name, slope in hidden}
     mlp = join[1::2] * gains.out * gains.hidden * slopes * enter[1::2]
     return Forward(enter, stay, join, added, reach, gate, slopes, parts, mlp, gains.parallel, x,
                    np.reshape(read, x.shape), last, size * part)
 
 
 def _weight(gains: Gains, steps: Sequence[Any], grid: Grid, n: int) -> tuple[Array, Array]:
-    """What a sink and gates leave of values, and `gate` of `Forward`: as of a sequence's own tokens, and rows alone."""
+    """Factors `[layer, pair]` of the sink and the gates on overlaps of mixed values, and `gate` of `Forward`."""
     weight = np.ones((len(steps), len(grid.mean), len(grid.mean)))
     gate, masked = np.zeros_like(weight), len(grid.mean) > 1
     if gains.sink is not None:
@@ -145,9 +145,9 @@ def _weight(gains: Gains, steps: Sequence[Any], grid: Grid, n: int) -> tuple[Arr
                  for step in steps])
         weight *= _pair(grid, np.square(lost))
     if gains.gate:
-        seen = [(step.inside.square[1:], step.inside.rho[1:]) if masked else ([[step.inside.q]], [[step.inside.rho]])
-                for step in steps]
-        units = gains.gate.units(*(np.array(part) for part in zip(*seen, strict=True)))
+        inputs = [(step.inside.square[1:], step.inside.rho[1:]) if masked else ([[step.inside.q]], [[step.inside.rho]])
+                  for step in steps]
+        units = gains.gate.units(*(np.array(part) for part in zip(*inputs, strict=True)))
         opened = gains.gate.kernel.overlaps(*units)[1]
         weight *= opened
         gate += gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] / opened
@@ -168,9 +168,9 @@ def _rho(gains: Gains, x: Array, square: Array) -> Array:
 
 def _links(gains: Gains, steps: Sequence[Any], grid: Grid) -> tuple[Array, ...]:
     """`enter`, `stay`, `join`, `added` and `reach`."""
-    one = grid.entry(np.ones_like(grid.mean))
+    unit = grid.entry(np.ones_like(grid.mean))
     on_input, on_output, on_sum, on_heads, on_read = (
-        _pair(grid, [grid.square(getattr(step, name)) if getattr(step.placement, name) else one for step in steps])
+        _pair(grid, [grid.square(getattr(step, name)) if getattr(step.placement, name) else unit for step in steps])
         for name in ("on_input", "on_output", "on_sum", "on_heads", "on_read")
     )
     scale = np.array([step.placement.scale * step.placement.reads for step in steps])[:, None, None]
@@ -225,8 +225,8 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
     weights = np.einsum("k,i,j->kij", pairs, grid.mean, grid.mean)
 
     def total(x: Array) -> Array:
-        found: Array = np.einsum("lkij,kij->l", x, weights)
-        return found
+        summed: Array = np.einsum("lkij,kij->l", x, weights)
+        return summed
 
     joined, units = tokens.join[:, None] * after, gains.out * gains.d_model / gains.d_mlp
     last = np.array([gains.o, gains.out] * config.n_layers)

@@ -37,7 +37,7 @@ class Paths(NamedTuple):
     logits: Array
     """`[layer, 6]`: energy of the gradient by the logits for γ = 1, in the order of `Inherited`."""
     uneven: Array
-    """`[layer]`: factor on `Capped.keys`, what of a row's energy cancels in the sum over its keys; 1 without a sink."""
+    """`[layer]`: factor on `Capped.keys`, the part of a row's energy that cancels over its keys; 1 without a sink."""
     gates: dict[str, Array]
     """`[layer, 2]`, from (γ_q, γ_p) after the branch: "W_G" to what comes down through the gates, "sink" to the energy
     by the sink's logit over what W_O reads."""
@@ -84,16 +84,16 @@ def paths(gains: Gains, softmax: Softmax, steps: list[Step]) -> Paths:
     return Paths(value, logits, uneven, down)
 
 
-def gating(gains: Gains, gate: Gate, q: Array, p: Array, read: Array, reads: Array) -> tuple[Array, Array]:
-    """Factors on (γ_q, γ_p), `[layer, 2]`: past the gates, and down through them to what attention reads.
+def gating(gains: Gains, gate: Gate, q: Array, p: Array, square: Array, overlap: Array) -> tuple[Array, Array]:
+    """Factors on (γ_q, γ_p), `[layer, 2]`: past the gates, and down through them to attention's input.
 
     Args:
-        q: second moment of what attention reads, p the overlap; `read` and `reads` the same of what W_O reads.
+        q: second moment of attention's input, p its overlap; `square` and `overlap` are those of W_O's input.
     """
     units = gate.units(q, np.clip(p / q, 0.0, 1.0))
     opened = np.stack(gate.kernel.overlaps(*units), -1)
     slopes = np.stack(gate.kernel.slopes(*units), -1)
-    return opened, gains.o * gate.gain * slopes * np.stack([read, reads], -1) / opened
+    return opened, gains.o * gate.gain * slopes * np.stack([square, overlap], -1) / opened
 
 
 def inherit(gains: Gains, step: Step, logits: list[float], uneven: float, after: Pair, above: Inherited, kept: float
@@ -113,7 +113,7 @@ def inherit(gains: Gains, step: Step, logits: list[float], uneven: float, after:
     if not gains.adds:
         return Inherited(row, rows, alike, alike_2, key, keys)
     if gains.adds == "qk":  # the other factor of the product, summed over the layers
-        factors = *seen(gains, step, uneven, law.key, law.key_p), law.key, law.query, law.query_p
+        factors = *key_factors(gains, step, uneven, law.key, law.key_p), law.key, law.query, law.query_p
         by_row, by_rows, by_key, by_query, by_query_p = (gains.scale * factor for factor in factors)
     else:
         by_row = by_rows = by_key = by_query = by_query_p = 1.0
@@ -124,16 +124,16 @@ def inherit(gains: Gains, step: Step, logits: list[float], uneven: float, after:
     )
 
 
-def seen(gains: Gains, step: Step, uneven: float, own: float, p: float) -> Pair:
-    """What the gradients of a row's logits see of keys that have so much apart and in common; and those of two rows."""
+def key_factors(gains: Gains, step: Step, uneven: float, own: float, p: float) -> Pair:
+    """Factors from gradients by logits to those by queries, of a row and of two; keys have `own` apart, p in common."""
     turns, law = gains.turns, step.capped
     return own + (1 - uneven * law.keys) * p, turns.rows * own + (turns.rows - uneven * law.both) * p
 
 
 def unbiased(gains: Gains, step: Step, uneven: float, passed: Inherited) -> Pair:
-    """The first of `collect`, of keys without their biases: W_K sees what W_Q sees, in turn, but for its own bias."""
+    """(γ_q, γ_p) through the queries as in `collect`, but of keys without biases: by symmetry, for W_K."""
     law, by = step.logits, factors(gains, step.inside.q, step.inside.q)
-    row, rows = seen(gains, step, uneven, law.key, max(law.key_p - by.key_bias, 0.0))
+    row, rows = key_factors(gains, step, uneven, law.key, max(law.key_p - by.key_bias, 0.0))
     factor = gains.scale * by.query
     return (factor * (row * passed.row + law.key * passed.alike),
             factor * (rows * passed.rows + law.key * passed.alike_2))
@@ -147,7 +147,7 @@ def collect(gains: Gains, step: Step, uneven: float, passed: Inherited, others: 
         row = rows = query = by.query
         same = cross = by.key
     else:
-        (row, rows), scale = seen(gains, step, uneven, own.key, own.key_p), gains.scale
+        (row, rows), scale = key_factors(gains, step, uneven, own.key, own.key_p), gains.scale
         row, rows, query = scale * by.query * row, scale * by.query * rows, scale * (by.query * own.key)
         same, cross = scale * (by.key * own.query), scale * (by.key * own.query_p)
     alike, key, keys = query * passed.alike, same * passed.key, cross * passed.keys

@@ -32,11 +32,11 @@ class Backward(NamedTuple):
     read: Array
     """`[2N, pair]`: the same, divided as by the norm before the branch's last matrix where there is one."""
     query: Array
-    """`[N, pair]`: what comes down to what each attention reads through its queries."""
+    """`[N, pair]`: at the input of each attention, the gradient through its queries."""
     key: Array
-    """The same through its keys, where queries and keys add up; else the same of keys without their biases."""
+    """`[N, pair]`: at that input, through its keys where queries and keys add up; else `query` without keys' biases."""
     value: Array
-    """The same through all values that it mixes."""
+    """`[N, pair]`: at that input, through all values that the attention mixes."""
     alike: Array
     """`[N]` or `[N, position]`: of γ_q in `query`, over γ_q after the branch, the part of keys that are alike."""
     hidden: dict[str, Array]
@@ -108,8 +108,8 @@ class Descent:
             square = max(gradient[0], 0.0)
             gradient = square, min(max(gradient[1], -square / self.others), square)
             self.sites.append(gradient)
-        found = (self.sites, self.totals, self.branches, self.reads, self.queries, self.keys, self.values)
-        site, total, branch, read, query, key, value = (np.array(pairs[::-1]) for pairs in found)
+        columns = (self.sites, self.totals, self.branches, self.reads, self.queries, self.keys, self.values)
+        site, total, branch, read, query, key, value = (np.array(pairs[::-1]) for pairs in columns)
         key = key if self.keys else query
         return Backward(site, total, branch, read, query, key, value, np.array(self.alike[::-1]), {}, {})
 
@@ -179,7 +179,10 @@ class Descent:
         return value[0] + query[0] + key[0] + gate * after[0], value[1] + query[1] + key[1] + gate_p * after[1]
 
     def by_values(self, index: int, value: Pair) -> Pair:
-        """What comes down through a layer's own values, of what comes down through those that it mixes."""
+        """Gradient (γ_q, γ_p) through a layer's own values, given that through the values it mixes.
+
+        A value residual mixes ½ (V_1 + V_l): a quarter goes to each, so V_1 collects one from every layer above.
+        """
         if not self.gains.value_residual:
             return value
         q, p = self.borrowed

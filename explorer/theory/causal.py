@@ -49,8 +49,8 @@ class Unmasked:
         rows = self.table.rows(s)
         if self.gains.sink is not None:
             common_seen = np.array([step.capped.common for step in self.steps[::2]])
-            read = sinks((n,), self.gains.sink).read(s[:, None], common_seen[:, None])
-            rows = drain(rows, Sunk(*(part[:, 0] for part in read)))
+            averages = sinks((n,), self.gains.sink).read(s[:, None], common_seen[:, None])
+            rows = drain(rows, Sunk(*(part[:, 0] for part in averages)))
         keys = np.array([self.gains.keys(step.inside.q, step.inside.rho) for step in self.steps[::2]])
         own, turned = self.gains.turns.distinguish(keys)
         std = np.array([step.capped.std for step in self.steps[::2]])
@@ -108,23 +108,23 @@ class Causal:
     def rows(self) -> Rows:
         """Softmax statistics of the layers that are covered, averaged over the rows."""
         place = self.place
-        found = [step.attention for step in self.steps if step.attention]
-        if not found:
+        layers = [step.attention for step in self.steps if step.attention]
+        if not layers:
             return Rows(*np.empty((len(Rows._fields), 0)))
-        s, std, law, common = (stack(column) for column in zip(*(
-            (one.logits.s, one.logits.std, one.logits.covariance[0], one.logits.common) for one in found), strict=True))
-        rows = stack([one.reading.rows for one in found])
+        laws = [layer.logits for layer in layers]
+        s, std, law, common = map(stack, zip(*((x.s, x.std, x.covariance[0], x.common) for x in laws), strict=True))
+        rows = stack([layer.reading.rows for layer in layers])
         means = [step.inside.mean for step in self.steps[::2]]
-        own, turned = self.gains.turns.distinguish(np.array([self.gains.keys(one.q, one.rho) for one in means]))
-        seen = np.where(place.t > 1, place.mean * self.config.n_ctx, 0.0) / (self.config.n_ctx - 1)
+        own, turned = self.gains.turns.distinguish(np.array([self.gains.keys(x.q, x.rho) for x in means]))
+        weight = np.where(place.t > 1, place.mean * self.config.n_ctx, 0.0) / (self.config.n_ctx - 1)
         ceiling = np.log(np.maximum(place.t, 2.0))
         s_max, uncapped, total = (part.max(axis=1) for part in (s, np.sqrt(law), np.sqrt(law + common)))
-        spread = np.sqrt((std * std * (1 - 1 / place.t)) @ seen)
+        spread = np.sqrt((std * std * (1 - 1 / place.t)) @ weight)
         if spread.ndim > 1:
             spread = spread.mean(1)
         return Rows(
             s_max, uncapped, total, own, turned, spread,
-            rows[:, 0] @ place.mean, (rows[:, 0] / ceiling) @ seen, rows[:, 1] @ place.mean,
+            rows[:, 0] @ place.mean, (rows[:, 0] / ceiling) @ weight, rows[:, 1] @ place.mean,
         )
 
     def gradients(self) -> Gradients:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.theory.backward import ISOTROPIC, Along, Backward, left, longer, through_norm
-from explorer.theory.causal_forward import Attention, Logits, Step, seen
+from explorer.theory.causal_forward import Attention, Logits, Step, key_factors
 from explorer.theory.causal_tokens import TINY, Norm, normalize
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
@@ -27,14 +27,14 @@ class Paths(NamedTuple):
     """Factors on a gradient after each attention, `[layer, ..., pair]`."""
 
     value: Array
-    """`[layer, 2, pair]`: what the rows give, through the values, to one key and to a pair of different keys."""
+    """`[layer, 2, pair]`: factors of the rows' gradients, through the values, to one key and to two different keys."""
     energy: Array
     """`[layer, 3, pair]`: energy of the gradient by the logits, as queries see it, its part of keys that are alike, and
     as keys see it; see `attention.Inherited`."""
     query: Array
-    """`[layer, 2, pair]`: from the first two kinds of energy to what comes down through the queries."""
+    """`[layer, 2, pair]`: factors from the first two kinds of energy to the gradient through the queries."""
     key: Array
-    """`[layer, 2, pair]`: from energy to what the rows give through the keys, as in `value`."""
+    """`[layer, 2, pair]`: factors from energy to the gradient through the keys, as in `value`."""
     unbiased: Array
     """As `query`, of keys without their biases, see `attention.unbiased`."""
     gates: dict[str, Array]
@@ -77,7 +77,7 @@ class Descent:
         self.on_heads = _isotropic(gains, place, [step.on_heads for step in steps])
         square, rho = (stack([getattr(step.inside, name) for step in steps[1::2]]) for name in ("square", "rho"))
         self.units = gains.units(square, rho)
-        """Of hidden units: what their activation sees, `[layer, pair]` each."""
+        """Second moments and correlations of hidden units before the activation, `[layer, pair]` each."""
         slopes = gains.kernel.slopes(*self.units)[1]
         self.hidden = self.read[1::2] * (gains.out * gains.hidden * slopes)
         """`[layer, pair]`: from an MLP's term of the sum to what it reads."""
@@ -160,7 +160,7 @@ class Descent:
         alike = np.divide(alike, after, out=np.zeros_like(after), where=after > 0)
         key = query
         if gains.adds == "qk":
-            key = np.array([self.place.gather(one) for one in self.paths.key * energy[:, 2:]])
+            key = np.array([self.place.gather(gradient) for gradient in self.paths.key * energy[:, 2:]])
         elif gains.biases.k:
             key = (self.paths.unbiased * energy[:, :2]).sum(1)
         after = gains.out * gains.d_model / gains.d_mlp * read[1::2]
@@ -185,17 +185,17 @@ def _through(gains: Gains, place: Positions, norm: Norm, along: Along, mean: flo
 
 def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> Paths:
     """The factors of all layers' attention."""
-    found = [step.attention for step in steps if step.attention]
-    law = Logits(*map(stack, zip(*(one.logits for one in found), strict=True)))
-    rows, cells, at_x, at_v = zip(*(one.reading for one in found), strict=True)
+    layers = [step.attention for step in steps if step.attention]
+    law = Logits(*map(stack, zip(*(layer.logits for layer in layers), strict=True)))
+    rows, cells, at_x, at_v = zip(*(layer.reading for layer in layers), strict=True)
     reading = Reading(stack(rows), stack(cells).astype(int), stack(at_x), stack(at_v))
     longer, shorter = place.t[place.larger], place.t[place.smaller]
-    overlap, jacobian = stack([one.overlap for one in found]), table.jacobian(reading)
+    overlap, jacobian = stack([layer.overlap for layer in layers]), table.jacobian(reading)
     square, ratio = reading.rows[:, 2], place.ratio[1:]
     x, gates, by_common = stack([step.inside.y for step in steps]), {}, np.zeros_like(square)
     kept, both = np.ones_like(square), np.ones_like(overlap)
     if gains.sink is not None:
-        kept, (both, by_common, jacobian, alone, taken) = _shared(place, found, law.rho, reading.rows, jacobian)
+        kept, (both, by_common, jacobian, alone, taken) = _shared(place, layers, law.rho, reading.rows, jacobian)
         law = law._replace(keys=law.keys * alone, both=law.both * place.lift(alone)[:, 1:])
         gates["sink"] = taken
     apart = np.where(longer > 1, (both - overlap * ratio) / (1 - 1 / np.maximum(longer, 1.5)), 0.0)
@@ -203,8 +203,8 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
         _join(place.t * square, shorter * overlap), _join(_others(place.t, kept - square), apart),
     ], 1)
     # energy of a row's gradients by its logits; a pair of rows has it on the keys that they share
-    energy = gains.o * stack([one.apart for one in found]) * law.slope
-    lifted, scatter = place.lift(energy), stack([one.scatter for one in found])
+    energy = gains.o * stack([layer.apart for layer in layers]) * law.slope
+    lifted, scatter = place.lift(energy), stack([layer.scatter for layer in layers])
     jacobian = jacobian * law.slopes[:, 1:]
     own = np.stack([
         lifted * _join(reading.rows[:, 3] + by_common, jacobian * ratio),
@@ -212,14 +212,14 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
         lifted * _join(reading.rows[:, 8] + by_common, jacobian),
     ], 1)
     # of the keys, what a row's gradients do not cancel, and what of those that are alike
-    left = np.stack([seen(place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1)
+    left = np.stack([key_factors(place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1)
     query, key, bias, key_bias = _by_logits(gains, place, x)
     scale = gains.scale * place.sharp
     unbiased = by_row = scale * query[:, None] * left
     if gains.biases.k:
         shared = np.maximum(law.key_p - key_bias, 0.0)
         unbiased = by_row.copy()
-        unbiased[:, 0] = scale * query * seen(place, law.key, shared, law.keys, law.both)
+        unbiased[:, 0] = scale * query * key_factors(place, law.key, shared, law.keys, law.both)
     if gains.adds == "qk":  # the other factor of the product, summed over the layers
         own[:, :2] *= scale * left
         own[:, 2] *= scale * law.query
@@ -227,24 +227,24 @@ def paths(gains: Gains, place: Positions, table: Stacked, steps: list[Step]) -> 
     else:
         key = scale * key * (query * x + bias)
         query = by_row
-    one, two = key[:, 0], key[:, 1:]
-    lost = law.both * ratio * two
-    given = _join(place.t * one, shorter * place.turns.rows * two), -_join(law.keys * _others(place.t, one), lost)
+    first, pair = key[:, 0], key[:, 1:]
+    lost = law.both * ratio * pair
+    given = _join(place.t * first, shorter * place.turns.rows * pair), -_join(law.keys * _others(place.t, first), lost)
     value *= gains.v * gains.o
     if gains.gate:
         square, rho = (stack([getattr(step.inside, name) for step in steps]) for name in ("square", "rho"))
-        units, read = gains.gate.units(square, rho), stack([step.read.y for step in steps])
+        units, inputs = gains.gate.units(square, rho), stack([step.read.y for step in steps])
         opened = gains.gate.kernel.overlaps(*units)[1]
         value, own = value * opened[:, None], own * opened[:, None]
-        gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * read / opened
+        gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * inputs / opened
     return Paths(value, own, query, np.stack(given, 1), unbiased, gates)
 
 
-def _shared(place: Positions, found: list[Attention], rho: Array, rows: Array, jacobian: Array
+def _shared(place: Positions, layers: list[Attention], rho: Array, rows: Array, jacobian: Array
             ) -> tuple[Array, Shared]:
-    """What a sink leaves of the rows, E M², and of pairs of them; `taken` by `[pair]`."""
-    lost = Sunk(*map(stack, zip(*(one.lost for one in found if one.lost), strict=True)))
-    own, common, overlap = (stack([getattr(one, name) for one in found]) for name in ("apart", "common", "overlap"))
+    """E M², M the weight that a sink leaves to a row's keys, and the averages of pairs of rows; `taken` is `[pair]`."""
+    lost = Sunk(*map(stack, zip(*(layer.lost for layer in layers if layer.lost), strict=True)))
+    own, common, overlap = (stack([getattr(x, name) for x in layers]) for name in ("apart", "common", "overlap"))
     pairs = shared(lost, RowValues(*rows.swapaxes(0, 1)), overlap, jacobian, rho[:, 1:],
                    np.maximum(common, 0.0) / np.maximum(own, TINY), lambda part: place.lift(part)[:, 1:])
     return lost.square, pairs._replace(taken=_join(lost.shared / lost.square, pairs.taken))
@@ -253,7 +253,7 @@ def _shared(place: Positions, found: list[Attention], rho: Array, rows: Array, j
 def _by_logits(gains: Gains, place: Positions, x: Array) -> tuple[Array, Array, Array, Array]:
     """Factors from the overlaps of tokens to those of their queries and keys, and the biases of both, see `Factors`."""
     mean = x[:, 0] @ place.prefix.T
-    every = (one + 0 * mean for one in factors(gains, mean, mean))
+    every = (factor + 0 * mean for factor in factors(gains, mean, mean))
     query, key, bias = (place.lift(next(every)) for _ in range(3))
     return query, key, bias, next(every)
 

@@ -30,16 +30,16 @@ FINITE = 1e70
 
 
 class Logits(NamedTuple):
-    """Logits of a layer, in law; what the layer above inherits are the same numbers. As in `logits.Logits`."""
+    """Statistics of a layer's logits, own and inherited, as in `logits.Logits`; the layer above inherits them."""
 
     query: Array
     """`[pair]`; only `[position]` where the layer above inherits nothing."""
     key: Array
-    """`[position]`: of the keys that a row sees, and so the two that follow."""
+    """`[position]`, as the next two: mean over the keys of a row."""
     key_p: Array
     crowd: Array
     covariance: Array
-    """The same as `query`, of two rows' logits; of a row with itself their variance."""
+    """Shape as `query`: covariance of two rows' logits; of a row with itself, their variance."""
     common: Array
     """`[position]`, as all that follow if nothing else is said."""
     alike: Array
@@ -55,7 +55,7 @@ class Logits(NamedTuple):
     slopes: Array
     """`[pair]`: mean product of the slopes in two rows, over the mean square."""
     keys: Array
-    """The same of two keys; with rotary positions times what is the same of keys that are shared."""
+    """`[position]`: mean product of the slopes at two keys of a row, over the mean square, times `Turns.keys`."""
     both: Array
     """`[position, position]`: as `keys`, in two rows."""
 
@@ -70,7 +70,7 @@ class Attention(NamedTuple):
     scatter: Array
     """`[position]`: variance of their centered overlaps over `apart`²."""
     reading: Reading
-    """Of the tables, for single rows and pairs of them."""
+    """Values looked up in the softmax tables, for single rows, and the place of pairs in them."""
     overlap: Array
     """`[position, position]`: Y11 of two rows, over the shorter one's part of the longer one's keys."""
     lost: Sunk | None
@@ -188,7 +188,7 @@ def mlp(gains: Gains, x: State, centered: bool) -> tuple[State, float]:
 
 def attention(gains: Gains, table: Stacked | Sloped, x: State, values: State, below: Logits | None, kept: float
               ) -> tuple[State, Attention]:
-    """Means of the values, by logits of x, times their gates: what W_O reads."""
+    """Input of W_O: means of the values by logits of x, times their gates; and the softmax, for the way back."""
     place = x.place
     keys, _, common, own = _keys(x)
     scatter = _scatter(x, keys[1:], own, common)
@@ -209,10 +209,10 @@ def attention(gains: Gains, table: Stacked | Sloped, x: State, values: State, be
         alike = alike * law.s**2 / np.maximum(law.covariance[0], 1e-300)
     alike = alike / (ONE + alike)
     first, second, crowd = place.first[1:], place.second[1:], np.sqrt(alike * spread)
-    _, seen, common, own = _keys(values)
+    _, overlaps, common, own = _keys(values)
     y = np.empty_like(x.y)
     y[0] = whole * common + own * (square + alike * crowding)
-    y[1:] = both * seen + own.take(place.smaller) * (
+    y[1:] = both * overlaps + own.take(place.smaller) * (
         pair * place.ratio[1:] + crowd.take(first) * crowd.take(second) * rho)
     uneven = own * square / np.maximum(y[0], TINY)
     uneven = float(place.mean.dot(unevenness * uneven * uneven)) / gains.n_heads
@@ -224,17 +224,17 @@ def attention(gains: Gains, table: Stacked | Sloped, x: State, values: State, be
 
 
 def _keys(x: State) -> tuple[Array, Array, Array, Array]:
-    """Averages over the keys of a row: of tokens with themselves, and by token; of two rows; of one, and the rest."""
+    """Averages over a row's keys: second moment, overlaps by token; overlap of two rows' keys; of one's; the rest."""
     prefix = x.place.prefix
     keys = x.y.dot(prefix.T)
-    seen = prefix.dot(keys[1:])
-    common = seen.diagonal()
-    return keys, seen, common, np.maximum(keys[0] - common, ZERO)
+    overlaps = prefix.dot(keys[1:])
+    common = overlaps.diagonal()
+    return keys, overlaps, common, np.maximum(keys[0] - common, ZERO)
 
 
 def sloped(gains: Gains, table: Sloped, x: State, values: State, mean: Array, common: Array, scatter: Array,
            below: Logits | None, kept: float) -> tuple[State, Attention]:
-    """The same of rows whose logits fall with distance."""
+    """`attention` where logits fall with the distance of query and key (ALiBi); without a sink."""
     place = x.place
     spread = logits(gains, x, mean, np.maximum(mean - common, ZERO), common, scatter, below, kept).std
     own = table.apart(x.y, 0 * spread)
@@ -266,7 +266,7 @@ def _scatter(x: State, rows: Array, own: Array, common: Array) -> Array:
 
 def logits(gains: Gains, x: State, mean: Array, own: Array, common: Array, scatter: Array, below: Logits | None,
            kept: float) -> Logits:
-    """The logits of a layer's tokens, whose keys have so much in the mean, apart and in common; see `logits.logits`."""
+    """The logits of a layer's tokens; keys have the mean square `mean`, `own` apart and `common` shared."""
     place, inherits = x.place, gains.adds
     by = unmasked.factors(gains, x.q, mean)
     query, rho = by.query * x.q + by.query_bias, x.rho
@@ -282,7 +282,7 @@ def logits(gains: Gains, x: State, mean: Array, own: Array, common: Array, scatt
         crowd = crowd + kept * below.crowd
     scale, turned = gains.scale * place.sharp, turns is not STILL
     scaled = scale[0] * (query[0] if inherits else query)
-    apart = seen(place, key, key_p, turns.keys, turns.both) if inherits or turned else key[None]
+    apart = key_factors(place, key, key_p, turns.keys, turns.both) if inherits or turned else key[None]
     same = np.maximum(turns.keys, ZERO) * scaled
     shared, alike, covariance = same * key_p, same * crowd, (scaled * apart[0])[None]
     if inherits:
@@ -296,20 +296,23 @@ def logits(gains: Gains, x: State, mean: Array, own: Array, common: Array, scatt
     s, *bent = _cap(gains, place, np.sqrt(covariance[0]), np.sqrt(shared), rho)
     if gains.sphere:
         rows = zip(s.tolist(), place.t.tolist(), single.tolist(), strict=True)
-        s = np.array([as_normal(one, int(t), gains.sphere, part) for one, t, part in rows])
+        s = np.array([as_normal(deviation, int(t), gains.sphere, part) for deviation, t, part in rows])
     return Logits(query, key, key_p, crowd, covariance, shared, alike, single, s, *bent)
 
 
 def queries(place: Positions, by: unmasked.Factors, x: State) -> Array:
     """`[pair]`: overlaps of the tokens' queries."""
-    factor, bias = (place.lift(one + ZERO * x.q) for one in (by.query, by.query_bias))
+    factor, bias = (place.lift(part + ZERO * x.q) for part in (by.query, by.query_bias))
     overlaps: Array = factor * x.square * x.rho + bias
     return overlaps
 
 
-def seen(place: Positions, own: Array, p: Array, keys: Any, both: Any) -> Array:
-    """`[..., pair]`: what the logits of a row, and of two rows, see of keys of which a row sees so much apart and in
-    common, `[..., position]`; `keys` and `both` of the latter drop out, see `Logits`.
+def key_factors(place: Positions, own: Array, p: Array, keys: Any, both: Any) -> Array:
+    """Factors `[..., pair]` by which the queries' overlaps become the logits' covariance, of a row and of two rows.
+
+    Args:
+        own: part of a row's keys that they do not share, `[..., position]`; `p` the part that they share.
+        keys: part of `p` that a softmax forgets in a single row, `both` that in two rows: see `Logits`.
     """
     out, shared = place.lift(own), place.lift(p)[..., 1:, :]
     out[..., 0, :] += (1 - keys) * p
@@ -323,8 +326,8 @@ def _cap(gains: Gains, place: Positions, s: Array, mean: Array, rho: Array) -> t
     if gains.cap == 0:
         return s, s, ones[0], rho, ones, turns.keys * ones[0], turns.both * ones[1:]
     rows = zip(s.tolist(), mean.tolist(), place.t.tolist(), strict=True)
-    bent = [unmasked.cap(one, two, gains.cap, max(int(t), 2)) for one, two, t in rows]
-    std, inside, slope = np.array([one[:3] for one in bent]).T
+    bent = [unmasked.cap(deviation, center, gains.cap, max(int(t), 2)) for deviation, center, t in rows]
+    std, inside, slope = np.array([statistics[:3] for statistics in bent]).T
     two, slopes = unmasked.pairs(place.lift(s), place.lift(mean), rho, gains.cap)
     _, keys = unmasked.pairs(s, mean, np.zeros_like(s), gains.cap)
     return inside, std, slope, two, slopes, turns.keys * keys, turns.both * place.lift(keys)[1:]

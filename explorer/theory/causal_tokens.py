@@ -72,9 +72,9 @@ def normalize(x: State, gains: Gains, width: int, scale: float = 1.0) -> tuple[S
     """A norm of so many coordinates; scatter of the lengths lowers overlaps a little, see `tokens.normalize`."""
     if gains.point:
         kernel, square = gains.point
-        seen, mean = (square * x.square, x.rho), bend(x.mean, gains.point, width)[0]
-        out = State(x.place, times(scale, kernel.overlaps(*seen)[1]), mean.v, mean.w)
-        return out, Norm(x.q, width, 0.0, square * kernel.slopes(*seen)[1])
+        bends, mean = (square * x.square, x.rho), bend(x.mean, gains.point, width)[0]
+        out = State(x.place, times(scale, kernel.overlaps(*bends)[1]), mean.v, mean.w)
+        return out, Norm(x.q, width, 0.0, square * kernel.slopes(*bends)[1])
     place, q = x.place, x.q + np.array([[0.0], [gains.epsilon]])
     without, divided = place.lift(q)
     rho = correlation(x.y, without)

@@ -59,14 +59,14 @@ TEXT = 0.25
 """Relative error of ‖∂L/∂W‖ under the next-token loss: above the worst seen at up to 64 tokens, .79 of the measured
 in a first layer under a causal mask. Over 256 tokens W_Q and W_K of the first layer were .60 ± .14 of it."""
 TEXT_BENT = 0.35
-"""The same of MLPs of a degree above 1, which pass on more of the overlap of two like characters than of the mean: up
-to .26 ± .06 was seen over 64 tokens, with and without a mask."""
+"""Relative error under the next-token loss with MLPs of a degree above 1, which pass on more of the overlap of two
+like characters than of the mean: up to .26 ± .06 was seen over 64 tokens, with and without a mask."""
 TEXT_TIED = 0.4
-"""The same of a tied readout: .38 ± .03 was seen for W_K under a mask, of a small input, where it was .28 ± .04 with a
-readout of that size drawn by itself."""
+"""Relative error under the next-token loss with a tied readout: .38 ± .03 was seen for W_K under a mask, of a small
+input, where it was .28 ± .04 with a readout of that size drawn by itself."""
 TEXT_SAME = 0.5
-"""The same where tokens of one character are the same, for no position is added to them: .45 was seen, and along the
-stream .09 of the mean square."""
+"""Relative error under the next-token loss where equal characters are equal tokens, as no position is added to them:
+.45 was seen, and along the stream .09 of the mean square."""
 PICKY = 3.0
 """Standard deviation of the logits from which on copied layers' overlaps are rough: without √d, of 12 layers, the token
 correlation was .026 ± .008 above the measured."""
@@ -181,8 +181,8 @@ def measured_notes(config: Config) -> dict[str, str]:
 @cache
 def _table() -> tuple[list[str], dict[tuple[str, ...], dict[str, str]]]:
     """The fields that make a design, and by their values the notes by statistic."""
-    found = json.loads(Path(__file__).with_name("rough.json").read_text(encoding="utf-8"))
-    return found["choices"], {tuple(design): notes for design, notes in found["designs"]}
+    table = json.loads(Path(__file__).with_name("rough.json").read_text(encoding="utf-8"))
+    return table["choices"], {tuple(design): notes for design, notes in table["designs"]}
 
 
 def _seen(config: Config, notes: dict[str, str], rows: Rows) -> None:
@@ -211,14 +211,14 @@ def _copied(config: Config, values: Mapping[Key, Array], rows: Rows) -> dict[str
     attention = config.causal or inherits(config) or rotates(config) or gates(config) or config.value_residual
     attention = attention or sink(config).logit is not None
     inner = bool(point(config)) or any(place.on_heads or place.on_read for place in placements(config))
-    one = not (stream(config).parallel or stream(config).mixes)
-    every = bool(attends(config) and attention) or inner or not one
+    single = not (stream(config).parallel or stream(config).mixes)
+    every = bool(attends(config) and attention) or inner or not single
     lost = tuple(STATISTICS) if every else GRADIENTS
     for (statistic, site), value in values.items():
         if statistic in GRADIENTS or (every and site != "embed"):
             value[:] = math.nan
-    what = "this attention, these norms or this stream" if every else "gradients"
-    notes = dict.fromkeys(lost, f"not covered: layers of the same weights have no law for {what} yet")
+    parts = "this attention, these norms or this stream" if every else "gradients"
+    notes = dict.fromkeys(lost, f"not covered: layers of the same weights have no law for {parts} yet")
     if rows.s.max(initial=0.0) > PICKY:
         reason = f"rough, by up to 0.03: two layers of the same weights pick the same keys (spread {rows.s.max():.2g})"
         notes.setdefault("token_correlation", reason)

@@ -65,7 +65,7 @@ def branch_share(profile: Profile) -> float:
 
 
 def input_share(config: Config, values: Mapping[Key, Array]) -> float:
-    """What of it is the input's, see `branch_share`; values are `[seed, layer]`."""
+    """Part of the last stream's second moment that is the input's, 1 − `branch_share`; values are `[seed, layer]`."""
     joined = multipliers(config)
     q = {site: value.mean(axis=0) for (name, site), value in values.items() if name == "second_moment"}
     streams = np.concatenate([q["embed"], np.stack([q["resid_mid"], q["resid_post"]], axis=1).ravel()])

@@ -26,11 +26,11 @@ from scipy.linalg.blas import dtbsv
 
 from explorer.schemes.placement import Placement
 from explorer.schemes.residual import profiled_factor
-from explorer.theory.begun import begun, keep
 from explorer.theory.gains import Gains, biased
 from explorer.theory.grids import Array
 from explorer.theory.logits import Capped, Logits, capped, logits
 from explorer.theory.sink import sinks
+from explorer.theory.step_cache import cached_steps, store_steps
 from explorer.theory.tables import Softmax
 from explorer.theory.tokens import (
     NOTHING,
@@ -97,17 +97,17 @@ class Overlaps:
         factor, square, own, std = self.read
         q = np.sqrt(square[index] * square[earlier])
         both = self.stream[:, earlier] * factor[index] * factor[earlier] / q
-        one, two = np.clip(both, -1.0, 1.0)
+        same, cross = np.clip(both, -1.0, 1.0)
         if index % 2:
-            rho = np.maximum([one, two], 0.0)
+            rho = np.maximum([same, cross], 0.0)
             overlap = self.gains.kernel.overlaps(*self.gains.units(q + 0 * rho, rho))[1]
-            overlap[1] += self.bend * (one - two) ** 2
+            overlap[1] += self.bend * (same - cross) ** 2
             return np.asarray(self.gains.out * overlap + self.gains.biases.out)
-        rows = biased(self.gains.q * q, np.array([one, two]), self.gains.biases.q)[1]
-        share = (one - two) / np.sqrt(np.maximum(own[index] * own[earlier], 1e-12))
+        rows = biased(self.gains.q * q, np.array([same, cross]), self.gains.biases.q)[1]
+        share = (same - cross) / np.sqrt(np.maximum(own[index] * own[earlier], 1e-12))
         s = np.sqrt(std[index] * std[earlier])
         overlap = np.array([self.softmax.pairs(s, np.clip(share * rho, -1.0, 1.0))[0] for rho in rows])
-        mixed = self.gains.v * q * (two + (one - two) * overlap) + self.gains.biases.v
+        mixed = self.gains.v * q * (cross + (same - cross) * overlap) + self.gains.biases.v
         return np.asarray(self.gains.o * mixed + self.gains.biases.o)
 
     def close(self, index: int, total: float, site: Tokens) -> None:
@@ -125,8 +125,8 @@ class Overlaps:
 def summed(kept: Array, joined: Array, terms: Array) -> Array:
     """X_0 = 0 and X_(k+1) = kept_k X_k + joined_k terms_k: all X, one more than there are terms."""
     band = np.array([np.ones(len(terms) + 1), np.append(-kept, 0.0)])
-    found: Array = dtbsv(1, band, np.append(0.0, joined * terms), lower=1, diag=1)
-    return found
+    solution: Array = dtbsv(1, band, np.append(0.0, joined * terms), lower=1, diag=1)
+    return solution
 
 
 LARGEST = 1e60
@@ -180,7 +180,7 @@ class Step(NamedTuple):
 
 def run(gains: Gains, softmax: Softmax, n_layers: int, tokens: Tokens) -> list[Step]:
     """The recursion over 2N sublayers; shorter where the second moment leaves the range of `LARGEST`."""
-    start, steps = tokens, begun(gains, softmax, tokens, n_layers)
+    start, steps = tokens, cached_steps(gains, softmax, tokens, n_layers)
     below, kept, before, first = Logits(), 1.0, tokens, None
     if steps:  # go on after the last of them
         *_, attention, mlp = steps
@@ -207,7 +207,7 @@ def run(gains: Gains, softmax: Softmax, n_layers: int, tokens: Tokens) -> list[S
         tokens = step.site
         if past:
             past.close(index, step.total, tokens)
-    keep(gains, softmax, start, steps)
+    store_steps(gains, softmax, start, steps)
     return steps
 
 
@@ -230,7 +230,7 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, before: Tokens, ind
     if placement.on_input:
         inside, on_input = normalize(inside, gains, gains.d_model)
         inside = inside.scaled(placement.scale**2) if placement.scale != 1 else inside
-    law, seen, follows = Logits(), NO_LOGITS, 0.0  # an MLP's overlaps follow those that it reads, an attention's hardly
+    law, softened, follows = Logits(), NO_LOGITS, 0.0  # an MLP's overlaps follow its input's, an attention's hardly
     values, on_heads, last, width = NOTHING, Norm(), gains.out, gains.d_mlp
     if below is None:
         read, follows = mlp(gains, inside, placement.on_read and gains.centers)
@@ -238,11 +238,11 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, before: Tokens, ind
         lower, kept_from, first = below
         law = logits(gains, inside.q, inside.p, inside.v, lower, kept_from)
         last, width = gains.o, gains.d_model
-        seen = capped(gains, law, softmax.n)
+        softened = capped(gains, law, softmax.n)
         values = mixed(inside, first).scaled(gains.v).plus(gains.biases.v / (2 if first else 1), gains.d_kv)
         if placement.on_heads:
             values, on_heads = normalize(values._replace(w=inside.w + 2 / gains.d_head), gains, gains.d_head)
-        read = attention(gains, softmax, inside, values, seen)
+        read = attention(gains, softmax, inside, values, softened)
     read, on_read = prepared(gains, read, width) if placement.on_read else (read, Norm())
     branch = read.scaled(last).plus(gains.biases.o if below else gains.biases.out, gains.d_model)
     on_output, on_sum, added = Norm(), Norm(), branch
@@ -252,14 +252,14 @@ def sublayer(gains: Gains, softmax: Softmax, tokens: Tokens, before: Tokens, ind
     longer = lengths(gains, inside.w)[1] if below is None and not placement.sets_length else 0.0
     total, followed = add(skip, scaled, gains.d_model, follows, longer)
     if past:
-        met = 2 * gains.skip[index] * gains.branch[index] * past.meet(index, tokens, inside, seen.s, branch, added)
+        met = 2 * gains.skip[index] * gains.branch[index] * past.meet(index, tokens, inside, softened.s, branch, added)
         total = total._replace(q=total.q + float(met[0]), p=total.p + float(met[1]))
     site = total
     if placement.on_sum:
         copied = past is not None
         site, on_sum = normalize(total, gains, gains.d_model) if copied else normalize_sum(skip, scaled, gains, total)
     kept = skip.q / total.q if total.q > 0 else 0.0
-    return Step(placement, gains.skip[index], gains.branch[index], law, seen, on_input, inside, on_heads,
+    return Step(placement, gains.skip[index], gains.branch[index], law, softened, on_input, inside, on_heads,
                 values, on_read, read, branch, added, on_output, on_sum, total.q, kept, followed, site)
 
 
@@ -269,7 +269,7 @@ def mixed(x: Tokens, first: Tokens | None) -> Tokens:
         return x
     a, b = first.own, x.own
     share = b / max(a + b, 1e-150)
-    v, w = (share * one + (1 - share) * other for one, other in ((x.v, first.v), (x.w, first.w)))
+    v, w = (share * own + (1 - share) * lent for own, lent in ((x.v, first.v), (x.w, first.w)))
     return Tokens((x.q + first.q) / 4, (x.p + first.p) / 4, v, w)
 
 

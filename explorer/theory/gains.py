@@ -28,7 +28,7 @@ class Gate(NamedTuple):
     """Sigmoid gates on attention's output."""
 
     gain: float
-    """Of W_G."""
+    """Gain of W_G."""
     kernel: Kernel
     noise: float
     """Relative variance of a token's squared length, for one of unit second moment: f/gates, f the variance of σ² over
@@ -68,9 +68,9 @@ class Gains(NamedTuple):
     v: float
     o: float
     hidden: float
-    """Of the matrix that the MLP's activation follows: W_gate where there is one, else W_in."""
+    """Gain of the matrix before the MLP's activation: W_gate where there is one, else W_in."""
     out: float
-    """Of W_out."""
+    """Gain of W_out."""
     biases: Biases
     scale: float
     """Factor on the logits' variance: 1 with the divisor √d_head, d_head without one."""
@@ -83,7 +83,7 @@ class Gains(NamedTuple):
     epsilon: float
     """Added by every norm to what it divides by, before the root."""
     point: Point | None
-    """What stands in the norms' place; None where they divide."""
+    """Function of each coordinate that replaces the norms; None where norms divide."""
     final: bool
     """The stream is normalized once more at the end."""
     centers: bool
@@ -97,13 +97,13 @@ class Gains(NamedTuple):
     fixed: bool
     """Each head's queries and keys are of one length."""
     tilted: float
-    """What passes of a gradient along a query, of each head."""
+    """Share of a gradient along a head's query that passes the QK-norm: 1 without one, 0 if it is by head."""
     sphere: int
     """Dimensions in which a head's normalized keys lie; 0 where they are not normalized, or summed over the layers."""
     cap: float
     """Soft cap on the logits; 0 is none."""
     turns: Turns
-    """Of rotary positions, without a mask."""
+    """Mean cosines of rotary positions, without a mask."""
     gate: Gate | None
     """On attention's output; None where there is none."""
     sink: float | None
@@ -162,8 +162,8 @@ def gains(config: Config) -> Gains:
     unit &= all(place.reads_norm and place.scale == 1 and place.reads >= 1 for place in places)
     first, *others = readers(config)
     bias = biases(config)
-    seen = gain[first] + bias.get(first, 0.0)
-    units = kernel(config.activation, config.activation_rescaled, seen if unit else None)
+    total = gain[first] + bias.get(first, 0.0)
+    units = kernel(config.activation, config.activation_rescaled, total if unit else None)
     flat = flatness(config.activation)
     power, shift = float(degree(config)), MLPS[config.mlp].shift
     for name in others:
@@ -211,6 +211,6 @@ def gains(config: Config) -> Gains:
 
 def _gate(config: Config, gain: float, bias: float, unit: bool) -> Gate:
     """The gates of a config, whose branches read unit second moments or others."""
-    count, seen = gates(config), gain + bias
-    scatter = flatness("sigmoid", seen) / count * (1 + 2 * count / (config.n_heads * config.d_head))
-    return Gate(gain, kernel("sigmoid", False, seen if unit else None), scatter, bias)
+    count, total = gates(config), gain + bias
+    scatter = flatness("sigmoid", total) / count * (1 + 2 * count / (config.n_heads * config.d_head))
+    return Gate(gain, kernel("sigmoid", False, total if unit else None), scatter, bias)

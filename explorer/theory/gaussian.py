@@ -27,7 +27,7 @@ REACH = 9.0
 
 
 class Moments(NamedTuple):
-    """Of one activation under N(0, q)."""
+    """Averages of one activation under N(0, q)."""
 
     mean: float
     """E f"""
@@ -38,7 +38,7 @@ class Moments(NamedTuple):
 
 
 class Overlaps(NamedTuple):
-    """Of one activation under two inputs of second moment q and correlation ρ."""
+    """Averages of one activation under two inputs of second moment q and correlation ρ."""
 
     value: float
     """E f(x) f(y)"""
@@ -82,8 +82,8 @@ def overlaps(activation: str, q: float, rho: float) -> Overlaps:
     if form.kernel:
         return _closed(form.kernel(1.0), q, rho)
     if rho == 1:
-        one = moments(activation, q)
-        return Overlaps(one.square, one.slope_square)
+        averages = moments(activation, q)
+        return Overlaps(averages.square, averages.slope_square)
     return _by_common_part(form, math.sqrt(q), rho)
 
 
@@ -114,7 +114,7 @@ def panels(resolve: float) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=64)
 def _halved(count: int) -> tuple[Array, Array]:
-    """The same on a number of panels, which every resolution up to twice as fine shares."""
+    """Nodes and weights on [0, 1] of `count` panels that halve towards 0, and one that ends there; cached."""
     edges = np.concatenate([[0.0], 2.0 ** -np.arange(count, -1.0, -1.0)])
     u, weight = np.polynomial.legendre.leggauss(20)
     width = np.diff(edges)[:, None]

@@ -24,7 +24,7 @@ ROOT = np.linspace(0.0, float(np.sqrt(X[-1])), 41)
 """√x, for single rows: the largest weight rises linearly with s."""
 V = np.linspace(0.0, 1.0, 25)
 V_INPUT = np.linspace(0.0, 1.0, 41)
-"""The same for activations, which are cheap."""
+"""Nodes of v for activations: more than in `V`, as they are cheap."""
 LOG_Q = np.arange(-12.0, 21.0, 1.0)
 """ln q of an activation's input."""
 TABULATED = ("silu", "elu", "selu", "tanh", "sigmoid", "gelu_tanh", "quick")

@@ -23,7 +23,7 @@ VOCABULARY = 103
 FREQUENT = 0.0656
 """Σ f² over its characters: how often two far apart are the same."""
 BIGRAM = 0.00833
-"""The same of two characters in a row."""
+"""Σ f² over pairs of consecutive characters: how often two pairs far apart are the same."""
 REPEATED = 0.115
 """How often the next character is the same."""
 _DISTANCE = (2, 4, 8, 16, 32, 64, 128, 256, 1024)

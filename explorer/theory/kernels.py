@@ -67,11 +67,11 @@ def integrals(activation: str) -> tuple[Array, Array]:
     """An activation's tables: `[ln q, 2]`: ln E f², ln E f′²; `[ln q, v, 2]`: the overlaps' share of these."""
     single, double = np.empty((len(LOG_Q), 2)), np.empty((len(LOG_Q), len(V_INPUT), 2))
     for j, q in enumerate(np.exp(LOG_Q)):
-        one = gaussian.moments(activation, float(q))
-        single[j] = math.log(one.square), math.log(one.slope_square)
+        averages = gaussian.moments(activation, float(q))
+        single[j] = math.log(averages.square), math.log(averages.slope_square)
         for k, rho in enumerate(rho_of(V_INPUT, np.full(len(V_INPUT), math.sqrt(q)))):
             two = gaussian.overlaps(activation, float(q), float(np.clip(rho, 0.0, 1.0)))
-            double[j, k] = two.value / one.square, two.slope / one.slope_square
+            double[j, k] = two.value / averages.square, two.slope / averages.slope_square
     return single, double
 
 

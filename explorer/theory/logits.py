@@ -24,25 +24,25 @@ NODES = np.linspace(-4, 4, 17)
 WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
 """Trapezoid rule for averages over N(0, 1)."""
 STEEPEST = 1e9
-"""Logits of more than so many caps are treated as if they were at so many."""
+"""Largest logit in units of the cap; larger ones are treated as this large."""
 LARGEST_SPREAD = 1e3
 
 
 class Logits(NamedTuple):
-    """Logits of a layer, in law; what the layer above inherits are the same numbers."""
+    """Statistics of a layer's logits, own and inherited; the layer above inherits them."""
 
     query: float = 0.0
     """Second moment of the queries, summed where they add up."""
     query_p: float = 0.0
-    """Overlap of two rows' queries, the same."""
+    """Overlap of two rows' queries, summed where they add up."""
     key: float = 0.0
-    """Part that the keys do not share, the same, before they are turned."""
+    """Part of the keys that they do not share, before rotation; summed where keys add up."""
     key_p: float = 0.0
-    """Part that they share, the same."""
+    """Part of the keys that they share; summed where keys add up."""
     variance: float = 0.0
     """s² before the cap, the sum of the layers' own where scores add up."""
     covariance: float = 0.0
-    """Of two rows' logits."""
+    """Covariance of two rows' logits."""
     common: float = 0.0
     """Variance of a row's mean, which only a cap or a sink sees."""
     alike: float = 0.0
@@ -72,11 +72,11 @@ class Factors(NamedTuple):
 
 
 def factors(gains: Gains, q: Any, of_keys: Any) -> Factors:
-    """Of tokens of second moments q, and those whose keys they see."""
+    """The factors for queries of tokens of second moment q, and keys of tokens of second moment `of_keys`."""
     query, key = (gains.q, gains.biases.q), (gains.k, gains.biases.k)
     if not gains.qk_norm:
         return Factors(query[0], key[0], query[1], key[1])
-    over, under = (one[0] * seen + one[1] + gains.epsilon for one, seen in ((query, q), (key, of_keys)))
+    over, under = (gain[0] * square + gain[1] + gains.epsilon for gain, square in ((query, q), (key, of_keys)))
     return Factors(query[0] / over, key[0] / under, query[1] / over, key[1] / under)
 
 
@@ -120,7 +120,7 @@ class Capped(NamedTuple):
     std: float
     """Their standard deviation."""
     s: float
-    """Of the normal logits that softmax would treat alike."""
+    """Standard deviation of the normal logits that softmax would treat alike."""
     slope: float
     """Mean squared slope of the cap, where the gradient passes."""
     rho: float = 0.0
@@ -130,7 +130,7 @@ class Capped(NamedTuple):
     rows: float = 1.0
     """Mean product of the slopes in two rows, over the mean square."""
     keys: float = 1.0
-    """The same of two keys; with rotary positions times what is the same of keys that are shared."""
+    """Mean product of the slopes at two keys of a row, over the mean square, times `Turns.keys`."""
     both: float = 1.0
     """As `keys`, in two rows."""
     common: float = 0.0
@@ -145,11 +145,11 @@ def capped(gains: Gains, law: Logits, n: int) -> Capped:
         inside = as_normal(s, n, gains.sphere, law.single)
         alike = law.alike * (inside / s) ** 2 if s else law.alike
         return Capped(s, inside, 1.0, law.rho, alike, keys=turns.keys, both=turns.both, common=law.common)
-    one = cap(s, mean, gains.cap, n)
-    one = one._replace(s=as_normal(one.s, n, gains.sphere, law.single))
+    bent = cap(s, mean, gains.cap, n)
+    bent = bent._replace(s=as_normal(bent.s, n, gains.sphere, law.single))
     rho, slopes = pairs(np.array(s), np.array(mean), np.array((law.rho, 0.0)), gains.cap)
-    shrunk = (one.s / s) ** 2
-    return one._replace(rho=float(rho[0]), alike=law.alike * shrunk, rows=float(slopes[0]),
+    shrunk = (bent.s / s) ** 2
+    return bent._replace(rho=float(rho[0]), alike=law.alike * shrunk, rows=float(slopes[0]),
                         keys=turns.keys * float(slopes[1]), both=turns.both * float(slopes[1]),
                         common=law.common * shrunk)
 
@@ -172,9 +172,9 @@ def cap(s: float, mean: float, height: float, n: int) -> Capped:
     variance = float(WEIGHTS @ ((weight * bent**2).sum(1) - (weight * bent).sum(1) ** 2))
     bent, weight = _bent(s / height, at, top)
     power = np.exp(height * (bent - bent.max(1, keepdims=True)))
-    one, two = (weight * power).sum(1, keepdims=True), (weight * power**2).sum(1, keepdims=True)
-    y2 = (ratio := two / one**2) / (n - 1 + ratio)
-    share = power / (power + (n - 1) * one)
+    first, second = (weight * power).sum(1, keepdims=True), (weight * power**2).sum(1, keepdims=True)
+    y2 = (ratio := second / first**2) / (n - 1 + ratio)
+    share = power / (power + (n - 1) * first)
     passing = weight * (share * (1 - share)) ** 2
     slope = (WEIGHTS @ (passing * (1 - bent**2) ** 2).sum(1)) / (WEIGHTS @ passing.sum(1))
     square = float(WEIGHTS @ y2[:, 0])

@@ -68,8 +68,8 @@ def within(gains: Gains, total: Array, inside: Array, read: Array, added: Array,
     def pairs(x: Array, delta: Array) -> Array:
         """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate."""
         axes = "i" if total.ndim == 1 else "ij"
-        found: Array = np.einsum(f"l{axes},l{axes},{axes}->l", x, delta, total)
-        return found
+        energy: Array = np.einsum(f"l{axes},l{axes},{axes}->l", x, delta, total)
+        return energy
 
     own = {
         **{name: pairs(inside[1::2], delta) for name, delta in backward.hidden.items()},

@@ -37,7 +37,7 @@ class Positions(NamedTuple):
     suffix: Array
     """`[position, position]`: Σ over the tokens t from one on of f(t)/t."""
     suffix_2: Array
-    """The same of f(t)/t²."""
+    """`[position, position]`: Σ over the tokens t from one on of f(t)/t²."""
     collect: Array
     """`[position, pair · position]`: see `gather`, to a key with itself."""
     first: Indices
@@ -76,11 +76,11 @@ class Positions(NamedTuple):
             given: to one key, and to two different ones: of a row with itself t² times what it gives; of two rows t t′
                 times what their common keys receive.
         """
-        one, two = given
-        out: Array = np.empty_like(one)
-        out[0] = self.collect.dot(one.ravel())
-        alone = self.suffix_2.dot(two[0] - two[1:].diagonal())
-        out[1:] = self.suffix.dot(two[1:]).dot(self.suffix.T) + alone.take(self.larger)
+        key, pair = given
+        out: Array = np.empty_like(key)
+        out[0] = self.collect.dot(key.ravel())
+        alone = self.suffix_2.dot(pair[0] - pair[1:].diagonal())
+        out[1:] = self.suffix.dot(pair[1:]).dot(self.suffix.T) + alone.take(self.larger)
         return out
 
 
@@ -115,7 +115,7 @@ def positions(n: int, whole: bool = False) -> Positions:
 
 
 class Reading(NamedTuple):
-    """What the tables say of single rows, and where in them pairs of rows are."""
+    """Averages of single rows, looked up in the tables, and the place of each pair of rows in the tables of pairs."""
 
     rows: Array
     """`[RowValues, position]`"""

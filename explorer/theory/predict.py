@@ -89,11 +89,11 @@ def _stream(config: Config, stream: Stream) -> dict[Key, Array]:
     site, added = ([Moments(*(column[start::2] for column in part)) for start in (0, 1)] for part in stream)
     parts = (moments([embedding(config)], config), *site, *added)
     every, ends = Moments(*map(np.concatenate, zip(*parts, strict=True))), np.cumsum([len(part.q) for part in parts])
-    found: dict[Key, Array] = {}
+    values: dict[Key, Array] = {}
     for name, law in LAWS.items():  # each of all sites in one stroke
         columns = zip((*STREAM, *BRANCHES), np.split(law(config, every), ends[:-1]), strict=True)
-        found |= {(name, place): column for place, column in columns if place in STATISTICS[name].sites}
-    return found
+        values |= {(name, place): column for place, column in columns if place in STATISTICS[name].sites}
+    return values
 
 
 def _rows(rows: Rows) -> dict[Key, Array]:
@@ -101,7 +101,7 @@ def _rows(rows: Rows) -> dict[Key, Array]:
 
 
 def _gradients(config: Config, recursions: Recursions, covered: bool) -> dict[Key, Array]:
-    """Of a stack that is covered to its last layer; else a column without values, which has a note of its own."""
+    """Gradients of a stack that is covered to its last layer; else columns without values, which have notes."""
     site, weights = recursions.gradients() if covered else (np.empty(0), dict.fromkeys(shapes(config), np.empty(0)))
     return {
         **{("activation_gradient", place): column for place, column in by_site(site).items()},

@@ -21,7 +21,7 @@ from explorer.theory.softmax import REACH
 from explorer.theory.tables import RowValues
 
 STEP = 0.5
-"""Of ln t: see `softmax.STEP`; this is exact to 1e-8."""
+"""Step of the integrals over ln t, see `softmax.STEP`; averages are exact to 1e-8."""
 NODES = s_of(X)
 TINY = 1e-60
 
@@ -30,25 +30,25 @@ Lift = Callable[[Array], Array]
 
 
 def alike(x: Array) -> Array:
-    """The geometric mean of two rows' where all rows are alike."""
+    """Geometric mean of a number over two rows, where all rows have the same: the number itself."""
     return x
 
 
 class Sunk(NamedTuple):
-    """Averages of single rows, by row length."""
+    """Averages of single rows with a sink, by row length; M is the weight of the keys, p₀ = 1 − M the sink's."""
 
     mass: Array
     """E M."""
     square: Array
     """E M²."""
     focus: Array
-    """E ΣA² over E M² times that without a sink."""
+    """E ΣA² with a sink, over E M² times E ΣA² without one."""
     jacobian: Array
-    """Of E ΣA² − 2ΣA³ + (ΣA²)² what is beyond E M² times that without a sink; of a sum over the values' own part."""
+    """J with a sink − E M² · J without one, J = E[ΣA² − 2ΣA³ + (ΣA²)²]: gradient² by logits of the values' own part."""
     spread: Array
-    """E (M − ΣA²)² less that without a sink."""
+    """E (M − ΣA²)² with a sink, less E (1 − ΣA²)² without one."""
     crowding: Array
-    """As `softmax.Row.crowding`, less that without a sink."""
+    """`softmax.Row.crowding` with a sink, less the same without one."""
     own: Array
     """E p₀² ΣA²."""
     shared: Array
@@ -60,7 +60,7 @@ class Sunk(NamedTuple):
         return self.mass - self.square
 
     def together(self, rho: Array, lift: Lift = alike) -> Array:
-        """E M M′ of two rows whose logits correlate by ρ; `lift` makes the geometric mean of two rows'."""
+        """E M M′ of two rows whose logits correlate by ρ; `lift` takes the geometric mean of a number over two rows."""
         mean = self.mass**2
         return lift(mean) + rho * lift(np.maximum(self.square - mean, 0.0))
 
@@ -88,7 +88,7 @@ class Shared(NamedTuple):
     row: Array
     """Energy of the gradient by a row's logits from the shared part of the values, over that of their own part."""
     jacobian: Array
-    """Of two rows, as E ΣAA′(1 − A − A′ + ΣAA′) without a sink, the shared part included."""
+    """Mean inner product of two rows' Jacobians, E ΣAA′(1 − A − A′ + ΣAA′) without a sink; the shared part included."""
     alone: Array
     """Part of a row's energy that cancels in the sum over its keys: see `logits.Capped.keys`."""
     taken: Array
@@ -97,11 +97,11 @@ class Shared(NamedTuple):
 
 def shared(lost: Sunk, rows: RowValues, overlap: Array, jacobian: Array, rho: Array, common: Array, lift: Lift = alike
            ) -> Shared:
-    """See `Shared`.
+    """Averages of pairs of rows with a sink, and the gradient by the logits of what their values share.
 
     Args:
-        rows: drained.
-        overlap: E ΣAA′ of two rows; `jacobian` that of `Shared` without a sink.
+        rows: averages of single rows, after `drain`.
+        overlap: E ΣAA′ of two rows; `jacobian` as in `Shared`, but without a sink.
         rho: the correlation of two rows' logits.
         common: the shared part of the values over their own.
     """
@@ -134,7 +134,7 @@ class Sinks:
         """Rows `[..., length]` of logits of standard deviation s, whose common part has the variance `common`."""
         step = X[1] - X[0]
         (i, along), (k, across) = (
-            _cubic(np.clip(x_of(np.nan_to_num(one)) / step, 0, len(X) - 1)) for one in (s, np.sqrt(common)))
+            _cubic(np.clip(x_of(np.nan_to_num(deviation)) / step, 0, len(X) - 1)) for deviation in (s, np.sqrt(common)))
         at = self._table[:, self._at, i[:, None], k]  # [statistic, node, node, ...]
         return Sunk(*np.einsum("i...,k...,sik...->s...", along, across, at))
 
@@ -150,7 +150,7 @@ def _cubic(x: Array) -> tuple[NDArray[np.intp], Array]:
 
 @lru_cache(maxsize=32)
 def sinks(sizes: tuple[int, ...], logit: float) -> Sinks:
-    """The tables of some lengths, kept."""
+    """The tables of some row lengths, cached."""
     return Sinks(sizes, logit)
 
 
@@ -174,7 +174,7 @@ def _one_key(logit: float) -> Array:
 
 
 def _whole(x: Array) -> Array:
-    """Without the tiny numbers, whose products are slow."""
+    """Sets tiny numbers to 0, in place: products of subnormal numbers are slow."""
     x[x < TINY] = 0.0
     return x
 
@@ -185,9 +185,9 @@ def _rows(n: int, keys: Array, sink: Array) -> Array:
     rest = [_whole(np.exp((n - k) * log_m) * STEP) for k in range(3)]
 
     def mean(keys: Array, power: int) -> Array:
-        """With p₀ to a power."""
-        found: Array = keys @ sink[power].T
-        return found
+        """Integral over ln t of `keys` times the sink's E xᵏ e⁻ˣ, k = `power`: an average with p₀ᵏ."""
+        average: Array = keys @ sink[power].T
+        return average
 
     p2, p3, p4 = (n * keys[k] * rest[1] / factor for k, factor in ((2, 1), (3, 2), (4, 6)))
     pairs = n * (n - 1) * keys[2] ** 2 * rest[2] / 6

@@ -18,7 +18,7 @@ LONGEST = 64
 """Keys of a row up to which overlaps are kept for every pair of tokens."""
 MOST = 10.0
 NODES = np.linspace(0.0, float(x_of(np.array(MOST))), 20)
-"""Of the spread of a row's logits, as in `grids`."""
+"""Nodes of the spread of a row's logits, as in `grids`."""
 DRAWS = 40_000
 """Logits of each head and node."""
 
@@ -28,15 +28,15 @@ class Sloped:
 
     def __init__(self, n: int, slopes: tuple[float, ...], d_head: int, fixed_length: bool) -> None:
         rng, count = np.random.default_rng(n), DRAWS // n
-        found = []
+        rows = []
         for slope in slopes:
             z = rng.standard_normal((count, n))
             z = (z - z.mean(0)) / z.std(0)
             if not fixed_length:  # queries of d_head coordinates differ in length
                 z *= np.sqrt(rng.chisquare(d_head, (count, 1)) / d_head)
-            found.append([_rows(s * z - slope * np.arange(n)) for s in s_of(NODES)])
-        self._values = np.array([[row for row, _ in head] for head in found]).swapaxes(0, 1)
-        self._weights = np.array([[mean for _, mean in head] for head in found]).swapaxes(0, 1)
+            rows.append([_rows(s * z - slope * np.arange(n)) for s in s_of(NODES)])
+        self._values = np.array([[row for row, _ in head] for head in rows]).swapaxes(0, 1)
+        self._weights = np.array([[mean for _, mean in head] for head in rows]).swapaxes(0, 1)
         t = np.arange(1.0, n + 1)
         self.bias: Array = np.multiply.outer(np.square(slopes), t * (t + 1) / 12)
         """`[head, position]`: what the slopes add to the variance of a row's logits, over its keys, but for 1 − 1/t."""

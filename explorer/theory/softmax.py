@@ -22,7 +22,7 @@ from scipy.special import log_ndtr
 Array = NDArray[np.float64]
 
 STEP = 0.4
-"""Of ln t: the integrands' strip of analyticity is π/2 wide, so the error is about exp(−π²/STEP) = 2e-11."""
+"""Step in ln t: the integrands' strip of analyticity is π/2 wide, so the error is about exp(−π²/STEP) = 2e-11."""
 REACH = 8.0
 """Cut of a standard normal, in standard deviations."""
 
@@ -88,7 +88,7 @@ def pairs_of_rows(s: float, rho: float, sizes: tuple[int, ...]) -> list[Pair]:
     if s == 0:
         return [Pair(1 / n, (1 - 1 / n) / n) for n in sizes]
     if rho >= 1:
-        return [Pair(one.square, one.jacobian) for one in (row(s, n) for n in sizes)]
+        return [Pair(single.square, single.jacobian) for single in (row(s, n) for n in sizes)]
     t = _log_t(s)
     c, weight = _normal_grid(min(0.4, 0.4 / (s * math.sqrt(rho)))) if rho > 0 else (np.zeros(1), np.ones(1))
     inner = s * math.sqrt(1 - rho)
@@ -143,9 +143,9 @@ def _largest(s: float, n: int) -> float:
     weight = weight_u / 2 * reach[:, None] * density  # [top, depth]
     scale = np.exp(-s * y)
     total = np.zeros_like(top)
-    for one in log_t:
-        missing = (weight * -np.expm1(-math.exp(one) * scale)).sum(1)
-        total += np.exp(one - math.exp(one)) * np.maximum(1 - missing, 0.0) ** (n - 1)
+    for ln_t in log_t:
+        missing = (weight * -np.expm1(-math.exp(ln_t) * scale)).sum(1)
+        total += np.exp(ln_t - math.exp(ln_t)) * np.maximum(1 - missing, 0.0) ** (n - 1)
     inner = total * (log_t[1] - log_t[0])
     # the tail below the first ln t, where the integrand is its limit 1
     inner += math.exp(log_t[0]) * math.exp(-(log_t[1] - log_t[0]) / 2)

@@ -71,13 +71,13 @@ def _flat_gradient(config: Config) -> float:
 
 
 def _logit_std(config: Config) -> float:
-    found = predict(config).values.get(("logit_std", "attn_scores"))
-    return math.nan if found is None else float(np.mean(found))
+    spread = predict(config).values.get(("logit_std", "attn_scores"))
+    return math.nan if spread is None else float(np.mean(spread))
 
 
 def _bounded_update(config: Config) -> float:
-    one = config.replace(n_layers=1, **({"alpha": 1.0} if _scales_branch(config) else {}))
-    single = update_size(predict(one))
+    shallow = config.replace(n_layers=1, **({"alpha": 1.0} if _scales_branch(config) else {}))
+    single = update_size(predict(shallow))
     return update_size(predict(config)) / single if single > 0 else math.nan
 
 
@@ -129,14 +129,14 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
     def error(x: float) -> float:
         return _distance(asked.quantity(base.replace(**{vary: x})), wanted)
 
-    found = _search(error, vary, getattr(base, vary))
-    if found is None:
+    result = _search(error, vary, getattr(base, vary))
+    if result is None:
         why = asked.without(base.replace(**{vary: 1.0}))
         nothing = f"theory does not cover {target} at any {_label(vary)} for this design"
         return Solution(config, math.nan, wanted, False, why or nothing)
-    solved = base.replace(**{vary: found})
-    achieved, exact = asked.quantity(solved), abs(error(found)) <= CLOSE
-    message = _message(vary, found, asked.phrase, achieved, wanted, exact) + changed * " (residual set to constant)"
+    solved = base.replace(**{vary: result})
+    achieved, exact = asked.quantity(solved), abs(error(result)) <= CLOSE
+    message = _message(vary, result, asked.phrase, achieved, wanted, exact) + changed * " (residual set to constant)"
     share = branch_share(predict(solved))
     if not share < TRIVIAL:
         return Solution(solved, achieved, wanted, exact, message)
@@ -152,7 +152,7 @@ def _better(config: Config, target: Target, wanted: float) -> Config | None:
     if not config.accepts(residual="inverse_sqrt_depth"):
         return None
     other = config.replace(residual="inverse_sqrt_depth")
-    now, then = (abs(_distance(target.quantity(one), wanted)) for one in (config, other))
+    now, then = (abs(_distance(target.quantity(candidate), wanted)) for candidate in (config, other))
     return other if branch_share(predict(other)) >= TRIVIAL and (then < now or math.isnan(now)) else None
 
 
@@ -211,12 +211,12 @@ def _edge(error: Callable[[float], float], tried: Array, inside: int, now: float
     if not (margin[0] < 0 < margin[1]):
         return float(tried[inside])
     low, high = sorted((float(tried[inside]), float(tried[outside])))
-    found = _root(lambda x: abs(error(x)) - 0.9 * CLOSE, low, high)
-    return float(tried[inside]) if found is None else found
+    root = _root(lambda x: abs(error(x)) - 0.9 * CLOSE, low, high)
+    return float(tried[inside]) if root is None else root
 
 
-def _message(vary: str, found: float, phrase: str, achieved: float, wanted: float, exact: bool) -> str:
-    where = f"at {_label(vary)} {found:.4g}"
+def _message(vary: str, value: float, phrase: str, achieved: float, wanted: float, exact: bool) -> str:
+    where = f"at {_label(vary)} {value:.4g}"
     if exact:
         return f"{where} theory expects {phrase} to be {achieved:.4g}"
     return f"no {_label(vary)} in range makes {phrase} {wanted:.4g}; it is closest {where}, where it is {achieved:.4g}"

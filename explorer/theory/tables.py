@@ -189,8 +189,8 @@ def _on_sphere(n: int, dimensions: int) -> tuple[Array, Array]:
     weight[np.cumsum(weight[::-1])[::-1] < ndtr(-top) * weight.sum()] = 0.0
     weight /= weight.sum()
     power = np.exp(line[:, None] * math.sqrt(d) * (cosine - 1))
-    found = np.log(power**2 @ weight) - 2 * np.log(power @ weight)
-    return line, np.interp(found, contrast(line, top), line) / line
+    logs = np.log(power**2 @ weight) - 2 * np.log(power @ weight)
+    return line, np.interp(logs, contrast(line, top), line) / line
 
 
 def _chi(d_head: int) -> Array:

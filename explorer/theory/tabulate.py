@@ -19,10 +19,10 @@ def rows() -> Array:
     out = np.empty((len(SIZES), len(ROOT), 8))
     for i, n in enumerate(SIZES):
         for j, s in enumerate(s_of(ROOT**2)):
-            one = softmax.row(float(s), n)
-            out[i, j, :3] = one.entropy / math.log(n), *((y - 1 / n) / (1 - 1 / n) for y in (one.largest, one.square))
-            out[i, j, 3:6] = np.log([one.jacobian, one.spread, one.tilted])
-            out[i, j, 6:] = one.crowding, one.unevenness
+            row = softmax.row(float(s), n)
+            out[i, j, :3] = row.entropy / math.log(n), *((y - 1 / n) / (1 - 1 / n) for y in (row.largest, row.square))
+            out[i, j, 3:6] = np.log([row.jacobian, row.spread, row.tilted])
+            out[i, j, 6:] = row.crowding, row.unevenness
     return out
 
 
@@ -36,9 +36,9 @@ def pairs() -> Array:
                 out[:, j, k] = rho if s == 0 else 1.0, 1.0
                 continue
             both = softmax.pairs_of_rows(float(s), float(rho), SIZES)
-            for i, (one, two, n) in enumerate(zip(single, both, SIZES, strict=True)):
-                share = math.log(n * two.overlap) / math.log(n * one.square)
-                out[i, j, k] = max(share, 0.0), two.jacobian / one.jacobian
+            for i, (row, pair, n) in enumerate(zip(single, both, SIZES, strict=True)):
+                share = math.log(n * pair.overlap) / math.log(n * row.square)
+                out[i, j, k] = max(share, 0.0), pair.jacobian / row.jacobian
     return out
 
 

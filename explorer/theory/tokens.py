@@ -20,7 +20,7 @@ class Tokens(NamedTuple):
     w: float
     """Relative variance of a token's squared length; 0 after a norm."""
     u: float = 0.0
-    """The same from rows of attention that differ: scatter that two tokens do not share."""
+    """Relative variance of the squared length as rows of attention differ: scatter that two tokens do not share."""
 
     @property
     def own(self) -> float:
@@ -60,7 +60,7 @@ class Norm(NamedTuple):
     cross: float = 0.0
     """Relative covariance of two tokens' squared lengths."""
     slopes: tuple[float, float] | None = None
-    """Of a function in its place: what it makes of a gradient's square and of two tokens' overlap."""
+    """Factors of a function in the norm's place on a gradient's square and on two tokens' overlap."""
 
 
 def bend(x: Tokens, point: Point, d_model: int) -> tuple[Tokens, Norm]:

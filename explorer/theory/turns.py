@@ -41,7 +41,7 @@ STILL = Turns()
 
 
 def turns(config: Config, place: Positions | None = None) -> Turns:
-    """Of a config; at the `positions.Positions` under a mask."""
+    """The mean cosines of a config; at the `positions.Positions` under a mask."""
     theta = angles(config)
     if not theta:
         return STILL
@@ -62,8 +62,8 @@ def _masked(place: Positions, theta: tuple[float, ...], share: float) -> Turns:
     phase = weight.T @ np.exp(1j * np.outer(np.arange(n), theta))
     same, count = weight.T @ weight, weight.sum(0)
     pairs = np.outer(count, count) - same
-    found = (phase[:, None] * phase.conj()).real - same[..., None]
-    rows = np.where(pairs[..., None] > 1e-9, found / np.maximum(pairs, 1e-9)[..., None], 1.0)
+    total = (phase[:, None] * phase.conj()).real - same[..., None]
+    rows = np.where(pairs[..., None] > 1e-9, total / np.maximum(pairs, 1e-9)[..., None], 1.0)
     return Turns(_mean(keys, share), _mean(rows, share), _mean(rows * keys[place.smaller], share))
 
 

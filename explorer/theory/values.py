@@ -26,7 +26,7 @@ class Stream(NamedTuple):
 
     site: Moments
     added: Moments
-    """Of the branch's term of the sum."""
+    """Moments of the branch's term of the sum."""
 
 
 class Rows(NamedTuple):
@@ -35,9 +35,9 @@ class Rows(NamedTuple):
     s: Array
     """Largest standard deviation of the logits of a row, as softmax sees them."""
     uncapped: Array
-    """The same before a soft cap."""
+    """Largest standard deviation of the logits of a row, before a soft cap."""
     total: Array
-    """The same with the variance that a row's logits share."""
+    """Largest standard deviation of the logits of a row, with the variance that they share."""
     own: Array
     """1 − ρ of the tokens that the attention reads: the part that distinguishes them, with their turns."""
     turned: Array

@@ -44,9 +44,9 @@ class Heads(NamedTuple):
 class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Hands the attention of what runs within it to `found`, and alters nothing."""
 
-    def __init__(self, found: Callable[[Heads], None]) -> None:
+    def __init__(self, take: Callable[[Heads], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.found = found
+        self.take = take
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -71,10 +71,10 @@ class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
             blocks = logits(named["self"].detach())
         else:
             return
-        found = [rows(*block) for block in blocks]
-        if found:
-            self.found(Heads(torch.stack([one.parts for one in found]).sum(0),
-                             torch.stack([one.largest for one in found]).amax(0)))
+        parts = [rows(*block) for block in blocks]
+        if parts:
+            self.take(Heads(torch.stack([heads.parts for heads in parts]).sum(0),
+                            torch.stack([heads.largest for heads in parts]).amax(0)))
 
 
 class Calls(TorchFunctionMode):
@@ -93,10 +93,10 @@ class Calls(TorchFunctionMode):
             return func(*args, **kwargs or {})
 
 
-def reader(block: nn.Module, found: Callable[[Heads], None]) -> AbstractContextManager[Any]:
-    """What to enter around a block, to have its attention handed to `found`. Of scripted code no call is seen."""
+def reader(block: nn.Module, take: Callable[[Heads], None]) -> AbstractContextManager[Any]:
+    """A context for the run of a block that hands its attention to `take`; scripted code makes no visible calls."""
     scripted = any(isinstance(part, torch.jit.ScriptModule) for part in block.modules())
-    return Reader(found) if scripted else Calls(Reader(found))
+    return Reader(take) if scripted else Calls(Reader(take))
 
 
 @cache

@@ -26,9 +26,9 @@ before, beside what the other layers do; and the same of a matrix's gradient bes
 
 
 class Jump(NamedTuple):
-    """A number that is far from what it was in the reading before."""
+    """A number that is far from its value in the reading before."""
 
-    what: str
+    quantity: str
     site: str
     """The matrix; empty for the stream."""
     layer: int
@@ -41,11 +41,11 @@ class Jump(NamedTuple):
         layer = f"layer {self.layer} ({layers[self.layer - 1]})" if self.layer else "the input of layer 1"
         return f"{self.site} in {layer}" if self.site else layer
 
-    def told(self, layers: Sequence[str]) -> str:
+    def sentence(self, layers: Sequence[str]) -> str:
         """'the norm of mlp.c_proj.weight in layer 3 (h.2) goes from 1.2 to 360'."""
         word = "of" if self.site or not self.layer else "after"
         now = number(self.now) if self.now else "exactly 0"
-        return f"the {self.what} {word} {self.place(layers)} goes from {number(self.was)} to {now}"
+        return f"the {self.quantity} {word} {self.place(layers)} goes from {number(self.was)} to {now}"
 
 
 def jumps(readings: Sequence[Reading], layers: Sequence[str], sick: bool = False) -> Finding | None:
@@ -57,38 +57,38 @@ def jumps(readings: Sequence[Reading], layers: Sequence[str], sick: bool = False
     for index in range(1, len(readings)):
         before, after = readings[index - 1 : index + 1]
         with np.errstate(all="ignore"):
-            found = [next(rule, None) for rule in (
+            jumps_by_rule = [next(rule, None) for rule in (
                 _norms(before, after), _silenced(before, readings[index:]), _stream(before, after),
                 _gradients(before, after))]
-        if known := [jump for jump in found if jump is not None]:
+        if known := [jump for jump in jumps_by_rule if jump is not None]:
             first = known[0]
             when = f"at step {after.step}" if after.step == before.step + 1 else (
                 f"between steps {before.step} and {after.step}")
-            told = "; ".join(jump.told(layers) for jump in known)
-            if found[1] is not None:
-                return Finding("bad", f"From step {after.step} on {found[1].place(layers)} "
-                               f"{'do' if ' and ' in found[1].site else 'does'} not learn.",
-                               f"{when[0].upper()}{when[1:]} {told}; it stays so.",
+            changes = "; ".join(jump.sentence(layers) for jump in known)
+            if jumps_by_rule[1] is not None:
+                return Finding("bad", f"From step {after.step} on {jumps_by_rule[1].place(layers)} "
+                               f"{'do' if ' and ' in jumps_by_rule[1].site else 'does'} not learn.",
+                               f"{when[0].upper()}{when[1:]} {changes}; it stays so.",
                                "Look at what happened to this layer, and go on from a checkpoint before it")
-            return Finding("bad" if sick else "warning", f"A jump {when}: {first.place(layers)}.", f"There {told}.",
+            return Finding("bad" if sick else "warning", f"A jump {when}: {first.place(layers)}.", f"There {changes}.",
                            "Look at what this step did, and go on from a checkpoint before it")
     return None
 
 
 def _norms(before: Reading, after: Reading) -> Iterator[Jump]:
     """The matrix whose norm changed most beyond what the optimizer did."""
-    found = []
+    ranked = []
     for key, now in _by_layer(after, "weight_norm"):
         was = before.values.get(key)
         if was is None or was.shape != now.shape:
             continue
-        moved = np.max([np.nan_to_num(one.values["update_ratio", key[1]] * one.values[key], nan=0.0)
-                        for one in (before, after) if ("update_ratio", key[1]) in one.values] or [0 * now], axis=0)
+        moved = np.max([np.nan_to_num(side.values["update_ratio", key[1]] * side.values[key], nan=0.0)
+                        for side in (before, after) if ("update_ratio", key[1]) in side.values] or [0 * now], axis=0)
         factor = np.maximum(now / was, was / now)
         off = (factor > OUTGROWN) & (abs(now - was) > OUTGROWN * (after.step - before.step) * moved) & (was > 0)
-        found += [(float(factor[layer]), Jump("norm", key[1], layer + 1, float(was[layer]), float(now[layer])))
+        ranked += [(float(factor[layer]), Jump("norm", key[1], layer + 1, float(was[layer]), float(now[layer])))
                   for layer in np.flatnonzero(off & np.isfinite(now)).tolist()]
-    yield from [jump for _, jump in sorted(found, key=lambda one: -one[0])]
+    yield from [jump for _, jump in sorted(ranked, key=lambda jump: -jump[0])]
 
 
 def _silenced(before: Reading, later: Sequence[Reading]) -> Iterator[Jump]:
@@ -96,9 +96,9 @@ def _silenced(before: Reading, later: Sequence[Reading]) -> Iterator[Jump]:
     lost: dict[int, list[tuple[str, float]]] = {}
     alive = False
     for key, was in _by_layer(before, "parameter_gradient"):
-        held = [one.values.get(key, np.full(was.shape, np.nan)) for one in later]
-        there = [one.seen.get(key, np.ones(was.shape)) * (key in one.values) for one in later]
-        gone = np.all([(values == 0) | (seen == 0) for values, seen in zip(held, there, strict=True)], axis=0)
+        held = [reading.values.get(key, np.full(was.shape, np.nan)) for reading in later]
+        there = [reading.seen.get(key, np.ones(was.shape)) * (key in reading.values) for reading in later]
+        gone = np.all([(values == 0) | (present == 0) for values, present in zip(held, there, strict=True)], axis=0)
         alive = alive or bool((~gone & (was > 0)).any())
         for layer in np.flatnonzero(gone & (was > 0)).tolist():
             lost.setdefault(layer + 1, []).append((key[1], float(was[layer])))
@@ -108,8 +108,8 @@ def _silenced(before: Reading, later: Sequence[Reading]) -> Iterator[Jump]:
 
 def _stream(before: Reading, after: Reading) -> Iterator[Jump]:
     """The layer that multiplies the stream most unlike before, and unlike the other layers."""
-    for name, what in (("second_moment", "second moment"), ("max_abs", "largest |x|")):
-        was, now = (_line(one, name) for one in (before, after))
+    for name, words in (("second_moment", "second moment"), ("max_abs", "largest |x|")):
+        was, now = (_line(reading, name) for reading in (before, after))
         if not len(was) or was.shape != now.shape or _settling(before, after):
             continue
         ratio = np.concatenate([now[:1] / was[:1], (now[1:] / now[:-1]) / (was[1:] / was[:-1])])
@@ -117,7 +117,7 @@ def _stream(before: Reading, after: Reading) -> Iterator[Jump]:
         beside = np.maximum(ratio, 1 / ratio)
         layer = int(np.argmax(np.where(np.isfinite(beside), beside, 0.0)))
         if math.isfinite(beside[layer]) and beside[layer] > STREAM:
-            yield Jump(what, "", layer, float(was[layer]), float(now[layer]))
+            yield Jump(words, "", layer, float(was[layer]), float(now[layer]))
 
 
 def _gradients(before: Reading, after: Reading) -> Iterator[Jump]:
@@ -125,8 +125,8 @@ def _gradients(before: Reading, after: Reading) -> Iterator[Jump]:
     if _settling(before, after):
         return
     pairs = [(key[1], layer + 1, float(was), float(now)) for key, held in _by_layer(before, "parameter_gradient")
-             if (found := after.values.get(key)) is not None and found.shape == held.shape
-             for layer, (was, now) in enumerate(zip(held, found, strict=True))
+             if (value := after.values.get(key)) is not None and value.shape == held.shape
+             for layer, (was, now) in enumerate(zip(held, value, strict=True))
              if was > 0 and now > 0 and math.isfinite(was) and math.isfinite(now)]
     if len(pairs) < 3:
         return
@@ -165,9 +165,9 @@ more; below, by 0.03 to 5 times."""
 
 
 def over_time(readings: Sequence[Reading], first: Breakdown | None, layers: Sequence[str], sick: bool) -> list[Finding]:
-    """What the readings of a run show together; a jump is as serious as what the last of them suffers from."""
-    found = [not_finite(first), jumps(readings, layers, sick), logits_grow(readings, layers), update_large(readings)]
-    return [finding for finding in found if finding is not None]
+    """Findings of a run's readings together; a jump is serious where the last reading is `sick`."""
+    findings = [not_finite(first), jumps(readings, layers, sick), logits_grow(readings, layers), update_large(readings)]
+    return [finding for finding in findings if finding is not None]
 
 
 def not_finite(first: Breakdown | None) -> Finding | None:

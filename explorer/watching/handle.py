@@ -1,4 +1,4 @@
-"""`Watch`: what looks on while a model trains, and what it has to say."""
+"""`Watch`: takes readings of a model while it trains, and shows them as tables, profiles and findings."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def watch(model: nn.Module, every: int = 50, sink: object = "memory", *,
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ValueError(f"{name} must be a whole number from {least} on; got {shown(value)}")
     given = [] if optimizer is None else [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
-    for one in given:
-        must_be(Optimizer, "optimizer", one)
+    for stepper in given:
+        must_be(Optimizer, "optimizer", stepper)
     if any(part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in model.modules()):
         raise ValueError("model must be watched before it is compiled: compiled code does not run hooks that come "
                          f"later; got a compiled {type(model).__name__}")
-    found = find_blocks(model, blocks)
-    return Watch(model, found, every, sinks(sink) if processes.first() else [], given, evaluation, start)
+    layers = find_blocks(model, blocks)
+    return Watch(model, layers, every, sinks(sink) if processes.first() else [], given, evaluation, start)
 
 
 PASSED_ON = (nn.Dropout, nn.Identity)
@@ -86,7 +86,7 @@ def uncached(value: Any) -> Any:
 
 
 class Watch:
-    """What `watch` gives: the readings so far, as a table, as profiles, as findings. As a context it ends by itself.
+    """The handle that `watch` returns: the readings so far, as a table, as profiles, as findings; also a context.
 
     Args: see `watch`.
     """
@@ -164,15 +164,15 @@ class Watch:
         """
         profiles = [self.profile(reading.step) for reading in self.readings] or [self.profile()]
         sound = [profile for profile in profiles if profile.values and profile.first_nonfinite is None]
-        told = diagnose(sound[-1]) if sound else []
+        last = diagnose(sound[-1]) if sound else []
         if sound and sound[-1].step:
             at = f"At step {sound[-1].step}"
-            told = [replace(one, evidence=f"{at}: {one.evidence}" if one.evidence else f"{at}.") for one in told]
-        sick = any(finding.severity == "bad" for finding in told)
-        found = over_time(self.readings, self.first_nonfinite, self.layers, sick)
+            last = [replace(old, evidence=f"{at}: {old.evidence}" if old.evidence else f"{at}.") for old in last]
+        sick = any(finding.severity == "bad" for finding in last)
+        changes = over_time(self.readings, self.first_nonfinite, self.layers, sick)
         order = ("bad", "warning", "good")
-        told = [finding for finding in told if not found or finding.severity != "good"]
-        return Findings(sorted([*found, *told], key=lambda finding: order.index(finding.severity)))
+        last = [finding for finding in last if not changes or finding.severity != "good"]
+        return Findings(sorted([*changes, *last], key=lambda finding: order.index(finding.severity)))
 
     def remove(self) -> None:
         """Ends it: no hook is left, sinks are closed, and what was read stays."""
@@ -241,15 +241,15 @@ class Watch:
         if is_compiled(block):
             return
         self._blamed, self._passes.quiet = True, True
-        parts, buffers = set(block.modules()), [(one, one.clone()) for one in block.buffers()]
+        parts, buffers = set(block.modules()), [(buffer, buffer.clone()) for buffer in block.buffers()]
         handles = inner_hooks([(place, part) for place, part in self._inner if part in parts],
                               lambda place, _, x: self._look(place, x))
-        args, kwargs = tuple(map(uncached, args)), {name: uncached(one) for name, one in kwargs.items()}
+        args, kwargs = tuple(map(uncached, args)), {name: uncached(argument) for name, argument in kwargs.items()}
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 block(*args, **kwargs)
-                for one, held in buffers:
-                    one.copy_(held)
+                for buffer, held in buffers:
+                    buffer.copy_(held)
         except Exception as error:  # noqa: BLE001 - what cannot run twice must not end the training
             self._warn(self._next, f"a block whose output is not finite could not be run again: {error}")
         finally:
@@ -264,7 +264,7 @@ class Watch:
         self._sentinel.look(place, True, peak)
 
     def _inside(self, place: int, module: nn.Module, x: Tensor) -> None:
-        """What an inner module gives, in a step that is read."""
+        """Looks at an inner module's output, in a step that is read."""
         if not self._passes.counting(module) or recomputing() or self._width * WIDEST < x.numel():
             return
         if self._passes.entered:

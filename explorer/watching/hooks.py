@@ -60,9 +60,9 @@ class Steps:
     def owns(self, optimizer: Optimizer) -> bool:
         """Whether an optimizer is one of the model's."""
         if optimizer not in self.owned:
-            parameters = {id(one): one.requires_grad for one in self.model.parameters()}
-            mine = {id(one) for group in optimizer.param_groups for one in group["params"]} & parameters.keys()
-            self.needed = {one for one, learns in parameters.items() if learns}
+            parameters = {id(weight): weight.requires_grad for weight in self.model.parameters()}
+            mine = {id(weight) for group in optimizer.param_groups for weight in group["params"]} & parameters.keys()
+            self.needed = {key for key, learns in parameters.items() if learns}
             self.owned[optimizer] = mine if not self.optimizers or optimizer in self.optimizers else set()
         return bool(self.owned[optimizer])
 
@@ -77,7 +77,7 @@ class Steps:
         """After it."""
         self.after()
         self.stepped.append(optimizer)
-        if self.needed <= set().union(*(self.owned[one] for one in self.stepped)):
+        if self.needed <= set().union(*(self.owned[stepper] for stepper in self.stepped)):
             self.settle()
 
     def settle(self) -> None:
@@ -102,8 +102,8 @@ class Hook:
     def __init__(self, run: Callable[..., None], *fixed: Any) -> None:
         self.run, self.fixed = run, fixed
 
-    def __call__(self, *seen: Any) -> None:
-        self.run(*self.fixed, *seen)
+    def __call__(self, *arguments: Any) -> None:
+        self.run(*self.fixed, *arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (nullcontext(), "__exit__")  # of the standard library: what reads the pickle needs none of ours
@@ -117,14 +117,14 @@ class Passes:
         blocks: its layers, in order.
         evaluation: whether passes in evaluation mode or without gradients count.
         begin: called before a pass that counts.
-        seen: called with a place and a tensor: place 0 is what goes into the first block, place l what block l gives.
+        value: called with a place and a tensor: place 0 is what goes into the first block, place l what block l gives.
         returned: called with a place and the gradient there.
         around: called with a block's number from 0 before its pass; what it returns is entered, and left after it.
     """
 
     def __init__(self, model: nn.Module, blocks: list[nn.Module], evaluation: bool, begin: Callable[[], None],
-                 seen: Take, returned: Take, around: Callable[[int], AbstractContextManager[Any]]) -> None:
-        self.evaluation, self.begin, self.seen, self.returned, self.around = evaluation, begin, seen, returned, around
+                 value: Take, returned: Take, around: Callable[[int], AbstractContextManager[Any]]) -> None:
+        self.evaluation, self.begin, self.value, self.returned, self.around = evaluation, begin, value, returned, around
         self.inside, self.counted, self.quiet = False, False, False
         self.call: tuple[nn.Module, Any, Any] | None = None
         """A block that has just run, and its arguments, while its output is seen."""
@@ -152,7 +152,7 @@ class Passes:
         return not self.quiet and (self.evaluation or (module.training and torch.is_grad_enabled()))
 
     def counting(self, module: nn.Module) -> bool:
-        """The same of the pass that runs, which may not have begun with the root."""
+        """Whether the pass that runs counts; it may have begun at this module rather than at the root."""
         return self.counted and not self.quiet if self.inside else self.counts(module)
 
     def enter_model(self, model: nn.Module, _: Any) -> None:
@@ -200,7 +200,7 @@ class Passes:
     def take(self, place: int, x: Tensor) -> None:
         """Reads a tensor, and later the gradient there. What a checkpoint computes again is not read again."""
         if not recomputing():
-            self.seen(place, x)
+            self.value(place, x)
         if x.grad_fn is not None:  # a parameter would keep the hook from step to step
             x.register_hook(Hook(self.returned, place))  # type: ignore[no-untyped-call]
 
@@ -231,9 +231,9 @@ def first_tensor(value: Any) -> Tensor | None:
         value = list(value.values())
     if isinstance(value, (tuple, list)):
         for part in value:
-            found = first_tensor(part)
-            if found is not None:
-                return found
+            tensor = first_tensor(part)
+            if tensor is not None:
+                return tensor
     return None
 
 
@@ -255,4 +255,4 @@ def watched(x: Tensor, anchor: Tensor, number: int, place: int) -> None:  # noqa
     """Reads a tensor in compiled code. That it is said to change the anchor keeps compilers from leaving it out."""
     passes = READERS.get(number)
     if passes is not None and not recomputing():
-        passes.seen(place, x)
+        passes.value(place, x)

@@ -28,7 +28,7 @@ def first() -> bool:
 
 
 def local(x: Tensor) -> Tensor:
-    """What of a tensor lies in this process, detached; terms of a sum that is still to be made are added first."""
+    """This process's part of a tensor, detached; a sum whose terms lie in several processes is added up first."""
     x = x.detach()
     sharded = as_dtensor(x)
     if sharded is None:

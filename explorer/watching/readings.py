@@ -43,7 +43,7 @@ class Reading(NamedTuple):
     """Where layers lack a statistic that others have: 1 where it is, of the values' shape; nan stands where it is not.
     """
     dtype: str
-    """Of the stream."""
+    """Data type of the stream."""
     notes: Mapping[str, str]
     """Statistic to why it is absent, or unlike what one expects; as a profile has them."""
 
@@ -77,16 +77,16 @@ def gather(cells: Mapping[Key, Mapping[int | None, Array]], n_layers: int) -> tu
     """Numbers by layer to arrays over layers, and where they are if some layers have none."""
     values: dict[Key, Array] = {}
     seen: dict[Key, Array] = {}
-    for key, found in cells.items():
-        if None in found:
-            values[key] = found[None]
+    for key, by_layer in cells.items():
+        if None in by_layer:
+            values[key] = by_layer[None]
             continue
         length = 1 if key[1] == "embed" else n_layers
-        shape = tuple(np.max([one.shape for one in found.values()], axis=0))
+        shape = tuple(np.max([value.shape for value in by_layer.values()], axis=0))
         values[key], there = np.full((length, *shape), np.nan), np.zeros((length, *shape))
-        for layer, one in found.items():
-            place = (layer, *map(slice, one.shape))
-            values[key][place], there[place] = one, 1
+        for layer, value in by_layer.items():
+            place = (layer, *map(slice, value.shape))
+            values[key][place], there[place] = value, 1
         if not there.all():
             seen[key] = there
     return values, seen

@@ -28,8 +28,8 @@ class Breakdown(NamedTuple):
     """forward or backward."""
 
     def __str__(self) -> str:
-        what = "output" if self.direction == "forward" else "gradient by the output"
-        return f"step {self.step}, {self.direction}: the {what} of {self.module}"
+        signal = "output" if self.direction == "forward" else "gradient by the output"
+        return f"step {self.step}, {self.direction}: the {signal} of {self.module}"
 
 
 class Sentinel:

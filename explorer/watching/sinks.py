@@ -18,7 +18,7 @@ a SummaryWriter, or a W&B run"""
 
 
 class Sink(Protocol):
-    """What takes readings as they come."""
+    """A destination of readings: each is written as it is taken."""
 
     def write(self, step: int, frame: pd.DataFrame) -> None:
         """Takes one reading, as `Watch.frame` shows it."""
@@ -107,7 +107,7 @@ def sinks(given: object) -> list[Sink]:
         ValueError: what was given is none, or needs what is not installed.
     """
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    return [made for one in several if (made := _sink(one)) is not None]
+    return [made for entry in several if (made := _sink(entry)) is not None]
 
 
 def _sink(given: object) -> Sink | None:

@@ -38,7 +38,7 @@ class Sums:
 
     @classmethod
     def of_squares(cls, x: Tensor) -> Sums:
-        """The same with Σx² alone, and zeros for the others."""
+        """Sums with Σx² alone, and zeros for the others."""
         x = x.float() if x.dtype in HALF else x
         parts = x.new_zeros(4, dtype=wide_on(x.device))
         if not x.numel():

@@ -15,7 +15,7 @@ from explorer.watching.processes import copies, local
 from explorer.watching.sums import HALF
 
 WRAPPERS = re.compile(r"(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|module)\.(?=.)")
-"""What wrappers add to names; a weight is called what it is called without them."""
+"""Parts of names that wrappers add; weights are named without them."""
 
 
 class Matrix(NamedTuple):
@@ -51,7 +51,7 @@ class Weights:
         return [[0.0] * 5 for _ in self.matrices]
 
     def before(self, stepped: set[int], scale: float) -> None:
-        """Before an optimizer's step: the gradients as it sees them, and a copy of what it is about to change.
+        """Before an optimizer's step: reads its gradients, and copies the weights that it will change.
 
         Args:
             stepped: `id` of each parameter that it steps.
@@ -64,7 +64,7 @@ class Weights:
         }
 
     def after(self) -> None:
-        """After the step: what it has changed."""
+        """After the step: reads the change of the weights."""
         if not self.kept:
             return
         old = list(self.kept.values())
@@ -77,11 +77,11 @@ class Weights:
 
     def gradients(self, scale: float = 1.0) -> bool:
         """Reads the gradients that are there, over a scale; whether there are any."""
-        found = {index: matrix.weight.grad for index, matrix in enumerate(self.matrices)
-                 if matrix.weight.grad is not None}
-        for index, square in zip(found, squares([dense(local(one)) for one in found.values()]), strict=True):
+        gradients = {index: matrix.weight.grad for index, matrix in enumerate(self.matrices)
+                     if matrix.weight.grad is not None}
+        for index, square in zip(gradients, squares([dense(local(x)) for x in gradients.values()]), strict=True):
             self.numbers[index][:2] = [square / scale**2 / copies(self.matrices[index].weight), 1.0]
-        return bool(found)
+        return bool(gradients)
 
 
 def matrices(model: nn.Module, blocks: list[Block]) -> list[Matrix]:
@@ -100,7 +100,7 @@ def plain(name: str) -> str:
 
 def squares(tensors: list[Tensor]) -> list[float]:
     """Sum of squares of each tensor: half precision in float32, and no overflow (see `probe.statistics.norms`)."""
-    found = [0.0] * len(tensors)
+    totals = [0.0] * len(tensors)
     kinds: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for index, tensor in enumerate(tensors):
         if tensor.numel():  # a process may have no part of a small matrix
@@ -108,12 +108,12 @@ def squares(tensors: list[Tensor]) -> list[float]:
     for (_, dtype), indices in kinds.items():
         some = [tensors[index] for index in indices]
         if dtype in HALF:
-            sizes = torch.stack([torch.linalg.vector_norm(one, dtype=torch.float32) for one in some]).tolist()
+            sizes = torch.stack([torch.linalg.vector_norm(tensor, dtype=torch.float32) for tensor in some]).tolist()
         else:
             sizes = norms(some)
         for index, size in zip(indices, sizes, strict=True):
-            found[index] = size * size
-    return found
+            totals[index] = size * size
+    return totals
 
 
 def dense(gradient: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What is gathered over one step: several passes where gradients are accumulated, and one reading at its end."""
+"""Sums gathered over one step: several passes where gradients are accumulated, and one reading at its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from explorer.probes.blocks import Block
-from explorer.probes.seen import almost_zero, gradient_note
+from explorer.probes.stack import almost_zero, gradient_note
 from explorer.profile import Array, Key
 from explorer.watching import processes
 from explorer.watching.attention import Heads, reader
@@ -57,20 +57,20 @@ class Window:
         return _add(self.gradient, place, Sums.of_squares(processes.local(gradient)))
 
     def around(self, layer: int) -> AbstractContextManager[Any]:
-        """What to enter around a block. Compiled code would run as it is within a mode, with other roundings."""
+        """Context for a block's run; none for compiled code, which a mode would run uncompiled, rounded otherwise."""
         block = self.blocks[layer].module
         return nullcontext() if is_compiled(block) else reader(block, partial(self.attend, layer))
 
-    def attend(self, layer: int, found: Heads) -> None:
+    def attend(self, layer: int, heads: Heads) -> None:
         """Adds what a block's attention was seen to do."""
         share, of = processes.head_share(self.blocks[layer].module)
         if of > 1:  # the other processes' heads stand beside these
-            found = spread(found, share, of)
+            heads = spread(heads, share, of)
         held = self.heads.get(layer)
         if held is None:
-            self.heads[layer] = found
-        elif held.largest.shape == found.largest.shape:
-            self.heads[layer] = held + found
+            self.heads[layer] = heads
+        elif held.largest.shape == heads.largest.shape:
+            self.heads[layer] = held + heads
 
     def reading(self, step: int, times: Callable[[torch.device], Tensor]) -> tuple[Reading, Tensor]:
         """The numbers over all processes: one sum, one maximum, and the only wait for the device.
@@ -81,7 +81,7 @@ class Window:
         Returns:
             the reading, and the maxima of `times`, `[number]`.
         """
-        device = processes.reduction_device(next((one.parts.device for one in self.stream.values()),
+        device = processes.reduction_device(next((sums.parts.device for sums in self.stream.values()),
                                                  next(iter(self.weights.matrices)).weight.device))
         sites = range(len(self.blocks) + 1)
         stream, gradient = ([_columns(held.get(place), device) for place in sites]
@@ -91,8 +91,8 @@ class Window:
         small = (weights.new_zeros(2) + self.small).to(device)
         sums, maxima = processes.reduce(
             torch.cat([*(part for part, _ in stream), *(part for part, _ in gradient), weights.flatten(), small,
-                       *(one.parts.to(device).flatten() for one in heads.values())]),
-            torch.cat([*(most for _, most in stream), *(one.largest.to(device) for one in heads.values()),
+                       *(rows.parts.to(device).flatten() for rows in heads.values())]),
+            torch.cat([*(most for _, most in stream), *(rows.largest.to(device) for rows in heads.values()),
                        times(device)]))
         added, most = sums.double().cpu().numpy(), maxima.double().cpu()
         cells: defaultdict[Key, dict[int | None, Array]] = defaultdict(dict)
@@ -105,8 +105,8 @@ class Window:
             notes = gradient_note(bool(gradients[-1, 0]) and not gradients[-1, 2], _gates(self.weights, weighed),
                                   (int(of[0]), int(of[1])))
             place = len(sites)
-            for layer, one in heads.items():
-                n_heads = len(one.largest)
+            for layer, rows in heads.items():
+                n_heads = len(rows.largest)
                 _head_cells(cells, layer, cut(HEAD_PARTS, n_heads), most[place : place + n_heads].numpy())
                 place += n_heads
         return Reading(step, *gather(cells, len(self.blocks)), self.dtype, notes), most[place:]
@@ -128,28 +128,28 @@ def is_compiled(module: nn.Module) -> bool:
     return any(part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in module.modules())
 
 
-def spread(found: Heads, share: int, of: int) -> Heads:
+def spread(heads: Heads, share: int, of: int) -> Heads:
     """A share of the heads at their place among all; what stands at the others' neither adds nor exceeds."""
-    n_heads = len(found.largest)
+    n_heads = len(heads.largest)
     place = slice(share * n_heads, (share + 1) * n_heads)
-    parts = found.parts.new_zeros(len(found.parts), of * n_heads)
-    largest = found.largest.new_full((of * n_heads,), -torch.inf)
-    parts[:, place], largest[place] = found.parts, found.largest
+    parts = heads.parts.new_zeros(len(heads.parts), of * n_heads)
+    largest = heads.largest.new_full((of * n_heads,), -torch.inf)
+    parts[:, place], largest[place] = heads.parts, heads.largest
     return Heads(parts, largest)
 
 
-def _add(held: dict[int, Sums], place: int, found: Sums) -> Tensor:
-    held[place] = held[place] + found if place in held else found
-    return found.largest
+def _add(held: dict[int, Sums], place: int, sums: Sums) -> Tensor:
+    held[place] = held[place] + sums if place in held else sums
+    return sums.largest
 
 
-def _columns(found: Sums | None, device: torch.device) -> tuple[Tensor, Tensor]:
+def _columns(sums: Sums | None, device: torch.device) -> tuple[Tensor, Tensor]:
     """Count and sums `[5]`, and the maximum `[1]`, of a place; of one that was not seen, what changes nothing."""
     parts = torch.zeros(STREAM_PARTS, dtype=wide_on(device), device=device)
-    if found is None:
+    if sums is None:
         return parts, torch.full_like(parts[:1], -torch.inf)
-    count = torch.full_like(parts[:1], found.count)
-    return torch.cat([count, found.parts.to(device)]), found.largest.to(device).view(1)
+    count = torch.full_like(parts[:1], sums.count)
+    return torch.cat([count, sums.parts.to(device)]), sums.largest.to(device).view(1)
 
 
 def _stream_cells(cells: dict[Key, dict[int | None, Array]], stream: Array, most: Array, gradient: Array) -> None:
@@ -157,15 +157,15 @@ def _stream_cells(cells: dict[Key, dict[int | None, Array]], stream: Array, most
     last = gradient[-1, 2] / gradient[-1, 0]
     for place, ((count, total, square, fourth, infinite), largest) in enumerate(zip(stream, most, strict=True)):
         site, layer = ("embed", 0) if place == 0 else ("resid_post", place - 1)
-        found = {} if not count else {
+        values = {} if not count else {
             "mean": total / count, "second_moment": square / count,
             "max_abs": np.nan if np.isnan(square) else largest,  # a maximum over processes may pass over a nan
             "nonfinite": infinite,
             "fourth_moment_ratio": fourth / count / (square / count) ** 2,
         }
         if gradient[place, 0] and gradient[-1, 0] and gradient[-1, 2]:
-            found["activation_gradient"] = gradient[place, 2] / gradient[place, 0] / last
-        for name, value in found.items():
+            values["activation_gradient"] = gradient[place, 2] / gradient[place, 0] / last
+        for name, value in values.items():
             cells[name, site][layer] = np.asarray(value)
 
 

@@ -24,9 +24,9 @@ from explorer.labs.norm_placement.experiment import (
     band,
     inside,
     invariants,
+    is_seen,
     lemma,
     run,
-    seen,
     slope,
     verdict,
 )
@@ -192,7 +192,7 @@ def test_slopes_are_seen_within_two_tenths_of_the_theorys(result, off: float) ->
     depths = np.array(result.settings.depths, float)
     found = {place: Theorem((one.predicted * depths**off)[:, None], one.predicted)
              for place, one in result.theorem.items()}
-    assert seen(replace(result, theorem=found)) is (abs(off) < 0.2)
+    assert is_seen(replace(result, theorem=found)) is (abs(off) < 0.2)
 
 
 def scaled(pair: Pair, statistic: str, factor: float) -> Pair:

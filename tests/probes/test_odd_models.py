@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from explorer import Profile, probe, twin
 from explorer.probes.blocks import Block
 from explorer.probes.calls import loss_of
-from explorer.probes.seen import Seen
+from explorer.probes.stack import Stack
 
 X = torch.randn(2, 5, D, generator=torch.Generator().manual_seed(3))
 SEQUENCES = torch.randn(2, 5, 5, generator=torch.Generator().manual_seed(4))
@@ -336,12 +336,12 @@ def test_a_stack_that_cannot_be_read_leaves_the_others(model: Callable[[], nn.Mo
 
 
 def test_an_error_of_one_stack_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(self: Seen, block: Block, found: object) -> None:
+    def fails(self: Stack, block: Block, found: object) -> None:
         if block.path.startswith("last"):
             raise IndexError("no such place")
         taken(self, block, found)
-    taken: Any = Seen.take
-    monkeypatch.setattr(Seen, "take", fails)
+    taken: Any = Stack.take
+    monkeypatch.setattr(Stack, "take", fails)
     profile = probe(odd.Classified(), X)
     assert profile.layers == numbered("blocks.", 3)
     assert "last.0 could not be read: IndexError: no such place" in profile.remarks

@@ -61,8 +61,8 @@ def by_layer(result: ActivationsResult) -> go.Figure:
 def length_map(result: ActivationsResult) -> go.Figure:
     """V(q), the next layer's second moment, against q; measured pairs of layers are dots, the diagonal keeps q."""
     before, after = result.signal[:, :-1].ravel(), result.signal[:, 1:].ravel()
-    seen = before[(before > 1e-3) & (before < 1e3)]
-    across = axis("q of a layer (mean x²)", [seen, [0.2, 5.0]], log=True, air=0.08)
+    inside = before[(before > 1e-3) & (before < 1e3)]
+    across = axis("q of a layer (mean x²)", [inside, [0.2, 5.0]], log=True, air=0.08)
     near = (across.at(0) <= MAP) & (across.at(1) >= MAP)
     height = axis("q of the next layer", [result.length_map[near], [0.2, 5.0]], log=True)
     q, words = result.fixed.q, "V(%{x:.3g}) = %{y:.4g}"

@@ -25,9 +25,9 @@ def losses(result: Trained[AlphaSchedule]) -> go.Figure:
 
 def means(result: Trained[AlphaSchedule]) -> go.Figure:
     """|α| over the steps, mean over layers."""
-    found = [alphas(history) for history in result.histories.values()]
-    found = [(steps, values.mean(1)) for steps, values in found]
-    figure = over_steps(course(result, FOUR), found, "mean |α| (ratio)", "|α| = %{y:.3g}", "Mean |α| of the layers",
+    series = [alphas(history) for history in result.histories.values()]
+    series = [(steps, values.mean(1)) for steps, values in series]
+    figure = over_steps(course(result, FOUR), series, "mean |α| (ratio)", "|α| = %{y:.3g}", "Mean |α| of the layers",
                         levels={0.0: "", 1.0: ""})
     return with_legend(figure, FOUR.values())
 

@@ -114,7 +114,7 @@ class AttentionScaleResult:
     grown: Mapping[str, Array]
     """Cure to entropy over ln n, sampled over `GROWTHS`."""
     grown_expected: Mapping[str, Array]
-    """The same over `FINE_GROWTHS`."""
+    """Cure to the predicted entropy over ln n, sampled over `FINE_GROWTHS`."""
     stacks: Mapping[str, Pair]
     """By cure."""
 
@@ -203,10 +203,10 @@ def run(settings: AttentionScale, stop: Stop = lambda: False, progress: Progress
     grown = {}
     for cure in stages(tuple(CURES), stop, lambda part: progress(0.3 + 0.2 * part)):
         grown[cure] = np.array([softmax_rows(logits(cure, g * q, g * k))[0] for g in GROWTHS])
-    found = pairs({cure: settings.design(cure) for cure in CURES}, stop, lambda part: progress(0.5 + 0.5 * part))
+    stacks = pairs({cure: settings.design(cure) for cure in CURES}, stop, lambda part: progress(0.5 + 0.5 * part))
     return AttentionScaleResult(
         settings=settings, second_moment=second, moments=moments, sampled=Rows(*np.array(rows).T),
-        expected=expected_rows(settings, FINE), grown=grown, grown_expected=_grown_expected(settings), stacks=found,
+        expected=expected_rows(settings, FINE), grown=grown, grown_expected=_grown_expected(settings), stacks=stacks,
     )
 
 

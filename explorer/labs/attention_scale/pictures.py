@@ -63,8 +63,8 @@ def _uprights(result: AttentionScaleResult, height: Axis, share: float, without:
 def jacobian(result: AttentionScaleResult) -> go.Figure:
     """‖J‖²_F of a row's softmax: its mean and its median against the logits' standard deviation."""
     sampled, expected = result.sampled, result.expected
-    seen = [sampled.jacobian, expected.jacobian, np.maximum(sampled.typical, LEAST)]
-    height = axis("‖J‖² (1 / logit²)", seen, log=True)
+    values = [sampled.jacobian, expected.jacobian, np.maximum(sampled.typical, LEAST)]
+    height = axis("‖J‖² (1 / logit²)", values, log=True)
     sentence = "σ = %{{x:.3g}}<br>{} ‖J‖² is %{{y:.3g}}"
     traces = [
         *_uprights(result, height, 0.22, without=0.08),

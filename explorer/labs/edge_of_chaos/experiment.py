@@ -163,10 +163,10 @@ def verdict(result: EdgeResult) -> Verdict:
 def invariants(settings: EdgeOfChaos = EdgeOfChaos()) -> dict[str, float]:  # noqa: B008 - frozen
     """The edge by depth, and half of the entropy by length; predicted and measured."""
     result = run(settings)
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for origin in ("predicted", "measured"):
         at = edges(result.depth, origin)
-        found |= {f"edge σ² at {DEPTHS[k]} layers, {origin}": float(at[k]) for k in (2, 4, 6)}
+        numbers |= {f"edge σ² at {DEPTHS[k]} layers, {origin}": float(at[k]) for k in (2, 4, 6)}
         half = halves(result.attention, origin)
-        found |= {f"half entropy at {TOKENS[k]} tokens / √(2 ln n), {origin}": float(half[k]) for k in (0, 1, 3)}
-    return found
+        numbers |= {f"half entropy at {TOKENS[k]} tokens / √(2 ln n), {origin}": float(half[k]) for k in (0, 1, 3)}
+    return numbers

@@ -128,12 +128,12 @@ class GatedMlpAndRotaryResult:
     """By block, without and with rotary positions, and overlap of the input."""
 
     def factor(self, change: str, quantity: str) -> Factor:
-        """What one of `CHANGES` does to one of `QUANTITIES`."""
+        """Factor by which one of `CHANGES` multiplies one of `QUANTITIES`, measured and predicted."""
         before = tuple(BLOCKS)[tuple(BLOCKS).index(change) - 1]
         return _factor(self.blocks[before], self.blocks[change], QUANTITIES[quantity][1])
 
     def turned(self, overlap: float) -> Factor:
-        """What rotary positions do to the gradient² by W_Q of a single layer."""
+        """Factor by which rotary positions multiply the gradient² by W_Q of a single layer."""
         return _factor(self.singles["gate", overlap], self.singles["rotary", overlap], by_queries)
 
 
@@ -149,12 +149,12 @@ def run(settings: GatedMlpAndRotary, stop: Stop = lambda: False, progress: Progr
     Raises:
         Stopped: `stop()` said true.
     """
-    found = pairs({
+    stacks = pairs({
         **{name: settings.block(name) for name in BLOCKS},
         **{(name, overlap): settings.single(name, overlap) for name in ("gate", "rotary") for overlap in OVERLAPS},
     }, stop, progress)
-    singles = {key: pair for key, pair in found.items() if isinstance(key, tuple)}
-    return GatedMlpAndRotaryResult(settings, {name: found[name] for name in BLOCKS}, singles)
+    singles = {key: pair for key, pair in stacks.items() if isinstance(key, tuple)}
+    return GatedMlpAndRotaryResult(settings, {name: stacks[name] for name in BLOCKS}, singles)
 
 
 def verdict(result: GatedMlpAndRotaryResult) -> Verdict:
@@ -189,8 +189,8 @@ def invariants() -> dict[str, float]:
         words = BLOCKS["gpt2"] if name == "gpt2" else "Llama's block"
         numbers |= {f"{words}, token correlation": float(measured), f"{words}, the same, predicted": float(predicted)}
     for change in CHANGES:
-        found = result.factor(change, "correlation")
-        numbers |= {f"{BLOCKS[change]}, factor": found.mean, f"{BLOCKS[change]}, predicted": found.predicted}
+        factor = result.factor(change, "correlation")
+        numbers |= {f"{BLOCKS[change]}, factor": factor.mean, f"{BLOCKS[change]}, predicted": factor.predicted}
     for overlap in (OVERLAPS[0], OVERLAPS[-1]):
         turned = result.turned(overlap)
         numbers |= {f"rotary on W_Q, overlap {overlap:g}": turned.mean,

@@ -129,20 +129,20 @@ class NormPlacementResult:
 
     def slopes(self, placement: str) -> tuple[float, float]:
         """Exponent of L in the last MLP's gradient, measured and predicted."""
-        found = self.theorem[placement]
-        return slope(self.settings.depths, found.typical), slope(self.settings.depths, found.predicted)
+        sizes = self.theorem[placement]
+        return slope(self.settings.depths, sizes.typical), slope(self.settings.depths, sizes.predicted)
 
 
 def lemma(n_layers: int, n_ctx: int) -> Array:
     """Second moment of the Pre-LN stream in their setting, at infinite width, after 0 … N layers."""
-    q, p, found = 1.0, 0.0, [1.0]
+    q, p, moments = 1.0, 0.0, [1.0]
     for _ in range(n_layers):
         mean = p / q + (1 - p / q) / n_ctx  # every token receives the same: overlap and second moment are one
         q, p = q + mean, p + mean
         rho = p / q
         q, p = q + 0.5, p + 0.5 * (math.sqrt(1 - rho**2) + rho * (math.pi - math.acos(rho))) / math.pi
-        found.append(q)
-    return np.array(found)
+        moments.append(q)
+    return np.array(moments)
 
 
 def band(n_layers: int) -> tuple[Array, Array]:
@@ -159,17 +159,17 @@ def run(settings: NormPlacement, stop: Stop = lambda: False, progress: Progress 
         Stopped: `stop()` said true.
     """
     depths = settings.depths
-    found = pairs({
+    stacks = pairs({
         **{(placement, depth): settings.theirs(placement, depth) for placement in PLACEMENTS for depth in depths},
         **{("design", name): settings.design(name) for name in DESIGNS},
         **{("bend", name): settings.bent(name) for name in BENDS},
     }, stop, progress)
     return NormPlacementResult(
         settings=settings,
-        theorem={placement: theorem([found[placement, depth] for depth in depths]) for placement in PLACEMENTS},
-        deepest=found["pre", settings.n_layers],
-        designs={name: found["design", name] for name in DESIGNS},
-        bends={name: found["bend", name] for name in BENDS},
+        theorem={placement: theorem([stacks[placement, depth] for depth in depths]) for placement in PLACEMENTS},
+        deepest=stacks["pre", settings.n_layers],
+        designs={name: stacks["design", name] for name in DESIGNS},
+        bends={name: stacks["bend", name] for name in BENDS},
     )
 
 
@@ -186,7 +186,7 @@ def inside(result: NormPlacementResult) -> bool:
     return bool((result.moments.max(0) >= low[1:]).all() and (result.moments.min(0) <= high[1:]).all())
 
 
-def seen(result: NormPlacementResult) -> bool:
+def is_seen(result: NormPlacementResult) -> bool:
     """Whether both slopes are within `SLOPE_ERROR` of the theory's, and that far from each other."""
     (post, post_line), (pre, pre_line) = (result.slopes(placement) for placement in PLACEMENTS)
     near = max(abs(post - post_line), abs(pre - pre_line)) <= SLOPE_ERROR
@@ -210,7 +210,7 @@ def verdict(result: NormPlacementResult) -> Verdict:
         return "warning", "These draws leave Lemma 2's band, which holds on average: increase seeds or width.", evidence
     if settings.n_layers < 4:
         return "warning", "Too shallow for a slope, which needs at least 4 layers.", evidence
-    if not seen(result):
+    if not is_seen(result):
         return "warning", "These draws' slopes are not the theory's: increase seeds or width.", evidence
     slopes = "Depth shrinks Pre-LN's last initial gradient and not Post-LN's"
     if not flat >= FLAT:
@@ -232,10 +232,10 @@ def invariants() -> dict[str, float]:
     numbers = {f"q of Pre-LN, L = {depth}": float(curve[depth]) for depth in PUBLISHED}
     numbers |= {f"relative gradient, L = {depth}": float(curve[depth] ** -0.5) for depth in PUBLISHED}
     for placement, words in PLACEMENTS.items():
-        found = theorem(list(pairs({depth: settings.theirs(placement, depth) for depth in settings.depths}).values()))
-        numbers[f"{words}, slope of the last gradient in L"] = slope(settings.depths, found.typical) + 0.0
-        numbers[f"{words}, the same, predicted"] = slope(settings.depths, found.predicted) + 0.0
+        sizes = theorem(list(pairs({depth: settings.theirs(placement, depth) for depth in settings.depths}).values()))
+        numbers[f"{words}, slope of the last gradient in L"] = slope(settings.depths, sizes.typical) + 0.0
+        numbers[f"{words}, the same, predicted"] = slope(settings.depths, sizes.predicted) + 0.0
     shallow = settings.replace(n_layers=12)
-    for name, one in pairs({name: shallow.bent(name) for name in ("none", "softmax")}).items():
-        numbers[f"Post-LN, {BENDS[name]}, lowest gradient²"] = float(gradient(one.measured).mean(0).min())
+    for name, pair in pairs({name: shallow.bent(name) for name in ("none", "softmax")}).items():
+        numbers[f"Post-LN, {BENDS[name]}, lowest gradient²"] = float(gradient(pair.measured).mean(0).min())
     return numbers

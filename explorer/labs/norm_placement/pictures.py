@@ -16,21 +16,21 @@ BEND_HUES = {"none": 5, "uniform": 3, "softmax": 0}
 
 def theorem(result: NormPlacementResult) -> go.Figure:
     """The last MLP's gradient against the depth of the stack, in the setting of Xiong et al., both axes logarithmic."""
-    depths, found = np.array(result.settings.depths, float), result.theorem
-    height = axis("‖∂L/∂W<sub>out</sub>‖ (for a unit loss)", [part for one in found.values() for part in one], log=True,
-                  least=1.0)
+    depths, theirs = np.array(result.settings.depths, float), result.theorem
+    height = axis("‖∂L/∂W<sub>out</sub>‖ (for a unit loss)", [part for sizes in theirs.values() for part in sizes],
+                  log=True, least=1.0)
     across = axis("layers of the stack L", [depths], log=True, air=0.04)
     sentence = "in %{x:.0f} layers, the last W_out's gradient<br>has norm %{y:.3g}"
-    root = found["pre"].predicted[-1] * np.sqrt(depths[-1] / depths)
+    root = theirs["pre"].predicted[-1] * np.sqrt(depths[-1] / depths)
     traces: list[Trace] = [
         {"type": "scatter", "mode": "lines", "name": "1/√L", "x": compact(depths), "y": compact(root),
          "hoverinfo": "skip", "line": DOTTED},
     ]
     for index, (placement, words) in enumerate(PLACEMENTS.items()):
-        middle = found[placement].typical
-        traces += [line(depths, found[placement].predicted, words, index, sentence, log=True),
+        middle = theirs[placement].typical
+        traces += [line(depths, theirs[placement].predicted, words, index, sentence, log=True),
                    dots(depths, middle, words, index, sentence, log=True,
-                        error_y=seeds_range(index, middle, found[placement].measured))]
+                        error_y=seeds_range(index, middle, theirs[placement].measured))]
     text = "; ".join(f"{words} {result.slopes(placement)[0]:.2f}, predicted {result.slopes(placement)[1]:.2f}"
                      for placement, words in PLACEMENTS.items())
     return picture(traces, across, height, f"Exponent of the depth in the last MLP's gradient: {text}.")

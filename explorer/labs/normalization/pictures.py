@@ -53,8 +53,8 @@ def groups(_: NormalizationResult) -> go.Figure:
 def one_by_one(result: NormalizationResult) -> go.Figure:
     """Second moments of single tokens and of single features, in the input and after each norm."""
     outputs = {"input": result.before} | {LABELS[name]: output for name, output in result.after.items()}
-    kinds = {"tokens": [one.by_token for one in outputs.values()],
-             "features": [one.by_feature for one in outputs.values()]}
+    kinds = {"tokens": [output.by_token for output in outputs.values()],
+             "features": [output.by_feature for output in outputs.values()]}
     across = Axis("", (-0.5, len(outputs) - 0.5))
     height = axis("mean y² (ratio to 1)", [[1.0], *kinds["tokens"], *kinds["features"]], log=True, least=LEAST)
     traces = [level(1.0, "", across, height)]
@@ -63,8 +63,8 @@ def one_by_one(result: NormalizationResult) -> go.Figure:
         traces.append(dots(at, np.concatenate(values), kind, index, "mean y² of one is %{y:.3g}", log=True,
                            marker={"size": 5, "opacity": 0.8, "maxdisplayed": 0}))
     text = "; ".join(
-        f"{name}: tokens from {one.by_token.min():.2g} to {one.by_token.max():.2g}, features from "
-        f"{one.by_feature.min():.2g} to {one.by_feature.max():.2g}" for name, one in outputs.items()
+        f"{name}: tokens from {output.by_token.min():.2g} to {output.by_token.max():.2g}, features from "
+        f"{output.by_feature.min():.2g} to {output.by_feature.max():.2g}" for name, output in outputs.items()
     )
     figure = picture(traces, across, height, f"Second moments of single tokens and features. {text}.")
     return figure.update_xaxes(tickvals=list(range(len(outputs))), ticktext=list(outputs), showgrid=False)

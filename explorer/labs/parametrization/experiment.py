@@ -102,10 +102,10 @@ class ParametrizationResult:
 
     def expected_step(self, scheme: str) -> FirstStep:
         """The first step by its powers of the width, through the middle of what was found; Adam's weights exactly."""
-        ratio, settings, found = np.array(STEP_WIDTHS) / BASE, self.settings, self.step[scheme]
+        ratio, settings, changes = np.array(STEP_WIDTHS) / BASE, self.settings, self.step[scheme]
         growth = SCHEMES[scheme].growth[settings.optimizer]
         starts = [np.exp(np.mean(np.log(values) - power * np.log(ratio)))
-                  for values, power in zip(found, growth, strict=False)]
+                  for values, power in zip(changes, growth, strict=False)]
         if settings.optimizer == "adam":
             starts[0] = settings.learning_rate * (1.0 if scheme == "ntk" else math.sqrt(BASE))
         return FirstStep(starts[0] * ratio**growth.weights, starts[1] * ratio**growth.output)
@@ -122,20 +122,20 @@ def first_step(scheme: str, settings: Parametrization, width: int) -> tuple[floa
     stored = [weight.requires_grad_() for weight in weights(plan, width, settings.seed)]
     x, _ = Examples(settings.seed).draw(settings.batch_size)
     residual = np.random.default_rng([settings.seed, 4]).standard_normal((settings.batch_size, 1))
-    seen = forward(plan, stored, x)
-    gradient = torch.autograd.grad((2 * torch.from_numpy(residual) * seen[-1]).mean(), stored)[1]
+    activations = forward(plan, stored, x)
+    gradient = torch.autograd.grad((2 * torch.from_numpy(residual) * activations[-1]).mean(), stored)[1]
     moments = torch.zeros_like(gradient), torch.zeros_like(gradient)
     change = settings.learning_rate * plan[1].rate * settings.direction(gradient, *moments, 1)
-    read, weight = seen[1].detach(), stored[1].detach()
-    ratio = (change.norm() / weight.norm(), (read @ change.T).norm() / (read @ weight.T).norm())
+    inputs, weight = activations[1].detach(), stored[1].detach()
+    ratio = (change.norm() / weight.norm(), (inputs @ change.T).norm() / (inputs @ weight.T).norm())
     return float(ratio[0]), float(ratio[1])
 
 
 def first_steps(scheme: str, settings: Parametrization) -> FirstStep:
     """The first step at every width, root mean square over a few seeds."""
     seeds = [settings.replace(seed=(settings.seed + draw) % 2**31) for draw in range(STEP_DRAWS)]
-    found = np.array([[first_step(scheme, one, width) for width in STEP_WIDTHS] for one in seeds])
-    return FirstStep(*np.moveaxis(np.sqrt(np.mean(found**2, 0)), -1, 0))
+    changes = np.array([[first_step(scheme, seed, width) for width in STEP_WIDTHS] for seed in seeds])
+    return FirstStep(*np.moveaxis(np.sqrt(np.mean(changes**2, 0)), -1, 0))
 
 
 def train(scheme: str, settings: Parametrization, width: int, rates: Array, step: Callable[[], None]) -> Array:
@@ -188,8 +188,8 @@ def run(settings: Parametrization, stop: Stop = lambda: False, progress: Progres
 
         losses[scheme].append(_trained(scheme, settings, width, rates[scheme], tick))
     progress(1.0)
-    found = {scheme: np.array(rows) for scheme, rows in losses.items()}
-    return ParametrizationResult(settings, step, rates, found, untrained(settings))
+    arrays = {scheme: np.array(rows) for scheme, rows in losses.items()}
+    return ParametrizationResult(settings, step, rates, arrays, untrained(settings))
 
 
 def _trained(scheme: str, settings: Parametrization, width: int, rates: Array, step: Callable[[], None]) -> Array:
@@ -212,8 +212,8 @@ def outputs(scheme: str, settings: Parametrization, width: int) -> Array:
 def untrained(settings: Parametrization) -> float:
     """The standard networks' loss on 64 examples before any step, mean over the widths of the sweep."""
     _, y = Examples(settings.seed).draw(64)
-    found = [np.mean((outputs("standard", settings, width) - y[:, 0].numpy()) ** 2) for width in settings.widths]
-    return float(np.mean(found))
+    errors = [np.mean((outputs("standard", settings, width) - y[:, 0].numpy()) ** 2) for width in settings.widths]
+    return float(np.mean(errors))
 
 
 def verdict(result: ParametrizationResult) -> Verdict:

@@ -86,11 +86,11 @@ def weights(plan: Sequence[Layer], width: int, seed: int) -> list[Tensor]:
 
 def forward(plan: Sequence[Layer], stored: Sequence[Tensor], x: Tensor) -> list[Tensor]:
     """Inputs of each matrix, and the output: `[…, batch, fan_in]` and at last `[…, batch, 1]`."""
-    seen = [x]
+    outputs = [x]
     for layer, weight in zip(plan, stored, strict=True):
-        z = layer.multiplier * (seen[-1] @ weight.transpose(-1, -2))
-        seen.append(math.sqrt(2) * z.clamp(min=0))
-    return [*seen[:-1], z]
+        z = layer.multiplier * (outputs[-1] @ weight.transpose(-1, -2))
+        outputs.append(math.sqrt(2) * z.clamp(min=0))
+    return [*outputs[:-1], z]
 
 
 class Examples:

@@ -60,8 +60,8 @@ def first_step(result: ParametrizationResult) -> go.Figure:
     traces: list[Trace] = []
     for index, (name, row) in enumerate(SCHEMES.items()):
         step, expected = result.step[name], result.expected_step(name)
-        weights, output = (f"at width %{{x}}<br>{what} by %{{y:.3g}} of their size"
-                           for what in ("the weights change", "its outputs change"))
+        weights, output = (f"at width %{{x}}<br>{change} by %{{y:.3g}} of their size"
+                           for change in ("the weights change", "its outputs change"))
         traces += [
             line(widths, expected.weights, row.label, index, weights, log=True),
             line(widths, expected.output, f"{row.label}, output", index, output, log=True, dash="dot"),

@@ -82,7 +82,7 @@ class Similarity(NamedTuple):
     measured: Array
     """`[seed, layer − 1]`: each layer from the second on with the one below, same head."""
     random: Array
-    """The same with another head of the layer below, which shares nothing with it but the tokens."""
+    """`[seed, layer − 1]`: each layer with another head of the layer below, which shares only the tokens with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ def run(settings: RealFormer, stop: Stop = lambda: False, progress: Progress = l
     """
     from explorer.probes.threads import torch_threads
 
-    found = pairs({form: settings.design(form) for form in FORMS}, stop, lambda part: progress(0.75 * part))
+    stacks = pairs({form: settings.design(form) for form in FORMS}, stop, lambda part: progress(0.75 * part))
     with torch_threads(1):  # products this small wait for a second thread more than they gain
         alike = {
             form: similarity(settings.design(form), stop)
@@ -144,7 +144,7 @@ def run(settings: RealFormer, stop: Stop = lambda: False, progress: Progress = l
         }
         fresh, counted = independent(settings.n_layers, settings.seed, stop), memory(settings, stop)
     progress(1.0)
-    return RealFormerResult(settings, fresh, found, alike, counted)
+    return RealFormerResult(settings, fresh, stacks, alike, counted)
 
 
 def independent(n_layers: int, seed: int, stop: Stop = lambda: False, draws: int = 8) -> dict[str, Array]:
@@ -176,11 +176,11 @@ def similarity(config: Config, stop: Stop = lambda: False) -> Similarity:
     return Similarity(np.array(same), np.array(other))
 
 
-def overlap(one: Tensor, other: Tensor) -> Array:
+def overlap(pattern: Tensor, other: Tensor) -> Array:
     """`[layer, batch, head, query, key]` twice to `[layer]`: 1 − total variation, 1 where two rows are the same."""
     import torch
 
-    return np.asarray(torch.minimum(one, other).sum(-1).mean((1, 2, 3)).double().numpy())
+    return np.asarray(torch.minimum(pattern, other).sum(-1).mean((1, 2, 3)).double().numpy())
 
 
 def verdict(result: RealFormerResult) -> Verdict:
@@ -215,18 +215,18 @@ def invariants() -> dict[str, float]:
 
     settings = RealFormer()
     ideal = independent(12, 0, draws=32)
-    found = pairs({form: settings.design(form) for form in FORMS})
+    stacks = pairs({form: settings.design(form) for form in FORMS})
     with torch_threads(1):
         counted, alike = memory(settings), similarity(settings.design("scores"))
     return {
         **{f"independent layers, {words}": float(np.sqrt((ideal[form][:, -1] ** 2).mean()))
            for form, words in FORMS.items()},
-        **{f"a stack, {words}": float(found[form].measured["logit_std"][:, -1].mean())
+        **{f"a stack, {words}": float(stacks[form].measured["logit_std"][:, -1].mean())
            for form, words in FORMS.items()},
         "overlap with the pattern below": float(alike.measured[:, -1].mean()),
         "overlap with another head's": float(alike.random[:, -1].mean()),
         **{f"{FORMS[form]}, largest over smallest gradient²":
-           float(np.median(apart(gradient(found[form].measured)))) for form in ("none", "scores")},
+           float(np.median(apart(gradient(stacks[form].measured)))) for form in ("none", "scores")},
         **{f"{FORMS[form]}, bytes kept, over shapes": float(counted.counted[form][-1] / counted.written_out[-1])
            for form in ("none", "scores")},
     }

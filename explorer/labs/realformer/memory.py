@@ -39,7 +39,7 @@ class Memory(NamedTuple):
 
     @property
     def written_out(self) -> Array:
-        """The same with the pattern, as large as the scores: the way back through the softmax needs it."""
+        """A layer that keeps the pattern, too, as large as the scores: the way back through the softmax needs it."""
         return self.fused + self.scores
 
 
@@ -48,12 +48,12 @@ def memory(settings: RealFormer, stop: Stop = lambda: False) -> Memory:
     plain = settings.replace(seed=0, n_seeds=1, init_variance=1.0, causal=False)  # which no size depends on
     counted: dict[str, list[int]] = {"none": [], "scores": []}
     for length in LENGTHS:
-        for form, found in counted.items():
+        for form, sizes in counted.items():
             check(stop)
-            one, two = (plain.design(form, n_layers=layers, n_ctx=length) for layers in (1, 2))
-            found.append(saved_bytes(two) - saved_bytes(one))
+            single, double = (plain.design(form, n_layers=layers, n_ctx=length) for layers in (1, 2))
+            sizes.append(saved_bytes(double) - saved_bytes(single))
     n = np.array(LENGTHS, float)
-    return Memory({form: np.array(found, float) for form, found in counted.items()},
+    return Memory({form: np.array(sizes, float) for form, sizes in counted.items()},
                   4 * n * settings.width, 4 * settings.n_heads * n**2)
 
 

@@ -12,7 +12,7 @@ from explorer.labs.realformer.experiment import FORMS, HEAD, RealFormerResult
 from explorer.labs.realformer.memory import LENGTHS
 
 HUE = {"none": 0, "scores": 4, "qk": 5}
-"""Those of Post-LN and RealFormer in the lab on norm placement."""
+"""Hues of Post-LN and RealFormer as in the lab on norm placement."""
 LAYER = "layer l"
 SAYS = "in layer %{x:.0f}<br>logits of size %{y:.3g}"
 LOGITS = "logits (standard deviation)"
@@ -22,17 +22,17 @@ DECADES = 1.5
 
 def independent(result: RealFormerResult) -> go.Figure:
     """Spread of the logits of independent layers, against the layer, both axes logarithmic: slopes 0, ½ and 1."""
-    found, layers = result.independent, result.layers
+    spreads, layers = result.independent, result.layers
     lines = {form: result.expected(form) for form in FORMS}
-    height = axis(LOGITS, [*found.values(), *lines.values()], log=True, least=1.0)
+    height = axis(LOGITS, [*spreads.values(), *lines.values()], log=True, least=1.0)
     across = axis(LAYER, [layers], log=True, air=0.04)
     traces = [line(layers, lines[form], words, HUE[form], SAYS, log=True) for form, words in FORMS.items()]
-    traces += [dots(layers, found[form].mean(0), words, HUE[form], SAYS, log=True) for form, words in FORMS.items()]
+    traces += [dots(layers, spreads[form].mean(0), words, HUE[form], SAYS, log=True) for form, words in FORMS.items()]
     return picture(traces, across, height, described(f"Logits of independent layers, heads {HEAD} wide", traces))
 
 
 def spread(result: RealFormerResult) -> go.Figure:
-    """The same of a Post-LN stack, with its theory, and the values of independent layers."""
+    """Logits by layer of a Post-LN stack, with its theory, and the values of independent layers."""
     ideals = {form: result.ideal(form) for form in ("scores", "qk")}
     first = result.spread("none")[:, 0].mean()
     shown = [profile["logit_std"] for form in ideals for profile in result.stacks[form]]
@@ -75,16 +75,16 @@ def gradients(result: RealFormerResult) -> go.Figure:
 
 def memory(result: RealFormerResult) -> go.Figure:
     """Bytes that a layer keeps for the way back, against the length of the sequence, both axes logarithmic."""
-    found, n = result.memory, np.array(LENGTHS, float)
-    rows = (("written out", 0, found.written_out), ("fused", 2, found.fused),
-            ("score tensor", 4, found.scores), ("stream", 3, found.stream))
+    memory, n = result.memory, np.array(LENGTHS, float)
+    rows = (("written out", 0, memory.written_out), ("fused", 2, memory.fused),
+            ("score tensor", 4, memory.scores), ("stream", 3, memory.stream))
     height = axis("a layer's memory (KiB)", [values / 1024 for *_, values in rows], log=True)
     across = axis("tokens n", [n], log=True, air=0.04)
     sentence = "%{x:.0f} tokens<br>%{y:,.0f} KiB a layer"
     traces: list[Trace] = [
         *(line(n, values / 1024, words, hue, sentence, log=True, showlegend=True) for words, hue, values in rows),
-        dots(n, found.counted["none"] / 1024, "Post-LN", 0, sentence, log=True),
-        dots(n, found.counted["scores"] / 1024, "RealFormer", 4, sentence, log=True, marker=ring()),
+        dots(n, memory.counted["none"] / 1024, "Post-LN", 0, sentence, log=True),
+        dots(n, memory.counted["scores"] / 1024, "RealFormer", 4, sentence, log=True, marker=ring()),
     ]
     equal = result.settings.width / result.settings.n_heads
     if across.extent[0] < np.log10(equal) < across.extent[1]:

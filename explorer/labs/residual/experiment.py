@@ -126,14 +126,14 @@ def run(settings: Residual, stop: Stop = lambda: False, progress: Progress = lam
     seeds, mlps = range(settings.seed, settings.seed + settings.n_seeds), settings.design("post", "none")
     paths = [path(mlps, seed, stop) for seed in stages(seeds, stop, lambda part: progress(0.1 * part))]
     designs = {name: settings.design(name) for name in GROWTHS} | {"mlps": mlps}
-    found = pairs(designs, stop, lambda part: progress(0.1 + 0.6 * part))
+    stacks = pairs(designs, stop, lambda part: progress(0.1 + 0.6 * part))
     starts = {
         name: start(settings.start(name), stop)
         for name in stages(STARTS, stop, lambda part: progress(0.7 + 0.3 * part))
     }
     return ResidualResult(
-        settings, np.stack(paths), {name: found[name] for name in GROWTHS},
-        {"none": found["mlps"], "softmax": found["post"]}, starts,
+        settings, np.stack(paths), {name: stacks[name] for name in GROWTHS},
+        {"none": stacks["mlps"], "softmax": stacks["post"]}, starts,
     )
 
 
@@ -147,8 +147,8 @@ def path(config: Config, seed: int, stop: Stop = lambda: False) -> Array:
 def start(config: Config, stop: Stop = lambda: False) -> Start:
     """One of `STARTS`, drawn and measured."""
     first, *_, last = tensors(config, config.seed, ("embed", "resid_post"), stop)
-    (one,) = pairs({0: config}, stop).values()
-    return Start(float((last - first).abs().max()), one.measured)
+    (pair,) = pairs({0: config}, stop).values()
+    return Start(float((last - first).abs().max()), pair.measured)
 
 
 def verdict(result: ResidualResult) -> Verdict:
@@ -164,7 +164,7 @@ def verdict(result: ResidualResult) -> Verdict:
         f"is {flat:.2g} × the output's (flat: {FLAT:g} or more); with attention {bent:.2g}. Peri-LN's stream ends at "
         f"q = {plus_minus(grown)}, theory {1 + 2 * n * settings.alpha**2:.3g}."
     )
-    broken = [name for name, one in result.starts.items() if exact(settings, name, one)]
+    broken = [name for name, start in result.starts.items() if exact(settings, name, start)]
     if broken:
         return "bad", f"Not as designed: {', '.join(LABELS[name] for name in broken)}.", evidence
     if settings.alpha == 0:
@@ -178,12 +178,12 @@ def verdict(result: ResidualResult) -> Verdict:
     return "good", "The input fades as expected after post-norm; its MLPs' gradient does not fade with it.", evidence
 
 
-def exact(settings: Residual, name: str, one: Start) -> str:
+def exact(settings: Residual, name: str, start: Start) -> str:
     """Errors of a start: gradients that should be zero and are not, or the reverse; empty when there are none."""
-    zeros = {parameter for parameter, norm in one.norms.items() if norm == 0}
+    zeros = {parameter for parameter, norm in start.norms.items() if norm == 0}
     if zeros != settings.zeros(name):
         return f"zero gradients of {', '.join(sorted(zeros ^ settings.zeros(name)))}"
-    return f"moved by {one.moved:.2g}" if name in IDENTITY and one.moved else ""
+    return f"moved by {start.moved:.2g}" if name in IDENTITY and start.moved else ""
 
 
 def invariants() -> dict[str, float]:
@@ -191,13 +191,13 @@ def invariants() -> dict[str, float]:
     settings = Residual(n_layers=8, width=256, n_seeds=8)
     mlps, peri = settings.design("post", "none"), settings.replace(n_layers=24).design("peri", "none")
     left = np.mean([path(mlps, seed) for seed in range(8)], axis=0)
-    found = pairs({"post": mlps, "peri": peri})
+    stacks = pairs({"post": mlps, "peri": peri})
     starts = {name: start(settings.start(name)) for name in IDENTITY}
     return {
         **{f"coefficient of x_0, {n} branches": float(left[n]) for n in (1, 2, 4, 8)},
-        "gradient², input over output": float(gradient(found["post"].measured)[:, 0].mean()),
-        "Peri-LN, q after 24 branches": float(found["peri"].measured["second_moment", "resid_post"][:, -1].mean()),
-        **{f"{LABELS[name]}, |x_N − x_0|": one.moved for name, one in starts.items()},
-        **{f"{LABELS[name]}, matrices without a gradient": float(sum(norm == 0 for norm in one.norms.values()))
-           for name, one in starts.items()},
+        "gradient², input over output": float(gradient(stacks["post"].measured)[:, 0].mean()),
+        "Peri-LN, q after 24 branches": float(stacks["peri"].measured["second_moment", "resid_post"][:, -1].mean()),
+        **{f"{LABELS[name]}, |x_N − x_0|": start.moved for name, start in starts.items()},
+        **{f"{LABELS[name]}, matrices without a gradient": float(sum(norm == 0 for norm in start.norms.values()))
+           for name, start in starts.items()},
     }

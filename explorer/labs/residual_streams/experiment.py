@@ -89,7 +89,7 @@ class StreamsResult:
 
 def read(history: History, step: int) -> Profile:
     """A reading with the gradient along the stream, relative to the output's; nan where it was not read."""
-    found = profile_at(history, step)
+    profile = profile_at(history, step)
     at = min(int(np.searchsorted(history.steps, step)), len(history.steps) - 1)
     norms = {site: history.values["stream_gradient", site] for site in STREAM}
     with np.errstate(all="ignore"):
@@ -97,7 +97,7 @@ def read(history: History, step: int) -> Profile:
             ("activation_gradient", site): np.square(values[at] / norms[STREAM[-1]][at][-1])[None]
             for site, values in norms.items() if len(values) > at
         }
-    return Profile("measured", {**found.values, **gradients}, seeds=(0,))
+    return Profile("measured", {**profile.values, **gradients}, seeds=(0,))
 
 
 def run(settings: ResidualStreams, stop: Stop = lambda: False, progress: Progress = lambda _: None,
@@ -128,8 +128,8 @@ def lowest(profile: Profile) -> float:
 
 def from_pre(result: StreamsResult, name: str) -> tuple[float, float]:
     """Mean over layers of the distance between a design's token correlation and Pre-LN's: untrained, and trained."""
-    both = [(result.stacks[one].measured, result.after(one)) for one in (name, "pre_ln")]
-    (mine, trained), (pre, pre_trained) = ([correlation(profile) for profile in one] for one in both)
+    both = [(result.stacks[design].measured, result.after(design)) for design in (name, "pre_ln")]
+    (mine, trained), (pre, pre_trained) = ([correlation(profile) for profile in profiles] for profiles in both)
     return float(np.mean(abs(mine - pre))), float(np.mean(abs(trained - pre_trained)))
 
 
@@ -154,15 +154,15 @@ def verdict(result: StreamsResult) -> Verdict:
     same = all(trained <= SAME for _, trained in apart.values())
     mixing = "mHC and AttnRes start as Pre-LN and " + ("are still like it" if same else "are not like it any more")
     if lost == ["post_ln"]:
-        what = " and ".join(losses(result.after("post_ln")))
-        return "good", f"Post-LN loses its {what}, the others keep theirs; {mixing}.", evidence
+        traits = " and ".join(losses(result.after("post_ln")))
+        return "good", f"Post-LN loses its {traits}, the others keep theirs; {mixing}.", evidence
     if not lost:
         return "warning", f"At this depth and in these steps no design loses gradient or rank; {mixing}.", evidence
     return "warning", f"Gradient or rank is lost by {' and '.join(DESIGNS[name] for name in lost)}.", evidence
 
 
 def losses(profile: Profile) -> list[str]:
-    """What a stack has lost."""
+    """Losses of a stack: its gradient, the rank of its tokens, both, or none."""
     kept = {"gradient": lowest(profile) >= FADED, "rank": 1 - correlation(profile)[-1] >= ALIKE}
     return [words for words, there in kept.items() if not there]
 
@@ -170,10 +170,10 @@ def losses(profile: Profile) -> list[str]:
 def invariants() -> dict[str, float]:
     """Untrained, 48 layers: token correlation after the last, as measured and predicted, and least gradient²."""
     settings = ResidualStreams()
-    found = pairs({name: settings.stack(name) for name in DESIGNS})
+    stacks = pairs({name: settings.stack(name) for name in DESIGNS})
     numbers = {}
     for name, words in DESIGNS.items():
-        numbers[f"{words}, token correlation"] = float(correlation(found[name].measured)[-1])
-        numbers[f"{words}, the same, predicted"] = float(correlation(found[name].predicted)[-1])
-        numbers[f"{words}, least gradient²"] = lowest(found[name].measured)
+        numbers[f"{words}, token correlation"] = float(correlation(stacks[name].measured)[-1])
+        numbers[f"{words}, the same, predicted"] = float(correlation(stacks[name].predicted)[-1])
+        numbers[f"{words}, least gradient²"] = lowest(stacks[name].measured)
     return numbers

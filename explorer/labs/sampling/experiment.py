@@ -212,7 +212,7 @@ def verdict(result: SamplingResult) -> Verdict:
         off = np.abs(result.variance - 1) > ERRORS * result.errors[:, -1]
         widened_to = f"{numbers}. The normal was widened to {result.scale:.4g} σ before it was cut."
         if off.any():
-            names = " and ".join(kind for kind, one in zip(KINDS, off, strict=True) if one)
+            names = " and ".join(kind for kind, wrong in zip(KINDS, off, strict=True) if wrong)
             return "warning", f"More than {ERRORS} standard errors from the variance asked for: {names}.", widened_to
         return "good", f"All three have the variance asked for, within {ERRORS} standard errors.", widened_to
     return "good" if expected > 0.99 else "warning", f"The cut leaves {100 * expected:.3g} % of the variance.", (

@@ -133,8 +133,8 @@ def run(settings: SecondMoment, stop: Stop = lambda: False, progress: Progress =
         widening = [fan_out / fan_in for fan_in, fan_out in settings.fans()]
         back = _through(out, [weight.T for weight in reversed(weights)], stop)[::-1]
         backward[draw, :-1] = back * np.cumprod(widening[::-1])[::-1]
-        one = _normal(settings.seed + draw, "gradient of one", BATCH, settings.m)
-        single[draw] = forward[draw, 1], _through(one, [weights[0].T], stop)[0] * settings.m / settings.n
+        vector = _normal(settings.seed + draw, "gradient of one", BATCH, settings.m)
+        single[draw] = forward[draw, 1], _through(vector, [weights[0].T], stop)[0] * settings.m / settings.n
         few = noise[: BATCH // 2]
         for kind in range(2):
             for place, mean in enumerate(MEANS):
@@ -164,12 +164,12 @@ def _input(noise: Tensor, mean: float, positive: bool) -> Tensor:
 
 def _through(x: Tensor, weights: list[Tensor], stop: Stop) -> list[float]:
     """Second moment after each matrix, divided by its columns' root for unit variance, relative to that of `x`."""
-    start, found = float(x.square().mean()), []
+    start, moments = float(x.square().mean()), []
     for weight in weights:
         check(stop)
         x = (x / weight.shape[1] ** 0.5) @ weight.T
-        found.append(float(x.square().mean()) / start)
-    return found
+        moments.append(float(x.square().mean()) / start)
+    return moments
 
 
 def verdict(result: SecondMomentResult) -> Verdict:

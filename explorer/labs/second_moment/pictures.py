@@ -15,9 +15,9 @@ def both_ways(result: SecondMomentResult) -> go.Figure:
     """Forward against backward factor of one layer, a dot a rule; any variance lies on the line, the goal at (1, 1)."""
     ratio = result.settings.m / result.settings.n
     points = [mean_error(result.factors(rule)) for rule in RULES]
-    found = np.array([middle for middle, _ in points])  # [rule, 2]
-    across = axis("signal: × E x²", [found[:, 0], [0.5, 2]], log=True, air=0.12)
-    height = axis("gradient: × E (∂L/∂y)²", [found[:, 1], [0.5, 2]], log=True, air=0.12)
+    middles = np.array([middle for middle, _ in points])  # [rule, 2]
+    across = axis("signal: × E x²", [middles[:, 0], [0.5, 2]], log=True, air=0.12)
+    height = axis("gradient: × E (∂L/∂y)²", [middles[:, 1], [0.5, 2]], log=True, air=0.12)
     ends = across.ends * [0.1, 10]
     traces = [
         level(1.0, "gradient kept", across, height, lift=0.02),
@@ -65,12 +65,12 @@ def gradient(result: SecondMomentResult) -> go.Figure:
 
 def _stack(draws: list[Array], expected: list[Array], title: str, words: str, subject: str) -> go.Figure:
     """`[draw, layer + 1]` and `[layer + 1]` of each rule."""
-    found, layers = [mean_error(one) for one in draws], np.arange(len(expected[0]))
+    errors, layers = [mean_error(draw) for draw in draws], np.arange(len(expected[0]))
     across = depth_axis(layers)
-    height = axis(title, [[1.0], *expected, *(middle for middle, _ in found)], log=True, least=LEAST, air=0.16)
+    height = axis(title, [[1.0], *expected, *(middle for middle, _ in errors)], log=True, least=LEAST, air=0.16)
     sentence = "after %{x:.0f} layers × %{y:.4g}"
     traces = [level(1.0, words, across, height, lift=0.05)]
     traces += [line(layers, expected[i], rule.name, i, sentence, log=True) for i, rule in enumerate(RULES)]
-    for i, (rule, (middle, error)) in enumerate(zip(RULES, found, strict=True)):
+    for i, (rule, (middle, error)) in enumerate(zip(RULES, errors, strict=True)):
         traces.append(dots(layers, middle, rule.name, i, sentence, log=True, error_y=error_bars(i, error)))
     return picture(traces, across, height, described(subject, traces))

@@ -142,8 +142,8 @@ def run(settings: Trainability, stop: Stop = lambda: False, progress: Progress =
         def after(make: Callable[[], Any], before: TrainabilityResult = result, name: str = name) -> None:
             look(lambda: replace(before, maps={**before.maps, name: make()}))
 
-        found = swept(config, over, STATISTICS, stop, share, after, **how)
-        result = replace(result, maps={**result.maps, name: found})
+        dataset = swept(config, over, STATISTICS, stop, share, after, **how)
+        result = replace(result, maps={**result.maps, name: dataset})
     return result
 
 

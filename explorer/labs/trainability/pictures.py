@@ -21,8 +21,8 @@ def trained(result: TrainabilityResult) -> go.Figure:
     depth = np.geomspace(result.settings.depths[0], result.settings.depths[-1], 40)
     for words, dash in zip(DESIGNS[result.settings.design].laws, DASHES, strict=False):
         alpha = LAWS[words](depth)
-        seen = alpha >= ALPHAS[0]
-        figure = over(figure, alpha[seen], depth[seen], words, dash)
+        inside = alpha >= ALPHAS[0]
+        figure = over(figure, alpha[inside], depth[inside], words, dash)
     return figure
 
 
@@ -50,5 +50,5 @@ def standard(result: TrainabilityResult) -> go.Figure:
 
 
 def mup(result: TrainabilityResult) -> go.Figure:
-    """The same under μP."""
+    """Map of the loss drop under μP, over learning rate and width."""
     return heat_map(result.maps["mup"], "loss_drop", x="learning_rate", y="d_model")

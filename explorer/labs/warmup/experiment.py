@@ -72,7 +72,7 @@ def run(settings: Warmup, stop: Stop = lambda: False, progress: Progress = lambd
     Raises:
         Stopped: `stop()` said true.
     """
-    field = {name_of(*one): settings.contender(*one) for one in contenders}
+    field = {name_of(*contender): settings.contender(*contender) for contender in contenders}
     return train(settings, field, settings.steps, settings.seed, stop, progress, look=look)
 
 
@@ -108,7 +108,7 @@ def orders(seed: int = 0) -> dict[str, bool]:
     adam = run(half.replace(steps=400, warmup=200), contenders=(post, warmed))
     plain = run(half, contenders=(pre,))
     sgd = run(half.replace(optimizer="sgd"), contenders=(post, pre))
-    stalled, trained = (np.median(adam.histories[name_of(*one)].gradient_ratio()[1]) for one in (post, warmed))
+    stalled, trained = (np.median(adam.histories[name_of(*key)].gradient_ratio()[1]) for key in (post, warmed))
     return {
         "Adam: Post-LN without warm-up stays at the unigram's loss": not adam.trains(name_of(*post)),
         "Adam: Post-LN with warm-up gets below it": adam.trains(name_of(*warmed)),

@@ -37,15 +37,15 @@ def gradients(result: Trained[Warmup]) -> go.Figure:
         for design in DESIGNS for state, (words, length, step) in enumerate(moments)
     }
     figure = _legend(gradient_by_matrix(list(drawn.values()), list(drawn)), drawn)
-    lines = {one.heading: {"color": one.hue, "width": 1.5, "dash": one.dash} for one in drawn}
+    lines = {contender.heading: {"color": contender.hue, "width": 1.5, "dash": contender.dash} for contender in drawn}
     return figure.for_each_trace(lambda trace: trace.update(mode="lines+markers", line=lines[trace.name]),
                                  lambda trace: bool(trace.showlegend))
 
 
 def correlation(result: Trained[Warmup]) -> go.Figure:
     """Token correlation after the last layer, over the steps."""
-    found = [series(history, "token_correlation", "resid_post") for history in result.histories.values()]
-    last = [(steps, values[:, -1]) if len(steps) else (steps, values) for steps, values in found]
+    curves = [series(history, "token_correlation", "resid_post") for history in result.histories.values()]
+    last = [(steps, values[:, -1]) if len(steps) else (steps, values) for steps, values in curves]
     return _legend(over_steps(course(result, SIX), last, "ρ, last layer (ratio)", "tokens overlap by %{y:.3g}",
                               "Token correlation after the last layer", levels={1.0: "all tokens alike", 0.0: ""}))
 

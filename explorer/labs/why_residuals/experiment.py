@@ -146,8 +146,8 @@ class WhyResidualsResult:
 
     def weights(self, key: str) -> Array:
         """`[depth, seed]` of a rule: Σ‖∂L/∂W‖² over that of one plain layer."""
-        found = [(weight_gradient(pair.measured) ** 2).sum(1) for pair in self.stacks[key]]
-        return np.stack(found) / (2 * self.settings.width)
+        sums = [(weight_gradient(pair.measured) ** 2).sum(1) for pair in self.stacks[key]]
+        return np.stack(sums) / (2 * self.settings.width)
 
     @property
     def forward(self) -> Array:
@@ -171,13 +171,13 @@ def run(settings: WhyResiduals, stop: Stop = lambda: False, progress: Progress =
 
     rules, depths = settings.rules(), settings.depths
     grown = products(settings.width, [(settings.n_layers, float(a)) for a in EXPONENTS], settings.seed, stop)
-    found = pairs({(key, n): rule.design(settings, n) for key, rule in rules.items() for n in depths},
-                  stop, lambda part: progress(0.6 * part))
+    stacks = pairs({(key, n): rule.design(settings, n) for key, rule in rules.items() for n in depths},
+                   stop, lambda part: progress(0.6 * part))
     steps = {
         key: update_sizes(rules[key].design(settings, settings.n_layers), settings.rates, stop)
         for key in stages(list(rules), stop, lambda part: progress(0.6 + 0.4 * part))
     }
-    return WhyResidualsResult(settings, {key: [found[key, n] for n in depths] for key in rules}, steps, grown)
+    return WhyResidualsResult(settings, {key: [stacks[key, n] for n in depths] for key in rules}, steps, grown)
 
 
 def products(width: int, cases: Sequence[tuple[int, float]], seed: int, stop: Stop = lambda: False) -> Array:

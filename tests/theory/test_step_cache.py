@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from explorer import Config, ConfigError, Profile, predict
-from explorer.theory import begun, forward
+from explorer.theory import forward, step_cache
 
 DESIGNS = st.fixed_dictionaries({
     "norm_placement": st.sampled_from(["none", "pre", "post", "scaled_pre", "mix", "keel", "hybrid_star", "subln"]),
@@ -29,8 +29,8 @@ def nothing_known() -> None:
 
 
 def forget() -> None:
-    begun._held.clear()
-    begun._count = 0
+    step_cache._cache.clear()
+    step_cache._size = 0
 
 
 def same(one: Profile, other: Profile) -> None:
@@ -84,8 +84,8 @@ def test_a_stack_that_leaves_the_range_leaves_it_at_every_depth() -> None:
 def test_steps_that_are_kept_are_bounded() -> None:
     for index in range(60):
         predict(Config(n_layers=100, alpha=1 + index / 100))
-        assert begun._count == sum(len(steps) for _, steps in begun._held.values()) <= begun.KEPT
-    assert len(begun._held) == begun.KEPT // 200
+        assert step_cache._size == sum(len(steps) for _, steps in step_cache._cache.values()) <= step_cache.CAPACITY
+    assert len(step_cache._cache) == step_cache.CAPACITY // 200
 
 
 def test_threads_predict_what_one_does() -> None:

@@ -1,4 +1,4 @@
-"""What a stack of blocks has shown: numbers that are taken as each block ends, and gradients that come later."""
+"""Numbers of a stack of blocks: of the signal, taken as each block ends, and of the gradients, which come later."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ SMALL = 1e-6
 """Second moment of a token, over the mean of all, below which it is almost 0: a norm multiplies its gradient by 10⁶."""
 
 
-class Seen:
-    """One stack.
+class Stack:
+    """Measurements and design of one stack of blocks.
 
     Args:
         blocks: its modules, in order; one that is called several times is as many layers.
@@ -60,26 +60,26 @@ class Seen:
         """Why its blocks are not read, where they are not."""
         self.twin: Twin | None = None
 
-    def take(self, block: Block, found: Anatomy) -> None:
+    def take(self, block: Block, anatomy: Anatomy) -> None:
         """Reads a block that has just run, and lets its tensors go."""
         if not self.sites:
-            self.layout, self.sources = layout(found), [found.source.tensor]
-            self.dtype = str(found.source.tensor.dtype).removeprefix("torch.")
-            self.signal("embed", found.source.tensor, 0)
-            tokens = self.layout.arrange(found.source.tensor)
+            self.layout, self.sources = layout(anatomy), [anatomy.source.tensor]
+            self.dtype = str(anatomy.source.tensor.dtype).removeprefix("torch.")
+            self.signal("embed", anatomy.source.tensor, 0)
+            tokens = self.layout.arrange(anatomy.source.tensor)
             self.small = (int(almost_zero(tokens)), tokens[..., 0].numel())
-            self.design.begin(self.layout.arrange(found.source.tensor))
-        for site, node in found.sites.items():
+            self.design.begin(self.layout.arrange(anatomy.source.tensor))
+        for site, node in anatomy.sites.items():
             self.signal(site, node.tensor, len(self.sites))
-        if found.attention is not None:
-            self.rows(found.attention, found.source.tensor)
-        for node in (found.source, *(node for site, node in found.sites.items() if site in STREAM)):
+        if anatomy.attention is not None:
+            self.rows(anatomy.attention, anatomy.source.tensor)
+        for node in (anatomy.source, *(node for site, node in anatomy.sites.items() if site in STREAM)):
             follow(node)
-        self.sites.append({"embed": found.source, **found.sites})
-        self.anatomies.append((block.path, found))
+        self.sites.append({"embed": anatomy.source, **anatomy.sites})
+        self.anatomies.append((block.path, anatomy))
         self.layers.append(block.path)
-        self.design.take(block, found)
-        found.graph.release()
+        self.design.take(block, anatomy)
+        anatomy.graph.release()
 
     def signal(self, site: str, tensor: Tensor, layer: int) -> None:
         """Statistics of the stream and of the branches, in a layer from 0."""
@@ -119,16 +119,16 @@ class Seen:
                 absent |= {key: without for key in values if key[1] == matrix}
                 for statistic in ("parameter_gradient", "weight_variance", "weight_likeness"):
                     notes.setdefault(statistic, f"{matrix} was not read in {_layers(without)}")
-        found = Profile(
+        whole = Profile(
             "measured", values, model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
             seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
             pattern_of=None if self.pattern is None else (1, 0), others=tuple(others), shapes=self.design.shapes(),
             differences=self.design.differences(), absent=absent,
         )
-        twin = self.twin = self.design.twin(found)
+        twin = self.twin = self.design.twin(whole)
         if twin is None:
-            return replace(found, remarks=self.design.unread)
-        return replace(found, twin=None if twin.parts else twin.config, remarks=twin.unread + twin.differs + twin.parts)
+            return replace(whole, remarks=self.design.unread)
+        return replace(whole, twin=None if twin.parts else twin.config, remarks=twin.unread + twin.differs + twin.parts)
 
     def by_site(self) -> tuple[dict[Key, Array], dict[str, str], dict[Key, tuple[int, ...]]]:
         """Statistics of the forward pass that most layers have in one shape, why others are left out, and the layers
@@ -153,18 +153,18 @@ class Seen:
 
     def by_stream(self) -> dict[Key, Array]:
         """Mean squared gradients relative to the last layer's, unless that is 0."""
-        found: dict[Key, Array] = {}
+        values: dict[Key, Array] = {}
         last = self.sites[-1]["resid_post"].gradient
         if last and not float(sum(last)):
-            return found
+            return values
         for site in STREAM:
             nodes = [sites[site] for sites in (self.sites[:1] if site == "embed" else self.sites) if site in sites]
             whole = len(nodes) == (1 if site == "embed" else len(self.sites))
             if last and whole and all(node.gradient for node in nodes):
                 sizes = np.array([float(sum(node.gradient)) for node in nodes])
                 with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
-                    found["activation_gradient", site] = (sizes / float(sum(last)))[None]
-        return found
+                    values["activation_gradient", site] = (sizes / float(sum(last)))[None]
+        return values
 
     def by_weight(self, scale: float) -> dict[Key, Array]:
         """Norms of the gradients by what the layers learn, of the loss before it was multiplied."""
@@ -175,22 +175,22 @@ class Seen:
             for name, layers in held.items()
         }
         for name in VECTORS:
-            learned = [found.vectors.get(name, []) for _, found in self.anatomies]
+            learned = [anatomy.vectors.get(name, []) for _, anatomy in self.anatomies]
             if learned and all(learned):
                 held[name] = learned
-                parts[name] = [[self.gradients[id(one)] for one in layer if id(one) in self.gradients]
+                parts[name] = [[self.gradients[id(weight)] for weight in layer if id(weight) in self.gradients]
                                for layer in learned]
         return {
             ("parameter_gradient", name): np.array([[
-                float(np.linalg.norm(norms(layer))) / scale if layer else 0.0 if read else np.nan
-                for layer, read in zip(layers, held.get(name, layers), strict=True)]])
+                float(np.linalg.norm(norms(layer))) / scale if layer else 0.0 if kept else np.nan
+                for layer, kept in zip(layers, held.get(name, layers), strict=True)]])
             for name, layers in parts.items()
         }
 
     def matrices(self) -> dict[str, list[list[Piece]]]:
         """Matrices of the vocabulary that most blocks have, by layer; no pieces where one has none."""
-        found = {name: [found.matrices.get(name, []) for _, found in self.anatomies] for name in MATRICES}
-        return {name: layers for name, layers in found.items() if 2 * sum(map(bool, layers)) > len(layers)}
+        pieces = {name: [anatomy.matrices.get(name, []) for _, anatomy in self.anatomies] for name in MATRICES}
+        return {name: layers for name, layers in pieces.items() if 2 * sum(map(bool, layers)) > len(layers)}
 
 
 def _layers(numbers: Sequence[int]) -> str:
