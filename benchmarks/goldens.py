@@ -76,12 +76,12 @@ def links() -> dict[str, Any]:
     return made
 
 
-def random_design(draw: random.Random) -> ex.Config:
-    """A preset with some fields drawn at random."""
+def random_design(draw: random.Random, n_fields: int = 3) -> ex.Config:
+    """A preset with some fields drawn at random; where they exclude each other, all is drawn again."""
     while True:
         config = draw.choice(PRESETS)
         try:
-            for item in draw.sample(list(ex.Config.specs().values()), 3):
+            for item in draw.sample(list(ex.Config.specs().values()), n_fields):
                 value: Any = draw.choice(item.choices) if item.choices else (
                     draw.random() < 0.5 if item.kind == "switch" else draw.uniform(item.low, min(item.high, 1e4)))
                 config = config.replace(**{item.name: round(value) if item.kind == "integer" else value})

@@ -25,7 +25,7 @@ class Room(NamedTuple):
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, Room] = {
     ".": Room(2286, 25),
-    "app": Room(8831, 122),
+    "app": Room(8830, 122),
     "diagnosis": Room(921, 12),
     "export": Room(1090, 16),
     "figures": Room(2249, 30),

@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl, quote
 import pytest
 from test_record import set_everything
 
+from benchmarks.goldens import random_design
 from explorer.app.dashboard import PANELS, Dashboard, dashboard
 from explorer.app.link.links import LONGEST_SENTENCE, Links, in_a_sentence
 from explorer.app.link.params import LONGEST, MOST
 from explorer.app.widgets.record import changed
-from explorer.choices import ConfigError
 from explorer.config import Config, preset
 from explorer.schemes.preset import PRESETS
 
@@ -62,17 +62,7 @@ def test_a_person_may_write_labels_and_an_address() -> None:
 def random_configs(number: int) -> Iterator[Config]:
     """Designs with some fields drawn at random; those that exclude each other are drawn again."""
     draw = random.Random(0)  # noqa: S311 - a test
-    while number:
-        config = preset(draw.choice(list(PRESETS)))
-        for item in draw.sample(list(Config.specs().values()), 4):
-            value: object = draw.choice(item.choices) if item.choices else (
-                draw.random() < 0.5 if item.kind == "switch" else draw.uniform(item.low, min(item.high, 1e4)))
-            try:
-                config = config.replace(**{item.name: round(value) if item.kind == "integer" else value})  # type: ignore[call-overload]
-            except ConfigError:
-                continue
-        number -= 1
-        yield config
+    yield from (random_design(draw, 4) for _ in range(number))
 
 
 def test_any_design_and_any_pin_comes_back_to_the_last_digit() -> None:

@@ -76,6 +76,7 @@ def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(ope
     ("design", 7, 1), ("design", [], 1), ("pins", {}, 1), ("pins", [None], 1), ("pins", [{}, {"config": {}}], 1),
     ("pins", [{"config": {}}] * 2, 1), ("pins", [{"config": {}, "visible": 1, "index": "2"}], 2),
     ("pattern", None, 1), ("pattern", {"layer": 3, "head": 0}, 1), ("pattern", {"layer": True, "head": "0"}, 1),
+    ("pattern", {"layer": 1, "head": True}, 1),
     ("matrix", "W_X", 1), ("matrix", None, 1), ("matrix", ["W_Q"], 1), ("statistic", "color", 1), ("statistic", {}, 1),
     ("color", "red", 1),
 ])

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from explorer.app.race import gallery
-from explorer.app.race.gallery import Throttle
 from explorer.app.race.lineup import USUAL, Contender, Lineup, field_words, recipe_words
 from explorer.app.race.standings import judged, ranked, ratio, row
+from explorer.app.widgets import worker
+from explorer.app.widgets.worker import Throttle
 from explorer.config import Config
 from explorer.figures.palette import Design
 from explorer.training.race import Outcome
@@ -94,7 +94,7 @@ def test_a_long_name_is_cut_and_stays_one_of_a_kind() -> None:
 
 def test_the_throttle_opens_when_its_share_of_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(gallery.time, "monotonic", lambda: now)
+    monkeypatch.setattr(worker.time, "monotonic", lambda: now)
     limit = Throttle(1.0, share=0.1, most=5.0)
     waits = []
     for cost in (0.0625, 0.25, 3.0):

@@ -88,9 +88,9 @@ class PatternSelection(Selection):
 
     def restore(self, values: object) -> list[str]:
         """Shows the layer and head of a record, see `Selection.restore`."""
-        head = values.get("head") if isinstance(values, Mapping) else None
-        return super().restore({**values, "head": head + 1} if isinstance(values, Mapping) and isinstance(head, int)
-                               else values)
+        if isinstance(values, Mapping) and type(head := values.get("head")) is int:
+            values = {**values, "head": head + 1}
+        return super().restore(values)
 
     def within(self, config: Config) -> tuple[int, int]:
         """Layer and head as `fit` will have them."""

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import ipywidgets as widgets
 
 from explorer.app.labs import home
-from explorer.app.race.gallery import Throttle
 from explorer.app.view import View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
@@ -22,6 +21,7 @@ from explorer.app.widgets.record import changed, record, restore_controls, resto
 from explorer.app.widgets.tabbed import Tab, Tabbed
 from explorer.app.widgets.takehome import TakeHome
 from explorer.app.widgets.wording import in_words, left_in_words
+from explorer.app.widgets.worker import Throttle
 from explorer.choices import Choices, ConfigError
 from explorer.figures.words import explained, linked
 from explorer.labs.lab import Lab

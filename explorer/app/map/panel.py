@@ -20,12 +20,12 @@ from explorer.app.map.picture import MapControls, Picture, Shown
 from explorer.app.map.plan import Job, Plan
 from explorer.app.map.running import Clock, Running, cells
 from explorer.app.race.buttons import ButtonRow, button
-from explorer.app.race.gallery import Throttle
 from explorer.app.race.setups import SetupRow
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.record import changed, read, record, restore_controls, restore_parts
 from explorer.app.widgets.takehome import TakeHome
 from explorer.app.widgets.wording import refusal_in_words
+from explorer.app.widgets.worker import Throttle
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.stopping import Progress, Stop, Stopped

@@ -16,7 +16,7 @@ import ipywidgets as widgets
 
 from explorer.app.race import home
 from explorer.app.race.buttons import RaceButtons
-from explorer.app.race.gallery import Gallery, Throttle
+from explorer.app.race.gallery import Gallery
 from explorer.app.race.lineup import Lineup, first_lineup
 from explorer.app.race.plan import Plan
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, Start
@@ -28,7 +28,8 @@ from explorer.app.race.setups import SETUPS, SetupRow
 from explorer.app.race.standings import most_steps
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.takehome import TakeHome
-from explorer.app.widgets.wording import refusal_in_words
+from explorer.app.widgets.wording import left_in_words, refusal_in_words
+from explorer.app.widgets.worker import Throttle
 from explorer.choices import ConfigError
 from explorer.stopping import Progress, Stop
 
@@ -69,8 +70,7 @@ class Leg:
         """'step 40 of 700 · about 32 s left'"""
         made = race.step - self.first
         left = (time.monotonic() - self.begun) / max(1, made) * (race.steps - race.step)
-        rest = f"{left / 60:.0f} min" if left > 90 else f"{left:.0f} s"
-        return f"step {race.step:,} of {race.steps:,}" + (f" · about {rest} left" if made > 1 else "")
+        return f"step {race.step:,} of {race.steps:,}" + (f" · {left_in_words(left)}" if made > 1 else "")
 
 
 def assemble(start: Start) -> Race:

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from explorer.app.race.gallery import Throttle
+from explorer.app.widgets.worker import Throttle
 from explorer.stopping import Stop
 from explorer.training.outcome import Line
 
