@@ -11,7 +11,7 @@ import traitlets
 from explorer.app.explore.asking import options
 from explorer.app.explore.panel import Explore
 from explorer.app.link.links import Links
-from explorer.app.stories.story import VERDICT, Step, Story
+from explorer.app.stories.story import OFFER, VERDICT, Step, Story
 from explorer.app.stories.table import STORIES
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.live import Live
@@ -22,13 +22,6 @@ from explorer.config import Config
 from explorer.display import shown
 
 # `Strip`: the cards that offer stories, and the current step of the open story, below the header.
-
-
-OFFER = (
-    "Move a slider: ", "a Transformer is drawn at random, and every chart shows what its signal does, layer by layer. ",
-    "New here? Take a tour of a few minutes:",
-)
-"""The line above the cards: its bold part, its plain part, and the part shown only where there is room."""
 
 
 class Strip(PageWidget):
