@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from explorer.config import Config
-from explorer.export.heading import matters
 from explorer.training.tasks import Task
 from explorer.trials.table import SIZES
 
@@ -89,7 +88,7 @@ def random_design(number: int, seed: int = 0) -> Config:
 def _without_idle(config: Config) -> Config:
     """The same with fields that make no difference at their defaults."""
     specs = Config.specs()
-    idle = {field: specs[field].default for field in FIELDS if not matters(config, field)}
+    idle = {field: specs[field].default for field in FIELDS if not config.matters(field)}
     return config.replace(**idle)
 
 

@@ -9,13 +9,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
-from explorer.config import Config
+from explorer.design import Design
 from explorer.functions import norm
 from explorer.products import beside, linear, plus, product, times
-from explorer.schemes.attention import divisor, gates, inherits, joins, row_factors, sink
-from explorer.schemes.placement import normalizes_heads, placements
-from explorer.schemes.position import angles, slopes
-from explorer.schemes.scale import spreads
 
 # Positions for the model: queries and keys turned by theirs, and logits that fall with distance.
 
@@ -61,29 +57,26 @@ side, anew in each pass, and autograd keeps the copy: of wide layers that takes 
 class Attention(nn.Module):
     """Multi-head self-attention, scores and pattern in the open."""
 
-    def __init__(self, config: Config, layer: int, weights: Mapping[str, Tensor]) -> None:
+    def __init__(self, design: Design, layer: int, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
-        self.config, self.layer = config, layer
-        self.multiplier = spreads(config).forward
+        self.design, self.config, self.layer = design, design.settings, layer
+        self.multiplier = {name: matrix.forward for name, matrix in design.matrices.items()}
         self.W_Q, self.W_K, self.W_V, self.W_O = (nn.Parameter(weights[name]) for name in ("W_Q", "W_K", "W_V", "W_O"))
-        self.W_G = nn.Parameter(weights["W_G"]) if gates(config) else None
+        self.W_G = nn.Parameter(weights["W_G"]) if design.gates else None
         self.b_Q, self.b_K, self.b_V, self.b_O, self.b_G = (
             nn.Parameter(weights[name]) if name in weights else None for name in ("b_Q", "b_K", "b_V", "b_O", "b_G"))
         self.sink: Tensor | None
         """`[head]`, the logit of the sink."""
-        if sink(config).std:
+        if design.sink.std:
             self.sink = nn.Parameter(weights["sink"])
         else:
-            logit = sink(config).logit
-            fixed = None if logit is None else torch.full((config.n_heads,), logit)
+            logit = design.sink.logit
+            fixed = None if logit is None else torch.full((self.config.n_heads,), logit)
             self.register_buffer("sink", fixed, persistent=False)
-        self.inherits, self.normalizes_heads = inherits(config), normalizes_heads(config)
-        self.norm, self.place = norm(config), placements(config)[2 * layer - 2]
-        self.counts = config.n_heads, config.kv_heads, config.kv_heads
-        self.together = sum(self.counts) * config.d_head * config.d_model <= SMALL
-        self.divisor, self.angles = divisor(config), angles(config)
-        self.factors, self.slopes = row_factors(config, config.n_ctx), slopes(config)
-        self.sharp = set(self.factors) != {1.0}
+        self.norm, self.place = norm(design), design.sublayers[2 * layer - 2]
+        self.counts = self.config.n_heads, self.config.kv_heads, self.config.kv_heads
+        self.sharp = set(design.row_factors) != {1.0}
+        self.together = sum(self.counts) * self.config.d_head * self.config.d_model <= SMALL
 
     def forward(self, x: Tensor, tap: Tap, carried: Carried) -> tuple[Tensor, Carried]:
         """`[batch, token, d_model]` to the same, and what the next layer's attention inherits."""
@@ -97,12 +90,12 @@ class Attention(nn.Module):
             v = (first[0] + v) / 2
         if self.place.on_heads:
             v = self.norm(v)
-        if self.normalizes_heads:
+        if self.design.normalizes_heads:
             q, k = self.unit(q), self.unit(k)
         if self.config.qk_norm:
             q = q * self.config.qk_gain
-        if self.angles:
-            q, k = rotate(q, self.angles), rotate(k, self.angles)
+        if angles := self.design.angles:
+            q, k = rotate(q, angles), rotate(k, angles)
         scores, carried = self.scores(q, k, carried)  # [batch, head, query, key]
         tap("attn_scores", self.layer, scores)
         if self.config.causal:
@@ -119,21 +112,21 @@ class Attention(nn.Module):
 
     def scores(self, q: Tensor, k: Tensor, carried: Carried) -> tuple[Tensor, Carried]:
         """Attention logits, with what they inherit from the layers below, and what the layer above inherits."""
-        cap = self.config.logit_cap
-        if self.inherits == "qk":
+        cap, slopes = self.config.logit_cap, self.design.slopes
+        if self.design.inherits == "qk":
             q, k = carried = (q + carried[0], k + carried[1]) if carried else (q, k)
         if self.sharp:
-            q = q * column(self.factors, q.device)
-        scores = (q / self.divisor) @ self.expand(k).transpose(-2, -1)
-        if self.inherits == "scores":
+            q = q * column(self.design.row_factors, q.device)
+        scores = (q / self.design.divisor) @ self.expand(k).transpose(-2, -1)
+        if self.design.inherits == "scores":
             scores = scores + carried[0] if carried else scores
             carried = (scores,)
         scores = cap * torch.tanh(scores / cap) if cap else scores
-        return scores - distances(self.slopes, scores.shape[-1], scores.device) if self.slopes else scores, carried
+        return scores - distances(slopes, scores.shape[-1], scores.device) if slopes else scores, carried
 
     def unit(self, x: Tensor) -> Tensor:
         """The QK-norm, `[batch, head, token, d_head]` to the same."""
-        if not joins(self.config):
+        if not self.design.joins:
             return self.norm(x)
         together = x.transpose(1, 2)
         return self.norm(together.flatten(2)).view_as(together).transpose(1, 2)

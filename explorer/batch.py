@@ -11,7 +11,7 @@ from torch import Tensor
 
 from explorer import noise, text
 from explorer.config import Config
-from explorer.schemes.data import INPUTS, predicts_text, reads_text
+from explorer.schemes.data import INPUTS
 
 
 class Batch(NamedTuple):
@@ -36,10 +36,10 @@ def draw(config: Config, seed: int, seeds: int = 1) -> Batch:
     """
     if seeds > 1:
         return Batch(*map(torch.cat, zip(*(draw(config, number) for number in range(seed, seed + seeds)), strict=True)))
-    if not reads_text(config):
+    if not config.design.reads_text:
         return Batch(_vectors(config, seed), _direction(config, seed))
     codes = _windows(config, seed)
-    return Batch(codes[:, :-1], codes[:, 1:] if predicts_text(config) else _direction(config, seed))
+    return Batch(codes[:, :-1], codes[:, 1:] if config.design.predicts_text else _direction(config, seed))
 
 
 def _vectors(config: Config, seed: int) -> Tensor:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
 from inspect import Parameter, Signature
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from explorer.display import shown, table
-from explorer.fields import Spec, spec
+from explorer.fields import Spec, spec, users
+
+Conditions = Mapping[str, tuple[str | bool, ...]]
+"""Other fields, each with the values that use the field in question."""
 
 
 class FieldName(NamedTuple):
@@ -91,6 +95,15 @@ class Choices(BaseModel):
         for name, given, value, text in zip(*(rest[start::4] for start in range(4)), strict=True):
             phrases += [self.field_name(name, (value or getattr(self, name)) if given else None), text]
         return ConfigError(*phrases, mend=fixes)
+
+    @property
+    def unmet(self) -> Mapping[str, Conditions]:
+        """The fields that make no difference with these choices, each with the conditions under which it would."""
+        return _unmet(self, _last_rows(type(self)))
+
+    def matters(self, name: str) -> bool:
+        """Whether a field makes a difference with these choices."""
+        return name not in self.unmet
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some choices changed, validated as a whole."""
@@ -170,3 +183,39 @@ class Choices(BaseModel):
             fields = ", ".join(cls._specs)
             return ConfigError(f"{shown(name)[1:-1]} is not a field; the fields are {fields}; got {got}")
         return ConfigError(cls.field_name(name), f" must be {cls._specs[name].rule()}; got {got}")
+
+
+def _uses(value: object, values: tuple[str | bool, ...]) -> bool:
+    """Whether a field of this value uses another one; a number does above 0."""
+    return value > 0 if isinstance(value, float) else value in values
+
+
+@lru_cache(maxsize=256)
+def _unmet(choices: Choices, _: tuple[tuple[int, str], ...]) -> Mapping[str, Conditions]:
+    """`Choices.unmet`, kept for as long as no table has another row: a page asks at every change.
+
+    A field is used where any of the fields that may use it does, and is used itself.
+    """
+    specs = choices.specs()
+    deciding = {name: users(specs, name) for name in specs}
+
+    def conditions(name: str) -> Conditions:
+        using = [conditions(other) for other, values in deciding[name].items()
+                 if _uses(getattr(choices, other), values)]
+        if not deciding[name] or {} in using:
+            return {}
+        return using[0] if using else deciding[name]
+
+    return {name: needed for name in specs if (needed := conditions(name))}
+
+
+def _last_rows(kind: type[Choices]) -> tuple[tuple[int, str], ...]:
+    """Number of rows of each table of options, and the last row: they change with any row that is added."""
+    return tuple([(len(table), next(reversed(table))) for table in _tables(kind)])
+
+
+@cache
+def _tables(kind: type[Choices]) -> tuple[dict[str, Any], ...]:
+    """The tables that the options come from, each once."""
+    tables = {id(item.about.options): item.about.options for item in kind.specs().values() if item.about.options}
+    return cast("tuple[dict[str, Any], ...]", tuple(tables.values()))

@@ -8,26 +8,26 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor
 
-from explorer.config import Config
+from explorer.design import Design
 from explorer.schemes.activation import ACTIVATIONS, second_moment
-from explorer.schemes.placement import centers, point
 
 
-def norm(config: Config) -> Callable[[Tensor], Tensor]:
+def norm(design: Design) -> Callable[[Tensor], Tensor]:
     """The norm over the last axis, without learned parameters, or the function in its place."""
-    if function := point(config):
-        bend, alpha = nonlinearity(function), config.norm_alpha
+    if design.point:
+        bend, alpha = nonlinearity(design.point), design.settings.norm_alpha
         return lambda x: bend(x * alpha)
-    divide = F.layer_norm if centers(config) else F.rms_norm
-    return lambda x: divide(x, x.shape[-1:], eps=config.norm_epsilon)
+    divide, epsilon = F.layer_norm if design.centers else F.rms_norm, design.settings.norm_epsilon
+    return lambda x: divide(x, x.shape[-1:], eps=epsilon)
 
 
-def activation(config: Config) -> Callable[[Tensor], Tensor]:
+def activation(design: Design) -> Callable[[Tensor], Tensor]:
     """The MLP's nonlinearity, rescaled to keep a unit second moment if the config says so."""
-    function = nonlinearity(config.activation)
-    if not config.activation_rescaled:
+    name = design.settings.activation
+    function = nonlinearity(name)
+    if not design.settings.activation_rescaled:
         return function
-    factor = second_moment(config.activation) ** -0.5
+    factor = second_moment(name) ** -0.5
     return lambda z: function(z) * factor
 
 

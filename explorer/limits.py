@@ -7,18 +7,11 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from explorer.choices import ConfigError
+from explorer.design import Design
 from explorer.memory import LEDGER, PAGE, Ledger, environment, machine_memory
-from explorer.schemes.attention import attends, gates, inherits
-from explorer.schemes.distribution import shares
-from explorer.schemes.mlp import readers
-from explorer.schemes.scale import shapes
-from explorer.schemes.stream import stream, stream_shapes
-
-if TYPE_CHECKING:
-    from explorer.config import Config
 
 MAX_MEMORY_MEGABYTES = 8_000
 """Bytes that one experiment may take, on a machine that has them; EXPLORER_MAX_MEMORY_MB overrides."""
@@ -48,26 +41,27 @@ class Sizes(NamedTuple):
     """About what the process takes at its peak."""
 
 
-def sizes(config: Config) -> Sizes:
-    """Counts what a config asks for.
+def sizes(design: Design) -> Sizes:
+    """Counts what a design asks for.
 
     Raises:
         ValueError: an environment variable holds no number.
     """
+    config = design.settings
     layers, d = config.n_layers, config.d_model
     logits = config.n_heads * config.n_ctx
-    matrices = sum(map(math.prod, (*shapes(config).values(), *stream_shapes(config).values())))
-    n_parameters = matrices if shares(config) else layers * matrices
+    matrices = sum(map(math.prod, (*design.shapes.values(), *design.mix_shapes.values())))
+    n_parameters = matrices if design.shared else layers * matrices
     token = 4 * config.batch_size * config.n_ctx
-    mixed, passed = _mixing(config)
-    heads = (5 + bool(gates(config))) * config.n_heads * config.d_head  # expanded keys and values among them
+    mixed, passed = _mixing(design)
+    heads = (5 + bool(design.gates)) * config.n_heads * config.d_head  # expanded keys and values among them
     layer = token * (
-        (7 * d + heads + logits if attends(config) else 4 * d) + 2 * len(readers(config)) * config.d_mlp + mixed)
+        (7 * d + heads + logits if design.attends else 4 * d) + 2 * len(design.readers) * config.d_mlp + mixed)
     kept = activation_bytes = layers * layer
     block = 0
     if activation_bytes > environment("EXPLORER_MAX_ACTIVATION_MB", MAX_KEPT_MEGABYTES) * 1e6:
         block = math.isqrt(layers)
-        carried = logits if inherits(config) == "scores" else 2 * d
+        carried = logits if design.inherits == "scores" else 2 * d
         carried += d * config.value_residual
         kept = block * layer + token * (2 * layers * d + -(-layers // block) * (carried + passed))
     weights = 4 * n_parameters
@@ -75,18 +69,19 @@ def sizes(config: Config) -> Sizes:
     return Sizes(n_parameters, activation_bytes, block, int(memory))
 
 
-def _mixing(config: Config) -> tuple[int, int]:
+def _mixing(design: Design) -> tuple[int, int]:
     """Numbers a token that mixing keeps in a layer, and that it passes on: about, as counted in autograd's graphs."""
-    rule, n, d = stream(config), config.n_streams, config.d_model
+    config, rule = design.settings, design.stream
+    n, d = config.n_streams, config.d_model
     if rule.mixes == "outputs":
         return 4 * d, 2 * config.n_layers * d
     # Sinkhorn's iterations keep each matrix; at one stream nothing is mixed
     return (9 * n * d // 2 + 100 * n**2 * rule.constrained, n * d) if rule.mixes else (0, 0)
 
 
-def excess(config: Config) -> str:
+def excess(design: Design) -> str:
     """The refusal of a too large experiment, for `Choices.refusal`, with the fields that cause it; else empty."""
-    memory, limit = sizes(config).memory_bytes, memory_limit()
+    memory, limit = sizes(design).memory_bytes, memory_limit()
     if memory <= limit:
         return ""
     return (

@@ -6,35 +6,33 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from explorer.config import Config
+from explorer.design import Design
 from explorer.functions import activation, norm
 from explorer.products import linear, plus
-from explorer.schemes.mlp import MLPS, readers
-from explorer.schemes.placement import placements
-from explorer.schemes.scale import spreads
+from explorer.schemes.mlp import MLPS
 
 
 class MLP(nn.Module):
     """Two matrices with a nonlinearity between, or three, where the first one's gates the second's product."""
 
-    def __init__(self, config: Config, layer: int, weights: Mapping[str, Tensor]) -> None:
+    def __init__(self, design: Design, layer: int, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
-        self.multiplier = spreads(config).forward
-        self.norm = norm(config) if placements(config)[2 * layer - 1].on_read else None
-        self.W_gate = nn.Parameter(weights["W_gate"]) if "W_gate" in readers(config) else None
+        self.matrices = design.matrices
+        self.norm = norm(design) if design.sublayers[2 * layer - 1].on_read else None
+        self.W_gate = nn.Parameter(weights["W_gate"]) if "W_gate" in design.readers else None
         self.W_in, self.W_out = nn.Parameter(weights["W_in"]), nn.Parameter(weights["W_out"])
         self.b_gate, self.b_in, self.b_out = (
             nn.Parameter(weights[name]) if name in weights else None for name in ("b_gate", "b_in", "b_out"))
-        self.activation, self.shift = activation(config), MLPS[config.mlp].shift
+        self.activation, self.shift = activation(design), MLPS[design.settings.mlp].shift
 
     def forward(self, x: Tensor) -> Tensor:
         """`[batch, token, d_model]` to the same, through `[batch, token, d_mlp]`."""
-        hidden = plus(linear(x, self.W_in, self.multiplier["W_in"]), self.b_in)
+        hidden = plus(linear(x, self.W_in, self.matrices["W_in"].forward), self.b_in)
         if self.W_gate is None:
             hidden = self.activation(hidden)
         else:
-            gate = self.activation(plus(linear(x, self.W_gate, self.multiplier["W_gate"]), self.b_gate))
+            gate = self.activation(plus(linear(x, self.W_gate, self.matrices["W_gate"].forward), self.b_gate))
             hidden = gate * (hidden + self.shift if self.shift else hidden)
         if self.norm is not None:
             hidden = self.norm(hidden)
-        return plus(linear(hidden, self.W_out, self.multiplier["W_out"]), self.b_out)
+        return plus(linear(hidden, self.W_out, self.matrices["W_out"].forward), self.b_out)

@@ -19,18 +19,12 @@ from explorer import noise, text
 from explorer.attention import Attention, Carried, Tap
 from explorer.batch import Batch
 from explorer.config import Config
+from explorer.design import Design
 from explorer.functions import norm
 from explorer.mlp import MLP
 from explorer.products import beside, product
 from explorer.profile import BRANCHES
-from explorer.schemes.attention import attends, sink
-from explorer.schemes.data import predicts_text, reads_text, ties
-from explorer.schemes.distribution import copies, shares
-from explorer.schemes.placement import has_final_norm, placements
-from explorer.schemes.position import embeds
-from explorer.schemes.residual import learned_shape, multipliers, profiled_factor, profiles
-from explorer.schemes.scale import biases, readout_variance, shapes, spreads
-from explorer.schemes.stream import stream
+from explorer.schemes.residual import profiled_factor
 from explorer.streams import MIXES
 
 
@@ -41,19 +35,19 @@ def ignore(site: str, layer: int, tensor: Tensor) -> None:
 class Layer(nn.Module):
     """An attention and an MLP sublayer, each `skip · x + branch · F(x)`, with norms where the design has them."""
 
-    def __init__(self, config: Config, layer: int, weights: Mapping[str, Tensor], seeds: int = 1) -> None:
+    def __init__(self, design: Design, layer: int, weights: Mapping[str, Tensor], seeds: int = 1) -> None:
         super().__init__()
         self.layer, self.seeds = layer, seeds
-        self.attention = Attention(config, layer, weights) if attends(config) else None
-        self.mlp = MLP(config, layer, weights)
-        sublayers, (skip, branch, _) = slice(2 * layer - 2, 2 * layer), multipliers(config)
-        self.norm, self.placements = norm(config), placements(config)[sublayers]
-        self.skip: Sequence[float] | Tensor = skip[sublayers]
-        self.branch, shape = branch[sublayers], learned_shape(config)
-        if profiles(config):
+        self.attention = Attention(design, layer, weights) if design.attends else None
+        self.mlp = MLP(design, layer, weights)
+        sublayers, shape = slice(2 * layer - 2, 2 * layer), design.alpha_shape
+        self.norm, self.placements = norm(design), design.sublayers[sublayers]
+        self.skip: Sequence[float] | Tensor = design.skips[sublayers]
+        self.branch = design.branches[sublayers]
+        if design.profiled:
             del self.skip
             self.register_buffer("skip", torch.ones(2))
-        self.parallel = stream(config).parallel
+        self.parallel = design.stream.parallel
         self.alpha = None if shape is None else nn.Parameter(torch.full(axis(seeds) + shape, self.branch[0]))
         # Every parameter by its name in the vocabulary, in a plain dict: quicker to reach than through the modules.
         named = {name.split(".")[-1]: parameter for name, parameter in self.named_parameters()}
@@ -112,9 +106,9 @@ class Layer(nn.Module):
 class MixingLayer(Layer):
     """A layer whose branches read a learned mix of streams or of earlier outputs; see `streams`."""
 
-    def __init__(self, config: Config, layer: int, weights: Mapping[str, Tensor], seed: int) -> None:
-        super().__init__(config, layer, weights)
-        self.mixing = MIXES[stream(config).mixes](config, layer, seed)
+    def __init__(self, design: Design, layer: int, weights: Mapping[str, Tensor], seed: int) -> None:
+        super().__init__(design, layer, weights)
+        self.mixing = MIXES[design.stream.mixes](design, layer, seed)
         self.mix = list(self.mixing.parameters())
 
     def forward(self, x: Tensor, tap: Tap = ignore, carried: Carried = ()) -> tuple[Tensor, Carried]:
@@ -152,29 +146,30 @@ class Transformer(nn.Module):
                  masks: bool = False, seeds: int = 1) -> None:
         super().__init__()
         self.config, self.seeds = config, seeds
+        self.design = design = config.design
         weights = draw_together(config, seed, seeds, check)
-        layer = partial(MixingLayer, seed=seed) if stream(config).mixes else partial(Layer, seeds=seeds)
+        layer = partial(MixingLayer, seed=seed) if design.stream.mixes else partial(Layer, seeds=seeds)
         self.layers = nn.ModuleList(
-            layer(config, index + 1, {name: stacked[index] for name, stacked in weights.items()})
+            layer(design, index + 1, {name: stacked[index] for name, stacked in weights.items()})
             for index in range(config.n_layers)
         )
-        if shares(config):
+        if design.shared:
             share(self.layers)
         self.profiled: Tensor | None
         """Whether the factors on the stream are found; None where they are not profiled."""
-        self.register_buffer("profiled", torch.tensor(False) if profiles(config) else None)
-        self.norm = norm(config) if has_final_norm(config) else None
+        self.register_buffer("profiled", torch.tensor(False) if design.profiled else None)
+        self.norm = norm(design) if design.final_norm else None
         self.E = self.P = self.W_U = None
         vocabulary, width = vocabulary or len(text.prose().vocabulary), (config.d_model,)
-        self.vocabulary, self.enlarged = vocabulary, readout_variance(config) ** -0.5 if ties(config) else 1.0
+        self.vocabulary, self.enlarged = vocabulary, design.readout_variance**-0.5 if design.tied else 1.0
         """Distinct characters, and the factor on the embedding, which is stored as the readout that it may be."""
-        if reads_text(config):
+        if design.reads_text:
             self.E = nn.Parameter(noise.several(seed, seeds, "E", vocabulary + masks, width) / self.enlarged)
-        if embeds(config):
+        if design.embeds_positions:
             self.P = nn.Parameter(noise.several(seed, seeds, "P", config.n_ctx, width).clone())
-        if predicts_text(config) and not ties(config):
+        if design.predicts_text and not design.tied:
             readout = noise.several(seed, seeds, "W_U", vocabulary, width)
-            self.W_U = nn.Parameter(readout * math.sqrt(readout_variance(config)))
+            self.W_U = nn.Parameter(readout * math.sqrt(design.readout_variance))
 
     def embed(self, batch: Batch) -> Tensor:
         """The stream before the first layer, `[batch, token, d_model]`, of the config's second moment."""
@@ -231,13 +226,13 @@ class Transformer(nn.Module):
 
         Of several seeds, the sum.
         """
-        if not predicts_text(self.config):
+        if not self.design.predicts_text:
             return (output * batch.target).sum()
         return F.cross_entropy(self.logits(output).flatten(0, 1), batch.target.flatten()) * self.seeds
 
     def logits(self, output: Tensor) -> Tensor:
         """The output `[batch, token, d_model]` of a model that predicts text, to `[batch, token, character]`."""
-        readout = self.W_U if self.E is None or not ties(self.config) else self.E[..., :self.vocabulary, :]
+        readout = self.W_U if self.E is None or not self.design.tied else self.E[..., :self.vocabulary, :]
         if readout is None:
             raise ValueError("logits need a readout: a config whose loss is next_token")
         return product(output, readout)
@@ -248,18 +243,18 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
 
     Under the NTK parametrization the stored weights have unit variance; the scale is in the forward pass.
     """
-    stored, drawn = spreads(config).stored, 1 if copies(config) else config.n_layers
+    design = config.design
+    drawn, rule = 1 if design.copied else config.n_layers, design.sink
     weights = {
-        name: noise.scaled(stored[name], seed, name, drawn, (fan_out, fan_in), config.distribution, check)
-        for name, (fan_in, fan_out) in shapes(config).items()
+        name: noise.scaled(each.stored, seed, name, drawn, (each.fan_out, each.fan_in), config.distribution, check)
+        for name, each in design.matrices.items()
     }
-    for name, variance in biases(config).items():
-        bias, width = name.replace("W", "b"), shapes(config)[name][1]
+    for name, variance in design.biases.items():
+        bias, width = name.replace("W", "b"), design.matrices[name].fan_out
         weights[bias] = noise.scaled(math.sqrt(variance), seed, bias, drawn, (width,), check=check)
-    rule = sink(config)
     if rule.std and rule.logit is not None:
         weights["sink"] = rule.logit + rule.std * noise.stack(seed, "sink", drawn, (config.n_heads,))
-    if not copies(config):
+    if not design.copied:
         return weights
     return {name: weight.expand(config.n_layers, *weight.shape[1:]).clone() for name, weight in weights.items()}
 

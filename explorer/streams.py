@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from explorer import noise
-from explorer.config import Config
-from explorer.schemes.stream import outputs_before, stream, stream_shapes
+from explorer.design import Design
 
 DEVIATION = 0.02
 """Standard deviation of mHC's projections at initialization, as in transformers; its paper does not say."""
@@ -35,17 +34,17 @@ class Connections(nn.Module):
     iterations make weights of it.
     """
 
-    def __init__(self, config: Config, layer: int, seed: int) -> None:
+    def __init__(self, design: Design, layer: int, seed: int) -> None:
         super().__init__()
-        self.n, self.constrained = config.n_streams, stream(config).constrained
+        self.n, self.constrained = design.settings.n_streams, design.stream.constrained
         self.passed = int(layer > 1)
         """Number of tensors that the layer before passes on."""
-        shapes = stream_shapes(config)
+        shapes = design.mix_shapes
         tables, by_token = torch.zeros(shapes["mix"]), torch.zeros(shapes["mix_by_token"])
         if self.constrained:
             by_token = noise.scaled(DEVIATION, seed, f"mix_by_token {layer}", 1, shapes["mix_by_token"])[0]
         else:
-            for branch, table in enumerate(tables, outputs_before(config, 2 * layer - 2) - 1):
+            for branch, table in enumerate(tables, design.outputs_before(2 * layer - 2) - 1):
                 table[branch % self.n, 0] = 1
                 table[:, 1], table[:, 2:] = 1, torch.eye(self.n)
         self.mix, self.mix_by_token = nn.Parameter(tables), nn.Parameter(by_token)
@@ -97,12 +96,12 @@ class DepthAttention(nn.Module):
     outputs: at initialization that is their sum.
     """
 
-    def __init__(self, config: Config, layer: int, seed: int = 0) -> None:  # noqa: ARG002 - as its sister
+    def __init__(self, design: Design, layer: int, seed: int = 0) -> None:  # noqa: ARG002 - as its sister
         super().__init__()
-        self.epsilon = config.norm_epsilon
-        self.passed = outputs_before(config, 2 * layer - 2) if layer > 1 else 0
+        self.epsilon = design.settings.norm_epsilon
+        self.passed = design.outputs_before(2 * layer - 2) if layer > 1 else 0
         """Number of tensors that the layer before passes on."""
-        self.depth_query = nn.Parameter(torch.zeros(stream_shapes(config)["depth_query"]))
+        self.depth_query = nn.Parameter(torch.zeros(design.mix_shapes["depth_query"]))
 
     def enter(self, x: Tensor, carried: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The shown stream, and the outputs so far."""

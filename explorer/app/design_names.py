@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache, lru_cache
+from functools import lru_cache
 
-from explorer.app.widgets.wording import idle, in_words
-from explorer.config import Config, preset
+from explorer.app.widgets.wording import in_words
+from explorer.config import Config
+from explorer.presets import departures, design_fields, differences
 from explorer.schemes.preset import PRESETS
 
 LONGEST_NAME = 40
@@ -15,40 +16,13 @@ MOST_DIFFERENCES = 3
 """Differences that are spelled out; further ones are counted."""
 IDENTITY = ("norm_placement", "residual")
 """Fields that must agree with a preset for a design to be named after it."""
-SETTING = ("Size", "Input and loss")
-"""Groups of fields that are the experiment's, not the design's: a preset leaves them alone."""
-
-
-def design_fields() -> list[str]:
-    """The fields that make a design: every choice but sizes, input, loss and seeds, and of those what a preset sets."""
-    preset_fields = {name for row in PRESETS.values() for name in row.changes}
-    return [name for name, spec in Config.specs().items()
-            if spec.about.group not in SETTING or name in preset_fields]
-
-
-def changes_to(name: str) -> dict[str, object]:
-    """Every field of a design, as the preset of that name has it."""
-    target = _target(name)
-    return {field: getattr(target, field) for field in design_fields()}
-
-
-def matching(config: Config) -> str:
-    """Name of the preset that a config equals, apart from size and input; empty where there is none."""
-    return next((name for name, fields in _departures(config, tuple(PRESETS)).items() if not fields), "")
-
-
-def differences(config: Config, other: Config, among: Collection[str] = ()) -> list[str]:
-    """The fields that two configs differ in, those that matter in neither left out; among all when left out."""
-    neither = idle(config).keys() & idle(other).keys()
-    return [name for name in among or Config.specs()
-            if name not in neither and getattr(config, name) != getattr(other, name)]
 
 
 def change_words(before: Config, after: Config) -> list[list[str]]:
     """Label, old and new value of each field that two configs differ in and that matters in the later one."""
-    specs, unused = Config.specs(), idle(after)
+    specs = Config.specs()
     return [[specs[name].about.label, in_words(getattr(before, name)), in_words(getattr(after, name))]
-            for name in differences(before, after) if name not in unused]
+            for name in differences(before, after) if after.matters(name)]
 
 
 def choice_words(config: Config, fields: Collection[str]) -> str:
@@ -101,23 +75,11 @@ def lowered(label: str) -> str:
 @lru_cache(maxsize=256)
 def _alone(config: Config, known: tuple[str, ...]) -> str:
     """Name of a design where there is no other, of the presets that are known. A page asks again at every change."""
-    departures = _departures(config, known)
-    kin = [name for name in known if not {*IDENTITY} & {*departures[name]}]
+    departed = departures(config)
+    kin = [name for name in known if not {*IDENTITY} & {*departed[name]}]
     if kin:
-        nearest = min(kin, key=lambda name: len(departures[name]))
-        name = ", ".join(filter(None, (PRESETS[nearest].title, choice_words(config, departures[nearest]))))
+        nearest = min(kin, key=lambda name: len(departed[name]))
+        name = ", ".join(filter(None, (PRESETS[nearest].title, choice_words(config, departed[nearest]))))
         if len(name) <= LONGEST_NAME:
             return name
     return cut(choice_words(config, differences(config, Config(), design_fields())))
-
-
-@lru_cache(maxsize=256)
-def _departures(config: Config, known: tuple[str, ...]) -> dict[str, list[str]]:
-    """For each preset that is known, the fields of a design in which a config is not that preset."""
-    fields = design_fields()
-    return {name: differences(config, _target(name), fields) for name in known}
-
-
-@cache
-def _target(name: str) -> Config:
-    return preset(name)

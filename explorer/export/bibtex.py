@@ -7,8 +7,8 @@ from importlib.metadata import version
 
 from explorer.choices import Choices
 from explorer.config import Config
-from explorer.fields import users
 from explorer.glossary.papers import Paper, papers_in
+from explorer.presets import matching
 from explorer.schemes.preset import PRESETS
 
 TOOL = "transformer-signal-explorer"
@@ -49,21 +49,12 @@ def cited(record: Choices) -> Iterator[tuple[str, str]]:
 
     A design that is a named one, whatever its size, has that row's, too.
     """
-    specs = type(record).specs()
-    if isinstance(record, Config):
-        for row in PRESETS.values():
-            if row.changes and all(getattr(record, name) == value for name, value in row.changes.items()):
-                yield row.source, f"Design {row.title}"
-    for name, spec in specs.items():
+    if isinstance(record, Config) and (name := matching(record)):
+        yield PRESETS[name].source, f"Design {PRESETS[name].title}"
+    for name, spec in type(record).specs().items():
         value = getattr(record, name)
-        needed = users(specs, name)
-        matters = not needed or any(_uses(getattr(record, other), values) for other, values in needed.items())
-        if matters and value in spec.about.options and (source := spec.about.options[value].source):
+        if record.matters(name) and value in spec.about.options and (source := spec.about.options[value].source):
             yield source, f"{name} = {value}"
-
-
-def _uses(value: object, values: tuple[str | bool, ...]) -> bool:
-    return value in values if isinstance(value, str | bool) else (value != 0) in values
 
 
 def entry(key: str, fields: Mapping[str, str]) -> str:

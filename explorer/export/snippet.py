@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import indent
 from typing import NamedTuple
 
-from explorer.choices import Choices, ConfigError
+from explorer.choices import Choices
 from explorer.config import Config, preset
 from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import Recipe
@@ -33,17 +33,9 @@ def design(config: Config) -> str:
 
 
 def _presets(config: Config) -> list[str]:
-    calls = []
-    for name in PRESETS:
-        base = preset(name)
-        apart = {field: value for field, value in config if value != getattr(base, field)}
-        try:
-            same = preset(name, **apart) == config
-        except ConfigError:  # pragma: no cover - a preset's fields are those of a config
-            same = False
-        if same:
-            calls.append(call("ex.preset", apart, written(name)))
-    return calls
+    bases = {name: preset(name) for name in PRESETS}
+    return [call("ex.preset", {field: value for field, value in config if value != getattr(base, field)}, written(name))
+            for name, base in bases.items()]
 
 
 def changes(choices: Choices) -> dict[str, object]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from explorer.fields import Option
+from explorer.schemes import Experiment
 
 if TYPE_CHECKING:
     from explorer.config import Config
@@ -40,7 +41,7 @@ class Divisor(Option):
     """Divisor of q·k, from the width of a head."""
 
     of: Callable[[int], float]
-    row: Callable[[Config, int], float] = lambda config, n: 1.0
+    row: Callable[[Experiment, int], float] = lambda config, n: 1.0
     """Factor on the logits of a row that sees n keys."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from explorer.fields import Option
+from explorer.schemes import Experiment
 
 if TYPE_CHECKING:
     from explorer.config import Config
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 class Input(Option):
     """Tokens of the config's second moment: Gaussian vectors, or characters of real text."""
 
-    overlap: Callable[[Config], float] = lambda config: 0.0
+    overlap: Callable[[Experiment], float] = lambda config: 0.0
     """Expected overlap of two Gaussian tokens."""
     is_text: bool = False
     """Characters, which the model embeds."""

@@ -169,11 +169,11 @@ class Kinds(NamedTuple):
 
 def kinds(config: Config) -> Kinds:
     """The config's, by a look at each sublayer only where norm placement or depth are new."""
-    return _kinds(PLACEMENTS[config.norm_placement].sublayer, config.n_layers)
+    return kinds_of(PLACEMENTS[config.norm_placement].sublayer, config.n_layers)
 
 
 @lru_cache(maxsize=256)
-def _kinds(sublayer: Callable[[int, int], Placement], n_layers: int) -> Kinds:
+def kinds_of(sublayer: Callable[[int, int], Placement], n_layers: int) -> Kinds:
     attention, mlp = (
         {place._replace(scale=1.0) for place in {sublayer(index, n_layers) for index in range(first, 2 * n_layers, 2)}}
         for first in (0, 1)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from explorer.fields import Option
-from explorer.schemes.mlp import readers
+from explorer.schemes import Experiment
+from explorer.schemes.mlp import MLPS
 from explorer.schemes.parametrization import branch_factor
 from explorer.schemes.placement import kinds, placements
 
@@ -48,8 +49,8 @@ class Multipliers(NamedTuple):
 class ResidualRule(Option):
     """The multipliers from the config, and what of the branch's multiplier is a learned parameter."""
 
-    multipliers: Callable[[Config], Rule | Multipliers]
-    learned: Callable[[Config], tuple[int, ...]] | None = None
+    multipliers: Callable[[Experiment], Rule]
+    learned: Callable[[Experiment], tuple[int, ...]] | None = None
     """Shape of the learned multiplier of a layer's branches: (), (branch,) or (branch, coordinate); None: not learned.
     """
     plain: bool = False
@@ -65,22 +66,22 @@ def _drawn(skip: float, factor: float, matrices: tuple[str, ...] = VALUE_PATH) -
     return Rule(skip, 1.0, MappingProxyType(dict.fromkeys(matrices, factor)))
 
 
-def _by_depth(power: float) -> Callable[[Config], Rule]:
+def _by_depth(power: float) -> Callable[[Experiment], Rule]:
     return lambda config: Rule(1.0, (2 * config.n_layers) ** power)
 
 
-def _layer_scale(config: Config) -> Rule:
+def _layer_scale(config: Experiment) -> Rule:
     return Rule(1.0, 0.1 if config.n_layers <= 18 else 1e-5 if config.n_layers <= 24 else 1e-6)
 
 
-def _fixup(config: Config) -> Rule:
+def _fixup(config: Experiment) -> Rule:
     # m matrices to a branch, of which the last is zero: the others are scaled by (2N)^(−1 / (2m − 2))
-    branches, first = 2 * config.n_layers, readers(config)
+    branches, first = 2 * config.n_layers, MLPS[config.mlp].readers
     mlp = dict.fromkeys(first, branches ** (-0.5 / len(first)))
     return Rule(1.0, 1.0, MappingProxyType({"W_V": branches**-0.5, **mlp, **dict.fromkeys(LAST, 0.0)}))
 
 
-def _admin(config: Config) -> Rule:
+def _admin(config: Experiment) -> Rule:
     branches = 2 * config.n_layers
     return Rule(math.sqrt((branches + 1) / math.log(branches + 1) - 1), 1.0)
 

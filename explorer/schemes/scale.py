@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from explorer.fields import Option
+from explorer.schemes import Experiment
 from explorer.schemes.attention import attends, gates
 from explorer.schemes.data import READOUTS
 from explorer.schemes.mlp import readers
@@ -43,7 +44,7 @@ BIASES: dict[str, Biased] = {
 class ScaleRule(Option):
     """`variance(config, matrix, fan_in, fan_out)` of the entries of one matrix."""
 
-    variance: Callable[[Config, str, int, int], float]
+    variance: Callable[[Experiment, str, int, int], float]
     shrinks_last: bool = False
     """W_O and W_out are drawn smaller by the depth, so that no residual rule needs to."""
 
@@ -86,7 +87,8 @@ SCALE_RULES: dict[str, ScaleRule] = {
         "torch.nn.TransformerEncoderLayer; nn.TransformerEncoder differs: it copies one layer",
         # xavier_uniform_ on the packed projection, kaiming_uniform_(a=√5) elsewhere
         variance=lambda config, matrix, fan_in, fan_out: (
-            2 / (fan_in + sum(shapes(config)[name][1] for name in PACKED)) if matrix in PACKED else 1 / (3 * fan_in)
+            2 / (fan_in + (config.n_heads + 2 * config.kv_heads) * config.d_head) if matrix in PACKED
+            else 1 / (3 * fan_in)
         ),
     ),
 }

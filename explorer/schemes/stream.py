@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from explorer.fields import Option
-from explorer.schemes.attention import attends
+from explorer.schemes import Experiment
+from explorer.schemes.attention import ATTENTIONS, attends
 
 if TYPE_CHECKING:
     from explorer.config import Config
@@ -23,13 +24,13 @@ class StreamRule(Option):
     """Learned weights mix several streams, or the outputs of all earlier branches, to what a branch reads."""
     constrained: bool = False
     """Weights between streams are positive, and their matrix is doubly stochastic."""
-    reads: Callable[[Config, int], float] = lambda config, index: 1.0
+    reads: Callable[[Experiment, int], float] = lambda config, index: 1.0
     """At initialization, a branch's input over the sum of all outputs so far; from the sublayer, 0 … 2N − 1."""
 
 
-def outputs_before(config: Config, index: int) -> int:
+def outputs_before(config: Experiment, index: int) -> int:
     """Number of outputs before a sublayer, 0 … 2N: the embedding and all branches so far."""
-    return 1 + (index if attends(config) else index // 2)
+    return 1 + (index if ATTENTIONS[config.attention].present else index // 2)
 
 
 STREAMS: dict[str, StreamRule] = {

@@ -13,15 +13,6 @@ import numpy as np
 from explorer.config import Config
 from explorer.numbers import number
 from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, VECTORS, Array, Key
-from explorer.schemes.attention import attends, gates, inherits, sink
-from explorer.schemes.data import predicts_text, reads_text, ties
-from explorer.schemes.distribution import copies
-from explorer.schemes.mlp import degree
-from explorer.schemes.placement import normalizes_heads, placements, point
-from explorer.schemes.position import embeds, own_part, rotates, slopes
-from explorer.schemes.residual import multipliers
-from explorer.schemes.scale import biases, shapes, variances
-from explorer.schemes.stream import stream, stream_shapes
 from explorer.theory.depth import input_share
 from explorer.theory.forward import LARGEST
 from explorer.theory.inputs import recognized, spread
@@ -123,12 +114,13 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
     Returns:
         the values, nan where not covered, and statistic to reason.
     """
+    design = config.design
     out = {key: np.array(value) for key, value in values.items()}
     notes: dict[str, str] = {}
-    if point(config) and any(place.on_sum for place in placements(config)):
+    if design.point and any(place.on_sum for place in design.sublayers):
         reason = "not covered: a function of every sum makes a stream whose coordinates are not Gaussian"
         return {key: np.full_like(value, math.nan) for key, value in out.items()}, dict.fromkeys(STATISTICS, reason)
-    alike = _copied(config, out, rows) if copies(config) else {}
+    alike = _copied(config, out, rows) if design.copied else {}
     if covered < 2 * config.n_layers:
         layer = covered // 2 + 1
         notes = dict.fromkeys(STATISTICS, f"not covered from layer {layer} on: the signal leaves float32's range")
@@ -137,30 +129,30 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
     if config.d_model < NARROW:
         reason = f"rough: the theory is first order in 1/width, and {config.d_model} coordinates are few"
         notes |= dict.fromkeys((*GRADIENTS, "max_abs"), reason)
-    if reads_text(config):
+    if design.reads_text:
         _on_text(config, out, notes)
     _sized(config, out, notes)
     _biased(config, out, notes)
-    if point(config):
+    if design.point:
         _bent(config, out, notes)
     if config.logit_cap:
         _capped(config, notes, rows)
-    places = placements(config) if attends(config) else placements(config)[1::2]
-    if point(config) or not any(place.any for place in places):
+    places = design.sublayers if design.attends else design.sublayers[1::2]
+    if design.point or not any(place.any for place in places):
         _scattered(config, out, notes)
-    if attends(config):
+    if design.attends:
         _one_hot(config, notes, rows)
         _turned(notes, rows)
-        if any(place.on_read or place.on_heads or (place.on_output and place.on_sum) for place in placements(config)):
+        if any(place.on_read or place.on_heads or (place.on_output and place.on_sum) for place in design.sublayers):
             reason = f"rough, W_Q and W_K by up to {100 * INNER:.0f} % of their square"
             notes.setdefault("parameter_gradient", f"{reason}: rows of uneven weights are longer before a norm")
     _seen(config, notes, rows)
     _cancelled(out, notes)
-    if slopes(config):
+    if design.slopes:
         _sloped(config, out, notes)
     _collapse(out, notes, rows)
     _runaway(config, out, notes, rows)
-    if stream_shapes(config):
+    if design.mix_shapes:
         others = [notes["parameter_gradient"]] if "parameter_gradient" in notes else []
         notes["parameter_gradient"] = "; ".join(["not covered: that by what mixes streams is measured only", *others])
     for (statistic, _), value in out.items():
@@ -187,32 +179,34 @@ def _table() -> tuple[list[str], dict[tuple[str, ...], dict[str, str]]]:
 
 def _seen(config: Config, notes: dict[str, str], rows: Rows) -> None:
     """Errors that were measured, and whose cause is not in the recursions."""
-    if (attends(config) and normalizes_heads(config) and config.d_head <= SHORT
+    design = config.design
+    if (design.attends and design.normalizes_heads and config.d_head <= SHORT
             and rows.s.max(initial=0.0) > EVEN_SPREAD):
         reason = f"rough, by up to {EVEN:g}: logits of queries and keys of one length (spread {rows.s.max():.2g})"
         for name in ("attention_entropy", "attention_entropy_normalized", "attention_max"):
             notes.setdefault(name, reason)
         if rows.s.max() > EVEN_WIDE:
             notes.setdefault(GRADIENTS[0], reason.replace(f"{EVEN:g}", f"{100 * EVEN_GRADIENT:.0f} %"))
-    if attends(config) and config.value_residual:
+    if design.attends and config.value_residual:
         notes.setdefault("parameter_gradient", f"rough, W_Q and W_K by up to {100 * INHERITED_VALUES:.0f} % in the "
                          "last layers, where values of the first layer join theirs")
-    if any(place.on_heads for place in placements(config)) and max(multipliers(config).skip) > 1:
+    if any(place.on_heads for place in design.sublayers) and max(design.skips) > 1:
         notes.setdefault(GRADIENTS[0], f"rough, by up to {100 * HEAVY:.0f} %: norms on heads beside a stream that "
                          "outweighs its branches")
-    if (predicts_text(config) and config.n_layers > SHALLOW and max(multipliers(config).skip) <= 1
-            and all(place.on_sum and not place.on_input for place in placements(config))):
+    if (design.predicts_text and config.n_layers > SHALLOW and max(design.skips) <= 1
+            and all(place.on_sum and not place.on_input for place in design.sublayers)):
         reason = f"rough, by up to {100 * SCATTERED:.0f} %: it scatters as much from draw to draw"
         notes.setdefault(GRADIENTS[0], reason)
 
 
 def _copied(config: Config, values: Mapping[Key, Array], rows: Rows) -> dict[str, str]:
     """Withdraws what has no law where all layers have the same weights."""
-    attention = config.causal or inherits(config) or rotates(config) or gates(config) or config.value_residual
-    attention = attention or sink(config).logit is not None
-    inner = bool(point(config)) or any(place.on_heads or place.on_read for place in placements(config))
-    single = not (stream(config).parallel or stream(config).mixes)
-    every = bool(attends(config) and attention) or inner or not single
+    design = config.design
+    attention = config.causal or design.inherits or design.rotates or design.gates or config.value_residual
+    attention = attention or design.sink.logit is not None
+    inner = bool(design.point) or any(place.on_heads or place.on_read for place in design.sublayers)
+    single = not (design.stream.parallel or design.stream.mixes)
+    every = bool(design.attends and attention) or inner or not single
     lost = tuple(STATISTICS) if every else GRADIENTS
     for (statistic, site), value in values.items():
         if statistic in GRADIENTS or (every and site != "embed"):
@@ -227,25 +221,26 @@ def _copied(config: Config, values: Mapping[Key, Array], rows: Rows) -> dict[str
 
 def _on_text(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> None:
     """Characters that repeat: in sequences, in what follows them, and beside an input that attention outgrows."""
-    if predicts_text(config):
-        share = TEXT if degree(config) == 1 else TEXT_BENT if embeds(config) else TEXT_SAME
-        share = max(share, TEXT_TIED) if ties(config) else share
+    design = config.design
+    if design.predicts_text:
+        share = TEXT if design.degree == 1 else TEXT_BENT if design.embeds_positions else TEXT_SAME
+        share = max(share, TEXT_TIED) if design.tied else share
         notes["parameter_gradient"] = (
             f"rough, by up to {100 * share:.0f} %, W_Q and W_K in the first layers by more: it depends on how often "
             "characters repeat"
         )
         if share == TEXT_SAME:
             notes["activation_gradient"] = "rough, by up to 20 %: tokens of one character are the same"
-        own = own_part(config) * input_share(config, out) if ties(config) else 0.0
+        own = design.token_part * input_share(config, out) if design.tied else 0.0
         last = float(out["second_moment", STREAM[-1]][0, -1])
         sure = recognized(config, spread(config, last), own)[0] if own else 0.0
         if sure > SURE:
             reason = f"a tied readout gives tokens themselves the probability {sure:.2f}"
             notes["parameter_gradient"] = f"rough, by up to {100 * TEXT_SURE:.0f} %: {reason}"
             notes["activation_gradient"] = f"rough, by up to {100 * SURE_ALONG:.0f} %: {reason}"
-    if attends(config):
+    if design.attends:
         first, added = (float(out["second_moment", site][0, 0]) for site in ("embed", "attn_out"))
-        if multipliers(config).branch[0] ** 2 * added > first:
+        if design.branches[0] ** 2 * added > first:
             where = f"{100 * WINDOWS:.0f} %, in the first layer"
             notes.setdefault("activation_gradient",
                              f"rough, by up to {where}: it depends on how often characters repeat")
@@ -253,10 +248,11 @@ def _on_text(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) ->
 
 def _bent(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
     """A function in the norms' place: at the end of branches it bounds them, elsewhere it sets no size."""
-    if any(place.on_output for place in placements(config)):
+    design = config.design
+    if any(place.on_output for place in design.sublayers):
         _bounded(config, out, notes)
-    if degree(config) > 1 and not all(place.on_input for place in placements(config)[1::2]):
-        reason = f"rough: a function sets no size before an MLP of degree {degree(config):g}"
+    if design.degree > 1 and not all(place.on_input for place in design.sublayers[1::2]):
+        reason = f"rough: a function sets no size before an MLP of degree {design.degree:g}"
         notes |= dict.fromkeys(GRADIENTS, reason)
 
 
@@ -279,22 +275,24 @@ def _bounded(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> No
 
 def _sized(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> None:
     """Branches of one size beside an input of less; and few heads of keys, whose draws differ."""
-    if any(place.on_output for place in placements(config)) and _outgrown(out):
+    design = config.design
+    if any(place.on_output for place in design.sublayers) and _outgrown(out):
         reason = f"rough, by up to {100 * BESIDE:.0f} %, at the input: branches of a size of their own join one of less"
         notes.setdefault("activation_gradient", reason)
     alike = out["token_correlation", STREAM[1]].max() > CLOSE
-    if config.causal and attends(config) and config.kv_heads < config.n_heads and alike:
+    if config.causal and design.attends and config.kv_heads < config.n_heads and alike:
         reason = f"rough, W_Q and W_K by up to {100 * FEWER:.0f} % of their square: tokens alike, and few heads of keys"
         notes.setdefault("parameter_gradient", reason)
 
 
 def _biased(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> None:
     """Biases that all sequences of a batch have in common, in attention's output."""
-    drawn = biases(config)
+    design = config.design
+    drawn = design.biases
     if "W_O" not in drawn or config.batch_size == 1:
         return
-    shared = drawn["W_O"] + drawn["W_V"] * variances(config)["W_O"] * shapes(config)["W_O"][0]
-    if placements(config)[0].on_output or (shared > BIASED * out["second_moment", BRANCHES[0]]).any():
+    shared = drawn["W_O"] + drawn["W_V"] * design.matrices["W_O"].gain
+    if design.sublayers[0].on_output or (shared > BIASED * out["second_moment", BRANCHES[0]]).any():
         reason = f"rough, by up to {100 * SHARING:.0f} %: the sequences of a batch have the same biases"
         notes.setdefault("max_abs", reason)
 
@@ -314,25 +312,26 @@ def _capped(config: Config, notes: dict[str, str], rows: Rows) -> None:
 
 def _scattered(config: Config, values: Mapping[Key, Array], notes: dict[str, str]) -> None:
     """Where no norm divides, branches multiply q by draws of relative variance 4/d, which tokens alike share."""
+    design = config.design
     variance = 0.0
     for half, branch, site in ((0, "attn_out", "resid_mid"), (1, "mlp_out", "resid_post")):
         if ("second_moment", branch) in values:
             share = values["second_moment", branch] / values["second_moment", site]
-            added = np.square(multipliers(config).branch[half::2]) * share
+            added = np.square(design.branches[half::2]) * share
             variance += 4 / config.d_model * float((added * values["token_correlation", site]).sum())
     if variance > SCATTER:
         factor = math.exp(math.sqrt(variance))
         for name, spread in (("second_moment", factor), ("max_abs", math.sqrt(factor))):
             notes[name] = f"rough: without norms draws scatter more with each branch, in the end ×{spread:.2g}"
-    if degree(config) > 1 and variance > 0 and not point(config):  # branches of zero lengthen nothing
-        reason = f"rough: without norms an MLP of degree {degree(config)} is much stronger for longer tokens"
+    if design.degree > 1 and variance > 0 and not design.point:  # branches of zero lengthen nothing
+        reason = f"rough: without norms an MLP of degree {design.degree} is much stronger for longer tokens"
         notes |= dict.fromkeys(GRADIENTS, reason)
 
 
 def _one_hot(config: Config, notes: dict[str, str], rows: Rows) -> None:
     """Few near ties between keys in a batch, and tokens that are almost the same: single draws scatter widely."""
     ties = config.batch_size * config.n_heads * config.n_ctx * highest(config.n_ctx) / np.maximum(rows.s, FAR)
-    if ((rows.s > FAR) & (ties < TIES)).any() and any(multipliers(config).branch):
+    if ((rows.s > FAR) & (ties < TIES)).any() and any(config.design.branches):
         reason = f"rough: logits far apart (spread {rows.s.max():.2g}): a few near ties between keys carry the gradient"
         notes |= dict.fromkeys(GRADIENTS, reason)
     if len(almost := np.flatnonzero(rows.own < ALMOST)):
@@ -384,7 +383,7 @@ def _collapse(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
 def _runaway(config: Config, out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
     """Logits so far apart that attention is one-hot: its rare ties carry the gradients of everything below."""
     wild = np.flatnonzero(rows.s > RUNAWAY)
-    if not len(wild) or not any(multipliers(config).branch):
+    if not len(wild) or not any(config.design.branches):
         return
     last = int(wild[-1])
     for (statistic, site), value in out.items():

@@ -6,14 +6,9 @@ from typing import NamedTuple, TypeVar
 
 from explorer.config import Config
 from explorer.profile import MATRICES
-from explorer.schemes.attention import attends, divisor, gates, inherits, joins, row_factors, sink
 from explorer.schemes.closed_forms import Kernel, gated
-from explorer.schemes.distribution import copies
-from explorer.schemes.mlp import MLPS, degree, readers
-from explorer.schemes.placement import Placement, centers, has_final_norm, normalizes_heads, placements, point
-from explorer.schemes.residual import multipliers, profiles
-from explorer.schemes.scale import biases, shapes, variances
-from explorer.schemes.stream import stream
+from explorer.schemes.mlp import MLPS
+from explorer.schemes.placement import Placement
 from explorer.theory.gaussian import flatness
 from explorer.theory.grids import Array
 from explorer.theory.kernels import kernel
@@ -142,30 +137,30 @@ def biased(square: Real, rho: Real, bias: float) -> tuple[Real, Real]:
 
 def gains(config: Config) -> Gains:
     """Reads a config."""
-    variance, shape = variances(config), shapes(config)
-    gain = dict.fromkeys(MATRICES, 0.0) | {name: shape[name][0] * variance[name] for name in shape}
-    scale = config.d_head / divisor(config) ** 2
-    normalized = normalizes_heads(config)
-    fixed = normalized and not joins(config)
-    if fixed and centers(config):  # centered heads live in one dimension less; a single one is nothing
+    design = config.design
+    gain = dict.fromkeys(MATRICES, 0.0) | {name: matrix.gain for name, matrix in design.matrices.items()}
+    scale = config.d_head / design.divisor**2
+    normalized = design.normalizes_heads
+    fixed = normalized and not design.joins
+    if fixed and design.centers:  # centered heads live in one dimension less; a single one is nothing
         scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
     if config.qk_norm:
         scale *= config.qk_gain**2
     if not config.causal:
-        scale *= row_factors(config, config.n_ctx)[0] ** 2
-    sphere = config.d_head - centers(config) if fixed else 0
-    places, joined = placements(config), multipliers(config)
+        scale *= design.row_factors[0] ** 2
+    sphere = config.d_head - design.centers if fixed else 0
+    places = design.sublayers
     # a stream that shrinks may come near a norm's ε, and is then no longer of unit second moment after it
-    function = point(config)
+    function = design.point
     unit = not function and config.norm_epsilon <= SMALL * min(config.input_second_moment, 1.0)
-    unit &= min(joined.skip) >= 1 and not (profiles(config) and config.input_second_moment < 1)
+    unit &= min(design.skips) >= 1 and not (design.profiled and config.input_second_moment < 1)
     unit &= all(place.reads_norm and place.scale == 1 and place.reads >= 1 for place in places)
-    first, *others = readers(config)
-    bias = biases(config)
+    first, *others = design.readers
+    bias = design.biases
     total = gain[first] + bias.get(first, 0.0)
     units = kernel(config.activation, config.activation_rescaled, total if unit else None)
     flat = flatness(config.activation)
-    power, shift = float(degree(config)), MLPS[config.mlp].shift
+    power, shift = float(design.degree), MLPS[config.mlp].shift
     for name in others:
         ratio, square, constant = gain[name] / gain[first], gain[name] + bias.get(name, 0.0), shift * shift
         units = gated(units, ratio, constant + (1 - ratio) * bias.get(name, 0.0))
@@ -176,17 +171,17 @@ def gains(config: Config) -> Gains:
         gain["W_Q"], gain["W_K"], gain["W_V"], gain["W_O"], gain[first], gain["W_out"],
         biases=Biases(*(bias.get(name, 0.0) for name in ("W_Q", "W_K", "W_V", "W_O", first, "W_out"))),
         scale=scale,
-        skip=list(joined.skip),
-        profiled=profiles(config),
-        branch=joined.branch,
+        skip=list(design.skips),
+        profiled=design.profiled,
+        branch=design.branches,
         placements=places,
         epsilon=config.norm_epsilon,
         point=Point(kernel(function, False, None), config.norm_alpha**2) if function else None,
-        final=has_final_norm(config),
-        centers=centers(config),
-        attends=attends(config),
-        parallel=stream(config).parallel,
-        adds=inherits(config),
+        final=design.final_norm,
+        centers=design.centers,
+        attends=design.attends,
+        parallel=design.stream.parallel,
+        adds=design.inherits,
         value_residual=config.value_residual,
         qk_norm=normalized,
         fixed=fixed,
@@ -194,9 +189,9 @@ def gains(config: Config) -> Gains:
         sphere=sphere,
         cap=config.logit_cap,
         turns=turns(config),
-        gate=_gate(config, gain["W_G"], bias.get("W_G", 0.0), unit) if gates(config) else None,
-        sink=sink(config).logit,
-        copies=copies(config),
+        gate=_gate(config, gain["W_G"], bias.get("W_G", 0.0), unit) if design.gates else None,
+        sink=design.sink.logit,
+        copies=design.copied,
         d_model=config.d_model,
         d_mlp=config.d_mlp,
         d_head=config.d_head,
@@ -204,13 +199,13 @@ def gains(config: Config) -> Gains:
         n_heads=config.n_heads,
         noise=(2 / config.d_model + 2 / (config.kv_heads * config.d_head), 2 / config.d_model + flat / config.d_mlp),
         kernel=units,
-        readers=readers(config),
+        readers=design.readers,
         degree=power,
     )
 
 
 def _gate(config: Config, gain: float, bias: float, unit: bool) -> Gate:
     """The gates of a config, whose branches read unit second moments or others."""
-    count, total = gates(config), gain + bias
+    count, total = config.design.gates, gain + bias
     scatter = flatness("sigmoid", total) / count * (1 + 2 * count / (config.n_heads * config.d_head))
     return Gate(gain, kernel("sigmoid", False, total if unit else None), scatter, bias)

@@ -10,10 +10,7 @@ import numpy as np
 from scipy.special import expit, log_ndtr
 
 from explorer.config import Config
-from explorer.schemes.data import INPUTS, predicts_text, reads_text, ties
-from explorer.schemes.placement import has_final_norm, point
-from explorer.schemes.position import own_part
-from explorer.schemes.scale import readout_variance
+from explorer.schemes.data import INPUTS
 from explorer.theory.logits import NODES, WEIGHTS
 from explorer.theory.tables import highest, softmax
 from explorer.theory.tokens import Tokens
@@ -37,8 +34,8 @@ _FOLLOWED = (0.0, 0.0, 0.0037, 0.0084, 0.0127, 0.0158, 0.0173, 0.0162, 0.013)
 
 def spread(config: Config, q: float) -> float:
     """Standard deviation of the readout's logits of outputs of a second moment, before a final norm that divides."""
-    final = has_final_norm(config) and not point(config)
-    return math.sqrt(config.d_model * readout_variance(config) * (q / (q + config.norm_epsilon) if final else q))
+    final = config.design.final_norm and not config.design.point
+    return math.sqrt(config.d_model * config.design.readout_variance * (q / (q + config.norm_epsilon) if final else q))
 
 
 def recognized(config: Config, s: float, own: float) -> tuple[float, float]:
@@ -72,8 +69,8 @@ def embedding(config: Config) -> Tokens:
     Over d of them a product of two tokens scatters by 1/d, and a square by 2/d. Of text the pairs of one character, the
     share `same`, overlap by ½ more than the others: the variance of a coin of that weight, times ¼.
     """
-    d, q, part = config.d_model, config.input_second_moment, own_part(config)
-    if reads_text(config):  # (E[character] + P[position]) / √2: characters repeat, positions do not
+    d, q, part = config.d_model, config.input_second_moment, config.design.token_part
+    if config.design.reads_text:  # (E[character] + P[position]) / √2: characters repeat, positions do not
         same = coincidence(config.n_ctx)
         p = same * part
         scatter = (same * (1 - same) * part**2 + 1 / d) / (1 - p) ** 2
@@ -83,7 +80,7 @@ def embedding(config: Config) -> Tokens:
 
 def own_share(config: Config, steps: Sequence[Any]) -> float:
     """Part of an output's second moment that is its own character's, where that tells: under a tied readout."""
-    return own_part(config) * math.prod(step.kept for step in steps) if ties(config) else 0.0
+    return config.design.token_part * math.prod(step.kept for step in steps) if config.design.tied else 0.0
 
 
 class Start(NamedTuple):
@@ -110,10 +107,10 @@ def loss_gradient(config: Config, output: Tokens, alike: float, own: float = 0.0
     the others share 1 − P as before.
     """
     tokens = config.batch_size * config.n_ctx
-    if not predicts_text(config):
+    if not config.design.predicts_text:
         return Start(1 / (tokens * config.d_model))
-    final = has_final_norm(config) and not point(config)
-    gain, s = config.d_model * readout_variance(config), spread(config, output.q)
+    final = config.design.final_norm and not config.design.point
+    gain, s = config.d_model * config.design.readout_variance, spread(config, output.q)
     rows = softmax(VOCABULARY, config.d_model, False)
     rho = max(output.rho, 0.0)
     y = rows.forward(s, rho)

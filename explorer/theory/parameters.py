@@ -10,10 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from explorer.config import Config
-from explorer.schemes.attention import sink
-from explorer.schemes.parametrization import scales_forward
-from explorer.schemes.residual import learned
-from explorer.schemes.scale import shapes, variances
 from explorer.theory.backward import Backward
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
@@ -29,11 +25,12 @@ def norms(config: Config, gains: Gains, own: dict[str, Array], across: dict[str,
         across: the same over the pairs with other sequences' tokens, by sequence.
         unit: the gradient's mean square at the last site.
     """
+    design = config.design
     total = {name: unit * (part + across.get(name, 0.0)) for name, part in own.items()}
     alpha = total.pop("alpha")
     if gains.attends:
         # the gradient after W has d / fan_out of what comes down to the stream through it, over its gain, a coordinate
-        shape, last = shapes(config), total["W_O"] * gains.o
+        shape, last = design.shapes, total["W_O"] * gains.o
         if "W_V" in across:
             last = total["W_V"]
         elif "W_V" in own:  # of other sequences as much as W_O has
@@ -44,14 +41,14 @@ def norms(config: Config, gains: Gains, own: dict[str, Array], across: dict[str,
         if gains.gate:
             total["W_G"] = total["W_G"] / gains.gate.gain * (config.d_model / shape["W_G"][1])
     # where σ is in the forward pass, the stored weight is the one divided by it
-    spread = variances(config) if scales_forward(config) else dict.fromkeys(total, 1.0)
+    spread = {name: matrix.forward**2 for name, matrix in design.matrices.items()}
     out = {
         name: np.sqrt(config.batch_size * fan_in * fan_out * spread[name] * total[name])
-        for name, (fan_in, fan_out) in shapes(config).items()
+        for name, (fan_in, fan_out) in design.shapes.items()
     }
-    if sink(config).std:
+    if design.sink.std:
         out["sink"] = np.sqrt(config.batch_size * config.d_model * gains.o * total["sink"])
-    if learned(config):  # it multiplies what both branches compute, as one number or by coordinate
+    if design.alpha_shape is not None:  # it multiplies what both branches compute, as one number or by coordinate
         out["alpha"] = np.sqrt(config.batch_size * config.d_model * alpha.reshape(-1, 2).sum(1))
     return out
 

@@ -15,7 +15,6 @@ from torch.optim.optimizer import Optimizer
 from explorer.attention import Tap, visible
 from explorer.config import Config
 from explorer.model import Layer, Transformer
-from explorer.schemes.parametrization import factors
 from explorer.training.recipe import OPTIMIZERS, Recipe, Stepper
 
 ADAMS_EPSILON = 1e-8
@@ -56,7 +55,8 @@ def group(path: str, parameter: Tensor, config: Config, recipe: Recipe) -> Group
     """
     rule, kind = OPTIMIZERS[recipe.optimizer], kind_of(path, parameter)
     stepper = rule.matrices if rule.matrices and kind == "hidden" else rule.stepper
-    factor, epsilon = factors(config, stepper.powers)[kind], ADAMS_EPSILON * factors(config, "epsilon")[kind]
+    factors = config.design.factors
+    factor, epsilon = factors(stepper.powers)[kind], ADAMS_EPSILON * factors("epsilon")[kind]
     if path.endswith(".alpha"):
         return Group(stepper, recipe.alpha_rule.rate(recipe), 0.0, epsilon)
     # Adam divides gradient and λW by the size of their sum; mup's W_U, before its multiplier, is 1/factor of ours

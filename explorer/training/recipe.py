@@ -10,9 +10,7 @@ from typing import Any, Literal
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.fields import Option, setting
-from explorer.schemes.attention import attends, inherits
 from explorer.schemes.parametrization import Quantity
-from explorer.schemes.residual import learned
 
 LONGEST = 1_000_000
 """Steps of a training, at most."""
@@ -236,15 +234,15 @@ class Recipe(Choices):
 def idle(config: Config) -> dict[str, tuple[str, str]]:
     """Fields of a recipe that can do nothing for a design: the reason, and the field of the design that it lies in."""
     reasons = {}
-    if not learned(config):
+    if config.design.alpha_shape is None:
         reasons["alpha_schedule"] = (
             "the residual has no α to learn (ReZero, SkipInit and LayerScale have one)", "residual"
         )
     for field, is_so, reason in (
-        ("attention", not attends(config), "there is no attention"),
+        ("attention", not config.design.attends, "there is no attention"),
         ("qk_norm", config.qk_norm, "a norm gives queries and keys their length"),
         ("logit_cap", config.logit_cap > 0, "the logits have a soft cap"),
-        ("residual_attention", bool(inherits(config)), "logits are sums over the layers"),
+        ("residual_attention", bool(config.design.inherits), "logits are sums over the layers"),
     ):
         if is_so:
             reasons.setdefault("qk_clip", (reason, field))

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.fields import Option, setting
-from explorer.schemes.attention import attends
-from explorer.schemes.data import predicts_text, reads_text
 from explorer.text import Text, prose
 
 Codes = NDArray[np.int64]
@@ -79,11 +77,11 @@ class Task(Choices):
 
     def check(self, config: Config) -> None:
         """Raises ConfigError if a config cannot learn the task, or can see the answer."""
-        if not reads_text(config):
+        if not config.design.reads_text:
             raise ConfigError(f"input must be text to learn from text; got {config.input}")
-        if not predicts_text(config):
+        if not config.design.predicts_text:
             raise ConfigError(f"loss must be next_token, which has the readout, to learn from text; got {config.loss}")
-        if attends(config) and not config.causal and not self.masks:
+        if config.design.attends and not config.causal and not self.masks:
             raise ConfigError(
                 "causal must be true to learn the next character, or the model would see the answer; got false"
             )

@@ -10,7 +10,7 @@ from explorer.config import Config
 from explorer.diagnosis import token_difference
 from explorer.diagnosis.reading import by_layer, weight_gradients
 from explorer.profile import MATRICES, Array, Profile
-from explorer.schemes.placement import PLACEMENTS, point
+from explorer.schemes.placement import PLACEMENTS
 from explorer.theory import predict
 
 GRADIENT, DIFFERENCE = (1e-6, 1e9), 1e-6
@@ -56,7 +56,7 @@ def predicted(config: Config) -> Evidence | None:
 
 def _pointwise(profile: Profile) -> bool:
     config = profile.config
-    return config is not None and bool(point(config)) and PLACEMENTS[config.norm_placement].normalizes
+    return config is not None and bool(config.design.point) and PLACEMENTS[config.norm_placement].normalizes
 
 
 def _least(values: Array, floor: float) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.app.design_names import LONGEST_NAME, changes_to, choice_words, differences, matching, name_of
+from explorer.app.design_names import LONGEST_NAME, choice_words, name_of
 from explorer.config import Config, preset
+from explorer.presets import changes_to, differences, matching
 from explorer.schemes.preset import PRESETS
 
 

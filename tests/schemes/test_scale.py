@@ -237,7 +237,7 @@ def test_activation_moments(name: str, moment: float) -> None:
     # torch rounds SELU's two constants to float32
     assert second_moment(name) == pytest.approx(moment, abs=1e-7 if name == "selu" else 1e-9)
     z = torch.from_numpy(np.random.default_rng(0).standard_normal(400_000))
-    squares = activation(Config(activation=name))(z).square()
+    squares = activation(Config(activation=name).design)(z).square()
     assert float(squares.mean()) == pytest.approx(1, abs=4 * float(squares.std()) / math.sqrt(len(z)))
 
 

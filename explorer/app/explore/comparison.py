@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from explorer.app.design_names import choice_words, differences
+from explorer.app.design_names import choice_words
 from explorer.app.explore.compare import Column, Compare, Diagnose
 from explorer.app.explore.pins import NOW, Pin, Pins
 from explorer.app.explore.sentences import legend_entry, marks, residual_words
@@ -12,6 +12,7 @@ from explorer.app.roster import RosterError, quoted
 from explorer.app.widgets.roster_box import RosterBox, swatch
 from explorer.config import Config
 from explorer.figures import Design
+from explorer.presets import differences
 from explorer.profile import Profile
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from explorer.app.design_names import change_words, changes_to, matching
+from explorer.app.design_names import change_words
 from explorer.app.widgets.controls import choice, describe
 from explorer.app.widgets.selection import Field, Selection
 from explorer.config import Config
 from explorer.fields import About, Spec
 from explorer.figures import BY_CHOICE
 from explorer.glossary import cited
+from explorer.presets import changes_to, matching
 from explorer.profile import MATRICES, VECTORS
-from explorer.schemes.attention import attends
 from explorer.schemes.preset import PRESETS
 
 CUSTOM, ALL = "custom", "all"
@@ -100,7 +100,7 @@ class PatternSelection(Selection):
     def fit(self, config: Config) -> None:
         """Takes the bounds of another config; a choice beyond them moves to the last one."""
         layers = config.n_layers
-        self.layout.display = "none" if not attends(config) else None  # then there is nothing to choose
+        self.layout.display = None if config.design.attends else "none"  # then there is nothing to choose
         specs = (
             Spec("layer", "integer", 1, "Layer whose attention is shown.",
                  About("Layer", "Attention", log=layers > MANY_LAYERS), 1, layers),

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from explorer.app.design_names import changes_to
 from explorer.app.view import label
 from explorer.app.widgets.record import changed, read
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.display import shown
 from explorer.fields import Spec
+from explorer.presets import changes_to
 from explorer.schemes.preset import PRESETS
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, lru_cache
-from typing import Any, cast
 
 from explorer.choices import Choices, ConfigError, FieldName
 from explorer.config import Config
-from explorer.fields import Spec, users
+from explorer.fields import Spec
 from explorer.numbers import percent
 
 GPT2_SMALL = Config(n_layers=12, d_model=768, n_heads=12).sizes.n_parameters
@@ -59,13 +57,9 @@ def refusal_in_words(error: ConfigError) -> str:
 
 def unused(spec: Spec, config: Choices) -> str:
     """The reason why a field does not matter with these choices; empty when it does."""
-    specs = config.specs()
-    needed = _users(type(config), spec.name, _rows(type(config)))
-    idle = [unused(specs[other], config) for other, values in needed.items() if _uses(getattr(config, other), values)]
-    if not needed or "" in idle:
+    specs, needed = config.specs(), config.unmet.get(spec.name)
+    if not needed:
         return ""
-    if idle:
-        return idle[0]
     wanted = ", or ".join(
         f"{specs[other].about.label.lower()} "
         + ("> 0" if specs[other].kind == "number" else f"= {' or '.join(map(in_words, values))}")
@@ -76,36 +70,7 @@ def unused(spec: Spec, config: Choices) -> str:
 
 def idle(config: Choices) -> Mapping[str, str]:
     """The fields that do not matter with these choices, each with its reason."""
-    return _idle(config, _rows(type(config)))
-
-
-@lru_cache(maxsize=256)
-def _idle(config: Choices, _: tuple[tuple[int, str], ...]) -> Mapping[str, str]:
-    """`idle`, for as long as no table gets another row: a page asks for each named design at every change."""
-    return {name: reason for name, item in config.specs().items() if (reason := unused(item, config))}
-
-
-@lru_cache(maxsize=1024)
-def _users(kind: type[Choices], name: str, _: tuple[tuple[int, str], ...]) -> dict[str, tuple[str | bool, ...]]:
-    """`fields.users` for as long as no table gets another row: a page asks for every field at every change."""
-    return users(kind.specs(), name)
-
-
-def _rows(kind: type[Choices]) -> tuple[tuple[int, str], ...]:
-    """How many rows the tables of the options have, and their last ones: another row is seen here."""
-    return tuple([(len(table), next(reversed(table))) for table in _tables(kind)])
-
-
-@cache
-def _tables(kind: type[Choices]) -> tuple[dict[str, Any], ...]:
-    """The tables that the options come from, each once."""
-    tables = {id(item.about.options): item.about.options for item in kind.specs().values() if item.about.options}
-    return cast("tuple[dict[str, Any], ...]", tuple(tables.values()))
-
-
-def _uses(value: object, values: tuple[str | bool, ...]) -> bool:
-    """Whether a field of this value uses another one; a number does above 0."""
-    return value > 0 if isinstance(value, float) else value in values
+    return {name: unused(config.specs()[name], config) for name in config.unmet}
 
 
 def size_in_words(config: Config) -> str:
