@@ -164,7 +164,7 @@ class Config(Settings):
 
     @property
     def design(self) -> Design:
-        """What follows from the choices, sublayer by sublayer."""
+        """The config resolved, sublayer by sublayer."""
         return resolve(self)
 
     @property

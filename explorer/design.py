@@ -45,7 +45,7 @@ class Matrix(NamedTuple):
 
 
 class Design:
-    """What follows from the choices of an experiment.
+    """A config resolved: everything that follows from the choices of an experiment.
 
     Each attribute is worked out when it is first asked for, so that a rule between fields may ask one of choices that
     do not agree.
