@@ -1,4 +1,4 @@
-"""Seeds that share a pass beside seeds that have one each, by size: the table that `probes.together`'s limits are from.
+"""Seeds that share a pass beside seeds that have one each, by size: the source of `measuring.together`'s limits.
 
     python -m benchmarks.together            # a minute or two on two quiet cores
     python -m benchmarks.together --one      # on one thread, as in a sweep's pool
@@ -17,8 +17,8 @@ from contextlib import nullcontext
 from typing import Any
 
 from explorer import Config, measure
-from explorer.probes import together
-from explorer.probes.threads import torch_threads
+from explorer.measuring import together
+from explorer.measuring.threads import torch_threads
 
 ROUNDS = 5
 WIDTHS, TOKENS, DEPTHS, SEEDS = (16, 32, 64, 96, 128, 256, 512), (16, 32, 64, 128), (4, 24, 100), (2, 3, 8, 16)
