@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 from explorer.config import Config, preset
 from explorer.measuring import measure
+from explorer.measuring.sharing import torch_threads
 from explorer.measuring.statistics import Signal, second_moment
-from explorer.measuring.threads import torch_threads
 from explorer.profile import Profile
 from explorer.theory import predict
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from explorer import Config
 from explorer.batch import Batch, draw
 from explorer.measuring.observe import Pass
-from explorer.measuring.threads import shares, torch_threads
+from explorer.measuring.sharing import shares, torch_threads
 from explorer.model import Transformer
 
 SIZES = {

@@ -21,7 +21,7 @@ from playwright.sync_api import Page, WebSocket, sync_playwright
 from benchmarks.overhead import bare, seconds
 from explorer import Config
 from explorer.batch import Batch, draw
-from explorer.measuring.threads import shares, torch_threads
+from explorer.measuring.sharing import shares, torch_threads
 from explorer.model import Transformer
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")

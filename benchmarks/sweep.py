@@ -17,7 +17,7 @@ import torch
 import explorer as ex
 from explorer.ends import endings
 from explorer.measuring.observe import Pass
-from explorer.measuring.threads import torch_threads
+from explorer.measuring.sharing import torch_threads
 from explorer.sweeping.workers import processors
 from explorer.theory import predict
 

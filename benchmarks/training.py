@@ -10,7 +10,7 @@ import torch
 
 from explorer import Config
 from explorer.batch import Batch
-from explorer.measuring.threads import torch_threads
+from explorer.measuring.sharing import torch_threads
 from explorer.model import Transformer
 from explorer.training.race import Contender
 from explorer.training.recipe import LONGEST, Recipe

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from explorer.config import Config, ConfigError, preset
     from explorer.diagnosis import Finding, diagnose
     from explorer.export.module import torch_code
-    from explorer.measuring.measure import measure
+    from explorer.measuring import measure
     from explorer.own.probe import probe, twin
     from explorer.own.twin import Twin
     from explorer.own.watch import Watch, watch

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from explorer import batch
 from explorer.config import Config
-from explorer.measuring.measure import device
-from explorer.measuring.threads import shares, torch_threads
+from explorer.measuring.sharing import device, shares, torch_threads
 from explorer.model import Transformer
 from explorer.profile import Array
 from explorer.stopping import Stop, Stopped
@@ -41,12 +40,6 @@ class Update:
         """The change over its first-order prediction, `[seed]`: 1 for a small step; nan where no gradient is left."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(self.change / self.first_order)
-
-    @property
-    def relative(self) -> Array:
-        """The change over the loss's size, its root mean square over the seeds: a linear loss may itself be near 0."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(self.change / np.sqrt(np.mean(self.loss**2)))
 
     @property
     def gradient(self) -> Array:

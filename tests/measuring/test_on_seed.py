@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from explorer import Config, Profile, Stopped, measure
-from explorer.measuring.threads import torch_threads
+from explorer.measuring.sharing import torch_threads
 
 SMALL = Config(n_layers=3, d_model=192, n_heads=4, n_ctx=8, batch_size=2, n_seeds=4, seed=5)
 """Few layers, but too wide for seeds to share a pass."""

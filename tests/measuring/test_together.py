@@ -14,7 +14,7 @@ from explorer.batch import draw
 from explorer.config import Config
 from explorer.measuring import Stopped, measure
 from explorer.measuring.observe import Pass
-from explorer.measuring.together import can_share, gains, runs
+from explorer.measuring.sharing import can_share, gains, runs
 from explorer.model import Transformer
 from explorer.profile import Array, Key
 
