@@ -28,7 +28,7 @@ from scipy.special import stdtrit
 
 from explorer.agreement import CHANCE
 from explorer.config import Config, ConfigError
-from explorer.probes import measure
+from explorer.measuring import measure
 from explorer.profile import BRANCHES, STATISTICS, Profile, Statistic
 from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import RESIDUALS

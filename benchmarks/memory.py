@@ -36,7 +36,7 @@ COLUMNS = ("design", "n_layers", "d_model", "n_ctx", "batch_size", "block", "pea
 
 def measured(name: str, width: int) -> dict[str, Any]:
     """Runs in a fresh process: forward, backward, all statistics, one seed; narrow models twice, as a warm-up."""
-    from explorer.probes import measure
+    from explorer.measuring import measure
 
     config = preset(name, n_layers=LAYERS, d_model=width, n_seeds=1)
     seconds = []  # of the processors, which whoever else computes does not lengthen

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from explorer.config import Config, preset
-from explorer.probes import measure
-from explorer.probes.statistics import Signal, second_moment
-from explorer.probes.threads import torch_threads
+from explorer.measuring import measure
+from explorer.measuring.sharing import torch_threads
+from explorer.measuring.statistics import Signal, second_moment
 from explorer.profile import Profile
 from explorer.theory import predict
 

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from explorer import Config
 from explorer.batch import Batch, draw
+from explorer.measuring.observe import Pass
+from explorer.measuring.sharing import shares, torch_threads
 from explorer.model import Transformer
-from explorer.probes.observe import Pass
-from explorer.probes.threads import shares, torch_threads
 
 SIZES = {
     "(12, 256)": (Config(), 21),

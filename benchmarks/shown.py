@@ -20,7 +20,7 @@ from explorer.app.widgets.record import changed, record
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.figures import FIGURES, Design
-from explorer.probes import measure
+from explorer.measuring import measure
 from explorer.profile import Profile
 from explorer.theory import predict
 

@@ -16,8 +16,8 @@ import torch
 
 import explorer as ex
 from explorer.ends import endings
-from explorer.probes.observe import Pass
-from explorer.probes.threads import torch_threads
+from explorer.measuring.observe import Pass
+from explorer.measuring.sharing import torch_threads
 from explorer.sweeping.workers import processors
 from explorer.theory import predict
 

@@ -1,4 +1,4 @@
-"""Seeds that share a pass beside seeds that have one each, by size: the table that `probes.together`'s limits are from.
+"""Seeds that share a pass beside seeds that have one each, by size: the source of `measuring.sharing`'s limits.
 
     python -m benchmarks.together            # a minute or two on two quiet cores
     python -m benchmarks.together --one      # on one thread, as in a sweep's pool
@@ -17,8 +17,8 @@ from contextlib import nullcontext
 from typing import Any
 
 from explorer import Config, measure
-from explorer.probes import together
-from explorer.probes.threads import torch_threads
+from explorer.measuring import sharing
+from explorer.measuring.sharing import torch_threads
 
 ROUNDS = 5
 WIDTHS, TOKENS, DEPTHS, SEEDS = (16, 32, 64, 96, 128, 256, 512), (16, 32, 64, 128), (4, 24, 100), (2, 3, 8, 16)
@@ -40,13 +40,13 @@ def sizes() -> Iterator[dict[str, Any]]:
 
 def seconds(config: Config, gains: bool) -> float:
     """Wall time of a measurement whose seeds share passes, or do not."""
-    chosen, together.gains = together.gains, lambda _: gains
+    chosen, sharing.gains = sharing.gains, lambda _: gains
     try:
         start = time.perf_counter()
         measure(config)
         return time.perf_counter() - start
     finally:
-        together.gains = chosen
+        sharing.gains = chosen
 
 
 def row(config: Config) -> tuple[float, list[float]]:
@@ -65,7 +65,7 @@ def main(say: Callable[[str], object] = print) -> None:
             config = Config(**size)
             apart, (low, middle, high) = row(config)
             words = ", ".join(f"{name}={value}" for name, value in size.items())
-            say(f"{words:72} {apart * 1e3:6.0f} ms  {middle:.2f} ({low:.2f}–{high:.2f}){' *' * together.gains(config)}")
+            say(f"{words:72} {apart * 1e3:6.0f} ms  {middle:.2f} ({low:.2f}–{high:.2f}){' *' * sharing.gains(config)}")
 
 
 if __name__ == "__main__":

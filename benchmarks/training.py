@@ -10,8 +10,8 @@ import torch
 
 from explorer import Config
 from explorer.batch import Batch
+from explorer.measuring.sharing import torch_threads
 from explorer.model import Transformer
-from explorer.probes.threads import torch_threads
 from explorer.training.race import Contender
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.runner import Runner

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 import explorer as ex
-from explorer.probes.threads import torch_threads
+from explorer.measuring.sharing import torch_threads
 
 EVERY, ROUNDS = 10, 40
 """The claim is of a reading each so many steps. Every second step is read here, so that as many are timed of each kind,

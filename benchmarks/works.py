@@ -20,9 +20,9 @@ from benchmarks.shown import Configs, Ready, fresh, void
 from explorer.app.dashboard import trials
 from explorer.batch import draw
 from explorer.export.module import torch_code
+from explorer.measuring import measure
+from explorer.measuring.observe import Pass
 from explorer.model import Transformer
-from explorer.probes import measure
-from explorer.probes.observe import Pass
 from explorer.theory import predict, solve
 
 

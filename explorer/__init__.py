@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from explorer.config import Config, ConfigError, preset
     from explorer.diagnosis import Finding, diagnose
     from explorer.export.module import torch_code
-    from explorer.probes.foreign import probe, twin
-    from explorer.probes.measure import measure
-    from explorer.probes.twin import Twin
+    from explorer.measuring import measure
+    from explorer.own.probe import probe, twin
+    from explorer.own.twin import Twin
+    from explorer.own.watch import Watch, watch
     from explorer.profile import Profile
     from explorer.schemes.preset import PRESETS
     from explorer.stopping import Stopped
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from explorer.training.race import Contender, Race, race
     from explorer.training.recipe import Recipe
     from explorer.training.tasks import Task
-    from explorer.watching import Watch, watch
 
 __all__ = [
     "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
@@ -52,9 +52,10 @@ _MODULES = {
     "config": ("Config", "ConfigError", "preset"),
     "diagnosis": ("Finding", "diagnose"),
     "export.module": ("torch_code",),
-    "probes": ("measure",),
-    "probes.foreign": ("probe", "twin"),
-    "probes.twin": ("Twin",),
+    "measuring": ("measure",),
+    "own.probe": ("probe", "twin"),
+    "own.twin": ("Twin",),
+    "own.watch": ("Watch", "watch"),
     "profile": ("Profile",),
     "schemes.preset": ("PRESETS",),
     "stopping": ("Stopped",),
@@ -63,7 +64,6 @@ _MODULES = {
     "training.race": ("Contender", "Race", "race"),
     "training.recipe": ("Recipe",),
     "training.tasks": ("Task",),
-    "watching": ("Watch", "watch"),
 }
 _HOMES = {name: f"explorer.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -133,14 +133,14 @@ def _base(text: str) -> str:
 
 def _measure(choices: argparse.Namespace) -> None:
     config = Config.from_json(_read(choices.config))
-    from explorer.probes import measure  # imports torch, which no other command needs
+    from explorer.measuring import measure  # imports torch, which no other command needs
 
     sys.stdout.write(measure(config).to_json() + "\n")
 
 
 def _probe(choices: argparse.Namespace) -> None:
-    from explorer.probes.factory import make
-    from explorer.probes.foreign import probe
+    from explorer.own.factory import make
+    from explorer.own.probe import probe
 
     try:
         profile = probe(*make(choices.factory))

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer.probes.foreign import probe
+from explorer.own.probe import probe
 from explorer.profile import Profile
 from explorer.text import prose
 

@@ -54,7 +54,7 @@ class Statistic(NamedTuple):
     sites: tuple[str, ...]
     unit: str = "ratio"
     reduce: Callable[[Any], Any] | None = None
-    """From `probes.statistics.Signal`, or `Rows` at the sites of attention, to `[layer]` or `[layer, head]`, by the
+    """From `measuring.statistics.Signal`, or `Rows` at the sites of attention, to `[layer]` or `[layer, head]`, by the
     tensors' own methods; None of the backward pass, whose gradients become norms as they arrive."""
     log: bool = False
     bounds: tuple[float, float] = (-math.inf, math.inf)

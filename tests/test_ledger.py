@@ -108,7 +108,7 @@ def test_nothing_is_claimed_where_no_server_shares_its_memory(monkeypatch: pytes
 
 
 def test_a_measurement_is_refused_that_does_not_fit_beside_others(ledger: Ledger) -> None:
-    from explorer.probes import measure
+    from explorer.measuring import measure
 
     large = Config(n_layers=200, d_model=256, n_ctx=64, n_seeds=1)
     assert large.sizes.memory_bytes > PAGE

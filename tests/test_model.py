@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from benchmarks.overhead import fuse, handwritten
 from explorer import Config, ConfigError, batch, noise, text
+from explorer.measuring import measure
+from explorer.measuring.observe import Pass
 from explorer.model import Transformer, ignore
-from explorer.probes import measure
-from explorer.probes.observe import Pass
 from explorer.schemes.placement import placements
 from explorer.schemes.scale import shapes, spreads
 from explorer.theory import predict

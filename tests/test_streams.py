@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from explorer import Config, ConfigError, batch, measure, predict
+from explorer.measuring.observe import Pass
 from explorer.model import MixingLayer, Transformer
-from explorer.probes.observe import Pass
 from explorer.schemes.stream import STREAMS
 from explorer.streams import Stacked, sinkhorn
 from explorer.training.race import Contender, race

@@ -41,7 +41,7 @@ if (path := os.environ.get("EXPLORER_TIMELINE")) and any("ipykernel_launcher" in
         from explorer.app.explore.panel import Explore
         from explorer.app.explore.similar_designs import SimilarDesigns
         from explorer.app.widgets.chart import Chart
-        from explorer.probes.observe import Pass
+        from explorer.measuring.observe import Pass
 
         for owner, name, words in (
             (Explore, "_ask", "a move is taken"), (Explore, "_expect", "the theory is asked"),

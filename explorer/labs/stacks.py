@@ -46,7 +46,7 @@ def pairs(configs: Mapping[Key, Config], stop: Stop = lambda: False, progress: P
     Raises:
         explorer.Stopped: `stop()` said true.
     """
-    from explorer.probes import measure
+    from explorer.measuring import measure
     from explorer.theory import predict
 
     profiles, done = {}, 0

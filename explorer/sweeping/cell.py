@@ -111,7 +111,7 @@ def _predicted(cell: Cell, _: Stop) -> Found:
 
 def _measured(cell: Cell, stop: Stop) -> Found:
     from explorer import noise
-    from explorer.probes.measure import measure
+    from explorer.measuring import measure
 
     with noise.keeping():  # the next cell's noise is often this one's, or that of one before
         return Found(numbers_of_profile(measure(cell.config, stop, backward=cell.backward), cell.statistics))
@@ -160,7 +160,7 @@ def find(cells: list[Cell], threads: int | None = None, stop: Stop = lambda: Fal
 
 
 def _limited(threads: int, cell: Cell, stop: Stop) -> Found:
-    from explorer.probes.threads import torch_threads
+    from explorer.measuring.sharing import torch_threads
 
     with torch_threads(threads):
         return _find(cell, stop)

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from explorer.attention import visible
 from explorer.batch import Batch
+from explorer.measuring.observe import both
+from explorer.measuring.record import Recorder
+from explorer.measuring.statistics import norms
 from explorer.model import Layer, Transformer
-from explorer.probes.observe import both
-from explorer.probes.record import Recorder
-from explorer.probes.statistics import norms
 from explorer.profile import BRANCHES, MATRICES, Array, Key, by_site
 
 

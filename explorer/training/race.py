@@ -15,8 +15,7 @@ from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import draw, must_be, table
 from explorer.limits import NOISE, RESIDENT, claimed, memory_limit
-from explorer.probes.measure import device
-from explorer.probes.threads import shares, torch_threads
+from explorer.measuring.sharing import device, shares, torch_threads
 from explorer.profile import Array
 from explorer.text import Text
 from explorer.training.history import History

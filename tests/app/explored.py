@@ -11,7 +11,7 @@ from watched import Watched
 
 from explorer.app.explore.panel import Explore
 from explorer.config import Config
-from explorer.probes import measure
+from explorer.measuring import measure
 from explorer.profile import Profile
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2)

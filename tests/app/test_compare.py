@@ -14,7 +14,7 @@ from explorer.app.explore.compare import Column, groups
 from explorer.config import Config
 from explorer.diagnosis import Finding, diagnose
 from explorer.figures.palette import HUES, Design
-from explorer.probes import measure
+from explorer.measuring import measure
 from explorer.profile import Profile
 from explorer.theory import predict
 

@@ -158,7 +158,7 @@ def test_torch_waits_for_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
         begun.set()
         raise ValueError
 
-    monkeypatch.setattr("explorer.probes.measure", measured)
+    monkeypatch.setattr("explorer.measuring.measure", measured)
     monkeypatch.setattr("explorer.app.dashboard.SHOWN", shown)
     monkeypatch.setattr(work, "SHOWN", shown)
     monkeypatch.setattr(work, "PATIENCE", WAIT)

@@ -18,7 +18,7 @@ from explorer.app.explore.sentences import marks, residual_words, summary
 from explorer.config import Config
 from explorer.diagnosis import Finding
 from explorer.figures import BY_CHOICE
-from explorer.probes import measure
+from explorer.measuring import measure
 from explorer.profile import STATISTICS, Profile
 from explorer.theory import predict
 from explorer.theory.solve import solve

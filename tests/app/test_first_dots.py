@@ -15,7 +15,7 @@ from explorer.app.explore.question import Choose
 from explorer.app.widgets import controls
 from explorer.config import Config
 from explorer.diagnosis import Finding
-from explorer.probes import Stopped, measure
+from explorer.measuring import Stopped, measure
 from explorer.profile import Profile
 from explorer.theory import predict
 

@@ -25,7 +25,7 @@ from explorer.fields import setting
 from explorer.labs import stages
 from explorer.labs.lab import Lab, Plot
 from explorer.labs.table import LABS, on
-from explorer.probes import Stopped
+from explorer.measuring import Stopped
 from explorer.serve import notebooks
 from explorer.stopping import check
 

@@ -14,7 +14,7 @@ from watched import WAIT
 from explorer.app.explore.sentences import design_words
 from explorer.config import Config
 from explorer.figures.palette import HUES
-from explorer.probes import measure
+from explorer.measuring import measure
 from explorer.profile import Profile
 
 LAYERED = ("second_moment", "gradient_by_layer", "attention_entropy", "token_correlation", "gradient_by_matrix")

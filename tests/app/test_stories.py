@@ -19,7 +19,7 @@ from explorer.figures import FIGURES
 from explorer.labs.parametrization.experiment import STEP_WIDTHS, Parametrization, ParametrizationResult
 from explorer.labs.parametrization.experiment import run as train_widths
 from explorer.labs.table import LABS
-from explorer.probes import measure
+from explorer.measuring import measure
 from explorer.profile import Profile
 
 LINKS = Links(tuple(PANELS))

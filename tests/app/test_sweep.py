@@ -20,7 +20,7 @@ from explorer.app.link.params import Params
 from explorer.app.widgets.slider_steps import slider_steps
 from explorer.config import Config
 from explorer.figures.palette import HUES
-from explorer.probes import measure
+from explorer.measuring import measure
 from explorer.profile import Profile
 from explorer.sweeping.grid import coarse_to_fine
 from explorer.theory import predict

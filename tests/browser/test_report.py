@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 
 from explorer.config import Config
 from explorer.figures.page import page as report
-from explorer.probes import measure
+from explorer.measuring import measure
 from explorer.profile import Profile
 
 BACKGROUNDS = {"light": "rgb(255, 255, 255)", "dark": "rgb(17, 20, 24)"}

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from explorer import example
-from explorer.probes.foreign import probe
+from explorer.own.probe import probe
 
 from .conftest import Pages
 from .dashboard import Dashboard

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from explorer.probes.statistics import Rows, Signal, second_moment
+from explorer.measuring.statistics import Rows, Signal, second_moment
 from explorer.profile import MATRICES, STATISTICS, Array, Key, Profile
 
 

@@ -23,7 +23,7 @@ from explorer.labs.activations.experiment import (
     verdict,
 )
 from explorer.labs.activations.row import ROW
-from explorer.probes import Stopped
+from explorer.measuring import Stopped
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.theory.gaussian import moments
 

@@ -32,8 +32,8 @@ from explorer.labs.norm_placement.experiment import (
 )
 from explorer.labs.norm_placement.row import ROW
 from explorer.labs.stacks import Pair, apart, gradient, pairs, powers_of_two, weight_gradient
+from explorer.measuring.observe import Pass
 from explorer.model import Transformer
-from explorer.probes.observe import Pass
 from explorer.stopping import Stopped
 
 QUICK = NormPlacement(n_layers=4, width=32, n_ctx=8, n_seeds=2)

@@ -27,7 +27,7 @@ from explorer.labs.sampling.experiment import (
     verdict,
 )
 from explorer.labs.sampling.row import ROW
-from explorer.probes import Stopped
+from explorer.measuring import Stopped
 
 MILLION = Sampling(draws=10**6)
 EDGES = [0.1, 0.5, 1.0, 2.0, 3.0, 6.0]

@@ -20,7 +20,7 @@ from explorer.labs.second_moment.experiment import (
     verdict,
 )
 from explorer.labs.second_moment.row import ROW
-from explorer.probes import Stopped
+from explorer.measuring import Stopped
 
 FACTORS = {"1/fan_in": (1.0, 4.0), "1/fan_out": (0.25, 1.0), "2/(in+out)": (0.4, 1.6)}
 BY_NAME = {rule.name: rule for rule in RULES}

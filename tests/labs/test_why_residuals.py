@@ -20,7 +20,7 @@ from explorer.labs.why_residuals.experiment import (
     verdict,
 )
 from explorer.labs.why_residuals.row import ROW
-from explorer.probes.update import update_size
+from explorer.measuring.update import update_size
 from explorer.stopping import Stopped
 from explorer.theory import predict
 from explorer.theory.depth import aligned_growth, random_growth

@@ -10,8 +10,8 @@ from contenders import MASKED, POST, PRE, REZERO, SIZE, TASK, WILD, assert_same,
 from explorer import Config, ConfigError
 from explorer.batch import Batch
 from explorer.config import preset
+from explorer.measuring import measure
 from explorer.model import Transformer
-from explorer.probes import measure
 from explorer.training.race import WORSE, Contender, Race, race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data, Task

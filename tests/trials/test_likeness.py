@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.config import Config, preset
-from explorer.probes import measure
+from explorer.measuring import measure
 from explorer.profile import Profile
 from explorer.trials import Evidence, as_trained, chance, evidence, likeness, predicted, trials
 from explorer.trials.likeness import NEAREST, within

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from benchmarks.peers.model import Subject, Values
 from explorer import batch
+from explorer.measuring.observe import Pass
 from explorer.model import Transformer
-from explorer.probes.observe import Pass
 
 
 def bare(subject: Subject) -> Callable[[], Values]:

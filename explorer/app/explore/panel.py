@@ -55,7 +55,7 @@ class Explore(Live[Job, Profile]):
 
     Args:
         config: where it starts.
-        measure: `explorer.probes.measure`, or a function that imports it when first called.
+        measure: `explorer.measuring.measure`, or a function that imports it when first called.
         predict: the theory's profile of a config, or None.
         diagnose: findings of a measured profile, or None.
         solve: the theory run backwards, or None.

@@ -28,10 +28,10 @@ DRAWING = 0.15
 
 def measure(config: Config, stop: Stop, progress: Progress, pattern_of: tuple[int, int],
             on_seed: Callable[[Profile], None] | None = None) -> Profile:
-    """`explorer.probes.measure`; torch does not share a small machine with a page whose lines are being drawn."""
+    """`explorer.measuring.measure`; torch does not share a small machine with a page whose lines are being drawn."""
     if "torch" not in sys.modules:
         SHOWN.wait(PATIENCE)
-    from explorer.probes import measure as measured
+    from explorer.measuring import measure as measured
 
     _spare_imports()
     return measured(config, stop, progress, pattern_of, on_seed)
@@ -54,7 +54,7 @@ def _similar(small: Config, stop: Stop) -> str:
     """
     shown = predicted(small)
     if shown is None:
-        from explorer.probes import measure as measured
+        from explorer.measuring import measure as measured
 
         begun = time.monotonic()
         wait(lambda: time.monotonic() - begun < DRAWING, stop)

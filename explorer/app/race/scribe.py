@@ -48,7 +48,7 @@ class Scribe:
                 self._write(race, runner, stop)
 
     def _write(self, race: Race, runner: Runner, stop: Stop) -> None:
-        from explorer.probes.threads import torch_threads
+        from explorer.measuring.sharing import torch_threads
         from explorer.training.writing import line
 
         self._turns[runner.name] += 1

@@ -134,7 +134,7 @@ def run(settings: RealFormer, stop: Stop = lambda: False, progress: Progress = l
     Raises:
         Stopped: `stop()` said true.
     """
-    from explorer.probes.threads import torch_threads
+    from explorer.measuring.sharing import torch_threads
 
     stacks = pairs({form: settings.design(form) for form in FORMS}, stop, lambda part: progress(0.75 * part))
     with torch_threads(1):  # products this small wait for a second thread more than they gain
@@ -211,7 +211,7 @@ def verdict(result: RealFormerResult) -> Verdict:
 
 def invariants() -> dict[str, float]:
     """Logits of 12 independent layers, of a stack, patterns, gradients and bytes, from eight seeds."""
-    from explorer.probes.threads import torch_threads
+    from explorer.measuring.sharing import torch_threads
 
     settings = RealFormer()
     ideal = independent(12, 0, draws=32)

@@ -26,7 +26,7 @@ from explorer.stopping import Progress, Stop, check
 from explorer.theory.depth import aligned_growth, random_growth
 
 if TYPE_CHECKING:
-    from explorer.probes.update import Update
+    from explorer.measuring.update import Update
 
 RATES = np.geomspace(1e-6, 1e-1, 6)
 """Learning rates at which the deepest stacks take their step, beside the one that was chosen."""
@@ -167,7 +167,7 @@ def run(settings: WhyResiduals, stop: Stop = lambda: False, progress: Progress =
     Raises:
         Stopped: `stop()` said true.
     """
-    from explorer.probes.update import update_sizes
+    from explorer.measuring.update import update_sizes
 
     rules, depths = settings.rules(), settings.depths
     grown = products(settings.width, [(settings.n_layers, float(a)) for a in EXPONENTS], settings.seed, stop)
@@ -228,7 +228,7 @@ def verdict(result: WhyResidualsResult) -> Verdict:
 
 def invariants() -> dict[str, float]:
     """Slopes of Σ‖∂L/∂W‖² over depth, products of 64 random layers, and how well a small step keeps to first order."""
-    from explorer.probes.update import update_size
+    from explorer.measuring.update import update_size
 
     settings = WhyResiduals(width=256, n_seeds=8)
     numbers = {}

@@ -1,0 +1,265 @@
+"""One pass, of a seed or of several side by side: builds the model, runs it forward and backward, keeps numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from explorer import batch
+from explorer.attention import Carried, Tap, visible
+from explorer.config import Config
+from explorer.measuring.record import Recorder
+from explorer.measuring.statistics import no_number, norms_by_seed
+from explorer.model import Layer, Transformer, ignore
+from explorer.profile import STREAM, Array, Key, by_site
+from explorer.schemes.distribution import shares
+from explorer.schemes.stream import stream
+from explorer.stopping import Progress, Stop, Stopped
+
+# The backward pass's recorder: each layer's gradients become numbers while they are warm, and are let go at once.
+# Nothing waits for the end of the pass, so a deep model's gradients never stand in memory together.
+
+
+class Ended(Exception):  # noqa: N818 - not an error: the rest is known
+    """A gradient of which no entry is a number: nor is there any below."""
+
+
+class Unknown(Exception):  # noqa: N818 - as above
+    """A gradient that has numbers came to layers that were left out."""
+
+
+class Gradients:
+    """Hooks on the stream; after the backward pass, `values()` has its statistics.
+
+    Where no entry of the gradient is a number it ends the pass, for nothing below has a number either.
+
+    When the gradient by a layer's input is complete, so are those by its weights: autograd stores a weight's gradient
+    before it goes on to anything older.
+
+    Args:
+        after_layer: called with the number of layers that are still to come; what it raises ends the pass.
+        shared: whether all layers have the same weights; what each gets is then the same, the sum over the layers.
+        ends: whether it may end the pass: it raises `Ended`, or `Unknown`.
+        seeds: draws that the layers hold side by side.
+    """
+
+    def __init__(self, after_layer: Callable[[int], None], shared: bool = False, ends: bool = False, seeds: int = 1
+                 ) -> None:
+        self.after_layer, self.shared, self.ends, self.seeds, self.n_layers = after_layer, shared, ends, seeds, 0
+        self.middles: list[Tensor] = []
+        self.by_stream: list[Array] = []
+        """`[seed]` each, as the next."""
+        self.by_weight: list[list[Array]] = []
+        self.names: tuple[str, ...] = ()
+
+    def watch(self, layers: Sequence[Layer], streams: Sequence[Tensor]) -> None:
+        """Hooks a run of layers, whose weights must have no gradients yet; the last run of a model comes first.
+
+        Args:
+            layers: one above the other.
+            streams: what goes into the first, then the middle and the end of each.
+        """
+        self.n_layers = max(self.n_layers, layers[-1].layer)
+        self.names = (*layers[0].weights, *(["mix"] if layers[0].mix else []))
+        self.middles = list(streams[1::2])
+        for middle in self.middles:
+            middle.retain_grad()
+        for index, (layer, entering) in enumerate(zip(layers, streams[::2], strict=False)):
+            left_out = index > 0 and layer.layer - layers[index - 1].layer > 1
+            entering.register_hook(partial(self.below, layer, index, left_out))  # type: ignore[no-untyped-call]
+        if not self.by_stream:  # where runs meet, the one above has seen the gradient
+            streams[-1].register_hook(self.last)  # type: ignore[no-untyped-call]
+
+    def last(self, gradient: Tensor) -> None:
+        """Takes the gradient by the last layer's output."""
+        self.by_stream.extend(norms_by_seed([gradient], self.seeds))
+
+    def below(self, layer: Layer, index: int, left_out: bool, gradient: Tensor) -> None:
+        """Turns a layer's gradients into norms and drops them, once that by its input is known.
+
+        As a hook it must hold no tensor: see `release`.
+        """
+        shared = self.shared and layer.layer > 1  # the first layer, which comes last, has the sum over all
+        owners = (self.middles[index], *(() if shared else (*layer.weights.values(), *layer.mix)))
+        gradients = [owner.grad for owner in owners if owner.grad is not None]
+        if len(gradients) != len(owners):
+            raise RuntimeError(f"layer {layer.layer} has {len(gradients)} of {len(owners)} gradients in place")
+        sizes = list(norms_by_seed([gradient, *gradients], self.seeds))
+        self.by_stream += sizes[1::-1]
+        if not shared:
+            named = 2 + len(layer.weights)
+            self.by_weight.append([*sizes[2:named], *([np.linalg.norm(sizes[named:], axis=0)] if layer.mix else [])])
+        for owner in (*owners, *layer.biases.values()):
+            owner.grad = None
+        self.after_layer(layer.layer - 1)
+        if self.ends and layer.layer > 1 and no_number(gradient):
+            raise Ended
+        if left_out:
+            raise Unknown
+
+    def release(self) -> None:
+        """Lets go of the stream. Its graph holds these hooks, so holding it would keep both alive for ever."""
+        self.middles.clear()
+
+    def values(self) -> list[dict[Key, Array]]:
+        """For each seed, statistic and site to `[layer]`: mean squares relative to the last layer's, and norms."""
+        stream = np.full((2 * self.n_layers + 1, self.seeds), math.nan)  # where it ended
+        stream[len(stream) - len(self.by_stream):] = self.by_stream[::-1]
+        weight = np.full((1 if self.shared else self.n_layers, len(self.names), self.seeds), math.nan)
+        weight[len(weight) - len(self.by_weight):] = np.reshape(self.by_weight[::-1], (-1, *weight.shape[1:]))
+        weight = np.broadcast_to(weight, (self.n_layers, *weight.shape[1:]))
+        with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
+            relative = (stream / stream[-1]) ** 2
+        return [{
+            **{("activation_gradient", site): part for site, part in by_site(relative[:, seed]).items()},
+            **{("parameter_gradient", name): weight[:, index, seed] for index, name in enumerate(self.names)},
+        } for seed in range(self.seeds)]
+
+
+FORWARD_SHARE = 0.35
+"""The forward pass's part of the time, for an even progress."""
+
+
+class Pass:
+    """A measurement of a seed, or of several at once; holds nothing of the model once `run` or `observe` has returned.
+
+    Args:
+        config: what to build.
+        seed: which draw.
+        pattern_of: layer (from 1) and head (from 0) whose attention pattern is kept.
+        stop: asked before each layer, forward and backward.
+        progress: called with the fraction that is done.
+        backward: whether there is a backward pass; else the statistics are those of the forward pass alone.
+        seeds: draws that run side by side, as the weights of one model: the seed and those that follow.
+    """
+
+    def __init__(self, config: Config, seed: int, pattern_of: tuple[int, int] = (1, 0), stop: Stop = lambda: False,
+                 progress: Progress = lambda _: None, backward: bool = True, seeds: int = 1) -> None:
+        self.config, self.seed, self.seeds, self.pattern_of = config, seed, seeds, pattern_of
+        self.stop, self.progress, self.backward = stop, progress, backward
+        self.pattern: Array | None = None
+        self.ends = not (stream(config).mixes or (config.sizes.block and backward))
+        """Whether it ends early where no entry of the stream, or of its gradient, is a number. Several streams may be
+        none in their mean alone; and what is computed in blocks is read in blocks."""
+
+    def run(self, device: torch.device) -> list[dict[Key, Array]]:
+        """Builds the seeds' model and batch on a device, and observes them."""
+        self.check()
+        model = Transformer(self.config, self.seed, self.check, seeds=self.seeds)
+        inputs = batch.draw(self.config, self.seed, self.seeds)
+        if device.type != "cpu":  # where they are; to look through all parts of a narrow model takes a while
+            model, inputs = model.to(device), inputs.to(device)
+        return self.observe(model, inputs)
+
+    def observe(self, model: Transformer, inputs: batch.Batch) -> list[dict[Key, Array]]:
+        """For each seed, statistic and site to `[layer]` or `[layer, head]`, from one pass forward and backward.
+
+        The model's own gradients are left as they were found: none.
+        """
+        try:
+            return self.passed(model, inputs, self.ends)
+        except Unknown:
+            return self.passed(model, inputs, ends=False)
+
+    def passed(self, model: Transformer, inputs: batch.Batch, ends: bool) -> list[dict[Key, Array]]:
+        """`observe`, through all layers or, if it `ends`, through those of which something has to be computed."""
+        mask = visible(self.config.n_ctx, inputs.input.device) if self.config.causal else None
+        recorder = Recorder(self.config, mask, self.pattern_of, self.after_forward, ends, self.seeds)
+        gradients = Gradients(self.after_backward, shares(self.config), ends, self.seeds)
+        try:
+            if self.backward:
+                (self.in_blocks if self.config.sizes.block else self.at_once)(model, inputs, recorder, gradients)
+            else:
+                self.forward(model, inputs, recorder)
+        except Ended:
+            model.zero_grad()
+        except BaseException:
+            model.zero_grad()  # what was stopped half-way; a whole pass has dropped each gradient itself
+            raise
+        finally:
+            gradients.release()
+        for owner in (model.E, model.W_U):
+            if owner is not None:
+                owner.grad = None
+        self.pattern = None if recorder.pattern is None else recorder.pattern.double().cpu().numpy()
+        forward = recorder.values()
+        return [x | y for x, y in zip(forward, gradients.values(), strict=True)] if self.backward else forward
+
+    @torch.no_grad()
+    def forward(self, model: Transformer, inputs: batch.Batch, recorder: Recorder) -> None:
+        """Forward, and nothing is kept."""
+        x = model.embed(inputs)
+        recorder("embed", 0, x)
+        model.through(recorder.needed(model.layers), x, recorder)  # type: ignore[arg-type]
+
+    def at_once(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
+        """Forward and backward, with every activation kept in between."""
+        streams: list[Tensor] = []
+        x, tap, layers = source(model.embed(inputs)), both(recorder, streams), []
+        tap("embed", 0, x)
+        carried: Carried = ()
+        for layer in recorder.needed(model.layers):  # type: ignore[arg-type]
+            x, carried = layer(x, tap, carried)
+            layers.append(layer)
+        gradients.watch(layers, streams)
+        model.loss(model.finish(x), inputs).backward()  # type: ignore[no-untyped-call]
+
+    def in_blocks(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
+        """`at_once` in less memory: only the input of each block of layers is kept, and the rest is computed again."""
+        size = self.config.sizes.block
+        blocks = [model.layers[start : start + size] for start in range(0, len(model.layers), size)]
+        kept: list[tuple[Tensor, Carried]] = []
+        with torch.no_grad():
+            x = model.embed(inputs)
+            carried: Carried = ()
+            recorder("embed", 0, x)
+            for block in blocks:
+                kept.append((x, carried))
+                x, carried = model.through(block, x, recorder, carried)
+        x.requires_grad_()
+        model.loss(model.finish(x), inputs).backward()  # type: ignore[no-untyped-call]
+        after: list[Tensor | None] = [x.grad, *(torch.zeros_like(part) for part in carried)]
+        for block in reversed(blocks):
+            x, carried = kept.pop()
+            leaves = [part.detach().requires_grad_() for part in (x, *carried)]
+            streams = [leaves[0].view_as(leaves[0])]
+            out, carried = model.through(block, streams[0], both(ignore, streams), tuple(leaves[1:]))
+            gradients.watch(list(block), streams)  # type: ignore[arg-type]
+            torch.autograd.backward([out, *carried], after[: 1 + len(carried)])
+            gradients.release()
+            after = [leaf.grad for leaf in leaves]
+
+    def check(self) -> None:
+        """Raises Stopped if the work is no longer wanted."""
+        if self.stop():
+            raise Stopped
+
+    def after_forward(self, layer: int) -> None:
+        self.progress((FORWARD_SHARE if self.backward else 1) * layer / self.config.n_layers)
+        self.check()
+
+    def after_backward(self, left: int) -> None:
+        self.progress(FORWARD_SHARE + (1 - FORWARD_SHARE) * (1 - left / self.config.n_layers))
+        self.check()
+
+
+def source(x: Tensor) -> Tensor:
+    """The input as a view: autograd visits a view after the first layer's weights, a leaf in no fixed order."""
+    x = x.detach().requires_grad_()
+    return x.view_as(x)
+
+
+def both(tap: Tap, streams: list[Tensor]) -> Tap:
+    """A tap that also keeps the stream, whose gradients are wanted later."""
+
+    def tap_and_keep(site: str, layer: int, tensor: Tensor) -> None:
+        if site in STREAM:
+            streams.append(tensor)
+        tap(site, layer, tensor)
+
+    return tap_and_keep

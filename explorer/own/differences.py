@@ -1,0 +1,202 @@
+"""Layers that are built otherwise than their siblings: what only the structure shows for certain."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from explorer.numbers import number
+from explorer.own.facts import Facts
+from explorer.own.matched import FLAGS, flags_of, placement_of
+from explorer.profile import BRANCHES
+from explorer.schemes.placement import PLACEMENTS
+
+Difference = tuple[int, str, str]
+"""Layer from 1, site, sentence."""
+FEW = 0.25
+"""Share of the layers up to which a difference is a fault; with more layers the design alternates."""
+APART = 0.02
+"""Numbers of one design are at most that far apart, as a share."""
+
+LOW = 2.0
+"""Effective rank of 64 rows and columns below which a matrix is nearly of rank 1; drawn independently it has 32."""
+
+PLACES = {
+    "on_input": "norm before {branch}", "on_output": "norm after {branch}", "on_sum": "norm on the sum after {branch}",
+    "on_read": "norm before the last matrix of {branch}", "on_heads": "norm on the values of {branch}",
+}
+WORDS = {"attn_out": "attention", "mlp_out": "the MLP"}
+
+
+def _plain(noun: str) -> Callable[[Any, Any], str]:
+    return lambda value, usual: f"has {noun} {_told(value)}, where its siblings have {_told(usual)}"
+
+
+def _told(value: Any) -> str:
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def _multiplied(noun: str) -> Callable[[Any, Any], str]:
+    def words(value: float, usual: float) -> str:
+        if value == 0:
+            return f"leaves out {noun}, where its siblings add it"
+        return f"multiplies {noun} by {number(value)}, where its siblings have {number(usual)}"
+    return words
+
+
+def _matrices(tied: bool) -> str:
+    return "one matrix" if tied else "two matrices"
+
+
+def _attends(value: bool) -> str:
+    return "by a softmax over keys" if value else "in another way than by a softmax over keys"
+
+
+def _has(noun: str) -> Callable[[Any, Any], str]:
+    return lambda value, usual: f"has {'no ' * (not value)}{noun}, where its siblings have {'one' if usual else 'none'}"
+
+
+FACTS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
+    **{(site, "skip"): _multiplied(f"the stream that {WORDS[site]} is added to") for site in BRANCHES},
+    **{(site, "branch"): _multiplied(f"the output of {WORDS[site]}") for site in BRANCHES},
+    **{(site, "epsilon"): _plain(f"norms around {WORDS[site]} with ε") for site in BRANCHES},
+    **{(site, "norm"): _plain(f"norms around {WORDS[site]} of the kind") for site in BRANCHES},
+    **{(site, "learned"): lambda value, usual: f"has {value or 'no'} multiplier that is learned, where its siblings "
+       f"have {usual or 'none'}" for site in BRANCHES},
+    ("mlp_out", "mlp"): _plain("an MLP of the kind"),
+    ("mlp_out", "activation"): _plain("the activation"),
+    ("attn_scores", "divisor"): lambda value, usual: f"divides its attention logits by {number(value)}, where its "
+                                                     f"siblings divide by {number(usual)}",
+    ("attn_scores", "cap"): _plain("a cap on its attention logits of"),
+    ("attn_scores", "qk_normed"): _has("norm on queries and keys"),
+    ("attn_scores", "mask"): _plain("a mask of the kind"),
+    ("attn_scores", "position"): _plain("positions of the kind"),
+    ("attn_scores", "sink"): _plain("a sink of the kind"),
+    ("attn_scores", "n_heads"): _plain("as many heads as"),
+    ("layer", "dropout"): _plain("dropout of"),
+    ("attn_scores", "tied"): lambda value, usual: f"has {_matrices(value)} for queries and keys, where its siblings "
+                                                  f"have {_matrices(usual)}",
+    ("layer", "attends"): lambda value, usual: f"attends {_attends(value)}, where its siblings do {_attends(usual)}",
+    ("attn_out", "gates"): _plain("as many gates on its heads as"),
+}
+
+
+def differences(layers: Sequence[Facts]) -> tuple[Difference, ...]:
+    """One sentence a layer, site and fact, in the order of the layers; none where a design alternates.
+
+    A sentence goes on from the layer's name: "has no norm before attention, where its siblings have one".
+    """
+    if len(layers) < 3:
+        return (*_ranks(layers), *_tied(layers))
+    rows = [*_branches(layers), *_norms(layers), *_others(layers), *_shared(layers), *_ranks(layers), *_tied(layers)]
+    return tuple(sorted(rows, key=lambda difference: difference[0]))
+
+
+def _shared(layers: Sequence[Facts]) -> Iterator[Difference]:
+    """Layers that use another one's matrices, where most have their own: sharing by all is a design."""
+    first: dict[Any, int] = {}
+    shared: dict[int, dict[int, list[str]]] = {}
+    for index, facts in enumerate(layers):
+        for (name, fact), value in facts.items():
+            if fact == "identity" and first.setdefault((name, value), index) != index:
+                shared.setdefault(index, {}).setdefault(first[name, value], []).append(name)
+    if _rare(sorted(shared), len(layers)):
+        for index, owners in shared.items():
+            for owner, names in owners.items():
+                theirs = f"{', '.join(names)} of layer {owner + 1}"
+                yield index + 1, _site(names[0]), f"uses {theirs}, where its siblings have their own"
+
+
+def _ranks(layers: Sequence[Facts]) -> Iterator[Difference]:
+    """Matrices that are nearly of rank 1, or of much lower a rank than their siblings; of many, the first."""
+    for name in sorted({name for facts in layers for name, fact in facts if fact == "rank"}):
+        ranks = np.array([facts.get((name, "rank"), np.nan) for facts in layers])
+        usual = float(np.nanmedian(ranks)) if np.isfinite(ranks).any() else np.nan
+        odd = np.flatnonzero((ranks < LOW) | (ranks < usual / 4)).tolist()
+        many = len(odd) > max(1, FEW * len(layers))
+        for index in odd[:1] if many else odd:
+            theirs = f"{len(odd) - 1} more layers have it too" if many else f"the median layer has {number(usual)}"
+            rank = f"of effective rank {number(ranks[index])} of at most 64"
+            yield index + 1, _site(name), f"has {name} {rank}, where {theirs}"
+
+
+def _tied(layers: Sequence[Facts]) -> Iterator[Difference]:
+    """Queries and keys of one matrix in every layer."""
+    if all(facts.get(("attn_scores", "tied")) for facts in layers):
+        yield 1, "attn_scores", "has one matrix for queries and keys, as all layers"
+
+
+def _site(matrix: str) -> str:
+    """Where the branch of a matrix ends."""
+    return "mlp_out" if matrix in ("W_gate", "W_in", "W_out") else "attn_out"
+
+
+def _branches(layers: Sequence[Facts]) -> Iterator[Difference]:
+    """Branches that are missing."""
+    held = [facts.get(("layer", "branches")) for facts in layers]
+    usual = Counter(held).most_common(1)[0][0]
+    odd = [index for index, value in enumerate(held) if value is not None and value != usual]
+    if usual is None or not _rare(odd, len(layers)):
+        return
+    for index in odd:
+        for site in set(usual) - set(held[index] or ()):
+            yield index + 1, site, f"leaves out the output of {WORDS[site]}, where its siblings add it"
+
+
+def _norms(layers: Sequence[Facts]) -> Iterator[Difference]:
+    """Norms where the design that most layers follow has none, or none where it has."""
+    _, wrong = placement_of(layers)
+    if not _rare(sorted({layer - 1 for layer, _, _ in wrong}), len(layers)):
+        return
+    for layer, site, place in wrong:
+        for flag, there in zip(FLAGS, flags_of(layers[layer - 1], site), strict=True):
+            if there != getattr(place, flag):
+                noun = PLACES[flag].format(branch=WORDS[site])
+                yield layer, site, _has(noun)(there, getattr(place, flag))
+
+
+def _others(layers: Sequence[Facts]) -> Iterator[Difference]:
+    """Everything that a table of facts has words for."""
+    place = PLACEMENTS[placement_of(layers)[0]].sublayer
+    for (site, name), words in FACTS.items():
+        values = [_value(facts, site, name) for facts in layers]
+        if name in ("skip", "branch"):  # a placement may weigh its first layer otherwise
+            made = [getattr(place(2 * index + BRANCHES.index(site), len(layers)), name) for index in range(len(layers))]
+            values = [None if value is None else value / by for value, by in zip(values, made, strict=True)]
+        known = [_rounded(value) for value in values if value is not None]
+        if len(known) < len(layers) * (1 - FEW):
+            continue
+        usual = Counter(known).most_common(1)[0][0]
+        odd = [index for index, value in enumerate(values) if value is not None and not _same(value, usual)]
+        if _rare(odd, len(layers)):
+            for index in odd:
+                yield index + 1, site, words(values[index], usual)
+
+
+def _value(facts: Facts, site: str, name: str) -> Any:
+    if name == "qk_normed":
+        normed = facts.get((site, "normed"))
+        return None if normed is None else bool(normed[0] and normed[1])
+    return facts.get((site, name))
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.3g}") if isinstance(value, float) else value
+
+
+def _same(value: Any, usual: Any) -> bool:
+    if isinstance(value, float) and isinstance(usual, float):
+        return abs(value - usual) <= APART * max(abs(value), abs(usual))
+    return bool(value == usual)
+
+
+def _rare(odd: Sequence[int], count: int) -> bool:
+    """Whether they are few, and not every so many layers."""
+    if not odd or len(odd) > max(1, FEW * count):
+        return False
+    steps = {after - before for before, after in pairwise(odd)}
+    return len(odd) < 2 or len(steps) > 1 or steps == {1}

@@ -1,0 +1,215 @@
+"""Findings over time: what only several readings, or the steps between them, can show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from explorer.diagnosis import Finding
+from explorer.numbers import number
+from explorer.own.readings import Reading
+from explorer.own.sentinel import Breakdown
+from explorer.profile import Array, Key
+
+# Jumps: a matrix, a layer of the stream or a gradient that is far from where the reading before it was.
+
+
+OUTGROWN = 2.0
+"""Factor between a matrix's norms in two readings from which on it is told, if their difference is also as many times
+what the optimizer's steps add up to."""
+STREAM, GRADIENT = 30.0, 100.0
+"""Factor by which a layer multiplies the stream's second moment or largest |x| more, or less, than in the reading
+before, beside what the other layers do; and the same of a matrix's gradient beside the other matrices'."""
+
+
+class Jump(NamedTuple):
+    """A number that is far from its value in the reading before."""
+
+    quantity: str
+    site: str
+    """The matrix; empty for the stream."""
+    layer: int
+    """From 1; 0 is the input."""
+    was: float
+    now: float
+
+    def place(self, layers: Sequence[str]) -> str:
+        """'mlp.c_proj.weight in layer 3 (h.2)', or 'layer 3 (h.2)'."""
+        layer = f"layer {self.layer} ({layers[self.layer - 1]})" if self.layer else "the input of layer 1"
+        return f"{self.site} in {layer}" if self.site else layer
+
+    def sentence(self, layers: Sequence[str]) -> str:
+        """'the norm of mlp.c_proj.weight in layer 3 (h.2) goes from 1.2 to 360'."""
+        word = "of" if self.site or not self.layer else "after"
+        now = number(self.now) if self.now else "exactly 0"
+        return f"the {self.quantity} {word} {self.place(layers)} goes from {number(self.was)} to {now}"
+
+
+def jumps(readings: Sequence[Reading], layers: Sequence[str], sick: bool = False) -> Finding | None:
+    """The first reading that is far from the one before: at which step, in which layer and matrix.
+
+    Args:
+        sick: whether the run suffers from it.
+    """
+    for index in range(1, len(readings)):
+        before, after = readings[index - 1 : index + 1]
+        with np.errstate(all="ignore"):
+            jumps_by_rule = [next(rule, None) for rule in (
+                _norms(before, after), _silenced(before, readings[index:]), _stream(before, after),
+                _gradients(before, after))]
+        if known := [jump for jump in jumps_by_rule if jump is not None]:
+            first = known[0]
+            when = f"at step {after.step}" if after.step == before.step + 1 else (
+                f"between steps {before.step} and {after.step}")
+            changes = "; ".join(jump.sentence(layers) for jump in known)
+            if jumps_by_rule[1] is not None:
+                return Finding("bad", f"From step {after.step} on {jumps_by_rule[1].place(layers)} "
+                               f"{'do' if ' and ' in jumps_by_rule[1].site else 'does'} not learn.",
+                               f"{when[0].upper()}{when[1:]} {changes}; it stays so.",
+                               "Look at what happened to this layer, and go on from a checkpoint before it")
+            return Finding("bad" if sick else "warning", f"A jump {when}: {first.place(layers)}.", f"There {changes}.",
+                           "Look at what this step did, and go on from a checkpoint before it")
+    return None
+
+
+def _norms(before: Reading, after: Reading) -> Iterator[Jump]:
+    """The matrix whose norm changed most beyond what the optimizer did."""
+    ranked = []
+    for key, now in _by_layer(after, "weight_norm"):
+        was = before.values.get(key)
+        if was is None or was.shape != now.shape:
+            continue
+        moved = np.max([np.nan_to_num(side.values["update_ratio", key[1]] * side.values[key], nan=0.0)
+                        for side in (before, after) if ("update_ratio", key[1]) in side.values] or [0 * now], axis=0)
+        factor = np.maximum(now / was, was / now)
+        off = (factor > OUTGROWN) & (abs(now - was) > OUTGROWN * (after.step - before.step) * moved) & (was > 0)
+        ranked += [(float(factor[layer]), Jump("norm", key[1], layer + 1, float(was[layer]), float(now[layer])))
+                  for layer in np.flatnonzero(off & np.isfinite(now)).tolist()]
+    yield from [jump for _, jump in sorted(ranked, key=lambda jump: -jump[0])]
+
+
+def _silenced(before: Reading, later: Sequence[Reading]) -> Iterator[Jump]:
+    """The matrices of a layer that had a gradient, and get none in all later readings, while others do."""
+    lost: dict[int, list[tuple[str, float]]] = {}
+    alive = False
+    for key, was in _by_layer(before, "parameter_gradient"):
+        held = [reading.values.get(key, np.full(was.shape, np.nan)) for reading in later]
+        there = [reading.seen.get(key, np.ones(was.shape)) * (key in reading.values) for reading in later]
+        gone = np.all([(values == 0) | (present == 0) for values, present in zip(held, there, strict=True)], axis=0)
+        alive = alive or bool((~gone & (was > 0)).any())
+        for layer in np.flatnonzero(gone & (was > 0)).tolist():
+            lost.setdefault(layer + 1, []).append((key[1], float(was[layer])))
+    for layer, sites in sorted(lost.items()) if alive else ():
+        yield Jump("gradient", " and ".join(site for site, _ in sites), layer, sites[0][1], 0.0)
+
+
+def _stream(before: Reading, after: Reading) -> Iterator[Jump]:
+    """The layer that multiplies the stream most unlike before, and unlike the other layers."""
+    for name, words in (("second_moment", "second moment"), ("max_abs", "largest |x|")):
+        was, now = (_line(reading, name) for reading in (before, after))
+        if not len(was) or was.shape != now.shape or _settling(before, after):
+            continue
+        ratio = np.concatenate([now[:1] / was[:1], (now[1:] / now[:-1]) / (was[1:] / was[:-1])])
+        ratio[1:] /= np.median(ratio[1:]) if len(ratio) > 3 else 1.0
+        beside = np.maximum(ratio, 1 / ratio)
+        layer = int(np.argmax(np.where(np.isfinite(beside), beside, 0.0)))
+        if math.isfinite(beside[layer]) and beside[layer] > STREAM:
+            yield Jump(words, "", layer, float(was[layer]), float(now[layer]))
+
+
+def _gradients(before: Reading, after: Reading) -> Iterator[Jump]:
+    """The matrix whose gradient changed most beside the others'."""
+    if _settling(before, after):
+        return
+    pairs = [(key[1], layer + 1, float(was), float(now)) for key, held in _by_layer(before, "parameter_gradient")
+             if (value := after.values.get(key)) is not None and value.shape == held.shape
+             for layer, (was, now) in enumerate(zip(held, value, strict=True))
+             if was > 0 and now > 0 and math.isfinite(was) and math.isfinite(now)]
+    if len(pairs) < 3:
+        return
+    ratios = np.array([now / was for *_, was, now in pairs])
+    beside = ratios / np.median(ratios)
+    most = int(np.argmax(np.maximum(beside, 1 / beside)))
+    if max(beside[most], 1 / beside[most]) > GRADIENT:
+        yield Jump("gradient", *pairs[most])
+
+
+def _settling(before: Reading, after: Reading) -> bool:
+    """Whether the first steps lie between, in which the branches of any model find their scale."""
+    return not before.step and after.step > 1
+
+
+def _by_layer(reading: Reading, statistic: str) -> list[tuple[Key, Array]]:
+    """The matrices of the blocks."""
+    return [(key, values) for key, values in reading.values.items() if key[0] == statistic and values.ndim == 1]
+
+
+def _line(reading: Reading, statistic: str) -> Array:
+    """The stream, `[site]`, the input first; empty where it is not known."""
+    first, rest = (reading.values.get((statistic, site)) for site in ("embed", "resid_post"))
+    return np.empty(0) if first is None or rest is None else np.concatenate([first, rest])
+
+
+LARGE_LOGIT = 100.0
+"""A largest logit from which on training was seen to become unstable: the bound at which Kimi K2's QK-clip holds every
+head (Bai et al. 2025, arXiv 2507.20534)."""
+LARGE_UPDATE = 10.0
+"""Sum over the matrices of all blocks of ‖ΔW‖/‖W‖. To first order relative changes of factors add up, and an update
+should change the output by order 1 at most, however deep the model: the condition of Admin (Liu et al. 2020, arXiv
+2004.08249) and T-Fixup (Huang et al. 2020). Which sum is too large was tried: of 40 first steps of Adam and SGD in
+GPT-2 of 4 to 24 layers and width 32 to 128, each above 10 changed the last layer's output by 2.3 times itself or
+more; below, by 0.03 to 5 times."""
+
+
+def over_time(readings: Sequence[Reading], first: Breakdown | None, layers: Sequence[str], sick: bool) -> list[Finding]:
+    """Findings of a run's readings together; a jump is serious where the last reading is `sick`."""
+    findings = [not_finite(first), jumps(readings, layers, sick), logits_grow(readings, layers), update_large(readings)]
+    return [finding for finding in findings if finding is not None]
+
+
+def not_finite(first: Breakdown | None) -> Finding | None:
+    """The first value that was not finite."""
+    if first is None:
+        return None
+    scaled = " A gradient scaler for float16 skips such a step." if first.direction == "backward" else ""
+    return Finding("bad", f"A value is not finite from step {first.step} on.",
+                   f"The first one is at {first}.{scaled}", "Smaller steps from before that step, or a wider type")
+
+
+def logits_grow(readings: Sequence[Reading], layers: Sequence[str]) -> Finding | None:
+    """A head's logits that are large and have grown since the first reading."""
+    key = ("largest_logit", "attn_scores")
+    held = [reading for reading in readings if key in reading.values and np.isfinite(reading.values[key]).any()]
+    if len(held) < 2:
+        return None
+    last, before = held[-1].values[key], held[0].values[key]
+    layer, head = map(int, np.unravel_index(int(np.nanargmax(last)), last.shape))
+    if not (last[layer, head] > LARGE_LOGIT and last[layer, head] > before[layer, head]):
+        return None
+    return Finding(
+        "warning", "The attention logits grow.",
+        f"The largest, in layer {layer + 1} ({layers[layer]}), head {head}, went from {number(before[layer, head])} at "
+        f"step {held[0].step} to {number(last[layer, head])} at step {held[-1].step}; above {number(LARGE_LOGIT)} "
+        "others clip it.", "Norms on queries and keys, or QK-clip")
+
+
+def update_large(readings: Sequence[Reading]) -> Finding | None:
+    """A step that changes the output by more than the output itself."""
+    sizes = [update_size(reading) for reading in readings]
+    if not sizes or not max(sizes) > LARGE_UPDATE:
+        return None
+    at = int(np.argmax(sizes))
+    return Finding(
+        "warning", "A step is too large for the depth.",
+        f"At step {readings[at].step} the relative updates ‖ΔW‖/‖W‖ of all layers add up to {number(sizes[at])}; each "
+        f"step above {number(LARGE_UPDATE)} that was tried changed the output by more than itself.",
+        "A smaller learning rate, or warm-up")
+
+
+def update_size(reading: Reading) -> float:
+    """Sum of ‖ΔW‖/‖W‖ over the matrices of all blocks, without those that were zero and may grow at will."""
+    ratios = [values for (name, _), values in reading.values.items() if name == "update_ratio" and values.ndim]
+    return float(sum(values[np.isfinite(values)].sum() for values in ratios))

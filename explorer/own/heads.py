@@ -1,0 +1,228 @@
+"""Facts of one attention's queries and keys: divisor, cap, norms, positions, mask and sink."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from explorer.own.branches import Anatomy, queries_keys_values
+from explorer.own.graph import FUSED, MATRIX, Node, pattern_of
+from explorer.own.masks import masking
+from explorer.own.operands import alpha
+from explorer.own.trace import Step, trace
+
+# By which angles queries are turned: read off the same numbers before and after.
+
+
+TURNED = 1e-3
+"""Error of an angle, in radians, that half precision has."""
+NEAR = 5e-3
+"""Error of a base that is read."""
+EXACT = 1e-2
+"""Largest deviation of an angle from a power of one base, as a share of it; and of what pairs may lose in length."""
+
+
+class Turn(NamedTuple):
+    """Rotary positions."""
+
+    base: float
+    share: float
+    """Share of a head's coordinates that are rotated."""
+    fits: bool
+    """Whether the angles are the powers of one base."""
+
+
+def read_turn(step: Step) -> Turn | None:
+    """The base and the share of the coordinates; None where the numbers do not turn in pairs."""
+    after, before = step.node.tensor.detach().double(), step.before.tensor.detach()
+    before = torch.view_as_real(before).flatten(-2).double() if before.is_complex() else before.double()
+    if after.ndim == before.ndim + 1:
+        after = after.flatten(-2)
+    if after.shape != before.shape or after.ndim < 3:
+        return None
+    best: tuple[float, Tensor] | None = None
+    for axis in range(1, after.ndim - 1):
+        if after.shape[axis] < 2:
+            continue
+        for halves in (True, False):
+            for width in _widths(after, before):
+                misfit, angles = _angles(after, before, axis, halves, width)
+                if best is None or misfit < best[0]:
+                    best = misfit, angles
+    return None if best is None or best[0] > EXACT else _base(best[1], after.shape[-1])
+
+
+def _widths(after: Tensor, before: Tensor) -> list[int]:
+    """How many of the first coordinates may be turned: up to the last that a position changes."""
+    moved = (after - before).abs().amax(dim=tuple(range(after.ndim - 1)))
+    turned = int((moved > 1e-12 * float(before.abs().max())).nonzero().max()) + 1 if bool(moved.any()) else 0
+    return sorted({turned + turned % 2, after.shape[-1]} - {0})
+
+
+def _angles(after: Tensor, before: Tensor, axis: int, halves: bool, width: int) -> tuple[float, Tensor]:
+    """Misfit of a rotation between two positions, and the angle by which it turns each pair of coordinates."""
+    def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
+        x = x[..., :width].movedim(axis, 0)
+        flat = x.reshape(x.shape[0], -1, width)
+        return (flat[..., : width // 2], flat[..., width // 2:]) if halves else (flat[..., ::2], flat[..., 1::2])
+
+    (a, b), (c, d) = pairs(before), pairs(after)
+    size = (a.square() + b.square()).sum(dim=1)
+    cos, sin = ((a * c + b * d).sum(dim=1) / size, (a * d - b * c).sum(dim=1) / size)
+    misfit = float((1 - cos.square() - sin.square()).abs().max())
+    angles = torch.atan2(sin, cos)
+    return misfit, (angles[1] - angles[0] + torch.pi) % (2 * torch.pi) - torch.pi
+
+
+def _base(angles: Tensor, d_head: int) -> Turn:
+    """The base of which the angles are the powers 0, −2/r, −4/r …"""
+    steps = angles.abs()
+    count = len(steps)
+    if count < 2:
+        return Turn(1e4, 2 * count / d_head, True)
+    place = torch.arange(count, dtype=torch.float64, device=steps.device) / count
+    logs, weight = steps.clamp(min=1e-30).log(), steps.square()  # small angles are read less well
+    log = float(-(weight * logs * place).sum() / (weight * place.square()).sum())
+    made = (-place * log).exp()
+    fits = bool(((steps - made).abs() <= EXACT * made + TURNED).all())
+    base = math.exp(log)
+    plain = float(f"{base:.2g}")  # what somebody wrote down
+    return Turn(plain if abs(base / plain - 1) < NEAR else base, 2 * count / d_head, fits)
+
+
+class Heads(NamedTuple):
+    """One attention."""
+
+    d_head: int
+    n_heads: int
+    divisor: float
+    cap: float
+    normed: tuple[str, ...]
+    """Normalization of q, k and v, each: over a head, over all heads, or none."""
+    epsilon: float
+    centered: bool
+    gain: float
+    """Root mean square of normalized queries times that of the keys."""
+    mask: str
+    """None, causal, or another."""
+    position: str
+    """None, rotary, alibi, or another."""
+    turn: Turn | None
+    sink: str
+    mixes_values: bool
+    inherits: str
+
+
+def read_heads(anatomy: Anatomy) -> Heads | None:
+    """The facts of a block's first attention; None where its logits are not seen."""
+    attention = anatomy.attention
+    parts = queries_keys_values(attention) if attention is not None else None
+    if attention is None or parts is None:
+        return None
+    q, k, _ = parts
+    lines = [trace(operand)[0] for operand in (q, k.inputs[0] if _turned(k) else k, parts[2])]
+    norms = [[step for step in line if step.kind == "norm"] for line in lines]
+    d_head = q.tensor.shape[-1]
+    logits, factor, cap, after = _logits(attention, d_head)
+    scaled = [math.prod(step.factor for step in _after_norm(line) if step.kind == "factor") for line in lines[:2]]
+    factor *= math.prod(scaled)
+    inherits = "qk" if any(_carried(step) for step in lines[0]) else "scores" if any(
+        _carried(step) and step.extra is not None and _varies(step.extra.tensor) for step in after) else "none"
+    position, mask = masking(attention, q, k, logits, after, cap)
+    if inherits == "scores":
+        position = "none"  # what is added is no bias
+    turn = next((read_turn(step) for step in lines[0] if step.kind == "turn"), None)
+    if turn is not None:
+        position = "rotary" if turn.fits else "another"
+    norm = norms[0][0] if norms[0] else None
+    sizes = [float(operand.tensor.detach().float().square().mean()) ** 0.5 for operand in (q, k)]
+    gain = math.prod(size / abs(by or 1.0) for size, by in zip(sizes, scaled, strict=True)) if norm else 1.0
+    return Heads(
+        d_head, _count(anatomy, d_head), 1 / factor if factor else math.inf, cap,
+        tuple(_over(steps, d_head) for steps in norms), norm.epsilon if norm else 0.0, bool(norm and norm.centered),
+        gain, mask, position, turn, _sink(attention),
+        any(_carried(step) for step in lines[2]), inherits,
+    )
+
+
+def of_heads(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+    """Facts of the first attention."""
+    heads = read_heads(anatomy)
+    yield from () if heads is None else ((("attn_scores", name), value) for name, value in heads._asdict().items())
+
+
+def _turned(node: Node) -> bool:
+    return node.op in ("transpose", "t") and len(node.inputs) == 1
+
+
+def _after_norm(line: list[Step]) -> list[Step]:
+    """Steps that no norm undoes."""
+    kept = []
+    for step in line:
+        if step.kind == "norm":
+            break
+        kept.append(step)
+    return kept
+
+
+def _logits(attention: Node, d_head: int) -> tuple[Node | None, float, float, list[Step]]:
+    """The product of queries and keys, the factor on it until the softmax, the soft cap, and the steps between."""
+    if attention.op in FUSED:
+        scale = attention.named.get("scale")
+        return None, d_head**-0.5 if scale is None else float(scale), 0.0, []
+    soft = pattern_of(attention)
+    if soft is None:
+        return None, 1.0, 0.0, []
+    if soft.scalars[1] % soft.tensor.ndim != soft.tensor.ndim - 1:
+        raise ValueError("the softmax is not over the last axis of the logits")
+    steps, product = trace(soft.inputs[0], lambda node: node.op in MATRIX, bends=True)
+    factors = [step for step in steps if step.kind in ("factor", "bend")]
+    factor = math.prod(step.factor for step in factors)
+    if product.op == "baddbmm":
+        factor *= alpha(product)
+    bends = [index for index, step in enumerate(factors) if step.kind == "bend" and step.node.op == "tanh"]
+    cap = math.prod(step.factor for step in factors[:bends[0]]) if bends else 0.0
+    return product, factor, cap, steps
+
+
+def _over(norms: list[Step], d_head: int) -> str:
+    if not norms:
+        return ""
+    return "head" if norms[0].before.tensor.shape[-1] == d_head else "all"
+
+
+def _count(anatomy: Anatomy, d_head: int) -> int:
+    """Number of heads, from what the last matrix reads."""
+    pieces = anatomy.matrices.get("W_O", [])
+    return sum(piece.of(piece.parameter).shape[-1] for piece in pieces[:1]) // d_head
+
+
+def _carried(step: Step) -> bool:
+    """Whether the other term of a sum comes from another block: no parameter, and of the same size."""
+    other = step.extra
+    return (step.kind == "add" and other is not None and other.op == "leaf" and other.parameter is None
+            and other.tensor.numel() == step.node.tensor.numel())
+
+
+def _varies(tensor: Tensor) -> bool:
+    """Whether it is another for another sequence: no bias by position is."""
+    return tensor.shape[0] > 1 and not torch.equal(tensor[0], tensor[1])
+
+
+def _sink(attention: Node) -> str:
+    """Whether the softmax has one key more than there are values, and whether its logit is learned."""
+    soft = pattern_of(attention) if attention.op not in FUSED else None
+    if soft is None or soft.inputs[0].tensor.shape[-1] != attention.inputs[1].tensor.shape[-2] + 1:
+        return "none"
+    left, learned = [soft.inputs[0]], False
+    for _ in range(40):
+        if not left:
+            break
+        node = left.pop()
+        learned |= node.parameter is not None
+        left += [operand for operand in node.inputs if node.op not in MATRIX]
+    return "learned" if learned else "zero"

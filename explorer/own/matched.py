@@ -1,0 +1,160 @@
+"""The rows of the schemes that come nearest to what was read of a model's blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from explorer.config import Config
+from explorer.own.facts import Facts
+from explorer.profile import BRANCHES
+from explorer.schemes.placement import PLACEMENTS, Placement
+from explorer.schemes.residual import RESIDUALS, multipliers
+from explorer.schemes.scale import SCALE_RULES, shapes, variances
+
+FLAGS = ("on_input", "on_output", "on_sum", "on_read", "on_heads")
+CLOSE = 0.02
+"""Largest deviation of a multiplier from a row's, as a share of it."""
+PRICE = 0.02
+"""Cost of one more free factor on the variances, in units of the root mean square of their logarithms' misfit."""
+
+LARGE = 0.003
+"""Cost of a factor of e, in the same units: of two rules with the same variances the smaller factor wins."""
+
+
+class Fit(NamedTuple):
+    """A scale rule and a residual rule, and the factors that the variances have beside them."""
+
+    residual: str
+    alpha: float
+    scale_rule: str
+    init_variance: float
+    attention_variance: float
+    mlp_variance: float
+    misfit: float
+    """Root mean square of ln(measured / row) over the matrices."""
+
+
+def flags_of(facts: Facts, site: str) -> tuple[bool, ...]:
+    """Where a branch has norms, in the order of `FLAGS`."""
+    heads = facts.get(("attn_scores", "normed"), ("", "", ""))
+    flags = {name: bool(facts.get((site, name))) for name in FLAGS}
+    flags["on_heads"] = site == "attn_out" and bool(heads[2])
+    return tuple(flags[name] for name in FLAGS)
+
+
+def placement_of(layers: Sequence[Facts]) -> tuple[str, list[tuple[int, str, Placement]]]:
+    """The placement that most branches have, and the branches that depart from it, by layer from 1."""
+    best: tuple[float, str, list[tuple[int, str, Placement]]] = (math.inf, "", [])
+    for name, row in PLACEMENTS.items():
+        wrong, scales = [], 0.0
+        for index, facts in enumerate(layers):
+            for number, site in enumerate(BRANCHES):
+                if (site, "branch") not in facts:
+                    continue
+                place = row.sublayer(2 * index + number, len(layers))
+                if flags_of(facts, site) != tuple(getattr(place, flag) for flag in FLAGS):
+                    wrong.append((index + 1, site, place))
+                elif facts.get((site, "gain"), 0.0) > 0:
+                    scales += abs(math.log(facts[site, "gain"] / place.scale))
+                gaps = [(facts[site, part], getattr(place, part)) for part in ("skip", "branch")]
+                scales += sum(abs(math.log(is_ / by_)) for is_, by_ in gaps if is_ > 0 and by_ != 1)
+        cost = 1e3 * len(wrong) + scales
+        if cost < best[0] - 0.05 * len(layers) or not best[1]:
+            best = cost, name, wrong
+    return best[1:]
+
+
+def fit(layers: Sequence[Facts], fields: Mapping[str, Any], folded: Mapping[str, float]) -> Fit:
+    """The residual rule by multipliers and variances, and the scale rule by variances.
+
+    Args:
+        fields: of the config so far, at the model's own size.
+        folded: factors on the variances of matrices, of norms before them.
+    """
+    gained = gains(layers, folded)
+    fits = [_fitted(gained, {**fields, **change}, far) for change, far in _residuals(layers, fields)]
+    return min((fit for ones in fits for fit in ones), key=lambda fit: fit[0])[1]
+
+
+def _residuals(layers: Sequence[Facts], fields: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], float]]:
+    """Residual rules, and how far their multipliers are from those that were read."""
+    sites = [site for site in BRANCHES if (site, "branch") in layers[0]]
+    values = np.array([[[facts.get((site, part), 1.0) for site in sites] for facts in layers]
+                       for part in ("skip", "branch")])
+    kind = _learned(layers)
+    plain = multipliers(Config.model_construct(**{**fields, "residual": "constant", "alpha": 1.0}))
+    which = [BRANCHES.index(site) for site in sites]
+    base = np.array([np.reshape(part, (-1, 2))[:, which] for part in plain[:2]])
+    skip, branch = (float(f"{np.median(part):.6g}") for part in values / np.where(base == 0, 1, base))
+    for name, row in RESIDUALS.items():
+        skips = row.multipliers(Config.model_construct(**{**fields, "alpha": 2.0}))[0] == 2.0
+        alpha = 1.0 if "alpha" not in row.uses else skip if skips else branch
+        change: dict[str, Any] = {"residual": name, "alpha": alpha}
+        asked = multipliers(Config.model_construct(**{**fields, **change}))
+        made = np.array([np.reshape(part, (-1, 2))[:, which] for part in asked[:2]])
+        shape = None if row.learned is None else row.learned(Config.model_construct(**fields))
+        wanted = "" if shape is None else "one" if shape == () else "each" if len(shape) == 1 else "vector"
+        gap = np.abs(values - made) / np.maximum(np.abs(made), np.abs(values).clip(1e-12))
+        far = float(np.median(gap[np.isfinite(gap)])) if np.isfinite(gap).any() else 1.0
+        free = PRICE / 2 if abs(alpha - 1) > CLOSE else 0.0
+        yield change, (0.0 if far <= CLOSE else 10 * far) + 5.0 * (wanted != kind) + free
+
+
+def _learned(layers: Sequence[Facts]) -> str:
+    """Whether the multipliers are learned: not, one for a layer, one for each branch, or one for each coordinate."""
+    facts = layers[len(layers) // 2]
+    kinds = {facts.get((site, "learned"), "") for site in BRANCHES if (site, "branch") in facts}
+    if "vector" in kinds:
+        return "vector"
+    owners = {facts.get((site, "learned_by")) for site in BRANCHES if (site, "branch") in facts}
+    return "" if "number" not in kinds else "one" if len(owners) == 1 else "each"
+
+
+def gains(layers: Sequence[Facts], folded: Mapping[str, float]) -> dict[str, float]:
+    """ln(fan_in · mean W²) of each matrix, the mean over the layers; minus infinity where all are zero."""
+    products = {}
+    for name in ("W_Q", "W_K", "W_V", "W_G", "W_O", "W_gate", "W_in", "W_out"):
+        values = [facts[name, "variance"] * facts[name, "shape"][0] for facts in layers if (name, "variance") in facts]
+        logs = [math.log(value) for value in values if value > 0]
+        if logs:
+            products[name] = float(np.median(logs)) + math.log(folded.get(name, 1.0))
+        elif values:
+            products[name] = -math.inf
+    return products
+
+
+def _fitted(gained: Mapping[str, float], fields: Mapping[str, Any], far: float) -> Iterator[tuple[float, Fit]]:
+    """Every scale rule under one residual rule, with its cost."""
+    for name, row in SCALE_RULES.items():
+        if row.shrinks_last and RESIDUALS[fields["residual"]].shrinks_last:
+            continue
+        config = Config.model_construct(**{**fields, "scale_rule": name})
+        for free in range(3):
+            misfit, init, attention, mlp = offsets(config, gained, free)
+            fit = Fit(fields["residual"], fields["alpha"], name, init, attention, mlp, misfit)
+            size = abs(math.log(init)) + abs(math.log(attention)) + abs(math.log(mlp))
+            yield far + misfit + PRICE * free + LARGE * size, fit
+
+
+def offsets(config: Config, gained: Mapping[str, float], free: int) -> tuple[float, float, float, float]:
+    """Misfit and init, attention and MLP variance, with none, one or two of them free."""
+    asked, sizes = variances(config), shapes(config)
+    rest, zeros = {}, 0
+    for name, value in gained.items():
+        made = asked.get(name, math.nan) * sizes.get(name, (math.nan, 0))[0]
+        if value == -math.inf or made == 0:
+            zeros += (value == -math.inf) != (made == 0)
+        elif math.isfinite(made):
+            rest[name] = value - math.log(made)
+    mlp = {name: value for name, value in rest.items() if name in ("W_gate", "W_in", "W_out")}
+    own = [name for name in rest if name not in mlp]
+    init = float(np.mean(list(rest.values()))) if free == 1 and rest else 0.0
+    parts = [float(np.mean([rest[name] for name in names])) if free == 2 and names else 0.0
+             for names in (own, list(mlp))]
+    left = [value - init - parts[name in mlp] for name, value in rest.items()]
+    misfit = math.sqrt(float(np.mean(np.square(left)))) if left else 0.0
+    return misfit + zeros, math.exp(init), math.exp(parts[0]), math.exp(parts[1])

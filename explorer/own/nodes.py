@@ -1,0 +1,191 @@
+"""A tensor of a block, what made it, and what it is: the stream, a branch, or a size by which a norm divides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from explorer.own.operations import BENT, FACTOR, FRESH, FUSED, MATRIX, NORMS, REDUCTION, SOFTMAX, SUM, VIEW
+
+Role = Literal["", "stream", "deep", "reduced"]
+
+
+PLACES = (torch.bool, torch.int32, torch.int64)
+"""Types of masks and of places, such as those by which a router sorts tokens; they are no numbers of a signal."""
+
+
+class Node:
+    """A tensor of the block and what made it."""
+
+    __slots__ = ("bent", "followed", "gradient", "inputs", "matrix", "named", "op", "parameter", "role", "scalars",
+                 "tensor")
+
+    def __init__(self, op: str, inputs: list[Node], tensor: Tensor, role: Role = "", scalars: tuple[Any, ...] = (),
+                 named: Mapping[str, Any] = MappingProxyType({})) -> None:
+        self.op, self.inputs, self.tensor, self.role = op, inputs, tensor, role
+        self.scalars = scalars
+        """The operation's arguments in turn, those that are named as pairs; None for a tensor, which is an input."""
+        self.named = named
+        """Arguments of a fused call by name, a Node for each tensor."""
+        self.parameter: nn.Parameter | None = None
+        """The parameter that this is, or is a view of."""
+        self.matrix: frozenset[Node] = frozenset()
+        """The products with a parameter that it comes from directly: with none other between."""
+        self.gradient: list[Tensor] = []
+        """Mean square of the loss's gradient by it, once the backward pass has been there; of streams only."""
+        self.followed = False
+        self.bent = False
+        """Whether it has been through a function of one number since the last product."""
+
+    def inside(self) -> Iterator[Node]:
+        """Nodes between the stream and this tensor, itself included, each once."""
+        visited, left = {id(self)}, [self]
+        while left:
+            node = left.pop()
+            yield node
+            for operand in node.inputs:
+                if operand.role == "deep" and id(operand) not in visited:
+                    visited.add(id(operand))
+                    left.append(operand)
+
+
+def as_softmax(node: Node) -> Node:
+    """A softmax that is written out, exp s / Σ exp s, as the one operation that it is; any other node as it is."""
+    if node.op in FACTOR and "div" in node.op and len(node.inputs) == 2:
+        shares, total = node.inputs
+        while total.op in VIEW and len(total.inputs) == 1:
+            total = total.inputs[0]
+        if total.op == "sum" and total.inputs == [shares] and shares.op in ("exp", "exp_"):
+            axes = next((part for part in total.scalars if isinstance(part, (list, tuple)) and len(part) == 1), None)
+            if axes is not None:
+                node.op, node.inputs, node.scalars = "_softmax", shares.inputs[:1], (None, axes[0])
+    elif node.op == "exp" and node.inputs and node.inputs[0].op == "_log_softmax":
+        node.op, node.inputs, node.scalars = "_softmax", node.inputs[0].inputs[:1], node.inputs[0].scalars
+    return node
+
+
+def as_product(node: Node) -> list[Node]:
+    """A product of matrices that is written out, such as Σ_d q_td k_sd: its factors and itself, which the sum is then a
+    view of; nothing of any other node.
+    """
+    whole, axes = node.inputs[0] if node.inputs else node, [value for value in node.scalars if isinstance(value, list)]
+    n_axes = whole.tensor.ndim
+    if node.op != "sum" or whole.op != "mul" or [len(value) for value in axes] != [1] or node.tensor.ndim == n_axes:
+        return []
+    alike, summed = [_repeated(operand, whole) for operand in whole.inputs], axes[0][0] % n_axes
+    if [len(repeated) for repeated in alike] != [1, 1] or len({summed, *alike[0], *alike[1]}) < 3:
+        return []
+    (column,), (row,) = alike
+    first, second = whole.inputs
+    if row > column:  # rows, which the first factor has, are the axis that comes first
+        row, column, first, second = column, row, second, first
+    rest = [axis for axis in range(n_axes) if axis not in (summed, row, column)]
+    turned = summed == n_axes - 1  # of keys, whose coordinates are last
+    made = [_view(first, [*rest, row, summed, column]),
+            _view(second, [*rest, *((column, summed) if turned else (summed, column)), row])]
+    made += [Node("transpose", made[1:], made[1].tensor.mT, scalars=(None, -2, -1))] * turned
+    order = [axis - (axis > summed) for axis in (*rest, row, column)]
+    product = Node("bmm", [made[0], made[-1]], node.tensor.permute(order))
+    node.op, node.inputs, node.scalars = "permute", [product], (None, [order.index(axis) for axis in range(len(order))])
+    return [*made, product]
+
+
+def _repeated(factor: Node, product: Node) -> list[int]:
+    """The axes of a product along which a deep factor is the same."""
+    own, shape = factor.tensor, product.tensor.shape
+    if factor.role != "deep" or own.ndim != len(shape):
+        return []
+    return [axis for axis, size in enumerate(shape) if size > 1 and (own.shape[axis] == 1 or own.stride(axis) == 0)]
+
+
+def _view(factor: Node, order: list[int]) -> Node:
+    """A factor with its axes in another order, without the last, along which it is the same."""
+    return Node("permute", [factor], factor.tensor.permute(order).select(-1, 0), scalars=(None, order))
+
+
+def label(node: Node) -> None:
+    """Says what a node is, from what its inputs are."""
+    node.role, node.matrix, node.bent = _role(node), frozenset(), False
+    if node.role != "deep":
+        return
+    if node.op in MATRIX and any(operand.parameter is not None for operand in node.inputs):
+        node.matrix = frozenset([node])
+    else:
+        node.matrix = frozenset().union(*(operand.matrix for operand in node.inputs))
+        node.bent = node.op in BENT or any(operand.bent for operand in node.inputs)
+
+
+def _role(node: Node) -> Role:
+    """Role of a new tensor, from its operation and the roles of its inputs."""
+    op, roles = node.op, [operand.role for operand in node.inputs]
+    if not any(roles) or op in FRESH or node.tensor.dtype in PLACES:
+        return ""
+    if reduces(node):
+        return "reduced" if "deep" not in roles else "deep"
+    if op in MATRIX or op in FUSED:
+        return "deep"
+    if op in NORMS:
+        return roles[0]
+    if "stream" in roles and "deep" not in roles:
+        if op in VIEW or op in SUM or (op in FACTOR and not any(_as_many(operand, node) for operand in node.inputs)):
+            return "stream"
+        # a square or another function is on its way to a mean, most of the time
+        return "reduced" if op in BENT or op in FACTOR else "deep"
+    if "stream" in roles:
+        return "stream" if op in VIEW or op in SUM else "deep"
+    if "deep" in roles:
+        return "deep"
+    return "reduced"
+
+
+def reduces(node: Node) -> bool:
+    """Whether it is one number of many: a mean, a norm, or each vector's product with itself, or with constants."""
+    if node.op not in MATRIX or any(operand.parameter is not None for operand in node.inputs):
+        return node.op in REDUCTION
+    vectors, *others = (whole(operand) for operand in node.inputs[-2:])
+    size = node.inputs[-2].tensor if len(others) else node.tensor
+    return bool(others) and (others[0] is vectors or not others[0].role) and size.ndim > 0 and \
+        node.tensor.numel() * size.shape[-1] == size.numel()
+
+
+def _as_many(node: Node, product: Node) -> bool:
+    """Whether a factor of the stream was itself made of the stream, number by number, and is no size of a token."""
+    if node.role == "stream":
+        return sum(operand.role == "stream" for operand in product.inputs) > 1
+    while node.role and node.op in VIEW and node.inputs:
+        node = node.inputs[0]
+    return bool(node.role) and node.tensor.numel() >= product.tensor.numel() > 1
+
+
+def whole(node: Node) -> Node:
+    """The tensor that has the same numbers in another shape."""
+    while node.op in VIEW and len(node.inputs) == 1 and node.inputs[0].tensor.numel() == node.tensor.numel():
+        node = node.inputs[0]
+    return node
+
+
+def is_norm(op: str, inputs: list[Node]) -> bool:
+    """Whether an operation on the stream divides it by its own size."""
+    return op in NORMS or (op in FACTOR and any(operand.role == "reduced" for operand in inputs))
+
+
+def pattern_of(product: Node) -> Node | None:
+    """The softmax behind the first factor of a product, where there is one and no other product between."""
+    node = product.inputs[0] if product.inputs else None
+    while node is not None and node.op not in SOFTMAX:
+        plain = node.op in VIEW or node.op in FACTOR or node.op in ("where", "masked_fill", "bernoulli_", "nan_to_num")
+        node = next((operand for operand in node.inputs if operand.role), None) if plain else None
+    return node
+
+
+def tensors_in(values: Any) -> list[Tensor]:
+    """The tensors of nested lists, tuples and mappings, in order."""
+    if isinstance(values, Tensor):
+        return [values]
+    if isinstance(values, Mapping):
+        values = tuple(values.values())
+    return [tensor for value in values for tensor in tensors_in(value)] if isinstance(values, (list, tuple)) else []

@@ -1,0 +1,264 @@
+"""`probe`: a `Profile` of any `torch.nn.Module`, from one pass forward and backward that leaves no trace in it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils import checkpoint
+
+from explorer.display import must_be
+from explorer.own.blocks import find_blocks, find_stacks
+from explorer.own.calls import Batch, Loss, called, loss_of, repeated, unwrapped
+from explorer.own.graph import Node, tensors_in
+from explorer.own.stack import Stack, follow
+from explorer.own.twin import Twin
+from explorer.own.watched import Watch, backward
+from explorer.profile import BRANCHES, STREAM, Profile
+
+# What a probe must leave as it was: buffers, wishes for gradients, random state, and torch's own switches.
+
+
+@contextmanager
+def untouched(model: nn.Module) -> Iterator[None]:
+    """Runs what is inside eagerly, with gradients by all parameters; whatever happens, the model stays what it was.
+
+    Gradient checkpoints are passed over: activations are kept for once, so that nothing is computed twice.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_buffers(model))
+        stack.enter_context(_wishes(model))
+        devices = sorted({weight.device.index or 0 for weight in model.parameters() if weight.device.type == "cuda"})
+        stack.enter_context(torch.random.fork_rng(devices))
+        stack.callback(random.setstate, random.getstate())
+        stack.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002 - a model may draw from it
+        stack.enter_context(_switches(model))
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        yield
+
+
+@contextmanager
+def _buffers(model: nn.Module) -> Iterator[None]:
+    """Puts the buffers back, with their numbers."""
+    kept = [(module, dict(module._buffers), {name: buffer.clone() for name, buffer in module._buffers.items()
+                                            if buffer is not None}) for module in model.modules()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for module, held, numbers in kept:
+                module._buffers.clear()
+                module._buffers.update(held)
+                for name, number in numbers.items():
+                    if (buffer := held[name]) is not None:
+                        buffer.copy_(number)
+
+
+@contextmanager
+def _wishes(model: nn.Module) -> Iterator[None]:
+    """Has every parameter take part in the backward pass; frozen ones are frozen again."""
+    kept = [(weight, weight.requires_grad) for weight in model.parameters()]
+    try:
+        for weight, _ in kept:
+            if weight.is_floating_point():
+                weight.requires_grad_()
+        yield
+    finally:
+        for weight, wish in kept:
+            weight.requires_grad_(wish)
+
+
+@contextmanager
+def _switches(model: nn.Module) -> Iterator[None]:
+    """No call that hides a whole layer, no compiled code, no cast that outlives a block, no checkpoint."""
+    fused, cached = torch.backends.mha.get_fastpath_enabled(), torch.is_autocast_cache_enabled()
+    compiled = any(type(module).__name__ == "OptimizedModule" or module._compiled_call_impl is not None
+                   for module in model.modules())
+    eager = torch.compiler.set_stance("force_eager") if compiled else nullcontext()  # imports a lot
+    shortcuts: list[tuple[Any, str, Any]] = [
+        (checkpoint.CheckpointFunction, "apply", lambda function, _, *arguments: function(*arguments)),
+        (checkpoint, "_checkpoint_without_reentrant_generator", lambda *_, **__: iter((None,))),
+    ]
+    kept = [(owner, name, vars(owner).get(name)) for owner, name, _ in shortcuts]
+    try:
+        torch.backends.mha.set_fastpath_enabled(False)
+        torch.set_autocast_cache_enabled(False)
+        for owner, name, plain in shortcuts:
+            setattr(owner, name, plain)
+        with eager:
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+        torch.set_autocast_cache_enabled(cached)
+        for owner, name, own in kept:
+            if own is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, own)
+
+
+# Statistics at sites that a person names, for a model whose structure is not understood.
+
+
+NAMED = (*STREAM, *BRANCHES)
+
+
+class Sites:
+    """Outputs of modules as the sites of one stack.
+
+    Args:
+        model: whose modules are meant.
+        names: site to the name of its modules, one a layer, in which * stands for anything.
+    Raises:
+        ValueError: a site is none, has another number of modules than the others, or `resid_post` is not named.
+    """
+
+    def __init__(self, model: nn.Module, names: Mapping[str, str]) -> None:
+        for site in names:
+            if site not in NAMED:
+                raise ValueError(f"blocks must name sites of {', '.join(NAMED)}; got {site!r}")
+        if "resid_post" not in names:
+            raise ValueError(f"blocks must name the modules of resid_post; got {', '.join(names) or 'no site'}")
+        self.modules = {site: find_blocks(model, pattern) for site, pattern in names.items()}
+        last = self.modules["resid_post"]
+        for site, modules in self.modules.items():
+            wanted = 1 if site == "embed" else len(last)
+            if len(modules) != wanted:
+                raise ValueError(f"blocks must name one module a layer; got {len(modules)} of {site} for {wanted}")
+        self.stack = Stack(last)
+        self.stack.sites, self.stack.layers = [{} for _ in last], [block.path for block in last]
+
+    def run(self, model: nn.Module, batch: Batch) -> Any:
+        """The model's output."""
+        with ExitStack() as stack:
+            for site, modules in self.modules.items():
+                for layer, block in enumerate(modules):
+                    stack.callback(block.module.register_forward_hook(self.hook(site, layer)).remove)
+            output = called(model, batch)
+        for site, modules in self.modules.items():
+            for layer, block in enumerate(modules):
+                if site not in self.stack.sites[layer]:
+                    raise ValueError(f"blocks must be run by the model; {block.path} was not")
+        return output
+
+    def hook(self, site: str, layer: int) -> Any:
+        """A forward hook that takes the statistics of one module's output."""
+        def take(_: object, __: object, out: Any) -> None:
+            tensor = next((part for part in tensors_in((out,)) if part.is_floating_point()), None)
+            if tensor is None or site in self.stack.sites[layer]:
+                path = self.modules[site][layer].path
+                raise ValueError(f"blocks must put out a floating tensor, once; {path} does not")
+            self.stack.dtype = str(tensor.dtype).removeprefix("torch.")
+            with torch.no_grad():
+                self.stack.signal(site, tensor, layer)
+            node = self.stack.sites[layer][site] = Node("output", [], tensor, "stream")
+            if site in STREAM:
+                follow(node)
+            if layer == 0:
+                self.stack.sources.append(tensor)
+            node.tensor = torch.empty(0)
+
+        return take
+
+
+def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,
+          blocks: str | Sequence[str] | Mapping[str, str] | None = None) -> Profile:
+    """Measures a model of any code, as it is: every statistic of the vocabulary that can be seen in it, by layer.
+
+    One pass forward and backward, eager, in the mode the model is in. Parameters, buffers, gradients, hooks, mode and
+    random state are afterwards what they were, also after an exception. Frozen parameters take part; compiled code
+    runs as written, and gradient checkpoints are passed over: one block's inner tensors and all that autograd keeps are
+    held at a time.
+
+    What is a stream, a branch, a norm or a matrix follows from the operations that a block runs, not from names: a
+    dispatch mode of torch sees them all, fused attention included, of which H = log Σ exp(s) − E[s]. What a block does
+    not show in this way is left out, and `notes` says what only some layers have. Where nothing attends, the first of
+    two branches stands at attn_out; where streams are several, the block's input and output are all that is read of
+    them. `explorer.profile.STATISTICS` has each statistic's definition and source.
+
+    Args:
+        model: any module with repeated blocks.
+        batch: a tensor, a tuple of positional or a mapping of named arguments; or a function that runs the model,
+            which it is given, and returns its output.
+        loss: from the model's output to a scalar; None for the output's own, where it has one named loss, else for its
+            projection on a random direction of unit expected norm, as `measure` has it.
+        blocks: names of the blocks, in which * stands for anything; None to find them. A mapping of sites to names of
+            modules whose outputs they are, such as {"attn_out": "h.*.attn", "resid_post": "h.*"}, where the code is not
+            understood; attention and matrices are then not read.
+    Returns:
+        The longest stack's profile, of equals the later one's: a decoder comes before its encoder. `others` has those
+        of the other stacks. A block that is called several times is as many layers.
+    Raises:
+        TypeError, ValueError: the model, the batch, the loss or the blocks will not do; says which, and why.
+    """
+    return _probed(model, batch, loss, blocks)[0]
+
+
+def _probed(model: nn.Module, batch: Batch, loss: Loss | None,
+            blocks: str | Sequence[str] | Mapping[str, str] | None) -> tuple[Profile, Stack]:
+    """The longest stack's profile, and the stack."""
+    model = unwrapped(must_be(nn.Module, "model", model))
+    begun = time.perf_counter()
+    with untouched(model), ExitStack() as cleanup:
+        if isinstance(blocks, Mapping):
+            sites = Sites(model, blocks)
+            output, stacks, refused = sites.run(model, batch), [sites.stack], []
+        else:
+            stacks = _stacks(model, batch, blocks)
+            watch = Watch(model, stacks)
+            cleanup.callback(watch.restore)
+            output = watch.run(model, batch)
+            refused = [stack.refused for stack in stacks if stack.refused]
+            stacks = [stack for stack in stacks if stack.sites and not stack.refused]
+            if not stacks:
+                raise ValueError("; ".join(refused) or "blocks must be run by the model; none of those found was")
+        value, scale = loss_of(output, loss)
+        backward(value, stacks, model)
+    name, seconds = type(model).__name__, time.perf_counter() - begun
+    others = [stack.profile(name, seconds, scale) for stack in stacks[1:]]
+    profile = stacks[0].profile(name, seconds, scale, others)
+    return replace(profile, remarks=(*profile.remarks, *refused)), stacks[0]
+
+
+def twin(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None = None, loss: Loss | None = None) -> Twin:
+    """The design of ours that is nearest to a model of any code: what `predict` says of it is the line under its dots.
+
+    One pass forward and backward, as `probe` makes it. Read from the operations and from their numbers, by block:
+    sizes, placement and kind of the norms and their ε, the function of the MLP and whether it is gated, what attention
+    divides, caps, normalizes, hides and turns, the multipliers of stream and branch, and the variance of each matrix;
+    and the second moment and token correlation of the first block's input. Then what theory expects of it is compared
+    with what was measured: `Twin.parts` says where the model behaves otherwise.
+
+    Args:
+        model: any module with repeated blocks.
+        batch: as for `probe`; two sequences or more show whether positions are added to the embeddings.
+        blocks: names of the blocks, in which * stands for anything; None to find them.
+        loss: as for `probe`.
+    Raises:
+        TypeError, ValueError: the model, the batch, the loss or the blocks will not do, or no branch of a block was
+            seen.
+    """
+    stack = _probed(model, batch, loss, blocks)[1]
+    if stack.twin is None:
+        why = f"could not be read: {stack.design.unread[0]}" if stack.design.unread else "no sum was seen in those"
+        raise ValueError(f"blocks must add branches to a stream; {why} of {type(model).__name__}")
+    return stack.twin
+
+
+def _stacks(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None) -> list[Stack]:
+    """The stacks to watch: those of the module tree, or blocks that are called again and again."""
+    try:
+        return [Stack(run) for run in find_stacks(model, blocks)]
+    except ValueError:
+        shared = [] if blocks is not None else repeated(model, batch)
+        if not shared:
+            raise
+        return [Stack(run) for run in shared]

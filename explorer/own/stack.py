@@ -1,0 +1,226 @@
+"""Numbers of a stack of blocks: of the signal, taken as each block ends, and of the gradients, which come later."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from explorer.measuring.statistics import Signal, norms, second_moment
+from explorer.own.anatomy import Anatomy, weight_values
+from explorer.own.blocks import Block
+from explorer.own.branches import Piece
+from explorer.own.design import Design
+from explorer.own.graph import Node
+from explorer.own.rows import Layout, layout, read_rows
+from explorer.own.twin import Twin
+from explorer.profile import ALMOST_ZERO, FIRST_STEP, MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
+
+SPREADS = ("logit_std", "attention_entropy_normalized")
+"""Statistics of rows that see several keys."""
+
+
+SMALL = 1e-6
+"""Second moment of a token, over the mean of all, below which it is almost 0: a norm multiplies its gradient by 10⁶."""
+
+
+class Stack:
+    """Measurements and design of one stack of blocks.
+
+    Args:
+        blocks: its modules, in order; one that is called several times is as many layers.
+    """
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks = blocks
+        self.layers: list[str] = []
+        self.anatomies: list[tuple[str, Anatomy]] = []
+        """Name and anatomy of each layer; the numbers of its graph are gone."""
+        self.sites: list[dict[str, Node]] = []
+        self.values: defaultdict[Key, dict[int, Tensor]] = defaultdict(dict)
+        """By layer from 0."""
+        self.pattern: Tensor | None = None
+        self.gradients: Mapping[int, Tensor] = {}
+        """By the id of the parameter."""
+        self.gates: list[str] = []
+        """Weights after the layers that are 0 and whose gradient is not."""
+        self.small = (0, 0)
+        """How many tokens of the input are almost 0, and of how many."""
+        self.dtype = ""
+        self.layout = Layout()
+        self.sources: list[Tensor] = []
+        """Where the backward pass may end: what goes into the first block."""
+        self.design = Design()
+        self.refused = ""
+        """Why its blocks are not read, where they are not."""
+        self.twin: Twin | None = None
+
+    def take(self, block: Block, anatomy: Anatomy) -> None:
+        """Reads a block that has just run, and lets its tensors go."""
+        if not self.sites:
+            self.layout, self.sources = layout(anatomy), [anatomy.source.tensor]
+            self.dtype = str(anatomy.source.tensor.dtype).removeprefix("torch.")
+            self.signal("embed", anatomy.source.tensor, 0)
+            tokens = self.layout.arrange(anatomy.source.tensor)
+            self.small = (int(almost_zero(tokens)), tokens[..., 0].numel())
+            self.design.begin(self.layout.arrange(anatomy.source.tensor))
+        for site, node in anatomy.sites.items():
+            self.signal(site, node.tensor, len(self.sites))
+        if anatomy.attention is not None:
+            self.rows(anatomy.attention, anatomy.source.tensor)
+        for node in (anatomy.source, *(node for site, node in anatomy.sites.items() if site in STREAM)):
+            follow(node)
+        self.sites.append({"embed": anatomy.source, **anatomy.sites})
+        self.anatomies.append((block.path, anatomy))
+        self.layers.append(block.path)
+        self.design.take(block, anatomy)
+        anatomy.graph.release()
+
+    def signal(self, site: str, tensor: Tensor, layer: int) -> None:
+        """Statistics of the stream and of the branches, in a layer from 0."""
+        x = self.layout.arrange(tensor.detach())
+        signal = Signal.of((x if x.dtype == torch.float64 else x.float())[None])
+        for row in STATISTICS.values():
+            if row.reduce is not None and site in row.sites and (row.name != "token_correlation" or x.shape[1] > 1):
+                self.values[row.name, site][layer] = row.reduce(signal)
+
+    def rows(self, attention: Node, stream: Tensor) -> None:
+        """Statistics of attention."""
+        heads = read_rows(attention, len(self.layout.arrange(stream)))
+        if heads is None:
+            return
+        if not self.sites:
+            self.pattern = heads.pattern
+        for row in STATISTICS.values():
+            for site in ROWS:
+                if row.reduce is not None and site in row.sites and (heads.several or row.name not in SPREADS):
+                    self.values[row.name, site][len(self.sites)] = row.reduce(heads.rows)
+
+    def profile(self, name: str, seconds: float, scale: float, others: Sequence[Profile] = ()) -> Profile:
+        """All of it as one record.
+
+        Args:
+            name: of the model.
+            seconds: what it took.
+            scale: by which the loss was multiplied.
+            others: other stacks' profiles.
+        """
+        values, notes, absent = self.by_site()
+        last = self.sites[-1]["resid_post"].gradient
+        notes |= gradient_note(bool(last) and not float(sum(last)), self.gates, self.small)
+        values |= {**self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices()))}
+        for matrix, layers in self.matrices().items():
+            if without := tuple(layer for layer, pieces in enumerate(layers, start=1) if not pieces):
+                absent |= {key: without for key in values if key[1] == matrix}
+                for statistic in ("parameter_gradient", "weight_variance", "weight_likeness"):
+                    notes.setdefault(statistic, f"{matrix} was not read in {_layers(without)}")
+        whole = Profile(
+            "measured", values, model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
+            seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
+            pattern_of=None if self.pattern is None else (1, 0), others=tuple(others), shapes=self.design.shapes(),
+            differences=self.design.differences(), absent=absent,
+        )
+        twin = self.twin = self.design.twin(whole)
+        if twin is None:
+            return replace(whole, remarks=self.design.unread)
+        return replace(whole, twin=None if twin.parts else twin.config, remarks=twin.unread + twin.differs + twin.parts)
+
+    def by_site(self) -> tuple[dict[Key, Array], dict[str, str], dict[Key, tuple[int, ...]]]:
+        """Statistics of the forward pass that most layers have in one shape, why others are left out, and the layers
+        that have none.
+        """
+        values: dict[Key, Array] = {}
+        notes: dict[str, str] = {}
+        absent: dict[Key, tuple[int, ...]] = {}
+        for key, parts in self.values.items():
+            count = 1 if key[1] == "embed" else len(self.sites)
+            shape, held = Counter(part.shape for part in parts.values()).most_common(1)[0]
+            if 2 * held <= count:
+                notes.setdefault(key[0], f"at {key[1]} only {len(parts)} of {count} layers have it in one shape")
+                continue
+            alike = {layer: part.double().cpu().numpy() for layer, part in parts.items() if part.shape == shape}
+            none = np.full(shape, np.nan)
+            values[key] = np.concatenate([alike.get(layer, none) for layer in range(count)])[None]
+            if held < count:
+                absent[key] = tuple(layer + 1 for layer in range(count) if layer not in alike)
+                notes.setdefault(key[0], f"at {key[1]} it was not read in {_layers(absent[key])}")
+        return values, notes, absent
+
+    def by_stream(self) -> dict[Key, Array]:
+        """Mean squared gradients relative to the last layer's, unless that is 0."""
+        values: dict[Key, Array] = {}
+        last = self.sites[-1]["resid_post"].gradient
+        if last and not float(sum(last)):
+            return values
+        for site in STREAM:
+            nodes = [sites[site] for sites in (self.sites[:1] if site == "embed" else self.sites) if site in sites]
+            whole = len(nodes) == (1 if site == "embed" else len(self.sites))
+            if last and whole and all(node.gradient for node in nodes):
+                sizes = np.array([float(sum(node.gradient)) for node in nodes])
+                with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
+                    values["activation_gradient", site] = (sizes / float(sum(last)))[None]
+        return values
+
+    def by_weight(self, scale: float) -> dict[Key, Array]:
+        """Norms of the gradients by what the layers learn, of the loss before it was multiplied."""
+        held: dict[str, list[Any]] = dict(self.matrices())
+        parts: dict[str, list[list[Tensor]]] = {
+            name: [[piece.of(self.gradients[id(piece.parameter)]) for piece in pieces
+                    if id(piece.parameter) in self.gradients] for pieces in layers]
+            for name, layers in held.items()
+        }
+        for name in VECTORS:
+            learned = [anatomy.vectors.get(name, []) for _, anatomy in self.anatomies]
+            if learned and all(learned):
+                held[name] = learned
+                parts[name] = [[self.gradients[id(weight)] for weight in layer if id(weight) in self.gradients]
+                               for layer in learned]
+        return {
+            ("parameter_gradient", name): np.array([[
+                float(np.linalg.norm(norms(layer))) / scale if layer else 0.0 if kept else np.nan
+                for layer, kept in zip(layers, held.get(name, layers), strict=True)]])
+            for name, layers in parts.items()
+        }
+
+    def matrices(self) -> dict[str, list[list[Piece]]]:
+        """Matrices of the vocabulary that most blocks have, by layer; no pieces where one has none."""
+        pieces = {name: [anatomy.matrices.get(name, []) for _, anatomy in self.anatomies] for name in MATRICES}
+        return {name: layers for name, layers in pieces.items() if 2 * sum(map(bool, layers)) > len(layers)}
+
+
+def _layers(numbers: Sequence[int]) -> str:
+    return f"layer {numbers[0]}" + (f" and {len(numbers) - 1} more" if len(numbers) > 1 else "")
+
+
+def almost_zero(x: Tensor) -> Tensor:
+    """How many tokens of `[..., coordinate]` are too small for a norm, which multiplies the gradient by them."""
+    sizes = x.detach().float().square().mean(-1)
+    return (sizes < SMALL * sizes.mean()).sum()
+
+
+def gradient_note(nothing: bool, gates: Sequence[str], small: tuple[int, int]) -> dict[str, str]:
+    """The reason why there is no gradient relative to the last layer's, or why that at the input is large.
+
+    Args:
+        nothing: whether the gradient at the last layer is exactly 0.
+        gates: weights after the layers that are 0 and whose gradient is not.
+        small: how many tokens of the input are almost 0, and of how many.
+    """
+    if nothing:
+        moves = f"{FIRST_STEP} {' and '.join(gates)} alone" if gates else ""
+        return {"activation_gradient": moves or "the gradient at the last layer is exactly 0"}
+    of, verb = f"{small[0]} of {small[1]} tokens", "is" if small[0] == 1 else "are"
+    return {"activation_gradient": f"{of} {verb} {ALMOST_ZERO}"} if small[0] else {}
+
+
+def follow(node: Node) -> None:
+    """Has the gradient by a stream kept as a number, once it is known."""
+    if node.tensor.requires_grad and not node.followed:
+        node.followed = True
+        node.tensor.register_hook(  # type: ignore[no-untyped-call]
+            lambda gradient: node.gradient.append(second_moment(gradient.detach().float()[None])[0]))

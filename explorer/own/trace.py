@@ -1,0 +1,130 @@
+"""Back through what a block computed, along one line of tensors: the factors, norms, turns and sums that lie on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+from explorer.own.graph import BENT, FACTOR, MATRIX, NORM, REDUCTION, SUM, VIEW, Node
+from explorer.own.operands import alpha, divisor, last_number, scalar, size
+
+Kind = Literal["factor", "gain", "norm", "add", "turn", "bend"]
+
+PICKED = VIEW | {"index_select", "repeat_interleave", "gather", "index", "_unsafe_index", "masked_fill", "where",
+                 "masked_fill_", "nan_to_num", "bernoulli_", "repeat", "roll"}
+"""Operations that leave most numbers as they are."""
+TURNS = VIEW | FACTOR | SUM | {"neg", "stack", "view_as_complex", "view_as_real", "complex", "flip", "index",
+                              "slice_scatter"}
+"""Operations of which a rotation of pairs of coordinates is made."""
+
+
+class Step(NamedTuple):
+    """One thing that was done to a tensor on its way."""
+
+    kind: Kind
+    node: Node
+    """The tensor after it."""
+    before: Node
+    factor: float = 1.0
+    """A scalar factor's value, or the root mean square of a gain."""
+    epsilon: float = 0.0
+    centered: bool = False
+    """Whether a norm subtracts the mean."""
+    extra: Node | None = None
+    """The other operand: a gain, a bias, a mask."""
+
+
+def trace(node: Node, stop: Callable[[Node], bool] = lambda node: False, *,
+          bends: bool = False) -> tuple[list[Step], Node]:
+    """Steps from a tensor back to where it was made, the last one first, and that tensor.
+
+    Args:
+        stop: tensors beyond which nobody looks.
+        bends: whether to go on through a function of one number.
+    """
+    steps: list[Step] = []
+    while not stop(node):
+        step = _step(node, bends)
+        if step is None:
+            break
+        if isinstance(step, Node):
+            node = step
+            continue
+        if step.kind == "norm" or step.node.op not in SUM or not _centers(step):
+            steps.append(step)
+        else:  # the mean that a norm written out takes away, its gain perhaps before it divides
+            at = max((index for index, earlier in enumerate(steps) if earlier.kind == "norm"), default=len(steps))
+            if all(earlier.kind in ("norm", "gain", "factor") for earlier in steps[at:]):
+                steps[at:at + 1] = [norm._replace(centered=True, before=step.before) for norm in steps[at:at + 1]]
+        node = step.before
+    return steps, node
+
+
+def _step(node: Node, bends: bool) -> Step | Node | None:
+    """The step that made a tensor, or the tensor of which it is a view; None where no single line leads on."""
+    made = [operand for operand in node.inputs if operand.role]
+    if not made or (node.op in MATRIX and node.op != "dot"):
+        return None
+    if node.op in NORM:
+        return Step("norm", node, made[0], epsilon=last_number(node), centered="layer" in node.op or "group" in node.op)
+    if node.op in PICKED and len({id(operand) for operand in made}) == 1:
+        return made[0]
+    if node.op in FACTOR or node.op in SUM:
+        step = _one_line(node, made)
+        if step is not None:
+            return step
+    if bends and node.op in BENT and len(made) == 1:
+        return Step("bend", node, made[0])
+    root = _root(made, node.tensor.numel()) if node.op in TURNS else None
+    return None if root is None else Step("turn", node, root)
+
+
+def _one_line(node: Node, made: list[Node]) -> Step | None:
+    """The step of a factor or a sum of which one operand goes on, where it is one."""
+    if len(made) == 1:
+        main, rest = made[0], [operand for operand in node.inputs if operand is not made[0]]
+        value = scalar(node, rest)
+        if node.op in FACTOR:
+            if value is not None:
+                return Step("factor", node, main, 1 / value if "div" in node.op and value else value)
+            if rest and (flat := rest[0].tensor).numel() <= flat.shape[-1] and not flat.is_complex():
+                return Step("gain", node, main, size(flat), extra=rest[0])
+            return None
+        sign = -1.0 if node.op == "rsub" else 1.0
+        return Step("add", node, main, sign * alpha(node), extra=rest[0] if rest else None)
+    for main, other in (made[:2], made[1::-1]) if len(made) == 2 else ():
+        if node.op in FACTOR and (epsilon := divisor(other, main)) is not None:
+            return Step("norm", node, main, epsilon=epsilon)
+        if node.op in SUM and other.inputs[:1] == [main] and other.tensor.numel() < main.tensor.numel():
+            return Step("add", node, main, extra=other)  # a mean, or the largest, is taken away
+    return None
+
+
+def inside(node: Node, enter: Callable[[Node], bool]) -> Iterator[Node]:
+    """Tensors from which a tensor is computed, nearest first, itself included, through those that `enter` accepts."""
+    left, visited = [node], {id(node)}
+    while left:
+        tensor = left.pop(0)
+        yield tensor
+        for part in tensor.inputs if enter(tensor) else ():
+            if part.role and id(part) not in visited:
+                visited.add(id(part))
+                left.append(part)
+
+
+def _root(made: list[Node], numbers: int) -> Node | None:
+    """The tensor of so many numbers of which several are made, by turns alone."""
+    def above(node: Node) -> list[Node]:
+        return list(inside(node, lambda part: part.op in TURNS))
+
+    first, *others = [above(operand) for operand in made]
+    if not others:  # complex numbers, multiplied by those of their positions
+        return next((part for product in first if product.op in FACTOR and product.tensor.is_complex()
+                     for part in product.inputs if part.role), None)
+    sets = [{id(part) for part in other} for other in others]
+    return next((origin for origin in first if origin.tensor.numel() * (1 + origin.tensor.is_complex()) == numbers
+                 and all(id(origin) in ids for ids in sets)), None)
+
+
+def _centers(step: Step) -> bool:
+    return step.extra is not None and step.extra.op in REDUCTION

@@ -1,0 +1,204 @@
+"""One pass forward with every block watched, and one backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from explorer.own.anatomy import read_block
+from explorer.own.blocks import Block
+from explorer.own.calls import Batch, called
+from explorer.own.facts import UNREADABLE
+from explorer.own.graph import SUM, Graph, Node, tensors_in
+from explorer.own.stack import Stack, follow
+
+
+class Watch:
+    """Hooks that have a graph record each block while it runs; blocks within a block are a part of it.
+
+    A block that is a list of parts is never called itself: it lasts from its first part to the next block, or to what
+    the last sum made.
+
+    Args:
+        model: whose parameters are known by their tensors.
+        stacks: whose blocks are watched.
+    """
+
+    def __init__(self, model: nn.Module, stacks: Sequence[Stack]) -> None:
+        self.first = stacks[0] if stacks else None
+        self.graph = Graph({id(parameter): parameter for parameter in model.parameters()}, self.shown)
+        self.after = False
+        """Whether a block has ended, and none has begun since."""
+        self.whose: dict[int, tuple[Stack, Block]] = {}
+        """Which block begins with a module: the module itself, or a part of a list."""
+        for stack in stacks:
+            for block in reversed(stack.blocks):
+                for module in starts(block.module):
+                    self.whose[id(module)] = stack, block
+        self.modules = {id(part): part for stack in stacks for block in stack.blocks for part in starts(block.module)}
+        self.within: list[nn.Module] = []
+        self.open: tuple[Stack, Block] | None = None
+        """The list that is running."""
+        self.wished: list[Tensor] = []
+        """Inputs of lists that required no gradient."""
+        self.closed = ""
+        """Operation that made the output of the list before."""
+
+    def run(self, model: nn.Module, batch: Batch) -> Any:
+        """The model's output."""
+        with ExitStack() as hooks:
+            for module in self.modules.values():
+                hooks.callback(module.register_forward_pre_hook(self.enter, with_kwargs=True).remove)
+                hooks.callback(module.register_forward_hook(self.leave).remove)
+                hooks.enter_context(self.called(module))
+            with self.graph:
+                output = called(model, batch)
+            if self.open is not None:
+                self.close(self.last())
+        self.graph.recording = False
+        for stack in {id(stack): stack for stack, _ in self.whose.values()}.values():
+            stack.design.end()
+        self.graph.release()
+        return output
+
+    def restore(self) -> None:
+        """Takes back the wish for gradients by tensors that are not ours; after the backward pass."""
+        for stream in self.wished:
+            stream.requires_grad_(False)
+
+    @contextmanager
+    def called(self, module: nn.Module) -> Iterator[None]:
+        """Refuses a call of `module.forward`, which passes hooks by."""
+        own, forward = vars(module).get("forward"), module.forward
+
+        def checked(*arguments: Any, **named: Any) -> Any:
+            if not self.within or self.within[-1] is not module:
+                path = self.whose[id(module)][1].path
+                raise ValueError(f"blocks must be called as modules, for hooks see no other call; {path} is called by "
+                                 ".forward(): write block(x) for block.forward(x)")
+            return forward(*arguments, **named)
+
+        module.forward = checked
+        try:
+            yield
+        finally:
+            del module.forward
+            if own is not None:
+                module.forward = own
+
+    def refuse(self, stack: Stack, why: str) -> None:
+        """Leaves a stack out, or raises where it is the one that is asked for."""
+        if stack is self.first:
+            raise ValueError(why)
+        stack.refused = why
+
+    def shown(self, node: Node) -> None:
+        """A new stream; what comes after a block is none of its."""
+        if not self.after:
+            follow(node)
+
+    def enter(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Before a block: its first floating tensor is the stream."""
+        self.within.append(module)
+        stack, block = self.whose[id(module)]
+        if stack.refused or len(self.within) > 1 or (self.open is not None and self.open[1] is block):
+            return None
+        stream = next((x for x in tensors_in((arguments, tuple(named.values()))) if x.is_floating_point()), None)
+        if stream is None or stream.numel() == 0 or not stream.ndim:
+            given = "none" if stream is None else f"one of shape {tuple(stream.shape)}"
+            self.refuse(stack, f"blocks must be given a floating tensor with numbers; {block.path} got {given}")
+            return None
+        if not torch.is_grad_enabled():
+            self.refuse(stack, f"model must run with gradients; its block {block.path} runs under torch.no_grad()")
+            return None
+        if self.open is not None:
+            self.close(stream)
+        if not stream.requires_grad and block.module is not module:  # the code around a list adds to this very tensor
+            self.wished.append(stream.requires_grad_())
+        if not stream.requires_grad:  # what comes before may have no weights, or be detached
+            fresh = stream.detach().requires_grad_()
+            swap = {id(stream): fresh}
+            arguments, named = _swapped(arguments, swap), _swapped(named, swap)
+            stream = fresh
+        self.open = (stack, block) if block.module is not module else None
+        self.after = False
+        self.graph.begin(stream)
+        return arguments, named
+
+    def leave(self, module: nn.Module, _: object, out: Any) -> None:
+        """After a block: what it computed is read."""
+        self.within.pop()
+        if self.within or self.open is not None:
+            return
+        stack, block = self.whose[id(module)]
+        if stack.refused:
+            return
+        output = next((tensor for tensor in tensors_in((out,)) if tensor.is_floating_point()), None)
+        if output is None:
+            self.refuse(stack, f"blocks must put out a floating tensor; {block.path} puts out {type(out).__name__}")
+            return
+        self.take(stack, block, output)
+
+    def close(self, output: Tensor) -> None:
+        """The end of a list."""
+        if self.open is not None:
+            (stack, block), self.open = self.open, None
+            self.closed = self.graph.find(output).op
+            self.take(stack, block, output)
+
+    def take(self, stack: Stack, block: Block, output: Tensor) -> None:
+        """Reads a block that has ended."""
+        try:
+            with torch.no_grad():
+                stack.take(block, read_block(self.graph, self.graph.end(output)))
+        except UNREADABLE as error:
+            stack.refused = f"{block.path} could not be read: {type(error).__name__}: {error}"
+        self.after = True
+        self.graph.begin(output)
+        stack.design.tail = self.graph.order
+
+    def last(self) -> Tensor:
+        """The output of a list that nothing follows: the last sum, or its norm where the others ended with one."""
+        sums = [node for node in self.graph.order if node.role == "stream" and node.op in SUM]
+        if not sums:
+            path = "" if self.open is None else self.open[1].path
+            raise ValueError(f"blocks must add to a stream where they are lists of parts; {path} does not")
+        after = self.graph.order[self.graph.order.index(sums[-1]):]
+        return next((node for node in after if node.role == "stream" and node.op == self.closed), sums[-1]).tensor
+
+
+def starts(module: nn.Module) -> list[nn.Module]:
+    """Modules that are called to run a block: itself, or the parts of a list, which has no code of its own."""
+    lists = isinstance(module, (nn.ModuleList, nn.ModuleDict))
+    return [part for child in module.children() for part in starts(child)] if lists else [module]
+
+
+def _swapped(value: Any, swap: Mapping[int, Tensor]) -> Any:
+    """Arguments with some tensors replaced."""
+    if isinstance(value, Tensor):
+        return swap.get(id(value), value)
+    if isinstance(value, dict):
+        return {name: _swapped(part, swap) for name, part in value.items()}
+    return type(value)(_swapped(part, swap) for part in value) if type(value) in (tuple, list) else value
+
+
+def backward(loss: Tensor, stacks: Sequence[Stack], model: nn.Module) -> None:
+    """Runs the backward pass, and keeps the gradients by what the blocks learn; the model's own are not touched."""
+    inside = {id(weight) for stack in stacks for block in stack.blocks for weight in block.module.parameters()}
+    gates = {name: weight for name, weight in model.named_parameters() if id(weight) not in inside
+             and weight.requires_grad and not name.endswith("bias") and not weight.any()}
+    wanted = {id(w): w for stack in stacks for _, anatomy in stack.anatomies
+              for w in (*(piece.parameter for pieces in anatomy.matrices.values() for piece in pieces),
+                        *(vector for vectors in anatomy.vectors.values() for vector in vectors)) if w.requires_grad}
+    sources = [source for stack in stacks for source in stack.sources if source.requires_grad]
+    for node in (node for stack in stacks for sites in stack.sites for node in sites.values()):
+        node.gradient.clear()  # what reading a block has differentiated was not the loss
+    gradients = torch.autograd.grad(loss, [*gates.values(), *wanted.values(), *sources], allow_unused=True)
+    learned = {key: value for key, value in zip(wanted, gradients[len(gates):], strict=False) if value is not None}
+    moved = [name for name, value in zip(gates, gradients, strict=False) if value is not None and value.any()]
+    for stack in stacks:
+        stack.gradients, stack.gates = learned, moved

@@ -1,0 +1,180 @@
+"""Readings are what they say: each beside the same number worked out from the model's own tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from small_models import HEADS, LAYERS, Encoder, adam, batch, gpt2, llama, loss_of, train
+from torch import Tensor, nn
+
+import explorer as ex
+from explorer.own.readings import COLUMNS, UNITS
+
+
+def value(watch: ex.Watch, step: int, statistic: str, site: str) -> np.ndarray:
+    """A statistic of one reading, by layer (and head)."""
+    frame = watch.frame().query("step == @step and statistic == @statistic and site == @site")
+    heads = frame["head"].nunique()
+    values = frame["value"].to_numpy()
+    return values.reshape(-1, heads) if heads else values
+
+
+def test_the_stream_and_its_gradient_are_what_the_hidden_states_say() -> None:
+    model = gpt2()
+    watch = ex.watch(model)
+    hidden: list[Tensor] = []
+    keep = [block.register_forward_hook(lambda _, args, out: hidden.append(out if isinstance(out, Tensor) else out[0]))
+            for block in model.h]
+    first = model.h[0].register_forward_pre_hook(lambda _, args: hidden.insert(0, args[0]))
+    loss = loss_of(model, batch(0))
+    gradients = torch.autograd.grad(loss, hidden, retain_graph=True)
+    watch._window.gradient.clear()  # type: ignore[union-attr] - that was the test's own backward pass
+    optimizer = adam(model)
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    for handle in (*keep, first):
+        handle.remove()
+    stack = torch.stack([x.detach() for x in hidden]).double().flatten(1)
+    square = stack.square().mean(1)
+    expected = {
+        "mean": stack.mean(1), "second_moment": square, "max_abs": stack.abs().amax(1), "nonfinite": 0 * square,
+        "fourth_moment_ratio": stack.pow(4).mean(1) / square**2,
+    }
+    back = torch.stack(gradients).double().flatten(1).square().mean(1)
+    expected["activation_gradient"] = back / back[-1]
+    for statistic, wanted in expected.items():
+        found = np.concatenate([value(watch, 0, statistic, site) for site in ("embed", "resid_post")])
+        np.testing.assert_allclose(found, wanted.numpy(), rtol=2e-5, atol=1e-7, err_msg=statistic)
+
+
+@pytest.mark.parametrize("optimizer", [adam, lambda model: torch.optim.SGD(model.parameters(), lr=0.1)])
+def test_gradients_and_updates_are_those_of_the_optimizer(
+        optimizer: Callable[[nn.Module], torch.optim.Optimizer]) -> None:
+    model = gpt2()
+    watch = ex.watch(model)
+    steps = optimizer(model)
+    loss_of(model, batch(0)).backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    steps.step()
+    for site in ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight"):
+        names = [f"h.{layer}.{site}" for layer in range(LAYERS)]
+        now = [model.get_parameter(name) for name in names]
+        moved = [(model.get_parameter(name).detach() - before[name]).norm() / before[name].norm() for name in names]
+        np.testing.assert_allclose(value(watch, 0, "parameter_gradient", site),
+                                   [float(one.grad.norm()) for one in now], rtol=1e-6)
+        np.testing.assert_allclose(value(watch, 0, "update_ratio", site), torch.stack(moved), rtol=1e-5)
+    frame = watch.frame().query("site == 'wte.weight' and statistic == 'parameter_gradient'")
+    assert frame["layer"].isna().all()
+    assert float(frame["value"].iloc[0]) == pytest.approx(float(model.wte.weight.grad.norm()), rel=1e-6)
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("build", [gpt2, llama])
+def test_attention_is_what_the_written_out_pattern_says(build: Callable[[str], nn.Module], implementation: str) -> None:
+    model = build(implementation)
+    watch = ex.watch(model)
+    train(model, 1, torch.optim.SGD(model.parameters(), lr=0.0))
+    reference = build("eager")
+    logits: list[Tensor] = []
+    softmax = nn.functional.softmax
+
+    def seen(scores: Tensor, *args: object, **kwargs: object) -> Tensor:
+        logits.append(scores.detach())
+        return softmax(scores, *args, **kwargs)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nn.functional, "softmax", seen)
+        pattern = torch.stack(reference(input_ids=batch(0), output_attentions=True).attentions).detach().double()
+    entropy = torch.special.entr(pattern).sum(-1)
+    keys = torch.arange(1, pattern.shape[-1] + 1)
+    expected = {
+        "attention_entropy": entropy.mean((1, 3)),
+        "attention_entropy_normalized": (entropy[..., 1:] / keys[1:].log()).mean((1, 3)),
+        "attention_max": pattern.amax(-1).mean((1, 3)),
+    }
+    for statistic, wanted in expected.items():
+        np.testing.assert_allclose(value(watch, 0, statistic, "pattern"), wanted.numpy(), rtol=1e-5, err_msg=statistic)
+    assert (expected["attention_entropy_normalized"] < 0.97).any(), "attention is uniform: the test shows nothing"
+    np.testing.assert_allclose(value(watch, 0, "largest_logit", "attn_scores"),
+                               torch.stack(logits).amax((1, 3, 4)).numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_attention_of_torchs_own_encoder_is_read(dropout: float) -> None:
+    model = Encoder(dropout)
+    watch = ex.watch(model)
+    train(model, 1)
+    entropy = value(watch, 0, "attention_entropy_normalized", "pattern")
+    assert entropy.shape == (LAYERS, HEADS)
+    assert ((entropy > 0.5) & (entropy < 1)).all()
+
+
+def test_a_padded_row_that_sees_no_key_is_no_row() -> None:
+    class Padded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
+
+        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+            for layer in self.layers:
+                x = layer(x, x, x, attn_mask=mask, need_weights=False)[0]
+            return x
+
+    model = Padded()
+    watch = ex.watch(model, blocks="layers.*")
+    optimizer = adam(model)
+    mask = torch.zeros(4, 4)
+    mask[0] = -math.inf  # the first row sees nothing, the others all
+    model(torch.zeros(1, 4, 8), mask).sum().backward()
+    optimizer.step()
+    np.testing.assert_allclose(value(watch, 0, "attention_entropy", "pattern"), math.log(4), rtol=1e-6)
+
+
+def test_accumulated_gradients_are_one_reading() -> None:
+    """The same batch at once and in four parts: the same sums, merged."""
+    frames = []
+    for parts in (1, 4):
+        model = gpt2()
+        with ex.watch(model, every=2) as watch:
+            train(model, 3, torch.optim.SGD(model.parameters(), lr=0.01), parts)
+        frames.append(watch.frame())
+    whole, merged = frames
+    assert list(whole["step"].unique()) == list(merged["step"].unique()) == [0, 2]
+    keys = [name for name in COLUMNS if name != "value"]
+    assert whole[keys].equals(merged[keys])
+    np.testing.assert_allclose(merged["value"], whole["value"], rtol=1e-4, atol=1e-6)
+
+
+def test_the_table_is_tidy_and_its_words_are_defined() -> None:
+    model = llama()
+    watch = ex.watch(model, every=2, start=10)
+    train(model, 4)
+    frame = watch.frame()
+    assert list(frame.columns) == COLUMNS
+    assert not frame.duplicated([name for name in COLUMNS if name != "value"]).any()
+    assert set(frame["statistic"]) == UNITS.keys()
+    assert list(frame["step"].unique()) == [10, 12]
+    assert frame["value"].notna().all()
+
+
+def test_a_profile_of_a_reading() -> None:
+    model = gpt2()
+    watch = ex.watch(model, every=2)
+    train(model, 3)
+    profile = watch.profile()
+    assert profile.origin == "measured"
+    assert profile.config is None
+    assert (profile.model, profile.layers, profile.dtype) == ("GPT2Model", ("h.0", "h.1", "h.2"), "float32")
+    assert profile["second_moment", "resid_post"].shape == (1, LAYERS)
+    assert profile["attention_entropy", "pattern"].shape == (1, LAYERS, HEADS)
+    np.testing.assert_array_equal(profile["second_moment", "resid_post"][0],
+                                  value(watch, 2, "second_moment", "resid_post"))
+    np.testing.assert_array_equal(watch.profile(0)["second_moment", "embed"][0],
+                                  value(watch, 0, "second_moment", "embed"))
+    with pytest.raises(ValueError, match="step must be one that was read: 0, 2; got 1"):
+        watch.profile(1)

@@ -1,0 +1,350 @@
+"""The twin of a model of known design is that design; layers that are built otherwise are named, healthy ones never."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from benchmarks.models import MODELS, build, ours_of
+from explorer import Config, Profile, Twin, batch, diagnose, predict, preset, probe, twin
+from explorer.model import Transformer
+from explorer.own.facts import Facts
+from explorer.own.majority import EXACT
+
+transformers = pytest.importorskip("transformers")
+
+SIZES: dict[str, Any] = {"n_layers": 4, "d_model": 64, "n_heads": 4, "n_ctx": 16, "batch_size": 2}
+UNSEEN = {"n_seeds", "seed", "loss", "parametrization", "base_depth"}
+"""What no block shows: how many draws there were, and how it is to be trained."""
+DRAWN = {"input_second_moment", "input_correlation"}
+"""Read off one batch, of which they are the mean."""
+BIASES = 0.12
+"""Error of the variance of 4 × 64 biases, twice."""
+
+
+def differing(found: Config, asked: Config, near: float = EXACT) -> dict[str, Any]:
+    """Fields of the twin that are not what was asked for."""
+    near = max(near, BIASES) if asked.bias_variance else near
+    pairs = {name: (value, getattr(asked, name)) for name, value in found if name not in UNSEEN | DRAWN}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]
+            and not (isinstance(pair[0], float) and abs(pair[0] - pair[1]) <= near * max(map(abs, pair)))}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_that_others_wrote_has_its_preset_for_a_twin(name: str) -> None:
+    asked = ours_of(name, **SIZES)
+    torch.manual_seed(0)
+    found = twin(build(MODELS[name], asked), torch.randperm(32).view(2, 16))
+    left = differing(found.config, asked)
+    assert not left, left
+    assert found.distance < 0.05  # of a matrix of 64 × 16 entries the variance is known to 4 %
+    assert not found.unread
+    assert bool(found.differs) == (name == "gpt_oss")  # whose MLPs are experts
+    q = asked.input_second_moment
+    assert found.config.input_second_moment == pytest.approx(q, rel=0.15)
+
+
+OURS = {
+    **{name: preset(name, **SIZES, n_seeds=1) for name in (
+        "post_ln", "pre_ln", "peri_ln", "branch_output", "mix_ln", "layernorm_scaling", "keel", "hybrid_norm", "sub_ln",
+        "norm_former", "dyt", "deepnorm", "admin", "realformer", "realformer_qk", "rezero", "skipinit", "fixup",
+        "t_fixup", "layer_scale", "inverse_sqrt_depth", "parallel", "deepnet", "qwen3_next", "ngpt", "gpt_oss")},
+    "uniform": Config(distribution="uniform", scale_rule="torch_default", bias_variance=1 / 3, norm_epsilon=0.1,
+                      **SIZES),
+    "louder": Config(scale_rule="xavier", attention_variance=3.0, mlp_variance=0.2, **SIZES),
+    "copied": Config(layer_weights="copied", activation="erf", logit_cap=5.0, sink="zero", **SIZES),
+    "narrow": Config(head_size=8, n_kv_heads=2, mlp_ratio=0.5, attention_gate="head", causal=True, **SIZES),
+    "gain": Config(qk_norm=True, qk_gain=3.0, attention_scale="d", value_residual=True, **SIZES),
+    "mlps": Config(attention="none", activation="tanh", activation_rescaled=False, **SIZES),
+    "no last norm": Config(final_norm="no", mlp="gated", activation="sigmoid", **SIZES),
+}
+SAME = {
+    "gain": {"attention_scale", "qk_gain"},  # 3 q·k / d is (3 / √d) q·k / √d
+    "mlps": {"n_heads"},
+    "copied": {"init_variance"},  # one draw for all layers
+}
+
+
+def of_ours(config: Config) -> Twin:
+    model, inputs = Transformer(config, 0), batch.draw(config, 0)
+    return twin(model, lambda whole: whole(whole.embed(inputs)))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_twin_of_our_own_model_is_its_config(name: str) -> None:
+    left = differing(of_ours(OURS[name]).config, OURS[name], near=0.06)
+    assert {*left} <= SAME.get(name, set()), left
+
+
+def test_a_wrong_variance_is_not_taken_for_right() -> None:
+    """Weights 10 % too large are seen as such: the twin says so, and is not the config that was asked for."""
+    asked = Config(**SIZES)
+    found = of_ours(asked.replace(init_variance=1.21)).config
+    assert found.init_variance == pytest.approx(1.21, rel=0.03)
+
+
+def gpt2(n_layers: int = 8) -> tuple[nn.Module, Any, str]:
+    config = transformers.GPT2Config(n_layer=n_layers, n_embd=64, n_head=4, vocab_size=64, n_positions=16,
+                                     attn_implementation="eager")
+    return transformers.GPT2Model(config).eval(), torch.arange(32).view(2, 16), "h"
+
+
+def llama() -> tuple[nn.Module, Any, str]:
+    config = transformers.LlamaConfig(num_hidden_layers=8, hidden_size=64, num_attention_heads=4,
+                                      num_key_value_heads=2, intermediate_size=128, vocab_size=64)
+    return transformers.LlamaModel(config).eval(), torch.arange(32).view(2, 16), "layers"
+
+
+class Block(nn.Module):
+    """Written by hand, as in a course."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm_1, self.norm_2 = nn.LayerNorm(64), nn.LayerNorm(64)
+        self.qkv, self.out = nn.Linear(64, 192, bias=False), nn.Linear(64, 64, bias=False)
+        self.up, self.down = nn.Linear(64, 128), nn.Linear(128, 64)
+        self.scale, self.keep, self.branch = 0.25, 1.0, 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(self.norm_1(x)).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
+        mixed = ((q @ k.mT * self.scale).softmax(-1) @ v).transpose(1, 2).reshape(2, 16, 64)
+        x = (x if self.keep else 0) + self.out(mixed)
+        return x + self.branch * self.down(torch.relu(self.up(self.norm_2(x))))
+
+
+class Divided(nn.Module):
+    """A norm as textbooks write it."""
+
+    def __init__(self, centered: bool) -> None:
+        super().__init__()
+        self.gain, self.bias = nn.Parameter(torch.ones(64)), nn.Parameter(torch.zeros(64))
+        self.centered = centered
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.centered:
+            return self.gain * (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-3) + self.bias
+        return self.gain * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-3))
+
+
+@pytest.mark.parametrize("centered", [True, False])
+def test_a_norm_written_by_hand(centered: bool) -> None:
+    model, inputs, _ = plain()
+    for block in model.children():
+        block.norm_1, block.norm_2 = Divided(centered), Divided(centered)
+    found = twin(model, inputs).config
+    assert (found.norm, found.norm_placement) == ("layer" if centered else "rms", "pre")
+    assert found.norm_epsilon == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("base", [1e4, 5e5])
+def test_rotary_positions_as_complex_numbers(base: float) -> None:
+    """As in Meta's code: pairs of neighbors are one complex number."""
+    class Turning(Block):
+        def forward(self, x: Tensor) -> Tensor:
+            angles = torch.outer(torch.arange(16), base ** (-torch.arange(0, 16, 2) / 16))
+            turns = torch.polar(torch.ones(16, 8), angles)[:, None]
+            q, k, v = self.qkv(self.norm_1(x)).view(2, 16, 3, 4, 16).unbind(2)
+            q, k = (torch.view_as_real(torch.view_as_complex(part.reshape(2, 16, 4, 8, 2)) * turns).flatten(3)
+                    for part in (q, k))
+            q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            mixed = mixed.transpose(1, 2).reshape(2, 16, 64)
+            return x + self.out(mixed)
+
+    torch.manual_seed(0)
+    found = twin(nn.Sequential(*(Turning() for _ in range(3))), torch.randn(2, 16, 64)).config
+    assert (found.position, found.rope_base, found.rope_fraction, found.causal) == ("rotary", base, 1.0, True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model, inputs, _ = llama()
+    exact, rounded = twin(model, inputs), twin(model.to(dtype), inputs)
+    assert not differing(rounded.config, exact.config)
+
+
+def plain() -> tuple[nn.Module, Any, str]:
+    return nn.Sequential(*(Block() for _ in range(8))), torch.randn(2, 16, 64), ""
+
+
+MODELS_WITH_FAULTS = {"gpt2": gpt2, "llama": llama, "plain": plain}
+
+
+def no_norm(block: Any) -> None:
+    name = next(one for one in ("ln_1", "input_layernorm", "norm_1") if hasattr(block, one))
+    setattr(block, name, nn.Identity())
+
+
+def no_second_norm(block: Any) -> None:
+    name = next(one for one in ("ln_2", "post_attention_layernorm", "norm_2") if hasattr(block, one))
+    setattr(block, name, nn.Identity())
+
+
+def epsilon(block: Any) -> None:
+    norm = next(getattr(block, one) for one in ("ln_2", "post_attention_layernorm", "norm_2") if hasattr(block, one))
+    setattr(norm, "eps" if hasattr(norm, "eps") else "variance_epsilon", 0.1)
+
+
+def no_divisor(block: Any) -> None:
+    if hasattr(block, "scale"):
+        block.scale = 1.0
+    else:
+        attention = getattr(block, "attn", None) or block.self_attn
+        attention.scaling = 1.0
+        attention.scale_attn_weights = False
+
+
+def louder(block: Any) -> None:
+    block.mlp.register_forward_hook(lambda module, given, out: 3 * out) if hasattr(block, "mlp") else setattr(
+        block, "branch", 3.0)
+
+
+def dead(block: Any) -> None:
+    block.mlp.register_forward_hook(lambda module, given, out: 0 * out) if hasattr(block, "mlp") else setattr(
+        block, "branch", 0.0)
+
+
+FAULTS: dict[Callable[[Any], None], tuple[str, str]] = {
+    no_norm: ("attn_out", "no norm before attention"), no_second_norm: ("mlp_out", "no norm before the MLP"),
+    epsilon: ("mlp_out", "ε 0.1"), no_divisor: ("attn_scores", "divides its attention logits by 1"),
+    louder: ("mlp_out", "multiplies the output of the MLP by 3"), dead: ("mlp_out", "leaves out the output of the MLP"),
+}
+
+
+def seen(name: str, fault: Callable[[Any], None] | None = None, layer: int = 5) -> Profile:
+    torch.manual_seed(0)
+    model, inputs, stack = MODELS_WITH_FAULTS[name]()
+    blocks: Any = model.get_submodule(stack)
+    if fault is not None:
+        fault(blocks[layer - 1])
+    return probe(model, inputs)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("name", MODELS_WITH_FAULTS)
+def test_a_layer_that_is_built_otherwise_is_named(name: str, fault: Callable[[Any], None]) -> None:
+    profile = seen(name, fault)
+    (layer, site, words), = profile.differences
+    assert (layer, site) == (5, FAULTS[fault][0])
+    assert FAULTS[fault][1] in words
+    own = words.partition(", where")[0]
+    assert any("ayer 5" in finding.meaning and own in finding.meaning for finding in diagnose(profile))
+
+
+def test_a_residual_that_is_left_out_is_named() -> None:
+    profile = seen("plain", lambda block: setattr(block, "keep", 0.0))
+    assert profile.differences == (
+        (5, "attn_out", "leaves out the stream that attention is added to, where its siblings add it"),)
+
+
+@pytest.mark.parametrize("name", MODELS_WITH_FAULTS)
+def test_healthy_models_have_no_odd_layers(name: str) -> None:
+    profile = seen(name)
+    assert profile.differences == ()
+    assert Profile.from_json(profile.to_json()).twin == profile.twin
+
+
+def test_what_a_design_does_by_layer_is_no_fault() -> None:
+    """A placement may treat its first layers otherwise, and an alternating design has no odd layers."""
+    for name in ("keel", "mix_ln", "layernorm_scaling", "realformer"):
+        inputs = batch.draw(OURS[name], 0)
+        found = probe(Transformer(OURS[name], 0), lambda whole, inputs=inputs: whole(whole.embed(inputs)))
+        assert found.differences == ()
+    model, inputs, _ = plain()
+    for block in list(model)[::2]:  # type: ignore[call-overload]
+        no_norm(block)
+    assert probe(model, inputs).differences == ()
+
+
+def test_the_differences_are_kept_in_json() -> None:
+    profile = seen("plain", no_norm)
+    assert Profile.from_json(profile.to_json()).differences == profile.differences
+
+
+def test_faults_of_weights_stand_in_the_profile() -> None:
+    """A wrong fan_in and a copied layer are no matter of structure: the weights' own statistics show them."""
+    def wrong(block: Any) -> None:
+        block.down.weight.data.mul_(2)
+    variances = seen("plain", wrong)["weight_variance", "W_out"][0]
+    assert variances[4] / variances.mean() == pytest.approx(4 * 8 / 11, rel=0.05)
+    torch.manual_seed(0)
+    model, inputs, _ = plain()
+    model[5].load_state_dict(model[4].state_dict())  # type: ignore[index, union-attr]
+    likeness = probe(model, inputs)["weight_likeness", "W_in"][0]
+    assert likeness[4] == pytest.approx(1) == pytest.approx(likeness[5])
+    assert abs(likeness[:4]).max() < 0.2
+
+
+def test_faults_in_every_layer_are_in_the_twin() -> None:
+    torch.manual_seed(0)
+    model, inputs, _ = plain()
+    for block in model.children():
+        no_divisor(block)
+        epsilon(block)
+        block.keep = 0.0  # type: ignore[assignment]
+    found = twin(model, inputs)
+    assert found.config.attention_scale == "none"
+    assert probe(model, inputs).differences == ()
+
+
+def test_larger_than_any_config() -> None:
+    """What Config cannot hold is said, and fan_in · variance stays."""
+    torch.manual_seed(0)
+    blocks = nn.Sequential(*(Wide() for _ in range(2)))
+    found = twin(blocks, torch.randn(1, 4, 2304))
+    assert found.config.d_model == 2048
+    assert any("d_model is 2,304" in one for one in found.differs)
+    assert found.distance < 0.05
+
+
+class Wide(nn.Module):
+    """An MLP that is wider than any of ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(2304, 576, bias=False), nn.Linear(576, 2304, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(self.up(x).relu())
+
+
+def test_no_sum_no_twin() -> None:
+    with pytest.raises(ValueError, match="blocks must add branches to a stream; no sum was seen"):
+        twin(Transformer(preset("hyper_connections", **SIZES), 0), lambda whole: whole(torch.randn(2, 16, 64)))
+
+
+def test_the_theory_stands_under_a_healthy_stranger() -> None:
+    """GPT-2's dots lie on its twin's line: within 5 %, where a twin of twice the variance is 40 % off."""
+    torch.manual_seed(0)
+    model, inputs, _ = gpt2()
+    profile = probe(model, inputs)
+    assert profile.twin is not None
+    measured = profile["second_moment", "resid_post"][0, -1]
+
+    def expected(config: Config) -> float:
+        return float(predict(config)["second_moment", "resid_post"][0, -1])
+    assert measured == pytest.approx(expected(profile.twin), rel=0.05)
+    assert measured != pytest.approx(expected(profile.twin.replace(init_variance=2.0)), rel=0.2)
+
+
+def test_a_table_for_a_notebook() -> None:
+    found = of_ours(OURS["pre_ln"])
+    text = found._repr_html_()
+    assert "nearest design" in text
+    assert "distance" in text
+
+
+def test_an_unreadable_block_is_measured_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> Facts:
+        raise RuntimeError("no such shape")
+    monkeypatch.setattr("explorer.own.design.read_facts", fails)
+    profile = seen("plain")
+    assert profile.twin is None
+    assert ("second_moment", "resid_post") in profile
+
+
