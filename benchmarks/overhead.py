@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from explorer import Config
-from explorer.batch import Batch, draw
 from explorer.measuring.observe import Pass
 from explorer.measuring.sharing import shares, torch_threads
 from explorer.model import Transformer
+from explorer.model.batch import Batch, draw
 
 SIZES = {
     "(12, 256)": (Config(), 21),

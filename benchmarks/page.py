@@ -20,9 +20,9 @@ from playwright.sync_api import Page, WebSocket, sync_playwright
 
 from benchmarks.overhead import bare, seconds
 from explorer import Config
-from explorer.batch import Batch, draw
 from explorer.measuring.sharing import shares, torch_threads
 from explorer.model import Transformer
+from explorer.model.batch import Batch, draw
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from explorer import Config
-from explorer.batch import Batch
 from explorer.measuring.sharing import torch_threads
 from explorer.model import Transformer
+from explorer.model.batch import Batch
 from explorer.training.race import Contender
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.runner import Runner

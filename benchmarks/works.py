@@ -18,11 +18,11 @@ from benchmarks import shown
 from benchmarks.overhead import bare
 from benchmarks.shown import Configs, Ready, fresh, void
 from explorer.app.dashboard import trials
-from explorer.batch import draw
 from explorer.export.module import torch_code
 from explorer.measuring import measure
 from explorer.measuring.observe import Pass
 from explorer.model import Transformer
+from explorer.model.batch import draw
 from explorer.theory import predict, solve
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from explorer import PRESETS, Config, batch, preset
-from explorer.attention import SMALL, Attention
-from explorer.model import Transformer
+from explorer import PRESETS, Config, preset
+from explorer.model import Transformer, batch
+from explorer.model.attention import SMALL, Attention
 
 SIZE = {"n_layers": 2, "d_model": 32, "n_heads": 4, "n_ctx": 8, "batch_size": 2}
 

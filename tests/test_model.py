@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.overhead import fuse, handwritten
-from explorer import Config, ConfigError, batch, noise, text
+from explorer import Config, ConfigError, text
 from explorer.measuring import measure
 from explorer.measuring.observe import Pass
-from explorer.model import Transformer, ignore
+from explorer.model import Transformer, batch, ignore, noise
 from explorer.schemes.placement import placements
 from explorer.schemes.scale import shapes, spreads
 from explorer.theory import predict

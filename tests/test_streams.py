@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from explorer import Config, ConfigError, batch, measure, predict
+from explorer import Config, ConfigError, measure, predict
 from explorer.measuring.observe import Pass
-from explorer.model import MixingLayer, Transformer
+from explorer.model import MixingLayer, Transformer, batch
+from explorer.model.streams import Stacked, sinkhorn
 from explorer.schemes.stream import STREAMS
-from explorer.streams import Stacked, sinkhorn
 from explorer.training.race import Contender, race
 from explorer.training.tasks import Task
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from explorer import Config, batch
-from explorer.model import Transformer
+from explorer import Config
+from explorer.model import Transformer, batch
 
 Values = dict[str, list[float]]
 """Statistic to its value by layer."""

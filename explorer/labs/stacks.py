@@ -95,8 +95,7 @@ def tensors(config: Config, seed: int, sites: tuple[str, ...], stop: Stop) -> li
     """Tensors that pass some sites in one forward pass, in its order."""
     import torch
 
-    from explorer import batch
-    from explorer.model import Transformer
+    from explorer.model import Transformer, batch
 
     gradients: list[Tensor] = []
 

@@ -11,14 +11,13 @@ from contextlib import suppress
 from functools import partial
 
 import numpy as np
-import torch
 
-from explorer import noise
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.limits import claimed
 from explorer.measuring.observe import Pass
 from explorer.measuring.sharing import device, runs, shares, torch_threads
+from explorer.model import noise
 from explorer.profile import Array, Key, Profile
 from explorer.stopping import Progress, Stop, Stopped
 

@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explorer import batch
-from explorer.attention import Carried, Tap, visible
 from explorer.config import Config
 from explorer.measuring.record import Recorder
 from explorer.measuring.statistics import no_number, norms_by_seed
-from explorer.model import Layer, Transformer, ignore
+from explorer.model import Layer, Transformer, batch, ignore
+from explorer.model.attention import Carried, Tap, visible
 from explorer.profile import STREAM, Array, Key, by_site
 from explorer.schemes.distribution import shares
 from explorer.schemes.stream import stream

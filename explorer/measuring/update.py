@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explorer import batch
 from explorer.config import Config
 from explorer.measuring.sharing import device, shares, torch_threads
-from explorer.model import Transformer
+from explorer.model import Transformer, batch
 from explorer.profile import Array
 from explorer.stopping import Stop, Stopped
 

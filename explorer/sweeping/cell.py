@@ -110,8 +110,8 @@ def _predicted(cell: Cell, _: Stop) -> Found:
 
 
 def _measured(cell: Cell, stop: Stop) -> Found:
-    from explorer import noise
     from explorer.measuring import measure
+    from explorer.model import noise
 
     with noise.keeping():  # the next cell's noise is often this one's, or that of one before
         return Found(numbers_of_profile(measure(cell.config, stop, backward=cell.backward), cell.statistics))

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explorer.attention import visible
-from explorer.batch import Batch
 from explorer.measuring.observe import both
 from explorer.measuring.record import Recorder
 from explorer.measuring.statistics import norms
 from explorer.model import Layer, Transformer
+from explorer.model.attention import visible
+from explorer.model.batch import Batch
 from explorer.profile import BRANCHES, MATRICES, Array, Key, by_site
 
 

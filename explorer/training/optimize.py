@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.optimizer import Optimizer
 
-from explorer.attention import Tap, visible
 from explorer.config import Config
 from explorer.model import Layer, Transformer
+from explorer.model.attention import Tap, visible
 from explorer.training.recipe import OPTIMIZERS, Recipe, Stepper
 
 ADAMS_EPSILON = 1e-8

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explorer.batch import Batch
 from explorer.config import Config
 from explorer.model import Transformer, ignore
+from explorer.model.batch import Batch
 from explorer.training.history import NO_SITE, History
 from explorer.training.instruments import Instruments, device_of, loss_of
 from explorer.training.optimize import QKClip, alphas, clip, hold, optimizers, schedule, total_norm

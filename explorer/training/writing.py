@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explorer.batch import Batch
+from explorer.model.batch import Batch
 from explorer.training.instruments import device_of
 from explorer.training.outcome import Line
 from explorer.training.runner import Runner

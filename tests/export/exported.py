@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer import Config, batch, torch_code
-from explorer.model import Transformer
+from explorer import Config, torch_code
+from explorer.model import Transformer, batch
 
 
 def imported(text: str, folder: Path) -> ModuleType:

@@ -10,7 +10,6 @@ import pytest
 import torch
 from pictures import must_be_whole, named
 
-from explorer import batch
 from explorer.choices import ConfigError
 from explorer.figures.palette import HUES
 from explorer.labs import stacks
@@ -33,7 +32,7 @@ from explorer.labs.norm_placement.experiment import (
 from explorer.labs.norm_placement.row import ROW
 from explorer.labs.stacks import Pair, apart, gradient, pairs, powers_of_two, weight_gradient
 from explorer.measuring.observe import Pass
-from explorer.model import Transformer
+from explorer.model import Transformer, batch
 from explorer.stopping import Stopped
 
 QUICK = NormPlacement(n_layers=4, width=32, n_ctx=8, n_seeds=2)

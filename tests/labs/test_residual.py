@@ -10,7 +10,6 @@ import pytest
 import torch
 from pictures import must_be_whole, named
 
-from explorer import batch
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.labs.residual import pictures
@@ -30,7 +29,7 @@ from explorer.labs.residual.experiment import (
 )
 from explorer.labs.residual.row import ROW
 from explorer.labs.stacks import Pair, gradient
-from explorer.model import Transformer
+from explorer.model import Transformer, batch
 from explorer.stopping import Stopped
 from explorer.theory.depth import identity_path
 

@@ -107,7 +107,7 @@ def test_products_of_random_matrices(exponent: float, expected: float) -> None:
 
 def test_a_product_by_hand() -> None:
     """Two layers of what the noise holds, multiplied out."""
-    from explorer import noise
+    from explorer.model import noise
 
     grown = products(8, [(2, 0.5), (1, 0.5)], seed=5)
     w = noise.stack(5, "why residuals, W", 2, (8, 8)).double().numpy() / math.sqrt(8)

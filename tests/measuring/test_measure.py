@@ -11,9 +11,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from explorer import Config, ConfigError, Profile, Stopped, batch, measure
+from explorer import Config, ConfigError, Profile, Stopped, measure
 from explorer.measuring.observe import Pass
-from explorer.model import Transformer
+from explorer.model import Transformer, batch
 from explorer.profile import BRANCHES, STATISTICS, STREAM, VECTORS
 from explorer.schemes.scale import shapes
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from benchmarks.fuzz import designs
-from explorer.batch import draw
 from explorer.config import Config
 from explorer.measuring import Stopped, measure
 from explorer.measuring.observe import Pass
 from explorer.measuring.sharing import can_share, gains, runs
 from explorer.model import Transformer
+from explorer.model.batch import draw
 from explorer.profile import Array, Key
 
 SMALL = Config(n_layers=3, d_model=32, n_heads=4, n_ctx=8, n_seeds=3)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from explorer import Config, Stopped, batch
+from explorer import Config, Stopped
 from explorer.measuring.update import update_size, update_sizes
-from explorer.model import Transformer
+from explorer.model import Transformer, batch
 from explorer.theory import predict
 
 SMALL = Config(n_layers=3, d_model=32, n_heads=4, n_ctx=8, batch_size=2, n_seeds=3)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from explorer import Config, batch, measure, preset, probe
-from explorer.model import Transformer
+from explorer import Config, measure, preset, probe
+from explorer.model import Transformer, batch
 from explorer.profile import Profile
 from explorer.schemes.preset import PRESETS
 from explorer.schemes.stream import stream

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.models import MODELS, build, ours_of
-from explorer import Config, Profile, Twin, batch, diagnose, predict, preset, probe, twin
-from explorer.model import Transformer
+from explorer import Config, Profile, Twin, diagnose, predict, preset, probe, twin
+from explorer.model import Transformer, batch
 from explorer.own.facts import Facts
 from explorer.own.majority import EXACT
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from explorer import Config, ConfigError, noise
-from explorer.functions import activation
-from explorer.model import draw_weights
+from explorer import Config, ConfigError
+from explorer.model import draw_weights, noise
+from explorer.model.functions import activation
 from explorer.schemes.activation import second_moment
 from explorer.schemes.distribution import CUT_VARIANCE
 from explorer.schemes.parametrization import COMPLETEP, factors

@@ -8,8 +8,8 @@ import torch
 from contenders import POST, PRE, REZERO, TASK, contender
 
 from explorer import Config
-from explorer.batch import Batch
 from explorer.model import Transformer
+from explorer.model.batch import Batch
 from explorer.schemes.scale import shapes
 from explorer.training.race import MARGIN, Race, outcome, race
 from explorer.training.recipe import Recipe

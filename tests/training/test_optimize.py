@@ -8,9 +8,9 @@ import torch
 from contenders import SIZE, TASK, assert_same, contender
 
 from explorer import Config
-from explorer.batch import Batch
 from explorer.config import preset
 from explorer.model import Transformer, ignore
+from explorer.model.batch import Batch
 from explorer.training.optimize import QKClip, kind_of, optimizers
 from explorer.training.race import Contender, Race, race
 from explorer.training.recipe import Recipe

@@ -8,10 +8,10 @@ import torch
 from contenders import MASKED, POST, PRE, REZERO, SIZE, TASK, WILD, assert_same, contender, weights
 
 from explorer import Config, ConfigError
-from explorer.batch import Batch
 from explorer.config import preset
 from explorer.measuring import measure
 from explorer.model import Transformer
+from explorer.model.batch import Batch
 from explorer.training.race import WORSE, Contender, Race, race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data, Task

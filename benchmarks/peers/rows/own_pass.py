@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.peers.model import Subject, Values
-from explorer import batch
 from explorer.measuring.observe import Pass
-from explorer.model import Transformer
+from explorer.model import Transformer, batch
 
 
 def bare(subject: Subject) -> Callable[[], Values]:

@@ -207,7 +207,7 @@ def _sample(settings: Activations, blocks: list[int], stop: Stop, progress: Prog
     """Means over the samples of φ, φ², φ′² of every activation, and their standard errors."""
     import torch
 
-    from explorer.functions import nonlinearity
+    from explorer.model.functions import nonlinearity
 
     generator = torch.Generator().manual_seed(settings.seed)
     sums = np.zeros((2, len(NAMES), 3))
@@ -237,8 +237,8 @@ def _mlp(settings: Activations, seed: int, stop: Stop) -> tuple[list[float], lis
     """Second moment of what enters each layer, and the squared gradient there relative to the last."""
     import torch
 
-    from explorer.functions import nonlinearity
-    from explorer.noise import stack
+    from explorer.model.functions import nonlinearity
+    from explorer.model.noise import stack
 
     n, (shift, divisor) = settings.width, version(settings)
     weights = stack(seed, "activations", settings.depth, (n, n), check=lambda: check(stop))

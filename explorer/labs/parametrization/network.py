@@ -75,7 +75,7 @@ def layers(scheme: str, width: int, optimizer: str) -> list[Layer]:
 
 def weights(plan: Sequence[Layer], width: int, seed: int) -> list[Tensor]:
     """Stored values of each matrix, `[fan_out, fan_in]`, float64: the same noise whatever the plan."""
-    from explorer import noise
+    from explorer.model import noise
 
     shapes = (width, INPUTS), (width, width), (1, width)
     return [

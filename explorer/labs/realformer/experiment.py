@@ -151,7 +151,7 @@ def independent(n_layers: int, seed: int, stop: Stop = lambda: False, draws: int
     """RMS logit after 1 … N layers whose queries and keys are fresh unit Gaussians, by form."""
     import torch
 
-    from explorer.noise import stack
+    from explorer.model.noise import stack
 
     shape = (draws, HEAD, HEAD)  # [draw, token, coordinate]
     queries, keys = (stack(seed, f"realformer {part}", n_layers, shape, check=lambda: check(stop)) for part in "qk")

@@ -62,8 +62,7 @@ def saved_bytes(config: Config) -> int:
     """Bytes of all tensors that autograd keeps of one forward pass, weights not counted."""
     import torch
 
-    from explorer import batch
-    from explorer.model import Layer, Transformer
+    from explorer.model import Layer, Transformer, batch
 
     model, inputs = Transformer(config, config.seed), batch.draw(config, config.seed)
     for layer in model.layers:

@@ -144,7 +144,7 @@ def run(settings: SecondMoment, stop: Stop = lambda: False, progress: Progress =
 
 def _weights(settings: SecondMoment, draw: int, stop: Stop) -> list[Tensor]:
     """`[fan_out, fan_in]` of every layer, of variance 1."""
-    from explorer.noise import stack
+    from explorer.model.noise import stack
 
     n, m, depth = settings.n, settings.m, settings.depth
     up = stack(settings.seed + draw, "second moment, up", (depth + 1) // 2, (m, n), check=lambda: check(stop))
@@ -153,7 +153,7 @@ def _weights(settings: SecondMoment, draw: int, stop: Stop) -> list[Tensor]:
 
 
 def _normal(seed: int, name: str, *shape: int) -> Tensor:
-    from explorer.noise import stack
+    from explorer.model.noise import stack
 
     return stack(seed, f"second moment, {name}", 1, shape)[0]
 

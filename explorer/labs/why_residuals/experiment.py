@@ -187,7 +187,7 @@ def products(width: int, cases: Sequence[tuple[int, float]], seed: int, stop: St
     """
     import torch
 
-    from explorer.noise import stack
+    from explorer.model.noise import stack
 
     deepest = max(n for n, _ in cases)
     matrices = stack(seed, "why residuals, W", deepest, (width, width), check=lambda: check(stop))

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from explorer import noise
 from explorer.design import Design
+from explorer.model import noise
 
 DEVIATION = 0.02
 """Standard deviation of mHC's projections at initialization, as in transformers; its paper does not say."""

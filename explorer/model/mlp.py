@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from explorer.design import Design
-from explorer.functions import activation, norm
-from explorer.products import linear, plus
+from explorer.model.functions import activation, norm
+from explorer.model.products import linear, plus
 from explorer.schemes.mlp import MLPS
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explorer import noise, text
+from explorer import text
 from explorer.config import Config
+from explorer.model import noise
 from explorer.schemes.data import INPUTS
 
 

@@ -15,17 +15,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer import noise, text
-from explorer.attention import Attention, Carried, Tap
-from explorer.batch import Batch
+from explorer import text
 from explorer.config import Config
 from explorer.design import Design
-from explorer.functions import norm
-from explorer.mlp import MLP
-from explorer.products import beside, product
+from explorer.model import noise
+from explorer.model.attention import Attention, Carried, Tap
+from explorer.model.batch import Batch
+from explorer.model.functions import norm
+from explorer.model.mlp import MLP
+from explorer.model.products import beside, product
+from explorer.model.streams import MIXES
 from explorer.profile import BRANCHES
 from explorer.schemes.residual import profiled_factor
-from explorer.streams import MIXES
 
 
 def ignore(site: str, layer: int, tensor: Tensor) -> None:
