@@ -10,8 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer import Config, batch, torch_code
+from explorer import PRESETS, Config, batch, preset, torch_code
 from explorer.model import Transformer
+from explorer.schemes.stream import stream
+
+WRITTEN = [name for name in PRESETS if not stream(preset(name)).mixes]
+"""The named designs that can be written as a file of torch."""
 
 
 def imported(text: str, folder: Path) -> ModuleType:
