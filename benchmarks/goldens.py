@@ -114,9 +114,17 @@ def verdicts() -> dict[str, str]:
     return dict(list(made.items())[:N_VERDICTS])
 
 
+def torch_file(config: ex.Config) -> str:
+    """The file of torch of a design, or the sentence that refuses it."""
+    try:
+        return ex.torch_code(config)
+    except ex.ConfigError as error:
+        return str(error)
+
+
 SECTIONS: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "predictions": lambda: {name(config): prediction(config) for config in measured_designs()},
-    "torch": lambda: {title: ex.torch_code(config) for title, config in zip(ex.PRESETS, PRESETS, strict=True)},
+    "torch": lambda: {title: torch_file(config) for title, config in zip(ex.PRESETS, PRESETS, strict=True)},
     "links": links, "figures": figures, "verdicts": verdicts,
 }
 

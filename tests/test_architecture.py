@@ -64,6 +64,7 @@ GUESTS = {
     "plotly": {"figures", "labs", "app"},
     "voila": {"serve"},
     "jupyterlab": {"serve"},
+    "jinja2": {"export"},
 }
 """Libraries that only some rooms may use."""
 
@@ -180,6 +181,11 @@ def test_torch_waits_until_something_is_measured(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=False)
     assert done.returncode == 0, f"importing {module} imports torch"
+
+
+def test_the_template_engine_waits_until_a_file_is_written() -> None:
+    code = "import sys, explorer.app.dashboard, explorer.export.module; sys.exit('jinja2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_what_spreads_and_keeps_a_sweep_waits_until_one_runs() -> None:

@@ -1,13 +1,18 @@
-"""Formulas of the schemes' rows as Python text, over the names of `spelling.sizes`.
+"""Formulas of the schemes' rows as Python text, over the constants that stand at the top of an exported file.
 
-A row that is not here, or whose formula does not give the row's number, stands as a number.
+A row that has no formula here stands as its number. Activations and distributions are functions and need their text.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
+from explorer.config import Config
 from explorer.schemes.distribution import CUT, CUT_VARIANCE
+from explorer.schemes.parametrization import BASE_WIDTH, PARAMETRIZATIONS, Power
+from explorer.schemes.residual import LAST
+from explorer.schemes.scale import PACKED, SCALE_RULES
 
 DEVIATIONS: Mapping[str, str] = {
     "lecun": "fan_in ** -0.5",
@@ -21,27 +26,23 @@ DEVIATIONS: Mapping[str, str] = {
     "torch_default": "math.sqrt(1 / (3 * fan_in))",
 }
 """By scale rule: the standard deviation of most matrices."""
-EXCEPTIONS: Mapping[str, tuple[str, ...]] = {
-    "gpt2": ("(2 * N_LAYERS) ** -0.5",),
-    "t5": ("D_HEAD ** -0.5",),
-    "torch_transformer": tuple(
-        f"((D_MODEL + {rows}) / (D_MODEL + 3 * {rows})) ** 0.5"
-        for rows in ("N_HEADS * D_HEAD", "N_KV_HEADS * D_HEAD")),
-    "torch_default": tuple(
-        f"(6 * D_MODEL / (D_MODEL + {rows})) ** 0.5"
-        for rows in ("3 * N_HEADS * D_HEAD", "(N_HEADS + 2 * N_KV_HEADS) * D_HEAD")),
+BY_MATRIX: Mapping[str, Mapping[str, str]] = {
+    "gpt2": dict.fromkeys(LAST, "(2 * N_LAYERS) ** -0.5"),
+    "t5": {"W_Q": "D_HEAD ** -0.5"},
+    "torch_transformer": dict.fromkeys(PACKED, "((D_MODEL + {rows}) / (D_MODEL + 3 * {rows})) ** 0.5"),
+    "torch_default": dict.fromkeys(PACKED, "(6 * D_MODEL / (D_MODEL + {packed})) ** 0.5"),
 }
-"""By scale rule: factors on that of other matrices."""
-DRAWN: Mapping[str, tuple[str, ...]] = {
-    "scaled_init": ("(2 * N_LAYERS) ** -0.5",),
-    "fixup": ("(2 * N_LAYERS) ** -0.5", "(2 * N_LAYERS) ** -0.25"),
-    "t_fixup": ("0.67 * N_LAYERS ** -0.25",),
-    "magneto": ("math.sqrt(math.log(2 * N_LAYERS))",),
-    "deepnorm": ("(8 * N_LAYERS) ** -0.25",),
-    "deepnorm_encoder": ("0.87 * N_LAYERS ** (-5 / 16)",),
-    "deepnorm_decoder": ("(12 * N_LAYERS) ** -0.25",),
+"""By scale rule and matrix: the factor on that; `rows` are the matrix's own, `packed` those of Q, K and V together."""
+DRAWN: Mapping[str, str] = {
+    "scaled_init": "(2 * N_LAYERS) ** -0.5",
+    "fixup": "(2 * N_LAYERS) ** -{share}",
+    "t_fixup": "0.67 * N_LAYERS ** -0.25",
+    "magneto": "math.sqrt(math.log(2 * N_LAYERS))",
+    "deepnorm": "(8 * N_LAYERS) ** -0.25",
+    "deepnorm_encoder": "0.87 * N_LAYERS ** (-5 / 16)",
+    "deepnorm_decoder": "(12 * N_LAYERS) ** -0.25",
 }
-"""By residual rule: further factors on some matrices."""
+"""By residual rule: one more factor on some matrices; `share` is ½ over the number of matrices that read alike."""
 SKIPS: Mapping[str, str] = {
     "deepnorm": "(2 * N_LAYERS) ** 0.25",
     "deepnorm_encoder": "0.81 * N_LAYERS ** (5 / 16)",
@@ -49,12 +50,23 @@ SKIPS: Mapping[str, str] = {
     "admin": "math.sqrt((2 * N_LAYERS + 1) / math.log(2 * N_LAYERS + 1) - 1)",
     "keel": "2 * N_LAYERS",
 }
-"""By residual rule or norm placement: the factor on the stream."""
+"""By residual rule or norm placement: the factor on the stream, where it is not 1."""
 BRANCHES: Mapping[str, str] = {
     "inverse_sqrt_depth": "(2 * N_LAYERS) ** -0.5",
     "inverse_depth": "1 / (2 * N_LAYERS)",
 }
 """By residual rule: the factor on a branch."""
+READOUTS: Mapping[tuple[str, float], str] = {
+    ("separate", 0.0): "D_MODEL ** -0.5",
+    ("separate", -1.0): "8 / D_MODEL",
+    ("tied", 0.0): "{character}",
+    ("tied_scaled", 0.0): "{character} * D_MODEL ** -0.5",
+}
+"""By readout and the power of the width in its variance: the standard deviation; `character` is that in the stream."""
+DIVISORS: Mapping[str, str] = {
+    "sqrt_d": "math.sqrt(D_HEAD)", "none": "", "d": "D_HEAD", "ssmax": "math.sqrt(D_HEAD)",
+}
+"""By attention scale: the divisor of the logits."""
 WIDENED = CUT_VARIANCE**-0.5
 NOISE: Mapping[str, str] = {
     "normal": "torch.randn(fan_out, fan_in)",
@@ -63,3 +75,116 @@ NOISE: Mapping[str, str] = {
                         f"{WIDENED:.12g}, {-CUT * WIDENED:.12g}, {CUT * WIDENED:.12g})",
 }
 """By distribution: a matrix of unit variance."""
+ACTIVATIONS: Mapping[str, str] = {
+    "relu": "F.relu({x})",
+    "gelu": "F.gelu({x})",
+    "gelu_tanh": 'F.gelu({x}, approximate="tanh")',
+    "quick": "{x} * (1.702 * {x}).sigmoid()",
+    "silu": "F.silu({x})",
+    "elu": "F.elu({x})",
+    "selu": "F.selu({x})",
+    "relu2": "F.relu({x}).square()",
+    "tanh": "{x}.tanh()",
+    "erf": "{x}.erf()",
+    "sigmoid": "{x}.sigmoid()",
+    "identity": "{x}",
+}
+"""By activation: its value at x."""
+
+
+def number(value: float) -> str:
+    """A number to twelve digits: 0.1, 1e-05, 4.0."""
+    return repr(float(f"{value:.12g}"))
+
+
+def root(square: float) -> str:
+    """The square root of a number: as a number where that is short, else as a call."""
+    short = number(math.sqrt(square))
+    return short if len(short) <= 6 else f"math.sqrt({number(square)})"
+
+
+def product(*factors: str) -> str:
+    """Factors multiplied, those that are 1 or empty left out; empty where all are."""
+    return " * ".join(factor for factor in factors if factor not in ("", "1.0"))
+
+
+def text_of(config: Config, field: str, formulas: Mapping[str, str]) -> str:
+    """The formula of the row that a field names.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    row = getattr(config, field)
+    if row not in formulas:
+        raise config.refusal(f"{{{field}}} must be one of {', '.join(formulas)}, to be written as torch; "
+                             f"got {{{field}=}}")
+    return formulas[row]
+
+
+def written_shapes(config: Config) -> dict[str, tuple[str, str]]:
+    """fan_out and fan_in of each matrix of a layer, in the order of the forward pass."""
+    design = config.design
+    kv = "N_KV_HEADS" if config.kv_heads != config.n_heads else "N_HEADS"
+    per_head = design.gates // config.n_heads
+    gate = {1: "N_HEADS", config.d_head: "N_HEADS * D_HEAD"}.get(per_head, f"N_HEADS * {per_head}")
+    written = {
+        "W_Q": ("N_HEADS * D_HEAD", "D_MODEL"), "W_K": (f"{kv} * D_HEAD", "D_MODEL"),
+        "W_V": (f"{kv} * D_HEAD", "D_MODEL"), "W_G": (gate, "D_MODEL"), "W_O": ("D_MODEL", "N_HEADS * D_HEAD"),
+        "W_gate": ("D_MLP", "D_MODEL"), "W_in": ("D_MLP", "D_MODEL"), "W_out": ("D_MODEL", "D_MLP"),
+    }
+    return {matrix: written[matrix] for matrix in design.shapes}
+
+
+def matrix_factor(config: Config, matrix: str) -> str:
+    """The factor of a matrix on the scale rule's usual standard deviation; empty where it is 1."""
+    design = config.design
+    packed = "3 * N_HEADS" if config.kv_heads == config.n_heads else "(N_HEADS + 2 * N_KV_HEADS)"
+    rule = BY_MATRIX.get(config.scale_rule, {}).get(matrix, "").format(
+        rows=written_shapes(config)[matrix][0], packed=f"{packed} * D_HEAD")
+    if config.scale_rule not in DEVIATIONS:
+        rule = number(math.sqrt(SCALE_RULES[config.scale_rule].variance(config, matrix, *design.shapes[matrix])))
+    in_mlp, residual = matrix in (*design.readers, "W_out"), design.rule.drawn.get(matrix, 1.0)
+    share = 0.5 / (len(design.readers) if in_mlp else 1)
+    formula = DRAWN.get(config.residual, number(residual)).format(share=share)
+    variance = config.init_variance * (config.mlp_variance if in_mlp else config.attention_variance)
+    return product(rule, root(variance), number(residual) if residual in (0, 1) else formula)
+
+
+def skip_factor(config: Config, sublayer: int) -> str:
+    """The factor on the stream where a branch is added, 0 … 2N − 1."""
+    value = config.design.skips[sublayer]
+    formula = SKIPS.get(config.residual) or SKIPS.get(config.norm_placement)
+    return formula if formula and value != 1 else number(value)
+
+
+def branch_factor(config: Config, sublayer: int) -> str:
+    """The factor on a branch, 0 … 2N − 1."""
+    design = config.design
+    beside = design.branches[sublayer] / design.branch_factor
+    by_depth = power_of_size(config, PARAMETRIZATIONS[config.parametrization].branch)
+    return product(BRANCHES.get(config.residual, number(beside)), by_depth)
+
+
+def power_of_size(config: Config, power: Power) -> str:
+    """Width over base width and depth over base depth, each to its power; empty where both are 0."""
+    width = {0.0: "", -1.0: f"{BASE_WIDTH} / D_MODEL"}.get(power.width, f"(D_MODEL / {BASE_WIDTH}) ** {power.width}")
+    depth = {0.0: "", -1.0: f"{config.base_depth} / N_LAYERS"}.get(
+        power.depth, f"(N_LAYERS / {config.base_depth}) ** {power.depth}")
+    return product(width, depth)
+
+
+def readout_deviation(config: Config) -> str:
+    """The standard deviation of the readout's entries, which are the embedding's where that is the readout."""
+    design = config.design
+    power = PARAMETRIZATIONS[config.parametrization].powers["output"].variance.width
+    written = READOUTS.get((config.readout, power), number(math.sqrt(design.readout_variance)))
+    return written.format(character=root(config.input_second_moment * design.token_part))
+
+
+def embedding_factor(config: Config) -> str:
+    """The factor on the embedded characters: what the embedding's own variance leaves of the input's."""
+    design = config.design
+    size = config.input_second_moment * design.token_part
+    if not design.tied:
+        return root(size)
+    return "math.sqrt(D_MODEL)" if config.readout == "tied_scaled" else root(size / design.readout_variance)

@@ -1,72 +1,33 @@
-"""`torch_module`: a design as a file of torch, by itself."""
+"""`torch_code`: a design as a file of torch, by itself. The file's text is `torch_model.py.jinja`."""
 
 from __future__ import annotations
 
-import re
+import math
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from explorer import text
 from explorer.config import Config
 from explorer.display import must_be
-from explorer.export.attention import attention
-from explorer.export.heading import constants, docstring
-from explorer.export.layers import activation, layer_class, mlp, norm
-from explorer.export.mixing import mixing
-from explorer.export.positions import rotate
-from explorer.export.runs import runs
-from explorer.export.spelling import cited, product
-from explorer.export.stack import stack
-from explorer.export.template import fill, used
-from explorer.export.weights import helpers
-from explorer.schemes.attention import attends
-from explorer.schemes.parametrization import BASE_WIDTH, PARAMETRIZATIONS, SAME, Power
-from explorer.schemes.placement import placements
+from explorer.export import formulas, heading, layers
+from explorer.export.formulas import number, product, root, text_of
+from explorer.schemes.activation import ACTIVATIONS, second_moment
+from explorer.schemes.distribution import DISTRIBUTIONS
+from explorer.schemes.mlp import MLPS
+from explorer.schemes.parametrization import PARAMETRIZATIONS
+from explorer.schemes.placement import NORMS
+from explorer.schemes.scale import SCALE_RULES
+from explorer.schemes.stream import STREAMS
 
-# Text of the learning rates that a parametrization asks for.
+if TYPE_CHECKING:
+    from jinja2 import Template
 
-
-GROUPS = '''
-def adam_groups(model, lr, eps=1e-8):
-    """Parameter groups for torch.optim.Adam: this parametrization has multiples of lr and eps for each kind.
-
-    ${source}.
-    """
-    multiples = {  # of lr, and of eps
-${multiples}
-    }
-    groups = {kind: {"params": [], "lr": lr * rate, "eps": eps * small} for kind, (rate, small) in multiples.items()}
-    for path, parameter in model.named_parameters():
-        *place, name = path.split(".")
-        if parameter.ndim < 2 or (place and not name.startswith("W_")):
-            kind = "vector"
-        else:
-            kind = "hidden" if place else "output" if name == "W_U" else "input"
-        groups[kind]["params"].append(parameter)
-    return [group for group in groups.values() if group["params"]]
-'''
+LONGEST = 30
+"""Letters of a matrix's factor that has no name of its own."""
 
 
-def rates(config: Config) -> str:
-    """The function `adam_groups`; empty where all parameters have one learning rate."""
-    row = PARAMETRIZATIONS[config.parametrization]
-    if all((powers.adam, powers.epsilon) == (SAME, SAME) for powers in row.powers.values()):
-        return ""
-    lines = [f'        "{kind}": ({_power(config, powers.adam)}, {_power(config, powers.epsilon)}),'
-             for kind, powers in row.powers.items()]
-    return fill(GROUPS, (), {"multiples": "\n".join(lines), "source": cited(row)})
-
-
-def _power(config: Config, power: Power) -> str:
-    """Text of width over base width and depth over base depth, each to its power."""
-    width = {0.0: "", -1.0: f"{BASE_WIDTH} / D_MODEL"}.get(power.width, f"(D_MODEL / {BASE_WIDTH}) ** {power.width}")
-    depth = {0.0: "", -1.0: f"{config.base_depth} / N_LAYERS"}.get(
-        power.depth, f"(N_LAYERS / {config.base_depth}) ** {power.depth}")
-    return product(width, depth) or "1"
-
-
-RETURNED = re.compile(r"^( +)(x|streams) = ([^#\n]*)\n\1return \2\n", re.MULTILINE)
-"""A last value that is named only to be returned."""
-
-
-def torch_module(config: Config) -> str:
+def torch_code(config: Config) -> str:
     """A design as the text of one Python file that needs only torch, to be read as nanoGPT's model.py is.
 
     Norms, factors and sizes are written out for this design; nothing that it does not use is there. The file has a
@@ -78,31 +39,154 @@ def torch_module(config: Config) -> str:
 
     Raises:
         TypeError: the config is none.
-        ConfigError: the design has norms within its branches in some layers only, or a factor on each row of logits
-            other than 1 and s ln n; no design of today's tables does.
+        ConfigError: the design mixes several streams, or the outputs of all earlier branches; or it has a row that
+            `formulas` cannot write, which no row of today's tables is.
     """
-    must_be(Config, "config", config)
-    for places in (placements(config)[::2], placements(config)[1::2]):
+    design = must_be(Config, "config", config).design
+    if design.stream.mixes:
+        able = " or ".join(name for name, row in STREAMS.items() if not row.mixes)
+        raise config.refusal(f"{{stream}} must be {able} to be written as torch, because the file has one residual "
+                             "stream; got {stream=}")
+    for places in (design.sublayers[::2], design.sublayers[1::2]):
         if len({(place.on_heads, place.on_read) for place in places}) > 1:
             raise config.refusal("{norm_placement} must have the same norms within the branches of all layers, to be "
                                  "written as torch; got {norm_placement=}")
-    body = _body(config)
-    imports = ["import math\n"] * ("math." in body) + ["import torch"]
-    imports += ["import torch.nn.functional as F"] * bool(re.search(r"\bF\.", body)) + ["from torch import nn"]
-    return f"{docstring(config)}\n\n" + "\n".join(imports) + f"\n\n{body}"
+    whole = {**_weights(config), **_functions(config), **_attention(config), **_stack(config)}
+    written = template().render(config=config, design=design, heading=heading, **whole)
+    return written if "math." in written else written.replace("import math\n\n", "", 1)
 
 
-def _body(config: Config) -> str:
-    """The module after its imports: the constants and functions that are used, and the classes."""
-    classes = {run.name: layer_class(config, run) for run in runs(config)}
-    parts = [attention(config) if attends(config) else "", mlp(config), mixing(config), *classes.values(),
-             stack(config), rates(config)]
-    body = "\n\n\n".join(filter(None, parts))
-    functions = {**helpers(config), "norm": norm(config), "activation": activation(config), "rotate": rotate(config)}
-    body = RETURNED.sub(r"\1return \3\n", "\n\n\n".join((*used(functions, body), body)) + "\n")
-    return "\n".join(used(constants(config), body)) + f"\n\n\n{body}"
+@cache
+def template() -> Template:
+    """The text of the file; jinja2 is imported when the first file is written, for the page starts without."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True,
+        trim_blocks=True, lstrip_blocks=True, autoescape=False)  # noqa: S701 - Python, not HTML
+    environment.filters["number"] = number
+    return environment.get_template("torch_model.py.jinja")
 
 
+class Matrix(NamedTuple):
+    """A matrix of the layers."""
 
-torch_code = torch_module
-"""Its public name."""
+    shape: str
+    """fan_out and fan_in."""
+    factor: str
+    """On the scale rule's standard deviation: text or a name; empty where it is 1."""
+
+
+def _weights(config: Config) -> dict[str, Any]:
+    """How the matrices of the layers are drawn."""
+    design = config.design
+    factors = {name: formulas.matrix_factor(config, name) for name in design.shapes}
+    users: dict[str, list[str]] = {}
+    for name, factor in factors.items():
+        users.setdefault(factor, []).append(name.removeprefix("W_").upper())
+    named = {factor: f"FACTOR_{'_'.join(names)}" for factor, names in users.items() if len(factor) > LONGEST}
+    return {
+        "matrices": {name: Matrix(", ".join(shape), named.get(factors[name], factors[name]))
+                     for name, shape in formulas.written_shapes(config).items()},
+        "matrix_factors": named, "factors": any(factors.values()), "biases": set(design.biases),
+        "deviation": formulas.DEVIATIONS.get(config.scale_rule, ""),
+        "scale_words": heading.described(SCALE_RULES[config.scale_rule]),
+        "noise": text_of(config, "distribution", formulas.NOISE),
+        "distribution": DISTRIBUTIONS[config.distribution].formula,
+    }
+
+
+def _functions(config: Config) -> dict[str, Any]:
+    """Norm, activation and MLP."""
+    design = config.design
+    kind, phi = MLPS[config.mlp], ACTIVATIONS[config.activation]
+    rescaling = number(second_moment(config.activation) ** -0.5) if config.activation_rescaled else "1.0"
+    rescaled = not math.isclose(float(rescaling), 1, rel_tol=1e-7)
+    value = text_of(config, "activation", formulas.ACTIVATIONS)
+    inlined = not rescaled and value.count("{x}") == 1
+    sublayers = design.sublayers if design.attends else design.sublayers[1::2]
+    norms = design.final_norm or any(place.any for place in sublayers) or (design.attends and config.qk_norm)
+    return {
+        "norm": _norm(config) if norms else "", "norm_words": heading.described(NORMS[config.norm]),
+        "activation": "" if inlined else value.format(x="x") + f" * {rescaling}" * rescaled,
+        "activated": value if inlined else "activation({x})",
+        "activation_words": heading.described(phi)
+        + ", times what gives it a unit second moment for x ~ N(0, 1)" * rescaled,
+        "mlp": kind, "mlp_words": f"{heading.described(kind)}; φ is {phi.formula}",
+    }
+
+
+def _norm(config: Config) -> str:
+    """The value of the norm, or of the function in its place, at x."""
+    design = config.design
+    if bend := design.point:
+        return formulas.ACTIVATIONS[bend].format(x=f"({number(config.norm_alpha)} * x)")
+    return f"F.{'layer' if design.centers else 'rms'}_norm(x, x.shape[-1:], eps={number(config.norm_epsilon)})"
+
+
+def _attention(config: Config) -> dict[str, Any]:
+    """Flags and numbers of the attention sublayer."""
+    design = config.design
+    written = formulas.DIVISORS.get(config.attention_scale, number(design.divisor))
+    needs_logits = design.sink.logit is not None or design.slopes or config.logit_cap or design.inherits == "scores"
+    scale = {"math.sqrt(D_HEAD)": "", "": ", scale=1.0"}.get(written, f", scale=1 / {written}")
+    grouped = config.kv_heads != config.n_heads
+    turned = "D_HEAD" if config.rope_fraction == 1 else f"round({number(config.rope_fraction)} * D_HEAD)"
+    return {
+        "grouped": grouped, "normalizes_heads": design.normalizes_heads and not design.joins,
+        "rotates_part": design.rotated < config.d_head, "half": f"{turned} // 2",
+        "divisor": written, "row_factor": _row_factor(config), "slopes": _slopes(config), "fused": not needs_logits,
+        "fused_options": ", is_causal=True" * config.causal + scale + ", enable_gqa=True" * grouped,
+    }
+
+
+def _slopes(config: Config) -> str:
+    """Each head's slope; empty where there are none."""
+    lower = 1 << (config.n_heads.bit_length() - 1)
+    if not config.design.slopes:
+        return ""
+    if lower == config.n_heads:
+        return "2.0 ** (-8 * torch.arange(1, N_HEADS + 1) / N_HEADS)"
+    steps = f"[*range(2, {2 * lower + 1}, 2), *range(1, {2 * lower}, 2)]"
+    return f"2.0 ** (-4 * torch.tensor({steps}[:N_HEADS]) / {lower})"
+
+
+def _row_factor(config: Config) -> str:
+    """Factor on the queries: s ln n, n the keys that a row sees; empty where it is 1."""
+    if set(config.design.row_factors) == {1.0}:
+        return ""
+    if config.attention_scale != "ssmax":
+        raise config.refusal("{attention_scale} must have a factor of 1 or s ln n on each row, to be written as torch; "
+                             "got {attention_scale=}")
+    keys = "torch.arange(1, T + 1, device=x.device).log()[:, None]" if config.causal else "math.log(T)"
+    return f"{number(config.ssmax_scale)} * {keys}"
+
+
+def _stack(config: Config) -> dict[str, Any]:
+    """Embedding, layers, readout, and the learning rates that the parametrization asks for."""
+    design = config.design
+    ratio, shape, passed = number(config.mlp_ratio), design.alpha_shape, layers.carried(config)
+    position, row = 1 - design.token_part, PARAMETRIZATIONS[config.parametrization]
+    rates = {kind: [formulas.power_of_size(config, power) or "1" for power in (powers.adam, powers.epsilon)]
+             for kind, powers in row.powers.items()}
+    alpha = "" if shape is None else (
+        f"torch.full({('()', '(2,)', '(2, D_MODEL)')[len(shape)]}, {number(design.branches[0])})")
+    return {
+        "d_mlp": f"{ratio[:-2]} * D_MODEL" if ratio.endswith(".0") else f"round({ratio} * D_MODEL)",
+        "vocabulary": len(text.prose().vocabulary) if design.reads_text else 0, "alpha": alpha,
+        "learned": ["attention"] * design.attends + ["mlp"] + ["alpha"] * bool(alpha),
+        "layers": layers.layer_classes(config), "layer_factors": layers.named_factors(config),
+        "scales_by_number": layers.scales_by_number(config), "carried": list(passed),
+        "start": ", ".join("None" if name == "v1" else "0.0" for name in passed),
+        "input_size": _times(number(math.sqrt(config.input_second_moment))),
+        "embedding_size": _times(formulas.embedding_factor(config)),
+        "token_size": _times("" if design.reads_text else root(1 - position)),
+        "place_size": _times(root(config.input_second_moment * position)) if design.embeds_positions else "",
+        "rates": rates if {"1"} != {text for pair in rates.values() for text in pair} else {},
+        "readout": formulas.readout_deviation(config), "rate_words": heading.described(row),
+    }
+
+
+def _times(factor: str) -> str:
+    """A factor before what it multiplies."""
+    return f"{factor} * " if product(factor) else ""

@@ -22,7 +22,7 @@ import explorer as ex
 from explorer.app.labs.lab import LabPanel
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.takehome import TakeHome
-from explorer.export.module import torch_module
+from explorer.export.module import torch_code
 from explorer.figures.cells import unpacked
 from explorer.figures.numbers import to_csv
 from explorer.labs.table import LABS
@@ -107,7 +107,17 @@ def test_the_torch_module_is_that_of_the_design(open_panel: Any) -> None:
     page = open_panel()
     assert [row["label"] for row in page.panel.home.rows] == ["Python", "Torch module", "Numbers (CSV)", "BibTeX"]
     press(page.panel.home, "show", "Torch module")
-    assert page.panel.home.text == torch_module(page.panel.controls.config)
+    assert page.panel.home.text == torch_code(page.panel.controls.config)
+
+
+def test_a_design_that_cannot_be_a_torch_module_is_refused_in_words(open_panel: Any) -> None:
+    page = open_panel()
+    page.set(stream="hyper")
+    for verb in ("show", "save"):
+        assert press(page.panel.home, verb, "Torch module") == []
+        assert page.panel.home.refused
+        assert page.panel.home.note == ("Refused: Stream must be one or parallel to be written as torch, because the "
+                                        "file has one residual stream; got Stream = hyper.")
 
 
 def test_a_text_that_is_read_closes_when_the_page_moves_on(open_panel: Any) -> None:

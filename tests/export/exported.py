@@ -10,8 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer import Config, torch_code
+from explorer import PRESETS, Config, preset, torch_code
 from explorer.model import Transformer, batch
+
+WRITTEN = [name for name in PRESETS if not preset(name).design.stream.mixes]
+"""The named designs that can be written as a file of torch."""
 
 
 def imported(text: str, folder: Path) -> ModuleType:

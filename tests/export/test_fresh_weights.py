@@ -16,9 +16,10 @@ from exported import imported
 
 from explorer import Config, measure, preset, torch_code
 from explorer.model import Transformer
+from explorer.schemes.data import READOUTS, ties
 from explorer.schemes.parametrization import factors
 from explorer.schemes.residual import RESIDUALS
-from explorer.schemes.scale import SCALE_RULES
+from explorer.schemes.scale import SCALE_RULES, readout_variance, variances
 from explorer.training.optimize import kind_of
 
 SIZES = {"n_layers": 4, "d_model": 64, "n_heads": 4, "n_ctx": 16, "n_seeds": 8}
@@ -31,8 +32,8 @@ DRAWN: list[dict[str, Any]] = [
     {"parametrization": "ntk", "attention_variance": 0.3, "mlp_variance": 3.0, "bias_variance": 2.0},
     {"residual": "fixup", "mlp": "gated", "init_variance": 0.5}, {"sink": "learned", "attention_gate": "head"},
     {**TEXT, "parametrization": "mup"}, {**TEXT, "readout": "tied", "input_second_moment": 8e-4},
-    {**TEXT, "readout": "tied_scaled", "position": "rotary"}, {"stream": "hyper"}, {"stream": "manifold"},
-    {"stream": "depth_attention"}, {"residual": "layer_scale", "n_layers": 20},
+    {**TEXT, "readout": "tied_scaled", "position": "rotary"},
+    {"residual": "layer_scale", "n_layers": 20},
 ]
 
 
@@ -50,6 +51,30 @@ def test_second_moments_of_every_parameter(choices: dict[str, Any], tmp_path: Pa
         assert abs(found[name].square().mean() - values.square().mean()) <= error + 1e-12, name
         # a distribution without tails has none in the file
         assert name.startswith(("b_", "E", "P", "sink")) or found[name].abs().max() <= 1.5 * values.abs().max(), name
+
+
+EXACT: list[dict[str, Any]] = [
+    *({"scale_rule": name, "n_kv_heads": heads} for name in SCALE_RULES for heads in (0, 2)),
+    *({"residual": name, "mlp": mlp} for name in RESIDUALS if name != "admin_profiled" for mlp in ("plain", "gated")),
+    *({**TEXT, "readout": name, "position": position} for name in READOUTS for position in ("none", "rotary")),
+    {**TEXT, "parametrization": "mup"}, {**TEXT, "parametrization": "completep"},
+    {"attention_gate": "coordinate", "attention_variance": 0.3, "mlp_variance": 3.0, "init_variance": 0.7},
+]
+
+
+@pytest.mark.parametrize("choices", EXACT, ids=str)
+def test_every_standard_deviation(choices: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all noise is 1, a matrix's entries are its standard deviation: each formula gives its row's number."""
+    config = Config(**SIZES | choices, input_second_moment=0.04)
+    monkeypatch.setattr(torch, "randn", lambda *shape: torch.ones(*shape, dtype=torch.float64))
+    model = imported(torch_code(config), tmp_path).Transformer()
+    expected = {name: math.sqrt(variance) for name, variance in variances(config).items()}
+    if config.loss == "next_token":
+        expected["E" if ties(config) else "W_U"] = math.sqrt(readout_variance(config))
+    found = by_name(model)
+    assert expected.keys() == {name for name in found if name.startswith("W_")} | expected.keys() & {"E"}
+    for name, value in expected.items():
+        assert [float(found[name].min()), float(found[name].max())] == pytest.approx([value, value], rel=1e-9), name
 
 
 def by_name(model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -11,7 +11,7 @@ from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.export import snippet
 from explorer.export.bibtex import bibliography
-from explorer.export.module import torch_module
+from explorer.export.module import torch_code
 from explorer.figures.cells import guarded
 from explorer.profile import Profile
 
@@ -29,7 +29,7 @@ def files(designs: Callable[[], tuple[Config, list[Pin]]], python: Callable[[], 
     """
     yield File("Python", "A script that gives the numbers of this page.", "explore.py", PYTHON, python)
     yield File("Torch module", "The current design as one file, which needs torch alone.", "transformer.py", PYTHON,
-               lambda: torch_module(designs()[0]))
+               lambda: torch_code(designs()[0]))
     yield File("Numbers (CSV)", "Every statistic of the designs on the charts, measured and predicted.", "explore.csv",
                CSV, lambda: numbers(drawn()), shown=False)
     yield File("BibTeX", "This tool, and the papers of what the designs use.", "explore.bib", TEXT,
