@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.config import Config
-from explorer.ends import ENDS, endings
+from explorer.ends import ENDS, Ending, endings
 from explorer.profile import STATISTICS, Profile
 from explorer.stopping import Stop, Stopped
 from explorer.training.recipe import Recipe
@@ -54,6 +54,11 @@ class Cell(NamedTuple):
         """Bytes that it takes, about."""
         return ORIGINS[self.origin].memory(self)
 
+    @property
+    def seconds(self) -> float:
+        """Seconds of one processor that it takes, right to a factor of three or so."""
+        return ORIGINS[self.origin].cost.of(self)
+
 
 class Found(NamedTuple):
     """The result of a cell."""
@@ -65,6 +70,24 @@ class Found(NamedTuple):
     seconds: float = math.nan
     skipped: bool = False
     """Whether nobody computed it, for the reason in `failure`; another run may."""
+    endings: Mapping[str, Ending] | None = None
+    """The end values whole, with standard error and notes, of a cell that is predicted or measured."""
+
+
+class Cost(NamedTuple):
+    """Seconds of one processor for a cell; for a trained one, for a step."""
+
+    least: float
+    layer: float
+    unit: float
+    """For each parameter and token, and each byte of activations."""
+
+    def of(self, cell: Cell) -> float:
+        """The seconds of a cell, from the sizes of its design."""
+        config, sizes = cell.config, cell.config.sizes
+        work = config.n_seeds * (sizes.n_parameters * config.batch_size * config.n_ctx + sizes.activation_bytes)
+        steps = cell.training.steps if cell.training else 1
+        return steps * (self.least + self.layer * config.n_layers + self.unit * work)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +97,14 @@ class Origin:
     find: Callable[[Cell, Stop], Found]
     names: Callable[[tuple[str, ...]], list[str]]
     """Names of a cell's numbers, from its statistics."""
+    cost: Cost
     memory: Callable[[Cell], float] = lambda cell: 0.0
     """Bytes that a cell takes, about."""
     batch: int = 1
     """Cells that are handed out together: what is found within milliseconds is not worth a message of its own."""
 
 
-def numbers_of_profile(profile: Profile, statistics: tuple[str, ...]) -> Numbers:
+def _reduced(profile: Profile, statistics: tuple[str, ...]) -> Found:
     """The statistics of a profile: middle, lowest and highest seed at its end, or the mean of each layer of a site."""
     numbers: Numbers = {}
     ends = endings(profile)
@@ -94,7 +118,7 @@ def numbers_of_profile(profile: Profile, statistics: tuple[str, ...]) -> Numbers
         elif name in ends:
             end = ends[name]
             numbers |= {name: end.middle, f"{name}_low": end.low, f"{name}_high": end.high}
-    return numbers
+    return Found(numbers, endings=ends)
 
 
 def names_of(statistics: tuple[str, ...]) -> list[str]:
@@ -106,7 +130,7 @@ def names_of(statistics: tuple[str, ...]) -> list[str]:
 def _predicted(cell: Cell, _: Stop) -> Found:
     from explorer.theory import predict
 
-    return Found(numbers_of_profile(predict(cell.config, cell.backward), cell.statistics))
+    return _reduced(predict(cell.config, cell.backward), cell.statistics)
 
 
 def _measured(cell: Cell, stop: Stop) -> Found:
@@ -114,7 +138,7 @@ def _measured(cell: Cell, stop: Stop) -> Found:
     from explorer.model import noise
 
     with noise.keeping():  # the next cell's noise is often this one's, or that of one before
-        return Found(numbers_of_profile(measure(cell.config, stop, backward=cell.backward), cell.statistics))
+        return _reduced(measure(cell.config, stop, backward=cell.backward), cell.statistics)
 
 
 def _trained(cell: Cell, stop: Stop) -> Found:
@@ -139,9 +163,11 @@ def _taken_by_training(cell: Cell) -> float:
 
 TRAINED = ("held_out_loss", "loss_drop", "steps")
 ORIGINS: Mapping[str, Origin] = {
-    "predicted": Origin(find=_predicted, names=names_of, batch=32),
-    "measured": Origin(find=_measured, names=names_of, memory=lambda cell: cell.config.sizes.memory_bytes),
-    "trained": Origin(find=_trained, names=lambda _: list(TRAINED), memory=_taken_by_training),
+    "predicted": Origin(find=_predicted, names=names_of, cost=Cost(0.003, 0.0001, 0.0), batch=32),
+    "measured": Origin(find=_measured, names=names_of, cost=Cost(0.02, 0.008, 3.5e-10),
+                       memory=lambda cell: cell.config.sizes.memory_bytes),
+    "trained": Origin(find=_trained, names=lambda _: list(TRAINED), cost=Cost(0.01, 0.005, 1e-10),
+                      memory=_taken_by_training),
 }
 
 

@@ -47,7 +47,7 @@ class Engine:
 
     def __init__(self, cells: Sequence[Cell], workers: Workers, stop: Stop, done: Done) -> None:
         self.workers, self.stop, self.done = workers, stop, done
-        self.waiting = list(_batches(cells))[::-1]
+        self.waiting = list(_batches(cells, together=workers.most > 1))[::-1]
         self.suspects: list[Batch] = []
         """Cells that were lost with a process: computed alone, so that it is known which is the reason."""
         self.alone = False
@@ -143,8 +143,8 @@ class Engine:
             future.cancel()
 
 
-def _batches(cells: Sequence[Cell]) -> Iterator[Batch]:
-    """Cells that are handed out together, in order."""
+def _batches(cells: Sequence[Cell], *, together: bool) -> Iterator[Batch]:
+    """Cells in order, in batches; each alone unless they are handed out `together`."""
     for origin, group in groupby(cells, lambda cell: cell.origin):
-        together, size = list(group), ORIGINS[origin].batch
-        yield from (together[start : start + size] for start in range(0, len(together), size))
+        row, size = list(group), ORIGINS[origin].batch if together else 1
+        yield from (row[start : start + size] for start in range(0, len(row), size))

@@ -34,8 +34,8 @@ class Point(NamedTuple):
 
     place: Place
     cell: Cell | None
-    refusal: str = ""
-    """The reason why there is no such design."""
+    error: ConfigError | None = None
+    """The refusal where there is no such design."""
 
 
 class Grid:
@@ -107,24 +107,25 @@ class Grid:
                         key=lambda place: _order([level[index] for level, index in zip(levels, place, strict=True)]))
         origins = sorted(range(len(self.origins)), key=lambda index: list(ORIGINS).index(self.origins[index]))
         designs = {place: self._design(self.at((0, *place))) for place in places}
-        return {(origin, *place): self._point((origin, *place), *designs[place])
+        return {(origin, *place): self._point((origin, *place), designs[place])
                 for origin in origins for place in places}
 
-    def _design(self, values: Mapping[str, Any]) -> tuple[Config | None, Recipe | None, str]:
-        """The design with some values, and its recipe, or why the rules refuse it."""
+    def _design(self, values: Mapping[str, Any]) -> tuple[Config, Recipe] | ConfigError:
+        """The design with some values, and its recipe, or the refusal of the rules."""
         fields = Config.specs()
         try:
             config = self.config.replace(**{name: value for name, value in values.items() if name in fields})
             recipe = self.training.recipe.replace(
                 **{name: value for name, value in values.items() if name not in fields})
         except ConfigError as error:
-            return None, None, str(error)
-        return config, recipe, ""
+            return error
+        return config, recipe
 
-    def _point(self, place: Place, config: Config | None, recipe: Recipe | None, refusal: str) -> Point:
+    def _point(self, place: Place, design: tuple[Config, Recipe] | ConfigError) -> Point:
         origin = self.origins[place[0]]
-        if config is None or recipe is None:
-            return Point(place, None, refusal)
+        if isinstance(design, ConfigError):
+            return Point(place, None, design)
+        config, recipe = design
         training = self.training._replace(recipe=recipe) if origin == "trained" else None
         return Point(place, Cell(origin, config, self.statistics, training))
 
@@ -143,7 +144,7 @@ class Grid:
         """`[origin, *over]`: what each cell is, in 32 letters; equal ones have equal numbers."""
         keys = np.full(self.shape, "", dtype="<U32")
         for place, point in self.points.items():
-            keys[place] = hashlib.sha256(f"{version} {point.cell or point.refusal!r}".encode()).hexdigest()[:32]
+            keys[place] = hashlib.sha256(f"{version} {point.cell or str(point.error)!r}".encode()).hexdigest()[:32]
         return keys
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import must_be
-from explorer.ends import ENDS
+from explorer.ends import ENDS, Ending
 from explorer.profile import STATISTICS, Array
 from explorer.stopping import Stop
 from explorer.sweeping.cell import ORIGINS, Cell, Found, Training
@@ -126,6 +126,8 @@ class CellResult(NamedTuple):
     """Empty where it failed."""
     failure: str
     seconds: float
+    endings: Mapping[str, Ending]
+    """The end values whole, of a cell that is predicted or measured."""
 
 
 OnCell = Callable[[CellResult], None]
@@ -173,21 +175,24 @@ class Sweep:
         """How many of them are found, or have failed."""
         return int(np.count_nonzero(self.state))
 
-    def run(self, stop: Stop = lambda: False, on_cell: OnCell = lambda cell: None) -> Sweep:
+    def run(self, stop: Stop = lambda: False, on_cell: OnCell = lambda cell: None,
+            left_out: Callable[[Cell], str] = lambda cell: "") -> Sweep:
         """Computes what is missing; once `stop()` says true, what is there is kept, and another run goes on.
 
         Args:
             stop: asked between the cells, ten times a second; where cells are computed in this process, within them.
             on_cell: called with each cell as it is done, in the calling thread.
+            left_out: the reason not to compute a cell, which then fails with it; empty for none.
         Returns:
             The sweep itself.
         """
         places: dict[Cell, list[Place]] = {}  # equal cells are computed once
-        for place, (_, cell, refusal) in self.grid.points.items():
+        for place, (_, cell, error) in self.grid.points.items():
             if self.state[place] != MISSING:
                 continue
-            if cell is None:
-                on_cell(self._keep(place, Found({}, refusal)))
+            reason = str(error) if cell is None else left_out(cell)
+            if cell is None or reason:
+                on_cell(self._keep(place, Found({}, reason)))
             else:
                 places.setdefault(cell, []).append(place)
 
@@ -218,7 +223,8 @@ class Sweep:
         if self.store is not None and not result.skipped:
             self.store.write(place, np.append(self.numbers[place], self.state[place]), result.failure)
         origin = self.grid.origins[place[0]]
-        return CellResult(origin, self.grid.at(place), result.numbers, result.failure, result.seconds)
+        return CellResult(origin, self.grid.at(place), result.numbers, result.failure, result.seconds,
+                          result.endings or {})
 
     def __repr__(self) -> str:
         over = ", ".join(f"{name} ({len(values)})" for name, values in self.grid.over.items())

@@ -80,7 +80,7 @@ def test_a_refused_design_keeps_its_place_and_its_reason() -> None:
     points = grid({"n_heads": [2, 3]}).points
     assert points[0, 0].cell is not None
     assert points[0, 1].cell is None
-    assert points[0, 1].refusal.startswith("d_model must be divisible by n_heads")
+    assert str(points[0, 1].error).startswith("d_model must be divisible by n_heads")
 
 
 def test_keys_tell_designs_and_versions_apart() -> None:

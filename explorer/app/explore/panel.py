@@ -25,8 +25,7 @@ from explorer.app.explore.remedies import Diagnose, Remedies
 from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.sentences import model_words, progress_words, summary
 from explorer.app.explore.similar_designs import SimilarDesigns, Trials
-from explorer.app.explore.sweep import Sweep
-from explorer.app.explore.sweep_plan import Finder, Measure, Predict
+from explorer.app.explore.sweep import SliderSweep
 from explorer.app.view import DESIGN, View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
@@ -38,6 +37,10 @@ from explorer.config import Config
 from explorer.figures import FIGURES
 from explorer.profile import Profile
 from explorer.stopping import Progress, Stop
+
+OnSeed = Callable[[Profile], None] | None
+Measure = Callable[[Config, Stop, Progress, tuple[int, int], OnSeed], Profile]
+Predict = Callable[[Config], Profile]
 
 KEPT = 64
 """Predictions that are kept, the largest of .2 MB."""
@@ -86,8 +89,8 @@ class Explore(Live[Job, Profile]):
         self.asking = Asking(charts)
         self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic, self.asking)
         super().__init__(controls, charts, subject="measured design", action="Measure")
-        finder = Finder(measure, predict, self._computes, lambda: self._computes() and self.worker.busy_for < PATIENCE)
-        self.sweep = Sweep(controls, finder, self.comparison.visible, self.lock)
+        self.sweep = SliderSweep(controls, self.comparison.visible, self.lock, self._computes,
+                                 lambda: self._computes() and self.worker.busy_for < PATIENCE)
         self.remedies = (Remedies(self.verdict, controls, diagnose, self.lock, self._similar.words)
                          if diagnose else None)
         if solve:

@@ -1,15 +1,19 @@
-"""`Sweep`: draws a statistic at the last layer against the whole range of one slider.
+"""`SliderSweep`: the card that draws a statistic at the last layer against the whole range of one slider.
 
-Theory's line comes first, then the measured dots, coarse to fine, from a thread of their own which ends with the card.
-Another move of the swept slider only moves the mark; of any other control, the sweep follows.
+Theory's lines come first, then the measured dots, coarse to fine, from a thread of their own which ends with the card.
+Both are a `Sweep` of one axis, computed while the panel computes nothing. Another move of the swept slider only moves
+the mark; any other control makes another sweep.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 import traitlets
@@ -17,38 +21,117 @@ import traitlets
 from explorer.app.design_names import lowered
 from explorer.app.explore.pins import NOW
 from explorer.app.explore.selections import ListSelection
-from explorer.app.explore.sweep_plan import (
-    MOST_DOTS,
-    Finder,
-    Plan,
-    Task,
-    alike,
-    caption,
-    nearest,
-    notes,
-    planned,
-    progress,
-    sweepable,
-    thinned,
-    understood,
-)
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls, choice
 from explorer.app.widgets.panel import close_all
 from explorer.app.widgets.runtime import PageWidget, view
-from explorer.app.widgets.worker import Worker
+from explorer.app.widgets.slider_steps import nearest, slider_steps, sliders, thinned
+from explorer.app.widgets.wording import refusal_in_words
+from explorer.app.widgets.worker import Throttle, Worker, wait
+from explorer.choices import ConfigError
 from explorer.config import Config
-from explorer.ends import ENDS
+from explorer.display import shown
+from explorer.ends import ENDS, End
 from explorer.fields import Spec
-from explorer.figures.across import Swept, across
+from explorer.figures.across import Point, Swept, across
 from explorer.figures.palette import Design
 from explorer.stopping import Progress, Stop
-from explorer.sweeping.grid import coarse_to_fine
+from explorer.sweeping.cell import Cell
+from explorer.sweeping.sweeps import CellResult, Sweep
+from explorer.sweeping.workers import Here
 
-# The card of a sweep: its chart, the list of statistics, and a bar with notes and the button that closes it.
+MOST = {"predicted": 41, "measured": 11}
+"""Values at which theory is asked, and at most measured: every fourth of them."""
+LINE_SECONDS = 10.0
+"""Seconds that all lines together may take: theory of a wide causal model takes one for each point."""
+LONGEST = 15.0
+"""Seconds that a dot may take."""
+MOST_BYTES = 1.5e9
+"""Memory that a dot may take beside what the panel itself measures."""
+KEPT = 64
+"""Lines and rows of dots that are kept."""
+NAMED = 4
+"""Values that a sentence names; further ones are counted."""
 
 
-Take = Callable[[object, object, object], None]
+class Task(NamedTuple):
+    """A sweep: the field, and the designs, the current one first, then the pins; see `anchored`."""
+
+    field: str
+    designs: tuple[Design, ...]
+
+
+class Row:
+    """A line, or a row of dots: one design over the values of a field, as far as it is computed.
+
+    Args:
+        config: the design.
+        field: the one that is varied.
+        origin: predicted or measured.
+    """
+
+    def __init__(self, config: Config, field: str, origin: str) -> None:
+        self.values = thinned(slider_steps(Config.specs()[field]), MOST["predicted"])
+        self.values = thinned(self.values, MOST[origin])
+        self._field, self._sweep = field, Sweep(config, {field: self.values}, executor=Here(), origins=(origin,))
+        self._results: dict[float, CellResult] = {}
+
+    @property
+    def next(self) -> Cell | None:
+        """The first cell that is not computed yet; None once all are."""
+        return next((point.cell for place, point in self._sweep.grid.points.items()
+                     if point.cell and not self._sweep.state[place]), None)
+
+    def run(self, stop: Stop, on_cell: Callable[[], None], left_out: Callable[[Cell], str]) -> None:
+        """Computes what is missing; see `Sweep.run`."""
+        def keep(result: CellResult) -> None:
+            self._results[result.at[self._field]] = result
+            on_cell()
+
+        self._sweep.run(stop, keep, left_out)
+
+    def points(self, statistic: str) -> list[Point]:
+        """A statistic at each value, in rising order; empty points where nothing is known yet."""
+        points = []
+        for value, (_, _, error) in zip(self.values, sorted(self._sweep.grid.points.values()), strict=True):
+            result = self._results.get(value)
+            reason = refusal_in_words(error) if error else result.failure if result else ""
+            points.append(Point(value, result.endings.get(statistic) if result else None, reason))
+        return points
+
+
+class Drawn(NamedTuple):
+    """A sweep, as far as it is computed: a line for each design, and dots for the current one."""
+
+    task: Task
+    lines: tuple[Row, ...]
+    dots: Row
+
+    def swept(self, statistic: str) -> list[Swept]:
+        """The points of a statistic, the current design's first."""
+        return [Swept(design, line.points(statistic), () if design.index else self.dots.points(statistic))
+                for design, line in zip(self.task.designs, self.lines, strict=True)]
+
+
+@lru_cache(256)
+def anchored(config: Config, field: str) -> Config:
+    """A design with the lowest value of a field that the rules accept: equal for designs that differ there alone."""
+    for value in slider_steps(Config.specs()[field]):
+        with suppress(ConfigError):
+            return config.replace(**{field: value})
+    return config
+
+
+def ever(*questions: Stop) -> Stop:
+    """Whether one of the questions was answered by yes; it stays yes, so that all who ask agree."""
+    answer = False
+
+    def asked() -> bool:
+        nonlocal answer
+        answer = answer or any(question() for question in questions)
+        return answer
+
+    return asked
 
 
 class SweepBar(PageWidget):
@@ -70,118 +153,56 @@ class SweepBar(PageWidget):
     notes = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
 
-class SweepCard(widgets.Box):  # type: ignore[misc]
-    """The card; without children, and not shown, while it is closed. Callers must hold the panel's lock.
-
-    Args:
-        take: receives a click on a dot and the button that closes.
-        on_choice: called after another statistic was chosen.
-    """
-
-    def __init__(self, take: Take, on_choice: Callable[[], None]) -> None:
-        super().__init__()
-        self.add_class("ex-cell").add_class("ex-sweep-card")
-        self.layout.display = "none"
-        self._take, self._on_choice = take, on_choice
-        self._statistic = next(iter(ENDS))
-        self._is_open = False
-
-    @property
-    def statistic(self) -> str:
-        """The chosen statistic, also while the card is closed."""
-        if self._is_open:
-            self._statistic = self.list.value
-        return self._statistic
-
-    def choose(self, statistic: str) -> None:
-        """Chooses a statistic."""
-        self._statistic = statistic
-        if self._is_open:
-            self.list.restore(statistic)
-
-    def show_for(self, spec: Spec, clicked: bool) -> None:
-        """Shows the card, for the slider of this field."""
-        if not self._is_open:
-            self.chart, self.bar = Chart(picks=True), SweepBar()
-            self.chart.on_msg(self._take)
-            self.bar.on_msg(self._take)
-            self.list = end_list(self._statistic, self._on_choice)
-            self.children = [self.chart, self.list, self.bar]
-            self.layout.display, self._is_open = None, True
-        self.chart.title = f"Sweep: {lowered(spec.about.label)}"
-        with self.bar.hold_sync():
-            self.bar.field = spec.name
-            self.bar.opened += clicked
-
-    def shut(self) -> None:
-        """Removes everything from the page."""
-        self._statistic, self.layout.display, self._is_open = self.statistic, "none", False
-        children = tuple(self.children)
-        self.children = []
-        for child in children:
-            close_all(child)
-
-    def draw(self, spec: Spec, swept: Sequence[Swept], now: float, *, stale: bool) -> None:
-        """Draws a sweep, the current design first."""
-        end = ENDS[self.statistic]
-        with self.chart.hold_sync():
-            self.chart.caption = caption(end, swept[0])
-            self.chart.show(across(spec, end, swept, now), stale=stale)
-        with self.bar.hold_sync():
-            self.bar.progress, self.bar.notes = progress(swept[0]), notes(spec, swept[0])
-
-
-def end_list(chosen: str, on_choice: Callable[[], None]) -> ListSelection:
-    """The statistic of a sweep."""
-    rows = [{"value": end.name, "label": end.title} for end in ENDS.values()]
-    about = "Statistic that is drawn over the slider's range."
-    field = choice("sweep_statistic", "Show", about, rows, rows[0]["value"])
-    made = ListSelection("Statistic of the sweep", field, on_choice)
-    made.restore(chosen)
-    made.add_class("ex-place")
-    return made
-
-
-LINE_SECONDS = 10.0
-"""Seconds that all lines together may take: theory of a wide causal model takes one for each point."""
-REDRAW = 0.15
-"""Seconds between two drawings of a line that grows."""
-
-
-class Sweep:
+class SliderSweep:
     """The card, and its thread while it is open. Callers of its methods must hold the panel's lock.
 
     Args:
         controls: have the buttons, and what a click on a dot sets.
-        finder: predicts and measures.
         pins: gives the visible pinned designs.
         lock: the panel's.
+        busy: whether the panel computes: no dot is begun meanwhile; one that is begun is abandoned, and done again.
+        hurried: whether it has begun so lately that not even the theory may take a processor from it.
     """
 
-    def __init__(self, controls: Controls[Config], finder: Finder, pins: Callable[[], Sequence[Design]],
-                 lock: AbstractContextManager[object]) -> None:
-        self._controls, self._finder, self._pins, self._lock = controls, finder, pins, lock
-        self.card = SweepCard(self._take, self._choose)
+    chart: Chart
+    statistics: ListSelection
+    bar: SweepBar
+
+    def __init__(self, controls: Controls[Config], pins: Callable[[], Sequence[Design]],
+                 lock: AbstractContextManager[object], busy: Callable[[], bool], hurried: Callable[[], bool]) -> None:
+        self._controls, self._pins, self._lock, self._busy, self._hurried = controls, pins, lock, busy, hurried
+        self.card = widgets.Box().add_class("ex-cell").add_class("ex-sweep-card")
+        self.card.layout.display = "none"
         self.field = ""
-        """The field that is swept; empty while the card is closed."""
-        self.worker: Worker[Task, Plan] | None = None
+        """The field that is swept; empty while the card is closed, without children, and not shown."""
+        self.worker: Worker[Task, Drawn] | None = None
+        self._statistic = next(iter(ENDS))
         self._task: Task | None = None
-        self._plan: Plan = {}  # of the task that is drawn
-        controls.sweeps = list(sweepable())
+        self._drawn: Drawn | None = None
+        self._row = lru_cache(KEPT)(Row)
+        self._begun = 0.0
+        self._too_long = math.inf  # what the smallest dot costs that took too long
+        self._redraw = Throttle(0.15, share=0.5, most=1.0)
+        controls.sweeps = list(sliders(Config))
         controls.on_msg(self._take)
 
     def _take(self, _: object, content: object, __: object) -> None:
         """Handles a button beside a slider, a click on a dot, and the button that closes; ignores anything else."""
         with self._lock:
             match content:
-                case ["sweep", str() as name] if name in sweepable():
+                case ["sweep", str() as name] if name in sliders(Config):
                     self.close() if name == self.field else self.open(name, clicked=True)
-                case ["pick", int() | float() as value, *_] if self._plan and not isinstance(value, bool):
-                    values = [spot.value for spot in next(iter(self._plan.values()))]
+                case ["pick", int() | float() as value, *_] if self._drawn and not isinstance(value, bool):
+                    values = self._drawn.lines[0].values
                     if values[0] * 0.99 <= value <= values[-1] * 1.01:  # a chart's numbers are rounded
                         self._controls.apply({self.field: nearest(values, value)})
                 case "close":
                     self.close()
+
+    @property
+    def statistic(self) -> str:
+        """The chosen statistic, also while the card is closed."""
+        return self.statistics.value if self.field else self._statistic
 
     def _choose(self) -> None:
         with self._lock:
@@ -189,24 +210,35 @@ class Sweep:
 
     def open(self, field: str, clicked: bool = False) -> None:
         """Opens the card, or sweeps another field in it."""
-        self.field = self._controls.sweeping = field
-        self._task, self._plan = None, {}
-        self.card.show_for(sweepable()[field], clicked)
         if not self.worker:
+            self.chart, self.bar = Chart(picks=True), SweepBar()
+            self.statistics = end_list(self._statistic, self._choose)
+            self.chart.on_msg(self._take)
+            self.bar.on_msg(self._take)
+            self.card.children, self.card.layout.display = [self.chart, self.statistics, self.bar], None
             self.worker = Worker(self._work, self._publish, self._fail, capacity=1)
+        self.field = self._controls.sweeping = field
+        self._task = self._drawn = None
+        self.chart.title = f"Sweep: {lowered(sliders(Config)[field].about.label)}"
+        with self.bar.hold_sync():
+            self.bar.field = field
+            self.bar.opened += clicked
         self.follow()
 
     def close(self) -> None:
         """Closes the card and ends its thread."""
         if self.worker:
             self.worker.close(0)  # it may wait for the lock that is held here; it ends when it next looks
-            self.card.shut()
-        self.worker, self._task, self._plan = None, None, {}
+            self._statistic, children = self.statistic, self.card.children
+            self.card.children, self.card.layout.display = [], "none"
+            for child in children:
+                close_all(child)
+        self.worker = self._task = self._drawn = None
         self.field = self._controls.sweeping = ""
 
     def state(self) -> dict[str, str] | None:
         """The field and the statistic, or None while the card is closed."""
-        return {"field": self.field, "statistic": self.card.statistic} if self.field else None
+        return {"field": self.field, "statistic": self.statistic} if self.field else None
 
     def restore(self, record: object) -> list[str]:
         """Opens or closes the card as a `state()` has it; a sentence for each part that is not understood."""
@@ -214,8 +246,9 @@ class Sweep:
             self.close()
             return []
         good, sentences = understood(record)
-        if "statistic" in good:
-            self.card.choose(good["statistic"])
+        self._statistic = good.get("statistic", self.statistic)
+        if self.field:
+            self.statistics.restore(self._statistic)
         if good.get("field", self.field) != self.field:
             self.open(good["field"])
         return sentences
@@ -224,53 +257,130 @@ class Sweep:
         """Follows controls and pins: a new sweep where anything but the swept field has changed, else a new mark."""
         if not self.worker:
             return
-        config, known = self._controls.config, self._task.designs[0].config if self._task else None
-        if known and alike(config, known, self.field):
-            config = known
-        pins = tuple(pin for pin in self._pins() if pin.config and not alike(pin.config, config, self.field))
-        task = Task(self.field, (Design(NOW, config, "now" if pins else ""), *pins))
+        now = anchored(self._controls.config, self.field)
+        pins = [replace(pin, config=anchored(pin.config, self.field)) for pin in self._pins() if pin.config]
+        others = [pin for pin in pins if pin.config != now]
+        task = Task(self.field, (Design(NOW, now, "now" if others else ""), *others))
         if task != self._task:
             self._task = task
             self.worker.submit(task)
         self._draw()
 
     def _draw(self) -> None:
-        """Draws what is known; an earlier sweep is stale until the theory of the new one is there."""
-        if self.worker and self._plan and self._task:
-            points = partial(self._finder.points, self.card.statistic)
-            swept = [Swept(design, points("predicted", row),
-                           [] if design.index else points("measured", thinned(row, MOST_DOTS)))
-                     for design, row in self._plan.items()]
-            self.card.draw(sweepable()[self.field], swept, getattr(self._controls.config, self.field),
-                           stale=tuple(self._plan) != self._task.designs)
+        """Draws what is known; an earlier sweep is stale until there is something of the new one."""
+        if not self._drawn:
+            return
+        spec, end, swept = sliders(Config)[self.field], ENDS[self.statistic], self._drawn.swept(self.statistic)
+        with self.chart.hold_sync():
+            self.chart.caption = caption(end, swept[0])
+            self.chart.show(across(spec, end, swept, getattr(self._controls.config, self.field)),
+                            stale=self._drawn.task != self._task)
+        with self.bar.hold_sync():
+            self.bar.progress, self.bar.notes = progress(swept[0]), notes(spec, swept[0])
 
     # --- on its thread ----------------------------------------------------------------------------------------
 
-    def _work(self, task: Task, stop: Stop, _: Progress) -> Plan:
-        plan = planned(task)
-        begun = drawn = time.monotonic()
-        for row in plan.values():
-            for spot in map(row.__getitem__, coarse_to_fine(len(row))):
-                if spot.config and time.monotonic() - begun < LINE_SECONDS:
-                    self._finder.predict(spot.config, stop)
-                if time.monotonic() - drawn > REDRAW:
-                    self._publish(task, plan)
-                    drawn = time.monotonic()
-        self._publish(task, plan)
-        dots = thinned(next(iter(plan.values())), MOST_DOTS)
-        for spot in map(dots.__getitem__, coarse_to_fine(len(dots))):
-            if spot.config and not self._finder.known("measured", spot.config):
-                self._finder.measure(spot.config, stop)
-                self._publish(task, plan)
-        return plan
+    def _work(self, task: Task, stop: Stop, _: Progress) -> Drawn:
+        configs = [design.config for design in task.designs if design.config]
+        lines = tuple(self._row(config, task.field, "predicted") for config in configs)
+        drawn, end = Drawn(task, lines, self._row(configs[0], task.field, "measured")), time.monotonic() + LINE_SECONDS
+        for line in lines:
+            self._compute(drawn, line, stop, self._hurried, lambda: time.monotonic() > end)
+        self._publish(task, drawn)
+        while cell := self._compute(drawn, drawn.dots, stop, self._busy,
+                                    lambda: time.monotonic() - self._begun > LONGEST):
+            self._too_long = min(self._too_long, cell.seconds)
+        return drawn
 
-    def _publish(self, task: Task, plan: Plan) -> None:
+    def _compute(self, drawn: Drawn, row: Row, stop: Stop, busy: Callable[[], bool], late: Stop) -> Cell | None:
+        """Computes a row while the panel does not need the processors; the cell at which it is late, if it is.
+
+        Raises:
+            Stopped: `stop()` said true.
+        """
+        def look() -> None:
+            self._begun = time.monotonic()
+            if self._redraw.due:
+                with self._redraw:
+                    self._publish(drawn.task, drawn)
+
+        while row.next:
+            wait(busy, stop)
+            self._begun = time.monotonic()
+            row.run(ever(stop, busy, late), look, self._left_out)
+            if late():
+                return row.next
+        return None
+
+    def _left_out(self, cell: Cell) -> str:
+        """The reason not to measure a cell; empty for none."""
+        if cell.memory > MOST_BYTES:
+            return f"needs {cell.memory / 1e9:.2g} GB of memory"
+        return f"takes over {LONGEST:.0f} s" if cell.origin == "measured" and cell.seconds >= self._too_long else ""
+
+    def _publish(self, task: Task, drawn: Drawn) -> None:
         with self._lock:
             if task == self._task:
-                self._plan = plan
+                self._drawn = drawn
                 self._draw()
 
     def _fail(self, task: Task, message: str) -> None:
         with self._lock:
             if task == self._task:
-                self.card.bar.notes = [message]
+                self.bar.notes = [message]
+
+
+def end_list(chosen: str, on_choice: Callable[[], None]) -> ListSelection:
+    """The list of statistics, below the chart."""
+    rows = [{"value": end.name, "label": end.title} for end in ENDS.values()]
+    about = "Statistic that is drawn over the slider's range."
+    field = choice("sweep_statistic", "Show", about, rows, rows[0]["value"])
+    selection = ListSelection("Statistic of the sweep", field, on_choice)
+    selection.restore(chosen)
+    selection.add_class("ex-place")
+    return selection
+
+
+# A sweep in words, and as a record. Pure functions.
+
+
+def caption(end: End, current: Swept) -> str:
+    """How to read the chart, and theory's note on its line."""
+    noted = dict.fromkeys(point.ending.note for point in current.line if point.ending and point.ending.note)
+    theory = f" Theory: {next(iter(noted))}." if noted else ""
+    return f"{end.words} A click on a point sets the slider.{theory}"
+
+
+def progress(current: Swept) -> str:
+    """How many dots are there; empty once all are."""
+    done = sum(bool(point.ending or point.reason) for point in current.dots)
+    return f"Measured {done} of {len(current.dots)}" if done < len(current.dots) else ""
+
+
+def notes(spec: Spec, current: Swept) -> list[str]:
+    """Sentences on the values that were left out."""
+    refused = [point for point in current.line if point.reason]
+    values = {point.value for point in refused}
+    missing = [point for point in current.dots if point.reason and point.value not in values]
+    groups = [("Left out at", refused), *(
+        ("Not measured at", [point for point in missing if point.reason == reason])
+        for reason in dict.fromkeys(point.reason for point in missing))]
+    return [f"{start} {lowered(spec.about.label)} {_listed(points)}: {points[0].reason}."
+            for start, points in groups if points]
+
+
+def _listed(points: Sequence[Point]) -> str:
+    more = len(points) - NAMED
+    return ", ".join(f"{point.value:g}" for point in points[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def understood(record: object) -> tuple[dict[str, Any], list[str]]:
+    """The parts of a sweep's record that a list offers, and a sentence for each other part."""
+    if not isinstance(record, Mapping):
+        return {}, [f"sweep must be an object; got {shown(record)}"]
+    offered: dict[str, Sequence[str]] = {"field": [*sliders(Config)], "statistic": [*ENDS]}
+    good = {name: value for name, value in record.items() if value in offered.get(name, ())}
+    return good, [
+        f"sweep: {name} must be one of {', '.join(offered[name])}; got {shown(value)}" if name in offered
+        else f"sweep: {shown(name)} is not understood; got {shown(value)}"
+        for name, value in record.items() if name not in good]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from explorer.app.explore.sweep_plan import nearest
 from explorer.app.map.plan import Job, Plan, fitted, now, title
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.slider_steps import nearest
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.figures.map import heat_map

@@ -12,8 +12,7 @@ import numpy as np
 from pydantic import model_validator
 
 from explorer.app.design_names import lowered
-from explorer.app.explore.sweep_plan import thinned
-from explorer.app.widgets.slider_steps import slider_steps
+from explorer.app.widgets.slider_steps import slider_steps, sliders, thinned
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.ends import ENDS
@@ -39,7 +38,7 @@ USUAL: Mapping[str, tuple[float, float]] = MappingProxyType({
 @cache
 def axis_fields() -> Mapping[str, Spec]:
     """The fields with a slider: the design's, then those of a recipe."""
-    return {name: spec for name, spec in {**Config.specs(), **Recipe.specs()}.items() if slider_steps(spec)}
+    return {**sliders(Config), **sliders(Recipe)}
 
 
 def field_options() -> dict[str, Option]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import lru_cache
 
-from explorer.app.explore.sweep_plan import work
 from explorer.app.map.plan import Job
 from explorer.app.widgets.wording import left_in_words
 from explorer.choices import ConfigError
@@ -18,36 +15,22 @@ from explorer.sweeping.pool import room
 from explorer.sweeping.sweeps import Sweep
 from explorer.sweeping.workers import Here
 
-# What a map costs, before it is computed: about, from the sizes of its designs.
-
-
 MOST_MINUTES = 120
 """Minutes of one processor that a map may take, about."""
-
-
-class Cost(NamedTuple):
-    """Seconds of one processor for a cell; of a trained one, for a step."""
-
-    least: float
-    layer: float
-    unit: float
-    """Seconds of a unit of `work`."""
-
-
-COSTS: Mapping[str, Cost] = MappingProxyType({
-    "predicted": Cost(0.003, 0.0001, 0.0), "measured": Cost(0.02, 0.008, 3.5e-10), "trained": Cost(0.01, 0.005, 1e-10),
-})
+KEPT = 6
+"""Sweeps that are kept; the largest has some 8 MB of numbers."""
+ROOMY = 4e9
+"""Bytes of memory from which on a pool of processes is worth its own: each takes about 300 MB."""
+ENOUGH = 5
+"""Cells that say how long the others take."""
+GLANCE = 0.05
+"""Seconds between two looks at whether others still compute."""
 
 
 def minutes(sweep: Sweep) -> float:
     """Minutes of one processor that the cells take that are not there yet, right to a factor of three or so."""
-    total = 0.0
-    for place, point in sweep.grid.points.items():
-        if (cell := point.cell) and not sweep.state[place]:
-            cost = COSTS[cell.origin]
-            seconds = cost.least + cost.layer * cell.config.n_layers + cost.unit * work(cell.config)
-            total += seconds * (cell.training.steps if cell.training else 1)
-    return total / 60
+    return sum(point.cell.seconds for place, point in sweep.grid.points.items()
+               if point.cell and not sweep.state[place]) / 60
 
 
 def check(sweep: Sweep) -> None:
@@ -57,14 +40,16 @@ def check(sweep: Sweep) -> None:
                           f"{needed:,.0f}: take fewer values, a smaller design, or theory alone")
 
 
-KEPT = 6
-"""Sweeps that are kept; the largest has some 8 MB of numbers."""
-ROOMY = 4e9
-"""Bytes of memory from which on a pool of processes is worth its own: each takes about 300 MB."""
-ENOUGH = 5
-"""Cells that say how long the others take."""
-GLANCE = 0.05
-"""Seconds between two looks at whether others still compute."""
+def begun(job: Job) -> Sweep:
+    """The sweep of a job.
+
+    Raises:
+        ConfigError: it would take hours.
+    """
+    executor = None if machine_memory() >= ROOMY else Here()
+    sweep = Sweep(job.config, job.fields, job.statistics, executor, origins=job.origins, steps=job.steps)
+    check(sweep)
+    return sweep
 
 
 class Running:
@@ -76,25 +61,9 @@ class Running:
 
     def __init__(self, busy: Callable[[], bool]) -> None:
         self._busy = busy
-        self._kept: OrderedDict[Job, Sweep] = OrderedDict()
         self.waits = False
         """Whether another panel comes first at the moment."""
-
-    def sweep(self, job: Job) -> Sweep:
-        """The sweep of a job, begun or not.
-
-        Raises:
-            ConfigError: it would take hours.
-        """
-        if job not in self._kept:
-            executor = None if machine_memory() >= ROOMY else Here()
-            sweep = Sweep(job.config, job.fields, job.statistics, executor, origins=job.origins, steps=job.steps)
-            check(sweep)
-            self._kept[job] = sweep
-        self._kept.move_to_end(job)
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return self._kept[job]
+        self.sweep = lru_cache(KEPT)(begun)
 
     def run(self, sweep: Sweep, stop: Stop, look: Callable[[], None]) -> None:
         """Computes what is missing; `look` is called ten times a second, also while another panel comes first."""

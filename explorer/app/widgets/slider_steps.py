@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TypeVar
+
+from explorer.choices import Choices
 from explorer.fields import Spec
 
 FINEST = 200
 """Steps of a slider over real numbers; a hand on a 280-pixel slider cannot set more."""
 TWOS_ONLY = ("n_heads", "n_kv_heads")
 """A number of heads must divide the width, and of key-value heads the heads; powers of two nearly always do."""
+Item = TypeVar("Item")
+
+
+@cache
+def sliders(kind: type[Choices]) -> Mapping[str, Spec]:
+    """The fields of a record whose control is a slider."""
+    return {name: spec for name, spec in kind.specs().items() if slider_steps(spec)}
+
+
+def thinned(items: Sequence[Item], most: int) -> list[Item]:
+    """At most `most` of the items, evenly chosen, with both ends."""
+    count = min(len(items), most)
+    return [items[round(place * (len(items) - 1) / max(count - 1, 1))] for place in range(count)]
+
+
+def nearest(values: Sequence[float], value: float) -> float:
+    """The value that is next to a point of a chart, which is drawn on numbers of fewer digits."""
+    return min(values, key=lambda candidate: abs(candidate - value))
 
 
 def slider_steps(spec: Spec) -> list[float]:
