@@ -11,7 +11,6 @@ from contextlib import suppress
 from functools import partial
 
 import numpy as np
-import torch
 
 from explorer import noise
 from explorer.config import Config
