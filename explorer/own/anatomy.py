@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from explorer.own.bends import arguments, is_bent
 from explorer.own.branches import Anatomy, Piece, Sum, attends, bare, kinds, own, parts_of, queries_keys_values
-from explorer.own.graph import FUSED, MATRIX, NORM, SUM, VIEW, Graph, Node, is_norm, label, pattern_of
-from explorer.own.nodes import as_product
+from explorer.own.graph import Graph
+from explorer.own.nodes import FUSED, MATRIX, NORM, SUM, VIEW, Node, as_product, is_norm, label, pattern_of
 from explorer.profile import Array, Key
 
 # The matrices of the vocabulary, and what else a layer learns, by what its branches were made with.

@@ -1,8 +1,8 @@
-"""Attention of any eager model, by head: read from the kernels' own arguments, in blocks of queries.
+"""Attention of any code, by head: of a fused call from its queries and keys, or of a softmax that is written out.
 
-A dispatch mode sees the queries and keys of the fused kernels, and the logits that go into a softmax written out. It is
-entered only around calls that may come to one, in the blocks of a step that is read: each operator that runs within it
-costs some 25 µs.
+Logits are looked at a few queries at a time, so that a fused kernel's saving of memory is not undone. `read_attention`
+reads what a graph recorded of a block. `reader` takes sums while a block runs: its dispatch mode sees the kernels' own
+arguments, and is entered only around calls that may come to one, as each operator that runs within it costs some 25 µs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -18,33 +17,132 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from explorer.own.sums import wide_on
+from explorer.measuring.statistics import Rows
+from explorer.own.masks import hidden, masked, visible
+from explorer.own.nodes import FUSED, SOFTMAX, Node, named_arguments, pattern_of
+from explorer.own.sums import Sums, wide_on
 
-BLOCK_LOGITS = 2**22
-"""About so many logits are looked at together: 16 MB in float32."""
+AT_ONCE = 2**20
+"""Logits that are looked at together: 4 MB in float32."""
 LEAST_LOG = -1e30
 CALLS = ("attention", "softm", "transformer")
 """One of these is in the name of each function of torch that comes to a softmax or a fused kernel."""
-FUSED, SOFTMAX = "aten::_scaled_dot_product_", ("aten::_softmax", "aten::_safe_softmax")
+
+Part = tuple[Tensor, Tensor | None]
+"""Logits `[batch, head, query, key]` of some queries, and their pattern where it was computed."""
 
 
-class Heads(NamedTuple):
-    """Mergeable sums over the rows of attention, by head."""
+def fused_logits(named: Mapping[str, Any]) -> Iterator[Tensor]:
+    """Logits `[batch, head, query, key]` of a fused call, some queries at a time; −∞ where a mask hides a key.
 
-    parts: Tensor
-    """`[5, head]`: rows, Σ H, rows that see several keys, Σ H / ln(keys) over those, Σ of the largest weight."""
-    largest: Tensor
-    """`[head]`: the largest logit."""
+    Args:
+        named: the kernel's arguments by their names.
+    """
+    query, key = named["query"].detach(), named["key"].detach()
+    scale = query.shape[-1] ** -0.5 if named.get("scale") is None else float(named["scale"])
+    if query.ndim != 4 or not query.numel() or not key.numel():
+        return
+    if key.shape[1] != query.shape[1]:
+        key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
+    mask = named.get("attn_mask", named.get("attn_bias"))
+    step = max(1, AT_ONCE // (query[:, :, 0, 0].numel() * key.shape[2]))
+    for start in range(0, query.shape[2], step):
+        yield masked(query[:, :, start:start + step].float() @ key.float().mT * scale, mask, named["is_causal"], start)
 
-    def __add__(self, other: Heads) -> Heads:  # type: ignore[override]
-        """The sums over both."""
-        return Heads(self.parts + other.parts, torch.maximum(self.largest, other.largest))
+
+# Of a block that a graph has recorded.
+
+
+class Attention(NamedTuple):
+    """Attention of one block: means over batch and rows, and the first head's pattern in the first sequence."""
+
+    rows: Rows
+    pattern: Tensor
+    several: bool
+    """Whether any row sees more than one key: else there is no spread."""
+
+
+def read_attention(attention: Node, batch: int) -> Attention | None:
+    """Statistics of one attention's rows, as `measuring.statistics` reduces them; None where its rows are not seen.
+
+    Args:
+        attention: what it puts out.
+        batch: number of sequences, where heads lie within the batch.
+    """
+    if attention.op in FUSED:
+        named = {name: value.tensor if isinstance(value, Node) else value for name, value in attention.named.items()}
+        parts: Iterator[Part] = ((scores, None) for scores in fused_logits(named))
+    else:
+        parts = _written_out(attention, batch)
+    sums, patterns = [], []
+    for scores, pattern in parts:
+        total, weights = _sums(scores.detach(), None if pattern is None else pattern.detach())
+        sums.append(total)
+        patterns.append(weights[0, 0])
+    if not sums:
+        return None
+    variance, normalized, entropy, largest, several, rows = torch.stack(sums).sum(dim=0)
+    means = (variance / several, entropy / rows, normalized / several, largest / rows)
+    none = patterns[0][None, None, None, :0]
+    return Attention(Rows(none, none, *(mean[None, None, :, None] for mean in means)), torch.cat(patterns),
+                 bool((several > 0).all()))
+
+
+def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Sums over batch and rows by head, `[6, head]`: variance, H / ln n, H, the largest weight, and rows of each pair.
+
+    Rows that see no key are left out, those that see one have no spread; one that is not a number is kept as such.
+    """
+    scores = scores.float()
+    highest = scores.amax(dim=-1, keepdim=True)
+    shown = visible(scores)
+    count = shown.sum(dim=-1)
+    shares = scores.masked_fill(~shown, -math.inf).softmax(dim=-1)
+    weights = shares if pattern is None else pattern.float()
+    below = (highest - scores).where(shown, 0).double()
+    variance = below.square().sum(dim=-1) / count - (below.sum(dim=-1) / count).square()
+    entropy = (below * shares).sum(dim=-1) - shares.amax(dim=-1).double().log()
+    several, some = count > 1, count > 0
+    parts = (variance.where(several, 0), (entropy / count.double().log()).where(several, 0), entropy.where(some, 0),
+             weights.amax(dim=-1).double().where(some, 0), several.double(), some.double())
+    return torch.stack([part.sum(dim=(0, 2)) for part in parts]), weights
+
+
+def _written_out(attention: Node, batch: int) -> Iterator[Part]:
+    """Logits and pattern of a softmax; a sink is a key more than there are values."""
+    soft = pattern_of(attention)
+    if soft is None or soft.tensor.ndim not in (3, 4, 5):
+        return
+    keys = attention.inputs[1].tensor.shape[-2]
+    logits, weights, mask = soft.inputs[0].tensor, soft.tensor, hidden(soft)
+    logits = logits if mask is None else logits.masked_fill(mask, -math.inf)
+    if soft.scalars[1] % soft.tensor.ndim != soft.tensor.ndim - 1:  # as the product with the values has its axes
+        weights = attention.inputs[0].tensor
+        logits = weights.log()
+    scores, pattern = (_by_head(tensor, batch)[..., :keys] for tensor in (logits, weights))
+    step = max(1, AT_ONCE // max(1, math.prod(scores.shape[:2]) * keys))
+    for start in range(0, scores.shape[2], step):
+        yield scores[:, :, start:start + step], pattern[:, :, start:start + step]
+
+
+def _by_head(scores: Tensor, batch: int) -> Tensor:
+    """`[batch, head, query, key]` of logits whose heads lie within the batch, or in groups."""
+    if scores.ndim == 3:
+        whole = scores.shape[0] % batch == 0
+        return scores.reshape(batch, -1, *scores.shape[1:]) if whole else scores[:, None]
+    return scores.flatten(1, 2) if scores.ndim == 5 else scores
+
+
+# Of a block that runs in training.
 
 
 class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Hands the attention of what runs within it to `found`, and alters nothing."""
+    """Hands sums over the attention of what runs within it to `take`, and alters nothing.
 
-    def __init__(self, take: Callable[[Heads], None]) -> None:
+    By head, the parts are rows, Σ H, rows that see several keys, Σ H / ln(keys) over those, Σ of the largest weight.
+    """
+
+    def __init__(self, take: Callable[[Sums], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.take = take
 
@@ -56,25 +154,13 @@ class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
                            kwargs: Mapping[str, Any] | None = None) -> Any:
         out = func(*args, **kwargs) if kwargs else func(*args)
-        if is_attention(func):
+        if func.overloadpacket.__name__ in FUSED | SOFTMAX:
             with torch.no_grad(), torch.autocast(args[0].device.type, enabled=False):
-                named = {argument.name: argument.default_value for argument in func._schema.arguments}
-                named |= dict(zip(named, args, strict=False)) | dict(kwargs or {})
-                self.read(named)
+                sums = [row_sums(*block) for block in logits(named_arguments(func, args, kwargs or {}))]
+                if sums:
+                    self.take(Sums(torch.stack([part.parts for part in sums]).sum(0),
+                                   torch.stack([part.largest for part in sums]).amax(0)))
         return out
-
-    def read(self, named: Mapping[str, Any]) -> None:
-        """Reads one call, given by the names of the kernel's arguments."""
-        if "query" in named:
-            blocks = products(named)
-        elif named["self"].ndim == 4 and named["dim"] in (-1, 3):  # other softmaxes choose experts or words
-            blocks = logits(named["self"].detach())
-        else:
-            return
-        parts = [rows(*block) for block in blocks]
-        if parts:
-            self.take(Heads(torch.stack([heads.parts for heads in parts]).sum(0),
-                            torch.stack([heads.largest for heads in parts]).amax(0)))
 
 
 class Calls(TorchFunctionMode):
@@ -93,57 +179,27 @@ class Calls(TorchFunctionMode):
             return func(*args, **kwargs or {})
 
 
-def reader(block: nn.Module, take: Callable[[Heads], None]) -> AbstractContextManager[Any]:
+def reader(block: nn.Module, take: Callable[[Sums], None]) -> AbstractContextManager[Any]:
     """A context for the run of a block that hands its attention to `take`; scripted code makes no visible calls."""
     scripted = any(isinstance(part, torch.jit.ScriptModule) for part in block.modules())
     return Reader(take) if scripted else Calls(Reader(take))
 
 
-@cache
-def is_attention(func: Any) -> bool:
-    """Whether an operator is a softmax or a fused kernel's forward pass."""
-    name = func._schema.name
-    return name in SOFTMAX or (name.startswith(FUSED) and "backward" not in name)
+def logits(named: Mapping[str, Any]) -> Iterator[tuple[Tensor, float]]:
+    """Logits of a call, some queries at a time, and the number up to which they are masked.
+
+    Models mask with −∞ or with the least number of the type.
+    """
+    if "query" in named:
+        yield from ((scores, -math.inf) for scores in fused_logits(named))
+    elif (x := named["self"].detach()).ndim == 4 and x.numel() and named["dim"] in (-1, 3):  # others choose experts
+        for part in torch.split(x, max(1, AT_ONCE // x[:, :, 0].numel()), dim=2):
+            yield part.float(), torch.finfo(x.dtype).min / 2
 
 
-def products(named: Mapping[str, Any]) -> Iterator[tuple[Tensor, float]]:
-    """Logits `[batch, head, query, key]` of a fused kernel's call, a block of queries at a time, and what masks."""
-    query, key = named["query"].detach(), named["key"].detach()
-    mask = named.get("attn_mask", named.get("attn_bias"))
-    scale = named.get("scale")
-    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    if query.ndim != 4 or not query.numel() or not key.numel():
-        return
-    groups = query.shape[1] // key.shape[1]
-    turned = key.float().repeat_interleave(groups, dim=1).transpose(-2, -1)
-    step = max(1, BLOCK_LOGITS // (query[:, :, 0, 0].numel() * key.shape[2]))
-    for start in range(0, query.shape[2], step):
-        part = query[:, :, start : start + step].float() @ turned * scale
-        if mask is not None:
-            here = mask.expand(*mask.shape[:-2], query.shape[2], key.shape[2])[..., start : start + step, :]
-            part = part.masked_fill(~here, -math.inf) if here.dtype == torch.bool else part + here
-        if named["is_causal"]:
-            at = torch.arange(start, start + part.shape[2], device=part.device)
-            part = part.masked_fill(torch.arange(key.shape[2], device=part.device) > at[:, None], -math.inf)
-        yield part, -math.inf if mask is None else floor(mask.dtype)
-
-
-def logits(x: Tensor) -> Iterator[tuple[Tensor, float]]:
-    """Logits that are already there, a block of queries at a time, and what masks."""
-    if x.numel():
-        step = max(1, BLOCK_LOGITS // (x[:, :, 0].numel() or 1))
-        for part in torch.split(x, step, dim=2):
-            yield part.float(), floor(x.dtype)
-
-
-def floor(dtype: torch.dtype) -> float:
-    """A logit at or below this is masked: models mask with −∞ or with the least number of the type."""
-    return torch.finfo(dtype).min / 2 if dtype.is_floating_point else -math.inf
-
-
-def rows(scores: Tensor, masked: float) -> Heads:
+def row_sums(scores: Tensor, least: float) -> Sums:
     """The sums over some rows `[batch, head, query, key]`; a row that sees no key is none."""
-    keys = scores.shape[-1] - (scores <= masked).sum(dim=-1)  # nan is not masked: it stays
+    keys = scores.shape[-1] - (scores <= least).sum(dim=-1)  # nan is not masked: it stays
     log = scores.log_softmax(dim=-1)
     weight = scores.softmax(dim=-1)  # e to the power of −∞ takes processors twenty times as long
     entropy = -torch.linalg.vecdot(weight, log.clamp(min=LEAST_LOG))  # of a weight of 0 it is −inf
@@ -154,4 +210,4 @@ def rows(scores: Tensor, masked: float) -> Heads:
     total = torch.stack([part.float().sum(dim=(0, 2)) for part in parts])
     wide = wide_on(scores.device)
     top = scores.amax(dim=-1).where(some, -math.inf).amax(dim=(0, 2))
-    return Heads(total.to(wide), top.to(wide))
+    return Sums(total.to(wide), top.to(wide))

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from explorer.own.graph import FACTOR, MATRIX, SUM, VIEW, Node
-from explorer.own.nodes import whole
+from explorer.own.nodes import FACTOR, MATRIX, SUM, VIEW, Node, whole
 from explorer.own.trace import inside, trace
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.schemes.mlp import MLPS

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from explorer.own.graph import FACTOR, FUSED, MATRIX, SUM, VIEW, Graph, Node, pattern_of
+from explorer.own.graph import Graph
+from explorer.own.nodes import FACTOR, FUSED, MATRIX, SUM, VIEW, Node, pattern_of
 
 
 class Piece(NamedTuple):

@@ -16,8 +16,8 @@ from explorer.own.blocks import Block
 from explorer.own.branches import Anatomy
 from explorer.own.differences import FEW, Difference, differences
 from explorer.own.facts import UNREADABLE, Facts, read_facts
-from explorer.own.graph import Node
-from explorer.own.source import Source, ends_with_norm, read_source
+from explorer.own.fields import Source, ends_with_norm, read_source
+from explorer.own.nodes import Node
 from explorer.own.twin import Twin, twin_of
 from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, STREAM, Array, Key, Profile
 from explorer.theory import predict

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from explorer.own.branches import Anatomy, attends
-from explorer.own.graph import SUM, Node
 from explorer.own.heads import of_heads
+from explorer.own.nodes import SUM, Node
 from explorer.own.sublayers import of_sublayers
 
 # The numbers of a block's matrices: shape, mean square, distribution, and the biases beside them.

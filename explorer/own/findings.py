@@ -11,7 +11,7 @@ import numpy as np
 from explorer.diagnosis import Finding
 from explorer.numbers import number
 from explorer.own.readings import Reading
-from explorer.own.sentinel import Breakdown
+from explorer.own.sums import Breakdown
 from explorer.profile import Array, Key
 
 # Jumps: a matrix, a layer of the stream or a gradient that is far from where the reading before it was.

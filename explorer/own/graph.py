@@ -14,13 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from explorer.own.nodes import Node, as_softmax, is_norm, label, pattern_of, tensors_in
-from explorer.own.operations import BENT, FACTOR, FUSED, MATRIX, NORM, REDUCTION, SUM, VIEW
-
-__all__ = [
-    "BENT", "FACTOR", "FUSED", "MATRIX", "NORM", "REDUCTION", "SUM", "VIEW", "Graph", "Node", "is_norm", "label",
-    "pattern_of", "tensors_in",
-]
+from explorer.own.nodes import FUSED, VIEW, Node, as_softmax, label, named_arguments, tensors_in
 
 
 class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -91,7 +85,8 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in tensors_in((out,)):
             node = self.keep(as_softmax(Node(op, inputs, tensor, scalars=scalars)))
             if op in FUSED:
-                node.named = self.named(func, args, kwargs)
+                node.named = {name: self.find(value) if isinstance(value, Tensor) else value
+                              for name, value in named_arguments(func, args, kwargs).items()}
             for base, whole in wholes:
                 self.keep(Node("copy_", [base, node], whole))
         return out
@@ -107,12 +102,6 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if node.role == "stream" and node.op not in VIEW:
             self.due.append(node)
         return node
-
-    def named(self, func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-        """Arguments by name, a Node for each tensor."""
-        names = (argument.name for argument in func._schema.arguments)
-        values = {**dict(zip(names, args, strict=False)), **kwargs}
-        return {name: self.find(value) if isinstance(value, Tensor) else value for name, value in values.items()}
 
 
 def overwritten(node: Node) -> list[Node]:

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from explorer.own.branches import Anatomy, queries_keys_values
-from explorer.own.graph import FUSED, MATRIX, Node, pattern_of
 from explorer.own.masks import masking
-from explorer.own.operands import alpha
-from explorer.own.trace import Step, trace
+from explorer.own.nodes import FUSED, MATRIX, Node, pattern_of
+from explorer.own.trace import Step, alpha, trace
 
 # By which angles queries are turned: read off the same numbers before and after.
 

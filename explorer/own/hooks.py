@@ -14,12 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import (
-    Optimizer,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
+
+from explorer.own.nodes import first_floating
 
 # When a training step ends: torch tells before and after every optimizer's step, whoever calls it.
 
@@ -129,7 +127,8 @@ class Passes:
         self.call: tuple[nn.Module, Any, Any] | None = None
         """A block that has just run, and its arguments, while its output is seen."""
         self.entered: dict[int, AbstractContextManager[Any]] = {}
-        self.number, self.anchor = register(self), torch.zeros(())
+        self.number, self.anchor = next(_numbers), torch.zeros(())
+        READERS[self.number] = self
         self.handles = [
             model.register_forward_pre_hook(Hook(self.enter_model), prepend=True),
             model.register_forward_hook(Hook(self.leave_model), prepend=True, always_call=True),
@@ -170,7 +169,7 @@ class Passes:
 
     def enter(self, index: int, block: nn.Module, args: Any, kwargs: Any) -> None:
         """Before a block."""
-        x = first_tensor((args, list(kwargs.values()))) if index == 0 else None
+        x = first_floating(args, kwargs) if index == 0 else None
         if torch.compiler.is_compiling():
             if x is not None and self.counts(block):
                 torch.ops.explorer.watched(x.detach(), self.anchor, self.number, 0)
@@ -185,7 +184,7 @@ class Passes:
 
     def leave(self, index: int, block: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
         """After a block, also one that failed: it gives None."""
-        x = first_tensor(out)
+        x = first_floating(out)
         if torch.compiler.is_compiling():
             if x is not None and self.counts(block):
                 torch.ops.explorer.watched(x.detach(), self.anchor, self.number, index + 1)
@@ -211,7 +210,7 @@ def inner_hooks(modules: Iterable[tuple[int, nn.Module]],
 
     def leave(number: int, module: nn.Module, _: Any, out: Any) -> None:
         if not torch.compiler.is_compiling():
-            x = first_tensor(out)
+            x = first_floating(out)
             if x is not None:
                 take(number, module, x)
 
@@ -223,30 +222,9 @@ def recomputing() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
 
 
-def first_tensor(value: Any) -> Tensor | None:
-    """The first floating-point tensor in what a module takes or gives: the stream, by the custom of all libraries."""
-    if isinstance(value, Tensor):
-        return value if value.is_floating_point() else None
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (tuple, list)):
-        for part in value:
-            tensor = first_tensor(part)
-            if tensor is not None:
-                return tensor
-    return None
-
-
 READERS: weakref.WeakValueDictionary[int, Passes] = weakref.WeakValueDictionary()
 """Whose hooks were compiled, by the number in their operators; none is given twice, for compiled code lives on."""
 _numbers = itertools.count(1)
-
-
-def register(passes: Passes) -> int:
-    """A number by which compiled code finds these hooks again."""
-    number = next(_numbers)
-    READERS[number] = passes
-    return number
 
 
 @torch.library.custom_op("explorer::watched", mutates_args=("anchor",),

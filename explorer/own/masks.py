@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from explorer.config import Config
-from explorer.own.graph import FUSED, MATRIX, Node, pattern_of
+from explorer.own.nodes import FUSED, MATRIX, Node, pattern_of
 from explorer.own.trace import Step, trace
 from explorer.schemes.position import slopes
 
@@ -41,6 +41,21 @@ def below(bias: Tensor) -> Tensor | None:
     return bias <= values[int(gaps.argmax())] if len(gaps) and float(gaps.max()) >= GAP else None
 
 
+def masked(scores: Tensor, mask: Tensor | None, causal: bool, start: int = 0) -> Tensor:
+    """Logits `[…, query, key]` of queries from `start` on with the mask of a fused call: −∞ where it hides a key."""
+    n, keys = scores.shape[-2:]
+    if mask is not None:
+        part = mask.detach()[..., :keys]
+        part = part if part.shape[-2] == 1 else part[..., start:start + n, :]
+        gone = ~part if part.dtype == torch.bool else below(part)
+        scores = scores if part.dtype == torch.bool else scores + part.float()
+        scores = scores if gone is None else scores.masked_fill(gone, -math.inf)
+    if causal:
+        earlier = torch.ones(n, keys, dtype=torch.bool, device=scores.device).tril(start)
+        scores = scores.masked_fill(~earlier, -math.inf)
+    return scores
+
+
 def hidden(soft: Node) -> Tensor | None:
     """Keys that a mask hides that was added to the logits of a softmax, in their shape; None where none was."""
     mask: Tensor | None = None
@@ -56,7 +71,7 @@ def hidden(soft: Node) -> Tensor | None:
 def masking(attention: Node, q: Node, k: Node, product: Node | None, after: list[Step], cap: float) -> tuple[str, str]:
     """Bias by position and mask, from the logits of the first sequence."""
     if attention.op in FUSED:
-        return _seen_by_fused(attention, q.tensor.shape[-2], k.tensor.shape[-2])
+        return _of_fused(attention, min(q.tensor.shape[-2], LOOKED_AT), min(k.tensor.shape[-2], LOOKED_AT))
     soft = pattern_of(attention)
     if soft is None or product is None:
         return "another", "another"
@@ -85,20 +100,13 @@ def _first(scores: Tensor, heads: int) -> Tensor:
     return flat[:, :LOOKED_AT, :LOOKED_AT].float()
 
 
-def _seen_by_fused(attention: Node, n: int, keys: int) -> tuple[str, str]:
-    mask = attention.named.get("attn_mask") or attention.named.get("attn_bias")
-    n, keys = min(n, LOOKED_AT), min(keys, LOOKED_AT)
-    bias = torch.zeros(1, n, keys)
-    if isinstance(mask, Node):
-        whole = mask.tensor.detach()
-        heads = whole.shape[-3] if whole.ndim > 2 else 1
-        part = whole.reshape(-1, *whole.shape[-2:])[:heads, :n, :keys].cpu()
-        part = part.expand(part.shape[0], n, keys)
-        bias = torch.zeros(part.shape).masked_fill(~part, -math.inf) if part.dtype == torch.bool else part.float()
-        gone = below(bias)
-        bias = bias if gone is None else bias.masked_fill(gone, -math.inf)
-    if attention.named.get("is_causal"):
-        bias = bias.masked_fill(~torch.ones(n, keys, dtype=torch.bool).tril(), -math.inf)
+def _of_fused(attention: Node, n: int, keys: int) -> tuple[str, str]:
+    """Bias by position and mask of a fused call, which adds to logits what it adds to zeros."""
+    node, mask = attention.named.get("attn_mask") or attention.named.get("attn_bias"), None
+    if isinstance(node, Node):
+        heads = node.tensor.shape[-3] if node.tensor.ndim > 2 else 1
+        mask = node.tensor.detach().reshape(-1, *node.tensor.shape[-2:])[:heads].cpu()
+    bias = masked(torch.zeros(1 if mask is None else len(mask), n, keys), mask, bool(attention.named["is_causal"]))
     return _named(bias, bias)
 
 

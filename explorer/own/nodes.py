@@ -9,7 +9,33 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from explorer.own.operations import BENT, FACTOR, FRESH, FUSED, MATRIX, NORMS, REDUCTION, SOFTMAX, SUM, VIEW
+MATRIX = {"mm", "addmm", "bmm", "baddbmm", "matmul", "convolution", "linear", "_grouped_mm", "_scaled_mm", "mv", "dot"}
+FUSED = {"_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
+         "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
+         "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math",
+         "_scaled_dot_product_attention_math_for_mps"}
+"""Attention in one call."""
+SOFTMAX = {"_softmax", "_safe_softmax"}
+NORM = {"native_layer_norm", "_fused_rms_norm", "native_group_norm", "rms_norm"}
+BATCH_NORM = {"native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update",
+              "_native_batch_norm_legit_no_training", "_batch_norm_no_update", "batch_norm"}
+NORMS = NORM | BATCH_NORM
+REDUCTION = {"mean", "sum", "var", "var_mean", "std", "linalg_vector_norm", "norm", "amax", "amin"}
+VIEW = {"view", "_unsafe_view", "reshape", "t", "transpose", "permute", "expand", "unsqueeze", "squeeze", "slice",
+        "alias", "select", "split", "split_with_sizes", "chunk", "unbind", "clone", "_to_copy", "detach",
+        "contiguous", "roll", "native_dropout", "lift_fresh", "copy_", "constant_pad_nd", "as_strided", "to", "cat",
+        "_reshape_alias"}
+"""Operations that change no number, or only drop some."""
+FRESH = {"empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "bernoulli", "new_zeros",
+         "new_empty", "new_ones", "new_full", "argmax", "argsort", "eq", "ne", "lt", "le", "gt", "ge"}
+"""Operations that take no more than a shape, or an order, from what they are given."""
+SUM = {"add", "add_", "sub", "sub_", "rsub", "addcmul", "addcmul_"}
+FACTOR = {"mul", "mul_", "div", "div_"}
+BENT = {"relu", "relu_", "gelu", "silu", "silu_", "sigmoid", "tanh", "elu", "leaky_relu", "pow", "erf", "hardswish",
+        "mish", "softplus", "threshold", "clamp", "clamp_min", "square", "abs", "hardtanh", "sin", "exp",
+        "log_sigmoid_forward"}
+"""Functions of one number."""
+
 
 Role = Literal["", "stream", "deep", "reduced"]
 
@@ -180,6 +206,17 @@ def pattern_of(product: Node) -> Node | None:
         plain = node.op in VIEW or node.op in FACTOR or node.op in ("where", "masked_fill", "bernoulli_", "nan_to_num")
         node = next((operand for operand in node.inputs if operand.role), None) if plain else None
     return node
+
+
+def named_arguments(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of an operator's call by name, those included that it is not given."""
+    named = {argument.name: argument.default_value for argument in func._schema.arguments}
+    return named | dict(zip(named, args, strict=False)) | dict(kwargs)
+
+
+def first_floating(*values: Any) -> Tensor | None:
+    """The first floating-point tensor in what a module takes or gives: the stream, by the custom of all libraries."""
+    return next((tensor for tensor in tensors_in(values) if tensor.is_floating_point()), None)
 
 
 def tensors_in(values: Any) -> list[Tensor]:

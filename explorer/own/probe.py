@@ -17,7 +17,7 @@ from torch.utils import checkpoint
 from explorer.display import must_be
 from explorer.own.blocks import find_blocks, find_stacks
 from explorer.own.calls import Batch, Loss, called, loss_of, repeated, unwrapped
-from explorer.own.graph import Node, tensors_in
+from explorer.own.nodes import Node, first_floating
 from explorer.own.stack import Stack, follow
 from explorer.own.twin import Twin
 from explorer.own.watched import Watch, backward
@@ -152,7 +152,7 @@ class Sites:
     def hook(self, site: str, layer: int) -> Any:
         """A forward hook that takes the statistics of one module's output."""
         def take(_: object, __: object, out: Any) -> None:
-            tensor = next((part for part in tensors_in((out,)) if part.is_floating_point()), None)
+            tensor = first_floating(out)
             if tensor is None or site in self.stack.sites[layer]:
                 path = self.modules[site][layer].path
                 raise ValueError(f"blocks must put out a floating tensor, once; {path} does not")

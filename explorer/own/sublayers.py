@@ -11,9 +11,8 @@ from torch import Tensor
 
 from explorer.own.bends import FITS, read_bend
 from explorer.own.branches import Anatomy, Sum, kinds
-from explorer.own.graph import FACTOR, MATRIX, NORM, VIEW, Node
-from explorer.own.operands import alpha
-from explorer.own.trace import Step, trace
+from explorer.own.nodes import FACTOR, MATRIX, NORM, VIEW, Node
+from explorer.own.trace import Step, alpha, trace
 from explorer.schemes.placement import NORMS
 
 ROUNDED = 0.1

@@ -13,11 +13,9 @@ from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import table
 from explorer.numbers import number
-from explorer.own.designing import folded, mlp, norms, sizes, weights
 from explorer.own.facts import Facts
-from explorer.own.majority import EXACT, GAINED, Majority
+from explorer.own.fields import EXACT, GAINED, Majority, Source, folded, mlp, norms, sizes, weights
 from explorer.own.matched import Fit, fit, gains, offsets
-from explorer.own.source import Source
 from explorer.profile import BRANCHES
 from explorer.schemes.attention import DIVISORS
 from explorer.schemes.residual import multipliers

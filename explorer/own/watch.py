@@ -18,16 +18,13 @@ from torch.utils.hooks import RemovableHandle
 
 from explorer.diagnosis import Findings, diagnose
 from explorer.display import must_be, shown
-from explorer.own import processes
 from explorer.own.blocks import Block, find_blocks
 from explorer.own.findings import over_time
 from explorer.own.hooks import Passes, Steps, inner_hooks, recomputing
 from explorer.own.readings import Reading, frames
-from explorer.own.sentinel import Breakdown, Sentinel
 from explorer.own.sinks import Sink, sinks
-from explorer.own.sums import largest
-from explorer.own.weights import plain
-from explorer.own.window import Window, is_compiled
+from explorer.own.sums import Breakdown, Sentinel, is_first_process, largest, local, n_processes
+from explorer.own.window import Window, is_compiled, plain
 from explorer.profile import Profile
 
 # `watch`: the one line beside a training loop.
@@ -71,7 +68,7 @@ def watch(model: nn.Module, every: int = 50, sink: object = "memory", *,
         raise ValueError("model must be watched before it is compiled: compiled code does not run hooks that come "
                          f"later; got a compiled {type(model).__name__}")
     layers = find_blocks(model, blocks)
-    return Watch(model, layers, every, sinks(sink) if processes.first() else [], given, evaluation, start)
+    return Watch(model, layers, every, sinks(sink) if is_first_process() else [], given, evaluation, start)
 
 
 PASSED_ON = (nn.Dropout, nn.Identity)
@@ -128,9 +125,9 @@ class Watch:
     @property
     def first_nonfinite(self) -> Breakdown | None:
         """Where a value first was not finite; None if all were. Over several processes, up to the last reading."""
-        if processes.count() > 1:
+        if n_processes() > 1:
             return self._first
-        return self._sentinel.first(self._sentinel.times(torch.device("cpu")))
+        return self._sentinel.first(self._sentinel.times())
 
     def frame(self) -> pd.DataFrame:
         """Tidy: one number a row; columns step, layer, site, head, statistic, value (see `readings.UNITS`).
@@ -227,9 +224,9 @@ class Watch:
     def _seen(self, place: int, x: Tensor) -> None:
         """A tensor of the stream: read where the step is, and looked at in any case."""
         self._width = x.numel()
-        peak = largest(processes.local(x)) if self._window is None else self._window.see(place, x)
+        peak = largest(local(x)) if self._window is None else self._window.forward(place, x)
         if (self._window is None and self._passes.call is not None and not self._blamed and x.device.type == "cpu"
-                and not math.isfinite(float(peak)) and processes.count() == 1):
+                and not math.isfinite(float(peak)) and n_processes() == 1):
             self._blame(*self._passes.call)
         self._sentinel.look(place, False, peak)
 
@@ -260,7 +257,7 @@ class Watch:
     def _returned(self, place: int, gradient: Tensor) -> None:
         """A gradient by the stream."""
         window = self._window
-        peak = largest(processes.local(gradient)) if window is None else window.returned(place, gradient)
+        peak = largest(local(gradient)) if window is None else window.backward(place, gradient)
         self._sentinel.look(place, True, peak)
 
     def _inside(self, place: int, module: nn.Module, x: Tensor) -> None:
@@ -273,7 +270,7 @@ class Watch:
             self._look(place, x)
 
     def _look(self, place: int, x: Tensor) -> None:
-        self._sentinel.look(place, False, largest(processes.local(x)))
+        self._sentinel.look(place, False, largest(local(x)))
 
     def _before(self, stepped: set[int], scale: float) -> None:
         if self._window is not None:
@@ -296,7 +293,7 @@ class Watch:
         self._open()
         if window is None:
             return
-        reading, times = window.reading(step, self._sentinel.times)
+        reading, times = window.reading(step, self._sentinel.times())
         self._first = self._sentinel.first(times)
         self.readings.append(reading)
         if not window.stream:

@@ -13,7 +13,8 @@ from explorer.own.anatomy import read_block
 from explorer.own.blocks import Block
 from explorer.own.calls import Batch, called
 from explorer.own.facts import UNREADABLE
-from explorer.own.graph import SUM, Graph, Node, tensors_in
+from explorer.own.graph import Graph
+from explorer.own.nodes import SUM, Node, first_floating
 from explorer.own.stack import Stack, follow
 
 
@@ -107,7 +108,7 @@ class Watch:
         stack, block = self.whose[id(module)]
         if stack.refused or len(self.within) > 1 or (self.open is not None and self.open[1] is block):
             return None
-        stream = next((x for x in tensors_in((arguments, tuple(named.values()))) if x.is_floating_point()), None)
+        stream = first_floating(arguments, named)
         if stream is None or stream.numel() == 0 or not stream.ndim:
             given = "none" if stream is None else f"one of shape {tuple(stream.shape)}"
             self.refuse(stack, f"blocks must be given a floating tensor with numbers; {block.path} got {given}")
@@ -137,7 +138,7 @@ class Watch:
         stack, block = self.whose[id(module)]
         if stack.refused:
             return
-        output = next((tensor for tensor in tensors_in((out,)) if tensor.is_floating_point()), None)
+        output = first_floating(out)
         if output is None:
             self.refuse(stack, f"blocks must put out a floating tensor; {block.path} puts out {type(out).__name__}")
             return

@@ -2,28 +2,140 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from explorer.own import processes
-from explorer.own.attention import Heads, reader
+from explorer.measuring.statistics import norms
+from explorer.own.attention import reader
 from explorer.own.blocks import Block
 from explorer.own.readings import Reading, gather
 from explorer.own.stack import almost_zero, gradient_note
-from explorer.own.sums import Sums, wide_on
-from explorer.own.weights import Weights
+from explorer.own.sums import HALF, Sums, copies, head_share, local, over_processes
 from explorer.profile import Array, Key
 
-STREAM_PARTS, HEAD_PARTS, WEIGHT_PARTS = 5, 5, 5
+# The matrices of a model at an optimizer's step: norms of their gradients, and of their change over their own.
+
+
+WRAPPERS = re.compile(r"(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|module)\.(?=.)")
+"""Parts of names that wrappers add; weights are named without them."""
+
+
+class Matrix(NamedTuple):
+    """A weight with two axes or more, and where it belongs."""
+
+    site: str
+    """Its name within its block, or within the model where it is in none."""
+    layer: int | None
+    """Its block, from 0."""
+    weight: nn.Parameter
+
+
+class Weights:
+    """Squared norms of every matrix's gradient and change at one step, as shares that processes add up.
+
+    Args:
+        model: whose.
+        blocks: its layers.
+    """
+
+    def __init__(self, model: nn.Module, blocks: list[Block]) -> None:
+        self.model, self.blocks = model, blocks
+        self.kept: dict[int, Tensor] = {}
+
+    @cached_property
+    def matrices(self) -> list[Matrix]:
+        """Every matrix once, the blocks' first; looked up at the step, for sharding puts others in place."""
+        inner = [Matrix(plain(name), layer, weight) for layer, block in enumerate(self.blocks)
+                 for name, weight in block.module.named_parameters() if weight.ndim > 1]
+        known = {id(matrix.weight) for matrix in inner}
+        return inner + [Matrix(plain(name), None, weight) for name, weight in self.model.named_parameters()
+                        if weight.ndim > 1 and id(weight) not in known]
+
+    @cached_property
+    def numbers(self) -> list[list[float]]:
+        """By matrix: Σ g², whether it has a gradient, Σ ΔW², Σ W², whether it was stepped."""
+        return [[0.0] * 5 for _ in self.matrices]
+
+    def before(self, stepped: set[int], scale: float) -> None:
+        """Before an optimizer's step: reads its gradients, and copies the weights that it will change.
+
+        Args:
+            stepped: `id` of each parameter that it steps.
+            scale: what the gradients are still multiplied by.
+        """
+        self.gradients(scale)
+        self.kept = {
+            index: local(matrix.weight).clone() for index, matrix in enumerate(self.matrices)
+            if id(matrix.weight) in stepped and matrix.weight.grad is not None
+        }
+
+    def after(self) -> None:
+        """After the step: reads the change of the weights."""
+        if not self.kept:
+            return
+        old = list(self.kept.values())
+        size = squares(old)
+        torch._foreach_sub_(old, [local(self.matrices[index].weight) for index in self.kept])
+        for index, moved, held in zip(self.kept, squares(old), size, strict=True):
+            share = 1 / copies(self.matrices[index].weight)
+            self.numbers[index][2:] = [moved * share, held * share, 1.0]
+        self.kept.clear()
+
+    def gradients(self, scale: float = 1.0) -> bool:
+        """Reads the gradients that are there, over a scale; whether there are any."""
+        gradients = {index: matrix.weight.grad for index, matrix in enumerate(self.matrices)
+                     if matrix.weight.grad is not None}
+        for index, square in zip(gradients, squares([dense(local(x)) for x in gradients.values()]), strict=True):
+            self.numbers[index][:2] = [square / scale**2 / copies(self.matrices[index].weight), 1.0]
+        return bool(gradients)
+
+
+def plain(name: str) -> str:
+    """A name without what wrappers add to it."""
+    return WRAPPERS.sub("", name)
+
+
+def squares(tensors: list[Tensor]) -> list[float]:
+    """Sum of squares of each tensor: half precision in float32, and no overflow (see `measuring.statistics.norms`)."""
+    totals = [0.0] * len(tensors)
+    kinds: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    for index, tensor in enumerate(tensors):
+        if tensor.numel():  # a process may have no part of a small matrix
+            kinds.setdefault((tensor.device, tensor.dtype), []).append(index)
+    for (_, dtype), indices in kinds.items():
+        some = [tensors[index] for index in indices]
+        if dtype in HALF:
+            sizes = torch.stack([torch.linalg.vector_norm(tensor, dtype=torch.float32) for tensor in some]).tolist()
+        else:
+            sizes = norms(some)
+        for index, size in zip(indices, sizes, strict=True):
+            totals[index] = size * size
+    return totals
+
+
+def dense(gradient: Tensor) -> Tensor:
+    """The numbers of a gradient; those of a sparse one, where the rest is zero."""
+    return gradient.coalesce().values() if gradient.is_sparse else gradient
+
+
+# The step.
+
+
 WITH_TOKENS = 3
 """Axes up to which the last one of a stream has a token's coordinates; of images it may be another."""
+NOTHING = Sums(torch.zeros(5), torch.tensor(-torch.inf))
+"""Sums of a place that no pass came by: they change nothing."""
+
+Cells = defaultdict[Key, dict[int | None, Array]]
+"""Numbers by statistic and site, then by layer from 0; None for a matrix in no layer."""
 
 
 class Window:
@@ -38,89 +150,65 @@ class Window:
         self.blocks = blocks
         self.stream: dict[int, Sums] = {}
         self.gradient: dict[int, Sums] = {}
-        self.heads: dict[int, Heads] = {}
+        self.heads: dict[int, Sums] = {}
         self.weights = Weights(model, blocks)
         self.dtype = ""
-        self.small: Tensor | int = 0
-        """`[2]`: how many tokens of the input are almost 0, and of how many."""
+        self.small = torch.zeros(2)
+        """How many tokens of the input are almost 0, and of how many."""
 
-    def see(self, place: int, x: Tensor) -> Tensor:
+    def forward(self, place: int, x: Tensor) -> Tensor:
         """Adds a tensor of the stream; its largest |x|."""
-        self.dtype, x = str(x.dtype).removeprefix("torch."), processes.local(x)
+        self.dtype, x = str(x.dtype).removeprefix("torch."), local(x)
         if place == 0 and x.ndim <= WITH_TOKENS:
             small = almost_zero(x)
-            self.small = self.small + torch.stack([small, torch.full_like(small, x[..., 0].numel())])
+            self.small = self.small.to(small) + torch.stack([small, torch.full_like(small, x[..., 0].numel())])
         return _add(self.stream, place, Sums.of(x))
 
-    def returned(self, place: int, gradient: Tensor) -> Tensor:
+    def backward(self, place: int, gradient: Tensor) -> Tensor:
         """Adds a gradient by the stream; its largest |x|."""
-        return _add(self.gradient, place, Sums.of_squares(processes.local(gradient)))
+        return _add(self.gradient, place, Sums.of(local(gradient), squares_alone=True))
 
     def around(self, layer: int) -> AbstractContextManager[Any]:
         """Context for a block's run; none for compiled code, which a mode would run uncompiled, rounded otherwise."""
         block = self.blocks[layer].module
         return nullcontext() if is_compiled(block) else reader(block, partial(self.attend, layer))
 
-    def attend(self, layer: int, heads: Heads) -> None:
-        """Adds what a block's attention was seen to do."""
-        share, of = processes.head_share(self.blocks[layer].module)
-        if of > 1:  # the other processes' heads stand beside these
-            heads = spread(heads, share, of)
-        held = self.heads.get(layer)
-        if held is None:
-            self.heads[layer] = heads
-        elif held.largest.shape == heads.largest.shape:
-            self.heads[layer] = held + heads
+    def attend(self, layer: int, heads: Sums) -> None:
+        """Adds the sums over a block's attention, by head."""
+        share, n_shares = head_share(self.blocks[layer].module)
+        if n_shares > 1:  # the other processes' heads stand beside these
+            heads = spread(heads, share, n_shares)
+        if layer not in self.heads or self.heads[layer].largest.shape == heads.largest.shape:
+            _add(self.heads, layer, heads)
 
-    def reading(self, step: int, times: Callable[[torch.device], Tensor]) -> tuple[Reading, Tensor]:
-        """The numbers over all processes: one sum, one maximum, and the only wait for the device.
+    def reading(self, step: int, times: Tensor) -> tuple[Reading, Array]:
+        """The numbers over all processes.
 
         Args:
             step: updates made before it.
-            times: gives numbers on a device, of which the maxima over processes are wanted, too.
+            times: numbers of which the maxima over processes are wanted, too.
         Returns:
             the reading, and the maxima of `times`, `[number]`.
         """
-        device = processes.reduction_device(next((sums.parts.device for sums in self.stream.values()),
-                                                 next(iter(self.weights.matrices)).weight.device))
-        sites = range(len(self.blocks) + 1)
-        stream, gradient = ([_columns(held.get(place), device) for place in sites]
-                            for held in (self.stream, self.gradient))
+        n = len(self.blocks) + 1
+        stream, gradient = ([held.get(place, NOTHING) for place in range(n)] for held in (self.stream, self.gradient))
         heads = {layer: self.heads[layer] for layer in sorted(self.heads)}
-        weights = torch.tensor(self.weights.numbers, dtype=wide_on(device), device=device)
-        small = (weights.new_zeros(2) + self.small).to(device)
-        sums, maxima = processes.reduce(
-            torch.cat([*(part for part, _ in stream), *(part for part, _ in gradient), weights.flatten(), small,
-                       *(rows.parts.to(device).flatten() for rows in heads.values())]),
-            torch.cat([*(most for _, most in stream), *(rows.largest.to(device) for rows in heads.values()),
-                       times(device)]))
-        added, most = sums.double().cpu().numpy(), maxima.double().cpu()
-        cells: defaultdict[Key, dict[int | None, Array]] = defaultdict(dict)
-        cut = _Cutter(added)
-        streams, gradients = cut(len(sites), STREAM_PARTS), cut(len(sites), STREAM_PARTS)
+        matrices = self.weights.matrices
+        device = next((sums.parts.device for sums in self.stream.values()), matrices[0].weight.device)
+        numbers = torch.tensor(self.weights.numbers, dtype=torch.float64)
+        (weights, small, *sums), (first, *largest) = over_processes(
+            [numbers, self.small, *(held.parts for held in (*stream, *gradient, *heads.values()))],
+            [times, *(held.largest for held in (*stream, *heads.values()))], device)
+        cells: Cells = defaultdict(dict)
+        gradients = np.stack(sums[n:2 * n])
         with np.errstate(all="ignore"):  # whatever is not finite is shown as what it is
-            _stream_cells(cells, streams, most[: len(sites)].numpy(), gradients)
-            weighed, of = cut(len(self.weights.matrices), WEIGHT_PARTS), cut(2)
-            _weight_cells(cells, self.weights, weighed)
-            notes = gradient_note(bool(gradients[-1, 0]) and not gradients[-1, 2], _gates(self.weights, weighed),
-                                  (int(of[0]), int(of[1])))
-            place = len(sites)
-            for layer, rows in heads.items():
-                n_heads = len(rows.largest)
-                _head_cells(cells, layer, cut(HEAD_PARTS, n_heads), most[place : place + n_heads].numpy())
-                place += n_heads
-        return Reading(step, *gather(cells, len(self.blocks)), self.dtype, notes), most[place:]
-
-
-class _Cutter:
-    """Takes one piece after the other off a row of numbers."""
-
-    def __init__(self, numbers: Array) -> None:
-        self.numbers, self.at = numbers, 0
-
-    def __call__(self, *shape: int) -> Array:
-        start, self.at = self.at, self.at + int(np.prod(shape))
-        return self.numbers[start : self.at].reshape(shape)
+            _stream_cells(cells, np.stack(sums[:n]), np.stack(largest[:n]), gradients)
+            _weight_cells(cells, matrices, weights)
+            for layer, parts, most in zip(heads, sums[2 * n:], largest[n:], strict=True):
+                _head_cells(cells, layer, parts, most)
+        notes = gradient_note(bool(gradients[-1, 0]) and not gradients[-1, 2], _gates(matrices, weights),
+                              (int(small[0]), int(small[1])))
+        return Reading(step, *gather(cells, len(self.blocks)), self.dtype, notes), first
 
 
 def is_compiled(module: nn.Module) -> bool:
@@ -128,14 +216,14 @@ def is_compiled(module: nn.Module) -> bool:
     return any(part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in module.modules())
 
 
-def spread(heads: Heads, share: int, of: int) -> Heads:
+def spread(heads: Sums, share: int, n_shares: int) -> Sums:
     """A share of the heads at their place among all; what stands at the others' neither adds nor exceeds."""
     n_heads = len(heads.largest)
     place = slice(share * n_heads, (share + 1) * n_heads)
-    parts = heads.parts.new_zeros(len(heads.parts), of * n_heads)
-    largest = heads.largest.new_full((of * n_heads,), -torch.inf)
+    parts = heads.parts.new_zeros(len(heads.parts), n_shares * n_heads)
+    largest = heads.largest.new_full((n_shares * n_heads,), -torch.inf)
     parts[:, place], largest[place] = heads.parts, heads.largest
-    return Heads(parts, largest)
+    return Sums(parts, largest)
 
 
 def _add(held: dict[int, Sums], place: int, sums: Sums) -> Tensor:
@@ -143,16 +231,7 @@ def _add(held: dict[int, Sums], place: int, sums: Sums) -> Tensor:
     return sums.largest
 
 
-def _columns(sums: Sums | None, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Count and sums `[5]`, and the maximum `[1]`, of a place; of one that was not seen, what changes nothing."""
-    parts = torch.zeros(STREAM_PARTS, dtype=wide_on(device), device=device)
-    if sums is None:
-        return parts, torch.full_like(parts[:1], -torch.inf)
-    count = torch.full_like(parts[:1], sums.count)
-    return torch.cat([count, sums.parts.to(device)]), sums.largest.to(device).view(1)
-
-
-def _stream_cells(cells: dict[Key, dict[int | None, Array]], stream: Array, most: Array, gradient: Array) -> None:
+def _stream_cells(cells: Cells, stream: Array, most: Array, gradient: Array) -> None:
     """Numbers of the stream from its sums `[place, part]`."""
     last = gradient[-1, 2] / gradient[-1, 0]
     for place, ((count, total, square, fourth, infinite), largest) in enumerate(zip(stream, most, strict=True)):
@@ -169,9 +248,9 @@ def _stream_cells(cells: dict[Key, dict[int | None, Array]], stream: Array, most
             cells[name, site][layer] = np.asarray(value)
 
 
-def _weight_cells(cells: dict[Key, dict[int | None, Array]], weights: Weights, numbers: Array) -> None:
+def _weight_cells(cells: Cells, matrices: Sequence[Matrix], numbers: Array) -> None:
     """Numbers of the matrices from their sums `[matrix, part]`."""
-    for matrix, (gradient, has, moved, size, stepped) in zip(weights.matrices, numbers, strict=True):
+    for matrix, (gradient, has, moved, size, stepped) in zip(matrices, numbers, strict=True):
         if has:
             cells["parameter_gradient", matrix.site][matrix.layer] = np.sqrt(gradient)
         if stepped:
@@ -179,13 +258,13 @@ def _weight_cells(cells: dict[Key, dict[int | None, Array]], weights: Weights, n
             cells["weight_norm", matrix.site][matrix.layer] = np.sqrt(size)
 
 
-def _gates(weights: Weights, numbers: Array) -> list[str]:
+def _gates(matrices: Sequence[Matrix], numbers: Array) -> list[str]:
     """Matrices outside of the layers that were 0 before the step and whose gradient was not."""
-    return [matrix.site for matrix, (gradient, _, _, size, stepped) in zip(weights.matrices, numbers, strict=True)
+    return [matrix.site for matrix, (gradient, _, _, size, stepped) in zip(matrices, numbers, strict=True)
             if matrix.layer is None and stepped and not size and gradient]
 
 
-def _head_cells(cells: dict[Key, dict[int | None, Array]], layer: int, parts: Array, largest: Array) -> None:
+def _head_cells(cells: Cells, layer: int, parts: Array, largest: Array) -> None:
     """Numbers of a layer's heads from their sums `[part, head]`."""
     rows, entropy, several, normalized, weight = parts
     lost = np.isnan(entropy) & np.isfinite(largest)  # a maximum over processes may pass over a nan

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer import probe
-from explorer.own import rows
+from explorer.own import attention
 
 BATCH, TOKENS, WIDTH, HEADS = 3, 7, 16, 4
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -146,10 +146,10 @@ def stack(attend: Attend, kv_heads: int = HEADS) -> nn.Sequential:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("at_once", [rows.AT_ONCE, 2 * BATCH * HEADS * TOKENS])
+@pytest.mark.parametrize("at_once", [attention.AT_ONCE, 2 * BATCH * HEADS * TOKENS])
 def test_rows_follow_from_their_definition(name: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where only two queries are read at a time."""
-    monkeypatch.setattr(rows, "AT_ONCE", at_once)
+    monkeypatch.setattr(attention, "AT_ONCE", at_once)
     attend, options, kv_heads = CASES[name]
     model, x = stack(attend, kv_heads), torch.randn(BATCH, TOKENS, WIDTH)
     profile = probe(model, x)

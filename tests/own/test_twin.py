@@ -13,7 +13,7 @@ from benchmarks.models import MODELS, build, ours_of
 from explorer import Config, Profile, Twin, diagnose, predict, preset, probe, twin
 from explorer.model import Transformer, batch
 from explorer.own.facts import Facts
-from explorer.own.majority import EXACT
+from explorer.own.fields import EXACT
 
 transformers = pytest.importorskip("transformers")
 
