@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from explorer.agreement import CHANCE
 from explorer.config import Config, ConfigError
+from explorer.diagnosis.agreement import CHANCE
 from explorer.measuring import measure
 from explorer.profile import BRANCHES, STATISTICS, Profile, Statistic
 from explorer.schemes.preset import PRESETS

@@ -16,7 +16,7 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.training.tasks import Task
-from explorer.trials.table import SIZES
+from explorer.trials import SIZES
 
 DEPTHS, VARIANCES = (2, 48), (10**-1.5, 10**1.5)
 OFTEN = {"none": 3.0, "post": 3.0}

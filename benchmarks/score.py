@@ -15,8 +15,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from benchmarks.designs import random_design
-from explorer.trials import Trial, chance, predicted, trials
-from explorer.trials.chance import WEIGHTS, terms
+from explorer.trials import WEIGHTS, Trial, chance, predicted, terms, trials
 
 RIDGE = 0.3
 """Weight of the squares of the fitted numbers: they stay finite where a half is told apart without a mistake."""

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from explorer.agreement import agreement
 from explorer.app.dashboard import PANELS
 from explorer.app.explore.asking import Asking
 from explorer.app.explore.compare import Column, groups
@@ -19,6 +18,7 @@ from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.record import changed, record
 from explorer.config import Config
 from explorer.diagnosis import diagnose
+from explorer.diagnosis.agreement import agreement
 from explorer.figures import FIGURES, Design
 from explorer.measuring import measure
 from explorer.profile import Profile

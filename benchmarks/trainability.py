@@ -38,8 +38,7 @@ from explorer.sweeping.engine import run
 from explorer.sweeping.pool import local
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
-from explorer.trials import Evidence, evidence
-from explorer.trials.table import LEAVES, RATE, STEPS, TABLE, WARMUP
+from explorer.trials import LEAVES, RATE, STEPS, TABLE, WARMUP, Evidence, evidence
 
 COUNT = 320
 SHOWN = ("verdict", "rules", *Evidence._fields, *ENDS)

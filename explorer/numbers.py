@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral, Real
+from string import Formatter
+from typing import Any
 
 LEAST, MOST = -4, 6
 """Powers of ten between which a number is written out."""
@@ -26,10 +29,26 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{number(100 * share, 2)} %"
 
 
-def compared(ratio: float, whole: str) -> str:
-    """A ratio to something: "3.2 % of the output's", and from one on "12 × the output's"."""
-    return f"{percent(ratio)} of {whole}" if ratio < 1 else f"{number(ratio)} × {whole}"
-
-
 def _trimmed(digits: str) -> str:
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
+
+
+class _Sentence(Formatter):
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        if isinstance(value, Real) and not isinstance(value, Integral):
+            if format_spec == "%":
+                return percent(float(value))
+            if not format_spec or format_spec.isdigit():
+                return number(float(value), int(format_spec or 3))
+        return super().format_field(value, format_spec)
+
+
+def filled(sentence: str, **values: object) -> str:
+    """A sentence with its placeholders filled: {x} has three digits, {x:2} has two, and {x:%} is a share of one.
+
+    Whole numbers and words stay as they are; other formats are Python's.
+
+    Raises:
+        KeyError: a placeholder has no value.
+    """
+    return _Sentence().vformat(sentence, (), values)

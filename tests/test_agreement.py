@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer import Config, measure, predict
-from explorer.agreement import agreement
+from explorer.diagnosis.agreement import agreement
 from explorer.profile import STATISTICS, Profile
 
 

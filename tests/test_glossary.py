@@ -61,7 +61,7 @@ def texts() -> Iterator[str]:
     yield from (row.words for row in WHYS.values())
     yield from (why(name, predict(preset(design))).words for name in LAWS for design in PRESETS)
     yield from (part for row in PRESETS.values() for part in (row.words, row.differs))
-    for pattern in ("diagnosis/*.py", "labs/*/experiment.py", "labs/*/pictures.py", "remedies.py"):
+    for pattern in ("diagnosis/*.py", "labs/*/experiment.py", "labs/*/pictures.py"):
         for path in PACKAGE.glob(pattern):
             yield from sentences(path)
 

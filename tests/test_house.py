@@ -24,23 +24,22 @@ class Room(NamedTuple):
 
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, Room] = {
-    ".": Room(1946, 20),
+    ".": Room(1907, 19),
     "app": Room(8709, 121),
-    "diagnosis": Room(921, 12),
+    "diagnosis": Room(943, 9),
     "export": Room(514, 7),
-    "figures": Room(2249, 30),
+    "figures": Room(2218, 30),
     "glossary": Room(69, 2),
     "jupyter": Room(100, 2),
     "labs": Room(3882, 73),
     "measuring": Room(516, 6),
     "model": Room(590, 9),
-    "own": Room(3872, 38),
+    "own": Room(3707, 29),
     "schemes": Room(1002, 14),
     "serve": Room(678, 5),
     "sweeping": Room(780, 8),
     "theory": Room(3217, 31),
     "training": Room(1007, 11),
-    "trials": Room(138, 5),
 }
 """The modules beside the rooms are ".". A change that makes a room smaller lowers its row; a room that must grow takes
 its lines from another's row."""

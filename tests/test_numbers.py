@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from explorer.numbers import compared, number, percent
+from explorer.numbers import filled, number, percent
 
 
 @pytest.mark.parametrize(("value", "words"), [
@@ -17,13 +17,12 @@ def test_three_digits(value: float, words: str) -> None:
     assert number(value) == words
 
 
-@pytest.mark.parametrize(("ratio", "words"), [
-    (12.0, "12 × the output's"), (1.0, "1 × the output's"), (0.032, "3.2 % of the output's"),
-    (0.999, "100 % of the output's"), (1e-9, "10⁻⁷ % of the output's"), (0.0, "0 % of the output's"),
-    (140.0, "140 × the output's"), (math.nan, "nan × the output's"),
-])
-def test_a_ratio(ratio: float, words: str) -> None:
-    assert compared(ratio, "the output's") == words
+def test_a_sentence_rounds_its_numbers_as_it_says() -> None:
+    said = filled("{a} {a:2} {a:%} {n} {n:5} {name} {a:.1f}", a=0.12345, n=65504, name="W_Q")
+    assert said == "0.123 0.12 12 % 65504 65504 W_Q 0.1"
+    assert filled("{a} × {b:5}", a=np.float64(12_345.0), b=np.float32(65_504.0)) == "12,300 × 65,504"
+    with pytest.raises(KeyError):
+        filled("{a} and {b}", a=1.0)
 
 
 def test_no_number_has_an_exponent_and_each_reads_back() -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from explorer import Config, Profile, measure, predict
-from explorer.agreement import agreement
+from explorer.diagnosis.agreement import agreement
 from explorer.profile import STATISTICS, STREAM, Breakdown, Statistic
 from explorer.theory.laws import LAWS, ROW_LAWS
 

@@ -1,8 +1,8 @@
 """Findings in words: each rule reads a profile and, if it applies, names the evidence and the remedy.
 
 A rule is a function of a profile, and of no config: it judges the theory's profiles, ours, and those of a torch model
-alike. The change is one of `remedies`, offered for a model of ours, or of `cures`, a line of torch for any other. The
-tests apply each of the former and measure again.
+alike. Its sentences stand in `verdicts.toml`, its change is one of `remedies`: a change of the config for a model of
+ours, a line of torch for any other. The tests apply each of the former and measure again.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from explorer.diagnosis.departures import departs_from_twin, odd_design, unlike_twin
-from explorer.diagnosis.finding import ORDER, TRIAL, Finding, Findings, Quantity, Severity
-from explorer.diagnosis.layers import odd_weights
-from explorer.diagnosis.outputs import odd_branch, odd_logits, undivided
+from explorer.diagnosis.agreement import departs_from_twin, unlike_twin
+from explorer.diagnosis.finding import ORDER, Finding, Findings, Quantity, Severity
 from explorer.diagnosis.ranges import headroom, logit_growth, lost, outliers
-from explorer.diagnosis.reading import layer_name
+from explorer.diagnosis.reading import numbered
 from explorer.diagnosis.signal import (
     LEAST_DIFFERENCE,
     alike,
@@ -32,12 +30,12 @@ from explorer.diagnosis.signal import (
     token_difference,
     zero_token,
 )
-from explorer.diagnosis.structure import dead_branch, no_norm_on_sum, no_residual, unmoved
-from explorer.diagnosis.weights import copies, wrong_fan_in
+from explorer.diagnosis.structure import dead_branch, no_norm_on_sum, no_residual, odd_design, unmoved
+from explorer.diagnosis.weights import copies, odd_branch, odd_logits, odd_weights, undivided, wrong_fan_in
 from explorer.display import must_be
 from explorer.profile import Profile
 
-__all__ = ["LEAST_DIFFERENCE", "RULES", "TRIAL", "Finding", "Findings", "Quantity", "Severity", "alike", "diagnose",
+__all__ = ["LEAST_DIFFERENCE", "RULES", "Finding", "Findings", "Quantity", "Severity", "alike", "diagnose",
            "token_difference"]
 
 Rule = Callable[[Profile], Finding | None]
@@ -76,4 +74,5 @@ def diagnose(profile: Profile) -> Findings:
 def _read(profile: Profile, finding: Finding) -> bool:
     """Whether a finding is about a layer whose code is known to differ."""
     words = finding.meaning + finding.evidence
-    return any(layer_name(profile, layer)[1:] in words for layer, _, _ in profile.differences)  # or Layer, at its start
+    return any(f"{word} {numbered(profile, layer)}" in words for word in ("layer", "Layer")
+               for layer, _, _ in profile.differences)

@@ -1,25 +1,29 @@
-"""`Finding`: one thing to know about a profile, and a list of them as a notebook shows it."""
+"""`Finding`: one thing to know about a profile, a list of them as a notebook shows it, and the sentences of both.
+
+The sentences stand in `verdicts.toml`, a table for each rule. A rule names them and gives their placeholders' values.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from explorer.display import Copied, table
+from explorer.numbers import filled
 
 Severity = Literal["good", "warning", "bad"]
+"""Severities speak of the trainings in `docs/training.csv`: models of width 32 with 6 to 48 layers on English text,
+Adam at rate 0.003, 200 steps. Bad: most did not leave the unigram level by 0.3 nats, with 100 steps of warm-up or
+without. Warning: only with it. `docs/trainability.md` says how right this is of random designs."""
 ORDER: tuple[Severity, ...] = ("bad", "warning", "good")
-
-TRIAL = "Adam at rate 0.003, 200 steps"
-"""The trainings that the severities speak of: `docs/training.csv`, models of width 32 with 6 to 48 layers on English
-text. Bad: most did not leave the unigram level by 0.3 nats, with 100 steps of warm-up or without. Warning: only with
-it. `docs/trainability.md` has how right this is of random designs."""
-
-
 LONGEST = 14
 """Words of a finding's sentence."""
+VERDICTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("verdicts.toml").read_text(encoding="utf-8"))
+"""The tables of `verdicts.toml`."""
 
 
 class Quantity(NamedTuple):
@@ -30,13 +34,27 @@ class Quantity(NamedTuple):
     limit: str
 
 
+class Remedy(NamedTuple):
+    """The change that a finding offers; empty where there is none."""
+
+    words: str = ""
+    """The change in words, short enough for a button."""
+    change: Mapping[str, object] = MappingProxyType({})
+    """Fields of `Config`, for a model of ours."""
+    code: str = ""
+    """A line of torch, for any other."""
+
+
+NO_REMEDY = Remedy()
+
+
 @dataclass(frozen=True)
 class Finding(Copied):
     """One thing to know about a profile.
 
     Args:
-        severity: good; warning (trains with warm-up only, or a part is unlike its siblings); bad (few like it train).
-            See `TRIAL`.
+        severity: good; warning (trains with warm-up only, or a part is unlike its siblings); bad (few such models
+            train). See `Severity`.
         meaning: one sentence of at most 14 words, with the limit where there is one.
         evidence: where the finding stands and what is known of models like it; empty where `numbers` say all.
         remedy: the change in words, short enough for a button; empty where there is none to offer.
@@ -77,3 +95,30 @@ class Findings(list[Finding]):
         header = ("", "Finding", "Evidence", "Remedy", "In torch")
         return table("Findings", header, [
             (finding.severity, finding.meaning, finding.details, finding.remedy, finding.code) for finding in self])
+
+
+def text(rule: str, key: str, /, **values: object) -> str:
+    """A sentence of `verdicts.toml` with its placeholders filled; see `numbers.filled`."""
+    return filled(VERDICTS[rule][key], **values)
+
+
+def finding(severity: Severity, rule: str, meaning: str, /, *evidence: str, remedy: Remedy = NO_REMEDY,
+            **values: object) -> Finding:
+    """A finding in the words of a rule's table.
+
+    Args:
+        severity: of the finding.
+        rule: the name of the table.
+        meaning: the key of the finding's sentence.
+        evidence: the keys of the evidence's sentences; empty ones are skipped, "other.key" is of another table.
+        remedy: the change that is offered.
+        values: of the placeholders.
+    """
+    places = [key.split(".") if "." in key else (rule, key) for key in evidence if key]
+    sentences = [text(*place, **values) for place in places]
+    return Finding(severity, text(rule, meaning, **values), " ".join(sentences), *remedy)
+
+
+def quantity(name: str, /, **values: object) -> Quantity:
+    """A number beside its limits, in the words of the table `quantity`."""
+    return Quantity(**{part: filled(sentence, **values) for part, sentence in VERDICTS["quantity"][name].items()})

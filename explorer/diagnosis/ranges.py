@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from explorer.diagnosis.cures import EXACT, QK_NORM, WIDER, Cure, fix
-from explorer.diagnosis.finding import Finding
-from explorer.diagnosis.reading import by_layer, layer_name, line
+from explorer.diagnosis.finding import Finding, finding, text
+from explorer.diagnosis.reading import by_layer, line, numbered
+from explorer.diagnosis.remedies import fix
 from explorer.diagnosis.signal import ONE_HOT
-from explorer.numbers import number, percent
 from explorer.profile import BRANCHES, SITE_WORDS, Profile
 
 
@@ -44,14 +43,10 @@ def headroom(profile: Profile) -> Finding | None:
         return None
     largest, layer, site = max(peaks)
     beyond = largest > format_.largest
-    return Finding(
-        "bad" if beyond else "warning",
-        f"The signal leaves the range of {profile.dtype}." if beyond else
-        f"The signal is close to the end of {profile.dtype}.",
-        f"The largest |x| is {number(largest)}, at the {SITE_WORDS[site]} of {layer_name(profile, layer)}; "
-        f"{profile.dtype} ends at {number(format_.largest, 5)}, and other batches hold values twice as large.",
-        *fix(profile, WIDER),
-    )
+    return finding(
+        "bad" if beyond else "warning", "headroom", "beyond" if beyond else "close", "evidence",
+        remedy=fix(profile, "wider"), dtype=profile.dtype, largest=largest, site=SITE_WORDS[site],
+        layer=numbered(profile, layer), end=format_.largest)
 
 
 def lost(profile: Profile) -> Finding | None:
@@ -66,12 +61,11 @@ def lost(profile: Profile) -> Finding | None:
         share = np.sqrt(branch / stream)
         gone = np.flatnonzero((branch > 0) & (share < 2.0 ** -(format_.bits + 1))) + 1
         if len(gone):
-            where = layer_name(profile, int(gone[0]))
-            return Finding(
-                "warning", f"Branches are lost to the rounding of {profile.dtype}.",
-                f"The RMS of the {SITE_WORDS[site]} is {percent(float(share[gone[0] - 1]))} of the stream's in {where}"
-                f"{f' and in {len(gone) - 1} more' if len(gone) > 1 else ''}; {profile.dtype} has {format_.bits} bits, "
-                f"and a sum drops what is below {percent(2.0 ** -(format_.bits + 1))}.", *fix(profile, EXACT))
+            return finding(
+                "warning", "lost", "meaning", "evidence_more" if len(gone) > 1 else "evidence",
+                remedy=fix(profile, "exact"), dtype=profile.dtype, site=SITE_WORDS[site], share=share[gone[0] - 1],
+                layer=numbered(profile, int(gone[0])), more=len(gone) - 1, bits=format_.bits,
+                least=2.0 ** -(format_.bits + 1))
     return None
 
 
@@ -81,15 +75,11 @@ def outliers(profile: Profile) -> Finding | None:
     if not (kurtosis.values > OUTLIERS).any():
         return None
     at = int(np.nanargmax(kurtosis.values))
-    layer, first = math.ceil(kurtosis.depth[at]), math.ceil(kurtosis.depth[np.argmax(kurtosis.values > OUTLIERS)])
-    where = layer_name(profile, layer) if layer else "the input"
-    since = f", above {number(OUTLIERS)} from {layer_name(profile, first) if first else 'the input'} on"
-    cure = Cure("Keep these features in a wider type",
-                "torch.topk(x.square().mean(dim=(0, 1)), 8).indices  # these features; no int8 for them")
-    return Finding(
-        "warning", "A few features outgrow the others.",
-        f"The kurtosis of features reaches {number(float(kurtosis.values[at]))} in {where}{since}; 1 is all alike, and "
-        "initialization stays near 3. Few bits, such as int8, are spent on them.", *fix(profile, cure))
+    first = int(np.argmax(kurtosis.values > OUTLIERS))
+    where, since = (text("phrase", "layer", layer=numbered(profile, layer)) if layer else text("phrase", "input")
+                    for layer in (math.ceil(kurtosis.depth[place]) for place in (at, first)))
+    return finding("warning", "outliers", "meaning", "evidence", remedy=fix(profile, "wide_features"),
+                   kurtosis=kurtosis.values[at], where=where, limit=OUTLIERS, first=since)
 
 
 def logit_growth(profile: Profile) -> Finding | None:
@@ -102,7 +92,5 @@ def logit_growth(profile: Profile) -> Finding | None:
     freezes = math.sqrt(2 * float(np.median(nats / entropy)))  # √(2 ln n): random energies, Derrida 1981
     if not (spread[-1] > RISEN * spread[0] and spread[-1] > freezes > spread[0]):
         return None
-    return Finding(
-        "warning", "The attention logits grow over depth.",
-        f"Their spread goes from {number(spread[0])} in layer 1 to {number(spread[-1])} in the last; above "
-        f"{number(freezes)}, √(2 ln n), single keys dominate.", *fix(profile, QK_NORM))
+    return finding("warning", "logit_growth", "meaning", "evidence", remedy=fix(profile, "qk_norm"), first=spread[0],
+                   last=spread[-1], limit=freezes)

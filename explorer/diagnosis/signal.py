@@ -1,7 +1,7 @@
 """Rules on the signal as a whole: does it pass through, forward and back, and do the tokens stay apart.
 
-What a rule calls bad is what training showed (see `TRIAL`); `python -m benchmarks.verdicts` scores them and chooses
-`LEAST_DIFFERENCE`.
+What a rule calls bad is what training showed (see `finding.Severity`); `python -m benchmarks.verdicts` scores them and
+chooses `LEAST_DIFFERENCE`.
 """
 
 from __future__ import annotations
@@ -11,28 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from explorer.diagnosis.cures import (
-    DIVIDED,
-    NOT_ZERO,
-    NOT_ZERO_TOKEN,
-    PRE_NORM,
-    QK_NORM,
-    REACHED,
-    SMALLER,
-    UNIT_VARIANCE,
-    Cure,
-    fix,
-)
-from explorer.diagnosis.finding import TRIAL, Finding, Quantity
-from explorer.diagnosis.reading import GROWN, NONE, Line, by_layer, layer_name, line, start, weight_gradients
+from explorer.diagnosis.finding import Finding, Quantity, finding, quantity, text
+from explorer.diagnosis.reading import GROWN, NONE, Line, by_layer, line, numbered, start, weight_gradients
+from explorer.diagnosis.remedies import LARGE, awake, calm, distinct, even, fix, soft
 from explorer.diagnosis.structure import unmoved
-from explorer.numbers import compared, number, percent
 from explorer.profile import ALMOST_ZERO, FIRST_STEP, VOCABULARY, WEIGHT_STATISTICS, Array, Profile
-from explorer.remedies import LARGE, awake, calm, distinct, even, soft
 
 
 class Bounds(NamedTuple):
-    """The least share of the difference between tokens at any depth with which models trained in `TRIAL`."""
+    """The least share of the difference between tokens at any depth with which small models trained."""
 
     without: float
     """Without warm-up."""
@@ -59,7 +46,6 @@ UNTOUCHED = 1e-6
 
 LEVEL = 1.05
 """Change over depth up to which a signal is called level."""
-OUTPUT = "the output's"
 
 
 def not_finite(profile: Profile) -> Finding | None:
@@ -68,13 +54,9 @@ def not_finite(profile: Profile) -> Finding | None:
     first = replace(profile, values=signals, pattern=None).first_nonfinite
     if first is None:
         return None
-    return Finding(
-        "bad",
-        "The signal stops being finite.",
-        f"The first value that is not finite: the {VOCABULARY[first.statistic].label.lower()} at the "
-        f"{first.site_label}, {layer_name(profile, first.layer)}.",
-        *fix(profile, _calmer(profile), calm),
-    )
+    return finding("bad", "not_finite", "meaning", "evidence", remedy=fix(profile, _calmer(profile), calm),
+                   statistic=VOCABULARY[first.statistic].label.lower(), site=first.site_label,
+                   layer=numbered(profile, first.layer))
 
 
 def nothing_learns(profile: Profile) -> Finding | None:
@@ -86,16 +68,11 @@ def nothing_learns(profile: Profile) -> Finding | None:
     if not len(dead) or (profile.config is None and unmoved(profile)):  # the latter says more
         return None
     if every and note.startswith(FIRST_STEP):
-        return Finding("good", f"{note[0].upper()}{note[1:]}.", f"It is 0 now, and so is every gradient that passes "
-                       f"through it, those of all {n_layers} layers: they learn from the second step on.")
-    first = layer_name(profile, int(dead[0])).removeprefix("layer ")
-    where = "in every layer" if every else f"in {len(dead)} of {n_layers} layers, the first of them {first}"
-    return Finding(
-        "bad",
-        "Nothing learns." if every else "Some layers do not learn.",
-        f"The gradient of every matrix is exactly 0 {where}: no optimizer moves them.",
-        *fix(profile, NOT_ZERO if _untouched(profile) else REACHED, awake),
-    )
+        return finding("good", "nothing_learns", "later", "later_evidence", note=f"{note[0].upper()}{note[1:]}",
+                       layers=n_layers)
+    cure, extent = "not_zero" if _untouched(profile) else "reached", "nothing" if every else "some"
+    return finding("bad", "nothing_learns", extent, f"{extent}_evidence", remedy=fix(profile, cure, awake),
+                   dead=len(dead), layers=n_layers, layer=numbered(profile, int(dead[0])))
 
 
 def runs_away(profile: Profile) -> Finding | None:
@@ -103,14 +80,11 @@ def runs_away(profile: Profile) -> Finding | None:
     growth = _growth(profile)
     if not np.isfinite(growth.ratio) or 1 / GROWTH <= growth.ratio <= growth.limit:
         return None
-    word, limit = ("explodes", growth.limit) if growth.ratio > 1 else ("dies out", 1 / GROWTH)
-    return Finding(
-        "bad",
-        f"The signal {word} over depth: {number(growth.ratio)} ×, limit {number(limit)} ×.",
-        f"The second moment goes from {number(growth.first)} {growth.where} to {number(growth.last)} after the last "
-        f"layer{_most(profile)}.",
-        *fix(profile, _calmer(profile), calm),
-    )
+    explodes, most = growth.ratio > 1, _largest_step(profile)
+    return finding(
+        "bad", "runs_away", "explodes" if explodes else "dies_out", "evidence_most" if most else "evidence",
+        remedy=fix(profile, _calmer(profile), calm), ratio=growth.ratio, first=growth.first, where=growth.where,
+        last=growth.last, limit=growth.limit if explodes else 1 / GROWTH, **most)
 
 
 class _Growth(NamedTuple):
@@ -130,20 +104,20 @@ def _growth(profile: Profile) -> _Growth:
     q, begin = line(profile, "second_moment"), start(profile)
     if not len(q.depth):
         return _Growth(np.nan, np.nan, "", GROWTH)
-    where = f"after layer {q.depth[np.searchsorted(q.depth, begin)]:g}" if begin or q.depth[0] else "at the input"
+    first = q.depth[np.searchsorted(q.depth, begin)] if begin or q.depth[0] else 0.0
+    where = text("phrase", "after_layer", layer=f"{first:g}") if first else text("phrase", "at_input")
     # Adding unit branches is growth by 2 a layer, and healthy after a pre-norm however deep the stack.
     return _Growth(q.at(begin), float(q.values[-1]), where, max(GROWTH, 4.0 * (2 * q.depth[-1] + 1)))
 
 
-def _most(profile: Profile) -> str:
-    """The layer of a model that is not ours by which the second moment changes most, in words."""
+def _largest_step(profile: Profile) -> dict[str, object]:
+    """The layer of a model that is not ours by which the second moment changes most, and the factor."""
     q = line(profile, "second_moment")
     growth = np.abs(np.log(q.values[1:] / q.values[:-1]))
     if profile.config or not np.isfinite(growth).any():
-        return ""
+        return {}
     at = int(np.nanargmax(np.where(np.isfinite(growth), growth, np.nan)))
-    where = layer_name(profile, int(np.ceil(q.depth[at + 1])))
-    return f", most of all by {number(q.values[at + 1] / q.values[at])} × in {where}"
+    return {"step": q.values[at + 1] / q.values[at], "layer": numbered(profile, np.ceil(q.depth[at + 1]))}
 
 
 def one_hot(profile: Profile) -> Finding | None:
@@ -155,14 +129,11 @@ def one_hot(profile: Profile) -> Finding | None:
     largest, q = by_layer(profile, "attention_max", "pattern"), line(profile, "second_moment")
     grows = bool(len(q.values)) and not q.values[-1] < GROWN * q.values[0]
     at_once = bool(entropy[0] < ONE_HOT)
-    weight = f"; the largest weight averages {largest[worst]:.2f}" if len(largest) else ""
-    return Finding(
-        "bad",
-        f"Attention {'is' if profile.step else 'starts'} close to one-hot: entropy {percent(entropy[worst])} of "
-        f"uniform, limit {percent(ONE_HOT)}.",
-        f"Its entropy is least in {layer_name(profile, worst + 1)}{weight}.{_fate(profile)}",
-        *fix(profile, _softer(profile, at_once, grows), lambda config: soft(config, at_once, grows)),
-    )
+    return finding(
+        "bad", "one_hot", "trained" if profile.step else "starts", "evidence_weight" if len(largest) else "evidence",
+        _fate(profile), entropy=entropy[worst], limit=ONE_HOT, layer=numbered(profile, worst + 1),
+        weight=largest[worst] if len(largest) else None,
+        remedy=fix(profile, _softer(profile, at_once, grows), lambda config: soft(config, at_once, grows)))
 
 
 def gradient_steep(profile: Profile) -> Finding | None:
@@ -170,14 +141,10 @@ def gradient_steep(profile: Profile) -> Finding | None:
     ratio = _steepness(profile)
     if not np.isfinite(ratio) or 1 / STEEP <= ratio <= STEEP:
         return None
-    word, cause = ("explodes", "first") if ratio > 1 else ("vanishes", "last")
-    return Finding(
-        "bad",
-        f"The gradient {word} on its way back: {number(ratio)} ×, "
-        f"limit {number(STEEP if ratio > 1 else 1 / STEEP)} ×.",
-        f"Mean squared, at the input: the {cause} layers move first.{_fate(profile) if ratio > 1 else ''}",
-        *fix(profile, SMALLER, even),
-    )
+    explodes = ratio > 1
+    word = "explodes" if explodes else "vanishes"
+    return finding("bad", "gradient_steep", word, f"{word}_evidence", _fate(profile) if explodes else "",
+                   remedy=fix(profile, "smaller", even), ratio=ratio, limit=STEEP if explodes else 1 / STEEP)
 
 
 def _steepness(profile: Profile) -> float:
@@ -190,12 +157,8 @@ def zero_token(profile: Profile) -> Finding | None:
     gradient, note = line(profile, "activation_gradient"), profile.notes.get("activation_gradient", "")
     if not note.endswith(ALMOST_ZERO) or not gradient.at(0.0) > GROWTH * gradient.at(1.0):
         return None
-    return Finding(
-        "warning", f"{note}.",
-        "The first norm multiplies the gradient by them by up to 1/√ε: mean squared over all tokens it is "
-        f"{compared(gradient.at(0.0), OUTPUT)} at the input, and {number(gradient.at(1.0))} × after layer 1. Adam "
-        "evens this out; clipping by the norm of all gradients would leave next to nothing for the other weights.",
-        *fix(profile, NOT_ZERO_TOKEN))
+    return finding("warning", "zero_token", "meaning", "evidence", remedy=fix(profile, "not_zero_token"), note=note,
+                   input=gradient.at(0.0), first=gradient.at(1.0))
 
 
 def alike(profile: Profile) -> Finding | None:
@@ -204,19 +167,12 @@ def alike(profile: Profile) -> Finding | None:
     if not len(share.values) or not share.values.min() < least.without:
         return None
     at = int(np.argmin(share.values))
-    kept, depth = max(0.0, share.values[at]), share.depth[at]
     bad = bool(share.values[at] < least.warmed)
-    limit = least.warmed if bad else least.without
-    name = f" ({profile.layers[int(np.ceil(depth)) - 1]})" if 0 < depth <= len(profile.layers) else ""
-    return Finding(
-        "bad" if bad else "warning",
-        f"The tokens become alike: {percent(kept)} of their difference left, limit {percent(limit)}."
-        if bad or profile.step else
-        f"The tokens become more alike: train with warm-up ({percent(kept)} left, limit {percent(limit)}).",
-        f"Their difference is least after layer {depth:g}{name}; their correlation at the end is "
-        f"{line(profile, 'token_correlation').values[-1]:.3f}.{_fate(profile, warmed=bad)}",
-        *fix(profile, PRE_NORM, distinct),
-    )
+    return finding(
+        "bad" if bad else "warning", "alike", "alike" if bad or profile.step else "more_alike", "evidence",
+        _fate(profile, warmed=bad), remedy=fix(profile, "pre_norm", distinct), kept=max(0.0, share.values[at]),
+        limit=least.warmed if bad else least.without, layer=numbered(profile, share.depth[at]),
+        correlation=line(profile, "token_correlation").values[-1])
 
 
 def _least_difference(profile: Profile) -> Bounds:
@@ -231,12 +187,8 @@ def silent(profile: Profile) -> Finding | None:
     if profile.step or not quiet or not loud or not _untouched(profile):
         return None
     first = loud[-1]  # α, or the last matrix of the MLP
-    return Finding(
-        "good",
-        "The model starts as the identity and learns the weight of each branch.",
-        f"At initialization {', '.join(quiet)} get no gradient at all; {'α' if first == 'alpha' else first} does: "
-        f"{number(sizes[first])} in layer 1.",
-    )
+    return finding("good", "silent", "meaning", "evidence", silent=", ".join(quiet),
+                   first="α" if first == "alpha" else first, size=sizes[first])
 
 
 def _untouched(profile: Profile) -> bool:
@@ -267,65 +219,51 @@ def _difference(profile: Profile) -> Line:
 def healthy(profile: Profile) -> Finding:
     """A profile in which no rule found anything: by how much signal and gradient change, and the limits."""
     growth, steep = _growth(profile), _steepness(profile)
-    if not np.isfinite(growth.ratio):
-        meaning = "No rule found anything wrong."
-    elif not np.isfinite(steep):
-        meaning = f"Signal {_change(growth.ratio)}: fine below {number(growth.limit)} ×."
-    else:
-        meaning = (f"Signal {_change(growth.ratio)}, gradient {_change(steep)}: fine below {number(growth.limit)} and "
-                   f"{number(STEEP)} ×.")
-    # of a model of ours the page counts the trials that are like it
-    ours = profile.config or profile.step
-    trained = "" if ours else f"Most small models within the limits trained: {TRIAL}, no warm-up."
-    return Finding("good", meaning, trained)
+    changes = [_change(ratio) for ratio in (growth.ratio, steep) if np.isfinite(growth.ratio) and np.isfinite(ratio)]
+    counted = profile.config or profile.step  # of a model of ours the page counts the trials that are like it
+    return finding("good", "healthy", "_".join(changes) or "unknown", "" if counted else "evidence",
+                   limit=growth.limit, steep=STEEP, signal=max(growth.ratio, 1 / growth.ratio),
+                   gradient=max(steep, 1 / steep))
 
 
 def _change(ratio: float) -> str:
-    """Words for a ratio over depth."""
+    """Key of the word for a ratio over depth."""
     if 1 / LEVEL < ratio < LEVEL:
-        return "is level"
-    return f"grows {number(ratio, 2)} ×" if ratio > 1 else f"shrinks {number(1 / ratio, 2)} ×"
+        return "level"
+    return "grows" if ratio > 1 else "shrinks"
 
 
 def quantities(profile: Profile) -> tuple[Quantity, ...]:
     """The numbers that the rules on the signal weigh, each beside its limit; those that are not known are left out."""
     growth, steep, least = _growth(profile), _steepness(profile), _least_difference(profile)
-    begins = "after layer 1" if zero_token(profile) else growth.where
-    difference = _difference(profile).values
-    entropy = by_layer(profile, "attention_entropy_normalized", "pattern")
+    begins = text("phrase", "after_layer", layer=1) if zero_token(profile) else growth.where
+    difference = _difference(profile).values.min(initial=np.inf)
+    entropy = by_layer(profile, "attention_entropy_normalized", "pattern").min(initial=np.inf)
     rows = [
-        (growth.ratio, Quantity(f"Second moment, {growth.where} → at the end",
-                                f"{number(growth.first)} → {number(growth.last)}, {number(growth.ratio)} ×",
-                                f"{number(1 / GROWTH)} to {number(growth.limit)} ×")),
-        (steep, Quantity(f"Mean squared gradient, {begins} ÷ at the end", f"{number(steep)} ×",
-                         f"{number(1 / STEEP)} to {number(STEEP)} ×")),
-        (difference.min(initial=np.inf), Quantity(
-            "Least token difference, share of the input's", percent(difference.min(initial=1)),
-            f"at least {percent(least.without)}, with warm-up {percent(least.warmed)}")),
-        (entropy.min(initial=np.inf), Quantity("Least attention entropy, share of uniform",
-                                               percent(entropy.min(initial=1)), f"at least {percent(ONE_HOT)}")),
+        (growth.ratio, quantity("second_moment", where=growth.where, first=growth.first, last=growth.last,
+                                ratio=growth.ratio, least=1 / GROWTH, most=growth.limit)),
+        (steep, quantity("gradient", where=begins, ratio=steep, least=1 / STEEP, most=STEEP)),
+        (difference, quantity("difference", share=min(difference, 1.0), cold=least.without, warmed=least.warmed)),
+        (entropy, quantity("entropy", share=min(entropy, 1.0), least=ONE_HOT)),
     ]
-    return tuple(quantity for value, quantity in rows if np.isfinite(value))
+    return tuple(row for value, row in rows if np.isfinite(value))
 
 
-def _calmer(profile: Profile) -> Cure:
+def _calmer(profile: Profile) -> str:
     """The cure of a signal that runs away: smaller or larger weights where they are to blame, else norms."""
     sizes = [values.mean(axis=0) for (name, _), values in profile.values.items() if name == "weight_variance"]
     typical = np.median(sizes) if sizes else 1.0
-    return PRE_NORM if 1 / LARGE**2 <= typical <= LARGE else UNIT_VARIANCE
+    return "pre_norm" if 1 / LARGE**2 <= typical <= LARGE else "unit_variance"
 
 
-def _softer(profile: Profile, at_once: bool, grows: bool) -> Cure:
+def _softer(profile: Profile, at_once: bool, grows: bool) -> str:
     """The cure of logits that are too wide: as `remedies.soft` has it, from what the profile shows."""
     if not at_once:
-        return PRE_NORM if grows else QK_NORM
+        return "pre_norm" if grows else "qk_norm"
     sizes = [values.mean() for site in ("W_Q", "W_K") if len(values := by_layer(profile, "weight_variance", site))]
-    return UNIT_VARIANCE if sizes and np.mean(sizes) > LARGE else DIVIDED
+    return "unit_variance" if sizes and np.mean(sizes) > LARGE else "divided"
 
 
 def _fate(profile: Profile, *, warmed: bool = True) -> str:
-    """A sentence on how small models beyond a bound trained, as they were drawn: docs/trainability.md has how many."""
-    if profile.step:
-        return ""
-    warmup = "with or without 100 steps of warm-up" if warmed else "without warm-up; 100 steps of it helped"
-    return f" Few small models beyond this limit trained ({TRIAL}, {warmup})."
+    """Key of the sentence on how small models beyond a bound trained; none for a model that was trained itself."""
+    return "" if profile.step else "fate.warmed" if warmed else "fate.cold"

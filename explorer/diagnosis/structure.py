@@ -1,24 +1,40 @@
-"""Rules on what one layer leaves out: a residual connection, a norm on the sum, a branch."""
+"""Rules on the parts of a layer: built otherwise than its siblings, or without a residual, a norm or a branch."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.diagnosis.cures import NOT_ZERO, POST_NORM, REACHED, RESIDUAL, fix
-from explorer.diagnosis.finding import Finding
-from explorer.diagnosis.layers import FEEDS
-from explorer.diagnosis.reading import by_layer, called, layer_name, line, stream_before
-from explorer.diagnosis.siblings import FEW, unlike, worst
-from explorer.numbers import number, percent
+from explorer.diagnosis.finding import LONGEST, Finding, finding, text
+from explorer.diagnosis.reading import FEW, by_layer, layer_names, line, numbered, path, stream_before, unlike, worst
+from explorer.diagnosis.remedies import fix, listed
 from explorer.profile import BRANCHES, MATRICES, SITE_WORDS, Profile
 
+FEEDS = {"attn_scores": ("W_Q", "W_K"), "attn_out": ("W_V", "W_G", "W_O"), "mlp_out": ("W_gate", "W_in", "W_out")}
+"""A site, and the matrices that set its size."""
 SAME = 1e-5
 """Relative difference up to which two second moments are of the same tensor: float32 over a few million numbers."""
 PARTS = {"attn_out": (*FEEDS["attn_scores"], *FEEDS["attn_out"]), "mlp_out": FEEDS["mlp_out"]}
 """A branch, and all matrices of it."""
 LEVEL = 1e-3
 """Relative spread up to which a second moment is held by a norm, whose ε and type move it a little."""
+
+
+def odd_design(profile: Profile) -> Finding | None:
+    """The first layer whose design is unlike that of its siblings, by its code; the evidence names the others."""
+    if not profile.differences:
+        return None
+    layer, site, difference = profile.differences[0]
+    values = {"layer": numbered(profile, layer), "site": SITE_WORDS.get(site, site), "block": path(profile, layer)}
+    siblings = ""
+    if len(text("odd_design", "meaning", difference=difference, **values).split()) > LONGEST:
+        difference, _, siblings = difference.partition(", where ")
+    others = "; ".join(text("odd_design", "other", layer=numbered(profile, other), difference=words,
+                            site=SITE_WORDS.get(place, place)) for other, place, words in profile.differences[1:])
+    return finding(
+        "warning", "odd_design", "meaning", siblings and "siblings", "evidence", others and "others",
+        remedy=fix(profile, "like_siblings", **values), difference=difference, others=others,
+        siblings=siblings[:1].upper() + siblings[1:], **values)
 
 
 def dead_branch(profile: Profile) -> Finding | None:
@@ -31,10 +47,10 @@ def dead_branch(profile: Profile) -> Finding | None:
         weights = {name: by_layer(profile, "weight_variance", name) for name in FEEDS[site]}
         zero = [name for name, values in weights.items()
                 if len(values) == len(size) and not values[size == 0].any()]
-        return Finding("warning", f"A branch of {layer_name(profile, dead[0])} is dead.",
-                       f"The {SITE_WORDS[site]} is exactly 0 in {', '.join(layer_name(profile, at) for at in dead)}"
-                       f"{', as ' + ', '.join(zero) + ' is' if zero else ''}; the other layers' second moment is "
-                       f"{number(float(np.median(size[size > 0])))}.", *fix(profile, NOT_ZERO))
+        return finding(
+            "warning", "dead_branch", "meaning", "evidence_matrices" if zero else "evidence",
+            remedy=fix(profile, "not_zero"), layer=numbered(profile, dead[0]), layers=layer_names(profile, dead),
+            site=SITE_WORDS[site], matrices=", ".join(zero), size=np.median(size[size > 0]))
     return None
 
 
@@ -57,13 +73,10 @@ def unmoved(profile: Profile) -> Finding | None:
     if not unmoved_by_layer or not any((values > 0).any() for values in every.values()):
         return None
     layer, lost = min(unmoved_by_layer.items(), key=lambda item: (-len(item[1]), item[0]))
-    others = [layer_name(profile, other) for other in unmoved_by_layer if other != layer]
-    names_in_words, several = " and ".join(filter(None, (", ".join(lost[:-1]), lost[-1]))), len(lost) > 1
-    too = f" So are some in {', '.join(others)}." if others else ""
-    return Finding(
-        "bad", f"{names_in_words} of {layer_name(profile, layer)} {'do' if several else 'does'} not learn.",
-        f"{'Their' if several else 'Its'} gradient is exactly 0, though the branch adds to the stream: no optimizer "
-        f"moves {'them' if several else 'it'}.{too}", *fix(profile, REACHED))
+    others = layer_names(profile, [other for other in unmoved_by_layer if other != layer])
+    word = "matrices" if len(lost) > 1 else "matrix"
+    return finding("bad", "unmoved", word, f"{word}_evidence", others and "others", remedy=fix(profile, "reached"),
+                   matrices=listed(lost), layer=numbered(profile, layer), layers=others)
 
 
 def _adds(profile: Profile, site: str, moved: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -92,12 +105,10 @@ def no_residual(profile: Profile) -> Finding | None:
         if not bare.any() or bare.mean() > 1 / FEW:
             continue
         layer = int(np.argmax(bare)) + 1
-        return Finding(
-            "warning", f"{called(profile, layer)} leaves out a residual connection.",
-            f"The {SITE_WORDS[sum_]} has the second moment of the {SITE_WORDS[site]} alone, "
-            f"{number(float(after[layer - 1]))}: the stream before it, {number(float(before[layer - 1]))}, is lost.",
-            *fix(profile, RESIDUAL),
-        )
+        return finding(
+            "warning", "no_residual", "certain", "certain_evidence", remedy=fix(profile, "residual"),
+            layer=numbered(profile, layer), sum=SITE_WORDS[sum_], branch=SITE_WORDS[site], after=after[layer - 1],
+            before=before[layer - 1])
     return _blurred(profile)
 
 
@@ -118,10 +129,9 @@ def _blurred(profile: Profile) -> Finding | None:
         return None
     layer, odd = worst(odd_sites)
     site = min(odd, key=lambda name: odd[name])
-    return Finding(
-        "warning", f"{called(profile, layer)} may leave out a residual connection.",
-        f"The {SITE_WORDS[site]} keeps {percent(float(series[site][layer - 1]))} of 1 − ρ, by which tokens of one size "
-        f"differ, and {number(1 / odd[site])} × as much in the layers beside it.", *fix(profile, RESIDUAL))
+    return finding(
+        "warning", "no_residual", "likely", "likely_evidence", remedy=fix(profile, "residual"),
+        layer=numbered(profile, layer), site=SITE_WORDS[site], kept=series[site][layer - 1], ratio=1 / odd[site])
 
 
 def no_norm_on_sum(profile: Profile) -> Finding | None:
@@ -134,7 +144,6 @@ def no_norm_on_sum(profile: Profile) -> Finding | None:
         off = np.flatnonzero(~(np.abs(q - level) <= LEVEL * level)) + 1
         if len(off) == 1 and off[0] > 1:
             layer = int(off[0])
-            return Finding("warning", f"{called(profile, layer)} leaves out the norm after the sum.",
-                           f"The {SITE_WORDS[site]} has second moment {number(float(q[layer - 1]))} there, and "
-                           f"{number(level)} in all other layers.", *fix(profile, POST_NORM))
+            return finding("warning", "no_norm_on_sum", "meaning", "evidence", remedy=fix(profile, "post_norm"),
+                           layer=numbered(profile, layer), site=SITE_WORDS[site], size=q[layer - 1], usual=level)
     return None

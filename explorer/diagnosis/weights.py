@@ -1,20 +1,42 @@
-"""Rules on the weights of all layers: copies of one layer, and a fan that was taken for the other."""
+"""Rules on weights, and on logits and branches whose size no weights explain.
+
+One layer's matrices unlike its siblings', copies of one layer, a fan that was taken for the other; a division or a norm
+that was left out.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from explorer.diagnosis.cures import APART, FAN_IN, fix
-from explorer.diagnosis.finding import Finding
-from explorer.diagnosis.reading import by_layer, layer_name
-from explorer.diagnosis.siblings import LIKE
+from explorer.diagnosis.finding import Finding, finding, text
+from explorer.diagnosis.reading import (
+    LIKE,
+    NONE,
+    SPREAD,
+    by_layer,
+    head_width,
+    layer_names,
+    line,
+    numbered,
+    path,
+    stream_before,
+    unlike,
+    worst,
+)
+from explorer.diagnosis.remedies import fix
 from explorer.diagnosis.signal import alike, gradient_steep, not_finite, one_hot, runs_away
+from explorer.diagnosis.structure import FEEDS
 from explorer.numbers import number
-from explorer.profile import MATRICES, Profile
+from explorer.profile import BRANCHES, MATRICES, SITE_WORDS, Array, Profile
 
+SIZE = {"attn_scores": "logit_std", "attn_out": "second_moment", "mlp_out": "second_moment"}
+"""The statistic that is a site's size."""
+WIDE = 2.0
+"""Spread of the logits above which a missing division is reported where all layers lack it."""
 COPY = 0.99
 """Cosine from which on matrices are copies. Independent ones of 4096 entries have 0.016 RMS, never more than 0.1; a
 copy rounded to bfloat16 keeps 0.99999."""
@@ -23,6 +45,51 @@ BY_FAN_IN = (1.0, 2.0, 1 / 3)
 EXACT = 0.05
 """Relative difference up to which two weight variances have a given ratio: five times the sampling error, √(2/n) each,
 of a 64 × 64 and a 64 × 256 matrix, as the median over 12 layers."""
+
+
+def odd_weights(profile: Profile) -> Finding | None:
+    """Matrices of another size than the same ones of the other layers."""
+    odd_by_matrix = unlike({name: by_layer(profile, "weight_variance", name) for name in MATRICES})
+    if not odd_by_matrix:
+        return None
+    layer, odd = worst(odd_by_matrix)
+    name = max(odd, key=lambda matrix: abs(math.log(odd[matrix])))
+    theirs = beside(by_layer(profile, "weight_variance", name), layer)
+    scale = number(theirs / profile.shapes[name][0]) if name in profile.shapes else f"{number(theirs)} / fan_in"
+    others = sorted({other for layers in odd_by_matrix.values() for other in layers} - {layer})
+    return Finding("warning", text("odd_weights", "meaning", layer=numbered(profile, layer)), " ".join([
+        *(_matrix(profile, matrix, layer, ratio) for matrix, ratio in odd.items()),
+        *(list(_effects(profile, layer, odd)) or [text("odd_weights", "unknown")]),
+        *([text("odd_weights", "others", layers=layer_names(profile, others))] if others else []),
+    ]), *fix(profile, "drawn_alike", matrix=name, number=layer, scale=scale, block=path(profile, layer)))
+
+
+def _matrix(profile: Profile, name: str, layer: int, ratio: float) -> str:
+    """How a matrix differs: "W_out is 1.66 × wider than its siblings (weight variance 2.76, theirs 1)."."""
+    size, factor = by_layer(profile, "weight_variance", name), math.sqrt(ratio)
+    fan_in, fan_out = profile.shapes.get(name, (1, 1))
+    sides = fan_in / fan_out
+    swapped = abs(math.log(sides)) > math.log(LIKE) and abs(math.log(ratio / sides)) < math.log(LIKE) / 2
+    return text("odd_weights", f"{'wider' if factor > 1 else 'narrower'}{'_swapped' if swapped else ''}", matrix=name,
+                factor=max(factor, 1 / factor), own=size[layer - 1], usual=beside(size, layer), fan_in=fan_in,
+                fan_out=fan_out)
+
+
+def _effects(profile: Profile, layer: int, odd: Mapping[str, float]) -> Iterator[str]:
+    """Sentences on how far odd matrices move the sites that they feed."""
+    for site, names in FEEDS.items():
+        size = by_layer(profile, SIZE[site], site)
+        if len(size) and any(name in odd for name in names):
+            ratio = float(size[layer - 1]) / beside(size, layer)
+            leaves = abs(math.log(ratio)) > math.log(LIKE)
+            key = ("logits_leave" if leaves else "logits_stay") if site == "attn_scores" else (
+                "output_leaves" if leaves else "output_stays")
+            yield text("odd_weights", key, site=SITE_WORDS[site], ratio=ratio)
+
+
+def beside(size: Array, layer: int) -> float:
+    """Geometric mean of the layers beside one."""
+    return float(np.exp(np.mean([np.log(size[near]) for near in (layer - 2, layer) if 0 <= near < len(size)])))
 
 
 def copies(profile: Profile) -> Finding | None:
@@ -38,17 +105,12 @@ def copies(profile: Profile) -> Finding | None:
              and not (len(profile.layers) == len(least) and shared[profile.layers[layer - 1]] > 1)]
     if len(alike) < 2:
         return None
-    every = len(alike) == len(least)
     rho = by_layer(profile, "token_correlation", "resid_post")
-    grown = f" The correlation of tokens is {number(rho[-1])} after the last layer." if len(rho) else ""
-    which = f"All {len(least)} layers" if every else f"{len(alike)} of {len(least)} layers"
-    where = "" if every else f": {', '.join(layer_name(profile, layer) for layer in alike)}"
-    return Finding(
-        "warning", f"{which} start as copies of one another.",
-        f"Their matrices have a cosine of {number(float(least[alike[0] - 1]))} with another layer's{where}. Branches "
-        f"of copies point the same way and add up faster; tokens become more alike than in layers drawn apart.{grown}",
-        *fix(profile, APART),
-    )
+    which = "all" if len(alike) == len(least) else "some"
+    return finding(
+        "warning", "copies", which, f"{which}_evidence", "effect", "correlation" if len(rho) else "",
+        remedy=fix(profile, "apart"), copies=len(alike), layers=len(least), cosine=least[alike[0] - 1],
+        names=layer_names(profile, alike), correlation=rho[-1] if len(rho) else None)
 
 
 def wrong_fan_in(profile: Profile) -> Finding | None:
@@ -65,19 +127,17 @@ def wrong_fan_in(profile: Profile) -> Finding | None:
     wide = shape[1] / shape[0]
     first, last = size["W_in"] / size["W_V"], size["W_out"] / size["W_O"]
     if _is(last, 1.0) and _is(first, 1 / wide):
-        name, other, ratio, sides = "W_in", "W_V", first, f"fan_out {shape[1]} for fan_in {shape[0]}"
+        name, other, ratio, (fan_in, fan_out) = "W_in", "W_V", first, shape
     elif _is(first, 1.0) and _is(last, wide) and _suffers(profile) and any(
             _is(size["W_O"], gain) for gain in BY_FAN_IN):
-        name, other, ratio, sides = "W_out", "W_O", last, f"fan_out {shape[0]} for fan_in {shape[1]}"
+        name, other, ratio, (fan_out, fan_in) = "W_out", "W_O", last, shape
     else:
         return None
     branch = by_layer(profile, "second_moment", "mlp_out")
-    does = f" The MLP output has second moment {number(float(np.median(branch)))}." if len(branch) else ""
-    return Finding(
-        "warning", f"{name} may be drawn with the wrong fan_in.",
-        f"Its weight variance is {number(ratio)} × that of {other}, as if {sides} were taken.{does}",
-        *fix(profile, FAN_IN),
-    )
+    return finding(
+        "warning", "wrong_fan_in", "meaning", "evidence", "output" if len(branch) else "",
+        remedy=fix(profile, "fan_in"), matrix=name, other=other, ratio=ratio, fan_in=fan_in, fan_out=fan_out,
+        size=np.median(branch) if len(branch) else None)
 
 
 def _is(ratio: float, expected: float) -> bool:
@@ -87,3 +147,102 @@ def _is(ratio: float, expected: float) -> bool:
 def _suffers(profile: Profile) -> bool:
     """Whether the signal does not pass through."""
     return any(rule(profile) is not None for rule in (runs_away, not_finite, gradient_steep, one_hot, alike))
+
+
+def odd_logits(profile: Profile) -> Finding | None:
+    """Attention logits of one layer of another size, where its W_Q and W_K are as everywhere."""
+    width = head_width(profile)
+    odd_ratios = _wide(profile, width) | _odd(profile, "attn_scores")
+    # the first layer may read a stream of another size than all others, if not one that is √d larger
+    odd_ratios = {layer: ratio for layer, ratio in odd_ratios.items() if layer > 1 or (
+        width and _near(ratio**2, width) and not _near(ratio, _read(profile, "attn_scores", 1)))}
+    if not odd_ratios:
+        return None
+    layer, odd = worst({"attn_scores": odd_ratios})
+    ratio = odd["attn_scores"]
+    norm = _read(profile, "attn_scores", layer)
+    # where both would do, the block's MLP says whether it is the norm, else the nearer of the two
+    nearer = abs(math.log(ratio / norm)) < abs(math.log(ratio**2 / width)) / 2 if width else True
+    mlp = by_layer(profile, "second_moment", "mlp_out")
+    bare = len(mlp) > 0 and _near(float(mlp[layer - 1]) / beside(mlp, layer), _read(profile, "mlp_out", layer))
+    unread = _near(ratio, norm) and (nearer or bare)
+    cause, cure = "otherwise", "divided"
+    if width and _near(ratio**2, width) and not unread:
+        cause = "undivided"
+    elif _near(ratio, norm):
+        cause, cure = "no_norm", "read_norm"
+    return finding("warning", "odd_logits", cause, f"{cause}_evidence", remedy=fix(profile, cure), ratio=ratio,
+                   layer=numbered(profile, layer), width=width, root=math.sqrt(width), norm=norm)
+
+
+def undivided(profile: Profile) -> Finding | None:
+    """Logits that are as wide as undivided ones in all layers."""
+    spread, gain, width = by_layer(profile, "logit_std", "attn_scores"), _gain(profile), head_width(profile)
+    ratio = float(np.median(gain)) if len(gain) else 0.0
+    if not width or not np.median(spread) > WIDE or not ratio > 0 or not _near(ratio**2, width):
+        return None
+    return finding("warning", "undivided", "meaning", "evidence", remedy=fix(profile, "divided"), ratio=ratio,
+                   spread=np.median(spread), expected=np.median(spread / gain), width=width, root=math.sqrt(width))
+
+
+def odd_branch(profile: Profile) -> Finding | None:
+    """A branch's output of another size than its siblings', where the matrices are as everywhere."""
+    # the first layer reads tokens that nothing has mixed, and a stream that may be of any size
+    odd_sites = {site: {layer: ratio for layer, ratio in _odd(profile, site).items() if layer > 1} for site in BRANCHES}
+    odd_sites = {site: layers for site, layers in odd_sites.items() if layers}
+    if not odd_sites:
+        return None
+    layer, odd = worst(odd_sites)
+    site, ratio = max(odd.items(), key=lambda item: abs(math.log(item[1])))
+    norm = _read(profile, site, layer)
+    cause, cure = ("no_norm", "read_norm") if _near(ratio, norm) else ("otherwise", "like_branches")
+    return finding("warning", "odd_branch", cause, f"{cause}_evidence", ratio=ratio, norm=norm, site=SITE_WORDS[site],
+                   layer=numbered(profile, layer), remedy=fix(profile, cure, block=path(profile, layer)))
+
+
+def _gain(profile: Profile) -> Array:
+    """Spread of the logits over that which W_Q, W_K and the tokens' correlation give a stream of second moment 1 after
+    the division by √d, `[layer]`: 1, or √d without it. Empty where a part is not known."""
+    spread, rho = _spread(profile), line(profile, "token_correlation")
+    sizes = [by_layer(profile, "weight_variance", name) for name in FEEDS["attn_scores"]]
+    known = len(rho.depth) > 0 and all(len(size) == len(spread) > 0 for size in sizes)
+    return spread / np.sqrt(sizes[0] * sizes[1]) if known else NONE
+
+
+def _spread(profile: Profile) -> Array:
+    """Spread of the logits of unrelated tokens, `[layer]`: alike ones, whose correlation is ρ, have √(1 − ρ) of it."""
+    spread, rho = by_layer(profile, "logit_std", "attn_scores"), line(profile, "token_correlation")
+    if not len(rho.depth):
+        return spread
+    return spread / np.sqrt(1 - np.interp(np.arange(len(spread)), rho.depth, rho.values))
+
+
+def _wide(profile: Profile, width: int) -> dict[int, float]:
+    """The one layer whose logits are √d wider than the others', by what its own weights and tokens give."""
+    gain = _gain(profile)
+    if not width or len(gain) < 3 or not np.all(gain > 0):
+        return {}
+    ratio = gain / np.median(gain)
+    at = [layer + 1 for layer in range(len(gain)) if _near(float(ratio[layer]) ** 2, width)]
+    if len(at) != 1 or _near(float(ratio[at[0] - 1]), _read(profile, "attn_scores", at[0])):
+        return {}
+    return {at[0]: float(ratio[at[0] - 1])}
+
+
+def _odd(profile: Profile, site: str) -> dict[int, float]:
+    """Layers whose output at a site stands out, and no matrix that sets its size does."""
+    sizes = {at: by_layer(profile, SIZE[at], at) for at in BRANCHES}
+    odd = unlike({**sizes, "attn_scores": _spread(profile)}, SPREAD).get(site, {})
+    blamed = unlike({name: by_layer(profile, "weight_variance", name) for name in FEEDS[site]})
+    return {layer: ratio for layer, ratio in odd.items() if not any(layer in layers for layers in blamed.values())}
+
+
+def _near(ratio: float, cause: float) -> bool:
+    """Whether a cause explains the ratio, and is one: it must differ from 1."""
+    return abs(math.log(cause)) > math.log(LIKE) and abs(math.log(ratio / cause)) < math.log(LIKE)
+
+
+def _read(profile: Profile, site: str, layer: int) -> float:
+    """Second moment of the stream that a branch reads where it has no norm; 1 where it is not known."""
+    value = float(stream_before(profile, site, layer)[layer - 1])
+    return value if math.isfinite(value) and value > 0 else 1.0

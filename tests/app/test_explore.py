@@ -13,10 +13,10 @@ import pytest
 from explored import SMALL, Open, Page, expected, opened, plain
 from watched import WAIT
 
-from explorer.agreement import agreement
 from explorer.app.explore.sentences import marks, residual_words, summary
 from explorer.config import Config
 from explorer.diagnosis import Finding
+from explorer.diagnosis.agreement import agreement
 from explorer.figures import BY_CHOICE
 from explorer.measuring import measure
 from explorer.profile import STATISTICS, Profile

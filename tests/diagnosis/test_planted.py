@@ -33,7 +33,7 @@ PLANTED: list[tuple[str, Callable[[nn.ModuleList], None], dict[str, Any], str, s
     ("fan_out", scale("W_out", 2.0), {}, "Layer 7 (h.6) has weights", "fan_out 64 for fan_in 256 does this"),
     ("no √d", forget("divided"), {}, "Layer 7 (h.6) does not divide its logits by √d.", "√16 is 4"),
     ("no √d, Post-LN", forget("divided"), {"post": True}, "Layer 7 (h.6) does not divide", "√16 is 4"),
-    ("no norm", forget("normed"), {}, "Layer 7 (h.6) may leave out the norm before a branch.", "as it would without"),
+    ("no norm", forget("normed"), {}, "Layer 7 (h.6) may leave out the norm before a branch.", "would without one"),
     ("no norm on the sum", forget("summed"), {"post": True}, "Layer 7 (h.6) leaves out the norm after the sum.",
      "1 in all other layers"),
     ("no residual, attention", forget("attention_added"), {}, "Layer 7 (h.6) leaves out a residual connection.",

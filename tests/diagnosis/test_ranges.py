@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer import Config, Profile, diagnose, measure, preset
-from explorer.diagnosis.departures import departs
+from explorer.diagnosis.agreement import departs
 from explorer.diagnosis.finding import Finding, Findings
 from explorer.diagnosis.ranges import OUTLIERS, headroom, logit_growth, lost, outliers
 from explorer.profile import Key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.diagnosis.siblings import LIKE, departure, unlike
+from explorer.diagnosis.reading import LIKE, departure, unlike
 from explorer.profile import Array
 
 DEPTH = np.arange(1.0, 25.0)

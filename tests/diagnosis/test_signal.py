@@ -10,7 +10,7 @@ import pytest
 
 from explorer import Config, ConfigError, Finding, diagnose, measure
 from explorer.diagnosis import token_difference
-from explorer.remedies import QK_NORM, STEPS, UNIT_VARIANCE, Candidates, Step, remedy
+from explorer.diagnosis.remedies import STEPS, Candidates, Step, remedy
 from explorer.schemes.placement import PLACEMENTS
 from explorer.schemes.residual import RESIDUALS
 
@@ -154,24 +154,25 @@ FUNCTIONS = [
     for more in ({"attention_scale": "none"}, {"residual_attention": "scores"})
 ]
 """Designs with a function in the norms' place, where there is one."""
-WORDS = {(step.field, step.value): step.words for step in STEPS}
+WORDS = {(step.field, step.value): step.words for step in STEPS.values()}
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.field}-{step.value}")
+@pytest.mark.parametrize("step", STEPS.values(), ids=lambda step: f"{step.field}-{step.value}")
 def test_every_step_is_one_that_a_config_takes(step: Step) -> None:
     assert getattr(BASE.replace(**{step.field: step.value}), step.field) == step.value
 
 
-def test_a_remedy_is_the_first_candidate_that_changes_a_design_and_is_accepted() -> None:
+def test_a_remedy_is_the_first_candidate_that_changes_a_design_and_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STEPS, "peri", Step("norm_placement", "peri", "refused"))
+
     def candidates(config: Config) -> Candidates:
-        return [(UNIT_VARIANCE,), (Step("norm_placement", "peri", "refused"),), (QK_NORM, UNIT_VARIANCE)]
+        return [("unit_variance",), ("peri",), ("qk_norm", "unit_variance")]
 
     fixup = BASE.replace(residual="fixup")
     with pytest.raises(ConfigError):
         fixup.replace(norm_placement="peri")
-    assert remedy(fixup, candidates) == ("Normalize queries and keys", {"qk_norm": True})
-    assert remedy(BASE.replace(qk_norm=True, residual="fixup"), candidates) == ("", {})
-    assert remedy(None, candidates) == ("", {})
+    assert remedy(fixup, candidates) == ("Normalize queries and keys", {"qk_norm": True}, "")
+    assert remedy(BASE.replace(qk_norm=True, residual="fixup"), candidates) == ("", {}, "")
 
 
 @pytest.mark.parametrize("config", TRIED[::5] + FUNCTIONS,

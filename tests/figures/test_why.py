@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from string import Formatter
 
 import numpy as np
 import pytest
 
 from explorer.config import Config, ConfigError, preset
-from explorer.figures.why import LAWS, Why, why
+from explorer.figures.why import LAWS, SENTENCES, WHYS, Why, why
 from explorer.profile import Profile
 from explorer.schemes.placement import NORMS, PLACEMENTS, placements
 from explorer.schemes.preset import PRESETS
@@ -189,3 +190,14 @@ def test_designs_that_differ_in_a_law_are_not_told_it_together() -> None:
     assert why("parameter_gradient", pre, post).words
     assert not any(why(name).words for name in LAWS), "nothing is known of no design"
     assert why("nothing") == Why()
+
+
+def test_each_sentence_of_the_table_holds_for_some_design_and_has_no_other_placeholders() -> None:
+    for name, law_of in LAWS.items():
+        laws = [law for profile in PREDICTED if (law := law_of(profile, profile.config))]
+        assert {law.key for law in laws} == set(SENTENCES[name]), name
+        for law in laws:
+            fields = {field for _, field, _, _ in Formatter().parse(SENTENCES[name][law.key]) if field}
+            assert fields <= set(law.values), (name, law.key)
+    assert not any(SENTENCES[name] for name in SENTENCES.keys() - LAWS.keys()), "laws that no design is asked for"
+    assert not any(WHYS[name].words for name in LAWS), "words that hold for every design, beside laws that do not"

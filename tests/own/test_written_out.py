@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer import Profile, diagnose, predict, probe, twin
-from explorer.agreement import agreement
+from explorer.diagnosis.agreement import agreement
 
 D = 64
 EPSILON = 1e-3

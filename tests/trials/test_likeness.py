@@ -10,9 +10,7 @@ import pytest
 from explorer.config import Config, preset
 from explorer.measuring import measure
 from explorer.profile import Profile
-from explorer.trials import Evidence, as_trained, chance, evidence, likeness, predicted, trials
-from explorer.trials.likeness import NEAREST, within
-from explorer.trials.table import SIZES
+from explorer.trials import NEAREST, SIZES, Evidence, as_trained, chance, evidence, likeness, predicted, trials, within
 
 FINE = Evidence(gradient=0.5, difference=1.0, entropy=0.9, pointwise=0.0)
 

@@ -12,8 +12,7 @@ from benchmarks.designs import DEPTHS, VARIANCES, choices, random_design
 from benchmarks.score import by_rule, by_verdict, calibration, fitted_weights, forecasts, halves, scored
 from benchmarks.trainability import COLUMNS, COUNT, cell, read, row, shown, warmup_of, write
 from explorer.sweeping.cell import find
-from explorer.trials import Evidence, Trial, trials
-from explorer.trials.chance import WEIGHTS
+from explorer.trials import WEIGHTS, Evidence, Trial, trials
 
 PAGE = (Path(__file__).parents[2] / "docs" / "trainability.md").read_text(encoding="utf-8")
 CHEAP = (7, 1)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from explorer.agreement import agreement
 from explorer.app.explore.asking import Asking
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.selections import ALL, ListSelection
 from explorer.app.widgets.chart import Chart
 from explorer.config import Config
+from explorer.diagnosis.agreement import agreement
 from explorer.figures import FIGURES, Row, gradient_by_matrix, row_of
 from explorer.figures.asked import WITHHELD
 from explorer.profile import Profile

@@ -1,4 +1,4 @@
-"""Distance of a measurement from its prediction, in numbers and in words."""
+"""Distance of a measurement from its prediction, in numbers and in words, and the first layer off theory's line."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from explorer.profile import BRANCHES, STATISTICS, Array, Key, Profile, Statistic
+from explorer.diagnosis.finding import Finding, finding
+from explorer.diagnosis.reading import SPREAD, by_layer, numbered, path, unlike, worst
+from explorer.diagnosis.remedies import fix
+from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, Array, Key, Profile, Statistic
 from explorer.schemes.placement import placements
+from explorer.theory import predict
 
 CLOSE = {True: 0.02, False: 0.05}
 """Differences (bounded) and relative errors up to here are what a model of finite width does."""
 ERRORS, CHANCE = 3.0, 0.05
 """Standard errors up to which more than that still agrees; and the share of sets of seeds in which chance alone may
 call one of all the values that are compared off theory."""
+PLACES = (("logit_std", "attn_scores"), ("second_moment", "attn_out"), ("second_moment", "resid_mid"),
+          ("second_moment", "mlp_out"), ("second_moment", "resid_post"))
+"""Statistics that are compared, with their sites, in the order of the forward pass."""
+SUMS = ("resid_mid", "resid_post")
 
 
 class Agreement(NamedTuple):
@@ -154,3 +162,53 @@ def _error(measured: Array, expected: Array, bounded: bool) -> Array:
     with np.errstate(all="ignore"):
         error = np.abs(measured - expected) if bounded else np.maximum(measured / expected, expected / measured) - 1
     return np.where(measured == expected, 0.0, error)  # two zeros agree
+
+
+def departs_from_twin(profile: Profile) -> Finding | None:
+    """`departs` from the twin's prediction, where a profile has a twin and no config."""
+    if profile.twin is None or profile.config is not None:
+        return None
+    return departs(profile, predict(profile.twin))
+
+
+def unlike_twin(profile: Profile) -> Finding | None:
+    """A model that was not read to its end, or behaves otherwise than the nearest design: why there are no lines."""
+    if profile.twin is not None or profile.config is not None or not profile.remarks:
+        return None
+    reasons = "; ".join(profile.remarks[-3:])  # where they part comes last
+    return finding("warning", "unlike_twin", "meaning", "evidence", "more" if len(profile.remarks) > 3 else "",
+                   reasons=f"{reasons[:1].upper()}{reasons[1:]}", more=len(profile.remarks) - 3)
+
+
+def departs(profile: Profile, expected: Profile) -> Finding | None:
+    """The layer whose ratio to the prediction is most unlike the other layers', and its first such site.
+
+    A twin is near, not the same, and a model of finite width scatters: what all layers have in common, and what drifts
+    over depth, is not held against any of them. Of the stream its growth is compared, layer by layer.
+    """
+    ratios = {f"{statistic} {site}": ratio for statistic, site in PLACES
+              if len(ratio := _ratio(profile, expected, statistic, site))}
+    outliers = unlike(ratios, SPREAD)
+    if not outliers:
+        return None
+    # beside a layer that is far off, its neighbor may look odd as well: the farthest layer, and there the first site
+    layer, _ = worst(outliers)
+    name = next(name for name in ratios if layer in outliers.get(name, ()))
+    statistic, site = name.split()
+    measured, theory = (by_layer(each, statistic, site)[layer - 1] for each in (profile, expected))
+    return finding(
+        "warning", "departs", "meaning", "stream" if site in SUMS else "branch",
+        remedy=fix(profile, "compared", block=path(profile, layer)), layer=numbered(profile, layer),
+        statistic=STATISTICS[statistic].label.lower(), site=SITE_WORDS[site], measured=measured, expected=theory,
+        ratio=outliers[name][layer])
+
+
+def _ratio(profile: Profile, expected: Profile, statistic: str, site: str) -> Array:
+    """Measured over expected, `[layer]`; of the stream, growth over growth."""
+    parts = [by_layer(each, statistic, site) for each in (profile, expected)]
+    if not len(parts[0]) or len(parts[0]) != len(parts[1]):
+        return np.empty(0)
+    ratio: Array = parts[0] / parts[1]
+    if site in SUMS:
+        ratio = ratio / np.concatenate([[1.0], ratio[:-1]])
+    return ratio
