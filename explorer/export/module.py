@@ -55,8 +55,8 @@ def torch_code(config: Config) -> str:
         if len({(place.on_heads, place.on_read) for place in places}) > 1:
             raise config.refusal("{norm_placement} must have the same norms within the branches of all layers, to be "
                                  "written as torch; got {norm_placement=}")
-    whole = {**_weights(config), **_functions(config), **_attention(config), **_stack(config)}
-    written = template().render(config=config, heading=heading, **whole)
+    written = template().render(config=config, heading=heading, **_weights(config), **_functions(config),
+                                **_attention(config), **_layers(config), **_ends(config))
     return written if "math." in written else written.replace("import math\n\n", "", 1)
 
 
@@ -165,30 +165,37 @@ def _row_factor(config: Config) -> str:
     return f"{number(config.ssmax_scale)} * {keys}"
 
 
-def _stack(config: Config) -> dict[str, Any]:
-    """Embedding, layers, readout, and the learning rates that the parametrization asks for."""
-    ratio, shape, passed = number(config.mlp_ratio), learned_shape(config), layers.carried(config)
-    position, row = 1 - own_part(config), PARAMETRIZATIONS[config.parametrization]
-    rates = {kind: [formulas.power_of_size(config, power) or "1" for power in (powers.adam, powers.epsilon)]
-             for kind, powers in row.powers.items()}
+def _layers(config: Config) -> dict[str, Any]:
+    """The classes of the layers, and what passes from one to the next."""
+    shape, passed = learned_shape(config), layers.carried(config)
     alpha = "" if shape is None else (
         f"torch.full({('()', '(2,)', '(2, D_MODEL)')[len(shape)]}, {number(multipliers(config).branch[0])})")
     return {
-        "d_mlp": f"{ratio[:-2]} * D_MODEL" if ratio.endswith(".0") else f"round({ratio} * D_MODEL)",
-        "vocabulary": len(text.prose().vocabulary) if reads_text(config) else 0, "embeds": embeds(config),
-        "reads_text": reads_text(config), "predicts_text": predicts_text(config), "ties": ties(config),
-        "final_norm": has_final_norm(config), "profiles": profiles(config), "alpha": alpha,
+        "layers": layers.layer_classes(config), "layer_factors": layers.named_factors(config),
+        "scales_by_number": layers.scales_by_number(config), "profiles": profiles(config), "alpha": alpha,
         "copies": copies(config), "shares": shares(config),
         "learned": ["attention"] * attends(config) + ["mlp"] + ["alpha"] * bool(alpha),
-        "layers": layers.layer_classes(config), "layer_factors": layers.named_factors(config),
-        "scales_by_number": layers.scales_by_number(config), "carried": list(passed),
-        "start": ", ".join("None" if name == "v1" else "0.0" for name in passed),
+        "carried": list(passed), "start": ", ".join("None" if name == "v1" else "0.0" for name in passed),
+    }
+
+
+def _ends(config: Config) -> dict[str, Any]:
+    """Sizes, embedding and readout, and the learning rates that the parametrization asks for."""
+    ratio, row = number(config.mlp_ratio), PARAMETRIZATIONS[config.parametrization]
+    own = own_part(config)
+    rates = {kind: [formulas.power_of_size(config, power) or "1" for power in (powers.adam, powers.epsilon)]
+             for kind, powers in row.powers.items()}
+    return {
+        "d_mlp": f"{ratio[:-2]} * D_MODEL" if ratio.endswith(".0") else f"round({ratio} * D_MODEL)",
+        "vocabulary": len(text.prose().vocabulary) if reads_text(config) else 0,
+        "reads_text": reads_text(config), "predicts_text": predicts_text(config), "ties": ties(config),
+        "embeds": embeds(config), "final_norm": has_final_norm(config),
         "input_size": _times(number(math.sqrt(config.input_second_moment))),
         "embedding_size": _times(formulas.embedding_factor(config)),
-        "token_size": _times("" if reads_text(config) else root(1 - position)),
-        "place_size": _times(root(config.input_second_moment * position)) if embeds(config) else "",
-        "rates": rates if {"1"} != {text for pair in rates.values() for text in pair} else {},
+        "token_size": _times("" if reads_text(config) else root(own)),
+        "place_size": _times(root(config.input_second_moment * (1 - own))) if embeds(config) else "",
         "readout": formulas.readout_deviation(config), "rate_words": heading.described(row),
+        "rates": rates if any(rate != ["1", "1"] for rate in rates.values()) else {},
     }
 
 
