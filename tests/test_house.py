@@ -27,7 +27,7 @@ ROOMS: dict[str, Room] = {
     ".": Room(2286, 25),
     "app": Room(8830, 122),
     "diagnosis": Room(921, 12),
-    "export": Room(549, 7),
+    "export": Room(553, 7),
     "figures": Room(2249, 30),
     "glossary": Room(69, 2),
     "jupyter": Room(100, 2),
