@@ -114,7 +114,8 @@ def evidence(profile: Profile) -> Evidence:
         gradient=float(np.clip(gradient, *GRADIENT)) if np.isfinite(gradient) else GRADIENT[1],
         difference=_least(token_difference(profile), DIFFERENCE),
         entropy=_least(entropy, 0.0),
-        pointwise=float(config is not None and bool(config.design.point) and PLACEMENTS[config.norm_placement].normalizes),
+        pointwise=float(config is not None and config.design.point != ""
+                        and PLACEMENTS[config.norm_placement].normalizes),
     )
 
 

@@ -51,8 +51,8 @@ def torch_code(config: Config) -> str:
         if len({(place.on_heads, place.on_read) for place in places}) > 1:
             raise config.refusal("{norm_placement} must have the same norms within the branches of all layers, to be "
                                  "written as torch; got {norm_placement=}")
-    whole = {**_weights(config), **_functions(config), **_attention(config), **_stack(config)}
-    written = template().render(config=config, design=design, heading=heading, **whole)
+    written = template().render(config=config, design=design, heading=heading, **_weights(config), **_functions(config),
+                                **_attention(config), **_layers(config), **_ends(config))
     return written if "math." in written else written.replace("import math\n\n", "", 1)
 
 
@@ -133,9 +133,11 @@ def _attention(config: Config) -> dict[str, Any]:
     grouped = config.kv_heads != config.n_heads
     turned = "D_HEAD" if config.rope_fraction == 1 else f"round({number(config.rope_fraction)} * D_HEAD)"
     return {
-        "grouped": grouped, "normalizes_heads": design.normalizes_heads and not design.joins,
+        "grouped": grouped,
+        "normalizes_heads": design.normalizes_heads and not design.joins,
         "rotates_part": design.rotated < config.d_head, "half": f"{turned} // 2",
-        "divisor": written, "row_factor": _row_factor(config), "slopes": _slopes(config), "fused": not needs_logits,
+        "divisor": written, "row_factor": _row_factor(config),
+        "slopes": _slopes(config), "fused": not needs_logits,
         "fused_options": ", is_causal=True" * config.causal + scale + ", enable_gqa=True" * grouped,
     }
 
@@ -162,28 +164,36 @@ def _row_factor(config: Config) -> str:
     return f"{number(config.ssmax_scale)} * {keys}"
 
 
-def _stack(config: Config) -> dict[str, Any]:
-    """Embedding, layers, readout, and the learning rates that the parametrization asks for."""
+def _layers(config: Config) -> dict[str, Any]:
+    """The classes of the layers, and what passes from one to the next."""
     design = config.design
-    ratio, shape, passed = number(config.mlp_ratio), design.alpha_shape, layers.carried(config)
-    position, row = 1 - design.token_part, PARAMETRIZATIONS[config.parametrization]
-    rates = {kind: [formulas.power_of_size(config, power) or "1" for power in (powers.adam, powers.epsilon)]
-             for kind, powers in row.powers.items()}
+    shape, passed = design.alpha_shape, layers.carried(config)
     alpha = "" if shape is None else (
         f"torch.full({('()', '(2,)', '(2, D_MODEL)')[len(shape)]}, {number(design.branches[0])})")
     return {
-        "d_mlp": f"{ratio[:-2]} * D_MODEL" if ratio.endswith(".0") else f"round({ratio} * D_MODEL)",
-        "vocabulary": len(text.prose().vocabulary) if design.reads_text else 0, "alpha": alpha,
-        "learned": ["attention"] * design.attends + ["mlp"] + ["alpha"] * bool(alpha),
         "layers": layers.layer_classes(config), "layer_factors": layers.named_factors(config),
-        "scales_by_number": layers.scales_by_number(config), "carried": list(passed),
-        "start": ", ".join("None" if name == "v1" else "0.0" for name in passed),
+        "scales_by_number": layers.scales_by_number(config), "alpha": alpha,
+        "learned": ["attention"] * design.attends + ["mlp"] + ["alpha"] * bool(alpha),
+        "carried": list(passed), "start": ", ".join("None" if name == "v1" else "0.0" for name in passed),
+    }
+
+
+def _ends(config: Config) -> dict[str, Any]:
+    """Sizes, embedding and readout, and the learning rates that the parametrization asks for."""
+    design = config.design
+    ratio, row = number(config.mlp_ratio), PARAMETRIZATIONS[config.parametrization]
+    own = design.token_part
+    rates = {kind: [formulas.power_of_size(config, power) or "1" for power in (powers.adam, powers.epsilon)]
+             for kind, powers in row.powers.items()}
+    return {
+        "d_mlp": f"{ratio[:-2]} * D_MODEL" if ratio.endswith(".0") else f"round({ratio} * D_MODEL)",
+        "vocabulary": len(text.prose().vocabulary) if design.reads_text else 0,
         "input_size": _times(number(math.sqrt(config.input_second_moment))),
         "embedding_size": _times(formulas.embedding_factor(config)),
-        "token_size": _times("" if design.reads_text else root(1 - position)),
-        "place_size": _times(root(config.input_second_moment * position)) if design.embeds_positions else "",
-        "rates": rates if {"1"} != {text for pair in rates.values() for text in pair} else {},
+        "token_size": _times("" if design.reads_text else root(own)),
+        "place_size": _times(root(config.input_second_moment * (1 - own))) if design.embeds_positions else "",
         "readout": formulas.readout_deviation(config), "rate_words": heading.described(row),
+        "rates": rates if any(rate != ["1", "1"] for rate in rates.values()) else {},
     }
 
 

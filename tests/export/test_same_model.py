@@ -94,14 +94,19 @@ def test_random_designs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         assert {getattr(config, name) for config in seen} >= {*Config.specs()[name].choices}, name
 
 
-def test_every_residual_rule_and_placement(tmp_path: Path) -> None:
-    built = 0
-    for name, choices in (("residual", RESIDUALS), ("norm_placement", PLACEMENTS)):
-        for choice in choices:
-            changes = {name: choice} | ({"norm_placement": "post"} if choice == "admin_profiled" else {})
-            Pair(Config(**SIZES | {"n_layers": 5}, **changes), tmp_path, torch.float64).agree()
-            built += 1
-    assert built == len(RESIDUALS) + len(PLACEMENTS)
+OPTIONS = [(name, choice) for name, spec in Config.specs().items() for choice in spec.choices]
+NEEDS: list[dict[str, Any]] = [{}, {"norm_placement": "post"}, {"causal": True}, {"input": "text"}]
+"""Other choices without which some options are refused."""
+
+
+@pytest.mark.parametrize(("name", "choice"), [pair for pair in OPTIONS if pair[0] != "stream"])
+def test_every_option(name: str, choice: str, tmp_path: Path) -> None:
+    """Its text is its row's function, to rounding, whatever other rows do to it in a random design."""
+    small = Config(**SIZES | {"n_layers": 5})
+    needed = next(needed for needed in NEEDS if small.accepts(**needed | {name: choice}))
+    for rescaled in (True, False):
+        config = small.replace(**needed | {name: choice}, activation_rescaled=rescaled)
+        Pair(config, tmp_path, torch.float64).agree()
 
 
 def test_the_first_pass_finds_the_factors_and_the_second_keeps_them(tmp_path: Path) -> None:
