@@ -15,8 +15,6 @@ from explorer import Config, ConfigError, text
 from explorer.measuring import measure
 from explorer.measuring.observe import Pass
 from explorer.model import Transformer, batch, ignore, noise
-from explorer.schemes.placement import placements
-from explorer.schemes.scale import shapes, spreads
 from explorer.theory import predict
 
 SMALL = Config(n_layers=3, d_model=32, n_heads=4, n_ctx=8, batch_size=2)
@@ -69,7 +67,7 @@ def test_grouped_heads_gates_and_sinks_by_torchs_attention(choices: dict[str, An
     """A sink is a key of logits of its own, and a value of zeros; in torch a bias of the logits and a zero key."""
     config = SMALL.replace(n_layers=1, norm_placement="none", **choices)
     block = Transformer(config, 0).layers[0].attention
-    x, sigma = torch.randn(2, 8, 32), spreads(config).forward
+    x, sigma = torch.randn(2, 8, 32), {name: each.forward for name, each in config.design.matrices.items()}
     heads = {name: nn.functional.linear(x, getattr(block, name) * sigma[name]).unflatten(-1, (-1, config.d_head))
              for name in ("W_Q", "W_K", "W_V")}
     q, k, v = (heads[name].transpose(1, 2) for name in heads)
@@ -83,7 +81,7 @@ def test_grouped_heads_gates_and_sinks_by_torchs_attention(choices: dict[str, An
     expected = nn.functional.linear(out.flatten(2), block.W_O * sigma["W_O"])
     torch.testing.assert_close(block(x, ignore, ())[0], expected, atol=1e-5, rtol=1e-5)
     for name, parameter in block.named_parameters():
-        assert name == "sink" or parameter.T.shape == shapes(config)[name]
+        assert name == "sink" or parameter.T.shape == config.design.shapes[name]
 
 
 def test_the_benchmarks_hand_written_pass_computes_the_same() -> None:
@@ -162,7 +160,7 @@ def test_the_identity_at_initialization_is_exact(residual: str) -> None:
 
 @pytest.mark.parametrize(
     ("residual", "zero"),
-    [("rezero", set(shapes(SMALL))), ("skipinit", set(shapes(SMALL))), ("fixup", {"W_Q", "W_K", "W_V", "W_in"})],
+    [("rezero", {*SMALL.design.shapes}), ("skipinit", {*SMALL.design.shapes}), ("fixup", {"W_Q", "W_K", "W_V", "W_in"})],
 )
 def test_which_gradients_are_exactly_zero(residual: str, zero: set[str]) -> None:
     """An α of zero silences its branch's weights, and is itself heard; a last matrix of zero silences the others."""
@@ -244,7 +242,7 @@ def test_mix_ln_is_post_below_and_pre_above() -> None:
 
 
 def test_keel_weighs_its_stream_by_twice_its_depth_from_the_second_layer_on() -> None:
-    places = placements(Config(n_layers=5, norm_placement="keel"))
+    places = Config(n_layers=5, norm_placement="keel").design.sublayers
     assert [place.skip for place in places] == [1, 1, *[10] * 8]
     assert [place.on_sum for place in places] == [False, *[True] * 9]
     assert all(place.on_input for place in places)
@@ -313,7 +311,7 @@ def test_a_block_is_the_one_of_its_paper(placement: str) -> None:
 
 
 def test_the_second_hybrid_normalizes_the_first_layers_inputs_instead_of_its_sum() -> None:
-    places = placements(Config(n_layers=2, norm_placement="hybrid_star"))
+    places = Config(n_layers=2, norm_placement="hybrid_star").design.sublayers
     assert [(place.on_input, place.on_heads, place.on_sum) for place in places] == [
         (True, True, False), (True, False, False), (False, True, True), (False, False, False)]
 

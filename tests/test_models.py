@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from benchmarks.models import MODELS, OUTPUT, Pass, build, compare, gathered, ours_of, run
 from explorer import Config
 from explorer.model import Transformer
-from explorer.schemes.position import rotated
 
 pytest.importorskip("transformers", reason="needs the extra `models`")
 
@@ -54,7 +53,7 @@ def weights(block: nn.Module, config: Config, interleaved: bool) -> dict[str, Te
         elif ours:
             found[ours] = value
     if interleaved:  # their pairs of coordinates are neighbors, ours half of what is rotated apart
-        turned = rotated(config)
+        turned = config.design.rotated
         order = [*range(0, turned, 2), *range(1, turned, 2), *range(turned, config.d_head)]
         for name in ("W_Q", "W_K"):
             found[name] = found[name].unflatten(0, (-1, config.d_head))[:, order].flatten(0, 1)

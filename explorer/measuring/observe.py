@@ -16,8 +16,6 @@ from explorer.measuring.statistics import no_number, norms_by_seed
 from explorer.model import Layer, Transformer, batch, ignore
 from explorer.model.attention import Carried, Tap, visible
 from explorer.profile import STREAM, Array, Key, by_site
-from explorer.schemes.distribution import shares
-from explorer.schemes.stream import stream
 from explorer.stopping import Progress, Stop, Stopped
 
 # The backward pass's recorder: each layer's gradients become numbers while they are warm, and are let go at once.
@@ -142,7 +140,7 @@ class Pass:
         self.config, self.seed, self.seeds, self.pattern_of = config, seed, seeds, pattern_of
         self.stop, self.progress, self.backward = stop, progress, backward
         self.pattern: Array | None = None
-        self.ends = not (stream(config).mixes or (config.sizes.block and backward))
+        self.ends = not (config.design.stream.mixes or (config.sizes.block and backward))
         """Whether it ends early where no entry of the stream, or of its gradient, is a number. Several streams may be
         none in their mean alone; and what is computed in blocks is read in blocks."""
 
@@ -169,7 +167,7 @@ class Pass:
         """`observe`, through all layers or, if it `ends`, through those of which something has to be computed."""
         mask = visible(self.config.n_ctx, inputs.input.device) if self.config.causal else None
         recorder = Recorder(self.config, mask, self.pattern_of, self.after_forward, ends, self.seeds)
-        gradients = Gradients(self.after_backward, shares(self.config), ends, self.seeds)
+        gradients = Gradients(self.after_backward, self.config.design.shared, ends, self.seeds)
         try:
             if self.backward:
                 (self.in_blocks if self.config.sizes.block else self.at_once)(model, inputs, recorder, gradients)

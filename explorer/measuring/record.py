@@ -17,7 +17,6 @@ from explorer.config import Config
 from explorer.measuring.statistics import Rows, Signal, no_number
 from explorer.model import Layer
 from explorer.profile import BRANCHES, ROWS, STATISTICS, STREAM, Array, Key
-from explorer.schemes.attention import sink
 
 ORDER = STREAM + BRANCHES
 
@@ -74,7 +73,7 @@ class Recorder:
         pending, self.pending = self.pending, defaultdict(list)
         if pending["pattern"]:
             scores, pattern = (self.stack(pending[site]) for site in ROWS)
-            rows = Rows.of(scores, pattern, self.mask, sink(self.config).logit is not None)
+            rows = Rows.of(scores, pattern, self.mask, self.config.design.sink.logit is not None)
             self.reduce(rows, dict.fromkeys(ROWS, (0, len(pending["pattern"]))))
         tensors: list[Tensor] = []
         spans: dict[str, tuple[int, int]] = {}

@@ -18,9 +18,6 @@ from contextlib import contextmanager
 import torch
 
 from explorer.config import Config
-from explorer.schemes.residual import profiles
-from explorer.schemes.scale import shapes
-from explorer.schemes.stream import stream
 
 SMALL = 2**16
 """Numbers in a layer's stream up to which a second thread costs more than it brings."""
@@ -112,11 +109,11 @@ def share(config: Config) -> bool:
 
 def can_share(config: Config) -> bool:
     """Whether a model of such a design may hold several seeds, each activation once in memory."""
-    return not (stream(config).mixes or profiles(config) or config.sizes.block)
+    return not (config.design.stream.mixes or config.design.profiled or config.sizes.block)
 
 
 def gains(config: Config) -> bool:
     """Whether a pass over several seeds takes less time than passes over each, by size."""
     tokens = config.batch_size * config.n_ctx
-    return (sum(map(math.prod, shapes(config).values())) <= WEIGHTS and tokens * config.d_model <= STREAM
+    return (sum(map(math.prod, config.design.shapes.values())) <= WEIGHTS and tokens * config.d_model <= STREAM
             and tokens * config.n_heads * config.n_ctx <= LOGITS)

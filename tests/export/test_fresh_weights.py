@@ -16,10 +16,9 @@ from exported import imported
 
 from explorer import Config, measure, preset, torch_code
 from explorer.model import Transformer
-from explorer.schemes.data import READOUTS, ties
-from explorer.schemes.parametrization import factors
+from explorer.schemes.data import READOUTS
 from explorer.schemes.residual import RESIDUALS
-from explorer.schemes.scale import SCALE_RULES, readout_variance, variances
+from explorer.schemes.scale import SCALE_RULES
 from explorer.training.optimize import kind_of
 
 SIZES = {"n_layers": 4, "d_model": 64, "n_heads": 4, "n_ctx": 16, "n_seeds": 8}
@@ -68,9 +67,9 @@ def test_every_standard_deviation(choices: dict[str, Any], tmp_path: Path, monke
     config = Config(**SIZES | choices, input_second_moment=0.04)
     monkeypatch.setattr(torch, "randn", lambda *shape: torch.ones(*shape, dtype=torch.float64))
     model = imported(torch_code(config), tmp_path).Transformer()
-    expected = {name: math.sqrt(variance) for name, variance in variances(config).items()}
+    expected = {name: math.sqrt(matrix.variance) for name, matrix in config.design.matrices.items()}
     if config.loss == "next_token":
-        expected["E" if ties(config) else "W_U"] = math.sqrt(readout_variance(config))
+        expected["E" if config.design.tied else "W_U"] = math.sqrt(config.design.readout_variance)
     found = by_name(model)
     assert expected.keys() == {name for name in found if name.startswith("W_")} | expected.keys() & {"E"}
     for name, value in expected.items():
@@ -141,8 +140,8 @@ def test_adams_rates(choices: dict[str, Any], tmp_path: Path) -> None:
         for parameter in group["params"]:
             kind = kind_of(paths[id(parameter)], parameter)
             seen.append(kind)
-            assert group["lr"] == pytest.approx(0.5 * factors(config, "adam")[kind])
-            assert group["eps"] == pytest.approx(1e-6 * factors(config, "epsilon")[kind])
+            assert group["lr"] == pytest.approx(0.5 * config.design.factors("adam")[kind])
+            assert group["eps"] == pytest.approx(1e-6 * config.design.factors("epsilon")[kind])
     assert len(seen) == len(paths)
     assert {*seen} == {"input", "hidden", "vector", "output"}
     assert "adam_groups" not in torch_code(config.replace(parametrization="standard"))

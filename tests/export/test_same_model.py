@@ -26,7 +26,6 @@ from explorer.schemes.parametrization import PARAMETRIZATIONS
 from explorer.schemes.placement import NORMS, PLACEMENTS, Norm, Placement, PlacementRule
 from explorer.schemes.residual import RESIDUALS, ResidualRule, Rule
 from explorer.schemes.scale import SCALE_RULES, ScaleRule
-from explorer.schemes.stream import stream
 
 SIZES = {"n_layers": 3, "d_model": 32, "n_heads": 4, "n_ctx": 8, "batch_size": 2, "n_seeds": 1}
 TEXT = {"input": "text", "loss": "next_token"}
@@ -73,7 +72,8 @@ def test_gradients(name: str, tmp_path: Path) -> None:
 
 def written_designs(seed: int) -> list[Config]:
     """Random designs that can be written as a file of torch."""
-    return list(islice((config for config in fuzz.designs(seed, 2 * DESIGNS) if not stream(config).mixes), DESIGNS))
+    drawn = fuzz.designs(seed, 2 * DESIGNS)
+    return list(islice((config for config in drawn if not config.design.stream.mixes), DESIGNS))
 
 
 def test_random_designs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,9 @@ import plotly.graph_objects as go
 
 from explorer.config import Config
 from explorer.profile import Array, Key, Profile
-from explorer.schemes.scale import shapes
 
 SEEDS = 3
-PLAIN = tuple(shapes(Config()))
+PLAIN = tuple(Config().design.shapes)
 """The matrices of a design without a gate."""
 
 

@@ -15,7 +15,6 @@ from explorer import Config, ConfigError, Profile, Stopped, measure
 from explorer.measuring.observe import Pass
 from explorer.model import Transformer, batch
 from explorer.profile import BRANCHES, STATISTICS, STREAM, VECTORS
-from explorer.schemes.scale import shapes
 
 SMALL = Config(n_layers=3, d_model=32, n_heads=4, n_ctx=8, batch_size=2, n_seeds=2)
 
@@ -71,7 +70,8 @@ def test_numbers_are_those_of_the_tensors_and_their_gradients() -> None:
                 gradient = tensor.grad.square().mean() / last  # type: ignore[union-attr]
                 assert profile["activation_gradient", site][0, index] == pytest.approx(float(gradient), rel=1e-5)
     for layer, block in enumerate(model.layers):
-        owners = {name: block.attention if hasattr(block.attention, name) else block.mlp for name in shapes(config)}
+        owners = {name: block.attention if hasattr(block.attention, name) else block.mlp
+                  for name in config.design.shapes}
         owners["alpha"] = block
         for name, owner in owners.items():
             expected = float(getattr(owner, name).grad.norm())
@@ -259,7 +259,7 @@ def test_rezero_is_flat_to_the_last_bit_and_moves_by_alpha_alone() -> None:
     q, gradient = profile.stream("second_moment")[1], profile.stream("activation_gradient")[1]
     assert np.array_equal(q, np.repeat(q[:, :1], q.shape[1], axis=1))
     assert np.array_equal(gradient, np.ones_like(gradient))
-    for name in shapes(SMALL):
+    for name in SMALL.design.shapes:
         assert np.all(profile["parameter_gradient", name] == 0)
     assert np.all(profile["parameter_gradient", "alpha"] > 0)
 

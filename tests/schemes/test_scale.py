@@ -14,20 +14,25 @@ from explorer.model import draw_weights, noise
 from explorer.model.functions import activation
 from explorer.schemes.activation import second_moment
 from explorer.schemes.distribution import CUT_VARIANCE
-from explorer.schemes.parametrization import COMPLETEP, factors
-from explorer.schemes.residual import RESIDUALS, multipliers, profiled_factor
-from explorer.schemes.scale import SCALE_RULES, readout_variance, shapes, variances
+from explorer.schemes.parametrization import COMPLETEP
+from explorer.schemes.residual import RESIDUALS, profiled_factor
+from explorer.schemes.scale import SCALE_RULES
 from explorer.theory.depth import deepnorm
+
+
+def variances(config: Config) -> dict[str, float]:
+    """Variance of the entries of each matrix of a layer."""
+    return {name: matrix.variance for name, matrix in config.design.matrices.items()}
 
 
 def test_variances_by_hand() -> None:
     config = Config(d_model=64, mlp_ratio=4)
-    assert variances(config)["W_in"] == 1 / 64
-    assert variances(config)["W_out"] == 1 / 256
-    assert variances(config.replace(scale_rule="xavier"))["W_in"] == 2 / (64 + 256)
-    assert variances(config.replace(scale_rule="he"))["W_out"] == 2 / 256
-    assert variances(config.replace(scale_rule="fan_out"))["W_out"] == 1 / 64
-    assert variances(config.replace(init_variance=3))["W_Q"] == 3 / 64
+    assert config.design.matrices["W_in"].variance == 1 / 64
+    assert config.design.matrices["W_out"].variance == 1 / 256
+    assert config.replace(scale_rule="xavier").design.matrices["W_in"].variance == 2 / (64 + 256)
+    assert config.replace(scale_rule="he").design.matrices["W_out"].variance == 2 / 256
+    assert config.replace(scale_rule="fan_out").design.matrices["W_out"].variance == 1 / 64
+    assert config.replace(init_variance=3).design.matrices["W_Q"].variance == 3 / 64
 
 
 def test_attention_and_mlp_have_a_factor_of_their_own_each() -> None:
@@ -80,24 +85,25 @@ def test_t5_puts_the_divisor_into_the_queries() -> None:
 @pytest.mark.parametrize("parametrization", ["standard", "ntk"])
 def test_only_mup_treats_widths_differently(parametrization: str) -> None:
     config = Config(d_model=512, parametrization=parametrization)
-    assert readout_variance(config) == 1 / 512
+    assert config.design.readout_variance == 1 / 512
     for quantity in ("sgd", "adam", "muon", "muon_rms", "epsilon"):
-        assert set(factors(config, quantity).values()) == {1.0}
+        assert set(config.design.factors(quantity).values()) == {1.0}
 
 
 def test_mup_by_the_table_of_its_paper() -> None:
     """Yang et al. 2022, eq. 4 and table 3 at eight times the base width; at the base width it is the standard."""
     config = Config(d_model=512, parametrization="mup")
     assert variances(config) == variances(config.replace(parametrization="standard"))
-    assert readout_variance(config) == 1 / 512 / 8
-    adam, sgd = factors(config, "adam"), factors(config, "sgd")
+    assert config.design.readout_variance == 1 / 512 / 8
+    adam, sgd = config.design.factors("adam"), config.design.factors("sgd")
     assert adam == {"input": 1, "hidden": 1 / 8, "vector": 1, "output": 1 / 8}
     assert sgd == {"input": 8, "hidden": 1, "vector": 8, "output": 1 / 8}
-    assert (factors(config, "muon")["hidden"], factors(config, "muon_rms")["hidden"]) == (1, pytest.approx(8**-0.5))
-    assert set(factors(config, "epsilon").values()) == {1.0}
+    assert config.design.factors("muon")["hidden"] == 1
+    assert config.design.factors("muon_rms")["hidden"] == pytest.approx(8**-0.5)
+    assert set(config.design.factors("epsilon").values()) == {1.0}
     base = config.replace(d_model=64)
-    assert readout_variance(base) == 1 / 64
-    assert set(factors(base, "adam").values()) == {1.0}
+    assert base.design.readout_variance == 1 / 64
+    assert set(base.design.factors("adam").values()) == {1.0}
 
 
 def test_completep_by_its_authors_code() -> None:
@@ -106,14 +112,14 @@ def test_completep_by_its_authors_code() -> None:
     Their readout has the multiplier 1/8 where ours is in the matrix, whose gradient is therefore 8 times theirs.
     """
     config = Config(d_model=512, n_layers=12, parametrization="completep")
-    assert factors(config, "adam") == {"input": 1, "hidden": 1 / 8, "vector": 1, "output": 1 / 8}
-    assert factors(config, "epsilon") == pytest.approx(
+    assert config.design.factors("adam") == {"input": 1, "hidden": 1 / 8, "vector": 1, "output": 1 / 8}
+    assert config.design.factors("epsilon") == pytest.approx(
         {"input": 1 / 48, "hidden": 1 / 48, "vector": 1 / 48, "output": 1 / 6})
-    assert factors(config, "sgd")["hidden"] == 6
-    assert factors(config, "muon") == dict.fromkeys(COMPLETEP, 1.0)
-    assert set(multipliers(config).branch) == {2 / 12}
-    assert set(multipliers(config.replace(base_depth=3, alpha=0.5)).branch) == {0.5 * 3 / 12}
-    assert factors(config.replace(base_depth=12), "epsilon")["hidden"] == 1 / 8
+    assert config.design.factors("sgd")["hidden"] == 6
+    assert config.design.factors("muon") == dict.fromkeys(COMPLETEP, 1.0)
+    assert set(config.design.branches) == {2 / 12}
+    assert set(config.replace(base_depth=3, alpha=0.5).design.branches) == {0.5 * 3 / 12}
+    assert config.replace(base_depth=12).design.factors("epsilon")["hidden"] == 1 / 8
 
 
 def test_completep_is_the_only_multiplier_for_the_depth() -> None:
@@ -138,7 +144,7 @@ def test_torch_default_is_what_torch_does() -> None:
 
 def same(config: Config) -> tuple[float, float, Mapping[str, float]]:
     """Factors on stream and branch, which are those of every sublayer, and on the matrices."""
-    skip, branch, drawn = multipliers(config)
+    skip, branch, drawn = config.design.skips, config.design.branches, config.design.rule.drawn
     assert len(skip) == len(branch) == 2 * config.n_layers
     (one,), (other,) = set(skip), set(branch)
     return one, other, drawn
@@ -192,7 +198,7 @@ def test_admins_profiled_factors_are_the_root_of_what_is_below_and_need_a_norm_o
 
 
 def test_t_fixup_has_the_constant_of_its_paper() -> None:
-    assert multipliers(Config(residual="t_fixup", n_layers=16)).drawn == dict.fromkeys(
+    assert Config(residual="t_fixup", n_layers=16).design.rule.drawn == dict.fromkeys(
         ("W_V", "W_O", "W_in", "W_out"), pytest.approx(0.67 / 2)
     )
 
@@ -290,8 +296,8 @@ def test_weights_have_the_variance_that_the_config_asks_for(distribution: str, p
     config = Config(n_layers=8, d_model=128, init_variance=2, scale_rule="xavier", distribution=distribution,
                     parametrization=parametrization)
     for name, weight in draw_weights(config, 0).items():
-        fan_in, fan_out = shapes(config)[name]
-        expected = 1.0 if parametrization == "ntk" else variances(config)[name]
+        fan_in, fan_out = config.design.shapes[name]
+        expected = 1.0 if parametrization == "ntk" else config.design.matrices[name].variance
         assert weight.shape == (8, fan_out, fan_in)
         error = expected * math.sqrt(2 / weight.numel())
         assert float(weight.double().square().mean()) == pytest.approx(expected, abs=4 * error)

@@ -38,8 +38,8 @@ from explorer.schemes.parametrization import MUP, PARAMETRIZATIONS, Parametrizat
 from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, FinalNorm, Norm, Placement, PlacementRule
 from explorer.schemes.position import POSITIONS, Position
 from explorer.schemes.preset import GROUPS, PRESETS, Preset
-from explorer.schemes.residual import RESIDUALS, ResidualRule, Rule, multipliers
-from explorer.schemes.scale import BIASES, SCALE_RULES, Biased, ScaleRule, variances
+from explorer.schemes.residual import RESIDUALS, ResidualRule, Rule
+from explorer.schemes.scale import BIASES, SCALE_RULES, Biased, ScaleRule
 from explorer.schemes.stream import STREAMS, StreamRule
 
 SIZES = {"n_layers": 3, "d_model": 128, "n_heads": 4, "n_ctx": 16, "batch_size": 2, "n_seeds": 24}
@@ -185,7 +185,7 @@ def test_rows_use_what_their_law_reads() -> None:
     for name, rule in PLACEMENTS.items():
         assert (rule.uses == ("norm",)) == (name != "none"), name
     for name, residual in RESIDUALS.items():
-        small, large = (multipliers(Config(residual=name, alpha=alpha, norm_placement="post")) for alpha in (0.5, 2.0))
+        small, large = (Config(residual=name, alpha=alpha, norm_placement="post").design.rule for alpha in (0.5, 2.0))
         assert (small != large) == ("alpha" in residual.uses), name
     for name, row in INPUTS.items():
         low, high = (row.overlap(Config(input=name, input_correlation=value)) for value in (0.1, 0.9))
@@ -224,9 +224,9 @@ def test_a_scale_in_the_forward_pass_changes_what_a_weight_gets(monkeypatch: pyt
     usual, made_up = Config(**SIZES), Config(**SIZES, parametrization="made_up")
     for profile in (measure, predict):
         before, after = profile(usual), profile(made_up)
-        for name, variance in variances(usual).items():
+        for name, matrix in usual.design.matrices.items():
             np.testing.assert_allclose(after["parameter_gradient", name],
-                                       before["parameter_gradient", name] * variance**0.5, rtol=1e-3)
+                                       before["parameter_gradient", name] * matrix.variance**0.5, rtol=1e-3)
 
 
 def test_nothing_decides_by_the_name_of_a_row() -> None:

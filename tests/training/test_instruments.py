@@ -10,7 +10,6 @@ from contenders import POST, PRE, REZERO, TASK, contender
 from explorer import Config
 from explorer.model import Transformer
 from explorer.model.batch import Batch
-from explorer.schemes.scale import shapes
 from explorer.training.race import MARGIN, Race, outcome, race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data
@@ -110,7 +109,7 @@ def test_verdict() -> None:
     steps, losses = run.histories["pre_ln"].series("held_out_loss")
     above = steps[losses >= run.levels.unigram - MARGIN]
     assert learned.below_unigram == above[-1] + 5
-    by_matrix = [run.histories["pre_ln"].series("parameter_gradient", name)[1] for name in shapes(Config())]
+    by_matrix = [run.histories["pre_ln"].series("parameter_gradient", name)[1] for name in Config().design.shapes]
     norms = [[math.hypot(*(one[reading, layer] for one in by_matrix)) for layer in (0, 1)] for reading in (0, -1)]
     assert learned.ratio_first == pytest.approx(norms[0][0] / norms[0][1])
     assert learned.ratio_last == pytest.approx(norms[1][0] / norms[1][1])

@@ -10,7 +10,7 @@ from torch.optim import lr_scheduler as torchs
 
 from explorer import Config, ConfigError
 from explorer.model import Transformer
-from explorer.schemes.parametrization import BASE_WIDTH, factors
+from explorer.schemes.parametrization import BASE_WIDTH
 from explorer.training.optimize import alphas, kind_of, optimizers, schedule, total_norm
 from explorer.training.recipe import OPTIMIZERS, Recipe, idle
 from explorer.training.runner import build
@@ -137,7 +137,7 @@ def test_mup_multiplies_each_matrix_learning_rate(name: str) -> None:
     config = SMALL.replace(parametrization="mup", d_model=32)
     model, recipe = build(config, Data(TASK, None, 8, 2)), Recipe(optimizer=name, learning_rate=0.01, muon_rate=7)
     by_parameter = {id(one): group["lr"] for group in groups(model, config, recipe) for one in group["params"]}
-    rest = factors(config, "sgd" if name == "sgd" else "adam")
+    rest = config.design.factors("sgd" if name == "sgd" else "adam")
     hidden = {"sgd": 1, "adam": 2, "muon": 7, "muon_rms": math.sqrt(2)}[name]
     assert len({*rest.values(), hidden}) > 1
     expected = {"E": rest["input"], "P": rest["input"], "W_U": rest["output"]}

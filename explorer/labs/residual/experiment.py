@@ -19,7 +19,6 @@ from explorer.labs import Verdict, plus_minus, stages
 from explorer.labs.stacks import FirstSeed, Pair, Seeds, gradient, pairs, tensors
 from explorer.profile import Array, Profile
 from explorer.schemes.preset import PRESETS
-from explorer.schemes.scale import shapes
 from explorer.stopping import Progress, Stop
 from explorer.theory.depth import identity_path
 
@@ -28,7 +27,7 @@ ERRORS = 3
 """Standard errors by which a draw's coefficient of x_0 may differ from the theory's."""
 FLAT = 0.5
 """Share of the output's gradient² from which on a gradient that is nowhere lower counts as flat."""
-PARAMETERS = (*shapes(Config()), "alpha")
+PARAMETERS = (*Config().design.shapes, "alpha")
 STARTS = ("post_ln", "pre_ln", "layer_scale", "rezero", "skipinit", "fixup")
 """Presets whose first gradients are compared; the last three start as the identity."""
 IDENTITY = STARTS[3:]
@@ -67,7 +66,7 @@ class Residual(Choices):
         if name == "fixup":  # a zero last matrix passes no gradient back, and has one itself
             return {"W_Q", "W_K", "W_V", "W_in"}
         shut = name in ("rezero", "skipinit") or (name in STARTS[:2] and self.alpha == 0)
-        return set(shapes(Config())) if shut else set()
+        return set(Config().design.shapes) if shut else set()
 
 
 class Start(NamedTuple):
