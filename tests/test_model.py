@@ -160,7 +160,8 @@ def test_the_identity_at_initialization_is_exact(residual: str) -> None:
 
 @pytest.mark.parametrize(
     ("residual", "zero"),
-    [("rezero", {*SMALL.design.shapes}), ("skipinit", {*SMALL.design.shapes}), ("fixup", {"W_Q", "W_K", "W_V", "W_in"})],
+    [("rezero", {*SMALL.design.shapes}), ("skipinit", {*SMALL.design.shapes}),
+     ("fixup", {"W_Q", "W_K", "W_V", "W_in"})],
 )
 def test_which_gradients_are_exactly_zero(residual: str, zero: set[str]) -> None:
     """An α of zero silences its branch's weights, and is itself heard; a last matrix of zero silences the others."""
