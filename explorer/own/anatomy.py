@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from explorer.own.bends import arguments, is_bent
 from explorer.own.branches import Anatomy, Piece, Sum, attends, bare, kinds, own, parts_of, queries_keys_values
 from explorer.own.graph import Graph
-from explorer.own.nodes import FUSED, MATRIX, NORM, SUM, VIEW, Node, as_product, is_norm, label, pattern_of
+from explorer.own.nodes import FUSED, MATRIX, SUM, VIEW, Node, as_product, is_norm, label, pattern_of
 from explorer.profile import Array, Key
 
 # The matrices of the vocabulary, and what else a layer learns, by what its branches were made with.
@@ -273,7 +273,7 @@ def _settled(after: Node, before: Node | None) -> Node:
     """The stream between two sums: the first one's, or its norm where that is what the second one adds to."""
     node = before
     while node is not None and node is not after:
-        if is_norm(node.op, node.inputs) or node.op in NORM:
+        if is_norm(node):
             return node
         node = next((operand for operand in node.inputs if operand.role == "stream"), None)
     return after

@@ -194,9 +194,9 @@ def whole(node: Node) -> Node:
     return node
 
 
-def is_norm(op: str, inputs: list[Node]) -> bool:
+def is_norm(node: Node) -> bool:
     """Whether an operation on the stream divides it by its own size."""
-    return op in NORMS or (op in FACTOR and any(operand.role == "reduced" for operand in inputs))
+    return node.op in NORMS or (node.op in FACTOR and any(operand.role == "reduced" for operand in node.inputs))
 
 
 def pattern_of(product: Node) -> Node | None:
