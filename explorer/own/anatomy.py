@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from explorer.own.bends import arguments, is_bent
 from explorer.own.branches import Anatomy, Piece, Sum, attends, bare, kinds, own, parts_of, queries_keys_values
 from explorer.own.graph import Graph
-from explorer.own.nodes import FUSED, MATRIX, NORM, SUM, VIEW, Node, as_product, is_norm, label, pattern_of
+from explorer.own.nodes import FUSED, MATRIX, SUM, VIEW, Node, as_product, is_norm, label, pattern_of, products
+from explorer.own.sublayers import arguments, is_bent
 from explorer.profile import Array, Key
 
 # The matrices of the vocabulary, and what else a layer learns, by what its branches were made with.
@@ -24,18 +24,17 @@ def matrices(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
     heads = queries_keys_values(attention) if attention is not None else None
     if heads is not None:
         for name, node in zip(("W_Q", "W_K", "W_V"), heads, strict=True):
-            shared = [head.matrix for head in heads]
-            packed = sum(bool(node.matrix & other) for other in shared) > 1
+            packed = sum(_share(node, head) for head in heads) > 1
             yield name, _pieces(node.matrix, node if packed else None)
     for added in anatomy.sums:
         for site, node in kinds(anatomy, added):
-            last = frozenset(part for part in node.matrix if part.tensor.shape[-1] == width)
+            last = [part for part in node.matrix if part.tensor.shape[-1] == width]
             yield ("W_O" if site == "attn_out" else "W_out"), _pieces(last)
             before = [part for product in last for part in product.inputs if part.role == "deep"]
             if site == "mlp_out":
                 yield from _inner(before)
             elif attention is not None:
-                gate = frozenset().union(*(part.matrix for part in before)) - attention.matrix
+                gate = [part for part in products(before) if part not in attention.matrix]
                 if gate:
                     yield "W_G", _pieces(gate)
 
@@ -65,17 +64,22 @@ def _inner(hidden: list[Node]) -> Iterator[tuple[str, list[Piece]]]:
         bent = [is_bent(part, end) for part in parts]
         if len(parts) == 2 and sum(bent) == 1:
             gate, value = parts if bent[0] else parts[::-1]
-            packed = bool(gate.matrix & value.matrix)
+            packed = _share(gate, value)
             yield "W_gate", _pieces(gate.matrix, gate if packed else None)
             yield "W_in", _pieces(value.matrix, value if packed else None)
             return
-    yield "W_in", _pieces(frozenset().union(*(node.matrix for node in hidden)))
+    yield "W_in", _pieces(products(hidden))
 
 
-def _pieces(products: frozenset[Node], part: Node | None = None) -> list[Piece]:
+def _share(node: Node, other: Node) -> bool:
+    """Whether two nodes come from one product."""
+    return any(product in other.matrix for product in node.matrix)
+
+
+def _pieces(made: Iterable[Node], part: Node | None = None) -> list[Piece]:
     """The parameters of products; only the rows that reach a part, where several parts share one."""
     pieces: list[Piece] = []
-    for product in products:
+    for product in made:
         operand = next((arg for arg in product.inputs if arg.parameter is not None and arg.parameter.ndim > 1), None)
         if operand is None or operand.parameter is None:
             continue
@@ -89,7 +93,7 @@ def _pieces(products: frozenset[Node], part: Node | None = None) -> list[Piece]:
             pieces.append(Piece(operand.parameter, _turned(operand) != first, None if first else rows))
         elif operand is product.inputs[-1] and (order := _order(operand.parameter, operand.tensor)):
             pieces.append(Piece(operand.parameter, True, rows, order=order, shape=tuple(operand.tensor.shape)))
-    return sorted(pieces, key=lambda piece: id(piece.parameter))
+    return pieces
 
 
 def _joined(operand: Node) -> list[Node]:
@@ -240,7 +244,7 @@ def _without_residual(graph: Graph, output: Node, attention: Node | None, sums: 
 def _product_after(attention: Node, graph: Graph) -> Node | None:
     """Output of the first matrix after attention that has the shape of the stream; None without one."""
     return next((node for node in graph.order if node.role == "deep" and node.matrix
-                 and node.tensor.shape == graph.source.tensor.shape and not attention.matrix & node.matrix
+                 and node.tensor.shape == graph.source.tensor.shape and not _share(node, attention)
                  and attention in node.inside()), None)
 
 
@@ -273,7 +277,7 @@ def _settled(after: Node, before: Node | None) -> Node:
     """The stream between two sums: the first one's, or its norm where that is what the second one adds to."""
     node = before
     while node is not None and node is not after:
-        if is_norm(node.op, node.inputs) or node.op in NORM:
+        if is_norm(node):
             return node
         node = next((operand for operand in node.inputs if operand.role == "stream"), None)
     return after

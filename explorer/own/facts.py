@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from explorer.own.branches import Anatomy, attends
 from explorer.own.heads import of_heads
 from explorer.own.nodes import SUM, Node
 from explorer.own.sublayers import of_sublayers
+from explorer.profile import BRANCHES
 
 # The numbers of a block's matrices: shape, mean square, distribution, and the biases beside them.
 
@@ -75,20 +76,26 @@ Facts = Mapping[tuple[str, str], Any]
 """Site (attn_out, mlp_out, or layer) and name to a number or a word."""
 
 
+DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 UNREADABLE = (RuntimeError, ValueError, TypeError, IndexError, KeyError, ArithmeticError)
 """Errors that a block built in no known way may cause; it is said which of its parts is unread, and it is measured all
 the same."""
 
 
-def read_facts(anatomy: Anatomy) -> Facts:
+def read_facts(anatomy: Anatomy, block: nn.Module) -> Facts:
     """Everything that a block shows of its design; at ("layer", "unread") pairs of a part that it does not, and why."""
-    facts: dict[tuple[str, str], Any] = {("layer", "width"): anatomy.source.tensor.shape[-1]}
-    if "topk" in {node.op for node in anatomy.graph.order}:
+    attending = {id(term.branch) for term in anatomy.sums if any(map(attends, term.branch.inside()))}
+    # in evaluation no number is dropped; what a module would drop says how the layer is built
+    drops = [float(module.p) for module in block.modules() if isinstance(module, DROPOUTS)]
+    facts: dict[tuple[str, str], Any] = {
+        ("layer", "width"): anatomy.source.tensor.shape[-1],
+        ("layer", "attentions"): len(attending),
+        ("layer", "attends"): anatomy.attention is not None,
+        ("layer", "branches"): tuple(site for site in BRANCHES if site in anatomy.sites),
+        ("layer", "dropout"): max([0.0, *drops, *(rate for node in anatomy.graph.order for rate in _dropped(node))]),
+    }
+    if any(node.op == "topk" for node in anatomy.graph.order):
         facts["layer", "experts"] = True
-    facts["layer", "attentions"] = len({id(term.branch) for term in anatomy.sums if _attention_in(term.branch)})
-    facts["layer", "attends"] = anatomy.attention is not None
-    facts["layer", "branches"] = tuple(site for site in ("attn_out", "mlp_out") if site in anatomy.sites)
-    facts["layer", "dropout"] = max((rate for node in anatomy.graph.order for rate in _dropped(node)), default=0.0)
     unread = []
     for words, part in (("branches", of_sublayers), ("attention", of_heads), ("matrices", of_matrices)):
         try:
@@ -107,7 +114,3 @@ def _dropped(node: Node) -> Iterator[float]:
         yield from (1 - value for value in node.scalars if isinstance(value, float))
     if isinstance(share := node.named.get("dropout_p"), float):
         yield share
-
-
-def _attention_in(branch: Node) -> bool:
-    return any(attends(node) for node in branch.inside())

@@ -1,23 +1,21 @@
-"""Fields of a config that say sizes, norms, MLP and how the weights were drawn, from what most layers have."""
+"""Fields of a config from the facts that most layers share; and a sentence for each thing that no field says."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from torch import Tensor
 
-from explorer.measuring.statistics import Signal
 from explorer.numbers import number
 from explorer.own.facts import Facts
 from explorer.own.matched import placement_of
-from explorer.own.nodes import MATRIX, NORM, Node, is_norm
 from explorer.profile import BRANCHES
 from explorer.schemes.activation import second_moment
-from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS
+from explorer.schemes.attention import DIVISORS
+from explorer.schemes.placement import FINAL_NORMS, PLACEMENTS
 
 EXACT = 0.02
 """Up to which share a number that was read is taken for one of a table's."""
@@ -26,24 +24,34 @@ GAINED = 0.05
 
 
 class Majority:
-    """The facts of all layers."""
+    """The facts of all layers, and sentences that say what the fields do not.
 
-    def __init__(self, layers: Sequence[Facts]) -> None:
-        self.layers = layers
-        self.unread: list[str] = []
+    Args:
+        layers: the facts of each.
+        unread: a sentence for each thing that could not be read.
+    """
+
+    def __init__(self, layers: Sequence[Facts], unread: Sequence[str]) -> None:
+        self.layers, self.unread = layers, list(unread)
         self.differs: list[str] = []
         self.parts: list[str] = []
 
+    def values(self, site: str, name: str) -> list[Any]:
+        """A fact of each layer that has it."""
+        return [facts[site, name] for facts in self.layers if (site, name) in facts]
+
     def usual(self, site: str, name: str, default: Any = None) -> Any:
         """The most common value of a fact over the layers, or the default where no layer has it."""
-        values = [facts[site, name] for facts in self.layers if (site, name) in facts]
-        if not values:
-            return default
-        return Counter(values).most_common(1)[0][0]
+        counts = Counter(self.values(site, name))
+        return counts.most_common(1)[0][0] if counts else default
+
+    def of_branches(self, name: str) -> Any:
+        """The usual value of a fact in the first branch that has it."""
+        return next((value for site in BRANCHES if (value := self.usual(site, name)) is not None), None)
 
     def middle(self, site: str, name: str) -> float:
         """The median of a number over the layers."""
-        values = [facts[site, name] for facts in self.layers if (site, name) in facts]
+        values = self.values(site, name)
         return float(np.median(values)) if values else np.nan
 
 
@@ -65,21 +73,84 @@ def sizes(majority: Majority) -> dict[str, Any]:
     return fields
 
 
+def attention(majority: Majority) -> dict[str, Any]:
+    """Everything about attention."""
+    if not majority.usual("layer", "attends"):
+        if "attn_out" in majority.usual("layer", "branches", ()):
+            majority.parts.append("the first of its two branches is no attention that is read; the twin has MLPs alone")
+        return {"attention": "none"}
+    if majority.usual("attn_scores", "d_head") is None:
+        majority.unread.append("attention's logits: its product of queries and keys was not seen")
+        return {}
+    facts = {name: majority.usual("attn_scores", name) for name in (
+        "d_head", "n_heads", "cap", "normed", "mask", "position", "turn", "sink", "mixes_values", "inherits")}
+    width, heads = majority.usual("layer", "width"), max(1, facts["n_heads"])
+    fields: dict[str, Any] = {"n_heads": heads, "logit_cap": facts["cap"], "sink": facts["sink"]}
+    if facts["d_head"] * heads != width:
+        fields["head_size"] = facts["d_head"]
+    shape = majority.usual("W_K", "shape")
+    keys = shape[1] // facts["d_head"] if shape else heads
+    if shape and 0 < keys < heads:
+        fields["n_kv_heads"] = keys
+    fields |= _logits(majority, facts["d_head"])
+    fields |= _places(majority, facts)
+    # facts["normed"] is of q, k and v; a placement that normalizes values needs no QK-norm beside it
+    if facts["normed"][0] and facts["normed"][1] and not facts["normed"][2]:
+        fields |= {"qk_norm": True, "qk_norm_over": facts["normed"][0] if heads > 1 else "head"}
+        gain = majority.middle("attn_scores", "gain")
+        gain *= fields.get("qk_gain", 1.0)
+        fields["qk_gain"] = gain if abs(math.log(max(gain, 1e-9))) > GAINED else 1.0
+    gates = majority.usual("attn_out", "gates", 0)
+    fields["attention_gate"] = {0: "none", heads: "head", heads * facts["d_head"]: "coordinate"}.get(gates, "none")
+    if majority.layers[-1].get(("attn_scores", "mixes_values")):
+        fields["value_residual"] = True
+    if (inherited := majority.layers[-1].get(("attn_scores", "inherits"), "none")) != "none":
+        fields["residual_attention"] = inherited
+    return fields
+
+
+def _logits(majority: Majority, d_head: int) -> dict[str, Any]:
+    """The divisor's row."""
+    scale = majority.middle("attn_scores", "divisor")
+    for name, row in DIVISORS.items():
+        if "ssmax_scale" not in row.uses and abs(scale / row.of(d_head) - 1) <= EXACT:
+            return {"attention_scale": name}
+    if any(majority.usual("attn_scores", "normed", ("",))):
+        return {"attention_scale": "sqrt_d", "qk_gain": math.sqrt(d_head) / scale}
+    majority.differs.append(f"its attention logits are divided by {number(scale)}, with heads of {d_head} coordinates")
+    return {"attention_scale": min((abs(math.log(abs(scale) / row.of(d_head))), name)
+                                   for name, row in DIVISORS.items() if not row.uses)[1]}
+
+
+def _places(majority: Majority, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Mask and positions."""
+    fields: dict[str, Any] = {"causal": facts["mask"] == "causal"}
+    if facts["mask"] == "another":
+        majority.differs.append("its attention hides keys by a mask that is neither causal nor none")
+    turn = facts["turn"]
+    if facts["position"] == "another":
+        majority.differs.append("its positions are neither rotary angles of one base nor ALiBi's slopes")
+    elif facts["position"] == "rotary" and turn is not None:
+        fields |= {"position": "rotary", "rope_base": min(max(turn.base, 1.0), 1e8), "rope_fraction": turn.share}
+    elif facts["position"] == "alibi":
+        fields |= {"position": "alibi"}
+    return fields
+
+
 def norms(majority: Majority, final: bool | None) -> dict[str, Any]:
     """Placement, kind, ε, and whether there is one after the last block."""
     name, wrong = placement_of(majority.layers)
     if len(wrong) > len(majority.layers):
         majority.differs.append("its norms stand where no placement of the table has them")
     fields: dict[str, Any] = {"norm_placement": name}
-    kind = next((value for site in BRANCHES if (value := majority.usual(site, "norm"))), None)
+    kind = majority.of_branches("norm")
     if kind == "another":
         majority.differs.append("a function stands in the norms' place that is not in the table")
     elif kind is not None:
         fields["norm"] = kind
-    epsilon = next((value for site in BRANCHES if (value := majority.usual(site, "epsilon")) is not None), None)
-    if epsilon is not None:
+    if (epsilon := majority.of_branches("epsilon")) is not None:
         fields["norm_epsilon"] = min(max(float(epsilon), 1e-12), 1.0)
-    if (slope := next((value for site in BRANCHES if (value := majority.usual(site, "norm_alpha"))), None)) is not None:
+    if slope := majority.of_branches("norm_alpha"):
         fields["norm_alpha"] = slope
     if final is None:
         majority.unread.append("whether a norm follows the last block")
@@ -136,70 +207,3 @@ def weights(majority: Majority) -> dict[str, Any]:
         if alike and all(alike):
             fields["layer_weights"] = "shared" if all(same) else "copied"
     return fields
-
-
-SURE = 4.0
-"""Standard errors of the overlap of independent tokens beyond which a correlation is one."""
-POINTS = {row.point for row in NORMS.values() if row.point}
-"""Functions that stand in a norm's place."""
-LEARNED = (0.2, 0.8)
-"""Share of the second moment that tokens at one place of different sequences have in common, where each place has a
-vector of its own: half of it, where both tables are drawn alike."""
-
-
-class Source(NamedTuple):
-    """Statistics of a stack's input, and whether a norm follows the last block."""
-
-    second_moment: float
-    correlation: float
-    placed: float | None
-    """Overlap of tokens at one place of different sequences beyond that of any; None with a single sequence."""
-    tokens: int
-    batch: int
-    final: bool | None = None
-
-    def fields(self, known: Mapping[str, Any], unread: list[str]) -> dict[str, Any]:
-        """Fields of a config that describe the input; `known` has the width and positions."""
-        fields: dict[str, Any] = {"n_ctx": max(2, self.tokens), "batch_size": self.batch,
-                                  "input_second_moment": min(max(self.second_moment, 1e-8), 1e8)}
-        correlation, learned = self.correlation, False
-        if known.get("position", "none") == "none":
-            if self.placed is None:
-                unread.append("whether positions are added to the embeddings: it takes two sequences to see")
-            elif LEARNED[0] < self.placed < LEARNED[1]:
-                fields["position"], learned = "learned", True
-                correlation *= 2  # of the tokens before their half of the second moment
-        pairs = self.batch * self.tokens * (self.tokens - 1) / 2
-        error = 1 / math.sqrt(max(1.0, pairs) * known["d_model"])
-        if correlation > SURE * error * (1 + learned):
-            fields |= {"input": "correlated", "input_correlation": min(max(correlation, 0.0), 1.0)}
-        return fields
-
-
-def read_source(stream: Tensor) -> Source:
-    """From the first block's input, `[batch, token, d]`."""
-    x = stream.detach().float()
-    signal = Signal.of(x[None])
-    q, batch, tokens = float(signal.q), x.shape[0], x.shape[1]
-    correlation = float(signal.overlap) / q if tokens > 1 and q else 0.0
-    placed = None
-    if batch > 1 and tokens > 1 and q:
-        across = Signal.of(x.transpose(0, 1)[None])
-        total = x.double().sum(dim=(0, 1)).square().mean()
-        within = float(signal.overlap) * batch * tokens * (tokens - 1)
-        same = float(across.overlap) * tokens * batch * (batch - 1)
-        apart = (float(total) - within - same - q * batch * tokens) / (batch * tokens * (batch - 1) * (tokens - 1))
-        placed = (float(across.overlap) - apart) / q
-    return Source(q, correlation, placed, tokens, batch)
-
-
-def ends_with_norm(tail: Sequence[Node]) -> bool:
-    """Whether the stream goes through a norm before any matrix, after the last block."""
-    for node in tail:
-        if node.role == "stream" and (node.op in NORM or is_norm(node.op, node.inputs)):
-            return True
-        if node.op in POINTS and node.inputs[0].role == "stream":
-            return True
-        if node.op in MATRIX and node.role:
-            return False
-    return False

@@ -93,43 +93,23 @@ def _base(angles: Tensor, d_head: int) -> Turn:
     return Turn(plain if abs(base / plain - 1) < NEAR else base, 2 * count / d_head, fits)
 
 
-class Heads(NamedTuple):
-    """One attention."""
-
-    d_head: int
-    n_heads: int
-    divisor: float
-    cap: float
-    normed: tuple[str, ...]
-    """Normalization of q, k and v, each: over a head, over all heads, or none."""
-    epsilon: float
-    centered: bool
-    gain: float
-    """Root mean square of normalized queries times that of the keys."""
-    mask: str
-    """None, causal, or another."""
-    position: str
-    """None, rotary, alibi, or another."""
-    turn: Turn | None
-    sink: str
-    mixes_values: bool
-    inherits: str
-
-
-def read_heads(anatomy: Anatomy) -> Heads | None:
-    """The facts of a block's first attention; None where its logits are not seen."""
+def of_heads(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+    """Facts of a block's first attention; none where its logits are not seen."""
     attention = anatomy.attention
     parts = queries_keys_values(attention) if attention is not None else None
-    if attention is None or parts is None:
-        return None
-    q, k, _ = parts
-    lines = [trace(operand)[0] for operand in (q, k.inputs[0] if _turned(k) else k, parts[2])]
+    if attention is not None and parts is not None:
+        yield from ((("attn_scores", name), value) for name, value in _facts(anatomy, attention, *parts).items())
+
+
+def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict[str, Any]:
+    """Facts of an attention by name."""
+    lines = [trace(operand)[0] for operand in (q, k.inputs[0] if _turned(k) else k, v)]
     norms = [[step for step in line if step.kind == "norm"] for line in lines]
     d_head = q.tensor.shape[-1]
     logits, factor, cap, after = _logits(attention, d_head)
     scaled = [math.prod(step.factor for step in _after_norm(line) if step.kind == "factor") for line in lines[:2]]
     factor *= math.prod(scaled)
-    inherits = "qk" if any(_carried(step) for step in lines[0]) else "scores" if any(
+    inherits = "qk" if any(map(_carried, lines[0])) else "scores" if any(
         _carried(step) and step.extra is not None and _varies(step.extra.tensor) for step in after) else "none"
     position, mask = masking(attention, q, k, logits, after, cap)
     if inherits == "scores":
@@ -137,21 +117,15 @@ def read_heads(anatomy: Anatomy) -> Heads | None:
     turn = next((read_turn(step) for step in lines[0] if step.kind == "turn"), None)
     if turn is not None:
         position = "rotary" if turn.fits else "another"
-    norm = norms[0][0] if norms[0] else None
     sizes = [float(operand.tensor.detach().float().square().mean()) ** 0.5 for operand in (q, k)]
-    gain = math.prod(size / abs(by or 1.0) for size, by in zip(sizes, scaled, strict=True)) if norm else 1.0
-    return Heads(
-        d_head, _count(anatomy, d_head), 1 / factor if factor else math.inf, cap,
-        tuple(_over(steps, d_head) for steps in norms), norm.epsilon if norm else 0.0, bool(norm and norm.centered),
-        gain, mask, position, turn, _sink(attention),
-        any(_carried(step) for step in lines[2]), inherits,
-    )
-
-
-def of_heads(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Facts of the first attention."""
-    heads = read_heads(anatomy)
-    yield from () if heads is None else ((("attn_scores", name), value) for name, value in heads._asdict().items())
+    gain = math.prod(size / abs(by or 1.0) for size, by in zip(sizes, scaled, strict=True)) if norms[0] else 1.0
+    return {
+        "d_head": d_head, "n_heads": _count(anatomy, d_head), "divisor": 1 / factor if factor else math.inf, "cap": cap,
+        "normed": tuple(_over(steps, d_head) for steps in norms),  # q, k and v: over a head, over all heads, or not
+        "gain": gain,  # root mean square of normalized queries times that of the keys
+        "mask": mask, "position": position, "turn": turn, "sink": _sink(attention),
+        "mixes_values": any(map(_carried, lines[2])), "inherits": inherits,
+    }
 
 
 def _turned(node: Node) -> bool:

@@ -41,19 +41,10 @@ class Steps:
         self.owned: weakref.WeakKeyDictionary[Optimizer, set[int]] = weakref.WeakKeyDictionary()
         self.needed: set[int] = set()
         self.stepped: list[Optimizer] = []
-        me = weakref.ref(self)  # torch's list of hooks must not keep a model alive
-
-        def pre(optimizer: Optimizer, *_: object) -> None:
-            if (steps := me()) is not None and steps.owns(optimizer):
-                steps.begins(optimizer)
-
-        def post(optimizer: Optimizer, *_: object) -> None:
-            if (steps := me()) is not None and steps.owns(optimizer):
-                steps.is_done(optimizer)
-
-        self.handles = [register_optimizer_step_pre_hook(pre), register_optimizer_step_post_hook(post)]
-        for handle in self.handles:
-            weakref.finalize(self, handle.remove)
+        STEPS.add(self)
+        if not STEP_HOOKS:
+            STEP_HOOKS.append(register_optimizer_step_pre_hook(lambda optimizer, *_: _tell(optimizer, Steps.begins)))
+            STEP_HOOKS.append(register_optimizer_step_post_hook(lambda optimizer, *_: _tell(optimizer, Steps.is_done)))
 
     def owns(self, optimizer: Optimizer) -> bool:
         """Whether an optimizer is one of the model's."""
@@ -85,9 +76,23 @@ class Steps:
             self.ended()
 
     def remove(self) -> None:
-        """Takes the hooks off."""
-        for handle in self.handles:
-            handle.remove()
+        """Follows the optimizers no longer."""
+        STEPS.discard(self)
+        while STEP_HOOKS and not STEPS:
+            STEP_HOOKS.pop().remove()
+
+
+STEPS: weakref.WeakSet[Steps] = weakref.WeakSet()
+STEP_HOOKS: list[RemovableHandle] = []
+"""Torch's hooks on all optimizers, while any model is watched. They are one pair, and are not taken off when a model is
+let go: that may happen while torch goes through them."""
+
+
+def _tell(optimizer: Optimizer, event: Callable[[Steps, Optimizer], None]) -> None:
+    """Calls a method of those whose model an optimizer steps."""
+    for steps in [*STEPS]:
+        if steps.owns(optimizer):
+            event(steps, optimizer)
 
 
 Take = Callable[[int, Tensor], None]

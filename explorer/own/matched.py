@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,25 +25,10 @@ LARGE = 0.003
 """Cost of a factor of e, in the same units: of two rules with the same variances the smaller factor wins."""
 
 
-class Fit(NamedTuple):
-    """A scale rule and a residual rule, and the factors that the variances have beside them."""
-
-    residual: str
-    alpha: float
-    scale_rule: str
-    init_variance: float
-    attention_variance: float
-    mlp_variance: float
-    misfit: float
-    """Root mean square of ln(measured / row) over the matrices."""
-
-
 def flags_of(facts: Facts, site: str) -> tuple[bool, ...]:
     """Where a branch has norms, in the order of `FLAGS`."""
-    heads = facts.get(("attn_scores", "normed"), ("", "", ""))
-    flags = {name: bool(facts.get((site, name))) for name in FLAGS}
-    flags["on_heads"] = site == "attn_out" and bool(heads[2])
-    return tuple(flags[name] for name in FLAGS)
+    values_normed = bool(facts.get(("attn_scores", "normed"), ("", "", ""))[2])
+    return (*(bool(facts.get((site, name))) for name in FLAGS[:-1]), site == "attn_out" and values_normed)
 
 
 def placement_of(layers: Sequence[Facts]) -> tuple[str, list[tuple[int, str, Placement]]]:
@@ -68,16 +53,18 @@ def placement_of(layers: Sequence[Facts]) -> tuple[str, list[tuple[int, str, Pla
     return best[1:]
 
 
-def fit(layers: Sequence[Facts], fields: Mapping[str, Any], folded: Mapping[str, float]) -> Fit:
+def fit(layers: Sequence[Facts], fields: Mapping[str, Any], folded: Mapping[str, float]) -> tuple[dict[str, Any], int]:
     """The residual rule by multipliers and variances, and the scale rule by variances.
 
     Args:
         fields: of the config so far, at the model's own size.
         folded: factors on the variances of matrices, of norms before them.
+    Returns:
+        fields of the rules, and how many factors on the variances are free beside them.
     """
     gained = gains(layers, folded)
-    fits = [_fitted(gained, {**fields, **change}, far) for change, far in _residuals(layers, fields)]
-    return min((fit for ones in fits for fit in ones), key=lambda fit: fit[0])[1]
+    costs = [cost for change, off in _residuals(layers, fields) for cost in _costs(gained, fields, change, off)]
+    return min(costs, key=lambda cost: cost[0])[1:]
 
 
 def _residuals(layers: Sequence[Facts], fields: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], float]]:
@@ -127,17 +114,18 @@ def gains(layers: Sequence[Facts], folded: Mapping[str, float]) -> dict[str, flo
     return products
 
 
-def _fitted(gained: Mapping[str, float], fields: Mapping[str, Any], far: float) -> Iterator[tuple[float, Fit]]:
-    """Every scale rule under one residual rule, with its cost."""
+def _costs(gained: Mapping[str, float], fields: Mapping[str, Any], change: Mapping[str, Any], off: float
+           ) -> Iterator[tuple[float, dict[str, Any], int]]:
+    """Cost of every scale rule under one residual rule, the fields of both, and the number of free factors."""
     for name, row in SCALE_RULES.items():
-        if row.shrinks_last and RESIDUALS[fields["residual"]].shrinks_last:
+        if row.shrinks_last and RESIDUALS[change["residual"]].shrinks_last:
             continue
-        config = Config.model_construct(**{**fields, "scale_rule": name})
+        rules = {**change, "scale_rule": name}
+        config = Config.model_construct(**{**fields, **rules})
         for free in range(3):
-            misfit, init, attention, mlp = offsets(config, gained, free)
-            fit = Fit(fields["residual"], fields["alpha"], name, init, attention, mlp, misfit)
-            size = abs(math.log(init)) + abs(math.log(attention)) + abs(math.log(mlp))
-            yield far + misfit + PRICE * free + LARGE * size, fit
+            misfit, *factors = offsets(config, gained, free)
+            size = sum(abs(math.log(factor)) for factor in factors)
+            yield off + misfit + PRICE * free + LARGE * size, rules, free
 
 
 def offsets(config: Config, gained: Mapping[str, float], free: int) -> tuple[float, float, float, float]:

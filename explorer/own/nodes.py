@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -59,8 +59,8 @@ class Node:
         """Arguments of a fused call by name, a Node for each tensor."""
         self.parameter: nn.Parameter | None = None
         """The parameter that this is, or is a view of."""
-        self.matrix: frozenset[Node] = frozenset()
-        """The products with a parameter that it comes from directly: with none other between."""
+        self.matrix: tuple[Node, ...] = ()
+        """The products with a parameter that it comes from directly, with none other between, each once."""
         self.gradient: list[Tensor] = []
         """Mean square of the loss's gradient by it, once the backward pass has been there; of streams only."""
         self.followed = False
@@ -135,14 +135,19 @@ def _view(factor: Node, order: list[int]) -> Node:
 
 def label(node: Node) -> None:
     """Says what a node is, from what its inputs are."""
-    node.role, node.matrix, node.bent = _role(node), frozenset(), False
+    node.role, node.matrix, node.bent = _role(node), (), False
     if node.role != "deep":
         return
     if node.op in MATRIX and any(operand.parameter is not None for operand in node.inputs):
-        node.matrix = frozenset([node])
+        node.matrix = (node,)
     else:
-        node.matrix = frozenset().union(*(operand.matrix for operand in node.inputs))
+        node.matrix = products(node.inputs)
         node.bent = node.op in BENT or any(operand.bent for operand in node.inputs)
+
+
+def products(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """The products with parameters that some nodes come from, each once, in an order that every run has."""
+    return tuple(dict.fromkeys(product for node in nodes for product in node.matrix))
 
 
 def _role(node: Node) -> Role:
@@ -194,9 +199,9 @@ def whole(node: Node) -> Node:
     return node
 
 
-def is_norm(op: str, inputs: list[Node]) -> bool:
+def is_norm(node: Node) -> bool:
     """Whether an operation on the stream divides it by its own size."""
-    return op in NORMS or (op in FACTOR and any(operand.role == "reduced" for operand in inputs))
+    return node.op in NORMS or (node.op in FACTOR and any(operand.role == "reduced" for operand in node.inputs))
 
 
 def pattern_of(product: Node) -> Node | None:

@@ -248,7 +248,8 @@ def twin(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None = No
     """
     stack = _probed(model, batch, loss, blocks)[1]
     if stack.twin is None:
-        why = f"could not be read: {stack.design.unread[0]}" if stack.design.unread else "no sum was seen in those"
+        unread = stack.unread()
+        why = f"could not be read: {unread[0]}" if unread else "no sum was seen in those"
         raise ValueError(f"blocks must add branches to a stream; {why} of {type(model).__name__}")
     return stack.twin
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,80 +15,13 @@ from explorer.measuring.statistics import Signal, norms, second_moment
 from explorer.own.anatomy import weight_values
 from explorer.own.attention import read_attention
 from explorer.own.blocks import Block
-from explorer.own.branches import Anatomy, Piece, queries_keys_values
-from explorer.own.design import Design
-from explorer.own.nodes import FUSED, NORMS, VIEW, Node
-from explorer.own.twin import Twin
+from explorer.own.branches import Anatomy, Piece
+from explorer.own.differences import differences
+from explorer.own.facts import UNREADABLE, Facts, read_facts
+from explorer.own.nodes import Node
+from explorer.own.stream import Layout, Source, ends_with_norm, layout
+from explorer.own.twin import Twin, twin_of
 from explorer.profile import ALMOST_ZERO, FIRST_STEP, MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
-
-# Which axis of a stream is what: most are `[batch, token, d]`, some put tokens first, or features before pixels.
-
-
-TURNS = {"transpose", "permute", "t"}
-
-
-class Layout(NamedTuple):
-    """How a stream lies in memory."""
-
-    tokens_first: bool = False
-    """`[token, batch, d]`."""
-    features_second: bool = False
-    """`[batch, d, …]`, as convolutions have it."""
-    flat: int = 0
-    """Sequences in `[batch · token, d]`; 0 if it is one."""
-
-    def arrange(self, x: Tensor) -> Tensor:
-        """A stream as `[batch, token, d]`."""
-        if self.features_second:
-            x = x.movedim(1, -1)
-        if self.tokens_first:
-            x = x.transpose(0, 1)
-        if x.ndim < 3:
-            return x.reshape(self.flat or 1, -1, x.shape[-1])
-        return x.reshape(x.shape[0], -1, x.shape[-1])
-
-
-def layout(anatomy: Anatomy) -> Layout:
-    """The layout of a block's stream, from what reads it."""
-    shape = anatomy.source.tensor.shape
-    if len(shape) > 2 and any(node.op == "convolution" and _as_it_lies(node.inputs[0], anatomy.source)
-                              for node in anatomy.graph.order):
-        return Layout(features_second=True)
-    if anatomy.attention is None:
-        return Layout()
-    if len(shape) == 2:
-        sequences = anatomy.attention.tensor.shape[0]
-        whole = anatomy.attention.op in FUSED and shape[0] % sequences == 0
-        return Layout(flat=sequences if whole else 0)
-    return Layout(tokens_first=len(shape) == 3 and min(shape[:2]) > 1 and _tokens_first(anatomy))
-
-
-def _as_it_lies(node: Node, source: Node) -> bool:
-    """Whether it is the stream, or a norm of it, with its axes in their places."""
-    while node is not source:
-        if node.role != "stream" or node.op in TURNS or not node.inputs:
-            return False
-        plain = node.op in VIEW or node.op in NORMS
-        node = next((operand for operand in node.inputs if operand.role == "stream"), node) if plain else source
-    return True
-
-
-def _tokens_first(anatomy: Anatomy) -> bool:
-    """Whether the first sequence's second query is made of the stream's `[1, 0]`, and not of its `[0, 1]`."""
-    heads = None if anatomy.attention is None else queries_keys_values(anatomy.attention)
-    if heads is None or not heads[0].tensor.requires_grad or heads[0].tensor.shape[-2] < 2:  # a class token alone
-        return False
-    with torch.enable_grad():
-        query = heads[0].tensor.flatten(0, -3)[0, 1].float().square().sum()
-        gradient, = torch.autograd.grad(query, anatomy.source.tensor, retain_graph=True, allow_unused=True)
-    if gradient is None:
-        return False
-    by_place = gradient.abs().amax(dim=-1)
-    return bool(by_place[1, 0] > 0) and not bool(by_place[0, 1] > 0)
-
-
-# The stack.
-
 
 SPREADS = ("logit_std", "attention_entropy_normalized")
 """Statistics of rows that see several keys."""
@@ -108,8 +41,9 @@ class Stack:
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.blocks = blocks
         self.layers: list[str] = []
-        self.anatomies: list[tuple[str, Anatomy]] = []
-        """Name and anatomy of each layer; the numbers of its graph are gone."""
+        self.anatomies: list[Anatomy] = []
+        """Of each layer; the numbers of its graph are gone."""
+        self.facts: list[Facts] = []
         self.sites: list[dict[str, Node]] = []
         self.values: defaultdict[Key, dict[int, Tensor]] = defaultdict(dict)
         """By layer from 0."""
@@ -124,7 +58,11 @@ class Stack:
         self.layout = Layout()
         self.sources: list[Tensor] = []
         """Where the backward pass may end: what goes into the first block."""
-        self.design = Design()
+        self.source: Source | None = None
+        self.tail: Sequence[Node] = ()
+        """Nodes computed after the block that ran last."""
+        self.final: bool | None = None
+        """Whether a norm follows the last block; None where that is not known."""
         self.refused = ""
         """Why its blocks are not read, where they are not."""
         self.twin: Twin | None = None
@@ -137,7 +75,7 @@ class Stack:
             self.signal("embed", anatomy.source.tensor, 0)
             tokens = self.layout.arrange(anatomy.source.tensor)
             self.small = (int(almost_zero(tokens)), tokens[..., 0].numel())
-            self.design.begin(self.layout.arrange(anatomy.source.tensor))
+            self.source = Source.of(tokens)
         for site, node in anatomy.sites.items():
             self.signal(site, node.tensor, len(self.sites))
         if anatomy.attention is not None:
@@ -145,10 +83,19 @@ class Stack:
         for node in (anatomy.source, *(node for site, node in anatomy.sites.items() if site in STREAM)):
             follow(node)
         self.sites.append({"embed": anatomy.source, **anatomy.sites})
-        self.anatomies.append((block.path, anatomy))
+        self.anatomies.append(anatomy)
         self.layers.append(block.path)
-        self.design.take(block, anatomy)
+        try:
+            self.facts.append(read_facts(anatomy, block.module))
+        except UNREADABLE as error:
+            self.facts.append({("layer", "unread"): (("design", f"{type(error).__name__}: {error}"),)})
         anatomy.graph.release()
+
+    def end(self) -> None:
+        """The model has run."""
+        if self.source is not None:
+            self.final = ends_with_norm(self.tail)
+        self.tail = ()
 
     def signal(self, site: str, tensor: Tensor, layer: int) -> None:
         """Statistics of the stream and of the branches, in a layer from 0."""
@@ -191,12 +138,13 @@ class Stack:
         whole = Profile(
             "measured", values, model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
             seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
-            pattern_of=None if self.pattern is None else (1, 0), others=tuple(others), shapes=self.design.shapes(),
-            differences=self.design.differences(), absent=absent,
+            pattern_of=None if self.pattern is None else (1, 0), others=tuple(others), shapes=self.shapes(),
+            differences=differences(self.facts), absent=absent,
         )
-        twin = self.twin = self.design.twin(whole)
+        unread = self.unread()
+        twin = self.twin = self.source and twin_of(self.facts, self.source, self.final, whole, unread)
         if twin is None:
-            return replace(whole, remarks=self.design.unread)
+            return replace(whole, remarks=unread)
         return replace(whole, twin=None if twin.parts else twin.config, remarks=twin.unread + twin.differs + twin.parts)
 
     def by_site(self) -> tuple[dict[Key, Array], dict[str, str], dict[Key, tuple[int, ...]]]:
@@ -244,7 +192,7 @@ class Stack:
             for name, layers in held.items()
         }
         for name in VECTORS:
-            learned = [anatomy.vectors.get(name, []) for _, anatomy in self.anatomies]
+            learned = [anatomy.vectors.get(name, []) for anatomy in self.anatomies]
             if learned and all(learned):
                 held[name] = learned
                 parts[name] = [[self.gradients[id(weight)] for weight in layer if id(weight) in self.gradients]
@@ -256,9 +204,24 @@ class Stack:
             for name, layers in parts.items()
         }
 
+    def unread(self) -> tuple[str, ...]:
+        """A sentence for each part of a layer that could not be read, and how many layers it is so in."""
+        where: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for path, facts in zip(self.layers, self.facts, strict=False):  # named sites have no facts
+            for part in facts.get(("layer", "unread"), ()):
+                where[part].append(path)
+        return tuple(f"the {part} of {paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}: {why}"
+                     for (part, why), paths in where.items())
+
+    def shapes(self) -> dict[str, tuple[int, int]]:
+        """`(fan_in, fan_out)` of each matrix that all layers have in one shape."""
+        names = [name for name, fact in (self.facts[0] if self.facts else {}) if fact == "shape"]
+        shapes = {name: {facts.get((name, "shape")) for facts in self.facts} for name in names}
+        return {name: size for name, sizes in shapes.items() if len(sizes) == 1 and (size := sizes.pop()) is not None}
+
     def matrices(self) -> dict[str, list[list[Piece]]]:
         """Matrices of the vocabulary that most blocks have, by layer; no pieces where one has none."""
-        pieces = {name: [anatomy.matrices.get(name, []) for _, anatomy in self.anatomies] for name in MATRICES}
+        pieces = {name: [anatomy.matrices.get(name, []) for anatomy in self.anatomies] for name in MATRICES}
         return {name: layers for name, layers in pieces.items() if 2 * sum(map(bool, layers)) > len(layers)}
 
 

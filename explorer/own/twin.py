@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,82 +13,20 @@ from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import table
 from explorer.numbers import number
+from explorer.own.differences import FEW
 from explorer.own.facts import Facts
-from explorer.own.fields import EXACT, GAINED, Majority, Source, folded, mlp, norms, sizes, weights
-from explorer.own.matched import Fit, fit, gains, offsets
-from explorer.profile import BRANCHES
-from explorer.schemes.attention import DIVISORS
+from explorer.own.fields import Majority, attention, folded, mlp, norms, sizes, weights
+from explorer.own.matched import fit, gains, offsets
+from explorer.own.stream import Source
+from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, STREAM, Array, Key, Profile
 from explorer.schemes.residual import multipliers
 from explorer.schemes.scale import shapes, variances
-
-# Fields of a config that say what attention does, from what most layers do.
-
-
-def attention(majority: Majority) -> dict[str, Any]:
-    """Everything about attention."""
-    if not majority.usual("layer", "attends"):
-        if "attn_out" in majority.usual("layer", "branches", ()):
-            majority.parts.append("the first of its two branches is no attention that is read; the twin has MLPs alone")
-        return {"attention": "none"}
-    if majority.usual("attn_scores", "d_head") is None:
-        majority.unread.append("attention's logits: its product of queries and keys was not seen")
-        return {}
-    facts = {name: majority.usual("attn_scores", name) for name in (
-        "d_head", "n_heads", "cap", "normed", "mask", "position", "turn", "sink", "mixes_values", "inherits")}
-    width, heads = majority.usual("layer", "width"), max(1, facts["n_heads"])
-    fields: dict[str, Any] = {"n_heads": heads, "logit_cap": facts["cap"], "sink": facts["sink"]}
-    if facts["d_head"] * heads != width:
-        fields["head_size"] = facts["d_head"]
-    shape = majority.usual("W_K", "shape")
-    keys = shape[1] // facts["d_head"] if shape else heads
-    if shape and 0 < keys < heads:
-        fields["n_kv_heads"] = keys
-    fields |= _logits(majority, facts["d_head"])
-    fields |= _places(majority, facts)
-    # facts["normed"] is of q, k and v; a placement that normalizes values needs no QK-norm beside it
-    if facts["normed"][0] and facts["normed"][1] and not facts["normed"][2]:
-        fields |= {"qk_norm": True, "qk_norm_over": facts["normed"][0] if heads > 1 else "head"}
-        gain = majority.middle("attn_scores", "gain")
-        gain *= fields.get("qk_gain", 1.0)
-        fields["qk_gain"] = gain if abs(math.log(max(gain, 1e-9))) > GAINED else 1.0
-    gates = majority.usual("attn_out", "gates", 0)
-    fields["attention_gate"] = {0: "none", heads: "head", heads * facts["d_head"]: "coordinate"}.get(gates, "none")
-    if majority.layers[-1].get(("attn_scores", "mixes_values")):
-        fields["value_residual"] = True
-    if (inherited := majority.layers[-1].get(("attn_scores", "inherits"), "none")) != "none":
-        fields["residual_attention"] = inherited
-    return fields
-
-
-def _logits(majority: Majority, d_head: int) -> dict[str, Any]:
-    """The divisor's row."""
-    scale = majority.middle("attn_scores", "divisor")
-    for name, row in DIVISORS.items():
-        if "ssmax_scale" not in row.uses and abs(scale / row.of(d_head) - 1) <= EXACT:
-            return {"attention_scale": name}
-    if any(majority.usual("attn_scores", "normed", ("",))):
-        return {"attention_scale": "sqrt_d", "qk_gain": math.sqrt(d_head) / scale}
-    majority.differs.append(f"its attention logits are divided by {number(scale)}, with heads of {d_head} coordinates")
-    return {"attention_scale": min((abs(math.log(abs(scale) / row.of(d_head))), name)
-                                   for name, row in DIVISORS.items() if not row.uses)[1]}
-
-
-def _places(majority: Majority, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Mask and positions."""
-    fields: dict[str, Any] = {"causal": facts["mask"] == "causal"}
-    if facts["mask"] == "another":
-        majority.differs.append("its attention hides keys by a mask that is neither causal nor none")
-    turn = facts["turn"]
-    if facts["position"] == "another":
-        majority.differs.append("its positions are neither rotary angles of one base nor ALiBi's slopes")
-    elif facts["position"] == "rotary" and turn is not None:
-        fields |= {"position": "rotary", "rope_base": min(max(turn.base, 1.0), 1e8), "rope_fraction": turn.share}
-    elif facts["position"] == "alibi":
-        fields |= {"position": "alibi"}
-    return fields
-
+from explorer.theory import predict
 
 LIMITED = ("n_layers", "d_model", "n_heads", "head_size", "n_ctx", "batch_size", "mlp_ratio", "n_kv_heads")
+"""Fields whose bounds a model may exceed."""
+
+
 @dataclass(frozen=True)
 class Twin:
     """The nearest design of ours.
@@ -120,34 +58,49 @@ class Twin:
         return table(f"twin of {self.model or 'a model'}", (), rows)
 
 
-def twin_of(layers: Sequence[Facts], source: Source, model: str = "", unread: tuple[str, ...] = ()) -> Twin | None:
-    """The twin, from what was read of each block and of the first one's input; None where no branch was seen."""
+def twin_of(layers: Sequence[Facts], source: Source, final: bool | None, measured: Profile, unread: Sequence[str]
+            ) -> Twin | None:
+    """The twin of a stack, from the facts of each block and of the first one's input; None where no branch was seen.
+
+    Args:
+        final: whether a norm follows the last block; None where that is not known.
+        measured: what the model was seen to do, beside which stands what theory expects of the twin.
+        unread: a sentence for each part of a block that could not be read.
+    """
     if not any((site, "branch") in facts for facts in layers for site in BRANCHES):
         return None
-    majority = Majority(layers)
-    majority.unread += unread
-    fields = {**sizes(majority), **attention(majority), **norms(majority, source.final), **mlp(majority)}
+    majority = Majority(layers, unread)
+    fields = {**sizes(majority), **attention(majority), **norms(majority, final), **mlp(majority)}
     fields |= source.fields(fields, majority.unread)
     gained = folded(majority, fields)
     defaults = {name: spec.default for name, spec in Config.specs().items()}
-    fitted = fit(layers, {**defaults, **fields}, gained)
-    fields |= {"residual": fitted.residual, "alpha": fitted.alpha, "scale_rule": fitted.scale_rule, **weights(majority)}
-    config = _accepted(majority, fields, fitted, gained)
+    rules, free = fit(layers, {**defaults, **fields}, gained)
+    config = _accepted(majority, {**fields, **rules, **weights(majority)}, free, gained)
+    _remark(majority)
+    gaps = list(_gaps(measured, predict(config)))
+    if (count := sum(bool(facts.get(("layer", "unread"))) for facts in layers)) > FEW * len(layers):
+        majority.parts.insert(0, f"{count} of {len(layers)} layers could not be read")
+    apart = float(np.mean(np.square([size for size, _ in gaps] or [0.0])))
+    distance = math.hypot(_distance(layers, config, gained), math.sqrt(apart))
+    return Twin(config, distance, tuple(majority.unread), tuple(majority.differs),
+                (*majority.parts, *(sentence for _, sentence in gaps)), measured.model)
+
+
+def _remark(majority: Majority) -> None:
+    """Adds sentences on what no design of ours has."""
     if majority.usual("layer", "experts"):
         majority.differs.append("its MLPs are experts among which a router chooses; the twin has one MLP a layer")
     if majority.usual("layer", "attentions", 1) > 1:
         majority.differs.append("its layers have a second attention, such as one to an encoder; the twin has one")
-    held = [set(facts.get(("layer", "branches"), ())) for facts in layers]
-    if {"attn_out"} in held and {"mlp_out"} in held and 2 * held.count({*BRANCHES}) < len(held):
+    branches = [set(facts.get(("layer", "branches"), ())) for facts in majority.layers]
+    if {"attn_out"} in branches and {"mlp_out"} in branches and 2 * branches.count({*BRANCHES}) < len(branches):
         majority.parts.append("its attention and its MLPs are layers of their own; each of the twin's has both")
     if majority.usual("attn_scores", "tied"):
         majority.differs.append("its queries and keys have one matrix; the twin has two")
-    said = {name: tuple(getattr(majority, name)) for name in ("unread", "differs", "parts")}
-    return Twin(config, _distance(layers, config, gained), **said, model=model)
 
 
-def _accepted(majority: Majority, fields: dict[str, Any], fitted: Fit, folded: Mapping[str, float]) -> Config:
-    """The config, within the limits of `Config`."""
+def _accepted(majority: Majority, fields: dict[str, Any], free: int, folded: Mapping[str, float]) -> Config:
+    """The config, within the limits of `Config`, with so many free factors on its variances."""
     specs = Config.specs()
     for name in LIMITED:
         if name in fields and not specs[name].low <= fields[name] <= specs[name].high:
@@ -156,13 +109,11 @@ def _accepted(majority: Majority, fields: dict[str, Any], fitted: Fit, folded: M
             majority.differs.append(f"its {name} is {given}, which Config has up to {near}: the twin has that")
             fields[name] = near
     config = _made(majority, fields)
-    free = 2 if fitted.attention_variance != 1 or fitted.mlp_variance != 1 else int(fitted.init_variance != 1)
     if any(name in "".join(majority.differs) for name in ("d_model", "n_layers")):
-        free = max(free, 2)  # fan_in · Var W is kept where the size could not be
+        free = 2  # fan_in · Var W is kept where the size could not be
     _, *factors = offsets(config, gains(majority.layers, folded), free)
     names = ("init_variance", "attention_variance", "mlp_variance")
-    near = {name: min(max(value, 1e-3), 1e3) for name, value in zip(names, factors, strict=True)}
-    return config.replace(**near)
+    return config.replace(**{name: min(max(value, 1e-3), 1e3) for name, value in zip(names, factors, strict=True)})
 
 
 def _made(majority: Majority, fields: dict[str, Any]) -> Config:
@@ -197,3 +148,67 @@ def _distance(layers: Sequence[Facts], config: Config, folded: Mapping[str, floa
                 if measured > 0 and made > 0:
                     gaps.append(math.log(measured / made))
     return math.sqrt(float(np.mean(np.square(gaps)))) if gaps else math.nan
+
+
+# How a twin behaves beside its model: what theory expects of it, and what was measured, site by site.
+
+
+FORWARD, BACKWARD = math.log(2), math.log(4)
+"""Up to here the median layer of a model of width 64 is off its twin's line by chance, of one draw: second moments and
+logits by 1.35 at most, gradients by 1.8 (15 models of transformers and 38 of ours). A loss of one's own moves
+gradients, too."""
+ALIKE = 0.2
+"""Up to here the median layer's token correlation differs from its twin's by chance: by .10 at most in transformers."""
+WIDTH = 64
+"""Narrower models scatter by 1/√width more."""
+COMPARED: list[Key] = [
+    *(("second_moment", site) for site in BRANCHES), ("logit_std", "attn_scores"),
+    *((name, site) for name in ("second_moment", "token_correlation", "activation_gradient") for site in STREAM[1:]),
+]
+"""Gradients by matrices are left out: beside those of the other matrices they moved by up to 2.3 × with the loss, and
+by 7 × where experts share the tokens."""
+
+
+def _gaps(measured: Profile, expected: Profile) -> Iterator[tuple[float, str]]:
+    """The sites at which a model is further from its twin than chance explains: how far, and a sentence.
+
+    How far is ln(measured / expected) of the median layer; of the stream, of all layers if each grew as the median one
+    does; of a correlation, measured − expected. One layer unlike its siblings makes no gap: `diagnose` names it.
+    """
+    width = expected.config.d_model if expected.config else WIDTH
+    for key in COMPARED:
+        row, values, made = STATISTICS[key[0]], _by_layer(measured, key), _by_layer(expected, key)
+        if len(values) != len(made):
+            continue
+        with np.errstate(all="ignore"):
+            logs = np.where((values > 0) & (made > 0) & np.isfinite(made), np.log(values / made), np.nan)
+        gap = values - made if row.bounded else logs
+        known = np.isfinite(gap)
+        if 2 * known.sum() <= len(gap):
+            continue
+        size = float(np.median(gap[known]))
+        if key[1] in STREAM and not row.bounded:  # its gap grows from one end to the other, where it is 0
+            steps = np.diff(np.concatenate([gap, [0.0]] if row.backward else [[0.0], gap]))
+            size = float(np.median(steps[np.isfinite(steps)])) * len(gap)
+        bound = BACKWARD if row.backward else ALIKE if row.bounded else FORWARD
+        bound *= math.sqrt(max(1.0, WIDTH / width))
+        if abs(size) > bound:
+            off = np.abs(np.where(known, gap, 0.0))
+            layer = int(np.argmax(off > bound) if (off > bound).any() else np.argmax(off))
+            yield size, _sentence(key, measured.layers, layer, float(values[layer]), float(made[layer]))
+
+
+def _by_layer(profile: Profile, key: Key) -> Array:
+    """`[layer]`, mean over seeds and heads."""
+    values = profile.values.get(key, np.empty((1, 0)))
+    mean: Array = values.mean(axis=(0, *range(2, values.ndim)))
+    return mean
+
+
+def _sentence(key: Key, layers: tuple[str, ...], layer: int, measured: float, expected: float) -> str:
+    """The sentence that says in which layer, from 0, model and twin part first."""
+    statistic, site = key
+    path = f" ({layers[layer]})" if layer < len(layers) else ""
+    place = f"{STATISTICS[statistic].label.lower()} at {SITE_WORDS.get(site, site)} of layer {layer + 1}{path}"
+    said = f"the {place} is {number(measured)} where {number(expected)} is expected"
+    return said if STATISTICS[statistic].bounded else f"{said}: {number(measured / expected)} ×"

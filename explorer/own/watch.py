@@ -21,8 +21,7 @@ from explorer.display import must_be, shown
 from explorer.own.blocks import Block, find_blocks
 from explorer.own.findings import over_time
 from explorer.own.hooks import Passes, Steps, inner_hooks, recomputing
-from explorer.own.readings import Reading, frames
-from explorer.own.sinks import Sink, sinks
+from explorer.own.readings import Reading, Sink, frames, sinks
 from explorer.own.sums import Breakdown, Sentinel, is_first_process, largest, local, n_processes
 from explorer.own.window import Window, is_compiled, plain
 from explorer.profile import Profile

@@ -62,7 +62,7 @@ class Watch:
                 self.close(self.last())
         self.graph.recording = False
         for stack in {id(stack): stack for stack, _ in self.whose.values()}.values():
-            stack.design.end()
+            stack.end()
         self.graph.release()
         return output
 
@@ -160,7 +160,7 @@ class Watch:
             stack.refused = f"{block.path} could not be read: {type(error).__name__}: {error}"
         self.after = True
         self.graph.begin(output)
-        stack.design.tail = self.graph.order
+        stack.tail = self.graph.order
 
     def last(self) -> Tensor:
         """The output of a list that nothing follows: the last sum, or its norm where the others ended with one."""
@@ -192,7 +192,7 @@ def backward(loss: Tensor, stacks: Sequence[Stack], model: nn.Module) -> None:
     inside = {id(weight) for stack in stacks for block in stack.blocks for weight in block.module.parameters()}
     gates = {name: weight for name, weight in model.named_parameters() if id(weight) not in inside
              and weight.requires_grad and not name.endswith("bias") and not weight.any()}
-    wanted = {id(w): w for stack in stacks for _, anatomy in stack.anatomies
+    wanted = {id(w): w for stack in stacks for anatomy in stack.anatomies
               for w in (*(piece.parameter for pieces in anatomy.matrices.values() for piece in pieces),
                         *(vector for vectors in anatomy.vectors.values() for vector in vectors)) if w.requires_grad}
     sources = [source for stack in stacks for source in stack.sources if source.requires_grad]

@@ -275,3 +275,28 @@ def test_bad_input_gets_a_sentence(make: Any, batch: Any, options: dict[str, Any
         probe(model, batch, **options)
     assert "\n" not in str(caught.value)
     assert all(equal(value, state(model)[name]) for name, value in before.items())
+
+
+class Experts(nn.Module):
+    """A block whose MLP is a sum of experts, made in a given order and called in the order of their names."""
+
+    def __init__(self, order: list[int]) -> None:
+        super().__init__()
+        parts = {}
+        for number in order:
+            torch.manual_seed(number)
+            parts[number] = nn.Sequential(nn.Linear(WIDTH, 16), nn.GELU(), nn.Linear(16, WIDTH))
+        self.norm, self.experts = nn.LayerNorm(WIDTH), nn.ModuleList(parts[number] for number in sorted(parts))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(x)
+        return x + torch.stack([expert(y) for expert in self.experts]).sum(0)
+
+
+def test_where_experts_lie_in_memory_changes_no_number() -> None:
+    x = torch.randn(2, 6, WIDTH, generator=torch.Generator().manual_seed(0))
+    orders = [[*range(8)], [5, 2, 7, 0, 3, 6, 1, 4]]
+    first, second = (probe(nn.Sequential(Experts(order), Experts(order)), x) for order in orders)
+    assert first.values.keys() == second.values.keys()
+    for key, values in first.values.items():
+        np.testing.assert_array_equal(second.values[key], values, err_msg=str(key))

@@ -16,7 +16,7 @@ import pytest
 from small_models import gpt2, train
 
 import explorer as ex
-from explorer.own.sinks import Parquet, scalars
+from explorer.own.readings import Parquet, scalars
 
 
 class Writer:

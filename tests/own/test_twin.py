@@ -340,9 +340,9 @@ def test_a_table_for_a_notebook() -> None:
 
 
 def test_an_unreadable_block_is_measured_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: object) -> Facts:
+    def fails(*_: object) -> Facts:
         raise RuntimeError("no such shape")
-    monkeypatch.setattr("explorer.own.design.read_facts", fails)
+    monkeypatch.setattr("explorer.own.stack.read_facts", fails)
     profile = seen("plain")
     assert profile.twin is None
     assert ("second_moment", "resid_post") in profile
