@@ -17,11 +17,9 @@ import plotly.graph_objects as go
 
 from explorer.display import must_be
 from explorer.figures.axes import alone
-from explorer.figures.layers import by_layer
-from explorer.figures.matrices import gradient_by_matrix, weights_by_matrix
+from explorer.figures.data import Plain
+from explorer.figures.layers import attention_pattern, by_layer, gradient_by_matrix, weights_by_matrix
 from explorer.figures.palette import Design, designs
-from explorer.figures.pattern import attention_pattern
-from explorer.figures.plain import Plain
 from explorer.figures.why import Why, why
 from explorer.profile import VOCABULARY, WEIGHT_STATISTICS, Profile
 

@@ -11,9 +11,9 @@ import plotly.graph_objects as go
 
 from explorer.ends import End, Ending
 from explorer.fields import Spec
-from explorer.figures.axes import LEAST, TOP, Axis, axis, blank, drawable, field_title, picture
+from explorer.figures.axes import Axis, axis, blank, drawable, field_title, picture
+from explorer.figures.layers import NO_ATTENTION, statistic_axis
 from explorer.figures.palette import NEUTRAL, Design
-from explorer.figures.pattern import NO_ATTENTION
 from explorer.figures.traces import Trace, described, dots, error_bars, level, line, upright
 from explorer.profile import Array
 from explorer.schemes.attention import attends
@@ -56,10 +56,8 @@ def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = Non
     if not held and any(point.reason for point in points):
         return blank("No value could be predicted or measured.")
     wide = _horizontal(spec, [*(point.value for point in points), *([] if now is None else [now])])
-    ends = [bound for bound in end.row.bounds if np.isfinite(bound)]
     shown = [part for ending in held for part in (ending.middle, ending.low, ending.high)]
-    height = axis(f"{end.symbol} ({end.row.unit})", [list(end.row.marks), ends, shown], log=end.row.log,
-                  least=LEAST if end.row.log else 0.0, top=TOP)
+    height = statistic_axis(end.row, [shown], end.symbol)
     traces = [level(value, words, wide, height) for value, words in end.row.marks.items()]
     traces += [_line(row, spec, end, height) for row in swept if row.line]
     traces += [_dots(row, spec, end, height) for row in swept if any(point.ending for point in row.dots)]

@@ -5,7 +5,6 @@ Every picture is made of these. A thing keeps its `index` in a picture, which is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from explorer.figures.axes import Axis, drawable
+from explorer.figures.data import untagged
 from explorer.figures.palette import NEUTRAL, Look
 from explorer.figures.words import typeset
 from explorer.numbers import number
@@ -131,7 +131,7 @@ def colorbar(title: str, **ticks: Any) -> dict[str, Any]:
 def described(subject: str, series: Sequence[Trace]) -> str:
     """A picture in words: its subject, and the ends and extremes of all that is drawn, marks of the scale left out."""
     drawn = [trace for trace in series if "hovertemplate" in trace and trace.get("hoverinfo") != "skip"]
-    names = [re.sub("<.*?>", "", trace["name"].replace("<sub>", "_").replace("<sup>", "^")) for trace in drawn]
+    names = [untagged(trace["name"]) for trace in drawn]
     rows = [ends(name, np.asarray(trace["x"]), np.asarray(trace["y"]))
             for name, trace in zip(names, drawn, strict=True)]
     return " ".join([f"{subject}.", *rows])

@@ -15,7 +15,7 @@ from explorer.app.race.panel import RacePanel
 from explorer.app.race.plan import Plan
 from explorer.app.race.sample import FILE, packed, stored
 from explorer.app.race.setups import SETUPS, Setup
-from explorer.figures.training import MAPS
+from explorer.figures.race_maps import MAPS
 from explorer.training.outcome import Line
 
 

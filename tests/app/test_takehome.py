@@ -23,8 +23,7 @@ from explorer.app.labs.lab import LabPanel
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.takehome import TakeHome
 from explorer.export.module import torch_module
-from explorer.figures.cells import unpacked
-from explorer.figures.numbers import to_csv
+from explorer.figures.data import to_csv, unpacked
 from explorer.labs.table import LABS
 from explorer.profile import Profile
 

@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 
 from explorer.figures.axes import Axis, headline, sheet
 from explorer.figures.palette import SEQUENTIAL
+from explorer.figures.race import Course, Track, series, stride
 from explorer.figures.traces import colorbar, compact, masked
-from explorer.figures.training.course import Course, Track, series, stride
 from explorer.numbers import number
 from explorer.profile import STREAM, Array
 from explorer.training.history import TRAINING, History

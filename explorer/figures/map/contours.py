@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from explorer.figures.data import HIDDEN
 from explorer.figures.map.cells import Cells
 from explorer.figures.map.scales import Colors, colors, contour_levels
-from explorer.figures.numbers import HIDDEN
 from explorer.figures.palette import NEUTRAL
 from explorer.figures.traces import Trace, compact
 from explorer.numbers import number
@@ -99,7 +99,7 @@ def scaled(cells: Cells) -> Colors:
     return colors(cells.scale, np.concatenate([cells.observed[cells.done], cells.predicted[held]]))
 
 
-def lines(cells: Cells, name: str = OWN) -> list[Trace]:
+def contours(cells: Cells, name: str = OWN) -> list[Trace]:
     """The theory's contours, each labeled with its value; none over names, between which there is nothing."""
     if not (cells.x.numeric and cells.y.numeric) or min(cells.predicted.shape) < 2:
         return []
