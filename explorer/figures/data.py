@@ -158,9 +158,9 @@ def points(trace: Mapping[str, Any]) -> Iterator[Point]:
 
 def kind_of(trace: Mapping[str, Any]) -> str:
     """Whether a trace was measured or is theory: it says so itself, or else dots are measured, lines are theory."""
-    said, mode = (trace.get("meta") or {}).get("kind"), str(trace.get("mode", "lines"))
-    if said:
-        return str(said)
+    kind, mode = (trace.get("meta") or {}).get("kind"), str(trace.get("mode", "lines"))
+    if kind:
+        return str(kind)
     if trace.get("type") == "heatmap":
         return "measured"
     if "text" in mode or trace.get("hoverinfo") == "skip":

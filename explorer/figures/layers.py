@@ -66,7 +66,7 @@ GUESS = "your guess"
 
 
 @Picture
-def by_layer(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design] = (), height: Axis | None = None
+def by_layer(statistic: str, profiles: Sequence[Profile], looks: Sequence[Design] = (), height: Axis | None = None
              ) -> Plain:
     """A statistic along the residual stream, or of its sites by layer, with its marks, on a log axis if it has one.
 
@@ -74,14 +74,14 @@ def by_layer(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design
 
     Args:
         statistic: its name in the vocabulary.
-        whose: the design of each profile where the caller keeps the marks, as `palette.designs` has it.
+        looks: the design of each profile where the caller keeps the marks, as `palette.designs` has it.
         height: the vertical axis, where it shall not be the one that holds what is drawn.
     """
     row, configs = VOCABULARY[statistic], {profile.config for profile in profiles}
     if row.by_head and configs and all(config and not attends(config) for config in configs):
         return blank.plain(NO_ATTENTION if len(configs) == 1 else "None of these designs has attention.")
     sites = ("",) if row.on_stream else row.sites
-    named = [("", curve) for site in sites for curve in by_depth(profiles, statistic, site, whose)]
+    named = [("", curve) for site in sites for curve in by_depth(profiles, statistic, site, looks)]
     height = height or statistic_axis(row, [part for _, curve in named for part in curve.drawn_values])
     where = "After %{x:~g} layers" if row.on_stream else "In layer %{x:~g}"
     whose_value = "the median head's" if row.by_head else "the"
@@ -108,19 +108,19 @@ def _over_depth(named: Sequence[tuple[str, Series]], height: Axis, curves: Seque
 
 
 @Picture
-def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = (), matrix: str = "") -> Plain:
+def gradient_by_matrix(profiles: Sequence[Profile], looks: Sequence[Design] = (), matrix: str = "") -> Plain:
     """Frobenius norm of the loss gradient by each weight matrix of each layer, on a log axis.
 
     One design: marks and a hue a matrix, with a legend. Several: each in its own marks, of one `matrix`,
     or, where none is chosen, of a layer's whole gradient. The dotted level is the geometric mean: flat would lie on it.
     """
-    whose = designs(profiles, whose)
-    alone = len({design.index for design in whose}) < 2
+    looks = designs(profiles, looks)
+    alone = len({design.index for design in looks}) < 2
     if alone:
-        named = [(name, row) for name in MATRIX_MARKS for row in by_depth(profiles, STATISTIC, name, whose)]
+        named = [(name, row) for name in MATRIX_MARKS for row in by_depth(profiles, STATISTIC, name, looks)]
     else:
-        named = [("", row) for row in (by_depth(profiles, STATISTIC, matrix, whose) if matrix
-                                       else _totals(profiles, whose))]
+        named = [("", row) for row in (by_depth(profiles, STATISTIC, matrix, looks) if matrix
+                                       else _totals(profiles, looks))]
     series = [row for _, row in named]
     title = f"norm of ∂L/∂{'W' if alone else WRITTEN.get(matrix, 'layer')} (loss/weight)"
     height = axis(title, [part for row in series for part in row.drawn_values], log=True, least=LEAST, top=TOP)
@@ -132,10 +132,10 @@ def gradient_by_matrix(profiles: Sequence[Profile], whose: Sequence[Design] = ()
 
 
 @Picture
-def weights_by_matrix(statistic: str, profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> Plain:
+def weights_by_matrix(statistic: str, profiles: Sequence[Profile], looks: Sequence[Design] = ()) -> Plain:
     """A statistic of the weights themselves, each matrix of each layer with its symbol, and the vocabulary's marks."""
-    row, whose = VOCABULARY[statistic], designs(profiles, whose)
-    named = [(name, line) for name in MATRIX_MARKS for line in by_depth(profiles, statistic, name, whose)]
+    row, looks = VOCABULARY[statistic], designs(profiles, looks)
+    named = [(name, line) for name in MATRIX_MARKS for line in by_depth(profiles, statistic, name, looks)]
     height = statistic_axis(row, [part for _, line in named for part in line.drawn_values])
     sentence = f"In layer %{{{{x}}}} the {row.label.lower()}<br>of {{}} is %{{{{y:.3g}}}}"
     curves = _by_matrix(named, row.log, sentence)
@@ -147,10 +147,10 @@ def _with_legend(figure: Plain) -> Plain:
     return {**figure, "layout": figure["layout"] | LEGEND}
 
 
-def _totals(profiles: Sequence[Profile], whose: Sequence[Design]) -> list[Series]:
+def _totals(profiles: Sequence[Profile], looks: Sequence[Design]) -> list[Series]:
     """The norm over all matrices of a layer together: √Σ‖∂L/∂W‖², one series a profile that has any."""
     totals = []
-    for design, profile in zip(whose, profiles, strict=True):
+    for design, profile in zip(looks, profiles, strict=True):
         held = [matrix for matrix in MATRIX_MARKS if (STATISTIC, matrix) in profile.values]
         if held:
             whole = np.linalg.norm([profile[STATISTIC, matrix] for matrix in held], axis=0)
@@ -207,7 +207,7 @@ def attention_pattern(profile: Profile) -> Plain:
 
 
 def coarse(pattern: Array) -> tuple[Array, int]:
-    """A pattern of at most `MOST_CELLS` a side, and the side of the blocks whose mean weight a cell is.
+    """A pattern of at most `MOST_CELLS` a side, and the side of the blocks looks mean weight a cell is.
 
     A block that holds something visible shows the mean of what is visible in it.
     """

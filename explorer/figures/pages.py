@@ -100,13 +100,13 @@ def _figure(row: Row, profiles: Sequence[Profile], first: bool) -> str:
             "</figure>")
 
 
-def standalone(figure: Mapping[str, Any], title: str, said: Sequence[str] = (),
+def standalone(figure: Mapping[str, Any], title: str, lines: Sequence[str] = (),
                designs: Sequence[Mapping[str, str]] = ()) -> str:
     """The HTML of a figure; all text is escaped.
 
     Args:
         figure: as `plotly.graph_objects.Figure.to_dict` gives it.
-        said: lines below the title: the caption, and what dots and lines are.
+        lines: below the title: the caption, and what dots and lines are.
         designs: the drawn designs, `{name, about, hue, symbol}`.
     Raises:
         ValueError: plotly does not know such a figure.
@@ -115,10 +115,9 @@ def standalone(figure: Mapping[str, Any], title: str, said: Sequence[str] = (),
     drawn.update_layout(**LAYOUT)
     meta = drawn.layout.meta
     words = str(meta.get("description", title)) if isinstance(meta, dict) else title
-    lines = (f"<p>{typeset(escape(line))}</p>" for line in said if line)
     chart = drawn.to_html(config=CONFIG, include_plotlyjs=True, full_html=False, div_id="chart")
     return _document(escape(title), typeset(escape(title)), STYLE + CHART_STYLE, [
-        *lines, f"<ul>{''.join(_marks(designs))}</ul>",
+        *(f"<p>{typeset(escape(line))}</p>" for line in lines if line), f"<ul>{''.join(_marks(designs))}</ul>",
         f'<div role="img" aria-label="{escape(words)}">{chart}</div>',
     ])
 

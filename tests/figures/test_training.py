@@ -241,7 +241,7 @@ def test_long_and_deep_races_travel_as_few_cells():
 def test_the_scale_leaves_out_the_outermost_hundredths():
     values = np.ones((100, 10))
     values[0, 0] = 1e9
-    grid = MAPS["weight_gradient"].read(recorded())._replace(values=values)
+    grid = MAPS["weight_gradient"].grid(recorded())._replace(values=values)
     assert extent([grid], log=True) == pytest.approx((-0.15, 0.15))
 
 

@@ -60,7 +60,7 @@ def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mappin
     entries = any(trace["type"] == "scatter" and trace.get("showlegend", True) for trace in data)
     above: dict[str, Any] = {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}} if entries else {}
     axes = _axis(grid.x, MOST_ACROSS), _axis(grid.y, MOST_UP)
-    return go.Figure({"data": data, "layout": sheet(*axes, _said(grid), **above)})
+    return go.Figure({"data": data, "layout": sheet(*axes, _in_words(grid), **above)})
 
 
 def over(figure: go.Figure, x: ArrayLike, y: ArrayLike, words: str, dash: str = "dash") -> go.Figure:
@@ -105,16 +105,16 @@ def _heat(grid: Cells, scale: Colors, name: str, values: Array, kept: Array) -> 
     spread = "<br>lowest and highest seed %{customdata[1]:.3g}, %{customdata[2]:.3g}" if kept.shape[-1] > 1 else ""
     theory = "<br>predicted %{customdata[3]:.3g}" if kept.shape[-1] > 1 and grid.asked[0] else ""
     place = "<br>".join((grid.x.words("%{x}"), grid.y.words("%{y}")))
-    said = f"{place}<br>{grid.scale.title}, {name}: %{{customdata[0]:.3g}}{spread}{theory}"
+    words = f"{place}<br>{grid.scale.title}, {name}: %{{customdata[0]:.3g}}{spread}{theory}"
     return {
         "type": "heatmap", "name": f"{grid.scale.title}, {name}", "x": grid.x.places, "y": grid.y.places,
         "z": compact(scale.z(values)), "customdata": compact(kept), "zmin": scale.low, "zmax": scale.high,
         "colorscale": scale.stops, "colorbar": scale.bar, "hoverongaps": False,
-        "hovertemplate": f"{said}<extra></extra>",
+        "hovertemplate": f"{words}<extra></extra>",
     }
 
 
-def _said(grid: Cells) -> str:
+def _in_words(grid: Cells) -> str:
     """The map in words: its subject, its progress, its extremes, and the cells without a value."""
     subject = f"{grid.scale.title} over {grid.x.reach} and {grid.y.reach}."
     sentences = [subject]
@@ -177,18 +177,18 @@ def _sign(name: str, symbol: str, size: float) -> Trace:
 
 def reasons(cells: Cells) -> Trace | None:
     """Gray below the cells without a number, whose hover text says why there is none."""
-    said = cells.failure.copy()
-    said[~cells.failed & cells.done & np.isnan(cells.observed)] = "not a number (nan)"
-    said[~cells.failed & ~cells.done & cells.theory_done & np.isnan(cells.predicted)] = "the theory has no number here"
-    if not (said != "").any():
+    why = cells.failure.copy()
+    why[~cells.failed & cells.done & np.isnan(cells.observed)] = "not a number (nan)"
+    why[~cells.failed & ~cells.done & cells.theory_done & np.isnan(cells.predicted)] = "the theory has no number here"
+    if not (why != "").any():
         return None
     words = [["<br>".join(html.escape(line) for line in textwrap.wrap(str(text), WIDE)) for text in row]
-             for row in said]
+             for row in why]
     gray = "rgba(128, 128, 128, 0.35)"
     place = "<br>".join(side.words(f"%{{{name}}}") for name, side in (("x", cells.x), ("y", cells.y)))
     return {
         "type": "heatmap", "name": "no value", "x": cells.x.places, "y": cells.y.places, "text": words,
-        "z": np.where(said != "", 1.0, np.nan).astype(np.float32), "colorscale": [[0, gray], [1, gray]],
+        "z": np.where(why != "", 1.0, np.nan).astype(np.float32), "colorscale": [[0, gray], [1, gray]],
         "showscale": False, "hoverongaps": False, "meta": {"kind": HIDDEN},
         "hovertemplate": f"<b>No value</b><br>{place}<br>%{{text}}<extra></extra>",
     }

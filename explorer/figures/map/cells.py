@@ -149,7 +149,7 @@ def cells(dataset: xr.Dataset, statistic: str, x: str, y: str) -> Cells:
     origins = [str(name) for name in dataset["origin"].values]
     scale = SCALES[statistic]
 
-    def read(variable: str, origin: str, missing: Any = np.nan) -> NDArray[Any]:
+    def values(variable: str, origin: str, missing: Any = np.nan) -> NDArray[Any]:
         if variable not in dataset or origin not in origins:
             return np.full([len(up.values), len(across.values)], missing)
         flat = dataset[variable].sel(origin=origin).transpose(y, x).values
@@ -157,14 +157,14 @@ def cells(dataset: xr.Dataset, statistic: str, x: str, y: str) -> Cells:
         return np.asarray(flat[np.ix_(*orders)])
 
     def done(origin: str) -> Mask:
-        known = np.isfinite(read("seconds", origin)) if "seconds" in dataset else ~np.isnan(read(statistic, origin))
-        return np.asarray(known | (read("failure", origin, "").astype(str) != ""), dtype=bool)
+        known = np.isfinite(values("seconds", origin)) if "seconds" in dataset else ~np.isnan(values(statistic, origin))
+        return np.asarray(known | (values("failure", origin, "").astype(str) != ""), dtype=bool)
 
     other = done(scale.origin)
-    failure = np.where(other, read("failure", scale.origin, ""), read("failure", "predicted", "")).astype(object)
+    failure = np.where(other, values("failure", scale.origin, ""), values("failure", "predicted", "")).astype(object)
     return Cells(
-        across, up, scale, read(statistic, "predicted").astype(float), read(statistic, scale.origin).astype(float),
-        read(f"{statistic}_low", scale.origin).astype(float), read(f"{statistic}_high", scale.origin).astype(float),
+        across, up, scale, values(statistic, "predicted").astype(float), values(statistic, scale.origin).astype(float),
+        values(f"{statistic}_low", scale.origin).astype(float), values(f"{statistic}_high", scale.origin).astype(float),
         ("predicted" in origins, scale.origin in origins), done("predicted"), other, failure,
     )
 
