@@ -28,7 +28,7 @@ ROOMS: dict[str, Room] = {
     "app": Room(8830, 122),
     "diagnosis": Room(943, 9),
     "export": Room(1090, 16),
-    "figures": Room(2138, 18),
+    "figures": Room(2117, 18),
     "glossary": Room(69, 2),
     "jupyter": Room(100, 2),
     "labs": Room(3884, 73),

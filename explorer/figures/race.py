@@ -9,15 +9,15 @@ import html
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from explorer.figures.axes import TOP, Axis, Plot, alone, axis, picture
 from explorer.figures.palette import Design
-from explorer.figures.traces import Trace, compact, kept, level, masked
+from explorer.figures.traces import Trace, broken_off, level, line
 from explorer.figures.why import why
 from explorer.figures.words import typeset
 from explorer.numbers import number
@@ -157,8 +157,8 @@ def training_loss(course: Course) -> go.Figure:
         losses = track.losses
         at, middle = extremes(losses), thinned(len(losses))
         median = medians(losses, middle)
-        raw.append(_line(track, at, losses[at], "", width=1, color=track.design.faint(0.28), hoverinfo="skip",
-                         hovertemplate=None, name=f"{track.name}, each batch"))
+        raw.append(_line(track, at, losses[at], "", name=f"{track.name}, each batch", hoverinfo="skip",
+                         hovertemplate=None, line={"color": track.design.faint(0.28), "width": 1, "dash": "solid"}))
         smooth.append(_line(track, middle, median, "step %{x}: %{y:.3f} nats"))
         last.append((middle.astype(float), median))
     readings = [(np.arange(0.0, len(track.losses)), track.losses) for track in course.tracks]
@@ -223,14 +223,12 @@ CURVES = (
 # --- parts ----------------------------------------------------------------------------------------------------
 
 
-def _line(track: Track, x: NDArray[Any], y: Array, sentence: str, *, width: float = 2, color: str = "", **more: object,
-          ) -> Trace:
+def _line(track: Track, x: ArrayLike, y: Array, sentence: str, *, log: bool = False, **more: object) -> Trace:
     """A contender's line."""
-    return {
-        "type": "scatter", "mode": "lines", "name": track.name, "showlegend": False, "meta": {"kind": "measured"},
-        "x": compact(np.asarray(x, dtype=float)), "y": compact(np.asarray(y, dtype=float)),
-        "line": {"color": color or track.design.hue, "width": width, "dash": "solid" if color else track.design.dash},
-        "hovertemplate": f"<b>{track.name}</b><br>{sentence}<extra></extra>",
+    drawn = line(x, y, "", track.design.index, "", log=log, dash=track.design.dash)
+    return drawn | {
+        "name": track.name, "hovertemplate": f"<b>{track.name}</b><br>{sentence}<extra></extra>",
+        "meta": {"kind": "measured"} | drawn.get("meta", {}),
     } | more
 
 
@@ -238,11 +236,9 @@ def _readings(track: Track, steps: Array, values: Array, sentence: str, *, log: 
               ) -> Trace:
     """A contender's line through its readings, with dots; a line through one alone would not show."""
     at = thinned(len(steps), MOST_READINGS)
-    line = _line(track, steps[at], masked(values[at], log), sentence)
-    if own := kept(values[at], log):
-        line |= own | {"meta": line["meta"] | own["meta"]}
     marker = {"color": track.design.hue, "symbol": track.design.symbol, "size": 6, "maxdisplayed": MOST_DOTS}
-    return line | ({"mode": "lines+markers", "marker": marker} if dots or len(at) == 1 else {})
+    marked = {"mode": "lines+markers", "marker": marker} if dots or len(at) == 1 else {}
+    return _line(track, steps[at], values[at], sentence, log=log, **marked)
 
 
 def _losses(course: Course, curves: Sequence[Trace], readings: Readings, last: Readings, subject: str) -> go.Figure:
@@ -269,20 +265,16 @@ def ends(course: Course, across: Axis, height: Axis, losses: Readings) -> list[T
         if not track.retired and not high.any():
             continue
         at = track.step if track.retired else int(steps[np.argmax(high)])
-        side = "right" if at < sum(across.extent) / 2 else "left"
-        bottom, beside, top = (height.at(share) for share in (0.0, 0.94 - 0.1 * len(traces), 1.0))
+        share = 0.94 - 0.1 * len(traces)
         if track.retired:
             words, reason = f"diverged at step {at:,}", f":<br>{typeset(html.escape(track.retired, quote=False))}"
         else:
             words, reason = f"{number(values[-1])} nats at step {int(steps[-1]):,}", ", above the frame"
-        traces.append({
-            "type": "scatter", "mode": "lines+text", "name": f"{track.name}, {words}", "showlegend": False,
-            "x": [at] * 3, "y": [bottom, beside, top], "text": ["", words, ""],
-            "textposition": f"middle {side}", "textfont": {"size": 12}, "cliponaxis": False,
-            "line": {"color": track.design.hue, "width": 2, "dash": "longdash"},
-            "hovertemplate": f"<b>{track.name}</b><br>{words}{reason}<extra></extra>",
-        } | ({} if track.retired else {
-            "mode": "markers+text", "x": [at], "y": [beside], "text": [words],
+        traces.append(broken_off(
+            at, words, across, height, track.design.hue, share, name=f"{track.name}, {words}",
+            hovertemplate=f"<b>{track.name}</b><br>{words}{reason}<extra></extra>",
+        ) | ({} if track.retired else {
+            "mode": "markers+text", "x": [at], "y": [height.at(share)], "text": [words],
             "marker": {"color": track.design.hue, "symbol": "arrow-up", "size": 13},
         }))
     return traces

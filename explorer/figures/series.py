@@ -16,7 +16,7 @@ from explorer.figures import traces
 from explorer.figures.axes import Axis, drawable
 from explorer.figures.data import HIDDEN
 from explorer.figures.palette import Design, designs
-from explorer.figures.traces import MOST_DOTS, Trace, compact, upright
+from explorer.figures.traces import MOST_DOTS, Trace, broken_off, compact
 from explorer.figures.words import typeset
 from explorer.profile import STREAM, VOCABULARY, Array, Breakdown, Profile, Statistic
 
@@ -193,11 +193,9 @@ def _break(design: Design, profile: Profile, breakdown: Breakdown, across: Axis,
     Two lines of words for one design alone; of several, the second line is left to hovering.
     """
     depth, words = _depth(breakdown), _verdict(profile, breakdown)
-    side = "right" if depth < sum(across.extent) / 2 else "left"
-    return upright(
-        depth, words if alone else words.partition("<br>")[0], height, side, share,
-        name=design.named("not finite"), textposition=f"bottom {side}", textfont={"size": 12},
-        cliponaxis=False, line={"color": design.hue, "width": 2, "dash": "longdash"}, hoverinfo=None,
+    return broken_off(
+        depth, words if alone else words.partition("<br>")[0], across, height, design.hue, share, "bottom",
+        name=design.named("not finite"),
         hovertemplate=f"<b>{design.heading}</b><br>{words}<extra></extra>".removeprefix("<b></b><br>"),
     )
 
