@@ -19,9 +19,9 @@ from explorer.display import DRAWERS, GLANCES
 # Records show themselves, but the figures stand above them: only here are they connected.
 DRAWERS.update(
     Profile=lambda: import_module("explorer.figures").plot,
-    Race=lambda: import_module("explorer.figures.training").plot,
+    Race=lambda: import_module("explorer.figures.race").plot,
 )
-GLANCES.update(Profile=lambda: import_module("explorer.figures.glance").glance)
+GLANCES.update(Profile=lambda: import_module("explorer.figures.pages").glance)
 
 if TYPE_CHECKING:
     from explorer.app.dashboard import dashboard, lab

@@ -150,7 +150,7 @@ def _probe(choices: argparse.Namespace) -> None:
         message = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(f"model must run on its batch; it raised {message}") from error
     if choices.html is not None:
-        from explorer.figures.page import page
+        from explorer.figures.pages import page
 
         _write(choices.html, page(profile))
     elif choices.json is not None:

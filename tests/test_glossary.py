@@ -14,7 +14,8 @@ import pytest
 import explorer
 from explorer.config import Config, preset
 from explorer.figures import BY_CHOICE, FIGURES, row_of
-from explorer.figures.training import CURVES, MAPS
+from explorer.figures.race import CURVES
+from explorer.figures.race_maps import MAPS
 from explorer.figures.why import ALIASES, LAWS, WHYS, why
 from explorer.figures.words import MARKS, SYMBOL, explained, linked
 from explorer.glossary import TERMS, cited, marks, term_of

@@ -14,7 +14,7 @@ import explorer
 from explorer.__main__ import main
 from explorer.config import Config
 from explorer.figures import BY_CHOICE, FIGURES
-from explorer.figures.page import page
+from explorer.figures.pages import page
 from explorer.profile import Profile
 
 CODE = '''

@@ -17,11 +17,9 @@ import plotly.graph_objects as go
 
 from explorer.display import must_be
 from explorer.figures.axes import alone
-from explorer.figures.layers import by_layer
-from explorer.figures.matrices import gradient_by_matrix, weights_by_matrix
+from explorer.figures.data import Plain
+from explorer.figures.layers import attention_pattern, by_layer, gradient_by_matrix, weights_by_matrix
 from explorer.figures.palette import Design, designs
-from explorer.figures.pattern import attention_pattern
-from explorer.figures.plain import Plain
 from explorer.figures.why import Why, why
 from explorer.profile import VOCABULARY, WEIGHT_STATISTICS, Profile
 
@@ -32,9 +30,9 @@ __all__ = [
 
 
 class Draw(Protocol):
-    """From profiles to a figure as plain data; `whose` is the design of each, where the caller keeps their marks."""
+    """From profiles to a figure as plain data; `looks` is the design of each, where the caller keeps their marks."""
 
-    def __call__(self, profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> Plain: ...
+    def __call__(self, profiles: Sequence[Profile], looks: Sequence[Design] = ()) -> Plain: ...
 
 
 class Row(NamedTuple):
@@ -49,9 +47,9 @@ class Row(NamedTuple):
     together: str = ""
     """The caption where several designs are drawn, if that is another picture."""
 
-    def draw(self, profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> go.Figure:
+    def draw(self, profiles: Sequence[Profile], looks: Sequence[Design] = ()) -> go.Figure:
         """The figure, which plotly has checked."""
-        return go.Figure(self.plain(profiles, whose))
+        return go.Figure(self.plain(profiles, looks))
 
     def why(self, *predicted: Profile) -> Why:
         """The line below the caption, for the designs that are drawn: see `figures.why.why`."""
@@ -59,7 +57,7 @@ class Row(NamedTuple):
 
 
 def _pattern_of_first(
-    profiles: Sequence[Profile], whose: Sequence[Design] = ()  # noqa: ARG001 - a heat map has no hue of a design
+    profiles: Sequence[Profile], looks: Sequence[Design] = ()  # noqa: ARG001 - a heat map has no hue of a design
 ) -> Plain:
     """A pattern belongs to one profile: the first that kept one, and the last where none did."""
     having = [profile for profile in profiles if profile.pattern is not None]

@@ -11,9 +11,10 @@ import plotly.graph_objects as go
 
 from explorer.ends import End, Ending
 from explorer.fields import Spec
-from explorer.figures.axes import LEAST, TOP, Axis, axis, blank, drawable, field_title, picture
+from explorer.figures.axes import Axis, axis, blank, drawable, field_title, picture
+from explorer.figures.layers import NO_ATTENTION, statistic_axis
 from explorer.figures.palette import NEUTRAL, Design
-from explorer.figures.pattern import NO_ATTENTION
+from explorer.figures.series import hover, with_spread
 from explorer.figures.traces import Trace, described, dots, error_bars, level, line, upright
 from explorer.profile import Array
 from explorer.schemes.attention import attends
@@ -56,19 +57,17 @@ def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = Non
     if not held and any(point.reason for point in points):
         return blank("No value could be predicted or measured.")
     wide = _horizontal(spec, [*(point.value for point in points), *([] if now is None else [now])])
-    ends = [bound for bound in end.row.bounds if np.isfinite(bound)]
     shown = [part for ending in held for part in (ending.middle, ending.low, ending.high)]
-    height = axis(f"{end.symbol} ({end.row.unit})", [list(end.row.marks), ends, shown], log=end.row.log,
-                  least=LEAST if end.row.log else 0.0, top=TOP)
+    height = statistic_axis(end.row, [shown], end.symbol)
     traces = [level(value, words, wide, height) for value, words in end.row.marks.items()]
     traces += [_line(row, spec, end, height) for row in swept if row.line]
     traces += [_dots(row, spec, end, height) for row in swept if any(point.ending for point in row.dots)]
     traces += [mark for row in swept for mark in _beyond(row, height)] + _refused(swept, spec, height)
-    said = described(f"{end.title} against {spec.about.label}", traces)
+    description = described(f"{end.title} against {spec.about.label}", traces)
     if now is not None:
         middle = np.log10(max(now, 1e-300)) if wide.log else now
         traces.append(upright(now, "now", height, "right" if middle < sum(wide.extent) / 2 else "left", 0.97))
-    return picture(traces, wide, height, said, legend=False)
+    return picture(traces, wide, height, description, legend=False)
 
 
 def _horizontal(spec: Spec, values: Sequence[float]) -> Axis:
@@ -92,11 +91,11 @@ def _line(row: Swept, spec: Spec, end: End, height: Axis) -> Trace:
     x, y = _arrays(row.line)
     known = np.array([point.ending is not None or bool(point.reason) for point in row.line], dtype=bool)
     noted = any(point.ending.note for point in row.line if point.ending and np.isfinite(point.ending.middle))
-    name = _named(row.design, "predicted")
+    name = row.design.named("predicted")
     # what is still to come is passed over; what is refused or not finite is a gap
     dash = "dot" if noted else row.design.dash
     return line(x[known], y[known], "", row.design.index, "", log=height.log, dash=dash) | {
-        "name": name, "hovertemplate": _hover(name, _sentence(spec, end))}
+        "name": name, "hovertemplate": hover(name, _sentence(spec, end))}
 
 
 def _dots(row: Swept, spec: Spec, end: End, height: Axis) -> Trace:
@@ -108,13 +107,10 @@ def _dots(row: Swept, spec: Spec, end: End, height: Axis) -> Trace:
         down, up = y - spread[:, 0], spread[:, 1] - y
     down = np.where(drawable(spread[:, 0], height.log), down, 0.0)
     seeds = max(point.ending.seeds for point in measured if point.ending)
-    name = _named(row.design, "measured")
-    error = ";<br>standard error of the mean %{customdata[2]:.2g}" if seeds > 1 else ""
-    said = (f"{_sentence(spec, end)}<br>({seeds} seed{'s' * (seeds != 1)}, from %{{customdata[0]:.3g}} to "
-            f"%{{customdata[1]:.3g}}{error})")
+    name = row.design.named("measured")
     bars: dict[str, Any] = {"error_y": error_bars(row.design.index, up, down)} if seeds > 1 else {}
     return dots(x, y, "", row.design.index, "", log=height.log, marker={"size": 8}) | bars | {
-        "name": name, "customdata": spread, "hovertemplate": _hover(name, said)}
+        "name": name, "customdata": spread, "hovertemplate": hover(name, with_spread(_sentence(spec, end), seeds))}
 
 
 def _beyond(row: Swept, height: Axis) -> list[Trace]:
@@ -127,8 +123,8 @@ def _beyond(row: Swept, height: Axis) -> list[Trace]:
         for words, at, symbol, where in (("not finite", 0.95, "triangle-up-open", ~np.isfinite(y)),
                                          ("0, below a log axis", 0.04, "triangle-down-open", zero)):
             if where.any():
-                marks.append(_mark(f"{_named(row.design, kind)}, {words}", x[where], height.at(at), symbol,
-                                   row.design.hue, [f"{_named(row.design, kind)}: {words} at {value:g}"
+                marks.append(_mark(f"{row.design.named(kind)}, {words}", x[where], height.at(at), symbol,
+                                   row.design.hue, [f"{row.design.named(kind)}: {words} at {value:g}"
                                                     for value in x[where]]))
     return marks
 
@@ -146,11 +142,3 @@ def _mark(name: str, x: Array, y: float, symbol: str, color: str, words: Sequenc
         "cliponaxis": False, "marker": {"color": color, "symbol": symbol, "size": 9}, "hovertext": list(words),
         "hoverinfo": "text",
     }
-
-
-def _named(design: Design, origin: str) -> str:
-    return f"{design.heading}, {origin}".removeprefix(", ")
-
-
-def _hover(name: str, said: str) -> str:
-    return f"<b>{name[0].upper()}{name[1:]}</b><br>{said}<extra></extra>"

@@ -13,7 +13,7 @@ import plotly.io as pio
 from numpy.typing import ArrayLike
 
 from explorer.fields import Spec
-from explorer.figures.plain import Picture, Plain
+from explorer.figures.data import Picture, Plain
 from explorer.figures.why import Why
 from explorer.figures.words import typeset
 from explorer.profile import Array

@@ -93,21 +93,25 @@ class Design(Look):
         """The label, escaped for plotly: a person may have named it `<b>` or `%{x}`."""
         return html.escape(self.label, quote=False).replace("%{", "%\u200b{")
 
+    def named(self, words: str) -> str:
+        """The heading with words after it, such as "predicted"; the words alone where it is empty."""
+        return f"{self.heading}, {words}" if self.heading else words
 
-def designs(profiles: Sequence[Profile], whose: Sequence[Design] = ()) -> list[Design]:
+
+def designs(profiles: Sequence[Profile], looks: Sequence[Design] = ()) -> list[Design]:
     """The design of each profile, in the same order.
 
     Args:
-        whose: the design of each profile, where the caller knows: marks that are kept while others come and go. Left
+        looks: the design of each profile, where the caller knows: marks that are kept while others come and go. Left
             out, designs are numbered as they come: profiles of one config share one; a model that is not ours shares
             its twin's, where no other does.
     Raises:
         ValueError: as many designs are wanted as there are profiles, or none.
     """
-    if whose:
-        if len(whose) != len(profiles):
-            raise ValueError(f"whose must name one design a profile; got {len(whose)} for {len(profiles)} profiles")
-        return list(whose)
+    if looks:
+        if len(looks) != len(profiles):
+            raise ValueError(f"looks must name one design a profile; got {len(looks)} for {len(profiles)} profiles")
+        return list(looks)
     twins = [profile.twin for profile in profiles]
     keys = [profile.config or (profile.twin if profile.twin and twins.count(profile.twin) == 1 else number)
             for number, profile in enumerate(profiles)]

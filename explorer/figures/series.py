@@ -1,4 +1,7 @@
-"""Statistics of profiles over depth, and their traces: dots are measured, lines predicted, bands hold all seeds."""
+"""Statistics of profiles over depth, and their traces: dots are measured, lines predicted, bands hold all seeds.
+
+What such a trace cannot show has marks of its own: values that are not finite, and zeros on a logarithmic axis.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.figures import traces
-from explorer.figures.axes import drawable
-from explorer.figures.numbers import HIDDEN
+from explorer.figures.axes import Axis, drawable
+from explorer.figures.data import HIDDEN
 from explorer.figures.palette import Design, designs
-from explorer.figures.traces import MOST_DOTS, Trace, compact
+from explorer.figures.traces import MOST_DOTS, Trace, broken_off, compact
 from explorer.figures.words import typeset
-from explorer.profile import STREAM, VOCABULARY, Array, Profile, Statistic
+from explorer.profile import STREAM, VOCABULARY, Array, Breakdown, Profile, Statistic
+
+GRADIENTS = {"activation_gradient": "gradient at ", "parameter_gradient": "gradient of "}
+"""Statistics that break on the way back, from a layer down."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +58,10 @@ class Series:
     @property
     def heading(self) -> str:
         """The design's heading, and measured or predicted, escaped for plotly."""
-        return f"{self.design.heading}, {self.profile.origin}".removeprefix(", ")
-
-    @property
-    def sample(self) -> str:
-        """The number of draws that the band holds."""
-        count = len(self.profile.seeds)
-        return f"{count} seed" if count == 1 else f"{count} seeds"
+        return self.design.named(self.profile.origin)
 
 
-def by_depth(profiles: Sequence[Profile], statistic: str, site: str, whose: Sequence[Design] = ()) -> list[Series]:
+def by_depth(profiles: Sequence[Profile], statistic: str, site: str, looks: Sequence[Design] = ()) -> list[Series]:
     """A statistic at one kind of site, or along the whole residual stream (no site), of every profile that has it.
 
     Mean and range over seeds; where there are heads, median and range over seeds and heads together.
@@ -70,7 +70,7 @@ def by_depth(profiles: Sequence[Profile], statistic: str, site: str, whose: Sequ
     return [
         spread(row, design, profile, *(profile.stream(statistic) if not site else (
             profile.depth(site), profile[statistic, site])), profile.notes.get(statistic, ""))
-        for design, profile in zip(designs(profiles, whose), profiles, strict=True)
+        for design, profile in zip(designs(profiles, looks), profiles, strict=True)
         if any((statistic, place) in profile.values for place in ([site] if site else STREAM))
     ]
 
@@ -104,8 +104,8 @@ def rows(series: Sequence[Series], log: bool, sentence: str) -> list[Trace]:
 def band(row: Series, log: bool) -> list[Trace]:
     """From the smallest to the largest of the seeds (and heads): one closed outline for every unbroken run of depths.
 
-    None for a prediction. That of a single draw has no height: it is a hairline, there if its dots cannot all be. The
-    first of several draws has one that is not seen: the others only move it, and nothing else has to be drawn.
+    A prediction has none. The band of a single draw has no height: it is drawn as a hairline where there are more
+    depths than dots. The first of several draws has an invisible band, so that further draws only move it.
     """
     pieces = list(runs(drawable(row.low, log) & drawable(row.high, log)))
     flat = np.array_equal(row.low, row.high, equal_nan=True)
@@ -131,32 +131,108 @@ def measured(row: Series, log: bool, sentence: str, symbol: str = "", **more: An
         "size": 10 if hollow else 7 if len(row.depth) <= MOST_DOTS else 5,  # a ring shows around a dot
     }
     several = len(row.profile.seeds) > 1
-    error = ";<br>standard error of the mean %{customdata[2]:.2g}" if several else ""
-    said = f"{sentence}<br>({row.sample}, from %{{customdata[0]:.3g}} to %{{customdata[1]:.3g}}{error})"
     shown = drawable(row.middle, log).all()
     kept = [row.low, row.high, *([row.error] if several else []), *([] if shown else [row.middle])]
     return traces.dots(row.depth, row.middle, "", row.design.index, "", log=log, marker=marker) | {
-        "name": row.heading, "customdata": compact(np.stack(kept, axis=1)), "hovertemplate": _hover(row, said),
+        "name": row.heading, "customdata": compact(np.stack(kept, axis=1)),
+        "hovertemplate": hover(row.heading, with_spread(sentence, len(row.profile.seeds))),
         "meta": {"kind": "measured", "ends": 2 + several} | ({} if shown else {"exact": len(kept) - 1}),
     } | more
 
 
 def predicted(row: Series, log: bool, sentence: str, dash: str = "", **more: Any) -> Trace:
     """A line: dotted, and with the reason on hovering, where the theory is unreliable."""
-    said = f"{sentence}<br>theory: {typeset(row.note)}" if row.note else sentence
+    noted = f"{sentence}<br>theory: {typeset(row.note)}" if row.note else sentence
     dash = "dot" if row.note else dash or row.design.dash
     return traces.line(row.depth, row.middle, "", row.design.index, "", log=log, dash=dash) | {
-        "name": row.heading, "showlegend": True, "hovertemplate": _hover(row, said),
+        "name": row.heading, "showlegend": True, "hovertemplate": hover(row.heading, noted),
     } | more
 
 
-def _hover(row: Series, said: str) -> str:
+def hover(heading: str, sentence: str) -> str:
     """A hover text that begins with the design, and whether it was measured or predicted."""
-    return f"<b>{row.heading[0].upper()}{row.heading[1:]}</b><br>{said}<extra></extra>"
+    return f"<b>{heading[0].upper()}{heading[1:]}</b><br>{sentence}<extra></extra>"
+
+
+def with_spread(sentence: str, seeds: int) -> str:
+    """A hover text's sentence with the range of the seeds, and with the standard error where there are several.
+
+    `customdata` holds lowest, highest and standard error.
+    """
+    if seeds == 1:
+        return f"{sentence}<br>(1 seed, from %{{customdata[0]:.3g}} to %{{customdata[1]:.3g}})"
+    return (f"{sentence}<br>({seeds} seeds, from %{{customdata[0]:.3g}} to %{{customdata[1]:.3g}};<br>"
+            "standard error of the mean %{customdata[2]:.2g})")
 
 
 def describe(subject: str, named: Sequence[tuple[str, Series]]) -> str:
     """One sentence a series (its name may be empty): where it starts and ends, its lowest and highest point."""
-    said = [traces.ends(", ".join(filter(None, (name, row.name))), row.depth, row.middle, "depth ")
+    parts = [traces.ends(", ".join(filter(None, (name, row.name))), row.depth, row.middle, "depth ")
             for name, row in named]
-    return f"{subject}, over depth. {' '.join(part[0].upper() + part[1:] for part in said) or 'Nothing measured yet.'}"
+    return f"{subject}, over depth. {' '.join(part[0].upper() + part[1:] for part in parts) or 'Nothing measured yet.'}"
+
+
+def broken(series: Sequence[Series], across: Axis, height: Axis) -> list[Trace]:
+    """Vertical lines at the depth where values stop being finite, one a design."""
+    breakdowns: dict[Design, tuple[Profile, Breakdown]] = {}
+    for row in sorted(series, key=lambda row: not row.measured):
+        if all(np.isfinite(part).all() for part in row.drawn_values):
+            continue
+        if breakdown := row.profile.first_nonfinite:
+            breakdowns.setdefault(row.design, (row.profile, breakdown))
+    return [
+        _break(design, *where, across, height, 0.84 - 0.12 * number, len(breakdowns) == 1)
+        for number, (design, where) in enumerate(breakdowns.items())
+    ]
+
+
+def _break(design: Design, profile: Profile, breakdown: Breakdown, across: Axis, height: Axis, share: float, alone: bool
+           ) -> Trace:
+    """One vertical line; its words stand on the side that has room, those of several designs below each other.
+
+    Two lines of words for one design alone; of several, the second line is left to hovering.
+    """
+    depth, words = _depth(breakdown), _verdict(profile, breakdown)
+    return broken_off(
+        depth, words if alone else words.partition("<br>")[0], across, height, design.hue, share, "bottom",
+        name=design.named("not finite"),
+        hovertemplate=f"<b>{design.heading}</b><br>{words}<extra></extra>".removeprefix("<b></b><br>"),
+    )
+
+
+def _depth(breakdown: Breakdown) -> float:
+    """Depth of the vertical line: half a layer earlier when attention is the cause."""
+    return breakdown.layer - (0.5 if breakdown.site in ("resid_mid", "attn_out", "attn_scores", "pattern") else 0.0)
+
+
+def _verdict(profile: Profile, breakdown: Breakdown) -> str:
+    """'not finite from layer 5 on (attention output)', with its origin when it was not measured."""
+    start = f"layer {breakdown.layer}" if breakdown.layer else "the input"
+    site = typeset(breakdown.site_label)
+    gradient = GRADIENTS.get(breakdown.statistic, "")
+    predicted = "predicted " if profile.origin == "predicted" else ""
+    return f"{predicted}not finite from {start} {'down' if gradient else 'on'}<br>({gradient}{site})"
+
+
+def floor(named: Sequence[tuple[str, Series]], height: Axis) -> list[Trace]:
+    """Zeros on a log axis: hollow arrows along the bottom, a row a design, with a word on the zeros."""
+    traces: list[Trace] = []
+    for design in dict.fromkeys(row.design for _, row in named):
+        zero = {name: row for name, row in named if row.design == design and (row.middle <= 0).any()}
+        if not zero:
+            continue
+        depth = np.unique(np.concatenate([row.depth[row.middle <= 0] for row in zero.values()]))
+        depth = depth[:: -(-len(depth) // MOST_DOTS)]
+        words = f"{typeset(', '.join(zero))}<br>= 0".removeprefix("<br>= ")
+        level = height.at(0.02 + 0.05 * len(traces))
+        who = f"<b>{design.heading}</b><br>".removeprefix("<b></b><br>")
+        traces.append({
+            "type": "scatter", "mode": "markers+text", "name": design.named("zero"),
+            "x": compact(depth), "y": compact(np.full(len(depth), level)),
+            "text": [] if traces else [f"{words}, below a log axis"],
+            "textposition": "top right", "textfont": {"size": 11},
+            "marker": {"color": design.hue, "symbol": "triangle-down-open", "size": 7},
+            "cliponaxis": False, "showlegend": False, "meta": {"kind": HIDDEN},
+            "hovertemplate": f"{who}{words} after %{{x}} layers<extra></extra>",
+        })
+    return traces

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 import html
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
+from explorer.figures.data import untagged
 from explorer.numbers import number
 from explorer.profile import Array
 
@@ -48,21 +48,17 @@ def image(figure: go.Figure, title: str, width: int = 440, height: int = 280) ->
     words = [(left, 20, "start", title), (left + inner / 2, height - 8, "middle", layout.xaxis.title.text),
              *((left + at / 100 * inner, base + 18, "middle", number(value)) for value, at in across),
              *((left - 8, base - at / 100 * tall + 4, "end", number(value)) for value, at in up)]
-    text = "".join(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(_untagged(said))}</text>'
-                   for x, y, anchor, said in words)
-    up_title = html.escape(_untagged(layout.yaxis.title.text))
+    texts = "".join(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(untagged(text or ""))}</text>'
+                   for x, y, anchor, text in words)
+    up_title = html.escape(untagged(layout.yaxis.title.text or ""))
     side = f'<text transform="translate(14 {top + tall / 2}) rotate(-90)" text-anchor="middle">{up_title}</text>'
     drawn = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
-             f'font-size="12" fill="#1b1f24"><rect width="100%" height="100%" fill="#fff"/>{text}{side}'
+             f'font-size="12" fill="#1b1f24"><rect width="100%" height="100%" fill="#fff"/>{texts}{side}'
              f'<svg x="{left}" y="{top}" width="{inner}" height="{tall}" viewBox="0 0 100 100" '
              f'preserveAspectRatio="none"><path d="{grid}" stroke="#e3e6ea" fill="none" '
              f'vector-effect="non-scaling-stroke"/>{lines}</svg></svg>')
-    said = html.escape(str((layout.meta or {}).get("description", title)))
-    return f'<img alt="{said}" src="data:image/svg+xml;base64,{base64.b64encode(drawn.encode()).decode()}">'
-
-
-def _untagged(text: str | None) -> str:
-    return re.sub(r"<[^>]+>", "", text or "")
+    description = html.escape(str((layout.meta or {}).get("description", title)))
+    return f'<img alt="{description}" src="data:image/svg+xml;base64,{base64.b64encode(drawn.encode()).decode()}">'
 
 
 def _parts(figure: go.Figure) -> tuple[str, list[Mark], list[Mark], str]:

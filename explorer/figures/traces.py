@@ -5,7 +5,6 @@ Every picture is made of these. A thing keeps its `index` in a picture, which is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from explorer.figures.axes import Axis, drawable
+from explorer.figures.data import untagged
 from explorer.figures.palette import NEUTRAL, Look
 from explorer.figures.words import typeset
 from explorer.numbers import number
@@ -50,25 +50,26 @@ def dots(x: ArrayLike, y: ArrayLike, name: str, index: int, sentence: str, *, lo
 
     `marker` in `more` changes some of the dots' marks; the rest of it replaces what plotly is given.
     """
-    name, look = typeset(name), Look(index)
+    look = Look(index)
     marker = {"color": look.hue, "symbol": look.symbol, "size": 7, "maxdisplayed": MOST_DOTS}
-    return {
-        "type": "scatter", "mode": "markers", "name": name,
-        "x": compact(np.asarray(x, dtype=float)), "y": compact(masked(np.asarray(y, dtype=float), log)),
-        "hovertemplate": f"<b>{name}</b><br>{typeset(sentence)}<extra></extra>", **kept(y, log),
-    } | more | {"marker": marker | more.get("marker", {})}
+    return _plain("markers", x, y, typeset(name), sentence, log) | more | {"marker": marker | more.get("marker", {})}
 
 
 def line(x: ArrayLike, y: ArrayLike, name: str, index: int, sentence: str, *, log: bool = False, dash: str = "solid",
          **more: Any) -> Trace:
     """Predicted values; not in the legend, where its dots are, unless `showlegend` in `more` says so."""
     name = typeset(name) if more.get("showlegend") else f"{typeset(name)}, predicted"
+    look = {"color": Look(index).hue, "width": 2, "dash": dash}
+    return _plain("lines", x, y, name, sentence, log) | {"showlegend": False, "line": look} | more
+
+
+def _plain(mode: str, x: ArrayLike, y: ArrayLike, name: str, sentence: str, log: bool) -> Trace:
+    """Values with their hover text, a gap where one has no place on the axis."""
     return {
-        "type": "scatter", "mode": "lines", "name": name, "showlegend": False,
+        "type": "scatter", "mode": mode, "name": name,
         "x": compact(np.asarray(x, dtype=float)), "y": compact(masked(np.asarray(y, dtype=float), log)),
-        "line": {"color": Look(index).hue, "width": 2, "dash": dash},
         "hovertemplate": f"<b>{name}</b><br>{typeset(sentence)}<extra></extra>", **kept(y, log),
-    } | more
+    }
 
 
 def joined(index: int, dash: str = "dot", width: float = 1) -> Trace:
@@ -120,6 +121,14 @@ def upright(value: float, words: str, height: Axis, side: str = "right", share: 
     } | more
 
 
+def broken_off(value: float, words: str, across: Axis, height: Axis, hue: str, share: float, place: str = "middle",
+               **more: Any) -> Trace:
+    """An upright in a design's hue where its values end; its words stand on the side that has room."""
+    side = "right" if value < sum(across.extent) / 2 else "left"
+    return upright(value, words, height, side, share, textposition=f"{place} {side}", textfont={"size": 12},
+                   cliponaxis=False, line={"color": hue, "width": 2, "dash": "longdash"}, hoverinfo=None, **more)
+
+
 def colorbar(title: str, **ticks: Any) -> dict[str, Any]:
     """The scale of a heat map."""
     return {
@@ -131,7 +140,7 @@ def colorbar(title: str, **ticks: Any) -> dict[str, Any]:
 def described(subject: str, series: Sequence[Trace]) -> str:
     """A picture in words: its subject, and the ends and extremes of all that is drawn, marks of the scale left out."""
     drawn = [trace for trace in series if "hovertemplate" in trace and trace.get("hoverinfo") != "skip"]
-    names = [re.sub("<.*?>", "", trace["name"].replace("<sub>", "_").replace("<sup>", "^")) for trace in drawn]
+    names = [untagged(trace["name"]) for trace in drawn]
     rows = [ends(name, np.asarray(trace["x"]), np.asarray(trace["y"]))
             for name, trace in zip(names, drawn, strict=True)]
     return " ".join([f"{subject}.", *rows])

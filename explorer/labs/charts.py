@@ -12,8 +12,8 @@ import plotly.graph_objects as go
 from explorer.figures.axes import LEGEND, TOP, Axis, axis, drawable
 from explorer.figures.layers import by_layer
 from explorer.figures.palette import DASHES, SYMBOLS, Design
+from explorer.figures.race import Course, Track
 from explorer.figures.traces import Trace, error_bars
-from explorer.figures.training import Course, Track
 from explorer.labs.stacks import Pair
 from explorer.labs.trained import Trained
 from explorer.profile import Array

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from explorer.config import Config
 from explorer.fields import About
-from explorer.figures.training.course import snapshot
+from explorer.figures.race import snapshot
 from explorer.labs import Look, unseen
 from explorer.profile import BRANCHES, STATISTICS, Array, Profile
 from explorer.stopping import Progress, Stop, check

@@ -15,7 +15,7 @@ from explorer.app.race.panel import RacePanel
 from explorer.app.race.plan import Plan
 from explorer.app.race.sample import FILE, packed, stored
 from explorer.app.race.setups import SETUPS, Setup
-from explorer.figures.training import MAPS
+from explorer.figures.race_maps import MAPS
 from explorer.training.outcome import Line
 
 
@@ -50,7 +50,7 @@ def test_it_shows_that_warm_up_rescues() -> None:
     assert losses[f"Post-LN, warm-up {WARMUP}"] < unigram - 0.5 * (unigram - bigram)
     for track in sample.course.tracks:
         for row in MAPS.values():
-            values = row.read(track.history).values
+            values = row.grid(track.history).values
             assert values.size or row.name.startswith("alpha"), row.name
 
 
@@ -111,6 +111,6 @@ def test_numbers_survive_to_three_digits(open_race: Open, tmp_path: Path, monkey
     for track, runner in zip(sample.course.tracks, race.runners, strict=True):
         np.testing.assert_allclose(track.history.losses, runner.history.losses, rtol=5e-4)
         for row in MAPS.values():
-            np.testing.assert_allclose(row.read(track.history).values, row.read(runner.history).values, rtol=5e-3,
+            np.testing.assert_allclose(row.grid(track.history).values, row.grid(runner.history).values, rtol=5e-3,
                                        err_msg=row.name)
         np.testing.assert_allclose(track.history.gradient_ratio()[1], runner.history.gradient_ratio()[1], rtol=1e-2)

@@ -23,8 +23,7 @@ from explorer.app.labs.lab import LabPanel
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.takehome import TakeHome
 from explorer.export.module import torch_code
-from explorer.figures.cells import unpacked
-from explorer.figures.numbers import to_csv
+from explorer.figures.data import to_csv, unpacked
 from explorer.labs.table import LABS
 from explorer.profile import Profile
 
@@ -103,14 +102,14 @@ def test_the_sources_are_those_of_the_design_and_its_pins(open_panel: Any) -> No
         assert f"@misc{{{name},".encode() in raw
 
 
-def test_the_torch_module_is_that_of_the_design(open_panel: Any) -> None:
+def test_the_torch_code_is_that_of_the_design(open_panel: Any) -> None:
     page = open_panel()
     assert [row["label"] for row in page.panel.home.rows] == ["Python", "Torch module", "Numbers (CSV)", "BibTeX"]
     press(page.panel.home, "show", "Torch module")
     assert page.panel.home.text == torch_code(page.panel.controls.config)
 
 
-def test_a_design_that_cannot_be_a_torch_module_is_refused_in_words(open_panel: Any) -> None:
+def test_a_design_that_cannot_be_a_torch_code_is_refused_in_words(open_panel: Any) -> None:
     page = open_panel()
     page.set(stream="hyper")
     for verb in ("show", "save"):

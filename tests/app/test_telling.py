@@ -16,7 +16,7 @@ from explorer.app.explore.panel import Explore
 from explorer.app.stories.table import STORIES
 from explorer.app.widgets.runtime import PageWidget
 from explorer.config import Config
-from explorer.figures.asked import WITHHELD
+from explorer.figures.layers import WITHHELD
 
 WAIT = 60.0
 ENTROPY = "attention_entropy"

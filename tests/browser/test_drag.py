@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 
 from explorer import Config, measure, predict
 from explorer.figures import FIGURES as ROWS
-from explorer.figures.plain import changes, packed
+from explorer.figures.data import changes, packed
 
 from .dashboard import Dashboard
 

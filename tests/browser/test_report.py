@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from explorer.config import Config
-from explorer.figures.page import page as report
+from explorer.figures.pages import page as report
 from explorer.measuring import measure
 from explorer.profile import Profile
 

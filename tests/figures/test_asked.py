@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.asked import WITHHELD, asked, with_guess, withheld
+from explorer.figures.layers import WITHHELD, asked, with_guess, withheld
 from explorer.profile import STATISTICS
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from explorer import Config, Profile, diagnose, measure
 from explorer.figures import FIGURES
-from explorer.figures.glance import MIME, SHOWN, overview
+from explorer.figures.pages import MIME, SHOWN, overview
 
 CONFIG = Config(n_layers=3, d_model=32, n_heads=2, n_ctx=8, n_seeds=1)
 

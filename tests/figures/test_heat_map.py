@@ -13,11 +13,11 @@ from handmade import traces
 
 from explorer.config import Config
 from explorer.ends import ENDS
+from explorer.figures.data import table
 from explorer.figures.map import heat_map, over
-from explorer.figures.map.lines import contour
+from explorer.figures.map.cells import Side
+from explorer.figures.map.contours import contour
 from explorer.figures.map.scales import SCALES, colors
-from explorer.figures.map.sides import Side
-from explorer.figures.numbers import table
 from explorer.figures.palette import DIVERGING
 from explorer.profile import Array
 

@@ -13,8 +13,7 @@ import pytest
 from explorer import measure, predict
 from explorer.config import Config
 from explorer.figures import FIGURES, Design, row_of
-from explorer.figures.cells import guarded, plain, unpacked
-from explorer.figures.numbers import to_csv
+from explorer.figures.data import guarded, to_csv, unpacked, untagged
 from explorer.profile import Profile
 
 SMALL = Config(n_layers=3, d_model=16, n_heads=2, n_ctx=8, batch_size=2, n_seeds=3)
@@ -87,7 +86,7 @@ def test_names_are_text_and_no_formula() -> None:
             assert said[0] not in "=+-@\t＝"
             assert said.lstrip()[0] not in "=+-@＝"
     assert guarded("−x") == "−x"
-    assert plain("‖∂L/∂W<sub>Q</sub>‖ 2<sup>−l/2</sup> &lt;b&gt;") == "‖∂L/∂W_Q‖ 2^−l/2 <b>"
+    assert untagged("‖∂L/∂W<sub>Q</sub>‖ 2<sup>−l/2</sup> &lt;b&gt;") == "‖∂L/∂W_Q‖ 2^−l/2 <b>"
 
 
 def test_error_bars_become_ends_and_marks_keep_no_words() -> None:

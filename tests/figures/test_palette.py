@@ -72,7 +72,7 @@ def test_who_knows_the_designs_keeps_their_marks_whatever_comes_and_goes():
     now, pin = Design(0, post, "Post-LN (now)"), Design(3, pre, "Pre-LN")
     profiles = [measured(config=pre), predicted(config=post), measured(config=pre)]
     assert designs(profiles, [pin, now, now]) == [pin, now, now], "a measurement that lags is still the design's"
-    with pytest.raises(ValueError, match="whose must name one design a profile; got 1 for 3 profiles"):
+    with pytest.raises(ValueError, match="looks must name one design a profile; got 1 for 3 profiles"):
         designs(profiles, [pin])
 
 

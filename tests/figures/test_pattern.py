@@ -10,7 +10,7 @@ from handmade import measured
 
 from explorer.config import Config
 from explorer.figures import attention_pattern
-from explorer.figures.pattern import MOST_CELLS, coarse
+from explorer.figures.layers import MOST_CELLS, coarse
 
 
 def uniform(tokens: int) -> np.ndarray:

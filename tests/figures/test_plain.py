@@ -14,7 +14,7 @@ from plain_figures import FIGURE, applied
 
 from explorer import Config, Profile, measure, predict
 from explorer.figures import BY_CHOICE, FIGURES, gradient_by_matrix
-from explorer.figures.plain import Picture, changes, packed
+from explorer.figures.data import Picture, changes, packed
 
 ROWS = {**FIGURES, **BY_CHOICE}
 DESIGNS = (

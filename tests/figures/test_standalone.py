@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import numpy as np
 
 from explorer.figures import FIGURES, Design
-from explorer.figures.standalone import standalone
+from explorer.figures.pages import standalone
 from explorer.profile import Profile
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"

@@ -11,9 +11,8 @@ from handmade import PLAIN, traces
 
 from explorer.figures import Design
 from explorer.figures.palette import HUES
-from explorer.figures.training import CURVES, MAPS, Course, Track, layer_map
-from explorer.figures.training.course import MOST_POINTS, extremes, medians, snapshot, stride, thinned
-from explorer.figures.training.maps import MOST_COLUMNS, MOST_ROWS, extent
+from explorer.figures.race import CURVES, MOST_POINTS, Course, Track, extremes, medians, snapshot, stride, thinned
+from explorer.figures.race_maps import MAPS, MOST_COLUMNS, MOST_ROWS, extent, layer_map
 from explorer.training.history import History
 from explorer.training.tasks import Levels
 
@@ -242,7 +241,7 @@ def test_long_and_deep_races_travel_as_few_cells():
 def test_the_scale_leaves_out_the_outermost_hundredths():
     values = np.ones((100, 10))
     values[0, 0] = 1e9
-    grid = MAPS["weight_gradient"].read(recorded())._replace(values=values)
+    grid = MAPS["weight_gradient"].grid(recorded())._replace(values=values)
     assert extent([grid], log=True) == pytest.approx((-0.15, 0.15))
 
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.numbers import table
+from explorer.figures.data import table
 from explorer.labs.lab import Lab
 
 MOST = 60_000

@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 from explorer.app.explore.question import Choose, Draw, Question
 from explorer.app.widgets.chart import Chart
 from explorer.config import Config
-from explorer.figures.asked import asked, with_guess, withheld
-from explorer.figures.plain import Plain
+from explorer.figures.data import Plain
+from explorer.figures.layers import asked, with_guess, withheld
 from explorer.profile import Profile
 
 

@@ -12,7 +12,7 @@ from explorer.app.widgets.chart import Chart
 from explorer.config import Config
 from explorer.diagnosis.agreement import agreement
 from explorer.figures import FIGURES, Row, gradient_by_matrix, row_of
-from explorer.figures.asked import WITHHELD
+from explorer.figures.layers import WITHHELD
 from explorer.profile import Profile
 
 # When the Explore panel draws what it has while it measures. Pure functions.

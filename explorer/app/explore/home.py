@@ -12,7 +12,7 @@ from explorer.config import Config
 from explorer.export import snippet
 from explorer.export.bibtex import bibliography
 from explorer.export.module import torch_code
-from explorer.figures.cells import guarded
+from explorer.figures.data import guarded
 from explorer.profile import Profile
 
 PYTHON, TEXT, CSV = "text/x-python", "text/plain", "text/csv"

@@ -14,8 +14,7 @@ from explorer.app.widgets.takehome import File
 from explorer.choices import Choices
 from explorer.export import snippet
 from explorer.export.bibtex import bibliography
-from explorer.figures.cells import plain
-from explorer.figures.numbers import table
+from explorer.figures.data import table, untagged
 from explorer.labs.lab import Lab
 
 
@@ -40,7 +39,7 @@ def numbers(lab: Lab, settings: Choices, result: Any, charts: Mapping[str, Chart
     tables = []
     for chart in charts.values():
         names, rows = table(chart.figure)
-        tables.append({"title": plain(chart.title), "caption": plain(chart.caption), "columns": names,
+        tables.append({"title": untagged(chart.title), "caption": untagged(chart.caption), "columns": names,
                        "rows": [[_value(value) for value in row] for row in rows]})
     return json.dumps({
         "lab": lab.name, "settings": settings.model_dump(),

@@ -18,7 +18,8 @@ from explorer.app.widgets.controls import choice
 from explorer.app.widgets.selection import Selection
 from explorer.app.widgets.verdict import Verdict
 from explorer.figures.palette import Design
-from explorer.figures.training import CURVES, MAPS, Course, layer_map
+from explorer.figures.race import CURVES, Course
+from explorer.figures.race_maps import MAPS, layer_map
 from explorer.figures.why import why
 
 if TYPE_CHECKING:

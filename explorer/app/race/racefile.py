@@ -16,7 +16,8 @@ from explorer.app.widgets.handing import size_words
 from explorer.app.widgets.record import changed, record
 from explorer.choices import ConfigError
 from explorer.figures.palette import Design
-from explorer.figures.training import CURVES, MAPS, Course, layer_map
+from explorer.figures.race import CURVES, Course
+from explorer.figures.race_maps import MAPS, layer_map
 from explorer.text import prose
 
 # A file that is too large for one message: it comes in parts, each of which is answered before the next is sent.

@@ -19,7 +19,7 @@ from explorer.app.race.lineup import Lineup
 from explorer.app.race.plan import Plan
 from explorer.app.widgets.record import changed
 from explorer.figures.palette import Design
-from explorer.figures.training import Course, Track
+from explorer.figures.race import Course, Track
 from explorer.profile import MATRICES, STREAM, Array
 from explorer.training.history import History
 from explorer.training.outcome import Line, Outcome

@@ -17,9 +17,8 @@ import traitlets
 
 from explorer.app.widgets.handing import hand_over
 from explorer.app.widgets.runtime import PageWidget, view
-from explorer.figures import numbers
-from explorer.figures.plain import Plain, changes, packed
-from explorer.figures.standalone import standalone
+from explorer.figures.data import Plain, changes, packed, to_csv
+from explorer.figures.pages import standalone
 from explorer.figures.why import Why
 from explorer.glossary import cited
 
@@ -49,7 +48,7 @@ class Chart(PageWidget):
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
         number: of the figure; it rises with each.
         patch: what the last one changed, `{start, end, changes}`: the numbers before and after, and
-            `figures.plain.changes`.
+            `figures.data.changes`.
     """
 
     _esm = view("chart")
@@ -96,7 +95,7 @@ class Chart(PageWidget):
         """Sends the chart as a page, or its numbers as a table."""
         name = re.sub("[^a-z0-9]+", "-", self.title.lower()).strip("-") or "chart"
         if wanted == "csv":
-            hand_over(self, f"{name}.csv", "text/csv", numbers.to_csv(self.figure).encode())
+            hand_over(self, f"{name}.csv", "text/csv", to_csv(self.figure).encode())
         else:
             page = standalone(self.figure, self.title, [self.caption, self.marks], self.designs)
             hand_over(self, f"{name}.html", "text/html", page.encode())

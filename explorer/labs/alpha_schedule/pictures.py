@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.training import Map, layer_map
-from explorer.figures.training.curves import held_out_loss, over_steps
-from explorer.figures.training.maps import Grid
+from explorer.figures.race import held_out_loss, over_steps
+from explorer.figures.race_maps import Grid, Map, layer_map
 from explorer.labs.alpha_schedule.experiment import NAMES, AlphaSchedule
 from explorer.labs.charts import course, designs, with_legend
 from explorer.labs.trained import Trained, alphas

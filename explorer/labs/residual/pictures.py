@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures.axes import AIR, BARE, Axis, axis, label, picture, sheet
-from explorer.figures.matrices import WRITTEN
+from explorer.figures.layers import WRITTEN
 from explorer.figures.palette import NEUTRAL, Look
 from explorer.figures.traces import Trace, described, dots, level, line
 from explorer.labs.charts import designs, moments_axis, seeds_range, side_by_side

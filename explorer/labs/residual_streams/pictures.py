@@ -5,7 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from explorer.figures.layers import by_layer
-from explorer.figures.training.curves import held_out_loss
+from explorer.figures.race import held_out_loss
 from explorer.labs.charts import course, designs, side_by_side, with_legend
 from explorer.labs.residual_streams.experiment import DESIGNS, StreamsResult
 

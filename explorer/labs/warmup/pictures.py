@@ -8,8 +8,7 @@ import plotly.graph_objects as go
 
 from explorer.figures import gradient_by_matrix
 from explorer.figures.palette import Design
-from explorer.figures.training.course import series
-from explorer.figures.training.curves import held_out_loss, over_steps
+from explorer.figures.race import held_out_loss, over_steps, series
 from explorer.labs.charts import Variant, course, with_legend
 from explorer.labs.trained import Trained, profile_at
 from explorer.labs.warmup.experiment import ALL, DESIGNS, LENGTHS, Warmup, name_of

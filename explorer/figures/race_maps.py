@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -11,8 +12,8 @@ import plotly.graph_objects as go
 
 from explorer.figures.axes import Axis, headline, sheet
 from explorer.figures.palette import SEQUENTIAL
+from explorer.figures.race import Course, Track, series, stride
 from explorer.figures.traces import colorbar, compact, masked
-from explorer.figures.training.course import Course, Track, series, stride
 from explorer.numbers import number
 from explorer.profile import STREAM, Array
 from explorer.training.history import TRAINING, History
@@ -34,12 +35,14 @@ class Grid(NamedTuple):
 
 
 class Map(NamedTuple):
-    """One statistic that can be shown: its name, its title, the scale's title with its unit, and where it is read."""
+    """One statistic that can be shown over steps and depth."""
 
     name: str
     title: str
     unit: str
-    read: Callable[[History], Grid]
+    """Symbol and unit, the title of the color scale."""
+    grid: Callable[[History], Grid]
+    """From a contender's history to the values."""
     log: bool = False
 
 
@@ -49,7 +52,7 @@ def layer_map(course: Course, chosen: int, row: Map) -> go.Figure:
     Args:
         chosen: the contender's place in the course.
     """
-    grids = [_thin(row.read(track.history)) for track in course.tracks]
+    grids = [_thin(row.grid(track.history)) for track in course.tracks]
     track, grid = course.tracks[chosen], grids[chosen]
     low, high = extent([shown for shown, other in zip(grids, course.tracks, strict=True) if not other.retired] or grids,
                        row.log)
@@ -121,28 +124,20 @@ def _thin(grid: Grid) -> Grid:
 # --- what can be shown ----------------------------------------------------------------------------------------
 
 
-def along_stream(statistic: str) -> Callable[[History], Grid]:
+def along_stream(statistic: str, history: History) -> Grid:
     """A statistic of the residual stream: the input, then after each attention and each MLP."""
-
-    def read(history: History) -> Grid:
-        parts = [series(history, statistic, site) for site in STREAM]
-        steps, (embed, middle, after) = parts[0][0], (values for _, values in parts)
-        if not len(steps):
-            return NOTHING
-        layers = np.stack([middle, after], axis=2).reshape(len(steps), -1)
-        return Grid(steps, np.arange(layers.shape[1] + 1) / 2, np.concatenate([embed, layers], axis=1))
-
-    return read
+    parts = [series(history, statistic, site) for site in STREAM]
+    steps, (embed, middle, after) = parts[0][0], (values for _, values in parts)
+    if not len(steps):
+        return NOTHING
+    layers = np.stack([middle, after], axis=2).reshape(len(steps), -1)
+    return Grid(steps, np.arange(layers.shape[1] + 1) / 2, np.concatenate([embed, layers], axis=1))
 
 
-def by_layer(statistic: str, site: str) -> Callable[[History], Grid]:
+def by_layer(statistic: str, site: str, history: History) -> Grid:
     """A statistic of a site within each layer; of several heads, the median."""
-
-    def read(history: History) -> Grid:
-        steps, values = series(history, statistic, site)
-        return _layers(steps, np.median(values, axis=2) if values.ndim == 3 else values)
-
-    return read
+    steps, values = series(history, statistic, site)
+    return _layers(steps, np.median(values, axis=2) if values.ndim == 3 else values)
 
 
 def weight_gradient(history: History) -> Grid:
@@ -161,11 +156,11 @@ def _layers(steps: Array, values: Array) -> Grid:
     return Grid(steps, np.arange(1.0, values.shape[1] + 1), values) if values.size else NOTHING
 
 
-def _map(statistic: str, title: str = "", read: Callable[[History], Grid] | None = None, name: str = "") -> Map:
-    """The map of a statistic: of the stream, or of its one site, where `read` says no other."""
+def _map(statistic: str, title: str = "", grid: Callable[[History], Grid] | None = None, name: str = "") -> Map:
+    """The map of a statistic: of the stream, or of its one site, where `grid` says no other."""
     row = TRAINING[statistic]
-    own = along_stream(statistic) if row.on_stream else by_layer(statistic, row.sites[0])
-    return Map(name or statistic, title or row.label, f"{row.symbol} ({row.unit})", read or own, row.log)
+    own = partial(along_stream, statistic) if row.on_stream else partial(by_layer, statistic, row.sites[0])
+    return Map(name or statistic, title or row.label, f"{row.symbol} ({row.unit})", grid or own, row.log)
 
 
 NOTHING = Grid(np.zeros(0), np.zeros(0), np.zeros((0, 0)))
@@ -174,13 +169,13 @@ MAPS: Mapping[str, Map] = MappingProxyType({
     for row in (
         _map("parameter_gradient", "Gradient by the weights", weight_gradient, name="weight_gradient"),
         _map("stream_gradient", "Gradient by the stream"),
-        _map("update_ratio", read=update_ratio),
+        _map("update_ratio", grid=update_ratio),
         _map("second_moment", "Second moment of the stream"),
         *map(_map, ("token_correlation", "max_abs", "kurtosis")),
         _map("attention_entropy_normalized", name="attention_entropy"),
         _map("logit_std"),
-        _map("alpha", "α of the attention branches", by_layer("alpha", "attn_out"), "alpha_attention"),
-        _map("alpha", "α of the MLP branches", by_layer("alpha", "mlp_out"), "alpha_mlp"),
+        _map("alpha", "α of the attention branches", partial(by_layer, "alpha", "attn_out"), "alpha_attention"),
+        _map("alpha", "α of the MLP branches", partial(by_layer, "alpha", "mlp_out"), "alpha_mlp"),
     )
 })
 """The statistics of a heat map, a row each."""

@@ -1,23 +1,37 @@
-"""Curves over the steps of a race: one a contender, growing into a frame as wide as the race is long."""
+"""Pictures of a race: its course, and curves over its steps, one a contender, in a frame as wide as the race is long.
+
+A contender keeps its hue, dash and symbol in every figure. Curves of any length travel as a few hundred points.
+"""
 
 from __future__ import annotations
 
 import html
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from explorer.figures.axes import TOP, Axis, Plot, axis, picture
-from explorer.figures.traces import Trace, compact, kept, level, masked
-from explorer.figures.training.course import Course, Track, extremes, medians, series, thinned
+from explorer.figures.axes import TOP, Axis, Plot, alone, axis, picture
+from explorer.figures.palette import Design
+from explorer.figures.traces import Trace, broken_off, level, line
 from explorer.figures.why import why
 from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
+from explorer.training.history import History
+from explorer.training.tasks import Levels
 
+if TYPE_CHECKING:
+    from explorer.training.race import Outcome, Race
+
+MOST_POINTS = 400
+"""Points of one curve that are sent to a browser."""
+WINDOW = 15
+"""Steps whose median is one point of a smoothed curve."""
 CEILING = 1.6
 """A loss axis ends at so many times the unigram's level: curves that begin higher enter from there."""
 MOST_READINGS, MOST_DOTS = 200, 60
@@ -29,6 +43,113 @@ Readings = Sequence[tuple[Array, Array]]
 """Steps and values, one pair a contender."""
 
 
+@dataclass(frozen=True, eq=False)
+class Track:
+    """One contender of a race, as far as it has come."""
+
+    design: Design
+    """Its name and its marks."""
+    history: History
+    """Its numbers; they no longer change, see `snapshot`."""
+    step: int
+    """Steps that it has made."""
+    retired: str = ""
+    """The reason why it is out of the race; empty while it is not."""
+    final_loss: float = np.nan
+    """Held-out loss of the weights as they stand, where it was measured."""
+
+    @property
+    def name(self) -> str:
+        """The name, escaped for plotly and HTML."""
+        return self.design.heading
+
+    @property
+    def losses(self) -> Array:
+        """The training loss of every step, up to the first that is not finite."""
+        values = np.array(self.history.losses, dtype=np.float64)
+        return values[: int(np.argmin(finite)) if not (finite := np.isfinite(values)).all() else len(values)]
+
+    @property
+    def held_out(self) -> tuple[Array, Array]:
+        """Steps and held-out losses, `[reading]`; the last one is of the current weights."""
+        steps, values = series(self.history, "held_out_loss")
+        if not np.isfinite(self.final_loss) or (len(steps) and steps[-1] >= self.step):
+            return steps, values
+        return np.append(steps, self.step), np.append(values, self.final_loss)
+
+
+@dataclass(frozen=True)
+class Course:
+    """Numbers of a race to be drawn."""
+
+    tracks: tuple[Track, ...]
+    steps: int
+    """Number of steps of each contender."""
+    levels: Levels
+
+    @property
+    def axis(self) -> Axis:
+        """The horizontal axis: all steps of the race, so that a curve shows how many are still to come."""
+        return Axis("step", (-0.015 * self.steps, 1.015 * self.steps), counts=True)
+
+    @classmethod
+    def of(cls, race: Race, designs: Sequence[Design], outcomes: Sequence[Outcome]) -> Course:
+        """The race as it stands; the outcomes may be of some steps before."""
+        return cls(tuple(
+            Track(design, snapshot(runner.history), runner.step, runner.retired,
+                  outcome.final_loss if outcome.steps == runner.step else np.nan)
+            for design, runner, outcome in zip(designs, race.runners, outcomes, strict=True)
+        ), race.steps, race.levels)
+
+
+def snapshot(history: History) -> History:
+    """The numbers so far, unaffected by later steps of the race; cheap, because no array is copied."""
+    copy = History()
+    copy.losses, copy.steps = list(history.losses), list(history.steps)
+    copy.values = defaultdict(list, {key: list(values) for key, values in history.values.items()})
+    return copy
+
+
+def series(history: History, statistic: str, site: str = "") -> tuple[Array, Array]:
+    """Steps and values of a statistic; empty where there is none."""
+    if (statistic, site) not in history.values:
+        return np.zeros(0), np.zeros(0)
+    return history.series(statistic, site)
+
+
+def stride(count: int, most: int) -> int:
+    """Every how many points one is taken: a power of two, so that a growing curve rarely changes its points."""
+    blocks = max(1, -(-count // most))
+    return 1 << (blocks - 1).bit_length()
+
+
+def thinned(count: int, most: int = MOST_POINTS) -> NDArray[np.intp]:
+    """The places of evenly spread points, the first and the last among them."""
+    if not count:
+        return np.zeros(0, dtype=np.intp)
+    places = np.arange(0, count, stride(count, most - 1))
+    return places if places[-1] == count - 1 else np.append(places, count - 1)
+
+
+def extremes(values: Array, most: int = MOST_POINTS) -> NDArray[np.intp]:
+    """The places of the least and the greatest value of every stretch: a spike survives."""
+    block = stride(len(values), most // 2)
+    if block == 1:
+        return np.arange(len(values))
+    places = [
+        place for start in range(0, len(values), block)
+        for part in (values[start : start + block],)
+        for place in sorted({start + int(part.argmin()), start + int(part.argmax())})
+    ]
+    return np.array(places, dtype=np.intp)
+
+
+def medians(values: Array, places: NDArray[np.intp], window: int = WINDOW) -> Array:
+    """The median of the `window` values around each place, of fewer at the ends."""
+    half = window // 2
+    return np.array([np.median(values[max(0, place - half) : place + half + 1]) for place in places])
+
+
 def training_loss(course: Course) -> go.Figure:
     """Training loss of every step, faint, and its running median; the losses of a unigram and a bigram."""
     raw, smooth, last = [], [], []
@@ -36,8 +157,8 @@ def training_loss(course: Course) -> go.Figure:
         losses = track.losses
         at, middle = extremes(losses), thinned(len(losses))
         median = medians(losses, middle)
-        raw.append(_line(track, at, losses[at], "", width=1, color=track.design.faint(0.28), hoverinfo="skip",
-                         hovertemplate=None, name=f"{track.name}, each batch"))
+        raw.append(_line(track, at, losses[at], "", name=f"{track.name}, each batch", hoverinfo="skip",
+                         hovertemplate=None, line={"color": track.design.faint(0.28), "width": 1, "dash": "solid"}))
         smooth.append(_line(track, middle, median, "step %{x}: %{y:.3f} nats"))
         last.append((middle.astype(float), median))
     readings = [(np.arange(0.0, len(track.losses)), track.losses) for track in course.tracks]
@@ -102,14 +223,12 @@ CURVES = (
 # --- parts ----------------------------------------------------------------------------------------------------
 
 
-def _line(track: Track, x: NDArray[Any], y: Array, sentence: str, *, width: float = 2, color: str = "", **more: object,
-          ) -> Trace:
+def _line(track: Track, x: ArrayLike, y: Array, sentence: str, *, log: bool = False, **more: object) -> Trace:
     """A contender's line."""
-    return {
-        "type": "scatter", "mode": "lines", "name": track.name, "showlegend": False, "meta": {"kind": "measured"},
-        "x": compact(np.asarray(x, dtype=float)), "y": compact(np.asarray(y, dtype=float)),
-        "line": {"color": color or track.design.hue, "width": width, "dash": "solid" if color else track.design.dash},
-        "hovertemplate": f"<b>{track.name}</b><br>{sentence}<extra></extra>",
+    drawn = line(x, y, "", track.design.index, "", log=log, dash=track.design.dash)
+    return drawn | {
+        "name": track.name, "hovertemplate": f"<b>{track.name}</b><br>{sentence}<extra></extra>",
+        "meta": {"kind": "measured"} | drawn.get("meta", {}),
     } | more
 
 
@@ -117,11 +236,9 @@ def _readings(track: Track, steps: Array, values: Array, sentence: str, *, log: 
               ) -> Trace:
     """A contender's line through its readings, with dots; a line through one alone would not show."""
     at = thinned(len(steps), MOST_READINGS)
-    line = _line(track, steps[at], masked(values[at], log), sentence)
-    if own := kept(values[at], log):
-        line |= own | {"meta": line["meta"] | own["meta"]}
     marker = {"color": track.design.hue, "symbol": track.design.symbol, "size": 6, "maxdisplayed": MOST_DOTS}
-    return line | ({"mode": "lines+markers", "marker": marker} if dots or len(at) == 1 else {})
+    marked = {"mode": "lines+markers", "marker": marker} if dots or len(at) == 1 else {}
+    return _line(track, steps[at], values[at], sentence, log=log, **marked)
 
 
 def _losses(course: Course, curves: Sequence[Trace], readings: Readings, last: Readings, subject: str) -> go.Figure:
@@ -148,20 +265,16 @@ def ends(course: Course, across: Axis, height: Axis, losses: Readings) -> list[T
         if not track.retired and not high.any():
             continue
         at = track.step if track.retired else int(steps[np.argmax(high)])
-        side = "right" if at < sum(across.extent) / 2 else "left"
-        bottom, beside, top = (height.at(share) for share in (0.0, 0.94 - 0.1 * len(traces), 1.0))
+        share = 0.94 - 0.1 * len(traces)
         if track.retired:
             words, reason = f"diverged at step {at:,}", f":<br>{typeset(html.escape(track.retired, quote=False))}"
         else:
             words, reason = f"{number(values[-1])} nats at step {int(steps[-1]):,}", ", above the frame"
-        traces.append({
-            "type": "scatter", "mode": "lines+text", "name": f"{track.name}, {words}", "showlegend": False,
-            "x": [at] * 3, "y": [bottom, beside, top], "text": ["", words, ""],
-            "textposition": f"middle {side}", "textfont": {"size": 12}, "cliponaxis": False,
-            "line": {"color": track.design.hue, "width": 2, "dash": "longdash"},
-            "hovertemplate": f"<b>{track.name}</b><br>{words}{reason}<extra></extra>",
-        } | ({} if track.retired else {
-            "mode": "markers+text", "x": [at], "y": [beside], "text": [words],
+        traces.append(broken_off(
+            at, words, across, height, track.design.hue, share, name=f"{track.name}, {words}",
+            hovertemplate=f"<b>{track.name}</b><br>{words}{reason}<extra></extra>",
+        ) | ({} if track.retired else {
+            "mode": "markers+text", "x": [at], "y": [height.at(share)], "text": [words],
             "marker": {"color": track.design.hue, "symbol": "arrow-up", "size": 13},
         }))
     return traces
@@ -174,3 +287,14 @@ def _in_words(course: Course, readings: Readings, subject: str) -> str:
         for track, (_, values) in zip(course.tracks, readings, strict=True) if len(values)
     ]
     return f"{subject}, at the latest step. {'; '.join(parts)}." if parts else f"{subject}: nothing yet."
+
+
+def plot(race: Race, curve: str = "held_out_loss") -> go.Figure:
+    """One picture of a race by itself, with a title and a legend: see `Race.plot`."""
+    row = next((row for row in CURVES if row.name == curve), None)
+    if row is None:
+        raise ValueError(f"curve must be one of {', '.join(row.name for row in CURVES)}; got {curve!r}")
+    designs = [Design(number, contender.config, contender.name) for number, contender in enumerate(race.contenders)]
+    figure = alone(row.draw(Course.of(race, designs, race.verdict())), row.title, row.caption)
+    names = [design.heading for design in designs]
+    return figure.for_each_trace(lambda trace: trace.update(showlegend=True), lambda trace: trace.name in names)

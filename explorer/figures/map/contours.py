@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from explorer.figures.data import HIDDEN
 from explorer.figures.map.cells import Cells
 from explorer.figures.map.scales import Colors, colors, contour_levels
-from explorer.figures.numbers import HIDDEN
 from explorer.figures.palette import NEUTRAL
 from explorer.figures.traces import Trace, compact
 from explorer.numbers import number
@@ -99,7 +99,7 @@ def scaled(cells: Cells) -> Colors:
     return colors(cells.scale, np.concatenate([cells.observed[cells.done], cells.predicted[held]]))
 
 
-def lines(cells: Cells, name: str = OWN) -> list[Trace]:
+def contours(cells: Cells, name: str = OWN) -> list[Trace]:
     """The theory's contours, each labeled with its value; none over names, between which there is nothing."""
     if not (cells.x.numeric and cells.y.numeric) or min(cells.predicted.shape) < 2:
         return []
@@ -111,7 +111,9 @@ def lines(cells: Cells, name: str = OWN) -> list[Trace]:
     traces = []
     for level, parts in crossed.items():
         x, y = _chained([cells.x.at(part[:, 1]) for part in parts], [cells.y.at(part[:, 0]) for part in parts])
-        traces += _line(x, y, level, name, level == cells.scale.healthy)
+        width = 2.6 if level == cells.scale.healthy else 1.2
+        traces += _edged(x, y, f"predicted {number(level)}", name, width, hoverinfo=None,
+                         hovertemplate=f"{name}: {number(level)}<extra></extra>")
     entry = [_legend_line(name)] * (name != OWN)  # dots are measured and lines theory on every page
     return [*entry, *traces, _labels(cells, crossed, name)] if crossed else []
 
@@ -121,16 +123,15 @@ def _chained(*parts: list[Array]) -> list[Array]:
     return [np.concatenate([np.append(points, np.nan) for points in part])[:-1] for part in parts]
 
 
-def _line(x: Array, y: Array, level: float, group: str, healthy: bool) -> list[Trace]:
-    """Dark on a lighter, wider one; the healthy value's is the widest."""
-    width = 2.6 if healthy else 1.2
-    name = f"predicted {number(level)}"
-    base = {"type": "scatter", "mode": "lines", "x": compact(x), "y": compact(y), "legendgroup": group}
+def _edged(x: ArrayLike, y: ArrayLike, name: str, group: str, width: float, *, dash: str | None = None,
+           **more: object) -> list[Trace]:
+    """A dark line on a lighter, wider one; the latter is named as the edge of the group's line."""
+    base = {"type": "scatter", "mode": "lines", "x": compact(np.asarray(x, dtype=float)), "showlegend": False,
+            "y": compact(np.asarray(y, dtype=float)), "legendgroup": group, "hoverinfo": "skip"}
     return [
-        base | {"name": f"{name}, edge", "line": {"color": HALO, "width": width + 2}, "hoverinfo": "skip",
-                "showlegend": False, "meta": {"kind": HIDDEN}},
-        base | {"name": name, "line": {"color": INK, "width": width}, "showlegend": False, "meta": {"kind": "theory"},
-                "hovertemplate": f"{group}: {number(level)}<extra></extra>"},
+        base | {"name": f"{name.removesuffix(', line')}, edge", "line": {"color": HALO, "width": width + 2},
+                "meta": {"kind": HIDDEN}},
+        base | {"name": name, "line": {"color": INK, "width": width, "dash": dash}, "meta": {"kind": "theory"}} | more,
     ]
 
 
@@ -143,14 +144,7 @@ def _legend_line(words: str, dash: str = "solid") -> Trace:
 
 def border(x: ArrayLike, y: ArrayLike, words: str, dash: str = "dash") -> list[Trace]:
     """A law's line over a map, named in the legend."""
-    base = {"type": "scatter", "mode": "lines", "x": compact(np.asarray(x, dtype=float)), "hoverinfo": "skip",
-            "y": compact(np.asarray(y, dtype=float)), "legendgroup": words, "showlegend": False}
-    return [
-        _legend_line(words, dash),
-        base | {"name": f"{words}, edge", "line": {"color": HALO, "width": 4.5}, "meta": {"kind": HIDDEN}},
-        base | {"name": f"{words}, line", "line": {"color": INK, "width": 2.5, "dash": dash},
-                "meta": {"kind": "theory"}},
-    ]
+    return [_legend_line(words, dash), *_edged(x, y, f"{words}, line", words, 2.5, dash=dash)]
 
 
 def _labels(cells: Cells, crossed: Mapping[float, Sequence[Array]], name: str) -> Trace:

@@ -1,19 +1,89 @@
-"""Numbers of a figure as a tidy table, one a row: the figure as a chart holds it goes in, CSV comes out."""
+"""Figures as data: drawn so, packed for a browser, what changed between two of them, and their numbers as a table.
+
+`plotly.graph_objects.Figure` checks each of its properties, which takes a page longer than all else that it draws. The
+page therefore packs what was drawn as it is; the tests have plotly check it.
+"""
 
 from __future__ import annotations
 
+import base64
 import csv
+import html
 import io
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import update_wrapper
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, ParamSpec
 
 import numpy as np
+import plotly.graph_objects as go
 
-from explorer.figures.cells import cell, guarded, plain, unpacked
-
+Plain = dict[str, Any]
+"""`{data, layout}` of dicts, lists, numbers, words and numpy's arrays."""
+Drawn = ParamSpec("Drawn")
+DTYPES = {"i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"}
+"""Types of plotly's packed arrays."""
+FORMULA = tuple("=+-@＝＋－＠")
+"""Characters that start a formula in a spreadsheet, the wide forms too."""
 HIDDEN = "band"
 """Kind of a trace whose numbers others have: the ends of a band are those of its dots."""
+
+
+class Picture(Generic[Drawn]):
+    """A function that gives a figure, which plotly has checked; `plain` is the one that draws it.
+
+    Args:
+        draw: gives the figure as plain data.
+    """
+
+    def __init__(self, draw: Callable[Drawn, Plain]) -> None:
+        update_wrapper(self, draw)
+        self.plain = draw
+
+    def __call__(self, *args: Drawn.args, **more: Drawn.kwargs) -> go.Figure:
+        """Draws."""
+        return go.Figure(self.plain(*args, **more))
+
+
+def packed(part: Any) -> Any:
+    """A drawn part, as `Figure.to_dict` of plotly has it: an array is `{dtype, bdata}`, in 2-D also `shape`."""
+    if part is None or isinstance(part, str | bool | int):
+        return part
+    if isinstance(part, dict):
+        return {name: packed(value) for name, value in part.items() if value is not None}
+    if isinstance(part, list | tuple):
+        return [packed(value) for value in part]
+    if isinstance(part, np.ndarray):
+        kind, data = f"{part.dtype.kind}{part.dtype.itemsize}", base64.b64encode(part.tobytes()).decode()
+        return {"dtype": kind, "bdata": data} | ({"shape": ", ".join(map(str, part.shape))} if part.ndim > 1 else {})
+    return part.item() if isinstance(part, np.generic) else part
+
+
+def changes(before: Any, after: Any) -> list[list[Any]]:
+    """Edits that make one packed figure the other: `[path, value]` for a new value, `[path]` for a removed one."""
+    return [[list(path), *value] for path, *value in _changes(before, after, ())]
+
+
+def _changes(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[tuple[Any, ...]]:
+    if type(before) is type(after) and before == after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        yield from (((*path, name),) for name in before.keys() - after.keys())
+        for name, value in after.items():
+            if name in before:
+                yield from _changes(before[name], value, (*path, name))
+            else:
+                yield (*path, name), value
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after) and path[-1:] == ("data",):
+        for place, pair in enumerate(zip(before, after, strict=True)):
+            yield from _changes(*pair, (*path, place))
+    elif json.dumps(before) != json.dumps(after):  # as they travel: to Python, 1, 1.0 and True are the same
+        yield path, after
+
+
+# The numbers of a figure, a row each.
 
 
 class Point(NamedTuple):
@@ -70,7 +140,7 @@ def headings(figure: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def points(trace: Mapping[str, Any]) -> Iterator[Point]:
     """The numbers of one trace."""
-    name, kind = plain(trace.get("name") or ""), kind_of(trace)
+    name, kind = untagged(trace.get("name") or ""), kind_of(trace)
     if kind == HIDDEN:
         return
     if trace.get("type") == "heatmap":
@@ -88,9 +158,9 @@ def points(trace: Mapping[str, Any]) -> Iterator[Point]:
 
 def kind_of(trace: Mapping[str, Any]) -> str:
     """Whether a trace was measured or is theory: it says so itself, or else dots are measured, lines are theory."""
-    said, mode = (trace.get("meta") or {}).get("kind"), str(trace.get("mode", "lines"))
-    if said:
-        return str(said)
+    kind, mode = (trace.get("meta") or {}).get("kind"), str(trace.get("mode", "lines"))
+    if kind:
+        return str(kind)
     if trace.get("type") == "heatmap":
         return "measured"
     if "text" in mode or trace.get("hoverinfo") == "skip":
@@ -122,7 +192,7 @@ def _place(trace: Mapping[str, Any], key: str, given: Sequence[Any] | None, numb
 
 def _said(value: object) -> object:
     """A number, or a category without its tags."""
-    return plain(value) if isinstance(value, str) else value
+    return untagged(value) if isinstance(value, str) else value
 
 
 def _ends(trace: Mapping[str, Any], y: Sequence[Any]) -> list[tuple[Any, Any]]:
@@ -135,4 +205,36 @@ def _ends(trace: Mapping[str, Any], y: Sequence[Any]) -> list[tuple[Any, Any]]:
 
 def _title(part: Mapping[str, Any]) -> str:
     title = part.get("title") or {}
-    return plain(str(title.get("text") or "") if isinstance(title, Mapping) else str(title))
+    return untagged(str(title.get("text") or "") if isinstance(title, Mapping) else str(title))
+
+
+def unpacked(values: Any) -> list[Any]:
+    """A list of numbers or texts, nested where there are rows, from a list or from one of plotly's typed arrays.
+
+    Raises:
+        ValueError: it is packed in a way that plotly has not.
+    """
+    if not isinstance(values, Mapping):
+        return [list(row) if isinstance(row, list | tuple) else row for row in values]
+    if values["dtype"] not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(sorted(DTYPES))}; got {values['dtype']!r}")
+    array = np.frombuffer(base64.b64decode(values["bdata"]), dtype=f"<{values['dtype']}")
+    shape = [int(size) for size in str(values.get("shape", len(array))).split(",")]
+    rows = array.reshape(shape)
+    return [list(row) if rows.ndim > 1 else row for row in rows]
+
+
+def cell(value: object) -> object:
+    """A number with every digit that its type has, a text that no spreadsheet takes for a formula, "" for None."""
+    return guarded(value) if isinstance(value, str) else "" if value is None else str(value)
+
+
+def guarded(text: str) -> str:
+    """A text with an apostrophe before it where a spreadsheet would compute it."""
+    return f"'{text}" if text[:1] in ("\t", "\r", "\n") or text.lstrip().startswith(FORMULA) else text
+
+
+def untagged(markup: str) -> str:
+    """A name or title of a figure without its tags: W_Q, 2^(−l/2)."""
+    markup = re.sub("<br ?/?>", " ", markup.replace("<sub>", "_").replace("<sup>", "^"))
+    return html.unescape(re.sub(r"</?(sub|sup|b|i|em)>", "", markup))
