@@ -19,9 +19,9 @@ from raced import opened as raced
 from watched import Watched
 
 import explorer as ex
-from explorer.app.labs.lab import LabPanel
+from explorer.app.labs import LabPanel
 from explorer.app.widgets.chart import Chart
-from explorer.app.widgets.takehome import TakeHome
+from explorer.app.widgets.files import TakeHome
 from explorer.export.module import torch_module
 from explorer.figures.cells import unpacked
 from explorer.figures.numbers import to_csv

@@ -15,7 +15,7 @@ from typing import Any
 import plotly.graph_objects as go
 import traitlets
 
-from explorer.app.widgets.handing import hand_over
+from explorer.app.widgets.files import hand_over
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.figures import numbers
 from explorer.figures.plain import Plain, changes, packed
