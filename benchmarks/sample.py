@@ -6,9 +6,8 @@ import json
 import sys
 
 from explorer import __version__
-from explorer.app.race.lineup import first_lineup
+from explorer.app.race.lineup import Plan, first_lineup
 from explorer.app.race.panel import assemble
-from explorer.app.race.plan import Plan
 from explorer.app.race.preparation import Start
 from explorer.app.race.sample import FILE, packed
 from explorer.training.race import Race

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from explorer.app.dashboard import PANELS
-from explorer.app.explore.asking import Asking
-from explorer.app.explore.compare import Column, groups
-from explorer.app.explore.comparison import Comparison
+from explorer.app.explore.comparison import Column, Comparison, groups
 from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.pins import Pin
+from explorer.app.explore.question import Asking
 from explorer.app.explore.selections import matrix_list, statistic_list
 from explorer.app.link.links import Links
 from explorer.app.widgets.chart import Chart

@@ -25,7 +25,7 @@ WORDS = {
 OPENINGS = {"What …": r"What\b", "Those …": r"Those\b", "That …": r"That\b", "The same …": r"The same\b"}
 """Openings of a docstring that name nothing."""
 ROWS: dict[str, int] = {
-    "name read": 42,
+    "name read": 39,
     "name seen": 2,
     "name told": 1,
     "word mend": 9,

@@ -39,7 +39,7 @@ if (path := os.environ.get("EXPLORER_TIMELINE")) and any("ipykernel_launcher" in
         known.set()
         from explorer.app.explore.drawing import Drawing
         from explorer.app.explore.panel import Explore
-        from explorer.app.explore.similar_designs import SimilarDesigns
+        from explorer.app.explore.work import SimilarDesigns
         from explorer.app.widgets.chart import Chart
         from explorer.measuring.observe import Pass
 

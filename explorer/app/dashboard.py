@@ -14,7 +14,7 @@ from IPython.display import display
 from explorer.app import still, view
 from explorer.app.explore.panel import Explore
 from explorer.app.explore.work import SHOWN, measure, trials
-from explorer.app.labs.lab import Labs, tab
+from explorer.app.labs import Labs, tab
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
 from explorer.app.race.panel import RacePanel
@@ -25,7 +25,7 @@ from explorer.app.widgets.header import Header
 from explorer.app.widgets.panel import send_again
 from explorer.app.widgets.runtime import LISTENERS
 from explorer.app.widgets.tabbed import Tab, Tabbed
-from explorer.app.yours.panel import YourModel
+from explorer.app.yours import YourModel
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.display import must_be

@@ -16,8 +16,7 @@ from typing import Any
 from explorer.app.design_names import name_of
 from explorer.app.explore.flatten import SOLVED, TARGETS
 from explorer.app.explore.sentences import residual_words
-from explorer.app.stories.story import OFFER
-from explorer.app.stories.table import STORIES
+from explorer.app.stories.story import OFFER, STORIES
 from explorer.app.widgets.controls import sections
 from explorer.app.widgets.header import Header
 from explorer.app.widgets.runtime import STYLE

@@ -20,8 +20,7 @@ from explorer.stopping import Stop
 from explorer.sweeping.cell import ORIGINS, Cell, Found, Training
 from explorer.sweeping.engine import run
 from explorer.sweeping.grid import Grid, Place
-from explorer.sweeping.pool import local, of
-from explorer.sweeping.workers import Here, Workers
+from explorer.sweeping.workers import Here, Workers, local, of
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.tasks import Task
 

@@ -1,8 +1,14 @@
-"""Where cells are computed: in this process, or on somebody's executor. `pool` has this machine's, `cluster` dask's."""
+"""Where cells are computed: in this process, in processes of this machine, on dask, or on any other executor.
+
+This machine's processes are shared by all sweeps of this process, and end when they have been idle.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
@@ -11,7 +17,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from explorer.memory import machine_memory
+from explorer.limits import free_memory, settle
+from explorer.memory import environment, machine_memory
 from explorer.stopping import Stop
 from explorer.sweeping.cell import Cell, Found
 
@@ -117,3 +124,135 @@ def processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+# `Cluster`: the workers of a dask scheduler, through `Client.get_executor()`; they may come and go meanwhile.
+
+
+LOOK_SECONDS = 1.0
+"""Between two looks at who is there."""
+
+
+class Cluster(Workers):
+    """A slot for each thread of each worker, and the memory of the smallest.
+
+    Args:
+        executor: of `Client.get_executor()`.
+        client: whose it is.
+    """
+
+    shared_fate = False  # the scheduler hands what a killed worker had to others, a few times
+
+    def __init__(self, executor: Executor, client: Any) -> None:
+        from distributed import KilledWorker
+
+        super().__init__(executor)
+        self.client, self.died, self.threads = client, (KilledWorker,), 1
+        self._next = 0.0
+        self.look()
+
+    def submit(self, compute: Compute, batch: list[Cell]) -> Future[list[Found]]:
+        """Hands out cells; those that failed before are computed again."""
+        return self.executor.submit(compute, batch, pure=False)  # type: ignore[call-arg]
+
+    def look(self) -> str:
+        """Who is there now."""
+        if self.client.status == "running" and time.monotonic() > self._next:
+            self._next = time.monotonic() + LOOK_SECONDS
+            with suppress(OSError):  # the connection broke just now, and the status will say so
+                workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+                self.slots = max(1, sum(worker["nthreads"] for worker in workers))
+                self.memory = min((worker["memory_limit"] / worker["nthreads"] for worker in workers
+                                   if worker["memory_limit"]), default=float("inf"))
+        return "" if self.client.status == "running" else "the connection to dask's scheduler is lost"
+
+
+def of(executor: Executor) -> Workers:
+    """Somebody's executor."""
+    client = getattr(executor, "_client", None)
+    return Cluster(executor, client) if hasattr(client, "scheduler_info") else Workers(executor)
+
+
+IDLE_SECONDS = 60
+"""After which processes end."""
+PROCESS = 300e6
+"""Bytes that a process takes before it computes anything."""
+ORPHANED_SECONDS = 1
+"""After which processes end whose parent was killed."""
+NICENESS = 5
+"""By which the page, and the theory that it shows first, come before them."""
+
+_pools: dict[int, Executor] = {}
+"""Number of processes to the pool that has so many."""
+_lock = threading.Lock()
+
+
+class Pool(Workers):
+    """This machine's processes.
+
+    Args:
+        slots: how many, at least 2.
+    """
+
+    near = True
+
+    def __init__(self, slots: int) -> None:
+        from loky.process_executor import ShutdownExecutorError
+
+        super().__init__(_pool(slots, None))
+        self.slots, self.threads, self.memory = slots, max(1, processors() // slots), machine_memory() / slots
+        self.died = (BrokenExecutor, ShutdownExecutorError)
+
+    def renew(self) -> bool:
+        """Has another pool."""
+        self.executor = _pool(self.slots, self.executor)
+        return True
+
+    def end(self) -> None:
+        """Kills its processes."""
+        with _lock:
+            if _pools.get(self.slots) is self.executor:
+                del _pools[self.slots]
+        self.executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
+
+
+def local(need: float) -> Workers:
+    """As many processes as there are processors (or EXPLORER_PROCESSES), or fewer where memory does not hold so many.
+
+    Args:
+        need: bytes of the largest cell.
+    """
+    slots = room(need)
+    return Pool(slots) if slots > 1 else Workers(Here())
+
+
+def room(need: float) -> int:
+    """The number of processes of `local`, at least one."""
+    return max(1, int(min(environment("EXPLORER_PROCESSES", processors()), free_memory() // max(need, PROCESS))))
+
+
+def _pool(slots: int, broken: Executor | None) -> Executor:
+    """The pool of so many processes, any but the broken one."""
+    from loky import ProcessPoolExecutor
+
+    with _lock:
+        if _pools.get(slots) is broken:
+            # A cell that needs more memory than the first one is no leak, for which loky would end the process.
+            _pools[slots] = ProcessPoolExecutor(slots, timeout=IDLE_SECONDS, initializer=_begin,
+                                                initargs=(os.getpid(),), env={"LOKY_MAX_MEMORY_LEAK_SIZE": "1e18"})
+        return _pools[slots]
+
+
+def _begin(parent: int) -> None:
+    """Prepares a process: Ctrl-C is its parent's business, and it does not outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    settle(PROCESS)
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+
+
+def _leave_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(ORPHANED_SECONDS)
+    os._exit(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from explorer.app.widgets.handing import PART
+from explorer.app.widgets.files import PART
 
 File = tuple[dict[str, str], bytes]
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 
 from watched import WAIT, Watched
 
-from explorer.app.race.lineup import Lineup, named_design
+from explorer.app.race.lineup import Lineup, Plan, named_design
 from explorer.app.race.panel import RacePanel
-from explorer.app.race.plan import Plan
 from explorer.training.recipe import Recipe
 
 SMALL = {"n_layers": 2, "d_model": 32, "n_heads": 2, "n_ctx": 16, "batch_size": 4}

@@ -10,7 +10,7 @@ import pytest
 from explored import SMALL, Open, opened
 from watched import WAIT
 
-from explorer.app.explore.compare import Column, groups
+from explorer.app.explore.comparison import Column, groups
 from explorer.config import Config
 from explorer.diagnosis import Finding, diagnose
 from explorer.figures.palette import HUES, Design

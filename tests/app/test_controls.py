@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from explorer.app.race.plan import Plan
+from explorer.app.race.lineup import Plan
 from explorer.app.widgets import controls as controls_module
 from explorer.app.widgets.controls import DRAG, HELD, Controls, sections
-from explorer.app.widgets.exclusions import exclusions, options
 from explorer.app.widgets.slider_steps import FINEST, slider_steps
-from explorer.app.widgets.wording import GPT2_SMALL, in_words, size_in_words
+from explorer.app.widgets.wording import GPT2_SMALL, exclusions, in_words, options, size_in_words
 from explorer.choices import Choices
 from explorer.config import Config, preset
 from explorer.fields import GROUPS, Option, setting

@@ -18,7 +18,7 @@ from explorer import plotlyjs
 from explorer.app.dashboard import PANELS, Dashboard, Tab, dashboard, lab
 from explorer.app.explore import work
 from explorer.app.explore.panel import Explore
-from explorer.app.labs.lab import Labs
+from explorer.app.labs import Labs
 from explorer.app.race.panel import RacePanel
 from explorer.config import Config
 from explorer.labs.table import LABS

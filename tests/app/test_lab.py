@@ -18,7 +18,7 @@ from watched import WAIT, Watched
 import explorer as ex
 from explorer.__main__ import main
 from explorer.app.dashboard import PANELS, Dashboard, lab
-from explorer.app.labs.lab import LabPanel, Labs
+from explorer.app.labs import LabPanel, Labs
 from explorer.app.widgets.controls import Controls, sections
 from explorer.choices import Choices
 from explorer.fields import setting

@@ -17,9 +17,8 @@ from watched import Watched
 import explorer as ex
 from explorer.app.dashboard import PANELS, Dashboard
 from explorer.app.map import running
-from explorer.app.map.maps import MAPS
 from explorer.app.map.panel import MapPanel
-from explorer.app.map.plan import Plan
+from explorer.app.map.plan import MAPS, Plan
 from explorer.app.map.running import minutes
 from explorer.app.widgets.panel import Panel, Phase
 from explorer.config import Config

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.app.map.maps import MAPS
 from explorer.app.map.plan import (
     FIELDS,
+    MAPS,
     MOST_VALUES,
     STATISTICS,
     Plan,

@@ -11,7 +11,7 @@ from explored import SMALL, Open, Page, opened
 
 from explorer.app.dashboard import PANELS, Dashboard
 from explorer.app.explore.panel import Explore
-from explorer.app.labs.lab import LabPanel
+from explorer.app.labs import LabPanel
 from explorer.app.widgets.record import read
 from explorer.config import Config
 from explorer.figures import BY_CHOICE

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from raced import Open, opened
 
-from explorer.app.race.lineup import WARMUP, Lineup, first_lineup
+from explorer.app.race.lineup import SETUPS, WARMUP, Lineup, Plan, Setup, first_lineup
 from explorer.app.race.panel import RacePanel
-from explorer.app.race.plan import Plan
 from explorer.app.race.sample import FILE, packed, stored
-from explorer.app.race.setups import SETUPS, Setup
 from explorer.figures.race_maps import MAPS
 from explorer.training.outcome import Line
 

@@ -11,7 +11,7 @@ import pytest
 from handed import File, handed
 from raced import LONG, Open, Page, opened
 
-from explorer.app.widgets import handing
+from explorer.app.widgets import files
 from explorer.training.archive import load
 
 
@@ -38,7 +38,7 @@ def test_the_numbers_are_the_tidy_frame(open_race: Open) -> None:
     frame = page.panel.race.frame()
     read = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={"value": "", "layer": "", "head": ""})
     pd.testing.assert_frame_equal(read.astype(frame.dtypes), frame, check_exact=False, rtol=1e-12)
-    assert page.panel.saves.note == f"Saved race.csv, {handing.size_words(len(content))}."
+    assert page.panel.saves.note == f"Saved race.csv, {files.size_words(len(content))}."
 
 
 def test_the_result_of_a_press_stays_while_the_next_race_is_prepared(open_race: Open) -> None:
@@ -89,7 +89,7 @@ def test_nothing_is_saved_of_a_race_that_runs_or_never_ran(open_race: Open) -> N
 def test_what_a_browser_could_not_take_is_refused_in_words(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     page = open_race()
     page.run()
-    monkeypatch.setattr(handing, "MOST", 1_000)
+    monkeypatch.setattr(files, "MOST", 1_000)
     assert asked(page, "race") == []
     box = page.panel.saves
     assert box.refused

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.app.explore.selections import NamedDesigns, PatternSelection
+from explorer.app.explore.selections import NamedDesigns, PatternSelection, Selection
 from explorer.app.widgets.controls import choice
-from explorer.app.widgets.selection import Selection
 from explorer.config import Config, preset
 from explorer.glossary import cited
 from explorer.presets import changes_to, matching

@@ -12,8 +12,7 @@ import pytest
 from explorer.app.dashboard import PANELS
 from explorer.app.explore.question import Choose, Draw
 from explorer.app.link.links import Links
-from explorer.app.stories.story import VERDICT, Step
-from explorer.app.stories.table import STORIES
+from explorer.app.stories.story import STORIES, VERDICT, Step
 from explorer.config import Config
 from explorer.figures import FIGURES
 from explorer.labs.parametrization.experiment import STEP_WIDTHS, Parametrization, ParametrizationResult

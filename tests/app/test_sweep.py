@@ -17,7 +17,7 @@ from watched import WAIT
 
 from explorer.app.explore import sweep as card
 from explorer.app.explore.sweep import Row, anchored
-from explorer.app.link import explore as link
+from explorer.app.link.panels import read_explore, write_explore
 from explorer.app.link.params import Params
 from explorer.app.widgets.slider_steps import slider_steps, sliders, thinned
 from explorer.config import Config
@@ -296,10 +296,10 @@ def test_a_sweep_is_part_of_the_record(open_panel: Open) -> None:
     ({"field": "n_layers", "statistic": "logit_std"}, "n_layers:logit_std"),
 ])
 def test_a_link_carries_the_sweep(sweep: dict[str, str], text: str) -> None:
-    assert list(link.write({"sweep": sweep})) == [("sweep", text)]
-    assert link.read(Params(f"?sweep={text}"))["sweep"] == sweep
-    assert link.read(Params(""))["sweep"] is None
-    assert list(link.write({"sweep": None})) == []
+    assert list(write_explore({"sweep": sweep})) == [("sweep", text)]
+    assert read_explore(Params(f"?sweep={text}"))["sweep"] == sweep
+    assert read_explore(Params(""))["sweep"] is None
+    assert list(write_explore({"sweep": None})) == []
 
 
 @pytest.mark.parametrize(("record", "sentence"), [

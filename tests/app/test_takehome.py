@@ -19,9 +19,9 @@ from raced import opened as raced
 from watched import Watched
 
 import explorer as ex
-from explorer.app.labs.lab import LabPanel
+from explorer.app.labs import LabPanel
 from explorer.app.widgets.chart import Chart
-from explorer.app.widgets.takehome import TakeHome
+from explorer.app.widgets.files import TakeHome
 from explorer.export.module import torch_code
 from explorer.figures.data import to_csv, unpacked
 from explorer.labs.table import LABS

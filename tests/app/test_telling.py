@@ -13,7 +13,7 @@ from explored import plain
 
 from explorer.app.dashboard import Dashboard, dashboard, lab
 from explorer.app.explore.panel import Explore
-from explorer.app.stories.table import STORIES
+from explorer.app.stories.story import STORIES
 from explorer.app.widgets.runtime import PageWidget
 from explorer.config import Config
 from explorer.figures.layers import WITHHELD

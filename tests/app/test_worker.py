@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from explorer.app.explore.panel import Explore
-from explorer.app.labs.lab import LabPanel
+from explorer.app.labs import LabPanel
 from explorer.app.race.panel import RacePanel
 from explorer.app.widgets.panel import NICENESS
 from explorer.app.widgets.worker import MOST_BYTES, Worker

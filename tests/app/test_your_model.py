@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from explorer import Config, Profile, diagnose, measure, predict
-from explorer.app.yours.panel import EXAMPLE, LARGEST_BYTES, YourModel
+from explorer.app.yours import EXAMPLE, LARGEST_BYTES, YourModel
 from tests.app.watched import Watched
 
 CONFIG = Config(n_layers=3, d_model=32, n_heads=2, n_ctx=8, n_seeds=1)

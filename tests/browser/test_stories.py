@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, expect
 
-from explorer.app.stories.table import STORIES
+from explorer.app.stories.story import STORIES
 
 from .dashboard import Dashboard, wait_until_still
 

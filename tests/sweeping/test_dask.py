@@ -22,8 +22,7 @@ from small_sweeps import DEADLY, ENVIRONMENT, OVER, SMALL, deadly, same
 from explorer import Sweep, sweep
 from explorer.sweeping.cell import Cell, Found
 from explorer.sweeping.engine import KILLED, run
-from explorer.sweeping.pool import Cluster, of
-from explorer.sweeping.workers import Here
+from explorer.sweeping.workers import Cluster, Here, of
 
 SECONDS = 60
 """After which a test gives up."""

@@ -22,8 +22,7 @@ from small_sweeps import DEADLY, ENVIRONMENT, OVER, SMALL, deadly, same, threads
 from explorer import Stopped, Sweep, sweep
 from explorer.sweeping.cell import Cell, Found
 from explorer.sweeping.engine import BROKEN, KILLED, Engine, run
-from explorer.sweeping.pool import Pool, local, of
-from explorer.sweeping.workers import Here, processors
+from explorer.sweeping.workers import Here, Pool, local, of, processors
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,7 @@ def in_a_thread(found: list[xr.Dataset], **others: Any) -> None:
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processors, whatever this machine has."""
-    monkeypatch.setattr("explorer.sweeping.pool.processors", lambda: 2)
+    monkeypatch.setattr("explorer.sweeping.workers.processors", lambda: 2)
 
 
 @pytest.mark.usefixtures("two")
@@ -104,7 +103,7 @@ class Counting(Pool):
 
 def test_a_slot_has_its_share_of_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six processors make three threads for each of two slots."""
-    monkeypatch.setattr("explorer.sweeping.pool.processors", lambda: 6)
+    monkeypatch.setattr("explorer.sweeping.workers.processors", lambda: 6)
     found: list[Any] = []
     run([(cells(), Counting(2))], lambda: False, lambda _, what: found.append(what.numbers.get("second_moment")))
     assert found == [3.0] * 4
@@ -112,8 +111,8 @@ def test_a_slot_has_its_share_of_the_processors(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_large_cell_has_the_machine_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slots are as many as memory holds of the largest cell."""
-    monkeypatch.setattr("explorer.sweeping.pool.free_memory", lambda: 8e9)
-    monkeypatch.setattr("explorer.sweeping.pool.processors", lambda: 4)
+    monkeypatch.setattr("explorer.sweeping.workers.free_memory", lambda: 8e9)
+    monkeypatch.setattr("explorer.sweeping.workers.processors", lambda: 4)
     assert [local(need).slots for need in (1e9, 3e9)] == [4, 2]
     assert local(5e9).inside
 

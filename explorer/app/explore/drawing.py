@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from explorer.app.explore.asking import Asking
 from explorer.app.explore.comparison import Comparison
+from explorer.app.explore.question import Asking
 from explorer.app.explore.selections import ALL, ListSelection
 from explorer.app.widgets.chart import Chart
 from explorer.config import Config

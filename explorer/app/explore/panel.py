@@ -14,26 +14,26 @@ from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
-from explorer.app.explore import home
-from explorer.app.explore.asking import Asking
+from explorer.app import home
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.drawing import PATIENCE, Drawing, lines_first, worth_drawing
 from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.pins import Pin
-from explorer.app.explore.question import Question
-from explorer.app.explore.remedies import Diagnose, Remedies
+from explorer.app.explore.question import Asking, Question
 from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.sentences import model_words, progress_words, summary
-from explorer.app.explore.similar_designs import SimilarDesigns, Trials
 from explorer.app.explore.sweep import SliderSweep
+from explorer.app.explore.work import SimilarDesigns, Trials
 from explorer.app.view import DESIGN, View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import Phase, prose
 from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
-from explorer.app.widgets.takehome import TakeHome
+from explorer.app.widgets.verdict import Diagnose, Remedies
 from explorer.config import Config
+from explorer.export import snippet
 from explorer.figures import FIGURES
 from explorer.profile import Profile
 from explorer.stopping import Progress, Stop
@@ -95,7 +95,7 @@ class Explore(Live[Job, Profile]):
                          if diagnose else None)
         if solve:
             Flatten(controls, solve, lambda message: self._fail(self._job, message))
-        self.home = TakeHome([*home.files(self._designs, self._script, self._drawn)])
+        self.home = TakeHome([*home.explore_files(self._designs, self._script, self._drawn)])
         self.children = self._layout()
         self.refresh()
 
@@ -255,7 +255,8 @@ class Explore(Live[Job, Profile]):
     def _script(self) -> str:
         """The script that gives the page's numbers."""
         with self.lock:
-            return home.script(*self._designs(), self.statistic.value, self.pattern.pattern_of)
+            pins = {pin.name: pin.config for pin in self.comparison.pins}
+            return snippet.explore(self.controls.config, pins, self.statistic.value, self.pattern.pattern_of)
 
     def _drawn(self) -> list[tuple[str, Profile]]:
         """The profiles on the charts, each with the name of its design; the current design's are the last."""

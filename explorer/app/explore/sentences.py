@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from explorer.app.design_names import choice_words
-from explorer.app.widgets.roster_box import swatch
+from explorer.app.roster import swatch
 from explorer.app.widgets.wording import in_words
 from explorer.config import Config
 from explorer.figures.palette import Design

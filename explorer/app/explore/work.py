@@ -1,4 +1,7 @@
-"""Jobs of the Explore panel's worker. torch is imported there: it takes a second, and the page need not wait."""
+"""Jobs of the Explore panel's worker: measuring, and looking up how similar designs trained.
+
+torch is imported on the worker's thread: it takes a second, and the page need not wait.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,51 @@ import os
 import sys
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache
 
 from explorer import plotlyjs
-from explorer.app.explore.similar_designs import SimilarDesigns
 from explorer.app.widgets.worker import wait
 from explorer.config import Config
 from explorer.profile import Profile
 from explorer.stopping import Progress, Stop
 from explorer.trials import as_trained, evidence, likeness, predicted
+
+Trials = Callable[[Config, Stop], str]
+
+KEPT = 256
+"""Sentences kept: more than the worker keeps results."""
+
+
+class SimilarDesigns:
+    """Sentences on the training of similar designs, by design; the latest are kept.
+
+    Args:
+        trials: makes the sentence of a design, empty where no similar one was trained; None makes none.
+    """
+
+    def __init__(self, trials: Trials | None) -> None:
+        self._trials = trials
+        self._known: OrderedDict[Config, str] = OrderedDict()
+
+    def find(self, config: Config, stop: Stop) -> None:
+        """Makes the sentence of a design, on the worker's thread; raises what `trials` raises once `stop()` is true."""
+        if self._trials is None or config in self._known:
+            return
+        try:
+            self._known[config] = self._trials(config, stop)
+        except Exception as error:
+            if stop():
+                raise
+            self._known[config] = f"No training results for similar designs: {type(error).__name__}: {error}."
+        if len(self._known) > KEPT:
+            self._known.popitem(last=False)
+
+    def words(self, config: Config | None) -> str:
+        """The sentence of a design; empty where it was not asked for."""
+        return self._known.get(config, "") if config else ""
+
 
 SHOWN = threading.Event()
 """Set when a browser has put a page of this kernel together."""

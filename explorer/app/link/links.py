@@ -6,24 +6,17 @@ a notice. Values are checked where they are restored; here, only their places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
 from explorer.app import view
-from explorer.app.link import explore, race
-from explorer.app.link import map as maps
+from explorer.app.link.panels import PARTS, Pairs, write_settings
 from explorer.app.link.params import Params
-from explorer.app.link.values import plain, write_value
 from explorer.app.widgets.record import VERSION, record
 from explorer.display import shown
 from explorer.labs.table import LABS
 
-Pairs = Iterator[tuple[str, str]]
-PARTS: Mapping[str, tuple[Callable[[Mapping[str, Any]], Pairs], Callable[[Params], dict[str, Any]]]] = {
-    "explore": (explore.write, explore.read), "map": (maps.write, maps.read), "race": (race.write, race.read),
-}
-"""Writer and reader of a panel's record, for each panel that is no lab."""
 SAFE = ",:()"
 """Characters that are not percent-encoded in a value, beside letters, digits and _.-~."""
 STORY = ("story", "step")
@@ -64,8 +57,8 @@ class Links:
         if labs and not opened and part.get("open", labs[0]) != labs[0]:
             yield "lab", str(part["open"])
         for lab, state in {panel: part, **_part(part, "panels")}.items():
-            fields = plain(LABS[lab].settings, state.get("settings", {})) if lab in LABS else {}
-            yield from ((f"{lab}.{name}", write_value(value)) for name, value in fields.items())
+            if lab in LABS:
+                yield from write_settings(lab, LABS[lab].settings, state.get("settings", {}))
 
     def read(self, text: object) -> tuple[dict[str, Any], list[str]]:
         """The whole record that a link stands for, and a sentence for each part that was not understood.
@@ -108,8 +101,7 @@ def _part(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _read_lab(lab: str, params: Params) -> dict[str, Any]:
-    kind = LABS[lab].settings
-    return record(settings=params.accepted(kind, params.fields(kind, f"{lab}."), lab))
+    return record(settings=params.settings(LABS[lab].settings, lab))
 
 
 def _read_view(params: Params) -> dict[str, object]:

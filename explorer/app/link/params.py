@@ -68,6 +68,10 @@ class Params:
         self.sentences += sentences
         return changed(choices) if choices else {}
 
+    def settings(self, kind: type[Choices], part: str) -> dict[str, object]:
+        """The fields of a part of the page that its record accepts, without the defaults."""
+        return self.accepted(kind, self.fields(kind, f"{part}."), part)
+
     def position(self, key: str, default: int) -> int | str:
         """A number that counts something; the text itself where it is none, to be refused as such."""
         text = self.take(key, str(default))

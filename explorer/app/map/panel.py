@@ -11,19 +11,17 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from explorer.app import home
 from explorer.app.design_names import name_of
 from explorer.app.explore.selections import NamedDesigns
 from explorer.app.explore.sentences import model_words
-from explorer.app.map import home
-from explorer.app.map.maps import FIRST_DESIGN, MAPS
 from explorer.app.map.picture import MapControls, Picture, Shown
-from explorer.app.map.plan import Job, Plan
+from explorer.app.map.plan import FIRST_DESIGN, MAPS, Job, Plan
 from explorer.app.map.running import Clock, Running, cells
-from explorer.app.race.buttons import ButtonRow, button
-from explorer.app.race.setups import SetupRow
+from explorer.app.widgets.buttons import ButtonRow, SetupRow, button
+from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.record import changed, read, record, restore_controls, restore_parts
-from explorer.app.widgets.takehome import TakeHome
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.app.widgets.worker import Throttle
 from explorer.choices import ConfigError
@@ -61,7 +59,7 @@ class MapPanel(Panel[Job, None]):
         self.picture = Picture()
         self.picture.chart.on_msg(lambda _, content, __: self._pick(content))
         self.maps = SetupRow("Maps", MAPS, self.restore)
-        self.home = TakeHome([*home.files(lambda: self._shown().job, lambda: self._shown().sweep.dataset())])
+        self.home = TakeHome([*home.map_files(lambda: self._shown().job, lambda: self._shown().sweep.dataset())])
         self.children = self._layout()
         self.add_class("ex-map")
         self.refresh()

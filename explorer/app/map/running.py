@@ -11,9 +11,8 @@ from explorer.app.widgets.wording import left_in_words
 from explorer.choices import ConfigError
 from explorer.memory import machine_memory
 from explorer.stopping import Stop
-from explorer.sweeping.pool import room
 from explorer.sweeping.sweeps import Sweep
-from explorer.sweeping.workers import Here
+from explorer.sweeping.workers import Here, room
 
 MOST_MINUTES = 120
 """Minutes of one processor that a map may take, about."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import ipywidgets as widgets
 
 from explorer.app.design_names import lowered
+from explorer.app.explore.selections import Selection
 from explorer.app.explore.sentences import legend_entry
 from explorer.app.race.standings import NO_LINES, Standings, judged
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import choice
-from explorer.app.widgets.selection import Selection
 from explorer.app.widgets.verdict import Verdict
 from explorer.figures.palette import Design
 from explorer.figures.race import CURVES, Course

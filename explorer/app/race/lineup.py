@@ -1,16 +1,23 @@
-"""`Lineup`: the contenders of the next race, each a design with a recipe. No widgets, no torch."""
+"""`Lineup` and `Plan`: contenders of the next race, its size and task, and set-ups of both. No widgets, no torch."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from pydantic import model_validator
 
 from explorer.app.design_names import cut, lowered, name_of, tidied
 from explorer.app.roster import MOST, Entry, Roster
+from explorer.app.widgets.record import changed, record
 from explorer.app.widgets.wording import in_words
-from explorer.config import preset
+from explorer.config import Config, preset
+from explorer.fields import setting
 from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import Recipe
+from explorer.training.tasks import Task
 
 USUAL = Recipe(learning_rate=5e-4)
 """Recipe of a new contender. At 1e-3 warm-up rescues Post-LN in fewer draws."""
@@ -82,3 +89,119 @@ def recipe_words(recipe: Recipe) -> str:
     ]
     warmup = [f"T {recipe.warmup}"] if recipe.warmup > 1 else []
     return ", ".join([f"{in_words(recipe.optimizer)} {in_words(recipe.learning_rate)}", *warmup, *more])
+
+
+# The plan of a race: size and task, one record for all contenders.
+
+
+OWN = ("n_layers", "d_model", "n_heads")
+"""Sizes that a pinned design may keep; sequences and batches are the same for all."""
+
+
+class Plan(Task):
+    """Task, size of the models, and number of steps.
+
+    Raises:
+        ConfigError: an unknown field, a wrong type, a value out of range, or sizes that exclude each other.
+    """
+
+    n_layers: int = setting(12, "Depth", "Size", "Layers of every contender.", 1, 128, symbol="N", unit="layers",
+                            log=True, pinned=True)
+    d_model: int = setting(64, "Width", "Size", "Width of every contender's residual stream.", 8, 1024, symbol="d",
+                           unit="features", log=True, pinned=True)
+    steps: int = setting(500, "Steps", "Race", "Steps of each contender, and length of a decay.", 1, 100_000, log=True,
+                         pinned=True)
+    n_heads: int = setting(4, "Heads", "Size", "Attention heads; they divide the width.", 1, 64, log=True)
+    n_ctx: int = setting(64, "Sequence length", "Size", "Characters in a sequence.", 2, 1024, symbol="n",
+                         unit="characters", log=True)
+    batch_size: int = setting(16, "Batch size", "Size", "Sequences in a batch.", 1, 256, symbol="B", unit="sequences",
+                              log=True)
+    own_size: bool = setting(False, "Pinned designs keep their size", "Size",
+                             "Depth, width and heads of a pinned design are its own; off: all have those given here.")
+    every: int = setting(10, "Instruments every", "Task",
+                         "Steps between readings of gradients, updates, attention and the held-out loss.", 1, 1000,
+                         symbol="k", unit="steps", log=True)
+
+    seed: int = setting(1, "Seed", "Task", "Seed of the weights and of the batches; the batches are the same for all.",
+                        0, 2**31 - 1)
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> Plan:
+        self.fit(self.sized(Config(), own=False))  # which refuses in the same words
+        return self
+
+    @property
+    def task(self) -> Task:
+        """The task alone."""
+        return Task(**{name: getattr(self, name) for name in Task.specs()})
+
+    def sized(self, config: Config, *, own: bool) -> Config:
+        """A design in the plan's size.
+
+        Args:
+            own: whether the design has a size of its own, which counts where `own_size` says so.
+        """
+        names = ("n_ctx", "batch_size", "seed", *(() if own and self.own_size else OWN))
+        return config.replace(**{name: getattr(self, name) for name in names})
+
+
+# Set-ups of a race: a question each, with the contenders, recipes and plan that answer it.
+
+
+class Setup(NamedTuple):
+    """One set-up, as a row of data."""
+
+    name: str
+    title: str
+    words: str
+    """The question, and about how long the race takes."""
+    lineup: Callable[[], Lineup]
+    plan: Mapping[str, Any] = MappingProxyType({})
+    """Fields of `Plan` that differ from the defaults."""
+
+    def state(self) -> dict[str, Any]:
+        """The record that `Preparation.restore` reads."""
+        return record(contenders=self.lineup().state(), plan=changed(Plan(**self.plan)), selected=0)
+
+
+def lineup_of(contenders: Sequence[Contender]) -> Lineup:
+    """A line-up of these."""
+    lineup = Lineup()
+    for contender in contenders:
+        lineup.add(contender)
+    return lineup
+
+
+def _deep() -> Lineup:
+    warm = USUAL.replace(warmup=50)
+    return lineup_of([named_design(name, warm) for name in ("post_ln", "pre_ln", "deepnorm", "rezero")])
+
+
+def _alphas() -> Lineup:
+    """α in front of each branch of a stack with norms after its sums: at 1 throughout, it is Post-LN."""
+    base = named_design("rezero")
+    config = base.config.replace(norm_placement="post")
+    rows: tuple[tuple[str, dict[str, float]], ...] = (
+        ("learned", {}), ("own_rate", {"alpha_rate": 10.0}), ("ramp", {"alpha_step": 1 / 300}), ("fixed", {}),
+    )
+    return lineup_of([
+        Contender(config, base="ReZero, Post-LN", recipe=USUAL.replace(alpha_schedule=schedule, **more), sized=False)
+        for schedule, more in rows
+    ])
+
+
+SETUPS: Mapping[str, Setup] = MappingProxyType({
+    row.name: row
+    for row in (
+        Setup("warmup", "Why warm-up",
+              "Why does Post-LN need warm-up, and Pre-LN and ReZero none? 12 layers, 500 steps: one to three minutes.",
+              first_lineup),
+        Setup("depth", "Depth 48",
+              "Which designs still learn at 48 layers? All warm up for 50 of 200 steps: two to five minutes.", _deep,
+              MappingProxyType({"n_layers": 48, "steps": 200})),
+        Setup("alpha", "Learned or ramped α",
+              "Should α of x + αF(x) be learned from 0, or raised to 1 by even steps? 12 layers, 400 steps: one to "
+              "three minutes.", _alphas, MappingProxyType({"steps": 400})),
+    )
+})
+"""Set-ups by name, in the order of their buttons."""

@@ -14,20 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from explorer.app.race import home
-from explorer.app.race.buttons import RaceButtons
+from explorer.app import home
 from explorer.app.race.gallery import Gallery
-from explorer.app.race.lineup import Lineup, first_lineup
-from explorer.app.race.plan import Plan
+from explorer.app.race.lineup import SETUPS, Lineup, Plan, first_lineup
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, Start
-from explorer.app.race.racefile import Opened, RaceFile, opened
+from explorer.app.race.racefile import Opened, RaceFile, Saves, opened
 from explorer.app.race.sample import stored
-from explorer.app.race.saves import Saves
-from explorer.app.race.scribe import Scribe
-from explorer.app.race.setups import SETUPS, SetupRow
-from explorer.app.race.standings import most_steps
+from explorer.app.race.standings import Scribe, most_steps
+from explorer.app.widgets.buttons import RaceButtons, SetupRow
+from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase, prose
-from explorer.app.widgets.takehome import TakeHome
 from explorer.app.widgets.wording import left_in_words, refusal_in_words
 from explorer.app.widgets.worker import Throttle
 from explorer.choices import ConfigError
@@ -115,7 +111,7 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
         self.setups = SetupRow("Set-ups", SETUPS, self.restore)
         self.waiting = prose(WAITING, "ex-beware")
         self.file = RaceFile(self._busy, self._open)
-        self.home = TakeHome([*home.files(self._shown)])
+        self.home = TakeHome([*home.race_files(self._shown)])
         files = widgets.Box([self.saves, self.file]).add_class("ex-race-files")
         shown = [self.waiting, files, self.gallery.box, self.home, prose(BEWARE, "ex-beware")]
         main = widgets.Box(shown).add_class("ex-main")

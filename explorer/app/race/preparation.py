@@ -11,23 +11,63 @@ from typing import Any, NamedTuple
 import ipywidgets as widgets
 
 from explorer.app.explore.selections import named_options
-from explorer.app.race.lineup import Contender, Lineup, named_design, recipe_words
-from explorer.app.race.plan import Plan
-from explorer.app.race.textfile import TextFile
-from explorer.app.roster import RosterError, quoted
+from explorer.app.race.lineup import Contender, Lineup, Plan, named_design, recipe_words
+from explorer.app.roster import RosterBox, RosterError, quoted
 from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.files import FileEntry
 from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
-from explorer.app.widgets.roster_box import RosterBox
+from explorer.app.widgets.wording import refusal_in_words
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import shown
 from explorer.figures.palette import Design
 from explorer.schemes.preset import PRESETS
-from explorer.text import Text
+from explorer.text import LARGEST_BYTES, Text, decode
 from explorer.training.recipe import Recipe, idle
 from explorer.training.tasks import Data
 
 HEADING, WHILE_RUNNING = "Contenders", "Contenders of the next race"
+PROSE = "Python's own prose"
+
+
+class TextFile(FileEntry):
+    """The entry, and `text`: the file's content, or None for Python's prose.
+
+    Args:
+        check: raises ConfigError for a text that the next race could not learn.
+    """
+
+    def __init__(self, check: Callable[[Text], object] = lambda text: None) -> None:
+        super().__init__(label="Text", about="Text file of your own, UTF-8", accept=".txt,.md,.csv,text/*",
+                         other="Use Python's prose", now=PROSE, most=LARGEST_BYTES)
+        self.text: Text | None = None
+        self._check = check
+
+    def read(self, name: str, raw: bytes) -> None:
+        """Learns the file, if it is a text."""
+        self.said = f"Reading {name} …"
+        try:
+            text = decode(raw)
+            self._check(text)
+        except ConfigError as error:
+            self.refuse(f"Refused: {name}: {refusal_in_words(error)}. It stays {self.now}.")
+        else:
+            self._use(text, f"{name}, {len(text.codes):,} characters")
+
+    def put_back(self) -> None:
+        """Learns Python's prose."""
+        self._use(None, PROSE)
+
+    def take(self, text: Text | None) -> None:
+        """Learns the text of a race, None for Python's prose; a file's name is not known then."""
+        if text is not None or self.text is not None:
+            self._use(text, f"the text of the opened race, {len(text.codes):,} characters" if text else PROSE)
+
+    def _use(self, text: Text | None, words: str) -> None:
+        self.text = text
+        with self.hold_sync():
+            self.now, self.own, self.refused = words, text is not None, False
+            self.said = f"The next race learns {words}."
 
 
 class Start(NamedTuple):

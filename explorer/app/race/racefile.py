@@ -1,85 +1,24 @@
-"""A saved race that is opened again: the control for its file, and its contents for the panel."""
+"""Files of a race: the buttons that save it, and the entry that opens a saved one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import traitlets
 
-from explorer.app.race.plan import OWN, Plan
+from explorer.app.race.lineup import OWN, Plan
 from explorer.app.race.preparation import Start
 from explorer.app.roster import MOST
-from explorer.app.widgets.file import LONGEST, FileEntry
-from explorer.app.widgets.handing import size_words
+from explorer.app.widgets.buttons import ButtonRow, button
+from explorer.app.widgets.files import LargeFile, hand_over, size_words
 from explorer.app.widgets.record import changed, record
 from explorer.choices import ConfigError
 from explorer.figures.palette import Design
 from explorer.figures.race import CURVES, Course
 from explorer.figures.race_maps import MAPS, layer_map
 from explorer.text import prose
-
-# A file that is too large for one message: it comes in parts, each of which is answered before the next is sent.
-
-
-PART = 1_000_000
-"""Bytes of a part: a server takes messages of a few megabytes."""
-
-
-class LargeFile(FileEntry):
-    """The entry. A subclass says what becomes of the file, and when none is taken.
-
-    A choice is the message `["begin", name, size]`, then `["part", offset]` with bytes beside it. Each is answered by
-    `{"got": n}`, the bytes that are here; -1 ends it. The browser keeps within what `visits` lets a visitor send.
-
-    Traits:
-        part: bytes of a part.
-    """
-
-    part = traitlets.Int(PART).tag(sync=True)
-
-    def __init__(self, **traits: object) -> None:
-        self._name, self._size, self._held = "", 0, bytearray()
-        super().__init__(**traits)
-
-    def refusal(self) -> str:
-        """The reason why no file is taken now; empty when one is."""
-        return ""
-
-    def _take(self, _: object, content: object, buffers: Sequence[bytes] | None) -> None:
-        match content:
-            case ["begin", str() as name, int() as size]:
-                self.send({"got": self._begin(name[:LONGEST], size)})
-            case ["part", int() as offset] if buffers:
-                self.send({"got": self._add(offset, bytes(buffers[0]))})
-
-    def _begin(self, name: str, size: int) -> int:
-        """Prepares for a file; what there is of another one is dropped."""
-        self._name, self._size, self._held = name, 0, bytearray()
-        if refusal := self.refusal():
-            self.refuse(refusal)
-        elif not 0 < size <= self.most:
-            most, got = size_words(self.most), size_words(size)
-            self.refuse(f"Refused: {name} must have at most {most} to be sent, and not be empty; got {got}.")
-        else:
-            self._size = size
-            with self.hold_sync():
-                self.said, self.refused = f"Sending {name}, {size_words(size)} …", False
-        return 0 if self._size else -1
-
-    def _add(self, offset: int, part: bytes) -> int:
-        """Adds a part; the last one ends the file."""
-        if offset != len(self._held) or not 0 < len(part) <= min(self.part, self._size - offset):
-            self._size = 0
-            return -1
-        self._held += part
-        if len(self._held) == self._size:
-            raw, self._held, self._size = bytes(self._held), bytearray(), 0
-            self.read(self._name, raw)
-            return len(raw)
-        return len(self._held)
-
 
 if TYPE_CHECKING:
     from explorer.training.race import Outcome, Race
@@ -178,3 +117,70 @@ def state_of(start: Start) -> dict[str, Any]:
         for design, recipe in zip(start.designs, start.recipes, strict=True) if design.config
     ]
     return record(contenders=contenders, plan=changed(start.plan), selected=0)
+
+
+def numbers(race: Race) -> bytes:
+    """The tidy frame, as text."""
+    return race.frame().to_csv(index=False).encode()
+
+
+def whole(race: Race) -> bytes:
+    """All of the race. Torch is there already: the race has run."""
+    from explorer.training.archive import to_bytes
+
+    return to_bytes(race)
+
+
+class File(NamedTuple):
+    """One of the files there are."""
+
+    label: str
+    title: str
+    """Its content, in words."""
+    name: str
+    media: str
+    write: Callable[[Race], bytes]
+
+
+FILES: Mapping[str, File] = MappingProxyType({
+    "numbers": File("Save numbers (CSV)", "Every reading of the instruments, one number a row",
+                    "race.csv", "text/csv", numbers),
+    "race": File("Save race", "Text, settings, numbers, weights and optimizers; load it in Python to continue the race",
+                 "race.zip", "application/zip", whole),
+})
+"""Files by name, in the order of their buttons."""
+
+
+class Saves(ButtonRow):
+    """A button for each file, and a line that says the result of the last press.
+
+    Args:
+        race: the race, which stands still until this thread lets go; it may refuse by a `ConfigError`.
+        on_saved: called when all of the race was handed over.
+    """
+
+    def __init__(self, race: Callable[[], Race], on_saved: Callable[[], None]) -> None:
+        super().__init__("Save", self._save, links=True)
+        self._race, self._on_saved = race, on_saved
+
+    def offer(self, *, enabled: bool) -> None:
+        """Enables or disables the buttons; if that is a change, the last message is removed."""
+        if self.buttons and self.offers("race") == enabled:
+            return
+        self.buttons = [button(name, file.label, enabled=enabled, title=file.title) for name, file in FILES.items()]
+        self.note, self.refused = "", False
+
+    def _save(self, name: str) -> None:
+        """Handles a press in a browser, which may come late."""
+        if not self.offers(name):
+            return
+        file = FILES[name]
+        try:
+            content = file.write(self._race())
+            hand_over(self, file.name, file.media, content)
+        except ConfigError as error:
+            self.note, self.refused = f"Refused: {error}.", True
+            return
+        self.note, self.refused = f"Saved {file.name}, {size_words(len(content))}.", False
+        if name == "race":
+            self._on_saved()

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from explorer.app.race.lineup import Lineup
-from explorer.app.race.plan import Plan
+from explorer.app.race.lineup import Lineup, Plan
 from explorer.app.widgets.record import changed
 from explorer.figures.palette import Design
 from explorer.figures.race import Course, Track

@@ -8,11 +8,10 @@ from typing import Any, Protocol, cast
 import ipywidgets as widgets
 import traitlets
 
-from explorer.app.explore.asking import options
 from explorer.app.explore.panel import Explore
+from explorer.app.explore.question import options
 from explorer.app.link.links import Links
-from explorer.app.stories.story import OFFER, VERDICT, Step, Story
-from explorer.app.stories.table import STORIES
+from explorer.app.stories.story import OFFER, STORIES, VERDICT, Step, Story
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.record import record

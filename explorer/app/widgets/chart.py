@@ -15,7 +15,7 @@ from typing import Any
 import plotly.graph_objects as go
 import traitlets
 
-from explorer.app.widgets.handing import hand_over
+from explorer.app.widgets.files import hand_over
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.figures.data import Plain, changes, packed, to_csv
 from explorer.figures.pages import standalone

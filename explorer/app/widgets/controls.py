@@ -18,10 +18,18 @@ from typing import Any, Generic, TypeVar
 import traitlets
 
 from explorer.app.view import View, label
-from explorer.app.widgets.exclusions import exclusions, fix, remedy_in_words
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.slider_steps import slider_steps
-from explorer.app.widgets.wording import idle, in_words, refusal_in_words, size_in_words, usual_in_words
+from explorer.app.widgets.wording import (
+    exclusions,
+    fix,
+    idle,
+    in_words,
+    refusal_in_words,
+    remedy_in_words,
+    size_in_words,
+    usual_in_words,
+)
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.fields import GROUPS, Option, Spec

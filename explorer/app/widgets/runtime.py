@@ -29,7 +29,7 @@ SHARED = ("elements", "typeset", "glossary", "messages", "address", "handing", "
           "update", "screen")
 STYLES = tuple(f"{name}.css" for name in (
     "widgets/style", "widgets/header", "widgets/media", "widgets/chart", "widgets/saving", "widgets/search",
-    "widgets/glossary", "widgets/roster_box", "race/race", "explore/compare", "explore/sweep", "map/map",
+    "widgets/glossary", "widgets/roster_box", "race/race", "explore/explore",
     "stories/stories"))
 STUB = """const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
 const page = (pages.{key} ??= Promise.withResolvers());

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
-from explorer.app.labs import home
+from explorer.app import home
 from explorer.app.view import View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.header import Header
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import prose
 from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
 from explorer.app.widgets.tabbed import Tab, Tabbed
-from explorer.app.widgets.takehome import TakeHome
 from explorer.app.widgets.wording import in_words, left_in_words
 from explorer.app.widgets.worker import Throttle
 from explorer.choices import Choices, ConfigError
@@ -75,7 +75,7 @@ class LabPanel(Live[Choices, Outcome]):
         charts = {plot.name: Chart(title=plot.title, caption=plot.caption).explain(plot.why) for plot in lab.plots}
         super().__init__(controls, charts, subject="computed setting", action="Compute")
         self.add_class("ex-lab")
-        self.home = TakeHome([*home.files(lab, lambda: self.controls.config, self._numbers)])
+        self.home = TakeHome([*home.lab_files(lab, lambda: self.controls.config, self._numbers)])
         self.children = self._layout()
         self.refresh()
 
@@ -112,7 +112,7 @@ class LabPanel(Live[Choices, Outcome]):
         with self.lock:
             if self._result is None:
                 raise ConfigError("numbers must be there to be saved; got none yet")
-            return home.numbers(self.lab, self._result.settings, self._result.result, self.charts)
+            return home.lab_numbers(self.lab, self._result.settings, self._result.result, self.charts)
 
     def _promise(self, _: Choices) -> str:
         return f"Computing: {self.lab.title}"

@@ -1,8 +1,9 @@
-"""Rows of buttons: those that run a race, and the base of those that save it."""
+"""Rows of buttons, those that run a race and those that make choices among them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import traitlets
 
@@ -59,3 +60,43 @@ class RaceButtons(ButtonRow):
             button(*middle, enabled=middle[0] in verbs, primary=paused),
             button("stop", "Stop", enabled="stop" in verbs),
         ]
+
+
+class Prepared(Protocol):
+    """Choices of a panel that a button makes."""
+
+    @property
+    def name(self) -> str:
+        """Name in its button's message."""
+
+    @property
+    def title(self) -> str:
+        """Title of its button."""
+
+    @property
+    def words(self) -> str:
+        """The question that they answer."""
+
+    def state(self) -> dict[str, Any]:
+        """The record that the panel restores."""
+
+
+class SetupRow(ButtonRow):
+    """A button for each set-up, and the question of the one that was pressed last.
+
+    Args:
+        label: of the set-ups, for a screen reader.
+        setups: by name, in the order of their buttons.
+        restore: makes the choices of a record.
+    """
+
+    def __init__(self, label: str, setups: Mapping[str, Prepared], restore: Callable[[object], object]) -> None:
+        super().__init__(label, self._press, links=True)
+        self._setups, self._restore = setups, restore
+        self.buttons = [button(row.name, row.title, enabled=True, title=row.words) for row in setups.values()]
+
+    def _press(self, name: str) -> None:
+        """Handles a press in a browser, which may say anything."""
+        if name in self._setups:
+            self._restore(self._setups[name].state())
+            self.note = self._setups[name].words

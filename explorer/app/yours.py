@@ -13,7 +13,7 @@ import ipywidgets as widgets
 
 from explorer.app.explore.sentences import design_words, marks
 from explorer.app.widgets.chart import Chart
-from explorer.app.widgets.file import FileEntry
+from explorer.app.widgets.files import FileEntry
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.verdict import Verdict, entry
 from explorer.diagnosis import Finding

@@ -1,0 +1,154 @@
+"""Files that a person takes home from each panel: scripts, numbers, sources.
+
+The functions that a panel gives are called at a press, take the panel's lock, and may refuse by a `ConfigError`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from explorer.app.widgets.files import File
+from explorer.choices import Choices, ConfigError
+from explorer.config import Config
+from explorer.export import snippet
+from explorer.export.bibtex import bibliography
+from explorer.export.module import torch_code
+from explorer.figures.data import guarded, table, untagged
+from explorer.labs.lab import Lab
+from explorer.profile import Profile
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+    from explorer.app.explore.pins import Pin
+    from explorer.app.map.plan import Job
+    from explorer.app.race.preparation import Start
+    from explorer.app.widgets.chart import Chart
+
+PYTHON, TEXT, CSV, JSON, NETCDF = "text/x-python", "text/plain", "text/csv", "application/json", "application/x-netcdf"
+
+
+def sources(*records: Choices, cited: Iterable[str] = ()) -> str:
+    """The papers of designs, recipes and settings, and others that are cited, each once."""
+    return bibliography(*records, sources=list(cited), year=date.today().year)
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """A table as CSV; a number that is missing is empty."""
+    return str(frame.to_csv(index=False, lineterminator="\r\n", na_rep=""))
+
+
+def explore_files(designs: Callable[[], tuple[Config, list[Pin]]], python: Callable[[], str],
+                  drawn: Callable[[], Iterable[tuple[str, Profile]]]) -> Iterator[File]:
+    """The files of the Explore panel.
+
+    Args:
+        designs: gives the design of the controls, and the pins.
+        python: writes the script.
+        drawn: gives the name of each design, and a profile of it.
+    """
+    def papers() -> str:
+        config, pins = designs()
+        return sources(config, *(pin.config for pin in pins))
+
+    yield File("Python", "A script that gives the numbers of this page.", "explore.py", PYTHON, python)
+    yield File("Torch module", "The current design as one file, which needs torch alone.", "transformer.py", PYTHON,
+               lambda: torch_code(designs()[0]))
+    yield File("Numbers (CSV)", "Every statistic of the designs on the charts, measured and predicted.", "explore.csv",
+               CSV, lambda: profile_table(drawn()), shown=False)
+    yield File("BibTeX", "This tool, and the papers of what the designs use.", "explore.bib", TEXT, papers)
+
+
+def profile_table(drawn: Iterable[tuple[str, Profile]]) -> str:
+    """All numbers of some profiles as CSV, a number a row, with the design's name first.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    import pandas as pd
+
+    frames = [profile.frame().assign(design=guarded(name)) for name, profile in drawn]
+    if not frames:
+        raise ConfigError("numbers must be there to be saved; got none yet")
+    whole = pd.concat(frames, ignore_index=True)
+    return csv(whole[["design", *whole.columns.drop("design")]])
+
+
+def map_files(job: Callable[[], Job], numbers: Callable[[], xr.Dataset]) -> Iterator[File]:
+    """The files of the Map panel; the functions give what the map shows."""
+    yield File("Python", "A script that computes this map.", "map.py", PYTHON, lambda: map_script(job()))
+    yield File("Numbers (CSV)", "Every statistic of every cell, a cell a row.", "map.csv", CSV,
+               lambda: csv(numbers().to_dataframe().reset_index()), shown=False)
+    yield File("Numbers (NetCDF)", "The same with labels and units, as xarray reads it.", "map.nc", NETCDF,
+               lambda: bytes(numbers().to_netcdf(engine="scipy")), shown=False)  # NetCDF 3, which everybody reads
+    yield File("BibTeX", "This tool, and the papers of what the design uses.", "map.bib", TEXT,
+               lambda: sources(job().config))
+
+
+def map_script(job: Job) -> str:
+    """The map as Python."""
+    trained = "trained" in job.origins
+    return snippet.sweep(job.config, job.fields, () if trained else job.statistics, job.origins,
+                         job.steps if trained else None)
+
+
+def race_files(start: Callable[[], Start]) -> Iterator[File]:
+    """The files of the Race panel beside the race itself; `start` gives everything that a race starts with."""
+    def papers() -> str:
+        race = start()
+        return sources(*(design.config for design in race.designs if design.config), *race.recipes, race.plan.task)
+
+    yield File("Python", "A script that runs this race from its first step.", "race.py", PYTHON,
+               lambda: race_script(start()))
+    yield File("BibTeX", "This tool, and the papers of what designs and recipes use.", "race.bib", TEXT, papers)
+
+
+def race_script(start: Start) -> str:
+    """The race as Python."""
+    task = start.plan.task
+    contenders = [
+        snippet.Run(design.label, task.fit(design.config), recipe)
+        for design, recipe in zip(start.designs, start.recipes, strict=True) if design.config
+    ]
+    return snippet.race(contenders, task, start.plan.steps, start.plan.every, own_text=start.text is not None)
+
+
+def lab_files(lab: Lab, settings: Callable[[], Choices], written: Callable[[], str]) -> Iterator[File]:
+    """The files of a lab's panel.
+
+    Args:
+        settings: gives those of the controls.
+        written: gives the numbers, as JSON.
+    """
+    yield File("Python", "A script that computes this lab with these settings.", f"lab_{lab.name}.py", PYTHON,
+               lambda: snippet.lab(settings()))
+    yield File("Numbers (JSON)", "Settings, verdict, and the numbers of every chart.", f"lab_{lab.name}.json",
+               JSON, written, shown=False)
+    yield File("BibTeX", "This tool, the source of the claim, and those of the settings.", f"lab_{lab.name}.bib", TEXT,
+               lambda: sources(settings(), cited=[lab.source]))
+
+
+def lab_numbers(lab: Lab, settings: Choices, result: Any, charts: Mapping[str, Chart]) -> str:
+    """The charts' numbers as JSON; nan and infinities are strings, since JSON has no such numbers."""
+    severity, finding, evidence = lab.verdict(result)
+    tables = []
+    for chart in charts.values():
+        names, rows = table(chart.figure)
+        tables.append({"title": untagged(chart.title), "caption": untagged(chart.caption), "columns": names,
+                       "rows": [[_value(value) for value in row] for row in rows]})
+    return json.dumps({
+        "lab": lab.name, "settings": settings.model_dump(),
+        "verdict": {"severity": severity, "finding": finding, "evidence": evidence}, "charts": tables,
+    }, allow_nan=False, ensure_ascii=False, indent=1)
+
+
+def _value(value: Any) -> object:
+    if value is None or isinstance(value, str):
+        return value
+    number = float(str(value))  # of the digits that its type has
+    return number if math.isfinite(number) else str(number)

@@ -1,0 +1,243 @@
+"""Files: those a person takes home, and those a browser hands over. Nothing on this machine is opened.
+
+The kernel makes the bytes of a file, and the browser saves them; text is shown on the page, too, to be copied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+import traitlets
+from ipywidgets import Widget
+
+from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.wording import refusal_in_words
+from explorer.choices import ConfigError
+
+MOST, PART = 200_000_000, 1_000_000
+"""Bytes of a file that goes through a browser's connection, and of each of its parts: a server keeps no more for a
+visitor who does not read."""
+AT_ONCE = 4
+"""Files of a widget that may be on their way; a browser that has gone never asks for the rest of one."""
+_coming: WeakKeyDictionary[Widget, list[Callable[..., None]]] = WeakKeyDictionary()
+"""For each file that is on its way, by widget: the function that sends the next part."""
+
+
+def hand_over(widget: Widget, name: str, media: str, content: bytes) -> None:
+    """Sends a file to the views of a widget, which save it by `savesFiles`: each part when the last one has come.
+
+    Raises:
+        ConfigError: it is too large for that.
+    """
+    if len(content) > MOST:
+        raise ConfigError(f"{name} must have at most {size_words(MOST)} to go through a browser; "
+                          f"got {size_words(len(content))}")
+    parts, number = max(1, math.ceil(len(content) / PART)), uuid4().hex
+    sent = 0
+
+    def send(_: object = None, message: object = None, __: object = None) -> None:
+        nonlocal sent
+        if message in (None, ["more", number, sent]):
+            sent += 1
+            part = content[(sent - 1) * PART : sent * PART]
+            more = {"number": number, "left": parts - sent} if parts > 1 else {}
+            widget.send({"file": name, "media": media, **more}, [part])
+            if sent == parts and send in coming:
+                end(send)
+
+    def end(sender: Callable[..., None]) -> None:
+        coming.remove(sender)
+        widget.on_msg(sender, remove=True)
+
+    coming = _coming.setdefault(widget, [])
+    if parts > 1:
+        if len(coming) == AT_ONCE:
+            end(coming[0])
+        coming.append(send)
+        widget.on_msg(send)
+    send()
+
+
+def size_words(count: int) -> str:
+    """'31 kB' or '2.4 MB'."""
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{max(1, round(count / 1e3))} kB"
+
+
+class File(NamedTuple):
+    """A file that is offered."""
+
+    label: str
+    words: str
+    """Its content, in a short sentence."""
+    name: str
+    media: str
+    write: Callable[[], str | bytes]
+    """The text, or bytes that nobody reads here, as the page stands; may refuse by a `ConfigError`."""
+    shown: bool = True
+    """Whether a person may want to read it here."""
+
+
+class TakeHome(PageWidget):
+    """The fold. Any thread; the functions that write take the lock of their panel.
+
+    Args:
+        files: the offered files, a row each.
+
+    Traits:
+        rows: `[{label, words, shown}]`.
+        text, reading: what is read, and the place of its row; below 0 none is.
+        note: the outcome of the last press; `refused` if it was refused.
+
+    A press is the message `["save", place]` or `["show", place]`.
+    """
+
+    _esm = view("takehome")
+    rows = traitlets.List(traitlets.Dict()).tag(sync=True)
+    text = traitlets.Unicode().tag(sync=True)
+    reading = traitlets.Int(-1).tag(sync=True)
+    note = traitlets.Unicode().tag(sync=True)
+    refused = traitlets.Bool(False).tag(sync=True)
+
+    def __init__(self, files: Sequence[File]) -> None:
+        self._files = tuple(files)
+        rows = [{"label": file.label, "words": file.words, "shown": file.shown} for file in files]
+        super().__init__(rows=rows)
+        self.on_msg(lambda _, content, __: self._press(content))
+
+    def forget(self) -> None:
+        """Closes the text that is read, once the page shows something else."""
+        if self.reading >= 0 or self.note:
+            self._say(-1, "", "")
+
+    def _press(self, content: object) -> None:
+        """Handles a press; a message that is none is ignored."""
+        match content:
+            case ["save" | "show" as verb, int() as place] if 0 <= place < len(self._files):
+                file = self._files[place]
+                try:
+                    text = file.write()
+                    if verb == "show" and file.shown and isinstance(text, str):
+                        self._say(place, text, "")
+                    else:
+                        raw = text.encode() if isinstance(text, str) else text
+                        hand_over(self, file.name, file.media, raw)
+                        self._say(self.reading, self.text, f"Saved {file.name}, {size_words(len(raw))}.")
+                except ConfigError as error:
+                    self._say(-1, "", f"Refused: {refusal_in_words(error)}.", refused=True)
+
+    def _say(self, place: int, text: str, note: str, *, refused: bool = False) -> None:
+        self.text, self.reading, self.note, self.refused = text, place, note, refused
+
+
+LONGEST = 60
+"""Letters of a file's name that are shown."""
+
+
+class FileEntry(PageWidget):
+    """A file entry, and a button for what stands in the file's place. A subclass says what becomes of a file.
+
+    Traits:
+        label, about, accept, other: words of the entry, for a screen reader, kinds of files, words of the button.
+        now: the file in use.
+        said: the outcome of the last choice; `refused` if it was refused.
+        own: whether it is a file of a person's own, so that there is a way back.
+        most: bytes that make sense.
+
+    A choice is a message: `["file", name]` with the file's bytes beside it, or `["other"]`.
+    """
+
+    _esm = view("file")
+    label = traitlets.Unicode().tag(sync=True)
+    about = traitlets.Unicode().tag(sync=True)
+    accept = traitlets.Unicode().tag(sync=True)
+    other = traitlets.Unicode().tag(sync=True)
+    now = traitlets.Unicode().tag(sync=True)
+    said = traitlets.Unicode().tag(sync=True)
+    refused = traitlets.Bool(False).tag(sync=True)
+    own = traitlets.Bool(False).tag(sync=True)
+    most = traitlets.Int().tag(sync=True)
+
+    def __init__(self, **traits: object) -> None:
+        super().__init__(**traits)
+        self.on_msg(self._take)
+
+    def _take(self, _: object, content: object, buffers: Sequence[bytes] | None) -> None:
+        """Handles a choice; a message that is none is ignored."""
+        match content:
+            case ["file", str() as name] if buffers:
+                self.read(name[:LONGEST], bytes(buffers[0]))
+            case ["other"]:
+                self.put_back()
+
+    def read(self, name: str, raw: bytes) -> None:
+        """Takes a file, of one byte more than `most` where it is longer."""
+        raise NotImplementedError
+
+    def put_back(self) -> None:
+        """Takes what stands in a file's place."""
+        raise NotImplementedError
+
+    def refuse(self, sentence: str) -> None:
+        """Says why the last choice will not do; what was used stays."""
+        with self.hold_sync():
+            self.said, self.refused = sentence, True
+
+
+class LargeFile(FileEntry):
+    """An entry for a file that is too large for one message: it comes in parts, each answered before the next is sent.
+
+    A subclass says what becomes of the file, and when none is taken.
+
+    A choice is the message `["begin", name, size]`, then `["part", offset]` with bytes beside it. Each is answered by
+    `{"got": n}`, the bytes that are here; -1 ends it. The browser keeps within what `visits` lets a visitor send.
+
+    Traits:
+        part: bytes of a part.
+    """
+
+    part = traitlets.Int(PART).tag(sync=True)
+
+    def __init__(self, **traits: object) -> None:
+        self._name, self._size, self._held = "", 0, bytearray()
+        super().__init__(**traits)
+
+    def refusal(self) -> str:
+        """The reason why no file is taken now; empty when one is."""
+        return ""
+
+    def _take(self, _: object, content: object, buffers: Sequence[bytes] | None) -> None:
+        match content:
+            case ["begin", str() as name, int() as size]:
+                self.send({"got": self._begin(name[:LONGEST], size)})
+            case ["part", int() as offset] if buffers:
+                self.send({"got": self._add(offset, bytes(buffers[0]))})
+
+    def _begin(self, name: str, size: int) -> int:
+        """Prepares for a file; what there is of another one is dropped."""
+        self._name, self._size, self._held = name, 0, bytearray()
+        if refusal := self.refusal():
+            self.refuse(refusal)
+        elif not 0 < size <= self.most:
+            most, got = size_words(self.most), size_words(size)
+            self.refuse(f"Refused: {name} must have at most {most} to be sent, and not be empty; got {got}.")
+        else:
+            self._size = size
+            with self.hold_sync():
+                self.said, self.refused = f"Sending {name}, {size_words(size)} …", False
+        return 0 if self._size else -1
+
+    def _add(self, offset: int, part: bytes) -> int:
+        """Adds a part; the last one ends the file."""
+        if offset != len(self._held) or not 0 < len(part) <= min(self.part, self._size - offset):
+            self._size = 0
+            return -1
+        self._held += part
+        if len(self._held) == self._size:
+            raw, self._held, self._size = bytes(self._held), bytearray(), 0
+            self.read(self._name, raw)
+            return len(raw)
+        return len(self._held)

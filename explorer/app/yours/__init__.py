@@ -1,1 +1,0 @@
-"""The panel for a model that is not ours."""
