@@ -70,8 +70,7 @@ class StoryStep {
   /** Scrolls to the part of the page that the step speaks of, and returns it. */
   scrollToTarget() {
     const target = this.root()?.querySelector(".ex-cell.ex-looked, .ex-main.ex-looked > .ex-verdict");
-    const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    target?.scrollIntoView({ behavior: isCalm ? "auto" : "smooth", block: "nearest" });
+    bringIntoView(target);
     return target;
   }
 

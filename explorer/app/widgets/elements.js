@@ -70,6 +70,12 @@ function listen(target, events, listener, options) {
 /** One function that calls all of these, each of which stops something. */
 const callAll = (stops) => () => stops.forEach((stop) => stop());
 
+/** Scrolls to a node if there is one: smoothly, unless the person prefers less motion. */
+function bringIntoView(node) {
+  const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  node?.scrollIntoView({ block: "nearest", behavior: isCalm ? "auto" : "smooth" });
+}
+
 /** Sets a node's text if it differs. Writing the same text again would make the browser lay out the whole page. */
 function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
