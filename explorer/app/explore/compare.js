@@ -1,12 +1,10 @@
-/* A fold with a table of the designs on the charts, side by side. The first column stays in place while others
-   scroll. */
+/* A fold with a table that compares the designs on the charts. Its first column stays while the others scroll. */
 
 const HINT = "Measured: mean over seeds, or the median over seeds and heads; "
   + "in brackets the standard error of the mean, the smallest and the largest.";
 const CAPTION = "Choices that differ between the designs, their values after the last layer, and verdicts";
 
-/** The nodes of a cell: the value with its spread and its place, and theory's value. A verdict has a sign before
-    it. */
+/** The nodes of a cell: the sign of a verdict, the value with its spread and its place, and theory's value. */
 function cellNodes({ text, more, theory, where, severity }, isVerdict) {
   const value = make("span", { class: severity === "none" ? "ex-none" : "ex-value", "data-severity": severity },
     ...typeset(text));

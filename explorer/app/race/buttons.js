@@ -1,5 +1,4 @@
-/* A row of buttons and a note. Buttons are never removed, only disabled, and the focus of a disabled button moves
-   on. */
+/* A row of buttons and a note. Buttons are only disabled, never removed; the focus then moves to the next. */
 
 export default {
   render({ model, el }) {

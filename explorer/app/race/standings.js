@@ -1,5 +1,4 @@
-/* The contenders' results in a table. Each row starts with the name and marks of a contender: the legend of the
-   charts. */
+/* The contenders' results in a table. The names and marks at the head of its rows are the legend of the charts. */
 
 /** A row with the text that a contender wrote. The text is from outside and is shown as text only. */
 const writtenRow = ({ name, given, written }, columns) => make("tr", { class: "ex-written" },

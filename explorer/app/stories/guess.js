@@ -74,8 +74,7 @@ class Guess {
     this.paint();
   }
 
-  /** Sets the points between two positions of the pointer to the line between them, and the point nearest to the
-      last. */
+  /** Sets the points between two positions of the pointer to the line between these, and the nearest point to `to`. */
   draw(from, to) {
     const { yaxis } = this.plot._fullLayout;
     const heightAt = (y) => yaxis.p2l(y - yaxis._offset);

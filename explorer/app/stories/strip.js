@@ -1,5 +1,4 @@
-/* Stories, below the header: cards that offer them to a first-time visitor, and the current step of the open story.
-   */
+/* Stories, below the header: cards that offer them to a first-time visitor, and the step of the open story. */
 
 let questionCount = 0; // for ids
 const offerMark = browserStorage("transformer-signal-explorer: stories were offered"); // empty on the first visit

@@ -10,8 +10,7 @@ const WRITE_AFTER = 300; // milliseconds: browsers refuse more than some hundred
 /** Whether the page owns the address, as it does in Voilà. */
 const hasAddress = () => "voila" in document.body.dataset;
 
-/** The link in the form that other people can open: an address, or in JupyterLab the text that `ex.dashboard`
-    takes. */
+/** The link in a form that others can open: an address, or in JupyterLab the argument of `ex.dashboard`. */
 const shareable = (link) => (hasAddress() ? location.origin + location.pathname + link : link || "?v=1");
 
 /** A text that the browser keeps between visits. Without the visitor's permission to store, it is always empty. */

@@ -25,8 +25,7 @@ const SETTINGS = {
 
 const axisNames = (layout) => Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key));
 
-/** Applies a person's zoom to a new layout. Forgets the zoom if the new data lie elsewhere or an axis has a new
-    title. */
+/** Applies a person's zoom to a new layout, or forgets it if the new data lie elsewhere or an axis' title changes. */
 function keepZoom(layout, zoom, previousLayout) {
   const ends = (range) => [Math.min(...range), Math.max(...range)];
   const isApart = axisNames(layout).some((name) => {

@@ -8,8 +8,7 @@ let controlCount = 0; // for ids and names of radio groups, which must be unique
 const ENTRY_WIDTH = 6; // characters; an entry grows with longer numbers
 const WIDEST_ENTRY = 14;
 
-/** The number in an entry, or its text where that is no number. "12,5" is 12.5. "1,024" has two meanings and stays
-    text. */
+/** The number in an entry, or its text if that is no number: "12,5" is 12.5, but "1,024" has two meanings. */
 const parseEntry = (text) => {
   const trimmed = text.trim().replace("−", "-");
   const isAmbiguous = /^[-+]?[1-9]\d{0,2},\d{3}$/.test(trimmed);
@@ -17,8 +16,7 @@ const parseEntry = (text) => {
   return number !== "" && Number.isFinite(Number(number)) ? Number(number) : trimmed;
 };
 
-/** A number with all its digits: 0.5, 64, and 1e-5 where that is shorter than a number that is too long for an
-    entry. */
+/** A number with all its digits. If it is too long for an entry, the shorter of decimal and exponential notation. */
 function formatNumber(value) {
   const decimal = String(value);
   if (typeof value !== "number" || decimal.length <= ENTRY_WIDTH) return decimal;
@@ -174,8 +172,7 @@ function sweepButton(model, { name, label }) {
   return { nodes: [node], paint };
 }
 
-/** The control of a field: the title with reset and entry, the look's nodes, offers and notes. `paint` shows its
-    state. */
+/** The control of a field: its title, reset button, input, offers and notes. `paint` shows the model's state. */
 function control(model, field) {
   const { name, initial } = field;
   const id = `ex-${(controlCount += 1)}`;
@@ -255,8 +252,7 @@ function waysText(field, excluded) {
   return [...ways].map(([way, options]) => `${options.join(", ")}: ${way}`).join("; ");
 }
 
-/** Sets the text that is read out with an input: of an excluded option the reason, or else the note and the
-    description. */
+/** Sets what screen readers add to an input: the reason of an exclusion, or else the note and the description. */
 function describeInput(input, noteId, description) {
   setAttribute(input, "aria-describedby", input.exReason ? null : noteId);
   setAttribute(input, "aria-description", input.exReason ?? description);
@@ -279,8 +275,7 @@ function paintOffers(model, name, box, isDisabled) {
   [...box.children].forEach((node) => { node.disabled = isDisabled; });
 }
 
-/** The button that shows and hides the folded fields of a section, each in its place. A field with the focus stays.
-    */
+/** The button that shows and hides the folded fields of a section. A field with the focus stays. */
 function moreButton(model, sectionTitle, nodes) {
   let isOpen = false;
   const more = button("", "ex-link ex-more", () => {

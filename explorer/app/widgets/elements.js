@@ -45,8 +45,7 @@ function setAttributes(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
 }
 
-/** Calls `paint` now and at each change of the traits, whose names are separated by spaces. Returns a stop
-    function. */
+/** Calls `paint` now and at changes of traits, whose names are separated by spaces. Returns a function that stops. */
 function follow(model, traits, paint) {
   const events = traits.split(" ").map((trait) => `change:${trait}`).join(" ");
   model.on(events, paint);

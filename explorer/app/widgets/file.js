@@ -1,9 +1,7 @@
-/* Uploads a person's own file, and offers the way back to the built-in one. The kernel decides whether it accepts
-   it.
+/* Uploads a person's own file, which the kernel may refuse, and offers the way back to the built-in file.
 
    A large file travels in parts. The page sends a part when the kernel has answered the part before, and no faster
-   than a server allows a visitor to send: `serve/visits.py` limits the bytes at once and the bytes per second
-   after. */
+   than a server allows a visitor to send: `serve/visits.py` limits the bytes at once and per second. */
 
 // Half of the server's burst and four fifths of its rate, because the page sends other messages too.
 const [BURST_BYTES, BYTES_PER_SECOND] = [8e6, 0.8e6];

@@ -1,8 +1,8 @@
 /* The glossary: symbols in texts are buttons that open their entry in a popup, and papers are links.
 
    The entries come once, with the page's script. One listener at the document hears all clicks, so that buttons in
-   HTML of the kernel (`figures/words.py`) work like those made here. Popups are in the top layer, where no box
-   clips them. */
+   HTML of the kernel (`figures/words.py`) work like those made here. Popups are in the top layer, where
+   no box clips them. */
 const glossary = { terms: [], labs: {}, hosts: {}, indexBySymbol: new Map(), pattern: /$^/gu };
 const CITED = /(?:([^;:·\n,\s][^;:·\n]*?),? )?\b(arXiv|kexue) (\d{4}\.\d{4,5}|\d+)/gu;
 
@@ -39,8 +39,7 @@ const explained = (text) => replaceMatches(text, glossary.pattern, ([symbol]) =>
 const termsAround = (node) => [...(node.closest(".ex-control, .ex-chart-words, .ex-finding")
   ?? node.closest("p, li, dd, td, div") ?? node).querySelectorAll(".ex-term")];
 
-/** Makes `stop`, or else the first symbol around a node, the only one that Tab reaches. Arrow keys reach the
-    others. */
+/** Lets Tab reach one symbol around a node: `stop`, or else the first. Arrow keys reach the others. */
 function makeTabStop(node, stop) {
   const terms = termsAround(node);
   terms.forEach((term, index) => { term.tabIndex = (stop ? term === stop : index === 0) ? 0 : -1; });

@@ -36,8 +36,7 @@ function legendTraces(designs, letters) {
   });
 }
 
-/** Saves the plot as it is, zoom included, in the card's colors, with `title` and the texts of `captions` above it.
-    */
+/** Saves the plot as it is, zoom included, in the card's colors. `title` and `captions` stand above it. */
 function download(Plotly, plot, card, { title, captions, designs }, format) {
   const { surface, text, muted } = palette(card);
   const width = Math.max(plot.clientWidth, NARROWEST_PICTURE);

@@ -96,8 +96,7 @@ function optionPopup(field, id, input, choose) {
   return { node, show, step, take: () => active && choose(active.option), isOpen, open, close };
 }
 
-/** A look of `controls.js`. An option without a group is never offered, but its label is shown while it is the
-    value. */
+/** A look of `controls.js`. An option without a group is never offered, but may be the value. */
 function search(field, id, send) {
   let value = "";
   const label = () => field.options.find((option) => option.value === value)?.label ?? "";

@@ -1,7 +1,6 @@
 /* The status line. Only `text` is in the live region, because a screen reader would read out progress without end.
 
-   While the kernel is silent the line says so, and the page shows all charts as stale: they may not show what the
-   controls say. */
+   While the kernel is silent the line says so, and all charts show as stale: the controls may be ahead of them. */
 
 const SILENCE_TEXTS = ["", "Waiting for Python", "Python does not answer"];
 
@@ -20,7 +19,7 @@ export default {
     const channel = channelOf(model);
     const paint = () => {
       const { silence } = channel;
-      // While it computes, "Waiting for Python" would say nothing new: the line already says that charts are not ready.
+      // While it computes, the line says already that results are missing: "Waiting for Python" would add nothing.
       const isSilent = silence > (model.get("state") === "computing" ? 1 : 0);
       const fraction = isSilent ? -1 : model.get("fraction");
       el.closest(".ex-root")?.toggleAttribute("data-silent", silence > 0);

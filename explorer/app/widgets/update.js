@@ -85,9 +85,8 @@ async function slide(Plotly, plot, { data }, scales) {
 
 /** Moves traces by plotly.
 
-    Plotly puts the traces that it animates above all others, so those that lie above a moved trace are animated
-    too. It thins the dots of a trace by the number of thinned traces before it in the call, so all of these are
-    animated too. */
+    Plotly puts the traces that it animates above all others, so the traces above a moved one are animated too. The dots
+    that plotly leaves out of a trace depend on the thinned traces before it in the call, so these are animated too. */
 async function move(Plotly, plot, figure, traces) {
   if (!traces.length) return;
   const firstThinned = figure.data.findIndex((trace) => trace.marker?.maxdisplayed);
@@ -162,8 +161,7 @@ function newPositions(plot, trace, full) {
   return parts.flatMap(([nodes, attributes]) => nodes.map((node, index) => [node, attributes[index]]));
 }
 
-/** Writes the new positions of traces into the drawing, on axes that plotly has moved already. Returns whether it
-    could. */
+/** Writes the new positions of traces into the drawing, whose axes are moved already. Returns whether it could. */
 function writePositions(plot, figure, traces) {
   const positions = traces.map((index) => newPositions(plot, figure.data[index], plot._fullData[index]));
   if (positions.includes(null)) return false;
@@ -173,8 +171,7 @@ function writePositions(plot, figure, traces) {
   return true;
 }
 
-/** Applies the newest patch to a model's figure, unless another view has. Requests the whole figure if a patch is
-    missing. */
+/** Applies the newest patch to a model's figure, unless another view has. Requests the figure if a patch is missing. */
 function applyPatch(model) {
   const { start, end, changes } = model.get("patch");
   if (end === undefined || end === model.get("number")) return;

@@ -1,5 +1,4 @@
-/* The verdict bar: the first finding with its evidence and a button that fixes it, and a fold with the other
-   findings. */
+/* The verdict bar: the first finding with its evidence and a fix, and a fold with the other findings. */
 
 const row = (...cells) => make("tr", {}, ...cells);
 
