@@ -35,7 +35,7 @@ TRAIL = f"""async ([before, after]) => {{
   ].map(([name, parts, place]) => [name, [...plot.querySelectorAll(parts)].map((node) => node.getAttribute(place))]));
   const all = [...after.data.keys()], slid = await slide(Plotly, plot, after, scales);
   if (!slid) await rescale(Plotly, plot, scales);
-  const earlier = where(), could = trail(plot, after, slid ? all : traces), ahead = where();
+  const earlier = where(), could = writePositions(plot, after, slid ? all : traces), ahead = where();
   if (slid) await rescale(Plotly, plot, scales);
   await move(Plotly, plot, after, slid ? all : traces);
   return {{ slid, could, earlier, ahead, drawn: where() }};

@@ -1,27 +1,24 @@
-/* Below a sweep: how far it is, what is missing, and the button that closes the card. */
+/* The line below a sweep's chart: its progress, notes about missing points, and the button that closes the card. */
 
 export default {
   render({ model, el }) {
     const progress = make("span", { class: "ex-sweep-progress" });
     const notes = make("p", { class: "ex-hint", role: "status" });
     const close = button("Close", "ex-link", () => {
-      const swept = el.closest(".ex-panel")?.querySelector(`[data-field="${model.get("field")}"] .ex-sweep`);
+      const field = el.closest(".ex-panel")?.querySelector(`[data-field="${model.get("field")}"] .ex-sweep`);
       press(model, "close");
-      swept?.focus();
+      field?.focus();
     }, { "aria-label": "Close the sweep" });
     become(el, "ex-sweep-bar");
     el.append(notes, progress, close);
-    let seen = 0;
-    const show = () => {
-      if (model.get("opened") === seen) return;
-      seen = model.get("opened");
-      const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-      requestAnimationFrame(() => el.parentElement?.scrollIntoView({ block: "nearest", behavior: calm ? "auto" : "smooth" }));
-    };
-    const ends = [follow(model, "opened", show), follow(model, "progress notes", () => {
+    let openings = 0; // how often a person had opened the card when it last scrolled into view
+    return callAll([follow(model, "opened", () => {
+      if (model.get("opened") === openings) return;
+      openings = model.get("opened");
+      requestAnimationFrame(() => bringIntoView(el.parentElement));
+    }), follow(model, "progress notes", () => {
       progress.textContent = model.get("progress");
       write(notes, model.get("notes").join(" "));
-    })];
-    return () => ends.forEach((end) => end());
+    })]);
   },
 };

@@ -1,4 +1,4 @@
-/* A row of buttons. They are never removed, only disabled: the focus moves on to one that can be pressed. */
+/* A row of buttons and a note. Buttons are only disabled, never removed; the focus then moves to the next. */
 
 export default {
   render({ model, el }) {
@@ -10,10 +10,10 @@ export default {
     }));
     become(el, links ? "ex-saves" : "ex-race-bar", { role: "group", "aria-label": model.get("label") });
     el.append(...buttons, note);
-    const ask = (event) => model.get("losing") && event.preventDefault(); // the browser's own question
-    window.addEventListener("beforeunload", ask);
-    const saved = savesFiles(model);
-    const end = follow(model, "buttons note refused", () => {
+    // The browser then asks whether to leave the page and lose an unsaved race.
+    const confirmLeaving = (event) => model.get("losing") && event.preventDefault();
+    const stops = [saveIncomingFiles(model), listen(window, "beforeunload", confirmLeaving)];
+    return callAll([...stops, follow(model, "buttons note refused", () => {
       const focused = buttons.indexOf(document.activeElement);
       model.get("buttons").forEach(({ verb, label, enabled, primary, title }, index) => {
         Object.assign(buttons[index], { textContent: label, title, disabled: !enabled });
@@ -23,11 +23,6 @@ export default {
       if (focused >= 0 && buttons[focused].disabled) buttons.find((node) => !node.disabled)?.focus();
       note.textContent = model.get("note");
       note.classList.toggle("ex-refusal", model.get("refused"));
-    });
-    return () => {
-      end();
-      window.removeEventListener("beforeunload", ask);
-      saved();
-    };
+    })]);
   },
 };

@@ -1,118 +1,125 @@
-/* A line that is drawn on a chart before its dots are shown: by mouse or finger across the plot, or point by point by
-   keyboard, each point being a slider. Below the chart stand the buttons, and afterwards what came of the guess. */
+/* A guess that is drawn on a chart before its dots are shown: with mouse or finger across the plot, or by keyboard,
+   for which each point is a slider. Below the chart are the buttons, and afterwards how good the guess was. */
 
-const SHARES = 50; // steps of a point over the whole axis, by keyboard
+const KEY_STEPS = 50; // steps of the arrow keys from one end of the axis to the other
+const POINTER_REACH = 14; // pixels across from the pointer within which the nearest point follows it
 
-/** What is added to a card; `place` puts it over the plot, after each drawing. */
-function guessing(model, plot, card) {
-  const line = drawn("polyline", { class: "ex-guess-line" });
-  const sheet = drawn("svg", { class: "ex-guess-sheet", "aria-hidden": "true" });
-  sheet.append(line);
-  const over = make("div", { class: "ex-guess" }, sheet);
-  const hint = make("span", { class: "ex-guess-words" });
-  const send = (content) => press(model, content);
-  const reveal = button("Reveal", "ex-button ex-primary", () => send(["reveal", heights]));
-  const skip = button("Skip", "ex-link", () => send(["skip"]), { title: "Reveal without a guess" });
-  const on = button("Back to the story", "ex-link ex-guess-on", () => {
-    const strip = card.closest(".ex-root").querySelector(".ex-told");
-    strip.scrollIntoView({ block: "nearest" });
-    strip.querySelector(".ex-story-bar .ex-primary").focus({ preventScroll: true });
-  });
-  const below = make("div", { class: "ex-guess-below", role: "group", "aria-label": "Your guess" }, hint, reveal, skip, on);
-  let points = []; // a slider a depth
-  let heights = [];
-  let ask = {};
+class Guess {
+  constructor(model, plot, card) {
+    Object.assign(this, { model, plot, card });
+    this.question = {}; // the trait `ask`
+    this.points = []; // a slider for each depth of the question
+    this.heights = []; // of the points; on a logarithmic axis the exponent
+    this.pointer = null; // where the pointer was last, while it draws
+    this.build();
+    this.listen();
+    this.end = follow(model, "ask", () => this.begin());
+  }
 
-  /** Pixels within the sheet; plotly's `l` is the exponent on a logarithmic axis. */
-  const across = (depth) => plot._fullLayout.xaxis._offset + plot._fullLayout.xaxis.l2p(depth);
-  const down = (height) => plot._fullLayout.yaxis._offset + plot._fullLayout.yaxis.l2p(height);
-  const clamp = (height) => Math.min(ask.high, Math.max(ask.low, height));
-
-  function paint() {
-    points.forEach((input, index) => {
-      const at = { left: `${across(ask.depths[index])}px`, top: `${down(heights[index])}px` };
-      Object.assign(input.parentElement.style, at);
-      input.value = heights[index];
-      input.setAttribute("aria-valuetext", spoken(heights[index]));
+  build() {
+    this.line = makeSvg("polyline", { class: "ex-guess-line" });
+    this.sheet = makeSvg("svg", { class: "ex-guess-sheet", "aria-hidden": "true" }, this.line);
+    this.overlay = make("div", { class: "ex-guess" }, this.sheet);
+    this.hint = make("span", { class: "ex-guess-words" });
+    this.reveal = button("Reveal", "ex-button ex-primary", () => press(this.model, ["reveal", this.heights]));
+    this.skip = button("Skip", "ex-link", () => press(this.model, ["skip"]), { title: "Reveal without a guess" });
+    this.back = button("Back to the story", "ex-link ex-guess-on", () => {
+      const story = this.card.closest(".ex-root").querySelector(".ex-told");
+      story.scrollIntoView({ block: "nearest" });
+      story.querySelector(".ex-story-bar .ex-primary").focus({ preventScroll: true });
     });
-    line.setAttribute("points", heights.map((height, index) => `${across(ask.depths[index])},${down(height)}`).join(" "));
+    this.footer = make("div", { class: "ex-guess-below", role: "group", "aria-label": "Your guess" },
+      this.hint, this.reveal, this.skip, this.back);
   }
 
-  const spoken = (height) => (ask.log ? (10 ** height).toPrecision(2) : height.toFixed(2));
-
-  function change(index, height) {
-    heights[index] = clamp(height);
-    reveal.disabled = false;
-    paint();
+  listen() {
+    const positionOf = (event) => {
+      const { left, top } = this.overlay.getBoundingClientRect();
+      return { x: event.clientX - left, y: event.clientY - top };
+    };
+    this.overlay.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      event.preventDefault();
+      this.overlay.setPointerCapture(event.pointerId);
+      const position = positionOf(event);
+      this.draw(position, position);
+    });
+    this.overlay.addEventListener("pointermove", (event) => {
+      if (this.pointer) this.draw(this.pointer, positionOf(event));
+    });
+    listen(this.overlay, "pointerup pointercancel", () => { this.pointer = null; });
   }
 
-  function point(depth, index) {
-    const words = depth ? `Guess at layer ${depth}` : "Guess at the input";
-    const step = (ask.high - ask.low) / SHARES;
-    const input = make("input", { type: "range", min: ask.low, max: ask.high, step, "aria-label": words, ...OWN_KEYS });
-    input.addEventListener("input", () => change(index, Number(input.value)));
-    return input;
+  /** A place on an axis in pixels of the sheet. Plotly's `l2p` takes the exponent on a logarithmic axis. */
+  pixel(axisName, value) {
+    const axis = this.plot._fullLayout[axisName];
+    return axis._offset + axis.l2p(value);
   }
 
-  /** Sets every point between two places of the pointer, at least the nearest one. */
-  function drag(from, to) {
-    const { yaxis } = plot._fullLayout;
-    const height = (y) => yaxis.p2l(y - yaxis._offset);
-    const places = ask.depths.map(across);
-    const gaps = places.map((x) => Math.abs(x - to.x));
-    places.forEach((x, index) => {
+  paint() {
+    const { depths, log } = this.question;
+    const pixels = this.heights.map((height, at) => [this.pixel("xaxis", depths[at]), this.pixel("yaxis", height)]);
+    this.points.forEach((input, index) => {
+      const [[x, y], height] = [pixels[index], this.heights[index]];
+      Object.assign(input.parentElement.style, { left: `${x}px`, top: `${y}px` });
+      input.value = height;
+      input.setAttribute("aria-valuetext", log ? (10 ** height).toPrecision(2) : height.toFixed(2));
+    });
+    this.line.setAttribute("points", pixels.map(([x, y]) => `${x},${y}`).join(" "));
+  }
+
+  setHeight(index, height) {
+    this.heights[index] = Math.min(this.question.high, Math.max(this.question.low, height));
+    this.reveal.disabled = false;
+    this.paint();
+  }
+
+  /** Sets the points between two positions of the pointer to the line between these, and the nearest point to `to`. */
+  draw(from, to) {
+    const { yaxis } = this.plot._fullLayout;
+    const heightAt = (y) => yaxis.p2l(y - yaxis._offset);
+    const pixels = this.question.depths.map((depth) => this.pixel("xaxis", depth));
+    pixels.forEach((x, index) => {
       const share = from.x === to.x ? 1 : (x - from.x) / (to.x - from.x);
-      if (share >= 0 && share < 1) change(index, height(from.y + share * (to.y - from.y)));
+      if (share >= 0 && share < 1) this.setHeight(index, heightAt(from.y + share * (to.y - from.y)));
     });
+    const gaps = pixels.map((x) => Math.abs(x - to.x));
     const nearest = gaps.indexOf(Math.min(...gaps));
-    if (gaps[nearest] < 14 || from === to) change(nearest, height(to.y));
+    if (gaps[nearest] < POINTER_REACH || from === to) this.setHeight(nearest, heightAt(to.y));
+    this.pointer = to;
   }
 
-  let last = null;
-  const where = (event) => {
-    const box = over.getBoundingClientRect();
-    return { x: event.clientX - box.left, y: event.clientY - box.top };
-  };
-  over.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    event.preventDefault();
-    over.setPointerCapture(event.pointerId);
-    last = where(event);
-    drag(last, last);
-  });
-  over.addEventListener("pointermove", (event) => {
-    if (!last) return;
-    const now = where(event);
-    drag(last, now);
-    last = now;
-  });
-  for (const end of ["pointerup", "pointercancel"]) over.addEventListener(end, () => { last = null; });
-
-  function place() {
-    if (!ask.depths || !plot._fullLayout?.xaxis?.l2p) return;
-    if (!over.isConnected) card.append(over);
+  /** Places the guess over the plot; called after each drawing. */
+  place() {
+    const { plot, overlay } = this;
+    if (!this.question.depths || !plot._fullLayout?.xaxis?.l2p) return;
+    if (!overlay.isConnected) this.card.append(overlay);
     const box = { left: plot.offsetLeft, top: plot.offsetTop, width: plot.clientWidth, height: plot.clientHeight };
-    for (const [name, value] of Object.entries(box)) over.style[name] = `${value}px`;
-    paint();
+    for (const [name, value] of Object.entries(box)) overlay.style[name] = `${value}px`;
+    this.paint();
   }
 
-  function begin() {
-    ask = model.get("ask");
-    over.remove();
-    below.remove();
-    over.replaceChildren(sheet);
-    card.classList.toggle("ex-asked", Boolean(ask.depths));
-    hint.textContent = ask.said ?? "Drag across the chart, or move its points with the arrow keys.";
-    [reveal.hidden, skip.hidden, on.hidden] = [!ask.depths, !ask.depths, !ask.said];
-    if (!ask.depths && !ask.said) return;
-    card.append(below);
-    if (!ask.depths) return;
-    heights = ask.depths.map(() => (ask.low + ask.high) / 2);
-    reveal.disabled = true;
-    points = ask.depths.map(point);
-    over.append(...points.map((input) => make("div", { class: "ex-guess-point" }, input)));
-    place();
+  /** Starts a question, shows its result, or removes both where the trait `ask` is empty. */
+  begin() {
+    this.question = this.model.get("ask");
+    const { depths, low, high, said: result } = this.question;
+    this.overlay.remove();
+    this.footer.remove();
+    this.overlay.replaceChildren(this.sheet);
+    this.card.classList.toggle("ex-asked", Boolean(depths));
+    this.hint.textContent = result ?? "Drag across the chart, or move its points with the arrow keys.";
+    [this.reveal.hidden, this.skip.hidden, this.back.hidden] = [!depths, !depths, !result];
+    if (!depths && !result) return;
+    this.card.append(this.footer);
+    if (!depths) return;
+    this.heights = depths.map(() => (low + high) / 2);
+    this.reveal.disabled = true;
+    this.points = depths.map((depth, index) => make("input", {
+      type: "range", min: low, max: high, step: (high - low) / KEY_STEPS,
+      "aria-label": depth ? `Guess at layer ${depth}` : "Guess at the input", ...OWN_KEYS,
+      oninput: ({ target }) => this.setHeight(index, Number(target.value)),
+    }));
+    this.overlay.append(...this.points.map((input) => make("div", { class: "ex-guess-point" }, input)));
+    this.place();
   }
-
-  return { place, end: follow(model, "ask", begin) };
 }

@@ -1,26 +1,17 @@
-/* Below the header: cards that offer stories to a first-time visitor, and the step of the story that is told. */
+/* Stories, below the header: cards that offer them to a first-time visitor, and the step of the open story. */
 
-let questions = 0; // for ids
-const SEEN = "transformer-signal-explorer: stories were offered";
+let questionCount = 0; // for ids
+const offerMark = browserStorage("transformer-signal-explorer: stories were offered"); // empty on the first visit
 
-/** Whether this browser was offered the stories on an earlier visit; a visitor may have forbidden it to remember. */
-const offered = {
-  get() {
-    try { return Boolean(localStorage.getItem(SEEN)); } catch { return false; }
-  },
-  set() {
-    try { localStorage.setItem(SEEN, "1"); } catch { /* then they are offered again */ }
-  },
-};
-
-function cards(model) {
+/** The cards, and the button that unfolds them on a narrow page. */
+function storyCards(model) {
   const [bold, plain, wide] = model.get("offer");
-  const tell = ({ name, title, words }) => make("li", {},
+  const card = ({ name, title, words }) => make("li", {},
     button(make("span", {}, make("b", {}, title), words), "ex-story", () => press(model, ["tell", name])));
-  const list = make("ul", { class: "ex-story-cards" }, ...model.get("cards").map(tell));
+  const list = make("ul", { class: "ex-story-cards" }, ...model.get("cards").map(card));
   const unfold = button("New here? Take a tour", "ex-link ex-unfold", () => {
-    const open = box.classList.toggle("ex-unfolded");
-    unfold.setAttribute("aria-expanded", String(open));
+    const isOpen = box.classList.toggle("ex-unfolded");
+    unfold.setAttribute("aria-expanded", String(isOpen));
   }, { "aria-expanded": "false" });
   const close = button("Close", "ex-link", () => press(model, ["cards", false]));
   const box = make("section", { class: "ex-stories-offer", "aria-label": "Stories" },
@@ -29,110 +20,129 @@ function cards(model) {
   return box;
 }
 
-/** The answers to choose from; what is chosen waits for Reveal. */
-function choices(model, options, labelledby) {
-  const name = `${labelledby}-choice`;
+/** The answers of a question as radio buttons. The chosen answer is sent by Reveal. */
+function answerForm(model, options, labelledby) {
   const reveal = button("Reveal", "ex-button ex-primary", () => {
     const chosen = form.querySelector("input:checked");
     if (chosen) press(model, ["reveal", Number(chosen.value)]);
   }, { disabled: "true" });
-  const rows = options.map((words, index) => make("label", {},
-    make("input", { type: "radio", name, value: String(index), ...OWN_KEYS, onchange: () => { reveal.disabled = false; } }), words));
+  const rows = options.map((words, index) => make("label", {}, make("input", {
+    type: "radio", name: `${labelledby}-choice`, value: String(index), ...OWN_KEYS,
+    onchange: () => { reveal.disabled = false; },
+  }), words));
   const skip = button("Skip", "ex-link", () => press(model, ["skip"]), { title: "Reveal without an answer" });
-  const form = make("div", { class: "ex-choices" }, make("div", { class: "ex-options", role: "radiogroup", "aria-labelledby": labelledby }, ...rows),
+  const form = make("div", { class: "ex-choices" },
+    make("div", { class: "ex-options", role: "radiogroup", "aria-labelledby": labelledby }, ...rows),
     make("div", { class: "ex-options" }, reveal, skip));
   return form;
 }
 
-function strip(model, root) {
-  const [title, words, question, said] = ["h2", "p", "p", "p"].map((tag) => make(tag, {}));
-  said.setAttribute("role", "status");
-  words.setAttribute("aria-live", "polite");
-  question.className = "ex-question";
-  question.id = `ex-question-${questions += 1}`;
-  let follows = false; // whether the page scrolls: until somebody does
-  const show = () => {
-    const target = root()?.querySelector(".ex-cell.ex-looked, .ex-main.ex-looked > .ex-verdict");
-    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    target?.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "nearest" });
+/** The current step of the open story: its words, its question with the result, and the buttons that move on. */
+class StoryStep {
+  constructor(model, root) {
+    Object.assign(this, { model, root });
+    this.scrolls = false; // whether the page scrolls to the part that the step speaks of, until a person scrolls
+    this.paintedStep = this.paintedNews = "";
+    this.title = make("h2");
+    this.words = make("p", { "aria-live": "polite" });
+    this.question = make("p", { class: "ex-question", id: `ex-question-${questionCount += 1}` });
+    this.answers = make("div");
+    this.result = make("p", { role: "status" });
+    this.look = button("", "ex-link ex-look", () => {
+      const target = this.scrollToTarget();
+      const point = target?.querySelector(".ex-guess-point input") ?? target?.querySelector("button");
+      point?.focus({ preventScroll: true });
+    });
+    this.back = button("Back", "ex-button", () => press(model, ["back"]));
+    this.next = button("Next", "ex-button ex-primary", () => {
+      const { number, count } = model.get("told");
+      press(model, [number < count ? "next" : "leave"]);
+    });
+    const leave = button("Leave", "ex-link", () => press(model, ["leave"]), {
+      title: "Ends the story; the page stays as it is",
+    });
+    this.box = make("section", { class: "ex-told", "aria-label": "Story" },
+      make("div", { class: "ex-told-words" }, this.title, this.words, this.question, this.answers, this.result),
+      make("div", { class: "ex-story-bar" }, this.look, this.back, this.next, leave));
+  }
+
+  /** Scrolls to the part of the page that the step speaks of, and returns it. */
+  scrollToTarget() {
+    const target = this.root()?.querySelector(".ex-cell.ex-looked, .ex-main.ex-looked > .ex-verdict");
+    bringIntoView(target);
     return target;
-  };
-  const keep = () => follows && show();
-  const look = button("", "ex-link ex-look", () => {
-    const target = show();
-    const point = target?.querySelector(".ex-guess-point input") ?? target?.querySelector("button");
-    point?.focus({ preventScroll: true });
+  }
+
+  paint() {
+    const { title, number, count, words, look, text, options, said: result, open } = this.model.get("told");
+    this.box.hidden = !title;
+    const step = title ? `${title} ${number}` : "";
+    const news = title ? `${step} ${look} ${result}` : "";
+    if (news !== this.paintedNews) this.scrolls = Boolean(title);
+    if (title) {
+      this.title.textContent = `${title} · ${number} of ${count}`;
+      write(this.words, words);
+      this.question.hidden = !text;
+      write(this.question, options.length ? text : `${text} Draw it on the chart.`);
+      write(this.result, result);
+      this.result.hidden = !result;
+      this.look.textContent = `Look at: ${look}`;
+      this.look.hidden = !look;
+      this.back.disabled = number === 1;
+      this.next.textContent = number < count ? "Next" : "Done";
+      const form = () => (options.length ? [answerForm(this.model, options, this.question.id)] : []);
+      if (step !== this.paintedStep) this.answers.replaceChildren(...form());
+      const isAsking = text && open !== false;
+      this.answers.hidden = !isAsking;
+      this.next.classList.toggle("ex-primary", !isAsking); // while a question is open, Reveal is the primary button
+      if (this.scrolls) this.scrollToTarget();
+    }
+    Object.assign(this, { paintedStep: step, paintedNews: news });
+  }
+}
+
+/** Shows the cards to a person who is new here or asks for them. Returns a function that stops. */
+function followCards(model, cards) {
+  // The kernel learns only now that this browser needs no offer; until it answers, its trait `shown` is wrong.
+  let isDeclined = Boolean(offerMark.get()) || (hasAddress() && Boolean(location.search));
+  if (isDeclined) model.send(["cards", false]);
+  let wasShown = model.get("shown");
+  return follow(model, "shown told", () => {
+    const isShown = model.get("shown");
+    if (!isShown) isDeclined = false;
+    cards.hidden = !isShown || isDeclined;
+    if (!cards.hidden) offerMark.set("1");
+    if (isShown && !wasShown && !cards.hidden) {
+      cards.classList.add("ex-unfolded");
+      cards.querySelector(".ex-story").focus();
+    }
+    wasShown = isShown;
   });
-  const back = button("Back", "ex-button", () => press(model, ["back"]));
-  const next = button("Next", "ex-button ex-primary", () => press(model, [model.get("told").number < model.get("told").count ? "next" : "leave"]));
-  const leave = button("Leave", "ex-link", () => press(model, ["leave"]), { title: "Ends the story; the page stays as it is" });
-  const asked = make("div", {});
-  const bar = make("div", { class: "ex-story-bar" }, look, back, next, leave);
-  const box = make("section", { class: "ex-told", "aria-label": "Story" }, make("div", { class: "ex-told-words" }, title, words, question, asked, said), bar);
-  let step = "", news = "";
-  const paint = () => {
-    const told = model.get("told");
-    box.hidden = !told.title;
-    if (!told.title) { step = news = ""; follows = false; return; }
-    title.textContent = `${told.title} · ${told.number} of ${told.count}`;
-    if (words.textContent !== told.words) write(words, told.words);
-    question.hidden = !told.text;
-    write(question, told.options.length ? told.text : `${told.text} Draw it on the chart.`);
-    write(said, told.said);
-    said.hidden = !told.said;
-    look.textContent = `Look at: ${told.look}`;
-    look.hidden = !told.look;
-    back.disabled = told.number === 1;
-    next.textContent = told.number < told.count ? "Next" : "Done";
-    const now = `${told.title} ${told.number}`;
-    const stands = told.text && told.open !== false;
-    if (now !== step) asked.replaceChildren(...(told.options.length ? [choices(model, told.options, question.id)] : []));
-    asked.hidden = !stands;
-    next.classList.toggle("ex-primary", !stands); // to answer is what comes next
-    step = now;
-    const newest = `${now} ${told.look} ${told.said}`;
-    if (newest !== news) follows = true;
-    news = newest;
-    keep();
-  };
-  return { box, paint, keep, rest: () => { follows = false; } };
+}
+
+/** Follows the height of the step, which the style sheet needs, and of the page. Returns a function that stops. */
+function followSizes(step) {
+  let page = null;
+  const resizes = new ResizeObserver(() => {
+    step.root().style.setProperty("--ex-told", `${step.box.offsetHeight}px`);
+    if (page !== step.root()) {
+      page = step.root();
+      resizes.observe(page);
+      listen(page, "wheel touchmove keydown pointerdown", () => { step.scrolls = false; }, { passive: true });
+    }
+    if (step.scrolls) step.scrollToTarget(); // the layout changed, for example because a panel has opened
+  });
+  resizes.observe(step.box);
+  return () => resizes.disconnect();
 }
 
 export default {
   render({ model, el }) {
     become(el, "ex-stories");
     if (!model.get("cards").length) return undefined;
-    const root = () => el.closest(".ex-root");
-    const offer = cards(model);
-    const told = strip(model, root);
-    let not = offered.get() || (hasAddress() && Boolean(location.search)); // before the kernel knows
-    if (not) model.send(["cards", false]);
-    el.append(offer, told.box);
-    let page = null;
-    const sized = new ResizeObserver(() => { // a panel that opens, a verdict that comes
-      root().style.setProperty("--ex-told", `${told.box.offsetHeight}px`);
-      if (page !== (page = root())) {
-        sized.observe(page);
-        for (const act of ["wheel", "touchmove", "keydown", "pointerdown"]) page.addEventListener(act, told.rest, { passive: true });
-      }
-      told.keep();
-    });
-    sized.observe(told.box);
-    let before = model.get("shown");
-    const ends = [follow(model, "told", told.paint), follow(model, "shown told", () => {
-      const shown = model.get("shown");
-      if (!shown) not = false;
-      offer.hidden = !shown || not;
-      if (!offer.hidden) offered.set();
-      if (shown && !before && !offer.hidden) {
-        offer.classList.add("ex-unfolded");
-        offer.querySelector(".ex-story").focus();
-      }
-      before = shown;
-    })];
-    return () => {
-      sized.disconnect();
-      ends.forEach((end) => end());
-    };
+    const cards = storyCards(model);
+    const step = new StoryStep(model, () => el.closest(".ex-root"));
+    el.append(cards, step.box);
+    return callAll([followSizes(step), follow(model, "told", () => step.paint()), followCards(model, cards)]);
   },
 };

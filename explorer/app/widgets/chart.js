@@ -1,102 +1,99 @@
 /* One chart: a card whose plot shows the `figure` trait, drawn by the page's only copy of plotly.js.
 
-   The kernel sends what changed of a figure, see `taken`. Redraws never queue: they wait for the next frame, newer
-   figures replace each other meanwhile, and the last is drawn. If only its numbers moved, the rest of the drawing stays,
-   and they go ahead of plotly, see `trail`.
-   A plot without a size (in a closed tab), or too narrow for its axes, waits until it has room; one that is not on the
-   screen, until the browser has nothing else to do.
-   Colors come from the page's CSS variables; figures carry none of their own but the hues of their data. */
+   The kernel sends the changes of a figure, see `applyPatch`. Drawings never queue: a new figure waits for the next
+   frame of the browser, and a newer one replaces it. Where only numbers changed, the rest of the drawing stays, and
+   their positions are written into it before plotly is told, see `writePositions`.
 
-const NARROWEST = 60; // pixels; below, plotly would place words at minus infinity
-const REST = 150; // milliseconds without a new figure, after which plotly hears of what went ahead
-const RESTS = 6; // of them, at most, while the next figure is computed with the processors that plotly would take
+   A plot without a size (in a closed tab), or too narrow for its axes, is drawn once it has room. A plot that is
+   not on the screen is drawn when the browser is idle. Colors come from the page's CSS variables; a figure itself
+   only brings the hues of its data. */
 
-/** What plotly may do: nothing that leaves this page, and no buttons or words of its own on the drawing. */
+const NARROWEST_PLOT = 60; // pixels; on a narrower plot, plotly would place words at minus infinity
+const REST = 150; // milliseconds without a new figure, after which plotly is told of the positions
+const MAX_RESTS = 6; // how often that is put off while the kernel computes, because plotly would take its processors
+
+/** Plotly's settings: it sends nothing from this page, and adds no buttons or words of its own to the drawing. */
 const SETTINGS = {
   displaylogo: false,
   displayModeBar: false,
-  doubleClick: false, // plotly would go back to the first figure it ever drew, not to this one
+  doubleClick: false, // plotly would return to the first figure that it ever drew, not to this one
   showTips: false,
   showSendToCloud: false,
   plotlyServerURL: "",
   typesetMath: false,
 };
 
-const axes = (layout) => Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key));
+const axisNames = (layout) => Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key));
 
-/** Puts a person's zoom on a new layout, unless the new data lie elsewhere or are of something else: then forgets it. */
-function keepZoom(layout, zoom, before) {
+/** Applies a person's zoom to a new layout, or forgets it if the new data lie elsewhere or an axis' title changes. */
+function keepZoom(layout, zoom, previousLayout) {
   const ends = (range) => [Math.min(...range), Math.max(...range)];
-  const apart = axes(layout).some((name) => {
+  const isApart = axisNames(layout).some((name) => {
     if (!zoom.has(name) || !layout[name].range) return false;
     const [[low, high], [from, to]] = [ends(layout[name].range), ends(zoom.get(name))];
-    return to <= low || from >= high || layout[name].title?.text !== before[name].title?.text;
+    return to <= low || from >= high || layout[name].title?.text !== previousLayout[name].title?.text;
   });
-  if (apart) zoom.clear();
+  if (isApart) zoom.clear();
   for (const [name, range] of zoom) Object.assign((layout[name] ??= {}), { range, autorange: false });
 }
 
-/** Gives a bare layout the page's colors; what the figure itself decided stays. */
+/** Gives a bare layout the page's colors. Settings of the figure itself stay. */
 function dress(layout, [width, height], { surface, border, text, muted, grid, family }) {
   Object.assign(layout, { autosize: false, width, height }); // or plotly would measure its box at every change
-  layout.uirevision = "kept"; // series hidden in a legend stay hidden
+  layout.uirevision = "kept"; // series that were hidden in a legend stay hidden
   layout.font = { family, size: 12, color: muted, ...layout.font };
   layout.hoverlabel = { bgcolor: surface, bordercolor: border, align: "left", font: { color: text, family, size: 12 } };
-  for (const name of axes(layout)) {
-    const uirevision = performance.now(); // ranges are ours, see keepZoom
-    const drawn = { gridcolor: grid, zerolinecolor: grid, linecolor: border };
-    // Labels have room; to hide those that had none, plotly would measure each at every change.
-    layout[name] = { ...drawn, ticklabeloverflow: "allow", ...layout[name], uirevision };
+  for (const name of axisNames(layout)) {
+    const uirevision = performance.now(); // keeps plotly from restoring ranges, which `keepZoom` does
+    const colors = { gridcolor: grid, zerolinecolor: grid, linecolor: border };
+    // Labels have room. To hide labels that overflow, plotly would measure each label at every change.
+    layout[name] = { ...colors, ticklabeloverflow: "allow", ...layout[name], uirevision };
   }
   return layout;
 }
 
-/** Calls back whenever the page may have changed its colors; returns what ends it. */
+/** Calls back whenever the page may have changed its colors. Returns a function that stops. */
 function onColors(callback) {
+  const theme = new MutationObserver(callback);
+  theme.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const body = new MutationObserver(callback);
-  dark.addEventListener("change", callback);
-  body.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
-  return () => {
-    dark.removeEventListener("change", callback);
-    body.disconnect();
-  };
+  return callAll([() => theme.disconnect(), listen(dark, "change", callback)]);
 }
 
-const looked = new WeakMap(); // model to its cards that are on the screen, and whether the kernel takes it for seen
+const visibility = new WeakMap(); // a model to its cards on the screen, and whether the kernel takes it for visible
 
 const TEXTS = "title caption why lab source badge badge_tone badge_rule stale ahead designs";
 
 class Card {
   constructor(model) {
     this.model = model;
-    this.alive = true;
-    this.wanted = true; // a figure, or new colors, not drawn yet
-    this.busy = false;
-    this.listening = false;
-    this.asked = false; // for a time to draw
-    this.ours = false; // whether it is this card that changes the axes
-    this.shown = null; // the figure that is drawn
-    this.known = null; // the one that plotly was given last, in the page's colors and this size
-    this.ahead = new Set(); // traces that moved since, without plotly
-    this.resting = null; // a timeout
+    this.isAlive = true;
+    this.needsDrawing = true; // for a new figure or new colors
+    this.isDrawing = false;
+    this.isListening = false; // to plotly's events, which it has once it has drawn the plot
+    this.isScheduled = false; // to be drawn at the next frame
+    this.changesAxes = false; // whether a change of axes is by this card and not by a person
+    this.drawnFigure = null;
+    this.plotlyFigure = null; // the last figure that plotly was given in the page's present colors and size
+    this.pendingTraces = new Set(); // the indices of traces whose written positions plotly does not know yet
+    this.restTimer = null;
     this.size = [0, 0];
-    this.zoom = new Map(); // axis to the range that a person chose
+    this.zoom = new Map(); // the name of an axis to the range that a person chose
     this.build();
-    this.guess = guessing(model, this.plot, this.el);
-    this.renew = this.renew.bind(this);
-    this.reset = this.reset.bind(this);
-    this.place = onScreen(this.plot, (seen) => {
-      this.tell(seen);
-      if (seen) this.take();
+    this.guess = new Guess(model, this.plot, this.el);
+    this.redraw = this.redraw.bind(this);
+    this.resetZoom = this.resetZoom.bind(this);
+    this.place = onScreen(this.plot, (isVisible) => {
+      this.reportVisibility(isVisible);
+      if (isVisible) this.update();
     });
-    this.sized = new ResizeObserver(() => this.resize());
-    this.sized.observe(this.plot);
-    this.ends = [
+    this.resizes = new ResizeObserver(() => this.resize());
+    this.resizes.observe(this.plot);
+    this.stop = callAll([
       follow(model, TEXTS, () => this.write()), follow(model, "title description", () => this.describe()),
-      follow(model, "patch figure stale", () => this.take()), onColors(this.renew), onPrint(() => this.draw()),
-      () => this.sized.disconnect(), () => this.place.end(), savesFiles(model), this.guess.end,
-    ];
+      follow(model, "patch figure stale", () => this.update()), onColors(this.redraw), onPrint(() => this.draw()),
+      () => this.resizes.disconnect(), () => this.place.end(), saveIncomingFiles(model), this.guess.end,
+    ]);
   }
 
   build() {
@@ -109,30 +106,30 @@ class Card {
     this.legend = make("p", { class: "ex-chart-legend" });
     this.plot = make("div", { class: "ex-chart-plot", "data-drawn": 0 });
     const header = make("div", { class: "ex-chart-header" }, this.title, this.stale, this.badge);
-    const words = make("figcaption", { class: "ex-chart-words" }, header, this.caption, this.why, this.tools, this.legend);
-    this.el = make("figure", { class: "ex-chart" }, words, this.plot);
-    // A finger scrolls the page and taps; it would zoom by accident. What follows a tap comes as a mouse's.
+    const words = [header, this.caption, this.why, this.tools, this.legend];
+    this.el = make("figure", { class: "ex-chart" },
+      make("figcaption", { class: "ex-chart-words" }, ...words), this.plot);
+    // In plotly, a touch that scrolls the page would zoom by accident. A tap still arrives as mouse events.
     this.plot.addEventListener("touchstart", (event) => event.stopPropagation(), { capture: true });
   }
 
   buttons() {
-    const rows = [
+    const whenDrawn = (action) => () => this.isListening && action();
+    const zoomButtons = [
       ["+", "Zoom in", () => this.magnify(0.5)],
       ["−", "Zoom out", () => this.magnify(2)],
-      ["Reset", "Reset zoom", () => this.reset()],
-    ];
-    const tools = rows.map(([words, title, click]) => (
-      button(words, "ex-chart-tool", () => this.listening && click(), { title, "aria-label": title })));
-    return [...tools, ...saveMenu({
-      PNG: () => this.listening && this.save("png"), SVG: () => this.listening && this.save("svg"),
+      ["Reset", "Reset zoom", () => this.resetZoom()],
+    ].map(([label, title, zoom]) => chartButton(label, title, whenDrawn(zoom)));
+    return [...zoomButtons, ...saveMenu({
+      PNG: whenDrawn(() => this.save("png")), SVG: whenDrawn(() => this.save("svg")),
       HTML: () => press(this.model, "html"), CSV: () => press(this.model, "csv"),
     })];
   }
 
-  /** Zooms about the middle; less than 1 comes closer. */
+  /** Multiplies the range of each axis about its middle; a factor below 1 zooms in. */
   magnify(factor) {
     const changes = {};
-    for (const name of axes(this.plot.layout)) {
+    for (const name of axisNames(this.plot.layout)) {
       const [low, high] = this.plot.layout[name].range;
       const [middle, half] = [(low + high) / 2, ((high - low) / 2) * factor];
       changes[`${name}.range`] = [middle - half, middle + half];
@@ -141,16 +138,16 @@ class Card {
   }
 
   async save(format) {
-    this.wanted = true;
-    await this.draw(); // plotly may not have heard of all yet
+    this.needsDrawing = true;
+    await this.draw(); // plotly may not know the newest positions yet
     const get = (name) => this.model.get(name);
-    const said = [get("caption"), get("marks")].filter(Boolean);
-    download(this.Plotly, this.plot, this.el, { title: get("title"), said, designs: get("designs") }, format);
+    const captions = [get("caption"), get("marks")].filter(Boolean);
+    download(this.Plotly, this.plot, this.el, { title: get("title"), captions, designs: get("designs") }, format);
   }
 
   write() {
     const get = (name) => this.model.get(name);
-    put(this.title, get("title"));
+    setText(this.title, get("title"));
     write(this.caption, get("caption"), explained);
     writeWhy(this.why, { why: get("why"), lab: get("lab"), source: get("source") });
     write(this.badge, get("badge"));
@@ -164,184 +161,182 @@ class Card {
     this.writeLegend(get("designs"));
   }
 
-  /** The designs by name, where there are several: the list of pins may be far above. */
+  /** Lists the designs by name where there are several, because the list of pins may be far above. */
   writeLegend(designs) {
     this.legend.hidden = designs.length < 2;
     const names = JSON.stringify(designs.map(({ about, ...marks }) => marks));
-    if (designs.length > 1) write(this.legend, names, () => designs.map((design) => {
-      const mark = swatch();
-      mark.paint(design);
-      return make("span", {}, mark.svg, ...typeset(design.name));
-    }));
+    if (designs.length > 1) write(this.legend, names, () => designs.map((design) => (
+      make("span", {}, swatch(design).svg, ...typeset(design.name)))));
   }
 
-  /** The picture is the drawing, not the buttons beside it: those stay within reach. */
+  /** Describes the drawing to screen readers as an image. The buttons beside it are not part of the image. */
   describe() {
     const [drawing, ...layers] = this.plot.querySelectorAll(".main-svg");
-    drawing?.setAttribute("role", "img");
-    drawing?.setAttribute("aria-label", this.model.get("description") || this.model.get("title"));
+    const label = this.model.get("description") || this.model.get("title");
+    if (drawing) setAttributes(drawing, { role: "img", "aria-label": label });
     for (const layer of layers) layer.setAttribute("aria-hidden", "true");
   }
 
-  /** Paper is as wide as it is: with a view box, a drawing fits any width. */
+  /** Gives the drawing a view box, by which it fits the width of printed paper. */
   scale() {
     const { width, height } = this.plot._fullLayout;
-    for (const layer of this.plot.querySelectorAll(".main-svg")) layer.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    const viewBox = `0 0 ${width} ${height}`;
+    for (const layer of this.plot.querySelectorAll(".main-svg")) layer.setAttribute("viewBox", viewBox);
     this.plot.style.setProperty("--chart-shape", `${width} / ${height}`);
   }
 
-  /** Tells the kernel whether any view of the chart is on the screen: not as a trait, for the figure would go with it. */
-  tell(seen) {
-    const whole = looked.get(this.model) ?? { cards: new Set(), seen: true };
-    looked.set(this.model, whole);
-    whole.cards[seen ? "add" : "delete"](this);
-    if (whole.seen === whole.cards.size > 0) return;
-    whole.seen = !whole.seen;
+  /** Tells the kernel whether any view of the chart is on the screen. A trait would send the figure along with it. */
+  reportVisibility(isVisible) {
+    const state = visibility.get(this.model) ?? { cards: new Set(), isVisible: true };
+    visibility.set(this.model, state);
+    state.cards[isVisible ? "add" : "delete"](this);
+    if (state.isVisible === state.cards.size > 0) return;
+    state.isVisible = !state.isVisible;
     try {
-      this.model.send(["seen", whole.seen]);
+      this.model.send(["seen", state.isVisible]);
     } catch {
-      // JupyterLab leaves the charts of a kernel that has ended on the page: there is nobody to tell
+      // JupyterLab leaves the charts of a kernel that has ended on the page; no kernel is left to receive this
     }
   }
 
-  /** Another figure may have come. */
-  take() {
-    taken(this.model);
-    clearTimeout(this.resting);
-    if (this.model.get("figure") !== this.known) this.redraw();
+  /** Draws the model's figure if it is another one than plotly's. */
+  update() {
+    applyPatch(this.model);
+    clearTimeout(this.restTimer);
+    if (this.model.get("figure") !== this.plotlyFigure) this.schedule();
   }
 
-  /** At the next frame: until then the kernel is answered, and makes the next figure while this one is drawn. */
-  redraw() {
-    this.wanted = true;
-    if (this.asked || !this.due()) return;
-    this.asked = true;
-    this.plot.dataset.waits = ""; // until it is drawn: whoever looks at the page can tell
-    const soon = this.place.seen ? requestAnimationFrame : idly; // what is looked at comes first
-    soon(() => {
-      this.asked = false;
+  /** Draws at the next frame. The kernel is answered before, and makes the next figure while this one is drawn. */
+  schedule() {
+    this.needsDrawing = true;
+    if (this.isScheduled || !this.canDraw()) return;
+    this.isScheduled = true;
+    this.plot.dataset.waits = ""; // for tests and other programs that watch the page, until it is drawn
+    const atNextFrame = this.place.visible ? requestAnimationFrame : whenIdle;
+    atNextFrame(() => {
+      this.isScheduled = false;
       this.draw();
     });
   }
 
-  /** The same figure, but all of it. */
-  renew() {
-    this.known = null;
-    this.redraw();
+  /** Draws the figure as a whole. */
+  redraw() {
+    this.plotlyFigure = null;
+    this.schedule();
   }
 
-  /** Whether it has room; while something moves, a plot that is not on the screen waits until all is at rest. */
-  due() {
-    const may = this.place.seen || !this.model.get("stale") || printed();
-    return may && this.size[0] >= NARROWEST;
+  /** Whether the plot has room. While figures change, a plot that is not on the screen waits until they rest. */
+  canDraw() {
+    const isWanted = this.place.visible || !this.model.get("stale") || isPrinting();
+    return isWanted && this.size[0] >= NARROWEST_PLOT;
   }
 
   async draw() {
-    if (this.busy) return;
-    this.busy = true;
+    if (this.isDrawing) return;
+    this.isDrawing = true;
     try {
       this.Plotly ??= await plotly();
-      while (this.alive && this.wanted && this.due()) {
-        this.wanted = false;
+      while (this.isAlive && this.needsDrawing && this.canDraw()) {
+        this.needsDrawing = false;
         await this.paint();
       }
     } catch (error) {
       this.Plotly?.purge(this.plot);
-      this.listening = false;
-      this.shown = this.known = null;
+      this.isListening = false;
+      this.drawnFigure = this.plotlyFigure = null;
       this.plot.textContent = `This chart could not be drawn: ${error.message}`;
       console.error(error);
     } finally {
-      this.busy = this.ours = false;
-      if (!this.asked && !this.ahead.size) delete this.plot.dataset.waits;
+      this.isDrawing = this.changesAxes = false;
+      if (!this.isScheduled && !this.pendingTraces.size) delete this.plot.dataset.waits;
     }
   }
 
+  /** Draws the figure in the fastest way: by writing positions, by plotly's partial updates, or as a whole. */
   async paint() {
     const figure = this.model.get("figure");
     if (!figure.data) return;
-    const moved = this.zoom.size === 0 ? moves(this.known, figure, this.ahead) : null;
-    const same = this.shown === figure;
-    this.ours = true;
-    const ahead = moved && !same && await this.goesAhead(figure, moved);
-    this.shown = figure;
-    if (moved && !ahead) {
+    const moved = this.zoom.size === 0 ? moves(this.plotlyFigure, figure, this.pendingTraces) : null;
+    const isDrawn = this.drawnFigure === figure;
+    this.changesAxes = true;
+    const isWritten = moved && !isDrawn && await this.writeMoved(figure, moved);
+    this.drawnFigure = figure;
+    if (moved && !isWritten) {
       await rescale(this.Plotly, this.plot, moved.scales);
       await move(this.Plotly, this.plot, figure, moved.traces);
     }
-    if (!moved) await this.whole(structuredClone(figure));
-    this.ours = false;
-    this.known = ahead ? { data: this.known.data, layout: figure.layout } : figure;
-    if (!ahead) this.ahead.clear();
-    if (moved && (same || nothing(moved))) return; // the picture is the one that was there
+    if (!moved) await this.drawWhole(structuredClone(figure));
+    this.changesAxes = false;
+    this.plotlyFigure = isWritten ? { data: this.plotlyFigure.data, layout: figure.layout } : figure;
+    if (!isWritten) this.pendingTraces.clear();
+    if (moved && (isDrawn || nothingMoved(moved))) return; // the picture is the same as before
     this.guess.place();
-    this.count();
-  }
-
-  /** What moved goes ahead of plotly, which hears of it at rest; tells whether it did. */
-  async goesAhead(figure, { traces, scales }) {
-    const slides = Object.keys(scales).length > 0;
-    if (slides ? !await slide(this.Plotly, this.plot, figure, scales) : !traces.length) return false;
-    const moved = [...figure.data.keys()].filter((index) => slides || figure.data[index] !== this.shown.data[index]);
-    if (!trail(this.plot, figure, moved)) return false;
-    moved.forEach((index) => this.ahead.add(index));
-    this.rest(RESTS);
-    return true;
-  }
-
-  rest(times) {
-    const computing = () => document.querySelector(".ex-status[data-state=computing]");
-    this.resting = setTimeout(() => (times > 1 && computing() ? this.rest(times - 1) : this.redraw()), REST);
-  }
-
-  count() {
     this.plot.dataset.drawn = String(Number(this.plot.dataset.drawn) + 1);
   }
 
-  async whole({ data, layout }) {
+  /** Moves the axes, and writes the positions of traces into the drawing. Returns whether it could.
+
+      Plotly is told of the traces when the slider rests. */
+  async writeMoved(figure, { traces, scales }) {
+    const hasScales = Object.keys(scales).length > 0;
+    if (hasScales ? !await slide(this.Plotly, this.plot, figure, scales) : !traces.length) return false;
+    const isMoved = (index) => hasScales || figure.data[index] !== this.drawnFigure.data[index];
+    const moved = [...figure.data.keys()].filter(isMoved);
+    if (!writePositions(this.plot, figure, moved)) return false;
+    moved.forEach((index) => this.pendingTraces.add(index));
+    this.drawAtRest(MAX_RESTS);
+    return true;
+  }
+
+  /** Draws after a rest, or after at most so many while the kernel computes. */
+  drawAtRest(rests) {
+    const mustWait = () => rests > 1 && document.querySelector(".ex-status[data-state=computing]");
+    this.restTimer = setTimeout(() => (mustWait() ? this.drawAtRest(rests - 1) : this.schedule()), REST);
+  }
+
+  async drawWhole({ data, layout }) {
     const dressed = dress(layout ?? {}, this.size, palette(this.el));
     keepZoom(dressed, this.zoom, this.plot.layout);
-    if (!this.listening) this.plot.textContent = ""; // what an earlier failure wrote
+    if (!this.isListening) this.plot.textContent = ""; // removes the message of an earlier failure
     await this.Plotly.react(this.plot, data, dressed, SETTINGS);
-    if (!this.listening) this.listen();
+    if (!this.isListening) this.listen();
     this.describe();
     this.scale();
   }
 
   listen() {
-    this.listening = true;
+    this.isListening = true;
     this.plot.on("plotly_relayout", (changes) => {
-      if (this.ours) return;
+      if (this.changesAxes) return;
       for (const key of Object.keys(changes)) {
         const name = key.match(/^([xy]axis\d*)\.range/)?.[1];
         if (name) this.zoom.set(name, [...this.plot.layout[name].range]);
       }
       this.guess.place();
     });
-    this.plot.on("plotly_doubleclick", this.reset);
+    this.plot.on("plotly_doubleclick", this.resetZoom);
     this.plot.on("plotly_click", ({ points }) => {
       if (this.model.get("picks") && points.length) press(this.model, ["pick", points[0].x, points[0].y]);
     });
   }
 
-  reset() {
+  resetZoom() {
     this.zoom.clear();
-    this.renew();
+    this.redraw();
   }
 
   resize() {
-    const [width, height] = this.size;
+    const earlierSize = String(this.size);
     this.size = [this.plot.clientWidth, this.plot.clientHeight];
-    const changed = this.size[0] !== width || this.size[1] !== height;
-    // Anew, and whole: plotly's own resizing leaves a legend where the margin of the other size had it.
-    if (changed && this.size[0] >= NARROWEST) this.renew();
+    // Plotly's own resizing would leave a legend where the margin of the earlier size had it.
+    if (String(this.size) !== earlierSize && this.size[0] >= NARROWEST_PLOT) this.redraw();
   }
 
   remove() {
-    this.alive = false;
-    looked.get(this.model)?.cards.delete(this);
-    clearTimeout(this.resting);
-    this.ends.forEach((end) => end());
+    this.isAlive = false;
+    visibility.get(this.model)?.cards.delete(this);
+    clearTimeout(this.restTimer);
+    this.stop();
     this.Plotly?.purge(this.plot);
   }
 }

@@ -1,80 +1,83 @@
-/* A file of a person's own, and the way back to what stands in its place. The kernel decides whether a file will do.
+/* Uploads a person's own file, which the kernel may refuse, and offers the way back to the built-in file.
 
-   A large one travels in parts, the next when the kernel has answered the last, and no faster than a server lets a
-   visitor send (`serve/visits.py`: so many bytes at once, so many a second after). */
+   A large file travels in parts. The page sends a part when the kernel has answered the part before, and no faster
+   than a server allows a visitor to send: `serve/visits.py` limits the bytes at once and per second. */
 
-const [AT_ONCE, A_SECOND] = [8e6, 0.8e6]; // half of it, and four fifths: the page sends other things, too
-const pace = { sent: 0, at: 0 };
+// Half of the server's burst and four fifths of its rate, because the page sends other messages too.
+const [BURST_BYTES, BYTES_PER_SECOND] = [8e6, 0.8e6];
+const pace = { bytes: 0, at: 0 }; // a leaky bucket: the bytes in it, and the time of the last look at it
 
-async function paced(bytes) {
+/** Waits until the server allows a message of this size. */
+async function waitForRoom(bytes) {
   const now = performance.now();
-  pace.sent = Math.max(0, pace.sent - ((now - pace.at) * A_SECOND) / 1000) + bytes;
+  pace.bytes = Math.max(0, pace.bytes - ((now - pace.at) * BYTES_PER_SECOND) / 1000) + bytes;
   pace.at = now;
-  const over = pace.sent - AT_ONCE;
-  if (over > 0) await new Promise((go) => { setTimeout(go, (1000 * over) / A_SECOND); });
+  const excess = pace.bytes - BURST_BYTES;
+  if (excess > 0) await new Promise((resolve) => { setTimeout(resolve, (1000 * excess) / BYTES_PER_SECOND); });
 }
 
-/** Sends a message; resolves to how many bytes of a file the kernel has then. */
-function answered(model, content, buffers) {
+/** Sends a message. Resolves to the number of bytes of the file that the kernel then has; negative if it refused. */
+function request(model, content, buffers) {
   return new Promise((resolve) => {
-    const take = ({ got }) => {
+    const onAnswer = ({ got }) => {
       if (got === undefined) return;
-      model.off("msg:custom", take);
+      model.off("msg:custom", onAnswer);
       resolve(got);
     };
-    model.on("msg:custom", take);
+    model.on("msg:custom", onAnswer);
     model.send(content, undefined, buffers);
   });
 }
 
-async function sendParts(model, chosen, show) {
-  let got = await answered(model, ["begin", chosen.name, chosen.size]);
-  while (got >= 0 && got < chosen.size) {
-    const bytes = await chosen.slice(got, got + model.get("part")).arrayBuffer();
-    await paced(bytes.byteLength);
-    got = await answered(model, ["part", got], [bytes]);
-    show(got / chosen.size);
+/** Sends a file in parts; `showShare` receives the share of it that has arrived. */
+async function sendParts(model, file, showShare) {
+  let received = await request(model, ["begin", file.name, file.size]);
+  while (received >= 0 && received < file.size) {
+    const bytes = await file.slice(received, received + model.get("part")).arrayBuffer();
+    await waitForRoom(bytes.byteLength);
+    received = await request(model, ["part", received], [bytes]);
+    showShare(received / file.size);
   }
 }
 
 export default {
   render({ model, el }) {
-    const now = make("span", { class: "ex-symbol" });
-    const file = make("input", {
-      type: "file", accept: model.get("accept"), "aria-label": model.get("about"), ...OWN_KEYS,
-      onchange: async () => {
-        const [chosen] = file.files;
-        if (!chosen) return;
-        if (model.get("part")) {
-          file.disabled = true;
-          progress.hidden = false;
-          try {
-            await sendParts(model, chosen, (share) => { progress.value = share; });
-          } finally {
-            Object.assign(file, { disabled: false, value: "" });
-            Object.assign(progress, { hidden: true, value: 0 });
-          }
-          return;
+    const current = make("span", { class: "ex-symbol" });
+    const progress = make("progress", { max: 1, value: 0, "aria-label": "Sent of the file", hidden: "true" });
+    const send = async () => {
+      const [file] = input.files;
+      if (!file) return;
+      if (model.get("part")) {
+        input.disabled = true;
+        progress.hidden = false;
+        try {
+          await sendParts(model, file, (share) => { progress.value = share; });
+        } finally {
+          input.disabled = false;
+          Object.assign(progress, { hidden: true, value: 0 });
         }
-        // One byte too many is enough to be refused in words, and does not choke the line.
-        const bytes = await chosen.slice(0, model.get("most") + 1).arrayBuffer();
-        sendAct(model, ["file", chosen.name], [bytes]);
-        file.value = ""; // the same file may be chosen again
-      },
+      } else {
+        // One byte more than is allowed is enough for the kernel to refuse the file in words.
+        const bytes = await file.slice(0, model.get("most") + 1).arrayBuffer();
+        sendAct(model, ["file", file.name], [bytes]);
+      }
+    };
+    const input = make("input", {
+      type: "file", accept: model.get("accept"), "aria-label": model.get("about"), ...OWN_KEYS,
+      onchange: () => send().finally(() => { input.value = ""; }), // or the same file could not be chosen again
     });
     const back = button(model.get("other"), "ex-link", () => {
       sendAct(model, ["other"]);
-      file.focus();
+      input.focus();
     });
-    const progress = make("progress", { max: 1, value: 0, "aria-label": "Sent of the file", hidden: "true" });
-    const said = make("p", { class: "ex-hint", role: "status" });
+    const status = make("p", { class: "ex-hint", role: "status" });
+    const label = make("label", { class: "ex-label" }, model.get("label"));
     become(el, "ex-file");
-    el.append(make("div", { class: "ex-head" }, make("label", { class: "ex-label" }, model.get("label")), now), file, progress,
-      said, back);
+    el.append(make("div", { class: "ex-head" }, label, current), input, progress, status, back);
     return follow(model, "now said refused own", () => {
-      now.textContent = model.get("now");
-      said.textContent = model.get("said");
-      said.classList.toggle("ex-refusal", model.get("refused"));
+      current.textContent = model.get("now");
+      status.textContent = model.get("said");
+      status.classList.toggle("ex-refusal", model.get("refused"));
       back.hidden = !model.get("own");
     });
   },

@@ -1,6 +1,7 @@
-/* Files that the kernel makes and the browser saves. Each part is a message `{file, media}` with its bytes beside it.
-   A large file comes in parts, which have its `number`, too; the next one comes when it is asked for, while any are
-   `left`. */
+/* Saves files that the kernel makes, and the menu that offers the formats of a chart.
+
+   A file is a message `{file, media}` with its bytes beside it. A large file comes in parts, which carry the
+   `number` of the file and how many parts are `left`; the page requests each further part. */
 
 function saveFile({ file, media }, parts) {
   const url = URL.createObjectURL(new Blob(parts, { type: media }));
@@ -8,43 +9,43 @@ function saveFile({ file, media }, parts) {
   setTimeout(() => URL.revokeObjectURL(url), 60_000); // a browser may still be reading it
 }
 
-/** Saves every file that a model's kernel sends; returns what ends it. */
-function savesFiles(model) {
-  const coming = new Map(); // parts of files that are on their way
-  const take = (content, buffers) => {
+/** Saves every file that a model's kernel sends. Returns a function that stops. */
+function saveIncomingFiles(model) {
+  const incomplete = new Map(); // the number of a file to the parts of it that have arrived
+  const onMessage = (content, buffers) => {
     if (!content.file) return;
-    const parts = [...(coming.get(content.number) ?? []), buffers[0]];
-    coming.set(content.number, parts);
+    const parts = [...(incomplete.get(content.number) ?? []), buffers[0]];
+    incomplete.set(content.number, parts);
     if (content.left) {
       model.send(["more", content.number, parts.length]);
     } else {
-      coming.delete(content.number);
+      incomplete.delete(content.number);
       saveFile(content, parts);
     }
   };
-  model.on("msg:custom", take);
-  return () => model.off("msg:custom", take);
+  model.on("msg:custom", onMessage);
+  return () => model.off("msg:custom", onMessage);
 }
 
-/** A title as the name of a file. */
+/** The name of a file, made of a title. */
 const fileName = (title) => title.toLowerCase().replace(/[^a-z0-9]+/g, "-") || "chart";
 
-/** A button that unfolds others, each of which saves in one format; keys and closing are the browser's own. */
+/** A small button of a chart. Screen readers read its title. */
+const chartButton = (label, title, onclick, attributes = {}) => (
+  button(label, "ex-chart-tool", onclick, { title, "aria-label": title, ...attributes }));
+
+/** A Save button and its menu, with a button for each format. The browser's popover handles keys and closing. */
 function saveMenu(formats) {
   const menu = make("div", { class: "ex-save-menu", popover: "auto", role: "group", "aria-label": "Save as" });
-  const opener = button("Save", "ex-chart-tool", () => {}, {
-    title: "Save the chart", "aria-label": "Save the chart", "aria-haspopup": "true",
-  });
+  const opener = chartButton("Save", "Save the chart", null, { "aria-haspopup": "true" });
   opener.popoverTargetElement = menu;
-  menu.append(...Object.entries(formats).map(([words, save]) => {
-    const title = `Save as ${words}`;
-    return button(words, "ex-chart-tool", () => { menu.hidePopover(); save(); }, { title, "aria-label": title });
-  }));
+  menu.append(...Object.entries(formats).map(([format, save]) => (
+    chartButton(format, `Save as ${format}`, () => { menu.hidePopover(); save(); }))));
   const close = () => menu.hidePopover();
   menu.addEventListener("toggle", ({ newState }) => {
-    const [add, edge] = [newState === "open", opener.getBoundingClientRect()];
-    Object.assign(menu.style, { top: `${edge.bottom + 2}px`, left: `${Math.max(4, edge.right - menu.offsetWidth)}px` });
-    window[add ? "addEventListener" : "removeEventListener"]("scroll", close, { capture: true });
+    const { bottom, right } = opener.getBoundingClientRect();
+    Object.assign(menu.style, { top: `${bottom + 2}px`, left: `${Math.max(4, right - menu.offsetWidth)}px` });
+    window[newState === "open" ? "addEventListener" : "removeEventListener"]("scroll", close, { capture: true });
   });
   return [opener, menu];
 }

@@ -1,16 +1,17 @@
-/* A chart as a file: the plot, its title and caption, and the designs in it by name. */
+/* Saves a chart as a picture: the plot with its title, its caption and the names of its designs. */
 
-const NARROWEST_PICTURE = 640; // pixels; in less, a legend takes more room than the data
+const NARROWEST_PICTURE = 640; // pixels; on a narrower picture the legend takes more room than the data
+const LETTER = 6.5; // pixels of an average letter
 
-/** The page's colors where a card stands. */
+/** The page's colors and font, as they apply to a card. */
 function palette(card) {
   const style = getComputedStyle(card);
-  const read = (name) => style.getPropertyValue(`--ex-${name}`).trim();
-  const [surface, border, text, muted, grid] = ["surface", "border", "text", "muted", "grid"].map(read);
+  const color = (name) => style.getPropertyValue(`--ex-${name}`).trim();
+  const [surface, border, text, muted, grid] = ["surface", "border", "text", "muted", "grid"].map(color);
   return { surface, border, text, muted, grid, family: style.fontFamily };
 }
 
-/** Lines of at most so many letters, broken between words. */
+/** The text in lines of at most so many letters, broken between words. */
 function wrapped(text, letters) {
   const lines = [""];
   for (const word of text.split(" ")) {
@@ -21,35 +22,37 @@ function wrapped(text, letters) {
   return lines.filter(Boolean);
 }
 
-/** Names of designs with their marks, as a legend of traces that have no data. */
+/** A legend of the designs: traces without data that show each design's name and marks. */
 function legendTraces(designs, letters) {
   return designs.map(({ name, about, hue, symbol, dash }) => {
-    const [first, ...more] = wrapped(`${name}: ${about}`, letters).map(tagged);
-    const words = first.startsWith(tagged(name)) ? `<b>${tagged(name)}</b>${first.slice(tagged(name).length)}` : first;
+    const [first, ...others] = wrapped(`${name}: ${about}`, letters).map(tagged);
+    const bold = tagged(name);
+    const heading = first.startsWith(bold) ? `<b>${bold}</b>${first.slice(bold.length)}` : first;
     return {
-      type: "scatter", mode: "lines+markers", x: [null], y: [null], name: [words, ...more].join("<br>"),
-      legend: "legend2", showlegend: true, line: { color: hue, dash, width: 2 }, marker: { color: hue, symbol, size: 7 },
+      type: "scatter", mode: "lines+markers", x: [null], y: [null], name: [heading, ...others].join("<br>"),
+      legend: "legend2", showlegend: true,
+      line: { color: hue, dash, width: 2 }, marker: { color: hue, symbol, size: 7 },
     };
   });
 }
 
-/** The plot as it stands, zoom included, on the card's own paper; above it, what the page says of it. */
-function download(Plotly, plot, card, { title, said, designs }, format) {
+/** Saves the plot as it is, zoom included, in the card's colors. `title` and `captions` stand above it. */
+function download(Plotly, plot, card, { title, captions, designs }, format) {
   const { surface, text, muted } = palette(card);
   const width = Math.max(plot.clientWidth, NARROWEST_PICTURE);
-  const lines = said.flatMap((one) => wrapped(one, width / 6.5)).map(tagged);
-  lines.push(...[plot.layout.title?.text].filter(Boolean)); // which layer and head, or whose map
-  const traces = legendTraces(designs, (width - 160) / 6.5);
+  const lines = captions.flatMap((caption) => wrapped(caption, width / LETTER)).map(tagged);
+  lines.push(...[plot.layout.title?.text].filter(Boolean)); // the plot's own title: a layer and head, or a map's design
+  const traces = legendTraces(designs, (width - 160) / LETTER);
   const rows = traces.reduce((sum, { name }) => sum + name.split("<br>").length, 0);
   const above = 50 + 16 * lines.length + 19 * rows;
   const height = plot.clientHeight + above;
   const { showlegend, margin, legend } = plot.layout;
-  const over = legend?.yref === "container" ? plot.querySelector(".legend")?.getBBox().height ?? 0 : 0;
+  const legendHeight = legend?.yref === "container" ? plot.querySelector(".legend")?.getBBox().height ?? 0 : 0;
   const data = showlegend ? plot.data : plot.data.map((trace) => ({ ...trace, showlegend: false }));
   const layout = {
     ...plot.layout, width, height, showlegend: true, paper_bgcolor: surface,
-    margin: { ...margin, t: Math.max(margin?.t ?? 10, over) + above },
-    legend: over ? { ...legend, yref: "paper", y: 1, yanchor: "bottom" } : legend,
+    margin: { ...margin, t: Math.max(margin?.t ?? 10, legendHeight) + above },
+    legend: legendHeight ? { ...legend, yref: "paper", y: 1, yanchor: "bottom" } : legend,
     title: {
       text: tagged(title), font: { size: 15, color: text }, pad: { l: 12, t: 10 },
       xref: "container", x: 0, xanchor: "left", yref: "container", y: 1, yanchor: "top",

@@ -1,63 +1,63 @@
-/* plotly.js, shared by all of the page: the server's copy, for which a served page's template has asked while Python
-   started, and else the kernel's, packed, unpacked by the first chart that asks. */
+/* Loads plotly.js once for the whole page.
 
-const packed = { model: null, unpacking: null };
+   The server's copy comes first: the template of a served page requests it while Python starts. Elsewhere the
+   kernel sends a compressed copy, which is decompressed for the first chart. */
+
+const plotlySource = { model: null, loading: null };
 
 function plotly() {
-  packed.unpacking ??= load(packed.model).catch((error) => {
-    packed.unpacking = null; // the next chart tries again
+  plotlySource.loading ??= loadPlotly(plotlySource.model).catch((error) => {
+    plotlySource.loading = null; // the next chart tries again
     throw error;
   });
-  return packed.unpacking;
+  return plotlySource.loading;
 }
 
-async function load(model) {
-  const early = globalThis[Symbol.for("transformer-signal-explorer: plotly")]; // null in the end, where that failed
+async function loadPlotly(model) {
+  const early = globalThis[Symbol.for("transformer-signal-explorer: plotly")]; // resolves to null where it failed
   const served = await (early ?? (model.get("plotly").byteLength ? null : fromServer(model.get("plotly_path"))));
-  return served ?? unpack(await received(model));
+  return served ?? decompress(await fromKernel(model));
 }
 
 /** The copy of the notebook server, or null: its environment may be another than the kernel's. */
 async function fromServer(path) {
   try {
     const { baseUrl } = JSON.parse(document.getElementById("jupyter-config-data").textContent);
-    return await evaluated(new URL(path, new URL(baseUrl, location.origin)).href);
+    return await importPlotly(new URL(path, new URL(baseUrl, location.origin)).href);
   } catch {
     return null;
   }
 }
 
-/** The kernel's copy: there from the start, or, where it should have come from the server, after asking. */
-function received(model) {
-  return new Promise((resolve) => {
-    const bytes = () => model.get("plotly");
-    if (bytes()?.byteLength) {
-      resolve(bytes());
-      return;
-    }
-    model.on("change:plotly", () => resolve(bytes()));
-    model.send("plotly");
-  });
+/** The kernel's compressed copy. It is requested where the kernel left it out in favor of the server's copy. */
+async function fromKernel(model) {
+  if (!model.get("plotly")?.byteLength) {
+    await new Promise((resolve) => {
+      model.on("change:plotly", resolve);
+      model.send("plotly");
+    });
+  }
+  return model.get("plotly");
 }
 
-async function unpack(bytes) {
+async function decompress(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const source = await new Response(stream).blob();
   const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
   try {
-    return await evaluated(url);
+    return await importPlotly(url);
   } finally {
     URL.revokeObjectURL(url);
   }
 }
 
-/** What the script defines; somebody else's copy stays theirs. */
-async function evaluated(url) {
-  const before = window.Plotly;
+/** Runs the script and returns its `Plotly`. A `window.Plotly` of another extension is restored. */
+async function importPlotly(url) {
+  const other = window.Plotly;
   try {
     await import(url);
     return window.Plotly;
   } finally {
-    window.Plotly = before;
+    window.Plotly = other;
   }
 }

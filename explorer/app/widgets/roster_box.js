@@ -1,6 +1,7 @@
-/* Designs with a name and a hue: chips with buttons, and above them the current design or a list to search and add from.
+/* Designs with a name and a hue: a chip with buttons for each, below the current design or a list to add designs
+   from.
 
-   A name that was sent is painted again with every answer (`answers`): the kernel decides. */
+   The kernel decides whether to accept a new name, so the names are painted again at each answer (`answers`). */
 
 const BUTTONS = {
   show: { label: "Show" },
@@ -9,58 +10,60 @@ const BUTTONS = {
   remove: { label: "Remove" },
 };
 
-/** The name of a chip, which can be edited: `send` receives a new one, and Escape cancels. */
+/** The entry with the name of a chip. `send` receives a new name; Escape restores the old one. */
 function nameEntry(send) {
-  let saved = "";
-  let writing = false; // a name that is being written is not painted over
-  const done = () => {
-    if (writing) send(input.value);
-    writing = false;
+  let savedName = "";
+  let isEditing = false; // a name that is being edited is not painted over
+  const finish = () => {
+    if (isEditing) send(input.value);
+    isEditing = false;
   };
   const input = make("input", {
     class: "ex-pin-name", type: "text", size: 8, autocomplete: "off", spellcheck: "false", title: "Click to rename",
     ...OWN_KEYS,
-    oninput: () => { writing = true; },
-    onchange: done,
+    oninput: () => { isEditing = true; },
+    onchange: finish,
     onkeydown: (event) => {
-      if (event.key === "Enter") done(); // in JupyterLab, Enter does not make a `change`
-      if (event.key === "Escape") { writing = false; input.value = saved; }
+      if (event.key === "Enter") finish(); // JupyterLab suppresses the `change` event of Enter
+      if (event.key === "Escape") { isEditing = false; input.value = savedName; }
     },
   });
   const paint = (name, label, longest) => {
-    saved = name;
-    if (!writing) input.value = name;
-    input.maxLength = 4 * longest; // what is over the limit is cut in words, not in silence
+    savedName = name;
+    if (!isEditing) input.value = name;
+    input.maxLength = 4 * longest; // the kernel shortens a long name with a message, the browser without
     input.setAttribute("aria-label", label);
   };
   return { input, paint };
 }
 
-/** One design. */
+/** The chip of one design. */
 function chip(model, number) {
-  const selects = model.get("choices").length > 0;
-  const send = (verb, ...more) => press(model, [verb, number, ...more]);
+  const isSelectable = model.get("choices").length > 0;
+  const send = (verb, ...values) => press(model, [verb, number, ...values]);
   const mark = swatch();
   const name = nameEntry((text) => send("name", text));
-  const about = selects ? button("", "ex-link ex-pin-about", () => send("select")) : make("span", { class: "ex-pin-about" });
-  const buttons = model.get("verbs").map(() => button("", "ex-link", ({ currentTarget }) => send(currentTarget.dataset.verb)));
-  const root = make("li", { class: selects ? "ex-pin ex-contender" : "ex-pin" }, mark.svg, name.input, about,
+  const about = isSelectable ? button("", "ex-link ex-pin-about", () => send("select"))
+    : make("span", { class: "ex-pin-about" });
+  const buttons = model.get("verbs").map(() => (
+    button("", "ex-link", ({ currentTarget }) => send(currentTarget.dataset.verb))));
+  const root = make("li", { class: isSelectable ? "ex-pin ex-contender" : "ex-pin" }, mark.svg, name.input, about,
     make("span", { class: "ex-pin-buttons" }, ...buttons));
 
   function paint(entry) {
     mark.paint(entry);
     name.paint(entry.name, `Name of the ${model.get("noun")} ${entry.name}`, model.get("longest"));
-    write(about, entry.about); // one line; what does not fit is in the tooltip
-    about.title = selects ? `${entry.about}: shows this recipe in the controls below` : entry.about;
-    if (selects) {
+    write(about, entry.about); // cut to one line by the style sheet; the tooltip has the whole text
+    about.title = isSelectable ? `${entry.about}: shows this recipe in the controls below` : entry.about;
+    if (isSelectable) {
       about.setAttribute("aria-pressed", String(entry.selected));
       about.setAttribute("aria-label", `Recipe of ${entry.name}: ${entry.about}`);
     }
     model.get("verbs").forEach((verb, index) => {
-      const shown = verb === "hide" && !entry.visible ? "show" : verb;
-      const { label, rest = "", title = "" } = BUTTONS[shown];
+      const offeredVerb = verb === "hide" && !entry.visible ? "show" : verb;
+      const { label, rest = "", title = "" } = BUTTONS[offeredVerb];
       Object.assign(buttons[index], { textContent: label, title });
-      buttons[index].dataset.verb = shown;
+      buttons[index].dataset.verb = offeredVerb;
       buttons[index].setAttribute("aria-label", `${label} ${entry.name}${rest}`);
     });
     root.classList.toggle("ex-selected", entry.selected);
@@ -69,8 +72,11 @@ function chip(model, number) {
   return { root, paint };
 }
 
-/** Fills a list with chips. They are kept by their number and only repainted, so that the focus, and a name that is being
-    written, survive; the focus of one that goes moves to `refuge`, or the keyboard would start from the top. */
+/** Fills a list with chips. Returns the function that paints it.
+
+    A chip is kept by its number and only repainted, so that the focus and a name that is being edited survive. When
+    a chip with the focus disappears, the focus moves to `refuge`, or the keyboard would start from the top of the
+    page. */
 function chipList(model, list, refuge) {
   const chips = new Map();
   return () => {
@@ -92,65 +98,66 @@ function chipList(model, list, refuge) {
   };
 }
 
-/** The current design, the button that pins it, and the meaning of dots and lines. */
-function pinning(model) {
+/** The current design with the button that pins it, and the meaning of dots and lines. */
+function currentDesign(model) {
   const mark = swatch();
   const name = make("b", { class: "ex-now-name" });
   const about = make("span", { class: "ex-pin-about" });
   const pin = button("Pin", "ex-button ex-pin-button", () => press(model, ["pin"]), {
     "aria-label": "Pin the current design", title: "Keeps this design on every chart while the controls move on",
   });
-  const now = make("span", { class: "ex-now" }, mark.svg, name, about, pin);
+  const current = make("span", { class: "ex-now" }, mark.svg, name, about, pin);
   const marks = make("span", { class: "ex-marks" });
   const paint = () => {
-    const current = model.get("now");
-    mark.paint(current);
-    put(name, current.name ?? "");
-    write(about, `${model.get("entries").length ? "now · " : ""}${current.about ?? ""}`);
-    const shown = model.get("marks");
-    write(marks, shown.join("\n"), () => shown.map((words) => make("span", {}, words)));
+    const design = model.get("now");
+    mark.paint(design);
+    setText(name, design.name ?? "");
+    write(about, `${model.get("entries").length ? "now · " : ""}${design.about ?? ""}`);
+    const texts = model.get("marks");
+    write(marks, texts.join("\n"), () => texts.map((text) => make("span", {}, text)));
   };
-  return { nodes: [make("div", { class: "ex-pin-head" }, now, marks)], press: pin, paint };
+  return { nodes: [make("div", { class: "ex-pin-head" }, current, marks)], button: pin, paint };
 }
 
-/** A heading, and a list of designs with the button that adds one: above the chips, so that it stays under the pointer. */
-function adding(model) {
+/** A heading, and a list of designs with the button that adds one. It is above the chips, so that the button stays
+    under the pointer when a chip is added. */
+function designChooser(model) {
   const heading = make("h3", { class: "ex-side-heading" });
-  let value;
-  let filled;
+  let value, paintedChoices;
   const add = button("Add", "ex-button", () => press(model, ["add", value]), {
     "aria-label": "Add the chosen design as a contender",
   });
   const chooser = make("div", { class: "ex-control ex-add", ...OWN_KEYS });
   const fill = (options) => {
+    paintedChoices = options;
     const label = "Design to add";
-    const choose = (chosen) => { value = chosen; list.paint(chosen); };
+    const choose = (design) => { value = design; list.paint(design); };
     const list = search({ label, options }, `ex-add-${model.model_id ?? ""}`, choose);
     list.below[0].querySelector("input").setAttribute("aria-label", label);
     choose(options.some((option) => option.value === value) ? value : options[0].value);
     chooser.replaceChildren(...list.below, add);
   };
   const paint = () => {
-    put(heading, model.get("heading"));
-    if (filled !== model.get("choices")) fill(filled = model.get("choices")); // a list that is open must not close
+    setText(heading, model.get("heading"));
+    if (paintedChoices !== model.get("choices")) fill(model.get("choices")); // or an open list would close
   };
-  return { nodes: [heading, chooser], press: add, paint };
+  return { nodes: [heading, chooser], button: add, paint };
 }
 
 export default {
   render({ model, el }) {
-    const selects = model.get("choices").length > 0;
-    const head = (selects ? adding : pinning)(model);
+    const isSelectable = model.get("choices").length > 0;
+    const head = (isSelectable ? designChooser : currentDesign)(model);
     const list = make("ul", { class: "ex-pin-list", "aria-label": `${model.get("noun")}s` });
-    const said = make("p", { class: "ex-pin-said", role: "status" });
-    const show = chipList(model, list, head.press);
-    become(el, selects ? "ex-contenders" : "ex-pins", { role: "group" });
-    el.append(...head.nodes, list, said);
+    const status = make("p", { class: "ex-pin-said", role: "status" });
+    const paintChips = chipList(model, list, head.button);
+    become(el, isSelectable ? "ex-contenders" : "ex-pins", { role: "group" });
+    el.append(...head.nodes, list, status);
     return follow(model, "entries choices now marks heading said answers", () => {
       el.setAttribute("aria-label", model.get("heading"));
       head.paint();
-      put(said, model.get("said"));
-      show();
+      setText(status, model.get("said"));
+      paintChips();
     });
   },
 };

@@ -1,11 +1,13 @@
-/* The end of the page's script: draws for the stubs of all widgets, however early these came, and hands new states of
-   several models, which come as one message, to each. */
+/* The last part of the page's script: draws the views of all widgets, and distributes the states that the kernel
+   sends of several models in one message. A widget whose script came before this one waits for it. */
 
-/** anywidget gives up on a model whose script is not there within two seconds, as where the machine is slow or busy: it
-    draws it, but refuses whatever the kernel sends it, also what came before. Such a model listens here from then on,
-    and asks for its whole state, when it is drawn. */
-function hear(proxy) {
-  const model = proxy.set({}); // Backbone's `set` returns the model, which anywidget keeps to itself
+/** Repairs a model whose script came late.
+
+    anywidget gives up on a model whose script is not there within two seconds, for example on a slow machine: it
+    draws the model, but refuses every state from the kernel, earlier ones included. When such a model is drawn, it
+    subscribes to its messages itself and requests its whole state. */
+function requestMissedState(proxy) {
+  const model = proxy.set({}); // Backbone's `set` returns the model, which anywidget hides behind a proxy
   model._handle_comm_msg({ content: { data: {} } }).catch(() => {
     const { _handle_comm_msg: handle } = Object.getPrototypeOf(model.constructor.prototype);
     model.comm?.on_msg((message) => handle.call(model, message));
@@ -14,12 +16,12 @@ function hear(proxy) {
 }
 
 function draw(name, view) {
-  hear(view.model);
+  requestMissedState(view.model);
   return views[name].render(view);
 }
 
-/** Each after what came before it for that model; one that this page does not have is another page's. */
-function spread(manager, states) {
+/** Gives each model its state, after the earlier states of that model. Models of other pages are unknown here. */
+function distribute(manager, states) {
   for (const [id, state] of Object.entries(states)) {
     manager.get_model(id).then((model) => {
       model.state_change = Promise.resolve(model.state_change).then(() => model.set_state(state));
@@ -27,19 +29,20 @@ function spread(manager, states) {
   }
 }
 
-/** A kernel that was started again knows nothing of the page. JupyterLab tells the widgets only if a person asked for it. */
-function hearOfRestarts(manager) {
+/** Disconnects the widgets from a kernel that was restarted automatically, because the new kernel does not know the
+    page. JupyterLab itself disconnects them only after a restart that a person requested. */
+function disconnectAtRestart(manager) {
   manager.kernel?.statusChanged.connect((_, status) => status === "autorestarting" && manager.disconnect());
 }
 
 export default {
   initialize({ model }) {
-    hear(model);
-    hearOfRestarts(model.widget_manager);
-    packed.model = model;
-    learn(model.get("glossary"));
-    listenToTerms();
-    model.on("msg:custom", ({ states }) => states && spread(model.widget_manager, states));
+    requestMissedState(model);
+    disconnectAtRestart(model.widget_manager);
+    plotlySource.model = model;
+    loadGlossary(model.get("glossary"));
+    listenToGlossary();
+    model.on("msg:custom", ({ states }) => states && distribute(model.widget_manager, states));
     const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {});
     (pages[model.get("key")] ??= Promise.withResolvers()).resolve(draw);
   },

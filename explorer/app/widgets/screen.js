@@ -1,25 +1,22 @@
-/* Whether an element is on the screen, or about to be on paper: what is not need not be drawn at once. */
+/* Tells whether an element is on the screen or about to be printed. Other elements can be drawn later. */
 
-/** Follows whether an element is `seen`; `turn` is called when that is known, and when it changes. */
-function onScreen(element, turn) {
-  const place = { seen: false, end: () => watcher.disconnect() };
-  const watcher = new IntersectionObserver((entries) => {
-    place.seen = entries.at(-1).isIntersecting;
-    turn(place.seen);
+/** Follows whether an element is `visible`. Calls back when that is first known, and at each change. */
+function onScreen(element, callback) {
+  const place = { visible: false, end: () => observer.disconnect() };
+  const observer = new IntersectionObserver((entries) => {
+    place.visible = entries.at(-1).isIntersecting;
+    callback(place.visible);
   });
-  watcher.observe(element);
+  observer.observe(element);
   return place;
 }
 
-/** Calls back when the browser has nothing else to do. */
-const idly = (go) => (window.requestIdleCallback ? requestIdleCallback(go, { timeout: 1000 }) : setTimeout(go));
+/** Calls back when the browser is idle. */
+const whenIdle = (callback) => (
+  window.requestIdleCallback ? requestIdleCallback(callback, { timeout: 1000 }) : setTimeout(callback));
 
-const paper = window.matchMedia("print");
-const printed = () => paper.matches;
+const printMedia = window.matchMedia("print");
+const isPrinting = () => printMedia.matches;
 
-/** Calls back when the page is about to be printed; returns what ends it. */
-function onPrint(callback) {
-  const listen = () => printed() && callback();
-  paper.addEventListener("change", listen);
-  return () => paper.removeEventListener("change", listen);
-}
+/** Calls back when the page is about to be printed. Returns a function that stops. */
+const onPrint = (callback) => listen(printMedia, "change", () => isPrinting() && callback());

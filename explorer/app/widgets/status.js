@@ -1,7 +1,8 @@
-/* The status line. Only `text` sits in the live region: progress would be read out without end. Where the kernel is
-   silent it says so, and has the page show all charts as stale: what they show may not be what was asked for. */
+/* The status line. Only `text` is in the live region, because a screen reader would read out progress without end.
 
-const SILENT = ["", "Waiting for Python", "Python does not answer"];
+   While the kernel is silent the line says so, and all charts show as stale: the controls may be ahead of them. */
+
+const SILENCE_TEXTS = ["", "Waiting for Python", "Python does not answer"];
 
 export default {
   render({ model, el }) {
@@ -13,29 +14,28 @@ export default {
       offer: button("", "ex-button ex-primary", () => press(model, "offer")),
       action: button("", "ex-button", () => press(model, "action")),
     };
-    el.append(make("span", { class: "ex-mark", "aria-hidden": "true" }), text, detail, progress, ...Object.values(buttons));
+    const sign = make("span", { class: "ex-mark", "aria-hidden": "true" });
+    el.append(sign, text, detail, progress, ...Object.values(buttons));
     const channel = channelOf(model);
     const paint = () => {
       const { silence } = channel;
-      const silent = silence > (model.get("state") === "computing" ? 1 : 0); // which does not say that all is measured
-      const fraction = silent ? -1 : model.get("fraction");
+      // While it computes, the line says already that results are missing: "Waiting for Python" would add nothing.
+      const isSilent = silence > (model.get("state") === "computing" ? 1 : 0);
+      const fraction = isSilent ? -1 : model.get("fraction");
       el.closest(".ex-root")?.toggleAttribute("data-silent", silence > 0);
-      el.dataset.state = silent ? "stale" : model.get("state");
-      write(text, silent ? SILENT[silence] : model.get("text"));
-      write(detail, silent ? "" : model.get("detail"));
+      el.dataset.state = isSilent ? "stale" : model.get("state");
+      write(text, isSilent ? SILENCE_TEXTS[silence] : model.get("text"));
+      write(detail, isSilent ? "" : model.get("detail"));
       progress.hidden = fraction < 0;
       if (fraction > 1) progress.removeAttribute("value");
       else progress.value = Math.max(fraction, 0);
       for (const [name, node] of Object.entries(buttons)) {
-        put(node, model.get(name));
+        setText(node, model.get(name));
         node.hidden = !model.get(name);
       }
     };
     channel.listeners.add(paint);
-    const end = follow(model, "state text detail fraction action offer", paint);
-    return () => {
-      channel.listeners.delete(paint);
-      end();
-    };
+    const stop = follow(model, "state text detail fraction action offer", paint);
+    return callAll([() => channel.listeners.delete(paint), stop]);
   },
 };

@@ -1,35 +1,43 @@
-/* Sub- and superscripts of what is written plainly: W_Q, A_(l−1), 2^(−l/2). `figures/words.py` does the same for plotly. */
+/* Sets sub- and superscripts in plain formulas such as W_Q, A_(l−1) and 2^(−l/2).
+
+   `figures/words.py` does the same for the texts of plotly. */
 
 const NOTATION = /(?<![\p{L}\p{N}_])(\p{L}²?|fan)_(\([^()]+\)|[\p{L}\p{N}]+)|\^(\([^()]+\)|[-+−]?[\p{L}\p{N}]+)/gu;
 
-/** What stands low or high, without its parentheses, and legible at that size. */
-const small = (words) => words.replace(/^\((.*)\)$/, "$1").replace("¼", "1/4").replace("½", "1/2");
+/** A script without its parentheses, and with fractions that are legible at its size. */
+const small = (script) => script.replace(/^\((.*)\)$/, "$1").replace("¼", "1/4").replace("½", "1/2");
 
-/** A text with tags that plotly reads; what it holds of markup itself is shown as such. */
+/** The text with the tags that plotly reads. Markup within the text is escaped. */
 function tagged(text) {
   return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(NOTATION, (_, base, below, above) => (
     below ? `${base}<sub>${small(below)}</sub>` : `<sup>${small(above)}</sup>`
   ));
 }
 
-/** A text as nodes: whatever it holds, only text, `sub` and `sup` come out. */
-function typeset(text) {
+/** The text as nodes: `matchNodes` makes those of each match, or null to leave the match in the text between. */
+function replaceMatches(text, pattern, matchNodes, textNodes) {
   const nodes = [];
   let end = 0;
-  for (const { 0: whole, 1: base = "", 2: below, 3: above, index } of text.matchAll(NOTATION)) {
-    const script = document.createElement(below ? "sub" : "sup");
-    script.textContent = small(below ?? above);
-    nodes.push(text.slice(end, index) + base, script);
-    end = index + whole.length;
+  for (const match of text.matchAll(pattern)) {
+    const replacement = matchNodes(match);
+    if (!replacement) continue;
+    nodes.push(...textNodes(text.slice(end, match.index)), ...replacement);
+    end = match.index + match[0].length;
   }
-  return [...nodes, text.slice(end)];
+  return [...nodes, ...textNodes(text.slice(end))];
 }
 
-/** Writes a text into a node, if it is another one than before: a live region would read it out again. As `nodes` makes
-    them: `explained` and `cited` have buttons and links, which cannot stand within a label or another button. */
-function write(node, text, nodes = typeset) {
+/** The text as nodes. Only text, `sub` and `sup` come out, so markup within the text is harmless. */
+const typeset = (text) => replaceMatches(text, NOTATION, ([, base = "", below, above]) => (
+  [base, make(below ? "sub" : "sup", {}, small(below ?? above))]), (part) => [part]);
+
+/** Writes a text into a node if it differs from the text before: a live region would read the same text out again.
+
+    `toNodes` makes the nodes. `explained` and `cited` make buttons and links too, which may not stand within a
+    label or within another button. */
+function write(node, text, toNodes = typeset) {
   if (node.exText === text) return;
   node.exText = text;
-  node.replaceChildren(...nodes(text));
-  if (node.querySelector(".ex-term")) rove(node);
+  node.replaceChildren(...toNodes(text));
+  if (node.querySelector(".ex-term")) makeTabStop(node);
 }
