@@ -25,7 +25,7 @@ WORDS = {
 OPENINGS = {"What …": r"What\b", "Those …": r"Those\b", "That …": r"That\b", "The same …": r"The same\b"}
 """Openings of a docstring that name nothing."""
 ROWS: dict[str, int] = {
-    "name read": 49,
+    "name read": 45,
     "name seen": 2,
     "name told": 1,
     "word mend": 9,
