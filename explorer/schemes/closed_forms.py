@@ -17,10 +17,8 @@ _TURN = 2 * math.pi
 class Kernel(NamedTuple):
     """One activation, multiplied by a constant."""
 
-    pair: Callable[[float, float], tuple[float, float]]
-    """(q, ρ) to (E φ², E φ(x)φ(y))."""
     overlaps: Callable[[Array, Array], tuple[Array, Array]]
-    """`pair` for arrays of q and ρ."""
+    """(q, ρ) to (E φ², E φ(x)φ(y))."""
     slopes: Callable[[Array, Array], tuple[Array, Array]]
     """(q, ρ) to (E φ′², E φ′(x)φ′(y)); of a product, Σ over its `parts` times their gain over the first's."""
     factors: tuple[Callable[[Array, Array], tuple[Array, Array]], ...] = ()
@@ -34,11 +32,6 @@ class Kernel(NamedTuple):
 
 def relu(factor: float) -> Kernel:
     """Relu, times √factor: Cho & Saul 2009."""
-    def pair(q: float, rho: float) -> tuple[float, float]:
-        angle = math.acos(rho)
-        half = factor * q / 2
-        return half, half * (math.sqrt(1 - rho * rho) + rho * (math.pi - angle)) / math.pi
-
     def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
         return np.full_like(q, factor / 2), factor * (0.5 - np.arccos(rho) / (2 * math.pi))
 
@@ -46,7 +39,7 @@ def relu(factor: float) -> Kernel:
         half = factor * q / 2
         return half, half * (np.sqrt(1 - rho * rho) + rho * (np.pi - np.arccos(rho))) / np.pi
 
-    return Kernel(pair, overlaps, slopes)
+    return Kernel(overlaps, slopes)
 
 
 def relu_squared(factor: float) -> Kernel:
@@ -59,11 +52,7 @@ def relu_squared(factor: float) -> Kernel:
     def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
         return relu(4 * factor).overlaps(q, rho)
 
-    def pair(q: float, rho: float) -> tuple[float, float]:
-        same, overlap = overlaps(np.array(q), np.array(rho))
-        return float(same), float(overlap)
-
-    return Kernel(pair, overlaps, slopes)
+    return Kernel(overlaps, slopes)
 
 
 def gated(gate: Kernel, ratio: float, constant: float = 0.0) -> Kernel:
@@ -74,10 +63,6 @@ def gated(gate: Kernel, ratio: float, constant: float = 0.0) -> Kernel:
         ratio: v's second moment over u's.
         constant: c².
     """
-    def pair(q: float, rho: float) -> tuple[float, float]:
-        same, overlap = gate.pair(q, rho)
-        return same * (ratio * q + constant), overlap * (ratio * q * rho + constant)
-
     def overlaps(q: Array, rho: Array) -> tuple[Array, Array]:
         same, overlap = gate.overlaps(q, rho)
         return same * (ratio * q + constant), overlap * (ratio * q * rho + constant)
@@ -90,35 +75,22 @@ def gated(gate: Kernel, ratio: float, constant: float = 0.0) -> Kernel:
         (same, overlap), (value, values) = by_gate(q, rho), gate.overlaps(q, rho)
         return same + ratio * value, overlap + ratio * values
 
-    return Kernel(pair, overlaps, slopes, (by_gate, gate.overlaps))
+    return Kernel(overlaps, slopes, (by_gate, gate.overlaps))
 
 
 def gelu(factor: float) -> Kernel:
     """Gelu, times √factor: Tsuchida et al. 2021, rederived here for E φφ."""
-    def value(q: float, rho: float) -> float:  # _gelu_values, in plain floats
-        p, a, gap = q * rho, 1 + q, q * (1 - rho)
-        density = 1 / (_TURN * math.sqrt((1 + gap) * (a + p)))
-        both = 0.25 + math.asin(p / a) / _TURN
-        return factor * (p * both + density * (q * q + p * p + q * gap * (q + p)) / a)
-
-    def pair(q: float, rho: float) -> tuple[float, float]:
-        return value(q, 1.0), value(q, rho)
-
     def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
         return factor * _gelu_slopes(q, np.ones_like(q)), factor * _gelu_slopes(q, rho)
 
     def overlaps(q: Array, rho: Array) -> tuple[Array, Array]:
         return factor * _gelu_values(q, np.ones_like(q)), factor * _gelu_values(q, rho)
 
-    return Kernel(pair, overlaps, slopes)
+    return Kernel(overlaps, slopes)
 
 
 def erf(factor: float) -> Kernel:
     """The error function, times √factor: Williams 1997."""
-    def pair(q: float, rho: float) -> tuple[float, float]:
-        share = 2 * q / (1 + 2 * q)
-        return factor * 2 / math.pi * math.asin(share), factor * 2 / math.pi * math.asin(share * rho)
-
     def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
         a, p = 1 + 2 * q, 2 * q * rho
         return factor * 4 / math.pi / np.sqrt(1 + 4 * q), factor * 4 / math.pi / np.sqrt((a - p) * (a + p))
@@ -127,13 +99,12 @@ def erf(factor: float) -> Kernel:
         share = 2 * q / (1 + 2 * q)
         return factor * 2 / math.pi * np.arcsin(share), factor * 2 / math.pi * np.arcsin(share * rho)
 
-    return Kernel(pair, overlaps, slopes)
+    return Kernel(overlaps, slopes)
 
 
 def identity(factor: float) -> Kernel:
     """The identity, times √factor."""
     return Kernel(
-        lambda q, rho: (factor * q, factor * q * rho),
         lambda q, rho: (factor * q, factor * q * rho),
         lambda q, rho: (np.full_like(q, factor), np.full_like(rho, factor)),
     )

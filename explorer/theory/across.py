@@ -11,62 +11,21 @@ carried on as a small change; attention mixes that of single pairs away, and pas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from explorer.config import Config
-from explorer.schemes.data import predicts_text
-from explorer.schemes.position import own_part
+from explorer.theory.forward import Step
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
 from explorer.theory.inputs import BIGRAM, FREQUENT, coincidence, followings, loss_gradient, own_share
-from explorer.theory.sink import sinks
+from explorer.theory.positions import Positions
 from explorer.theory.tokens import Tokens
 
 FIRST = np.array([1.0, 0.0, 0.0])[:, None, None]
 """The first of the kinds of `_kinds` alone."""
-
-
-class Grid(NamedTuple):
-    """Averages over positions and divisors of norms, as the loops over layers need them, with a causal mask or without.
-
-    A loop over the layers runs on arrays `[position, position]` with a mask, and on floats without one.
-    """
-
-    mean: Array
-    """`[position]`: average over all tokens."""
-    prefix: Array
-    """`[position, position]`: average over the keys of a row."""
-    suffix: Array
-    """Its adjoint, from rows to keys."""
-    square: Callable[[Any], Array | float]
-    """Second moment that a norm divides by, `[position]`."""
-    mixes: bool = False
-    """Whether an average over keys changes an array: with a mask."""
-
-    def entry(self, x: Array) -> Any:
-        """An array `[position, ...]` as the loops take it: without a mask, a float."""
-        return x if len(self.mean) > 1 else x.item()
-
-    def layers(self, *columns: Array) -> Iterator[tuple[Any, ...]]:
-        """The entries of `[layer, position, position]`, by layer."""
-        return zip(*(column if len(self.mean) > 1 else column.ravel().tolist() for column in columns), strict=True)
-
-    def attend(self, x: Any) -> Any:
-        """Average over the keys of two rows, of `[..., position, position]`."""
-        return self.prefix @ x @ self.prefix.T if self.mixes else x
-
-    def activate(self, gains: Gains, x: Any, square: Any) -> Any:
-        """Overlap of two hidden units' outputs, from that of the MLP's inputs."""
-        if len(self.mean) == 1:
-            return gains.kernel.pair(square, min(max((gains.hidden * x + gains.biases.hidden) / square, 0.0), 1.0))[1]
-        return gains.kernel.overlaps(square, _rho(gains, x, square))[1]
-
-    def collect(self, x: Any) -> Any:
-        """The adjoint: from two rows to their keys."""
-        return self.suffix @ x @ self.suffix.T if self.mixes else x
 
 
 class Forward(NamedTuple):
@@ -100,63 +59,72 @@ class Forward(NamedTuple):
     """Part of an embedded token's second moment that is its character's."""
 
 
-def forward(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid) -> Forward:
+def forward(config: Config, gains: Gains, steps: Sequence[Step], place: Positions) -> Forward:
     """From the embedding: half of a token is its character's, half its position's; or all of it its character's."""
-    enter, stay, join, added, reach = _links(gains, steps, grid)
+    enter, stay, join, added, reach = _links(gains, steps, place)
     centered = gains.centers and any(step.placement.on_read for step in steps[1::2])
-    square = gains.hidden * _pair(grid, [step.inside.q for step in steps[1::2]]) + gains.biases.hidden
-    size, part = config.input_second_moment, own_part(config)
-    p = size * (part * FREQUENT + (1 - part) / config.n_ctx)
-    attentions, mlps = ([part[half::2] for part in (enter, stay, join)] for half in (0, 1))
-    weight, gate = _weight(gains, steps[::2], grid, config.n_ctx)
+    square = gains.hidden * _pair(place, [step.inside.q for step in steps[1::2]]) + gains.biases.hidden
+    size, part = config.input_second_moment, config.design.token_part
+    p = np.full_like(square[0], size * (part * FREQUENT + (1 - part) / config.n_ctx))
+    weight, gate = _weight(gains, steps[::2], place)
     reach[::2] *= weight
-    reaches, bias = (reach[::2], reach[1::2]), gains.biases.v / max(gains.v, 1e-300)
-    inside: list[Any] = []
-    read: list[Any] = []
-    for enter_1, stay_1, join_1, enter_2, stay_2, join_2, squared, reach_1, reach_2 in grid.layers(
-            *attentions, *mlps, square, *reaches):
-        x = p * enter_1
-        values = (x + inside[0]) / 4 if inside and gains.value_residual else x
-        shared = bias / 2 if inside and gains.value_residual else bias
-        mixed = reach_1 * (grid.attend(values) + shared)
-        mid = stay_1 * p + join_1 * (gains.o * mixed + gains.biases.o)
-        y = (p if gains.parallel else mid) * enter_2
-        bent = reach_2 * (grid.activate(gains, y, squared) - (grid.activate(gains, 0 * y, squared) if centered else 0))
-        p = stay_2 * mid + join_2 * (gains.out * bent + gains.biases.out)
+    bias = gains.biases.v / max(gains.v, 1e-300)
+    inside: list[Array] = []
+    read: list[Array] = []
+    for index in range(0, len(steps), 2):
+        mlp = index + 1
+        x = p * enter[index]
+        lent = bool(inside) and gains.value_residual
+        values, shared = ((x + inside[0]) / 4, bias / 2) if lent else (x, bias)
+        mixed = reach[index] * (_attended(place, values) + shared)
+        mid = stay[index] * p + join[index] * (gains.o * mixed + gains.biases.o)
+        y = (p if gains.parallel else mid) * enter[mlp]
+        bent = gains.kernel.overlaps(square[index // 2], _rho(gains, y, square[index // 2]))[1]
+        if centered:
+            bent = bent - gains.kernel.overlaps(square[index // 2], _rho(gains, 0 * y, square[index // 2]))[1]
+        bent = reach[mlp] * bent
+        p = stay[mlp] * mid + join[mlp] * (gains.out * bent + gains.biases.out)
         inside += [x, y]
         read += [mixed, bent]
-    x, last = np.reshape(inside, enter.shape), np.reshape(p, enter.shape[1:])
+    x = np.array(inside)
     rho = _rho(gains, x[1::2], square)
     slopes = reach[1::2] * gains.kernel.slopes(square, rho)[1]
     hidden = zip(gains.readers, gains.kernel.parts, strict=True)
     parts = {name: reach[1::2] * slope(square, rho)[1] for name, slope in hidden}
     mlp = join[1::2] * gains.out * gains.hidden * slopes * enter[1::2]
     return Forward(enter, stay, join, added, reach, gate, slopes, parts, mlp, gains.parallel, x,
-                   np.reshape(read, x.shape), last, size * part)
+                   np.array(read), p, size * part)
 
 
-def _weight(gains: Gains, steps: Sequence[Any], grid: Grid, n: int) -> tuple[Array, Array]:
+def _weight(gains: Gains, steps: Sequence[Step], place: Positions) -> tuple[Array, Array]:
     """Factors `[layer, pair]` of the sink and the gates on overlaps of mixed values, and `gate` of `Forward`."""
-    weight = np.ones((len(steps), len(grid.mean), len(grid.mean)))
-    gate, masked = np.zeros_like(weight), len(grid.mean) > 1
-    if gains.sink is not None:
-        lost = ([step.attention.lost.mass for step in steps] if masked else
-                [sinks((n,), gains.sink).read(np.array([step.capped.s]), np.array([step.capped.common])).mass
-                 for step in steps])
-        weight *= _pair(grid, np.square(lost))
+    weight = np.ones((len(steps), len(place.mean), len(place.mean)))
+    gate = np.zeros_like(weight)
+    lost = [step.attention.lost.mass for step in steps if step.attention and step.attention.lost]
+    if lost:
+        weight *= _pair(place, np.square(lost))
     if gains.gate:
-        inputs = [(step.inside.square[1:], step.inside.rho[1:]) if masked else ([[step.inside.q]], [[step.inside.rho]])
-                  for step in steps]
-        units = gains.gate.units(*(np.array(part) for part in zip(*inputs, strict=True)))
+        units = gains.gate.units(*(np.array([getattr(step.inside, name)[1:] for step in steps])
+                                   for name in ("square", "rho")))
         opened = gains.gate.kernel.overlaps(*units)[1]
         weight *= opened
         gate += gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] / opened
     return weight, gate
 
 
-def _pair(grid: Grid, x: Any) -> Array:
+def _attended(place: Positions, x: Array) -> Array:
+    """Average over the keys of two rows, of `[..., position, position]`."""
+    return place.prefix @ x @ place.prefix.T
+
+
+def _collected(place: Positions, x: Array) -> Array:
+    """The adjoint of `_attended`: from two rows to their keys."""
+    return place.suffix @ x @ place.suffix.T
+
+
+def _pair(place: Positions, x: Any) -> Array:
     """`[layer, position]` to `[layer, pair]`: the geometric mean at two positions."""
-    root = np.sqrt(np.reshape(x, (-1, len(grid.mean))))
+    root = np.sqrt(np.reshape(x, (-1, len(place.mean))))
     product: Array = root[:, :, None] * root[:, None, :]
     return product
 
@@ -166,11 +134,11 @@ def _rho(gains: Gains, x: Array, square: Array) -> Array:
     return np.minimum(np.maximum((gains.hidden * x + gains.biases.hidden) / square, 0.0), 1.0)
 
 
-def _links(gains: Gains, steps: Sequence[Any], grid: Grid) -> tuple[Array, ...]:
+def _links(gains: Gains, steps: Sequence[Step], place: Positions) -> tuple[Array, ...]:
     """`enter`, `stay`, `join`, `added` and `reach`."""
-    unit = grid.entry(np.ones_like(grid.mean))
+    unit = np.ones_like(place.mean)
     on_input, on_output, on_sum, on_heads, on_read = (
-        _pair(grid, [grid.square(getattr(step, name)) if getattr(step.placement, name) else unit for step in steps])
+        _pair(place, [norm.square if (norm := getattr(step, name)) else unit for step in steps])
         for name in ("on_input", "on_output", "on_sum", "on_heads", "on_read")
     )
     scale = np.array([step.placement.scale * step.placement.reads for step in steps])[:, None, None]
@@ -183,7 +151,7 @@ def _links(gains: Gains, steps: Sequence[Any], grid: Grid) -> tuple[Array, ...]:
     return enter, stay, branch * added, added, reach
 
 
-def by_weights(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid, last: Tokens, alike: Array,
+def by_weights(config: Config, gains: Gains, steps: Sequence[Step], place: Positions, last: Tokens, alike: Array,
                length: Array, bent: float) -> dict[str, Array]:
     """Terms of other sequences in the weights' gradients, see `totals`; none under the linear loss.
 
@@ -193,17 +161,17 @@ def by_weights(config: Config, gains: Gains, steps: Sequence[Any], grid: Grid, l
         length: `[position]`, factor on a gradient's square through the final norm.
         bent: factor on overlaps of the last stream to those of `last`.
     """
-    if not predicts_text(config):
+    if not config.design.predicts_text:
         return {}
-    tokens = forward(config, gains, steps, grid)
-    overlap = bent * float(grid.mean @ tokens.last @ grid.mean)
+    tokens = forward(config, gains, steps, place)
+    overlap = bent * float(place.mean @ tokens.last @ place.mean)
     start = loss_gradient(config, last._replace(p=overlap), FREQUENT, own_share(config, steps))
-    shape, query = _pair(grid, length)[0], _pair(grid, alike)
+    shape, query = _pair(place, length)[0], _pair(place, alike)
     starts = start.overlap * shape, start.target * shape
-    return totals(config, gains, tokens, query, starts, grid, start.character)
+    return totals(config, gains, tokens, query, starts, place, start.character)
 
 
-def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: tuple[Array, Array], grid: Grid,
+def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: tuple[Array, Array], place: Positions,
            character: float) -> dict[str, Array]:
     """Terms added to the totals of `parameters.norms`, `[layer]`: of other sequences' tokens, of correlated factors.
 
@@ -220,9 +188,9 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
     single = (n - 1) * n * (followed + character * same * (1 - same))
     single += others * (BIGRAM - FREQUENT**2 + character * FREQUENT * (1 - FREQUENT))
     pairs = np.array([others, single, (n - 1) * n * varied])
-    inside, read, after = _kinds(gains, tokens, query, start, grid)
+    inside, read, after = _kinds(gains, tokens, query, start, place)
     query = FIRST * query[:, None]
-    weights = np.einsum("k,i,j->kij", pairs, grid.mean, grid.mean)
+    weights = np.einsum("k,i,j->kij", pairs, place.mean, place.mean)
 
     def total(x: Array) -> Array:
         summed: Array = np.einsum("lkij,kij->l", x, weights)
@@ -246,46 +214,47 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
     }
 
 
-def _kinds(gains: Gains, tokens: Forward, query: Array, start: tuple[Array, Array], grid: Grid) -> Iterator[Array]:
+def _kinds(gains: Gains, tokens: Forward, query: Array, start: tuple[Array, Array], place: Positions
+           ) -> Iterator[Array]:
     """`[sublayer, kind, pair]` of what branches read, their last matrices, and gradients, see `totals`.
 
     Of all pairs the mean; of single pairs the excess, which attention mixes away; of whole windows the excess.
     """
-    columns = [(tokens.inside, tokens.read, _descend(gains, tokens, start[0], query, 1.0, grid))]
-    for passed, within in ((0.0, grid._replace(mixes=False)), (1.0, grid)):
-        after = _descend(gains, tokens, start[1], 0 * query, passed, within)
-        columns.append((*_excess(gains, tokens, passed, within), after))
+    columns = [(tokens.inside, tokens.read, _descend(gains, tokens, start[0], query, 1.0, place))]
+    for passed in (0.0, 1.0):
+        after = _descend(gains, tokens, start[1], 0 * query, passed, place)
+        columns.append((*_excess(gains, tokens, passed, place), after))
     return (np.stack(column, 1) for column in zip(*columns, strict=True))
 
 
-def _excess(gains: Gains, tokens: Forward, passed: float, grid: Grid) -> tuple[Array, Array]:
+def _excess(gains: Gains, tokens: Forward, passed: float, place: Positions) -> tuple[Array, Array]:
     """The excess, `[sublayer, pair]`, in what a branch reads and in what its last matrix reads.
 
     A small change in a character's part of a token, carried on; `passed` by attention, all of it or nothing.
     """
     join = passed * gains.o * tokens.reach[::2] * tokens.join[::2]
-    own, stream = grid.entry(np.full_like(tokens.last, tokens.part)), []
-    parts = (tokens.stay[::2], tokens.enter[::2], join, tokens.stay[1::2], tokens.mlp)
-    for stay, enter, joined, after, mlp in grid.layers(*parts):
-        mid = stay * own + joined * grid.attend(enter * own)
+    own, stream = np.full_like(tokens.last, tokens.part), []
+    for stay, enter, joined, after, mlp in zip(
+            tokens.stay[::2], tokens.enter[::2], join, tokens.stay[1::2], tokens.mlp, strict=True):
+        mid = stay * own + joined * _attended(place, enter * own)
         read_by_mlp = own if tokens.parallel else mid
         stream += [own, read_by_mlp]
         own = after * mid + mlp * read_by_mlp
-    inside = np.reshape(stream, tokens.enter.shape) * tokens.enter
-    read = passed * tokens.reach * grid.attend(inside)
+    inside = np.array(stream) * tokens.enter
+    read = passed * tokens.reach * _attended(place, inside)
     read[1::2] = gains.hidden * tokens.slopes * inside[1::2]
     return inside, read
 
 
-def _descend(gains: Gains, tokens: Forward, gradient: Array, query: Array, passed: float, grid: Grid) -> Array:
+def _descend(gains: Gains, tokens: Forward, gradient: Array, query: Array, passed: float, place: Positions) -> Array:
     """The backward recursion, `[sublayer, pair]`: gradients after each sublayer."""
-    after, stream = grid.entry(gradient), []
+    after, stream = gradient, []
     enter, join = tokens.enter[::2], tokens.join[::2]
     keep, collected = tokens.stay[::2] + enter * join * query, passed * gains.o * tokens.reach[::2] * enter
     parts = (tokens.stay[1::2], tokens.mlp, keep, collected, join)
-    for stay, mlp, kept, given, joined in grid.layers(*(part[::-1] for part in parts)):
+    for stay, mlp, kept, given, joined in zip(*(part[::-1] for part in parts), strict=True):
         beside = after * mlp
         mid = after * stay + (0 if tokens.parallel else beside)
         stream += [after, mid]
-        after = kept * mid + given * grid.collect(joined * mid) + (beside if tokens.parallel else 0)
-    return np.reshape(stream[::-1], tokens.enter.shape)
+        after = kept * mid + given * _collected(place, joined * mid) + (beside if tokens.parallel else 0)
+    return np.array(stream[::-1])

@@ -1,157 +1,226 @@
-"""Gradients through attention: γ_q, the mean square of ∂L/∂x a coordinate, and γ_p, two tokens' mean overlap.
+"""Attention, forward and back: means of the values by a softmax over the keys that a row sees.
 
-Three paths, whose weights are independent and whose contributions therefore add: through the values, the queries and
-the keys. With u_ts = g_t·v_s the logits' gradient is A_ts(u_ts − Σ_r A_tr u_tr); what all keys share drops out of it,
-which leaves Δ = q̂ − p̂ of the values, and once more Δ of the keys in the gradient by the query.
+Row t attends to t keys of mean second moment Q_t and mean overlap P_t; the t common keys of rows t < t′ weigh t/t′ of
+the longer row's softmax. Overlaps of single pairs scatter around p: by 1/d for Gaussian tokens, by more for text. Keys
+that happen to be alike get alike logits, are weighted together, and add s²·v·Δ·D to Y2 Δ (v: variance of the centered
+overlaps over Δ²; D: `crowding`). It counts where n is not small against d.
+
+Back, γ_q is the mean square of ∂L/∂x a coordinate, and γ_p two tokens' mean overlap. There are three paths, whose
+weights are independent and whose contributions therefore add: through the values, the queries and the keys. With
+u_ts = g_t·v_s the logits' gradient is A_ts(u_ts − Σ_r A_tr u_tr); what all keys share drops out of it, which leaves
+Δ = q̂ − p̂ of the values, and once more Δ of the keys in the gradient by the query. A key at s collects from all rows
+t ≥ s: of a row's squared weights Y2(t), each of its t keys has an equal part, and so on for the other statistics.
 
 After a soft cap a row's gradients by its logits no longer add up to 0, for each has a slope of its own: of what all
-keys share the part 1 − κ passes, κ the mean product of two slopes over the mean square of one (`Capped.keys`). With a
+keys share the part 1 − κ passes, κ the mean product of two slopes over the mean square of one (`Logits.keys`). With a
 sink ΣA < 1, and what all keys share no longer drops out (`sink.shared`). Gates multiply γ, and are a path of their own.
 
 Where logits inherit those of the layers below (RealFormer), a layer's own queries and keys also get the gradients of
 all logits above. Each layer draws its values anew, so the gradients by two layers' logits are uncorrelated given the
-stream, and their energies add: `Inherited` is their sum, gathered on the way down.
+stream, and their energies add on the way down.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from explorer.theory.forward import Step, columns
-from explorer.theory.gains import Gains, Gate
+from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
-from explorer.theory.logits import factors
+from explorer.theory.logits import Logits, factors, key_factors, logits
+from explorer.theory.positions import Positions
 from explorer.theory.sink import Sunk, drain, shared, sinks
-from explorer.theory.tables import Softmax
+from explorer.theory.sloped import Sloped
+from explorer.theory.tables import Tables
+from explorer.theory.tokens import ONE, TINY, State, scattered_by_attention
 
-Pair = tuple[float, float]
+
+class Attention(NamedTuple):
+    """A softmax over the keys of each row, as the backward recursion needs it."""
+
+    logits: Logits
+    apart: Array
+    """`[position]`: part of the values that a row sees which they do not share, and the next that they share."""
+    common: Array
+    scatter: Array
+    """`[position]`: variance of their centered overlaps over `apart`²."""
+    overlap: Array
+    """`[pair]`: Y2 of a row, and Y11 of two rows over the shorter one's part of the longer one's keys."""
+    lost: Sunk | None
+    """Averages of the rows' weight that a sink leaves; None without one."""
+
+
+def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, below: Logits | None, kept: float
+              ) -> tuple[State, Attention]:
+    """Input of W_O: means of the values by logits of x, times their gates; and the softmax, for the way back."""
+    place, keys = x.place, x.keys
+    if isinstance(table, Sloped):
+        return _sloped(gains, table, x, values, below, kept)
+    law = logits(gains, x, keys, below, kept)
+    reading, lost, both = table.read(law.s, law.rho), None, ONE
+    overlap, alike = reading.overlap, law.alike
+    if gains.sink is not None:
+        lost = sinks(tuple(map(int, place.t)), gains.sink).read(law.s, law.common * law.bent)
+        reading = reading._replace(spread=np.maximum(reading.spread + lost.spread, 0.0),
+                                   crowding=reading.crowding + lost.crowding)
+        both = lost.together(law.rho, place.lift)
+        overlap = overlap * both * lost.focus.take(place.smaller) ** law.rho
+    if gains.cap or gains.sphere:
+        alike = alike * law.bent
+    alike = alike / (ONE + alike)
+    # at ρ = 1 two rows crowd as one does
+    more = (alike * (reading.crowding - reading.spread)).take(place.smaller)
+    crowd = law.rho * (place.lift(alike * reading.spread) + law.rho * more)
+    own, common = values.keys.own, values.keys.shared
+    y = both * common + own.take(place.smaller) * (overlap * place.ratio + crowd)
+    # rows whose Σp² differ have outputs of different length: their relative variance, of its share of q, over the heads
+    uneven = own * overlap[0] / np.maximum(y[0], TINY)
+    uneven_mean = float(place.mean.dot(reading.unevenness * uneven * uneven)) / gains.n_heads
+    v = scattered_by_attention(gains, x.v, float(place.mean.dot(overlap[1:].diagonal())))
+    alike_rows = float(place.averages[1].dot(law.rho.ravel()))
+    read = State(place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean)
+    return _gated(gains, x, read), Attention(law, own, common[0], x.scatter, overlap, lost)
+
+
+def _gated(gains: Gains, x: State, read: State) -> State:
+    """The mixed values times their gates, which see x."""
+    if not gains.gate:
+        return read
+    opened, rho = gains.gate.kernel.overlaps(*gains.gate.units(x.square, x.rho))[1], x.mean.rho
+    noise = gains.gate.noise
+    return State(x.place, read.y * opened, read.v, read.w + rho * noise, read.u + (1 - rho) * noise)
+
+
+def _sloped(gains: Gains, table: Sloped, x: State, values: State, below: Logits | None, kept: float
+            ) -> tuple[State, Attention]:
+    """`attention` where logits fall with the distance of query and key (ALiBi); without a sink."""
+    place, keys = x.place, x.keys
+    spread = logits(gains, x, keys, below, kept).std
+    own = table.apart(x.y, 0 * spread)
+    shared = keys.shared.copy()
+    shared[0] = np.maximum(keys.mean[0] - own, 0.0)
+    law = logits(gains, x, keys._replace(shared=shared, own=own), below, kept)
+    law = law._replace(std=np.sqrt(spread**2 + table.bias))  # of each head
+    y, rows = table.mix(values.y, law.s, law.rho[1:])
+    _, _, square, squared = rows
+    uneven = (squared / square**2 - 1) * (own * square / y[0]) ** 2
+    v = scattered_by_attention(gains, x.v, float(place.mean.dot(square)))
+    read = State(place, y, v, gains.noise[0] + float(place.mean.dot(uneven)) / gains.n_heads)
+    return _gated(gains, x, read), Attention(law, own, keys.shared[0], x.scatter, law.rho, None)
 
 
 class Paths(NamedTuple):
-    """The attention of each layer."""
+    """Factors on a gradient after each attention, `[layer, ..., pair]`."""
 
     value: Array
-    """`[layer, 2, 2]`, rows (γ_q, γ_p) before, columns after."""
-    logits: Array
-    """`[layer, 6]`: energy of the gradient by the logits for γ = 1, in the order of `Inherited`."""
-    uneven: Array
-    """`[layer]`: factor on `Capped.keys`, the part of a row's energy that cancels over its keys; 1 without a sink."""
+    """`[layer, 2, pair]`: factors of the rows' gradients, through the values, to one key and to two different keys."""
+    energy: Array
+    """`[layer, 3, pair]`: energy of the gradient by the logits, as queries see it, its part of keys that are alike, and
+    as keys see it."""
+    query: Array
+    """`[layer, 2, pair]`: factors from the first two kinds of energy to the gradient through the queries."""
+    key: Array
+    """`[layer, 2, pair]`: factors from energy to the gradient through the keys, as in `value`."""
+    unbiased: Array
+    """As `query`, but of keys without biases: by symmetry, for W_K."""
     gates: dict[str, Array]
-    """`[layer, 2]`, from (γ_q, γ_p) after the branch: "W_G" to what comes down through the gates, "sink" to the energy
-    by the sink's logit over what W_O reads."""
+    """`[layer, pair]`, from the gradient after the branch: "W_G" to what comes down through the gates, "sink" to the
+    energy by the sink's logit over what W_O reads."""
 
 
-class Inherited(NamedTuple):
-    """Energy of the gradients by the logits of this layer and of those above that inherit them, in `Paths`' order."""
-
-    row: float = 0.0
-    rows: float = 0.0
-    alike: float = 0.0
-    alike_2: float = 0.0
-    key: float = 0.0
-    keys: float = 0.0
-
-
-def paths(gains: Gains, softmax: Softmax, steps: list[Step]) -> Paths:
-    """The paths of the attention sublayers among the steps."""
-    n = softmax.n
-    own, p, v, share = np.array([(step.values.own, step.values.p, step.inside.v, step.logits.own) for step in steps]).T
-    _, s, slope, rho, _, across_rows, across_keys, _, common = np.array([step.capped for step in steps]).T
-    rows = softmax.rows(s)
-    y11, j11 = softmax.pairs(s, rho)
-    kept, both, uneven, by_common, down = np.ones_like(s), np.ones_like(s), np.ones_like(s), np.zeros_like(s), {}
+def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attention], inside: Sequence[State],
+          read: Sequence[State]) -> Paths:
+    """The factors of all layers' attention, of what it reads `inside` its branch; W_O reads `read`."""
+    law = Logits(*map(_by_layer, zip(*(layer.logits for layer in layers), strict=True)))
+    rows, jacobian = table.rows(law.s), table.jacobian(law.s, law.rho)[:, 1:]
+    longer, shorter = place.t[place.larger[1:]], place.t[place.smaller[1:]]
+    overlap, square = (stack([layer.overlap for layer in layers])[:, part] for part in (slice(1, None), 0))
+    ratio, gates, by_common = place.ratio[1:], {}, np.zeros_like(square)
+    x = stack([state.y for state in inside])
+    kept, both = np.ones_like(square), np.ones_like(overlap)
     if gains.sink is not None:
-        lost = Sunk(*(part[:, 0] for part in sinks((n,), gains.sink).read(s[:, None], common[:, None])))
-        rows, y11 = drain(rows, lost), y11 * lost.together(rho) * lost.focus**rho
-        kept, (both, by_common, j11, uneven, taken) = lost.square, shared(
-            lost, rows, y11, j11, rho, p / np.maximum(own, 1e-300))
-        down["sink"] = np.stack([lost.shared / lost.square, taken], -1)
-    others = max(n - 1, 1)
-    shares = np.array([[rows.square, others * y11], [(kept - rows.square) / others, both - y11]])
-    value = gains.v * gains.o * shares.transpose(2, 0, 1)
-    energy = gains.o * own * slope
+        lost = Sunk(*map(stack, zip(*(layer.lost for layer in layers if layer.lost), strict=True)))
+        own, common = (stack([getattr(layer, name) for layer in layers]) for name in ("apart", "common"))
+        kept, rows = lost.square, drain(rows, lost)
+        both, by_common, jacobian, alone, taken = shared(
+            lost, rows, overlap, jacobian, law.rho[:, 1:], np.maximum(common, 0.0) / np.maximum(own, TINY),
+            lambda part: place.lift(part)[:, 1:])
+        law = law._replace(keys=law.keys * alone, both=law.both * place.lift(alone)[:, 1:])
+        gates["sink"] = _join(lost.shared / lost.square, taken)
+    apart = _different(longer, both - overlap * ratio)
+    value = np.stack([
+        _join(place.t * square, shorter * overlap), _join(_others(place.t, kept - square), apart),
+    ], 1)
+    # energy of a row's gradients by its logits; a pair of rows has it on the keys that they share
+    energy = gains.o * stack([layer.apart for layer in layers]) * law.slope
+    lifted, scatter = place.lift(energy), stack([layer.scatter for layer in layers])
+    jacobian = jacobian * law.slopes[:, 1:]
     # overlaps scatter by v, so keys of a row point in fewer than all directions; along the query logits order them
-    along = share / gains.d_head
-    jacobian = rows.jacobian * (1 - along) + gains.tilted * rows.tilted * along + by_common
-    j11, scattered = j11 * across_rows, v * rows.spread * across_keys * uneven
-    parts = jacobian, j11, scattered, scattered, rows.jacobian_by_query + by_common, j11
-    logits = np.stack([energy * part for part in parts], -1)
-    if gains.gate:
-        opened, down["W_G"] = gating(gains, gains.gate, *columns(steps, "inside"), *columns(steps, "read"))
-        value, logits = value * opened[:, None], logits * np.tile(opened, 3)
-    return Paths(value, logits, uneven, down)
-
-
-def gating(gains: Gains, gate: Gate, q: Array, p: Array, square: Array, overlap: Array) -> tuple[Array, Array]:
-    """Factors on (γ_q, γ_p), `[layer, 2]`: past the gates, and down through them to attention's input.
-
-    Args:
-        q: second moment of attention's input, p its overlap; `square` and `overlap` are those of W_O's input.
-    """
-    units = gate.units(q, np.clip(p / q, 0.0, 1.0))
-    opened = np.stack(gate.kernel.overlaps(*units), -1)
-    slopes = np.stack(gate.kernel.slopes(*units), -1)
-    return opened, gains.o * gate.gain * slopes * np.stack([square, overlap], -1) / opened
-
-
-def inherit(gains: Gains, step: Step, logits: list[float], uneven: float, after: Pair, above: Inherited, kept: float
-            ) -> Inherited:
-    """Gradients that a layer's logits pass to its own queries and keys and to those below.
-
-    Args:
-        logits: the layer's entry of `Paths.logits`, `uneven` that of `Paths.uneven`.
-        after: (γ_q, γ_p) after the branch.
-        above: the same of the layer above.
-        kept: how far deviations of overlaps survive from here to the layer above.
-    """
-    q, p = after
-    row, rows, alike, alike_2, key, keys = logits
-    row, rows, alike, alike_2, key, keys = row * q, rows * p, alike * q, alike_2 * p, key * q, keys * p
-    law = step.logits
-    if not gains.adds:
-        return Inherited(row, rows, alike, alike_2, key, keys)
+    along = law.own / gains.d_head
+    by_row = rows.jacobian * (1 - along) + gains.tilted * rows.tilted * along
+    own = np.stack([
+        lifted * _join(by_row + by_common, jacobian * ratio),
+        place.lift(energy * scatter * rows.spread * np.maximum(law.keys, 0.0)),
+        lifted * _join(rows.jacobian_by_query + by_common, jacobian),
+    ], 1)
+    # of the keys, what a row's gradients do not cancel, and what of those that are alike
+    left = np.stack([key_factors(place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1)
+    query, key, bias, key_bias = _by_logits(gains, place, x)
+    scale = place.sharp
+    unbiased = by_row = scale * query[:, None] * left
+    if gains.biases.k:
+        lone = np.maximum(law.key_p - key_bias, 0.0)
+        unbiased = by_row.copy()
+        unbiased[:, 0] = scale * query * key_factors(place, law.key, lone, law.keys, law.both)
     if gains.adds == "qk":  # the other factor of the product, summed over the layers
-        factors = *key_factors(gains, step, uneven, law.key, law.key_p), law.key, law.query, law.query_p
-        by_row, by_rows, by_key, by_query, by_query_p = (gains.scale * factor for factor in factors)
+        own[:, :2] *= scale * left
+        own[:, 2] *= scale * law.query
+        query = np.stack([query, query], 1)
     else:
-        by_row = by_rows = by_key = by_query = by_query_p = 1.0
-    return Inherited(
-        by_row * row + above.row, by_rows * rows + above.rows,
-        by_key * alike + kept * above.alike, by_key * alike_2 + kept * above.alike_2,
-        by_query * key + above.key, by_query_p * keys + above.keys,
-    )
+        key = scale * key * (query * x + bias)
+        query = by_row
+    first, pair = key[:, 0], key[:, 1:]
+    given = (_join(place.t * first, shorter * place.turns.rows * pair),
+             -_join(law.keys * _others(place.t, first), _different(longer, law.both * ratio * pair)))
+    value *= gains.v * gains.o
+    if gains.gate:
+        units = gains.gate.units(*(stack([getattr(state, name) for state in inside]) for name in ("square", "rho")))
+        opened, inputs = gains.gate.kernel.overlaps(*units)[1], stack([state.y for state in read])
+        value, own = value * opened[:, None], own * opened[:, None]
+        gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * inputs / opened
+    return Paths(value, own, query, np.stack(given, 1), unbiased, gates)
 
 
-def key_factors(gains: Gains, step: Step, uneven: float, own: float, p: float) -> Pair:
-    """Factors from gradients by logits to those by queries, of a row and of two; keys have `own` apart, p in common."""
-    turns, law = gains.turns, step.capped
-    return own + (1 - uneven * law.keys) * p, turns.rows * own + (turns.rows - uneven * law.both) * p
+def _by_logits(gains: Gains, place: Positions, x: Array) -> tuple[Array, Array, Array, Array]:
+    """Factors from the overlaps of tokens to those of their queries and keys, and the biases of both, see `Factors`."""
+    mean = x[:, 0] @ place.prefix.T
+    every = (factor + 0 * mean for factor in factors(gains, mean, mean))
+    query, key, bias = (place.lift(next(every)) for _ in range(3))
+    return query, key, bias, next(every)
 
 
-def unbiased(gains: Gains, step: Step, uneven: float, passed: Inherited) -> Pair:
-    """(γ_q, γ_p) through the queries as in `collect`, but of keys without biases: by symmetry, for W_K."""
-    law, by = step.logits, factors(gains, step.inside.q, step.inside.q)
-    row, rows = key_factors(gains, step, uneven, law.key, max(law.key_p - by.key_bias, 0.0))
-    factor = gains.scale * by.query
-    return (factor * (row * passed.row + law.key * passed.alike),
-            factor * (rows * passed.rows + law.key * passed.alike_2))
+def stack(rows: Sequence[Array]) -> Array:
+    """`np.stack`, sooner."""
+    return np.concatenate(rows).reshape(len(rows), *np.shape(rows[0]))
 
 
-def collect(gains: Gains, step: Step, uneven: float, passed: Inherited, others: int) -> tuple[Pair, float, Pair]:
-    """(γ_q, γ_p) before the branch through the queries, of that γ_q the part of keys alike, and through the keys."""
-    law, own, q = step.capped, step.logits, step.inside.q
-    by = factors(gains, q, q)
-    if gains.adds == "qk":
-        row = rows = query = by.query
-        same = cross = by.key
-    else:
-        (row, rows), scale = key_factors(gains, step, uneven, own.key, own.key_p), gains.scale
-        row, rows, query = scale * by.query * row, scale * by.query * rows, scale * (by.query * own.key)
-        same, cross = scale * (by.key * own.query), scale * (by.key * own.query_p)
-    alike, key, keys = query * passed.alike, same * passed.key, cross * passed.keys
-    return (
-        (row * passed.row + alike, rows * passed.rows + query * passed.alike_2), alike,
-        (key + others * gains.turns.rows * keys, -uneven * (law.keys * key / others + law.both * keys)),
-    )
+def _by_layer(rows: Sequence[Array]) -> Array:
+    """As `stack`; of one array that all layers have in common only that, with a first axis of length 1."""
+    return rows[0][None] if all(row is rows[0] for row in rows) else stack(rows)
+
+
+def _join(same: Array, different: Array) -> Array:
+    """`[pair]` from a token with itself and from two."""
+    return np.concatenate([same[..., None, :], different], -2)
+
+
+def _others(t: Array, x: Array) -> Array:
+    """A row's total over its pairs of different keys, as t² times the part of one pair."""
+    return np.where(t > 1, x * t / np.maximum(t - 1, 1), 0.0)
+
+
+def _different(longer: Array, x: Array) -> Array:
+    """Two rows' total over their pairs of different keys, as t t′ times the part of one pair."""
+    return np.where(longer > 1, x / (1 - 1 / np.maximum(longer, 1.5)), 0.0)

@@ -8,16 +8,18 @@ the stream's gradient is not isotropic, for the norms above have been there alre
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from explorer.theory.attention import Inherited, Pair, collect, inherit, paths, unbiased
-from explorer.theory.forward import Step, columns
+from explorer.theory.attention import paths, stack
+from explorer.theory.forward import Step
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
-from explorer.theory.tables import Softmax
-from explorer.theory.tokens import NOTHING, Norm, Tokens
+from explorer.theory.positions import Positions
+from explorer.theory.tables import Tables
+from explorer.theory.tokens import ZERO, Norm, normalize
 
 
 class Backward(NamedTuple):
@@ -38,7 +40,7 @@ class Backward(NamedTuple):
     value: Array
     """`[N, pair]`: at that input, through all values that the attention mixes."""
     alike: Array
-    """`[N]` or `[N, position]`: of γ_q in `query`, over γ_q after the branch, the part of keys that are alike."""
+    """`[N, position]`: of γ_q in `query`, over γ_q after the branch, the part of keys that are alike."""
     hidden: dict[str, Array]
     """`[N, pair]`: at the inputs of each MLP's hidden units, by the matrix that they come from."""
     gates: dict[str, Array]
@@ -52,176 +54,201 @@ class Along(NamedTuple):
     ones: float
 
 
-def run(gains: Gains, softmax: Softmax, steps: list[Step], first: Tokens, overlap: float) -> Backward:
-    """The recursion from (1, `overlap`) at the output of the last of the steps; `first` is the embedding."""
-    q, p = columns(steps[1::2], "inside")
-    units = gains.units(q, np.clip(p / q, 0.0, 1.0))
-    slopes = np.stack(gains.kernel.slopes(*units), -1)
-    through = np.zeros((len(steps), 2, 2))
-    through[1::2] = gains.out * gains.hidden * slopes[:, None] * np.eye(2)
-    logits: list[list[float]] = []
-    gates: dict[str, Array] = {}
-    if gains.attends:
-        through[::2], energies, uneven, gates = paths(gains, softmax, steps[::2])
-        opened = gates.get("W_G", np.zeros((len(energies), 2)))
-        logits = np.column_stack([energies, uneven, opened]).tolist()
-    back = Descent(gains, steps, first, softmax.n - 1).run(through, logits, overlap)
-    after = gains.out * gains.d_model / gains.d_mlp * back.read[1::2]
-    parts = zip(gains.readers, gains.kernel.parts, strict=True)
-    return back._replace(hidden={name: after * np.stack(part(*units), -1) for name, part in parts},
-                         gates={name: factor * back.read[::2] for name, factor in gates.items()})
+ISOTROPIC, ACROSS = Along(1.0, 1.0), Along(0.0, 0.0)
+"""A gradient that points everywhere alike, and one with nothing along its token, as that before a final norm."""
+
+
+def run(gains: Gains, place: Positions, table: Tables, steps: list[Step], overlap: float) -> tuple[Backward, float]:
+    """The recursion from (1, `overlap`) after the last of the steps and its final norm, if the design has one.
+
+    Returns:
+        gradients relative to the mean at the last layer's output, `[..., pair]`, and that mean over the mean after the
+        final norm.
+    """
+    gradient, unit, along = np.full_like(place.ratio, overlap), 1.0, ISOTROPIC
+    gradient[0] = 1.0
+    if gains.final:  # tokens are divided by their own length
+        norm = normalize(steps[-1].site, gains, gains.d_model)[1]
+        if gains.point:
+            gradient = gradient * norm.slopes
+        else:
+            gradient, along = gradient * place.lift(1 / norm.q), ACROSS
+        unit = float(place.mean @ gradient[0])
+        gradient = gradient / unit
+    descent = Descent(gains, place, table, steps)
+    sites = [gradient]
+    for index in range(len(steps) - 1, -1, -1):
+        gradient, along = descent.sublayer(index, gradient, along)
+        sites.append(gradient)
+    return descent.record(stack(sites[::-1])), unit
 
 
 class Descent:
-    """The scalar loop, from the last step to the first."""
+    """The loop, from the last step to the first. A gradient is linear in the one after it: its factors are made of all
+    layers' tokens at once, and the loop only multiplies."""
 
-    def __init__(self, gains: Gains, steps: list[Step], first: Tokens, others: int) -> None:
-        self.gains, self.steps, self.first, self.others = gains, steps, first, others
-        self.sites: list[Pair] = []
-        self.totals: list[Pair] = []
-        self.branches: list[Pair] = []
-        self.reads: list[Pair] = []
-        self.queries: list[Pair] = []
-        self.keys: list[Pair] = []
-        self.values: list[Pair] = []
-        self.alike: list[float] = []
-        self.borrowed = 0.0, 0.0
-        self.inherited = Inherited()
-        self.beside = (0.0, 0.0)
+    def __init__(self, gains: Gains, place: Positions, table: Tables, steps: list[Step]) -> None:
+        self.gains, self.place, self.steps = gains, place, steps
+        self.before = isotropic(gains, place, [step.on_input for step in steps])
+        self.before *= np.array([step.placement.scale * step.placement.reads for step in steps])[:, None, None] ** 2
+        scale = np.array([gains.branch[i] * step.present for i, step in enumerate(steps)])[:, None, None] ** 2
+        self.branch = scale * isotropic(gains, place, [step.on_output for step in steps])
+        self.read = self.branch * isotropic(gains, place, [step.on_read for step in steps])
+        self.on_heads = isotropic(gains, place, [step.on_heads for step in steps])
+        self.on_sum, self.doubled = through(gains, place, [step.on_sum for step in steps])
+        inside = [step.inside for step in steps]
+        square, rho = (stack([getattr(state, name) for state in inside[1::2]]) for name in ("square", "rho"))
+        self.units = gains.units(square, rho)
+        """Second moments and correlations of hidden units before the activation, `[layer, pair]` each."""
+        self.hidden = self.read[1::2] * (gains.out * gains.hidden * gains.kernel.slopes(*self.units)[1])
+        """`[layer, pair]`: from an MLP's term of the sum to what it reads."""
+        # where logits inherit nothing, all of an attention is one factor on what is gathered, and one on the rest
+        self.plain = not (gains.adds or gains.value_residual or gains.biases.v or any(step.on_heads for step in steps))
+        if layers := [step.attention for step in steps if step.attention]:
+            self.paths = paths(gains, place, table, layers, inside[::2], [step.read for step in steps[::2]])
+            self.given = self.paths.value + self.paths.key * self.paths.energy[:, 2:]
+            gate = self.paths.gates.get("W_G", np.zeros(len(layers)))
+            self.gate, self.query = gate, (self.paths.query * self.paths.energy[:, :2]).sum(1)
+        self.least = -1 / (place.t - 1)
+        self.totals: list[Array] = []
+        self.values: list[Array] = []
+        self.borrowed = np.zeros_like(place.ratio)
+        self.energies: list[Array] = []
+        self.beside = np.zeros_like(place.ratio)
         """Through a parallel MLP, to what its layer reads."""
         self.kept = 1.0
-        """Factor on deviations of overlaps from this layer to the next."""
+        """How far deviations of overlaps survive from the layer at hand to the one above."""
         self.longer = -1.0 if gains.final else 0.0
         """See `longer`."""
 
-    def run(self, through: Array, logits: list[list[float]], overlap: float) -> Backward:
-        """`through` is what each sublayer's values or hidden units make of a gradient, `logits` as in `Paths`, with
-        its `uneven` and what comes down through gates the last of each."""
-        gradient = (1.0, overlap)
-        along = Along(0.0, 0.0) if self.gains.final and not self.gains.point else ISOTROPIC
-        entries = through.reshape(-1, 4).tolist()
-        self.sites.append(gradient)
-        for index in range(len(self.steps) - 1, -1, -1):
-            own = logits[index // 2] if logits and index % 2 == 0 else None
-            gradient, along = self.sublayer(index, gradient, along, entries[index], own)
-            # overlaps of n vectors of square q lie between −q/(n − 1) and q; the first order may overstep
-            square = max(gradient[0], 0.0)
-            gradient = square, min(max(gradient[1], -square / self.others), square)
-            self.sites.append(gradient)
-        columns = (self.sites, self.totals, self.branches, self.reads, self.queries, self.keys, self.values)
-        site, total, branch, read, query, key, value = (np.array(pairs[::-1]) for pairs in columns)
-        key = key if self.keys else query
-        return Backward(site, total, branch, read, query, key, value, np.array(self.alike[::-1]), {}, {})
-
-    def sublayer(self, index: int, gradient: Pair, along: Along, entry: list[float], logits: list[float] | None
-                 ) -> tuple[Pair, Along]:
-        """Gradients from a sublayer's output to its input."""
-        gains, step = self.gains, self.steps[index]
-        if step.branch is NOTHING:  # a sublayer that is not there
-            self.totals.append(gradient)
-            self.branches.append((0.0, 0.0))
-            self.reads.append((0.0, 0.0))
-            self.alike.append(0.0)
-            beside, self.beside = self.beside, (0.0, 0.0)
-            return (gradient[0] + beside[0], gradient[1] + beside[1]), along
-        read = index - 1 if index % 2 and gains.parallel else index
-        tokens = self.steps[read - 1].site if read else self.first
-        if step.placement.on_sum:
-            gradient = across(gradient, step.on_sum, along, step.site.rho, gains, 1 - step.kept)
+    def sublayer(self, index: int, gradient: Array, along: Along) -> tuple[Array, Along]:
+        """From after a sublayer to before it."""
+        gains, step, mean = self.gains, self.steps[index], self.place.mean
+        skip = gains.skip[index] ** 2 if step.present else 1.0
+        if step.on_sum:
+            gradient = gradient * self.through_sum(index, along)
         self.totals.append(gradient)
-        scale = step.scale**2
-        inner = (gradient[0] * scale, gradient[1] * scale)
-        if step.placement.on_output:
-            inner = across(inner, step.on_output, ISOTROPIC, step.branch.rho, gains)
-        self.branches.append(inner)
-        if step.placement.on_read:
-            inner = across(inner, step.on_read, ISOTROPIC, step.read.rho, gains)
-        self.reads.append(inner)
-        a, b, c, d = entry
-        after, inner = inner, (a * inner[0] + b * inner[1], c * inner[0] + d * inner[1])
-        if step.placement.on_heads:
-            inner = across(inner, step.on_heads, ISOTROPIC, step.values.rho, gains)
-        if logits is not None:
-            self.values.append(inner)
-            inner = self.attention(step, logits, after, self.by_values(index, inner))
-        if step.placement.on_input:
-            square = (step.placement.scale * step.placement.reads) ** 2
-            inner = across((inner[0] * square, inner[1] * square), step.on_input, ISOTROPIC, tokens.rho, gains)
-        if step.placement.on_input and not gains.point:
-            more = 1 - self.longer * step.kept * step.on_input.same
-            inner = inner[0] * more, inner[1] * more
-            self.longer = longer(self.longer * step.kept, step.skip**2 * gradient[0], inner[0])
+        inner = self.attention(index // 2, gradient) if step.attention else (
+            self.hidden[index // 2] * gradient if step.present else np.zeros_like(gradient))
+        if step.on_input:
+            inner = self.before[index] * inner
+        if step.on_input and not gains.point:
+            above = self.longer * step.kept
+            inner *= 1 - above * step.on_input.same
+            self.longer = longer(above, skip * float(mean.dot(gradient[0])), float(mean.dot(inner[0])))
         self.kept *= step.followed
-        skip, along = step.skip**2, ISOTROPIC
-        if step.placement.on_sum:
-            along, meet = left(gains, step, skip * gradient[0], inner[0], mlp=index % 2 == 1)
+        along = ISOTROPIC if step.present else along
+        if step.on_sum:
+            stream, branch = skip * float(mean.dot(gradient[0])), float(mean.dot(inner[0]))
+            along, meet = left(gains, step, stream, branch, mlp=step.attention is None)
             skip *= 1 - meet
-        gradient = (skip * gradient[0], skip * gradient[1])
+        gradient = gradient if skip == 1 else skip * gradient
         if gains.parallel and index % 2:  # what it reads is before the attention
             self.beside = inner
-            return gradient, along
-        beside, self.beside = self.beside, (0.0, 0.0)
-        return (gradient[0] + inner[0] + beside[0], gradient[1] + inner[1] + beside[1]), along
+        else:
+            gradient = inner + gradient + (self.beside if gains.parallel else 0.0)
+        square = np.maximum(gradient[0], ZERO, out=gradient[0])
+        if self.place.alike:  # overlaps of n vectors of square q lie between −q/(n − 1) and q; first order may overstep
+            gradient[1] = np.minimum(np.maximum(gradient[1], square * self.least), square)
+        return gradient, along
 
-    def attention(self, step: Step, logits: list[float], after: Pair, value: Pair) -> Pair:
+    def through_sum(self, index: int, along: Along) -> Array:
+        """`[pair]`: factor through the norm on a sum. What points along the ones is removed, but of the sum's own mean,
+        which the norm has removed, only the branch's part, 1 − `kept`, is fresh."""
+        norm, even = self.steps[index].on_sum, self.on_sum[index]
+        if self.gains.point or norm is None:
+            return even
+        ones, mean = (part / norm.width if self.gains.centers else 0.0
+                      for part in (along.ones, 1 - self.steps[index].kept))
+        if mean == 1:
+            return 0 * even
+        factor: Array = ((1 - ones) / (1 - mean) - along.token / norm.width / (1 - mean) * self.doubled[index]) * even
+        return factor
+
+    def attention(self, layer: int, gradient: Array) -> Array:
         """The three paths together."""
-        *energies, uneven, gate, gate_p = logits
-        self.inherited = inherit(self.gains, step, energies, uneven, after, self.inherited, self.kept)
+        inner = self.read[2 * layer] * gradient
+        if self.plain:
+            plain: Array = (self.query[layer] + self.gate[layer]) * inner
+            return plain + self.place.gather(self.given[layer] * inner)
+        value, own, query, key = (part[layer] for part in self.paths[:4])
+        through: Array = self.by_values(layer, self.on_heads[2 * layer] * self.place.gather(value * inner))
+        through = through + self.gate[layer] * inner
+        energy: Array = own * inner
+        if self.energies and self.gains.adds:
+            energy += self.energies[-1] * np.array([1.0, self.kept, 1.0])[:, None, None]
+        self.energies.append(energy)
         self.kept = 1.0
-        query, alike, key = collect(self.gains, step, uneven, self.inherited, self.others)
-        square = self.branches[-1][0]
-        self.alike.append(alike / square if square > 0 else 0.0)
-        self.queries.append(query)
-        if self.gains.adds == "qk":
-            self.keys.append(key)
-        elif self.gains.biases.k:
-            self.keys.append(unbiased(self.gains, step, uneven, self.inherited))
-        return value[0] + query[0] + key[0] + gate * after[0], value[1] + query[1] + key[1] + gate_p * after[1]
+        through = through + query[0] * energy[0] + query[1] * energy[1]
+        return through + self.place.gather(key * energy[2])
 
-    def by_values(self, index: int, value: Pair) -> Pair:
-        """Gradient (γ_q, γ_p) through a layer's own values, given that through the values it mixes.
+    def by_values(self, layer: int, value: Array) -> Array:
+        """Gradient through a layer's own values, given that through the values it mixes.
 
         A value residual mixes ½ (V_1 + V_l): a quarter goes to each, so V_1 collects one from every layer above.
         """
-        if not self.gains.value_residual:
-            return value
-        q, p = self.borrowed
-        if index == 0:
-            return value[0] + q, value[1] + p
-        own = value[0] / 4, value[1] / 4
-        self.borrowed = q + own[0], p + own[1]
-        return own
+        self.values.append(value)
+        if self.gains.value_residual:
+            value = value + self.borrowed if layer == 0 else value / 4
+            self.borrowed = self.borrowed + value
+        return value
+
+    def record(self, site: Array) -> Backward:
+        """All of it, once the loop is through."""
+        gains, total = self.gains, stack(self.totals[::-1])
+        branch, read = self.branch * total, self.read * total
+        after = gains.out * gains.d_model / gains.d_mlp * read[1::2]
+        parts = zip(gains.readers, gains.kernel.parts, strict=True)
+        hidden = {name: after * part(*self.units)[1] for name, part in parts}
+        nothing = np.zeros_like(branch[::2])
+        back = Backward(site, total, branch, read, nothing, nothing, nothing, nothing[:, 0], hidden, {})
+        if not gains.attends:
+            return back
+        energy = stack(self.energies[::-1]) if self.energies else self.paths.energy * read[::2, None]
+        query = self.paths.query * energy[:, :2]
+        after, alike = branch[::2, 0], query[:, 1, 0]
+        query = query.sum(1)
+        key = query
+        if gains.adds == "qk":
+            key = np.array([self.place.gather(gradient) for gradient in self.paths.key * energy[:, 2:]])
+        elif gains.biases.k:
+            key = (self.paths.unbiased * energy[:, :2]).sum(1)
+        return back._replace(
+            query=query, key=key, value=np.array(self.values[::-1]),
+            alike=np.divide(alike, after, out=np.zeros_like(after), where=after > 0),
+            gates={name: factor * read[::2] for name, factor in self.paths.gates.items()})
 
 
-ISOTROPIC = Along(1.0, 1.0)
-
-
-def across(gradient: Pair, norm: Norm, along: Along, rho: float, gains: Gains, mean: float = 1.0) -> Pair:
-    """Through a norm, from its output to its input; `mean` as in `through_norm`."""
-    if norm.slopes:
-        return gradient[0] * norm.slopes[0], gradient[1] * norm.slopes[1]
-    token, ones, mean = _shares(gains, along, mean, norm.width)
-    if mean == 1:
-        return 0.0, 0.0
-    factor = 1 / (norm.q * (1 - mean) + gains.epsilon)
-    even, even_2 = 1 + norm.same, 1 + 0.75 * norm.same + 0.25 * norm.cross
-    lost, lost_2 = token + ones, token * (2 - rho * rho) + ones
-    return gradient[0] * factor * even * (1 - lost), gradient[1] * factor * even_2 * (1 - lost_2)
-
-
-def through_norm(gains: Gains, along: Along, mean: float, width: int) -> float:
-    """Factor on a gradient through a norm, times what it divides by.
-
-    A norm's Jacobian removes what points along the token, and along the ones if it centers. Then it divides by the
-    variance, not by the second moment; `mean` is the tokens' square of mean over the isotropic 1/d.
+def through(gains: Gains, place: Positions, norms: Sequence[Norm | None]) -> tuple[Array, Array]:
+    """Factors through norms, `[sublayer, pair]`, 1 where there is none: of what they divide by, averaged over the
+    scatter of the tokens' lengths as in `tokens.normalize`; and 2 − ρ² of what points along the tokens, for two tokens
+    lose what points along either.
     """
-    token, ones, mean = _shares(gains, along, mean, width)
-    return (1 - token - ones) / (1 - mean) if mean < 1 else 0.0
+    even, doubled = np.ones((2, len(norms), *place.ones.shape))
+    at, known = [i for i, norm in enumerate(norms) if norm], [norm for norm in norms if norm]
+    if known and gains.point:
+        even[at] = [norm.slopes for norm in known]
+    elif known:
+        w, u = (np.array([getattr(norm, name) for norm in known])[:, None, None] for name in ("w", "u"))
+        square = stack([norm.rho for norm in known]) ** 2
+        lengths = 1 + w * (0.75 + 0.25 * square) + 0.75 * u
+        lengths[:, 0] += 0.25 * u[:, 0]
+        even[at], doubled[at] = lengths * place.lift(1 / stack([norm.q for norm in known])), 2 - square
+    return even, doubled
 
 
-def _shares(gains: Gains, along: Along, mean: float, d: int) -> tuple[float, float, float]:
-    """Along the token, along the ones, and the tokens' own along the ones, as parts of the whole."""
-    return (along.token / d, along.ones / d, mean / d) if gains.centers else (along.token / d, 0.0, 0.0)
+def isotropic(gains: Gains, place: Positions, norms: Sequence[Norm | None]) -> Array:
+    """`[sublayer, pair]`: factor through each norm of gradients that have no direction; 1 where there is none.
+
+    The norm removes what points along the token, and along the ones if it centers, 1/d each; it then divides by the
+    variance, of which the ones have 1/d, too.
+    """
+    even, doubled = through(gains, place, norms)
+    if gains.point or not any(norms):
+        return even
+    part = np.array([1 / norm.width if norm else 0.0 for norm in norms])[:, None, None]
+    rest = 1 - gains.centers * part
+    return even * np.divide(rest - part * doubled, rest, out=np.zeros_like(even), where=rest > 0)
 
 
 def longer(above: float, skip: float, branch: float) -> float:
@@ -234,7 +261,7 @@ def longer(above: float, skip: float, branch: float) -> float:
     return (above * skip - branch) / total if total > 0 else 0.0
 
 
-def left(gains: Gains, step: Any, skip: float, branch: float, mlp: bool) -> tuple[Along, float]:
+def left(gains: Gains, step: Step, skip: float, branch: float, mlp: bool) -> tuple[Along, float]:
     """After a norm on the sum and a sublayer: what is left along its input's tokens, and what cancels.
 
     The norm has removed what pointed along the sum, of which the stream's gradient keeps the part 1 − `kept` along the
@@ -243,7 +270,6 @@ def left(gains: Gains, step: Any, skip: float, branch: float, mlp: bool) -> tupl
     A branch that begins or ends with a norm does not see the length of x: nothing of its gradient is along x.
 
     Args:
-        step: the sublayer's, masked or not.
         skip: energy of the stream's gradient; `branch` of that through the branch.
     Returns:
         the gradient's part along, and the part of the stream's gradient lost to the meeting.

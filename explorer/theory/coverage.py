@@ -16,9 +16,9 @@ from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, VECTORS, Ar
 from explorer.theory.depth import input_share
 from explorer.theory.forward import LARGEST
 from explorer.theory.inputs import recognized, spread
+from explorer.theory.laws import Rows
 from explorer.theory.sloped import LONGEST
 from explorer.theory.tables import highest
-from explorer.theory.values import Rows
 
 RUNAWAY = 50.0
 """Standard deviation of the logits beyond which a row's gradient sits in the rare ties between its largest keys, which

@@ -10,7 +10,7 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.profile import MATRICES, Array, Key, Profile
-from explorer.schemes.residual import multipliers, profiled_factor, profiles
+from explorer.schemes.residual import profiled_factor
 
 
 def aligned_growth(epsilon: float, n: int) -> float:
@@ -66,15 +66,15 @@ def branch_share(profile: Profile) -> float:
 
 def input_share(config: Config, values: Mapping[Key, Array]) -> float:
     """Part of the last stream's second moment that is the input's, 1 − `branch_share`; values are `[seed, layer]`."""
-    joined = multipliers(config)
+    design = config.design
     q = {site: value.mean(axis=0) for (name, site), value in values.items() if name == "second_moment"}
     streams = np.concatenate([q["embed"], np.stack([q["resid_mid"], q["resid_post"]], axis=1).ravel()])
     added = np.stack([q.get("attn_out", 0 * q["mlp_out"]), q["mlp_out"]], axis=1).ravel()
-    factors: Sequence[float] = joined.skip
-    if profiles(config):
+    factors: Sequence[float] = design.skips
+    if design.profiled:
         below = np.arange(len(added)) // (1 if "attn_out" in q else 2)
         factors = list(map(profiled_factor, below.tolist(), np.cumsum([streams[0], *added]).tolist()))
-    skip, branch = np.square(factors) * streams[:-1], np.square(joined.branch) * added
+    skip, branch = np.square(factors) * streams[:-1], np.square(design.branches) * added
     return float(np.prod(np.divide(skip, skip + branch, out=np.zeros_like(skip), where=skip + branch > 0)))
 
 

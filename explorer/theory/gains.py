@@ -12,7 +12,6 @@ from explorer.schemes.placement import Placement
 from explorer.theory.gaussian import flatness
 from explorer.theory.grids import Array
 from explorer.theory.kernels import kernel
-from explorer.theory.turns import Turns, turns
 
 Real = TypeVar("Real", float, Array)
 SMALL = 1e-5
@@ -97,8 +96,6 @@ class Gains(NamedTuple):
     """Dimensions in which a head's normalized keys lie; 0 where they are not normalized, or summed over the layers."""
     cap: float
     """Soft cap on the logits; 0 is none."""
-    turns: Turns
-    """Mean cosines of rotary positions, without a mask."""
     gate: Gate | None
     """On attention's output; None where there is none."""
     sink: float | None
@@ -188,7 +185,6 @@ def gains(config: Config) -> Gains:
         tilted=0.0 if fixed else 1 - 1 / config.n_heads if normalized else 1.0,
         sphere=sphere,
         cap=config.logit_cap,
-        turns=turns(config),
         gate=_gate(config, gain["W_G"], bias.get("W_G", 0.0), unit) if design.gates else None,
         sink=design.sink.logit,
         copies=design.copied,

@@ -113,15 +113,15 @@ def loss_gradient(config: Config, output: Tokens, alike: float, own: float = 0.0
     gain, s = config.d_model * config.design.readout_variance, spread(config, output.q)
     rows = softmax(VOCABULARY, config.d_model, False)
     rho = max(output.rho, 0.0)
-    y = rows.forward(s, rho)
-    even, along = 2 / VOCABULARY, 0.0 if final else (s * (1 - y.square)) ** 2 / config.d_model
-    same, cross = y.square - even + 1 + along, y.overlap - even + alike + along * rho
+    y2, y11 = (float(part) for part in (rows.rows(np.array(s)).square, rows.pairs(np.array(s), np.array(rho))[0]))
+    even, along = 2 / VOCABULARY, 0.0 if final else (s * (1 - y2)) ** 2 / config.d_model
+    same, cross = y2 - even + 1 + along, y11 - even + alike + along * rho
     p2 = 0.0
     if own:
         p, p2 = recognized(config, s, own)
         rest = (1 - p) / (VOCABULARY - 1)
-        same = p2 * (1 - own * final) + (1 - 2 * p + p2) * y.square + 1 + along
+        same = p2 * (1 - own * final) + (1 - 2 * p + p2) * y2 + 1 + along
         same -= 2 * (p * REPEATED + rest * (1 - REPEATED))
-        cross = p * p * alike + 2 * p * rest * (1 - alike) + (1 - p) ** 2 * y.overlap + alike + along * rho
+        cross = p * p * alike + 2 * p * rest * (1 - alike) + (1 - p) ** 2 * y11 + alike + along * rho
         cross -= 2 * (p * alike + rest * (1 - alike))
     return Start(gain * same / (config.d_model * tokens**2), cross / same, 1 / same, p2)

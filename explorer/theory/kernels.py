@@ -7,6 +7,7 @@ fixed second moment (after a norm, where it never changes) or by spline where it
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from explorer.schemes.closed_forms import Kernel
 from explorer.theory import gaussian
 from explorer.theory.grids import LOG_Q, PATH, TABULATED, V_INPUT, Array, rho_of, v_of
 
-FINE = 257
+FINE = 1025
 """Nodes of the piecewise linear tables in v that the forward recursion reads."""
 
 
@@ -91,28 +92,20 @@ def _tabulated(activation: str, factor: float) -> Kernel:
         share = splines.double[which].ev(inside, v_of(rho, np.exp(inside / 2)))
         return same, same * share
 
-    def pair(q: float, rho: float) -> tuple[float, float]:
-        same, overlap = both(0, np.array([q]), np.array([rho]))
-        return float(same[0]), float(overlap[0])
-
-    return Kernel(pair, lambda q, rho: both(0, q, rho), lambda q, rho: both(1, q, rho))
+    return Kernel(lambda q, rho: both(0, q, rho), lambda q, rho: both(1, q, rho))
 
 
 def _fixed(activation: str, factor: float, fixed_q: float) -> Kernel:
-    general = _tabulated(activation, factor)
+    """Piecewise linear in v: between `FINE` nodes that `_tabulated` fills, of one second moment."""
     v = np.linspace(0, 1, FINE)
-    scale = np.full(FINE, math.sqrt(min(max(fixed_q, math.exp(LOG_Q[0])), math.exp(LOG_Q[-1]))))
-    splines = _splines(activation)
-    log_q = np.full(FINE, math.log(fixed_q))
-    same = float(factor * _single(splines.single[0], log_q)[0])
-    inside = np.clip(log_q, LOG_Q[0], LOG_Q[-1])
-    values = (same * splines.double[0].ev(inside, v)).tolist()
-    width, top, last = float(scale[0]), math.asinh(max(float(scale[0]), 1e-3)), FINE - 1
-    width = max(width, 1e-3)
+    width = math.sqrt(min(max(fixed_q, math.exp(LOG_Q[0])), math.exp(LOG_Q[-1])))
+    nodes = np.full(FINE, fixed_q), rho_of(v, np.full(FINE, width))
+    general = _tabulated(activation, factor)
 
-    def pair(_: float, rho: float) -> tuple[float, float]:
-        at = math.asinh(width * math.sqrt(1 - rho)) / top * last
-        i = min(int(at), last - 1)
-        return same, values[i] + (at - i) * (values[i + 1] - values[i])
+    def lookup(same: Array, overlaps: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+        def both(q: Array, rho: Array) -> tuple[Array, Array]:
+            return np.full_like(q, same[0]), np.interp(v_of(rho, np.array(width)), v, overlaps)
 
-    return Kernel(pair, general.overlaps, general.slopes)
+        return both
+
+    return Kernel(lookup(*general.overlaps(*nodes)), lookup(*general.slopes(*nodes)))

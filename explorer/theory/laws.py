@@ -7,16 +7,15 @@ the tokens, and coordinates are independent. Two laws follow that need no more t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 
 from explorer.config import Config
 from explorer.theory.grids import Array
-from explorer.theory.tokens import Tokens
-from explorer.theory.values import Moments, Rows
 
 SPREAD = np.linspace(0.0, 1.0, 13)
 """√(1 − ρ) of the tables of expected maxima: the maximum is nearly linear in it where it changes fast."""
@@ -25,15 +24,38 @@ COMMON = (np.arange(56) + 0.5) / 10
 WEIGHT = np.exp(-COMMON**2 / 2) / np.exp(-COMMON**2 / 2).sum()
 
 
-def moments(tokens: Sequence[Tokens], config: Config) -> Moments:
-    """Moments of tokens that are alike in law, a site each.
+class Moments(NamedTuple):
+    """Tokens of a site, in law; arrays over sublayers."""
 
-    The overlaps of fresh coordinates scatter by 1/d by chance; only what is beyond is correlation of the coordinates.
-    """
-    q, p, v, w, u = np.array(tokens).reshape(-1, 5).T
-    rho = np.clip(p / q, 0.0, 1.0)
-    pairs = rho**2 + np.maximum(v - 1 / config.d_model, 0.0) * (1 - rho) ** 2
-    return Moments(q, p, (1 + (config.n_ctx - 1) * pairs) / config.n_ctx, w + u, q)
+    q: Array
+    p: Array
+    """Mean overlap of two different tokens."""
+    alike: Array
+    """Mean squared correlation over all pairs of a sequence's tokens, each with itself among them."""
+    uneven: Array
+    """Relative variance of a token's squared length."""
+    first: Array
+    """Second moment of the first token."""
+
+
+class Rows(NamedTuple):
+    """Over layers."""
+
+    s: Array
+    """Largest standard deviation of the logits of a row, as softmax sees them."""
+    uncapped: Array
+    """Largest standard deviation of the logits of a row, before a soft cap."""
+    total: Array
+    """Largest standard deviation of the logits of a row, with the variance that they share."""
+    own: Array
+    """1 − ρ of the tokens that the attention reads: the part that distinguishes them, with their turns."""
+    turned: Array
+    """Share of the logits' variance by which turns distinguish tokens that are the same."""
+    spread: Array
+    """Spread as measured: root mean square over the keys."""
+    entropy: Array
+    normalized: Array
+    largest: Array
 
 
 def kurtosis(config: Config, x: Moments) -> Array:

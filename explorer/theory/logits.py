@@ -18,7 +18,9 @@ from scipy.optimize import brentq
 from explorer.theory.gains import Gains
 from explorer.theory.gaussian import REACH, panels
 from explorer.theory.grids import Array
+from explorer.theory.positions import STILL, Positions
 from explorer.theory.tables import as_normal, contrast, highest
+from explorer.theory.tokens import ZERO, Keys, State, correlation
 
 NODES = np.linspace(-4, 4, 17)
 WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
@@ -31,33 +33,46 @@ LARGEST_SPREAD = 1e3
 class Logits(NamedTuple):
     """Statistics of a layer's logits, own and inherited; the layer above inherits them."""
 
-    query: float = 0.0
-    """Second moment of the queries, summed where they add up."""
-    query_p: float = 0.0
-    """Overlap of two rows' queries, summed where they add up."""
-    key: float = 0.0
-    """Part of the keys that they do not share, before rotation; summed where keys add up."""
-    key_p: float = 0.0
-    """Part of the keys that they share; summed where keys add up."""
-    variance: float = 0.0
-    """s² before the cap, the sum of the layers' own where scores add up."""
-    covariance: float = 0.0
-    """Covariance of two rows' logits."""
-    common: float = 0.0
-    """Variance of a row's mean, which only a cap or a sink sees."""
-    alike: float = 0.0
+    query: Array
+    """Second moment of the queries, summed where they add up: `[pair]`, or `[position]` where nothing is inherited."""
+    key: Array
+    """`[position]`: part of the keys of a row that they do not share, before rotation; summed where keys add up."""
+    key_p: Array
+    """`[position]`: part that they share; summed where keys add up."""
+    crowd: Array
+    """`[position]`: scatter of the keys' overlaps where keys add up, as `alike` is of the scores'."""
+    covariance: Array
+    """Covariance of two rows' logits before the cap, of a row with itself their variance; shape as `query`. The sum of
+    the layers' own where scores add up."""
+    common: Array
+    """`[position]`, as all that follow if nothing else is said: variance of a row's mean, which only a cap or a sink
+    sees."""
+    alike: Array
     """Covariance of two keys' logits that stems from the scatter of the keys' overlaps."""
-    own: float = 1.0
-    """Part of the layer's own scores in s²."""
-    crowd: float = 0.0
-    """Scatter of the keys' overlaps where they add up, as `alike` is of the scores'."""
-    single: float = 1.0
+    own: Array
+    """Part of the layer's own scores in the variance."""
+    single: Array
     """Σ of the squared shares that the layers have in what adds up; see `tables.as_normal`."""
+    s: Array
+    """Standard deviation of the normal logits that softmax would treat like these, after the cap."""
+    std: Array
+    """Standard deviation after the cap."""
+    slope: Array
+    """Mean squared slope of the cap, where the gradient passes."""
+    rho: Array
+    """`[pair]`: correlation of two rows' logits after the cap."""
+    slopes: Array
+    """`[pair]`: mean product of the slopes in two rows, over the mean square."""
+    keys: Array
+    """Mean product of the slopes at two keys of a row, over the mean square, times `Turns.keys`."""
+    both: Array
+    """`[position, position]`: as `keys`, in two rows."""
 
     @property
-    def rho(self) -> float:
-        """Correlation of two rows' logits."""
-        return min(max(self.covariance / self.variance, 0.0), 1.0) if self.variance > 0 else 0.0
+    def bent(self) -> Array:
+        """Factor of the cap on variances, as softmax sees them."""
+        shrunk: Array = self.s**2 / np.maximum(self.covariance[0], 1e-300)
+        return shrunk
 
 
 class Factors(NamedTuple):
@@ -80,38 +95,87 @@ def factors(gains: Gains, q: Any, of_keys: Any) -> Factors:
     return Factors(query[0] / over, key[0] / under, query[1] / over, key[1] / under)
 
 
-def logits(gains: Gains, q: float, p: float, v: float, below: Logits, kept: float) -> Logits:
-    """The logits of tokens of second moment q, overlap p and scatter v (see `tokens.Tokens`).
+def logits(gains: Gains, x: State, keys: Keys, below: Logits | None, kept: float) -> Logits:
+    """The logits of a layer's tokens.
 
     Args:
+        keys: averages over the keys of each row.
         below: the logits of the layer below.
         kept: how far deviations of overlaps survived from what it read to what this layer reads.
     """
-    by = factors(gains, q, q)
-    query, query_p = by.query * q + by.query_bias, by.query * p + by.query_bias
-    key, key_p = by.key * max(q - p, 0.0), by.key * max(p, 0.0) + by.key_bias
-    crowd, turns, single = key * v, gains.turns, 1.0
-    if gains.adds == "qk":
+    place, inherits = x.place, gains.adds
+    by = factors(gains, x.q, keys.mean[0])
+    query, rho = by.query * x.q + by.query_bias, x.rho
+    if inherits or gains.biases.q:
+        overlaps = queries(place, by, x)
+        rho = correlation(overlaps, place.lift(query)) if gains.biases.q else rho
+        query = overlaps if inherits else query
+    key, key_p = by.key * keys.own, by.key * np.maximum(keys.shared[0], 0.0) + by.key_bias
+    crowd, turns, single, own = key * x.scatter, place.turns, place.ones[0], place.ones[0]
+    if below and inherits == "qk":
         single = joint(key, below.key, below.single)
-        query, query_p, key = query + below.query, query_p + below.query_p, key + below.key
-        key_p += below.key_p
-        crowd += kept * below.crowd
-    variance = gains.scale * query * (key + (1 - turns.keys) * key_p)
-    covariance = gains.scale * query_p * (turns.rows * key + (turns.rows - turns.both) * key_p)
-    shared = max(turns.keys, 0.0)  # where turns are fast, keys may even oppose each other a little
-    common, alike, own = gains.scale * query * key_p * shared, gains.scale * query * crowd * shared, 1.0
-    if gains.adds == "scores":
-        total = below.variance + variance
-        own = variance / total if total > 0 else 1.0
-        single = joint(variance, below.variance, below.single)
-        variance, covariance, alike = total, below.covariance + covariance, kept * below.alike + alike
-        common += below.common
-    return Logits(query, query_p, key, key_p, variance, covariance, common, alike, own, crowd, single)
+        query, key, key_p = query + below.query, key + below.key, key_p + below.key_p
+        crowd = crowd + kept * below.crowd
+    scale, turned = place.sharp, turns is not STILL
+    scaled = scale[0] * (query[0] if inherits else query)
+    apart = key_factors(place, key, key_p, turns.keys, turns.both) if inherits or turned else key[None]
+    # where turns are fast, keys may even oppose each other a little
+    same = np.maximum(turns.keys, ZERO) * scaled if turned else scaled
+    shared, alike, covariance = same * key_p, same * crowd, (scaled * apart[0])[None]
+    if inherits:
+        covariance = scale * apart * query
+        if below and inherits == "scores":
+            single, lone = joint(covariance[0], below.covariance[0], below.single), covariance[0]
+            covariance, shared, alike = covariance + below.covariance, shared + below.common, alike + kept * below.alike
+            own = lone / np.maximum(covariance[0], 1e-300)
+        rho = correlation(covariance, np.maximum(place.lift(covariance[0]), 1e-300))
+    elif turned:
+        rho = correlation(rho * apart, np.maximum(place.lift(apart[0]), 1e-300))
+    s, *bent = _capped(gains, place, np.sqrt(covariance[0]), shared, rho)
+    if gains.sphere:
+        rows = zip(s.tolist(), place.t.tolist(), single.tolist(), strict=True)
+        s = np.array([as_normal(deviation, int(t), gains.sphere, part) for deviation, t, part in rows])
+    return Logits(query, key, key_p, crowd, covariance, shared, alike, own, single, s, *bent)
 
 
-def joint(own: Any, below: Any, single: Any) -> Any:
+def queries(place: Positions, by: Factors, x: State) -> Array:
+    """`[pair]`: overlaps of the tokens' queries."""
+    factor, bias = (place.lift(part + ZERO * x.q) for part in (by.query, by.query_bias))
+    overlaps: Array = factor * x.square * x.rho + bias
+    return overlaps
+
+
+def key_factors(place: Positions, own: Array, p: Array, keys: Any, both: Any) -> Array:
+    """Factors `[..., pair]` by which the queries' overlaps become the logits' covariance, of a row and of two rows.
+
+    Args:
+        own: part of a row's keys that they do not share, `[..., position]`; `p` the part that they share.
+        keys: part of `p` that a softmax forgets in a single row, `both` that in two rows: see `Logits`.
+    """
+    out, shared = place.lift(own), place.lift(p)[..., 1:, :]
+    out[..., 0, :] += (1 - keys) * p
+    out[..., 1:, :] = place.turns.rows * (out[..., 1:, :] + shared) - both * shared
+    return out
+
+
+def joint(own: Array, below: Array, single: Array) -> Array:
     """`Logits.single` of a layer's own part and of what it inherits."""
-    return (own * own + below * below * single) / np.maximum((own + below) ** 2, 1e-300)
+    share: Array = (own * own + below * below * single) / np.maximum((own + below) ** 2, 1e-300)
+    return share
+
+
+def _capped(gains: Gains, place: Positions, s: Array, common: Array, rho: Array) -> tuple[Array, ...]:
+    """The last seven fields of `Logits`."""
+    turns, ones = place.turns, place.ones
+    if gains.cap == 0:
+        return s, s, ones[0], rho, ones, turns.keys, turns.both
+    mean = np.sqrt(common)
+    rows = zip(s.tolist(), mean.tolist(), place.t.tolist(), strict=True)
+    bent = [cap(deviation, center, gains.cap, max(int(t), 2)) for deviation, center, t in rows]
+    std, inside, slope = np.array(bent).T
+    two, slopes = pairs(place.lift(s), place.lift(mean), rho, gains.cap)
+    _, keys = pairs(s, mean, np.zeros_like(s), gains.cap)
+    return inside, std, slope, two, slopes, turns.keys * keys, turns.both * place.lift(keys)[1:]
 
 
 class Capped(NamedTuple):
@@ -123,35 +187,6 @@ class Capped(NamedTuple):
     """Standard deviation of the normal logits that softmax would treat alike."""
     slope: float
     """Mean squared slope of the cap, where the gradient passes."""
-    rho: float = 0.0
-    """Correlation of two rows' logits."""
-    alike: float = 0.0
-    """Covariance of two keys' logits; see `Logits.alike`."""
-    rows: float = 1.0
-    """Mean product of the slopes in two rows, over the mean square."""
-    keys: float = 1.0
-    """Mean product of the slopes at two keys of a row, over the mean square, times `Turns.keys`."""
-    both: float = 1.0
-    """As `keys`, in two rows."""
-    common: float = 0.0
-    """Variance of a row's mean, which only a sink sees."""
-
-
-def capped(gains: Gains, law: Logits, n: int) -> Capped:
-    """The logits as softmax sees them, n to a row."""
-    s, mean = math.sqrt(law.variance), math.sqrt(law.common)
-    turns = gains.turns
-    if gains.cap == 0 or s == 0:
-        inside = as_normal(s, n, gains.sphere, law.single)
-        alike = law.alike * (inside / s) ** 2 if s else law.alike
-        return Capped(s, inside, 1.0, law.rho, alike, keys=turns.keys, both=turns.both, common=law.common)
-    bent = cap(s, mean, gains.cap, n)
-    bent = bent._replace(s=as_normal(bent.s, n, gains.sphere, law.single))
-    rho, slopes = pairs(np.array(s), np.array(mean), np.array((law.rho, 0.0)), gains.cap)
-    shrunk = (bent.s / s) ** 2
-    return bent._replace(rho=float(rho[0]), alike=law.alike * shrunk, rows=float(slopes[0]),
-                        keys=turns.keys * float(slopes[1]), both=turns.both * float(slopes[1]),
-                        common=law.common * shrunk)
 
 
 def cap(s: float, mean: float, height: float, n: int) -> Capped:

@@ -15,16 +15,10 @@ import numpy as np
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.profile import BRANCHES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile, by_site
-from explorer.schemes.attention import attends, sink
-from explorer.schemes.residual import learned
-from explorer.schemes.scale import shapes
-from explorer.schemes.stream import stream_shapes
 from explorer.theory import coverage
-from explorer.theory.causal import Causal, Unmasked
 from explorer.theory.gains import gains
-from explorer.theory.inputs import embedding
-from explorer.theory.laws import LAWS, ROW_LAWS, moments
-from explorer.theory.values import Moments, Recursions, Rows, Stream
+from explorer.theory.laws import LAWS, ROW_LAWS, Moments, Rows
+from explorer.theory.recursion import Recursion, Stream
 
 
 def predict(config: Config, backward: bool = True) -> Profile:
@@ -48,13 +42,12 @@ def predict(config: Config, backward: bool = True) -> Profile:
 def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str, str]]:
     """Every statistic of the vocabulary at every site that the model has, or those of the forward pass, and the notes.
     """
-    masked = config.causal and attends(config)
-    recursions: Recursions = (Causal if masked else Unmasked)(config, gains(config))
-    stream, rows = recursions.stream(), recursions.rows()
+    recursion = Recursion(config, gains(config))
+    stream, rows = recursion.stream(), recursion.rows()
     covered = len(stream.site.q)
     columns = _stream(config, stream) | _rows(rows)
     if backward:
-        columns |= _gradients(config, recursions, covered == 2 * config.n_layers)
+        columns |= _gradients(config, recursion, covered == 2 * config.n_layers)
     wanted = [row for row in STATISTICS.values() if backward or not row.backward]
     values, lengths, predicted = {}, _lengths(config), {name for name, _ in columns}
     for row in wanted:
@@ -74,20 +67,20 @@ def _whole(column: Array, length: int) -> Array:
 
 def _lengths(config: Config) -> dict[str, int]:
     """Number of layers of each site that the model has."""
-    absent = () if attends(config) else ("attn_scores", "pattern", "attn_out")
-    sites = [*STREAM, *BRANCHES, *ROWS, *shapes(config), *_vectors(config)]
+    absent = () if config.design.attends else ("attn_scores", "pattern", "attn_out")
+    sites = [*STREAM, *BRANCHES, *ROWS, *config.design.shapes, *_vectors(config)]
     return {site: 1 if site == "embed" else config.n_layers for site in sites if site not in absent}
 
 
 def _vectors(config: Config) -> list[str]:
     """Names of what is learned besides matrices."""
-    known = (sink(config).std, learned(config), stream_shapes(config))
+    known = (config.design.sink.std, config.design.alpha_shape is not None, config.design.mix_shapes)
     return [name for name, there in zip(VECTORS, known, strict=True) if there]
 
 
 def _stream(config: Config, stream: Stream) -> dict[Key, Array]:
-    site, added = ([Moments(*(column[start::2] for column in part)) for start in (0, 1)] for part in stream)
-    parts = (moments([embedding(config)], config), *site, *added)
+    site, added = ([Moments(*(column[start::2] for column in part)) for start in (0, 1)] for part in stream[1:])
+    parts = (stream.embed, *site, *added)
     every, ends = Moments(*map(np.concatenate, zip(*parts, strict=True))), np.cumsum([len(part.q) for part in parts])
     values: dict[Key, Array] = {}
     for name, law in LAWS.items():  # each of all sites in one stroke
@@ -100,9 +93,10 @@ def _rows(rows: Rows) -> dict[Key, Array]:
     return {(name, site): law(rows) for name, law in ROW_LAWS.items() for site in STATISTICS[name].sites}
 
 
-def _gradients(config: Config, recursions: Recursions, covered: bool) -> dict[Key, Array]:
+def _gradients(config: Config, recursion: Recursion, covered: bool) -> dict[Key, Array]:
     """Gradients of a stack that is covered to its last layer; else columns without values, which have notes."""
-    site, weights = recursions.gradients() if covered else (np.empty(0), dict.fromkeys(shapes(config), np.empty(0)))
+    empty = np.empty(0), dict.fromkeys(config.design.shapes, np.empty(0))
+    site, weights = recursion.gradients() if covered else empty
     return {
         **{("activation_gradient", place): column for place, column in by_site(site).items()},
         **{("parameter_gradient", name): column for name, column in weights.items()},

@@ -14,8 +14,6 @@ from scipy.optimize import brentq, minimize_scalar
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.profile import Array
-from explorer.schemes.attention import attends
-from explorer.schemes.residual import multipliers
 from explorer.theory.depth import branch_share, update_size
 from explorer.theory.predict import predict
 
@@ -84,15 +82,15 @@ def _bounded_update(config: Config) -> float:
 def _scales_branch(config: Config) -> bool:
     """Whether α multiplies the branches under the config's residual rule."""
     plain = config.replace(stream="one", alpha=1.0)  # a parallel block refuses a stream that α multiplies
-    return multipliers(plain).branch != multipliers(plain.replace(alpha=2.0)).branch
+    return plain.design.branches != plain.replace(alpha=2.0).design.branches
 
 
 def _without_logits(config: Config) -> str:
-    return "" if attends(config) else "a design without attention has no attention logits"
+    return "" if config.design.attends else "a design without attention has no attention logits"
 
 
 def _without_update(config: Config) -> str:
-    return "" if any(multipliers(config).branch) else "the branches are multiplied by 0, so no matrix has a gradient"
+    return "" if any(config.design.branches) else "the branches are multiplied by 0, so no matrix has a gradient"
 
 
 TARGETS: Mapping[str, Target] = MappingProxyType({

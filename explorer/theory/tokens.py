@@ -1,17 +1,30 @@
-"""Tokens in law, and what norms, sums, and a branch's finite widths make of them."""
+"""Tokens in law, and what norms, sums, and a branch's finite widths make of them.
+
+The scatter v of the overlaps and w, u of the lengths, all of order 1/width, are taken alike for all positions.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from explorer.theory.gains import Gains, Point
+from explorer.theory.grids import Array
+from explorer.theory.positions import Positions
+
+Value = TypeVar("Value")
+ZERO, ONE = np.array(0.0), np.array(1.0)
+TINY = np.array(1e-300)
+"""Arrays, for numpy takes them sooner than floats."""
+STEP = 0.01
+"""In ρ, of differences of a kernel's slopes, which tables have to 1e-7."""
 
 
 class Tokens(NamedTuple):
-    """Tokens at one site, in law: second moment, mean overlap of two, and scatter of the overlaps."""
+    """Tokens at one site, averaged over positions: second moment, mean overlap of two, and scatter of the overlaps."""
 
     q: float
     p: float
@@ -32,91 +45,192 @@ class Tokens(NamedTuple):
         """Correlation of two tokens, in [0, 1]."""
         return min(max(self.p / self.q, 0.0), 1.0) if self.q > 0 else 0.0
 
-    def scaled(self, factor: float) -> Tokens:
-        """Times √factor."""
-        return self if factor == 1 else Tokens(self.q * factor, self.p * factor, self.v, self.w, self.u)
 
-    def plus(self, bias: float, width: int) -> Tokens:
+class lazy(Generic[Value]):  # noqa: N801 - used like a property
+    """`functools.cached_property` without the lock that it has before Python 3.12, which takes longer than most values.
+    """
+
+    def __init__(self, compute: Callable[[Any], Value]) -> None:
+        self._compute, self._name = compute, compute.__name__
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Value:
+        value = instance.__dict__[self._name] = self._compute(instance)
+        return value
+
+
+class State:
+    """Tokens at one site: `y`, `[pair]` (see `Positions`), and the scatter v, w and u as in `Tokens`."""
+
+    def __init__(self, place: Positions, y: Array, v: float = 0.0, w: float = 0.0, u: float = 0.0) -> None:
+        self.place, self.y, self.v, self.w, self.u = place, y, v, w, u
+        self.q: Array = y[0]
+        """`[position]`: the second moments."""
+
+    @lazy
+    def square(self) -> Array:
+        """`[pair]`: geometric mean of the two tokens' second moments."""
+        return self.place.lift(self.q)
+
+    @lazy
+    def rho(self) -> Array:
+        """`[pair]`: correlation of two tokens, in [0, 1]."""
+        return correlation(self.y, self.square)
+
+    @lazy
+    def mean(self) -> Tokens:
+        """The tokens' law, averaged over positions."""
+        q, p = self.place.averages.dot(self.y.ravel()).tolist()
+        return Tokens(q, p, self.v, self.w, self.u)
+
+    def scaled(self, factor: float) -> State:
+        """Times √factor."""
+        return self if factor == 1 else State(self.place, self.y * factor, self.v, self.w, self.u)
+
+    def plus(self, bias: float, width: int) -> State:
         """With a bias of this variance and so many coordinates, the same for all tokens; its length scatters, too."""
         if not bias:
             return self
-        q, square = self.q + bias, (self.q / (self.q + bias)) ** 2
-        return Tokens(q, self.p + bias, self.v, square * self.w + (1 - square) * 2 / width, square * self.u)
+        square = (self.mean.q / (self.mean.q + bias)) ** 2
+        return State(self.place, self.y + bias, self.v, square * self.w + (1 - square) * 2 / width, square * self.u)
+
+    @lazy
+    def keys(self) -> Keys:
+        """The tokens as keys of the rows that see them."""
+        prefix, shared = self.place.prefix, np.empty_like(self.y)
+        mean = self.y.dot(prefix.T)
+        shared[1:] = prefix.dot(mean[1:])
+        shared[0] = shared[1:].diagonal()
+        return Keys(mean, shared, np.maximum(mean[0] - shared[0], ZERO))
+
+    @lazy
+    def scatter(self) -> Array:
+        """`[position]`: variance of centered overlaps over own², for the keys of each row: by chance, and because
+        positions differ. Over the keys of a row, of p_ij less the means over i and over j: E p² − 2 E_i (E_j p)² +
+        (E p)².
+        """
+        if self.place.alike:
+            return self.v * self.place.ones[0]
+        (mean, shared, own), p, prefix = self.keys, self.y[1:], self.place.prefix.T
+        rows = mean[1:] * mean[1:]
+        varied = self.place.ones[0].dot(prefix * ((p * p).dot(prefix) - (rows + rows))) + shared[0] * shared[0]
+        total: Array = np.minimum(np.maximum(varied, ZERO) / np.maximum(own * own, TINY) + self.v, ONE)
+        return total
 
 
-STEP = 0.01
-"""In ρ, of differences of a kernel's slopes, which tables have to 1e-7."""
-NOTHING = Tokens(0.0, 0.0, 0.0, 0.0)
+class Keys(NamedTuple):
+    """Averages over the keys that rows see."""
+
+    mean: Array
+    """`[pair]`: of second moments, by row; of overlaps with a token, `[token, row]`."""
+    shared: Array
+    """`[pair]`: overlap of a row's keys with each other, and of two rows' keys."""
+    own: Array
+    """`[position]`: the part of the keys that a row sees which they do not share."""
+
+
+def correlation(y: Array, square: Array) -> Array:
+    """`[pair]`: overlaps over the geometric mean of the squares, in [0, 1], 0 of nothing; of a token with itself 1."""
+    rho: Array = np.fmin(np.fmax(y / square, ZERO), ONE)
+    rho[0] = 1.0
+    return rho
 
 
 class Norm(NamedTuple):
-    """Input of a norm: the second moment it divided by, and the scatter of the tokens' squared lengths."""
+    """Input of a norm: what it divided by, and the scatter of the tokens' squared lengths."""
 
-    q: float = math.nan
-    width: int = 0
+    q: Array
+    """`[position]`: the second moment it divided by, ε included."""
+    width: int
     """Coordinates that it averages."""
-    same: float = 0.0
-    """Relative variance of a token's squared length."""
-    cross: float = 0.0
-    """Relative covariance of two tokens' squared lengths."""
-    slopes: tuple[float, float] | None = None
-    """Factors of a function in the norm's place on a gradient's square and on two tokens' overlap."""
+    w: float
+    u: float
+    rho: Array
+    """`[pair]`"""
+    slopes: Array | None = None
+    """`[pair]`: factor of a function in the norm's place on a gradient."""
+
+    @property
+    def square(self) -> Array:
+        """`[position]`: what it divides overlaps by."""
+        return self.q if self.slopes is None else 1 / self.slopes[1:].diagonal()
+
+    @property
+    def same(self) -> float:
+        """Relative variance of a token's squared length."""
+        return self.w + self.u
 
 
-def bend(x: Tokens, point: Point, d_model: int) -> tuple[Tokens, Norm]:
+def normalize(x: State, gains: Gains, width: int, scale: float = 1.0, lower: Array | None = None
+              ) -> tuple[State, Norm]:
+    """A norm on signals of so many coordinates, and a factor on overlaps after it.
+
+    Args:
+        lower: `[pair]`, the correlations after the norm where they are known; see `correlation_of_sum`.
+
+    Delta method: of (1 + a)^−½ (1 + b)^−½, a and b the relative deviations of two squared lengths, the mean is
+    1 + ¾ Var a + ¼ Cov(a, b), with Var a = w + u and Cov(a, b) = w ρ²; the overlap's own covariance with a + b takes w
+    away. That leaves 1 + ¾ u − ¼ w (1 − ρ²) for two tokens.
+    """
+    if gains.point:
+        return _bend(x, gains.point, width, scale)
+    place, q, rho = x.place, x.q + gains.epsilon, x.rho
+    scale = 0.0 if gains.centers and width == 1 else scale  # a single coordinate is its mean
+    square = times(scale, place.lift(x.q / q))
+    if lower is None:
+        lower = rho * (rho * rho * (x.w / 4) + (1 - x.w / 4)) if x.w else rho
+        if x.u:
+            lower = np.minimum(lower + (0.75 * x.u) * rho * place.apart, ONE)
+    out = State(place, square * lower, x.v)
+    out.square, out.rho = square, lower
+    return out, Norm(q, width, x.w, x.u, rho)
+
+
+def correlation_of_sum(x: State, y: State, total: State, d_model: int) -> Array:
+    """`[pair]`: correlations after a norm on the sum, `total`, of two signals of independent directions.
+
+    As in `normalize`: |x + y|² = |x|² + |y|² + 2 x·y, and x·y of independent directions has the variance q_x q_y / d;
+    of two tokens' such products p_x p_y / d is the covariance, and (q_x p_y + p_x q_y) / d that with their overlap.
+    """
+    (a, _, _, w_x, u_x), (b, _, _, w_y, u_y), chance = x.mean, y.mean, 2 / d_model
+    a, b = (part / max(a + b, 1e-300) for part in (a, b))
+    same = (w_x + u_x) * a * a + (w_y + u_y) * b * b + 2 * chance * a * b
+    rho = total.rho
+    first = x.y / total.square
+    second = rho - first
+    cross = first * (w_x * first + (2 * chance) * second) + w_y * second * second
+    mixed = (w_x * a + chance * b) * first + (w_y * b + chance * a) * second
+    lower: Array = rho + total.place.apart * (rho * (0.75 * same + 0.25 * cross) - mixed)
+    return np.minimum(np.maximum(lower, ZERO), ONE)
+
+
+def _bend(x: State, point: Point, width: int, scale: float) -> tuple[State, Norm]:
     """The function in a norm's place.
 
     Over d coordinates fresh overlaps scatter by 1/d, of whatever function; what is beyond follows the kernel. Of tanh
     and erf, which end at 1, q̂ grows about as the power 1 − q̂ of q (.606 for .58 at q = 1), and so does a length.
     """
     kernel, square = point
-    q, p = kernel.pair(square * x.q, x.rho)
-    same, cross = (square * float(part) for part in kernel.slopes(np.array(square * x.q), np.array(x.rho)))
-    chance, follows = 1 / d_model, cross * x.own / max(q - p, 1e-300)
-    v = chance + max(x.v - chance, 0.0) * min(follows, 1.0) ** 2
-    return Tokens(q, p, v, x.w * min((1 - q) ** 2, 1.0)), Norm(x.q, d_model, slopes=(same, cross))
+    units = square * x.square, x.rho
+    out = State(x.place, kernel.overlaps(*units)[1])
+    slopes = square * kernel.slopes(*units)[1]
+    (q, p, *_), chance, overlap = out.mean, 1 / width, float(x.place.averages[1].dot(slopes.ravel()))
+    follows = min(overlap * x.mean.own / max(q - p, 1e-300), 1.0)
+    out.v, out.w = chance + max(x.v - chance, 0.0) * follows**2, x.w * min((1 - q) ** 2, 1.0)
+    return out.scaled(scale), Norm(x.q, width, 0.0, 0.0, x.rho, slopes)
 
 
-def normalize(x: Tokens, gains: Gains, width: int) -> tuple[Tokens, Norm]:
-    """A norm on one signal of so many coordinates.
-
-    Delta method: of (1 + a)^−½ (1 + b)^−½, a and b the relative deviations of two squared lengths, the mean is
-    1 + ¾ Var a + ¼ Cov(a, b), and the overlap's own covariance with a + b takes w away.
-    """
-    if gains.point:
-        return bend(x, gains.point, width)
-    q, p, same = x.q, x.p, x.w + x.u
-    if q <= 0 or (gains.centers and width == 1):  # a single coordinate is its mean
-        return NOTHING, Norm(q, width)
-    cross = x.w * (p / q) ** 2
-    overlap = (p * (1 + 0.75 * same + 0.25 * cross) - x.w * p) / (q + gains.epsilon)
-    return Tokens(q / (q + gains.epsilon), overlap, x.v, 0.0), Norm(q, width, same, cross)
-
-
-def normalize_sum(x: Tokens, y: Tokens, gains: Gains, total: Tokens) -> tuple[Tokens, Norm]:
-    """A norm on the sum, `total`, of two signals of independent directions.
-
-    As `normalize`: |x + y|² = |x|² + |y|² + 2 x·y, and x·y of independent directions has the variance q_x q_y / d; of
-    two tokens' such products p_x p_y / d is the covariance.
-    """
-    if gains.point:
-        return bend(total, gains.point, gains.d_model)
-    q, p, d_model = x.q + y.q, x.p + y.p, gains.d_model
-    if q <= 0:
-        return NOTHING, Norm(q, d_model)
-    same = ((x.w + x.u) * x.q**2 + (y.w + y.u) * y.q**2 + 4 / d_model * x.q * y.q) / q**2
-    cross = (x.w * x.p**2 + y.w * y.p**2 + 4 / d_model * x.p * y.p) / q**2
-    mixed = (x.w * x.q * x.p + y.w * y.q * y.p + 2 / d_model * (x.q * y.p + x.p * y.q)) / q
-    overlap = (p * (1 + 0.75 * same + 0.25 * cross) - mixed) / (q + gains.epsilon)
-    return Tokens(q / (q + gains.epsilon), overlap, total.v, 0.0), Norm(q, d_model, same, cross)
+def times(factor: float, x: Array) -> Array:
+    """The product; x itself where the factor is 1, as most are."""
+    return x if factor == 1 else factor * x
 
 
 def add(x: Tokens, y: Tokens, d_model: int, follows: float, longer: float = 0.0) -> tuple[Tokens, float]:
     """Two signals of independent directions added; the second's overlaps deviate as `follows` times the first's.
 
     (x + y)·(x′ + y′): variances add, with 2ab/d of the two mixed products x·y′ and y·x′, and 2ab · `follows` · v of
-    what is common to x·x′ and y·y′, with a and b what each has apart. Squared lengths as in `normalize_sum`; of the two
-    signals' squared lengths `longer` is the relative covariance.
+    what is common to x·x′ and y·y′, with a and b what each has apart. |x + y|² = |x|² + |y|² + 2 x·y, and x·y of
+    independent directions has the variance q_x q_y / d; of the two signals' squared lengths `longer` is the relative
+    covariance.
 
     Returns:
         the sum, and how far deviations of the first's overlaps survive in it.

@@ -100,11 +100,11 @@ def test_kernels_read_the_same_numbers(name: str, fixed: bool) -> None:
     for q in (0.003, 1.0, 4.0, 900.0):
         fast = kernel(name, False, q if fixed else None)
         for rho in (0.0, 0.13, 0.7, 0.97, 0.9999):
-            exact, one = overlaps(name, q, rho), moments(name, q)
-            assert fast.pair(q, rho) == pytest.approx((one.square, exact.value), rel=1e-3, abs=2e-4 * one.square)
-            same, cross = fast.slopes(np.array([q]), np.array([rho]))
+            exact, one, at = overlaps(name, q, rho), moments(name, q), (np.array([q]), np.array([rho]))
+            same, cross = fast.overlaps(*at)
+            assert (same[0], cross[0]) == pytest.approx((one.square, exact.value), rel=1e-3, abs=2e-4 * one.square)
+            same, cross = fast.slopes(*at)
             assert (same[0], cross[0]) == pytest.approx((one.slope_square, exact.slope), rel=2e-3)
-            assert fast.overlaps(np.array([q]), np.array([rho]))[1][0] == pytest.approx(fast.pair(q, rho)[1], rel=1e-3)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0])
@@ -135,7 +135,7 @@ def test_slopes_of_a_gated_unit_are_the_overlaps_derivative(name: str, shift: fl
 
 def test_rescaled_kernel_keeps_the_second_moment() -> None:
     for name in ACTIVATIONS:
-        assert kernel(name, True, 1.0).pair(1.0, 0.5)[0] == pytest.approx(1, rel=1e-4)
+        assert kernel(name, True, 1.0).overlaps(np.array(1.0), np.array(0.5))[0] == pytest.approx(1, rel=1e-4)
 
 
 def test_owens_t_gives_the_gelu_gate() -> None:

@@ -10,8 +10,7 @@ from trial import agrees, both, by_layer
 
 from explorer import Config
 from explorer.theory import laws
-from explorer.theory.tokens import Tokens
-from explorer.theory.values import Moments
+from explorer.theory.laws import Moments
 
 DRAWS = 2000
 
@@ -26,7 +25,8 @@ def gaussian(config: Config, rho: float, sphere: bool = False) -> np.ndarray:
 
 def moments(config: Config, rho: float, lengths: float) -> Moments:
     """Of tokens whose squared lengths have a relative variance, and whose coordinates correlate by exactly ρ."""
-    return laws.moments([Tokens(1.0, rho, 1 / config.d_model, lengths)], config)
+    alike = (1 + (config.n_ctx - 1) * rho**2) / config.n_ctx
+    return Moments(*np.array([[1.0], [rho], [alike], [lengths], [1.0]]))
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.3, 0.7, 0.95, 1.0])

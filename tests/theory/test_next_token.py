@@ -78,7 +78,7 @@ def test_a_tied_readout_gives_a_token_its_own_character(monkeypatch: pytest.Monk
     config = Config(n_layers=4, d_model=128, n_ctx=32, batch_size=8, input="text", loss="next_token", causal=True,
                     readout="tied_scaled", n_seeds=24, **ROTARY)
     measured, predicted = both(config)
-    for module in ("causal", "across"):
+    for module in ("recursion", "across"):
         monkeypatch.setattr(f"explorer.theory.{module}.own_share", lambda config, steps: 0.0)
     without = predict(config)
     for matrix in ("W_O", "W_out"):

@@ -12,13 +12,12 @@ from trial import SIGMAS
 from explorer import Config
 from explorer.schemes.placement import Placement
 from explorer.theory import predict
-from explorer.theory.attention import Inherited, collect, inherit, paths
-from explorer.theory.backward import ISOTROPIC, across
-from explorer.theory.forward import mlp, sublayer
+from explorer.theory.backward import ISOTROPIC, Descent, isotropic
+from explorer.theory.forward import mlp, run
 from explorer.theory.gains import gains
-from explorer.theory.logits import Logits
-from explorer.theory.tables import softmax
-from explorer.theory.tokens import Norm, Tokens
+from explorer.theory.positions import positions
+from explorer.theory.tables import softmax, tables
+from explorer.theory.tokens import Norm, State
 
 PUBLISHED = {  # per cent of error at the 50th, 90th and 99th percentile: Kedia et al. 2024 (DeepScaleLM)
     "FFN variance": (0.4, 1.4, 2.8), "ReLU": (0.5, 1.9, 3.4), "GeLU": (0.2, 0.6, 1.3), "LN gradient": (0.4, 1.5, 3.2),
@@ -42,12 +41,17 @@ def weights(rng: np.random.Generator, scale: float, *shape: int) -> torch.Tensor
     return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)) * math.sqrt(scale / shape[0])
 
 
+def law(n: int, q: float, rho: float, d: int) -> State:
+    """Tokens of a second moment and correlation, and of Gaussian coordinates."""
+    return State(positions(n, causal=False), np.array([[q], [rho * q]]), 1 / d, 0.0)
+
+
 def ffn_variance(case: Case, rng: np.random.Generator) -> tuple[float, float]:
     d, _, rho, scale = case
     known = gains(Config(d_model=d, n_heads=1, activation_rescaled=False, init_variance=scale, norm_placement="none"))
     hidden = torch.relu(tokens(case, rng, 64, 4) @ weights(rng, scale, d, 4 * d))
     out = hidden @ weights(rng, scale, 4 * d, d)
-    return float(out.square().mean()), known.out * mlp(known, Tokens(1.0, rho, 1 / d, 0.0), centered=False)[0].q
+    return float(out.square().mean()), known.out * float(mlp(known, law(4, 1.0, rho, d), centered=False)[0].q[0])
 
 
 def activation(name: str) -> Callable[[Case, np.random.Generator], tuple[float, float]]:
@@ -55,7 +59,7 @@ def activation(name: str) -> Callable[[Case, np.random.Generator], tuple[float, 
         d, _, rho, scale = case
         known = gains(Config(d_model=d, n_heads=1, activation=name, activation_rescaled=False, norm_placement="none"))
         value = getattr(torch.nn.functional, name)(tokens(case, rng, 256, 8) * math.sqrt(scale))
-        return float(value.square().mean()), known.kernel.pair(scale, rho)[0]
+        return float(value.square().mean()), float(known.kernel.overlaps(np.array(scale), np.array(rho))[0])
 
     return component
 
@@ -66,7 +70,8 @@ def ln_gradient(case: Case, rng: np.random.Generator) -> tuple[float, float]:
     direction = torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32))
     (gradient,) = torch.autograd.grad((torch.nn.functional.layer_norm(x, (d,)) * direction).sum(), x)
     known = gains(Config(d_model=d, n_heads=1))
-    return float(gradient.square().mean()), across((1.0, 0.0), Norm(scale, d, 2 / d, 0.0), ISOTROPIC, rho, known)[0]
+    norm = Norm(np.array([scale]), d, 2 / d, 0.0, np.array([[1.0], [rho]]))
+    return float(gradient.square().mean()), float(isotropic(known, positions(8, causal=False), [norm])[0, 0, 0])
 
 
 def softmax_square(case: Case, rng: np.random.Generator) -> tuple[float, float]:
@@ -79,8 +84,8 @@ def through_attention(case: Case, rng: np.random.Generator) -> tuple[float, floa
     """Second moment and gradient of one attention: found and expected."""
     d, n, rho, scale = case
     known = gains(Config(d_model=d, n_heads=d // 64, n_ctx=n, init_variance=scale))
-    known = known._replace(placements=(Placement(),))
-    law, table = Tokens(1.0, rho, 1 / d, 0.0), softmax(n, 64)
+    known = known._replace(placements=(Placement(), Placement()), skip=[0.0, 1.0], branch=(1.0, 0.0))
+    place, table = positions(n, causal=False), tables(n, False, 64, False)
     x = tokens(case, rng, 4, n)
     x = (x / x.square().mean(-1, keepdim=True).sqrt()).requires_grad_(True)
     q, k, v = ((x @ weights(rng, scale, d, d)).unflatten(-1, (-1, 64)).transpose(1, 2) for _ in range(3))
@@ -88,12 +93,9 @@ def through_attention(case: Case, rng: np.random.Generator) -> tuple[float, floa
     out = mixed.transpose(1, 2).flatten(2) @ weights(rng, scale, d, d)
     direction = torch.from_numpy(rng.standard_normal(out.shape, dtype=np.float32))
     (gradient,) = torch.autograd.grad((out * direction).sum(), x)
-    step = sublayer(known, table, law, law, 0, (Logits(), 1.0, None))
-    value, energies, *_ = paths(known, table, [step])
-    passed = inherit(known, step, energies[0].tolist(), 1.0, (1.0, 0.0), Inherited(), 1.0)
-    query, _, key = collect(known, step, 1.0, passed, n - 1)
-    total = float(value[0, 0, 0]) + query[0] + key[0]
-    return float(out.detach().square().mean()), step.branch.q, float(gradient.square().mean()), total
+    steps = run(known, place, table, 1, law(n, 1.0, rho, d))
+    total, _ = Descent(known, place, table, steps).sublayer(0, np.array([[1.0], [0.0]]), ISOTROPIC)
+    return float(out.detach().square().mean()), float(steps[0].added.q[0]), float(gradient.square().mean()), total[0, 0]
 
 
 Component = Callable[[Case, np.random.Generator], tuple[float, ...]]
