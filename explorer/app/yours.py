@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import ipywidgets as widgets
 
-from explorer.agreement import agreement
 from explorer.app.explore.sentences import design_words, marks
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.files import FileEntry
@@ -152,12 +151,8 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
             with chart.hold_sync():
                 chart.show(row.draw(drawn))
                 chart.marks = " · ".join(marks(drawn))
-                note = predicted.notes.get(row.statistic, "") if predicted else ""
-                chart.caption = f"{row.caption} Theory: {note}." if note else row.caption
-                words, tone, rule = "", "", ""
-                if predicted is not None and row.statistic and row.statistic in predicted:
-                    words, tone, _, rule = agreement(measured, predicted, row.statistic)
-                chart.badge, chart.badge_tone, chart.badge_rule = words, tone, rule
+                compared = predicted is not None and row.statistic in predicted
+                chart.annotate(row.caption, row.statistic, predicted, measured if compared else None)
 
 
 def _about(profile: Profile) -> str:
