@@ -9,7 +9,7 @@ from explorer.app.widgets.wording import left_in_words
 from explorer.choices import ConfigError
 from explorer.memory import machine_memory
 from explorer.sweeping.sweeps import Sweep
-from explorer.sweeping.workers import Here, room
+from explorer.sweeping.workers import Here, process_count
 
 MOST_MINUTES = 120
 """Minutes of one processor that a map may take, about."""
@@ -61,7 +61,7 @@ class Clock:
         if done <= max(self._first, self._predicted):  # processes start, and theory is another matter
             self._begun, self._first = time.monotonic(), done
         if done < self._first + ENOUGH:
-            left = 60 * minutes(self._sweep) / (1 if self._sweep.executor else room(0))
+            left = 60 * minutes(self._sweep) / (1 if self._sweep.executor else process_count(0))
         else:
             left = (time.monotonic() - self._begun) / (done - self._first) * (self._sweep.total - done)
         return f"{cells(self._sweep)} · {left_in_words(left)}"
