@@ -56,8 +56,7 @@ class ProfileFile(FileEntry):
         self._use(None, EXAMPLE)
 
     def _use(self, profile: Profile | None, words: str) -> None:
-        with self.hold_sync():
-            self.now, self.own, self.said, self.refused = words, profile is not None, "", False
+        self.use(words, own=profile is not None)
         self._show(profile, words)
 
 

@@ -189,6 +189,11 @@ class FileEntry(PageWidget):
         """Takes what stands in a file's place."""
         raise NotImplementedError
 
+    def use(self, words: str, said: str = "", *, own: bool) -> None:
+        """Says which file is used from now on, and whether it is a person's own."""
+        with self.hold_sync():
+            self.now, self.own, self.said, self.refused = words, own, said, False
+
     def refuse(self, sentence: str) -> None:
         """Says why the last choice will not do; what was used stays."""
         with self.hold_sync():
