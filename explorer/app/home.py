@@ -110,12 +110,8 @@ def race_files(start: Callable[[], Start]) -> Iterator[File]:
 
 def race_script(start: Start) -> str:
     """The race as Python."""
-    task = start.plan.task
-    contenders = [
-        snippet.Run(design.label, task.fit(design.config), recipe)
-        for design, recipe in zip(start.designs, start.recipes, strict=True) if design.config
-    ]
-    return snippet.race(contenders, task, start.plan.steps, start.plan.every, own_text=start.text is not None)
+    plan, contenders = start.plan, [snippet.Run(*row) for row in start.contenders]
+    return snippet.race(contenders, plan.task, plan.steps, plan.every, own_text=start.text is not None)
 
 
 def lab_files(lab: Lab, settings: Callable[[], Choices], written: Callable[[], str]) -> Iterator[File]:

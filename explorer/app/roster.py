@@ -19,7 +19,7 @@ from explorer.app.widgets.runtime import PageWidget, view
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.display import shown
-from explorer.figures.palette import HUES, Design
+from explorer.figures.palette import HUES, Design, Look
 
 MOST = len(HUES)
 """Most designs whose hues can be distinguished."""
@@ -264,6 +264,6 @@ class RosterBox(PageWidget):
         ]
 
 
-def swatch(design: Design) -> dict[str, str]:
+def swatch(look: Look) -> dict[str, str]:
     """The marks of a design."""
-    return {"hue": design.hue, "symbol": design.symbol, "dash": design.dash}
+    return {"hue": look.hue, "symbol": look.symbol, "dash": look.dash}

@@ -17,7 +17,6 @@ from explorer.app.widgets.files import FileEntry
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.verdict import Verdict, entry
 from explorer.diagnosis import Finding
-from explorer.diagnosis.agreement import agreement
 from explorer.figures import FIGURES, Row, row_of
 from explorer.profile import Profile
 from explorer.stopping import Progress, Stop
@@ -57,8 +56,7 @@ class ProfileFile(FileEntry):
         self._use(None, EXAMPLE)
 
     def _use(self, profile: Profile | None, words: str) -> None:
-        with self.hold_sync():
-            self.now, self.own, self.said, self.refused = words, profile is not None, "", False
+        self.use(words, own=profile is not None)
         self._show(profile, words)
 
 
@@ -152,12 +150,8 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
             with chart.hold_sync():
                 chart.show(row.draw(drawn))
                 chart.marks = " · ".join(marks(drawn))
-                note = predicted.notes.get(row.statistic, "") if predicted else ""
-                chart.caption = f"{row.caption} Theory: {note}." if note else row.caption
-                words, tone, rule = "", "", ""
-                if predicted is not None and row.statistic and row.statistic in predicted:
-                    words, tone, _, rule = agreement(measured, predicted, row.statistic)
-                chart.badge, chart.badge_tone, chart.badge_rule = words, tone, rule
+                compared = predicted is not None and row.statistic in predicted
+                chart.annotate(row.caption, row.statistic, predicted, measured if compared else None)
 
 
 def _about(profile: Profile) -> str:

@@ -57,7 +57,7 @@ class Cell(NamedTuple):
     @property
     def seconds(self) -> float:
         """Seconds of one processor that it takes, right to a factor of three or so."""
-        return ORIGINS[self.origin].cost.of(self)
+        return ORIGINS[self.origin].cost.seconds(self)
 
 
 class Found(NamedTuple):
@@ -82,7 +82,7 @@ class Cost(NamedTuple):
     unit: float
     """For each parameter and token, and each byte of activations."""
 
-    def of(self, cell: Cell) -> float:
+    def seconds(self, cell: Cell) -> float:
         """The seconds of a cell, from the sizes of its design."""
         config, sizes = cell.config, cell.config.sizes
         work = config.n_seeds * (sizes.n_parameters * config.batch_size * config.n_ctx + sizes.activation_bytes)

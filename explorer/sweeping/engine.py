@@ -1,4 +1,4 @@
-"""Hands cells to workers, a few at a time, and their results to whoever asked, in the calling thread.
+"""Hands cells to workers, a few at a time, and passes their results on in the calling thread.
 
 No more is handed out than keeps the slots busy, so that the order holds, and that little is lost when it is stopped.
 """
@@ -27,7 +27,7 @@ Done = Callable[[Cell, Found], None]
 
 
 def run(parts: Sequence[tuple[Sequence[Cell], Workers]], stop: Stop, done: Done) -> None:
-    """Finds every cell, one part after the other, and calls `done` with each as it is found, or as it is known why not.
+    """Computes every cell, one part after the other, and calls `done` with each result, or the reason for its lack.
 
     A cell at which a process dies fails; the others that it had are computed again. All ends early once `stop()` says
     true. The last part's processes start while the first is computed.

@@ -20,7 +20,7 @@ from explorer.stopping import Stop
 from explorer.sweeping.cell import ORIGINS, Cell, Found, Training
 from explorer.sweeping.engine import run
 from explorer.sweeping.grid import Grid, Place
-from explorer.sweeping.workers import Here, Workers, local, of
+from explorer.sweeping.workers import Here, Workers, local_workers, workers_of
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.tasks import Task
 
@@ -108,9 +108,6 @@ def described(name: str) -> dict[str, str]:
 def _attributes(label: str, unit: str, **others: str) -> dict[str, str]:
     return {name: text for name, text in {"long_name": label, "units": unit, **others}.items() if text}
 
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 MISSING, FOUND, FAILED = 0, 1, 2
 
@@ -209,11 +206,11 @@ class Sweep:
     def _parts(self, cells: list[Cell]) -> list[tuple[list[Cell], Workers]]:
         """Cells, and who computes them: what takes a millisecond, here, unless somebody has an executor for it."""
         if self.executor is not None:
-            return [(cells, of(self.executor))] if cells else []
+            return [(cells, workers_of(self.executor))] if cells else []
         quick = [cell for cell in cells if ORIGINS[cell.origin].batch > 1]
         slow = [cell for cell in cells if ORIGINS[cell.origin].batch == 1]
-        parts = [(quick, of(Here()))]
-        return [*parts, (slow, local(max(cell.memory for cell in slow)))] if slow else parts
+        parts = [(quick, workers_of(Here()))]
+        return [*parts, (slow, local_workers(max(cell.memory for cell in slow)))] if slow else parts
 
     def _keep(self, place: Place, result: Found) -> CellResult:
         self.numbers[place] = self.layout.pack(result)

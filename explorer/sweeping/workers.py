@@ -39,10 +39,10 @@ class Here(Executor):
 
 
 class Workers:
-    """An executor, and what a sweep must know of it.
+    """An executor, with the facts that a sweep needs.
 
     Args:
-        executor: anybody's.
+        executor: computes the cells.
     """
 
     died: tuple[type[BaseException], ...] = (BrokenExecutor,)
@@ -55,7 +55,7 @@ class Workers:
         self.slots: int = 1 if isinstance(executor, Here) else getattr(executor, "_max_workers", processors())
         """Cells that are computed at a time."""
         self.inside = isinstance(executor, Here | ThreadPoolExecutor)
-        """Whether that is in this process."""
+        """Whether they are computed in this process."""
         self.threads = None if self.inside and self.slots == 1 else max(1, processors() // self.slots)
         """Torch's threads for each slot; None leaves torch as it is."""
         self.memory = machine_memory()
@@ -76,11 +76,11 @@ class Workers:
         return self.executor.submit(compute, batch)
 
     def look(self) -> str:
-        """Learns anew how many slots there are; says why nothing can be computed any more, or nothing."""
+        """Updates the number of slots; gives the reason why nothing more can be computed, empty for none."""
         return ""
 
     def renew(self) -> bool:
-        """Has another executor for one that broke; False where it is somebody's own."""
+        """Replaces a broken executor; False where it was given by the caller."""
         return False
 
     def end(self) -> None:
@@ -130,7 +130,7 @@ def processors() -> int:
 
 
 LOOK_SECONDS = 1.0
-"""Between two looks at who is there."""
+"""Seconds between two looks at which workers are connected."""
 
 
 class Cluster(Workers):
@@ -156,7 +156,7 @@ class Cluster(Workers):
         return self.executor.submit(compute, batch, pure=False)  # type: ignore[call-arg]
 
     def look(self) -> str:
-        """Who is there now."""
+        """Updates slots and memory to the workers that are connected now; see `Workers.look`."""
         if self.client.status == "running" and time.monotonic() > self._next:
             self._next = time.monotonic() + LOOK_SECONDS
             with suppress(OSError):  # the connection broke just now, and the status will say so
@@ -167,20 +167,20 @@ class Cluster(Workers):
         return "" if self.client.status == "running" else "the connection to dask's scheduler is lost"
 
 
-def of(executor: Executor) -> Workers:
-    """Somebody's executor."""
+def workers_of(executor: Executor) -> Workers:
+    """The workers of an executor, of dask's or any other."""
     client = getattr(executor, "_client", None)
     return Cluster(executor, client) if hasattr(client, "scheduler_info") else Workers(executor)
 
 
 IDLE_SECONDS = 60
-"""After which processes end."""
+"""Seconds without work after which processes end."""
 PROCESS = 300e6
 """Bytes that a process takes before it computes anything."""
 ORPHANED_SECONDS = 1
-"""After which processes end whose parent was killed."""
+"""Seconds between two looks of a process at whether its parent still lives."""
 NICENESS = 5
-"""By which the page, and the theory that it shows first, come before them."""
+"""Niceness of the processes: the page, and the theory that it shows first, come before them."""
 
 _pools: dict[int, Executor] = {}
 """Number of processes to the pool that has so many."""
@@ -204,7 +204,7 @@ class Pool(Workers):
         self.died = (BrokenExecutor, ShutdownExecutorError)
 
     def renew(self) -> bool:
-        """Has another pool."""
+        """Replaces a broken pool."""
         self.executor = _pool(self.slots, self.executor)
         return True
 
@@ -216,23 +216,23 @@ class Pool(Workers):
         self.executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
 
 
-def local(need: float) -> Workers:
+def local_workers(need: float) -> Workers:
     """As many processes as there are processors (or EXPLORER_PROCESSES), or fewer where memory does not hold so many.
 
     Args:
         need: bytes of the largest cell.
     """
-    slots = room(need)
+    slots = process_count(need)
     return Pool(slots) if slots > 1 else Workers(Here())
 
 
-def room(need: float) -> int:
-    """The number of processes of `local`, at least one."""
+def process_count(need: float) -> int:
+    """The number of processes of `local_workers`, at least one."""
     return max(1, int(min(environment("EXPLORER_PROCESSES", processors()), free_memory() // max(need, PROCESS))))
 
 
 def _pool(slots: int, broken: Executor | None) -> Executor:
-    """The pool of so many processes, any but the broken one."""
+    """The pool with this number of processes, which is not the broken one."""
     from loky import ProcessPoolExecutor
 
     with _lock:
@@ -244,7 +244,7 @@ def _pool(slots: int, broken: Executor | None) -> Executor:
 
 
 def _begin(parent: int) -> None:
-    """Prepares a process: Ctrl-C is its parent's business, and it does not outlive it."""
+    """Prepares a process: it leaves Ctrl-C to its parent, and ends with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(NICENESS)

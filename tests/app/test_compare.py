@@ -10,10 +10,11 @@ import pytest
 from explored import SMALL, Open, opened
 from watched import WAIT
 
-from explorer.app.explore.comparison import Column, groups
+from explorer.app.explore.comparison import groups
+from explorer.app.explore.pins import Pin
 from explorer.config import Config
 from explorer.diagnosis import Finding, diagnose
-from explorer.figures.palette import HUES, Design
+from explorer.figures.palette import HUES
 from explorer.measuring import measure
 from explorer.profile import Profile
 from explorer.theory import predict
@@ -22,8 +23,8 @@ open_panel = pytest.fixture(name="open_panel")(opened)
 REZERO = SMALL.replace(residual="rezero")
 
 
-def column(config: Config, name: str = "", **known: Any) -> Column:
-    return Column(Design(0, config, name), config, name, **known)
+def column(config: Config, **known: Any) -> Pin:
+    return Pin(config, index=0, **known)
 
 
 def profile(value: float, origin: Any = "measured", notes: dict[str, str] | None = None) -> Profile:

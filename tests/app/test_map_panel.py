@@ -141,14 +141,14 @@ def other() -> Iterator[Other]:
 
 def test_the_map_waits_for_the_other_panels(other: Other, page: Page) -> None:
     assert page.comes(lambda: page.panel.status.detail == "waits for another panel")
-    assert page.panel._running.sweep(page.panel._job).done == 0
+    assert page.panel._sweep(page.panel._job).done == 0
     page.act()
     page.until("paused")
     page.act()
     assert page.comes(lambda: page.panel.status.detail == "waits for another panel")
     other.go(Phase.IDLE)
     page.until("idle", "Measured 3 × 3 cells")
-    assert page.panel._running.sweep(page.panel._job).done == 18
+    assert page.panel._sweep(page.panel._job).done == 18
 
 
 @pytest.mark.parametrize(("choice", "sentence"), [
@@ -219,7 +219,7 @@ def test_a_map_says_from_its_first_cell_on_how_long_it_takes(page: Page) -> None
     page.until("paused")
     first = next(words for words in seen if "of 96" in words)
     (said,) = re.findall(r"^[01] of 96 cells · about (\d+) min left$", first)
-    assert float(said) == pytest.approx(minutes(page.panel._running.sweep(page.panel._job)), rel=0.1)
+    assert float(said) == pytest.approx(minutes(page.panel._sweep(page.panel._job)), rel=0.1)
 
 
 def test_the_caption_speaks_of_lines_where_there_are_some(page: Page) -> None:

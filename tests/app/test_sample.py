@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from raced import Open, opened
 
-from explorer.app.race.lineup import SETUPS, WARMUP, Lineup, Plan, Setup, first_lineup
+from benchmarks.sample import packed
+from explorer.app.race.lineup import SETUPS, WARMUP, Lineup, Plan, first_lineup
 from explorer.app.race.panel import RacePanel
-from explorer.app.race.sample import FILE, packed, stored
+from explorer.app.race.sample import FILE, stored
+from explorer.app.widgets.buttons import Setup
 from explorer.figures.race_maps import MAPS
 from explorer.training.outcome import Line
 
@@ -67,12 +69,12 @@ def test_a_set_up_is_a_line_up_that_can_be_started(panel: RacePanel, row: Setup)
     assert panel.preparation.refusal == ""
     assert panel.preparation.restore(row.state()) == []
     start = panel.preparation.start()
-    assert start.plan == Plan(**row.plan)
+    assert start.plan == Plan(**row.state()["plan"])
     for design, recipe in zip(start.designs, start.recipes, strict=True):
         assert design.config
         recipe.check(design.config, design.label)  # raises where a choice can do nothing
     assert len({design.label for design in start.designs}) == 4
-    assert panel.state()["contenders"] == row.lineup().state()
+    assert panel.state()["contenders"] == row.state()["contenders"]
 
 
 def test_what_is_no_set_up_is_ignored(panel: RacePanel) -> None:

@@ -22,7 +22,7 @@ from small_sweeps import DEADLY, ENVIRONMENT, OVER, SMALL, deadly, same
 from explorer import Sweep, sweep
 from explorer.sweeping.cell import Cell, Found
 from explorer.sweeping.engine import KILLED, run
-from explorer.sweeping.workers import Cluster, Here, of
+from explorer.sweeping.workers import Cluster, Here, workers_of
 
 SECONDS = 60
 """After which a test gives up."""
@@ -74,13 +74,13 @@ def whole() -> xr.Dataset:
 def test_workers_may_come_later(processes: Processes, client: Client, whole: xr.Dataset) -> None:
     """As a cluster's do, which wait in a queue. What they find is, bit for bit, what one process finds."""
     executor = client.get_executor()
-    assert of(executor).slots == 1
+    assert workers_of(executor).slots == 1
     with ThreadPoolExecutor(1) as thread:
         found = thread.submit(sweep, SMALL, OVER, executor=executor)
         processes.hire()
         assert same(found.result(SECONDS), whole)
     client.wait_for_workers(2, timeout=SECONDS)
-    workers = of(executor)
+    workers = workers_of(executor)
     assert (workers.slots, workers.threads, workers.memory) == (2, 1, 1.5e9)
 
 

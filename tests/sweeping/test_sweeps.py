@@ -133,6 +133,16 @@ def test_a_sweep_that_was_stopped_goes_on_and_every_cell_is_told_once() -> None:
     assert first.values["second_moment"] == endings(predict(SMALL.replace(**first.at)))["second_moment"].middle
 
 
+def test_a_cell_that_is_left_out_fails_with_the_reason_and_the_others_have_their_end_values_whole() -> None:
+    told: list[CellResult] = []
+    whole = Sweep(SMALL, {"alpha": [0.1, 0.2]}, ["second_moment"], Here(), origins="measured")
+    whole.run(on_cell=told.append, left_out=lambda cell: "too long" if cell.config.alpha == 0.2 else "")
+    assert {cell.at["alpha"]: cell.failure for cell in told} == {0.1: "", 0.2: "too long"}
+    assert whole.done == 2
+    (measured,) = (cell for cell in told if not cell.failure)
+    assert measured.endings == endings(measure(SMALL.replace(alpha=0.1), backward=False))
+
+
 def test_a_measurement_in_this_process_is_stopped_half_way() -> None:
     asked = 0
 

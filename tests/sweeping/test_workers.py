@@ -22,7 +22,7 @@ from small_sweeps import DEADLY, ENVIRONMENT, OVER, SMALL, deadly, same, threads
 from explorer import Stopped, Sweep, sweep
 from explorer.sweeping.cell import Cell, Found
 from explorer.sweeping.engine import BROKEN, KILLED, Engine, run
-from explorer.sweeping.workers import Here, Pool, local, of, processors
+from explorer.sweeping.workers import Here, Pool, local_workers, processors, workers_of
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +113,8 @@ def test_a_large_cell_has_the_machine_to_itself(monkeypatch: pytest.MonkeyPatch)
     """Slots are as many as memory holds of the largest cell."""
     monkeypatch.setattr("explorer.sweeping.workers.free_memory", lambda: 8e9)
     monkeypatch.setattr("explorer.sweeping.workers.processors", lambda: 4)
-    assert [local(need).slots for need in (1e9, 3e9)] == [4, 2]
-    assert local(5e9).inside
+    assert [local_workers(need).slots for need in (1e9, 3e9)] == [4, 2]
+    assert local_workers(5e9).inside
 
 
 def test_somebodys_processes_find_the_same(whole: xr.Dataset) -> None:
@@ -144,7 +144,7 @@ def test_any_executor_will_do(whole: xr.Dataset) -> None:
         def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
             return Here().submit(fn, *args, **kwargs)
 
-    assert of(Own()).slots == processors()
+    assert workers_of(Own()).slots == processors()
     assert same(sweep(SMALL, OVER, executor=Own()), whole)
 
 
@@ -206,7 +206,7 @@ def of_session(process: psutil.Process, session: int) -> bool:
 
 def test_the_environment_limits_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXPLORER_PROCESSES", "1")
-    assert isinstance(local(1e6).executor, Here)
+    assert isinstance(local_workers(1e6).executor, Here)
     monkeypatch.setenv("EXPLORER_PROCESSES", "many")
     with pytest.raises(ValueError, match="EXPLORER_PROCESSES must be a number of at least 0; got 'many'"):
-        local(1e6)
+        local_workers(1e6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import traitlets
@@ -14,11 +14,11 @@ from explorer.app.explore.sentences import legend_entry, marks, residual_words
 from explorer.app.roster import RosterBox, RosterError, quoted, swatch
 from explorer.app.widgets.controls import describe
 from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.verdict import Diagnose
 from explorer.app.widgets.wording import idle, in_words
 from explorer.config import Config
-from explorer.diagnosis import Finding
 from explorer.ends import ENDS, Ending, endings
-from explorer.figures.palette import Design
+from explorer.figures.palette import Design, Look
 from explorer.numbers import number
 from explorer.presets import differences
 from explorer.profile import Profile
@@ -28,21 +28,6 @@ SHOWN = ("second_moment", "activation_gradient", "attention_entropy_normalized",
 """The end values: those of the page's charts."""
 WAITS = "not measured yet"
 Cell = dict[str, str]
-Diagnose = Callable[[Profile], Sequence[Finding]]
-
-
-class Column(NamedTuple):
-    """A design, and its profiles so far."""
-
-    design: Design
-    config: Config
-    name: str
-    when: str = ""
-    """State of the controls' design: "now", or "before" while the next one is measured."""
-    predicted: Profile | None = None
-    measured: Profile | None = None
-    trouble: str = ""
-    """The reason why it cannot be measured."""
 
 
 class Compare(PageWidget):
@@ -58,14 +43,21 @@ class Compare(PageWidget):
     columns = traitlets.List(traitlets.Dict()).tag(sync=True)
     groups = traitlets.List(traitlets.Dict()).tag(sync=True)
 
-    def show(self, columns: Sequence[Column], diagnose: Diagnose | None) -> None:
-        """Fills the table. Callers must hold the panel's lock."""
-        heads = [{"name": column.name, "when": column.when, **swatch(column.design)} for column in columns]
+    def show(self, columns: Sequence[Pin], when: str, diagnose: Diagnose | None) -> None:
+        """Fills the table. Callers must hold the panel's lock.
+
+        Args:
+            columns: the design of the controls, and the pins.
+            when: state of the first: "now", or "before" while the next one is measured.
+            diagnose: findings of a measured profile, or None.
+        """
+        heads = [{"name": column.name, "when": "" if number else when, **swatch(Look(column.index))}
+                 for number, column in enumerate(columns)]
         with self.hold_sync():
             self.columns, self.groups = heads, groups(columns, diagnose) if columns else []
 
 
-def groups(columns: Sequence[Column], diagnose: Diagnose | None) -> list[dict[str, Any]]:
+def groups(columns: Sequence[Pin], diagnose: Diagnose | None) -> list[dict[str, Any]]:
     """The rows of the table: differences, end values, verdicts. A group without rows is left out."""
     tables = [
         {"title": "Choices that differ", "rows": _choices([column.config for column in columns])},
@@ -94,7 +86,7 @@ def _choices(configs: Sequence[Config]) -> list[dict[str, Any]]:
     ]
 
 
-def _values(columns: Sequence[Column]) -> list[dict[str, Any]]:
+def _values(columns: Sequence[Pin]) -> list[dict[str, Any]]:
     """The end values; a statistic that no design has is left out."""
     measured, predicted = ([endings(profile) if profile else {} for profile in profiles] for profiles in (
         [column.measured for column in columns], [column.predicted for column in columns]))
@@ -106,7 +98,7 @@ def _values(columns: Sequence[Column]) -> list[dict[str, Any]]:
     ]
 
 
-def _value(column: Column, measured: Ending | None, predicted: Ending | None) -> Cell:
+def _value(column: Pin, measured: Ending | None, predicted: Ending | None) -> Cell:
     theory = "" if predicted is None else "not covered" if predicted.missing else number(predicted.middle)
     if measured is None:
         absent = column.measured is not None or (column.predicted is not None and predicted is None)
@@ -118,7 +110,7 @@ def _value(column: Column, measured: Ending | None, predicted: Ending | None) ->
     return cell(text, spread, theory, measured.where if finite and measured.middle else "", "" if finite else "bad")
 
 
-def _verdict(column: Column, diagnose: Diagnose | None) -> Cell:
+def _verdict(column: Pin, diagnose: Diagnose | None) -> Cell:
     """The most serious finding."""
     if column.measured is None or diagnose is None:
         return cell(column.trouble or WAITS, severity="none")
@@ -207,7 +199,7 @@ class Comparison:
         rows = [*pinned, *((Design(NOW, config, name), profile) for profile in now)]
         profiles = [profile for _, profile in rows]
         self.box.marks = marks(profiles)
-        self.table.show(self._columns(now, secret), self._diagnose)
+        self.table.show(self._columns(now, secret), when, self._diagnose)
         return profiles, [design for design, _ in rows]
 
     def visible(self) -> list[Design]:
@@ -215,19 +207,14 @@ class Comparison:
         designs = self.pins.designs()
         return [designs[pin.number] for pin in self.pins if pin.visible]
 
-    def _columns(self, now: Sequence[Profile], secret: str) -> list[Column]:
+    def _columns(self, now: Sequence[Profile], secret: str) -> list[Pin]:
         """The columns of the table: the design that is drawn as the current one, then the pins; none without pins."""
-        current = self._current()
-        config = now[0].config if now and now[0].config else current.config
-        known: dict[str, Profile] = {
-            profile.origin: profile for profile in now if profile.config == config and not profile.partial}
-        when = "now" if config == current.config else "before"
-        first = Column(Design(NOW, config, ""), config, self.pins.name_for(config), when, known.get("predicted"),
-                       known.get("measured"), secret)
+        config = (now[0].config if now else None) or self._current().config
+        known = {profile.origin: profile for profile in now if profile.config == config and not profile.partial}
+        first = Pin(config, self.pins.name_for(config), index=NOW, predicted=known.get("predicted"),
+                    measured=known.get("measured"), trouble=secret)
         pins = [pin for pin in self.pins if pin.visible]
-        return [first, *(
-            Column(Design(pin.index, pin.config, pin.name), pin.config, pin.name, "", pin.predicted, pin.measured,
-                   pin.trouble) for pin in pins if pin.config != config)] if pins else []
+        return [first, *(pin for pin in pins if pin.config != config)] if pins else []
 
     def legend(self, whose: Sequence[Design]) -> list[dict[str, str]]:
         """The designs that are drawn, each once, for a picture that is saved."""

@@ -10,7 +10,6 @@ from explorer.app.explore.question import Asking
 from explorer.app.explore.selections import ALL, ListSelection
 from explorer.app.widgets.chart import Chart
 from explorer.config import Config
-from explorer.diagnosis.agreement import agreement
 from explorer.figures import FIGURES, Row, gradient_by_matrix, row_of
 from explorer.figures.layers import WITHHELD
 from explorer.profile import Profile
@@ -87,7 +86,8 @@ class Drawing:
         several, lines = len({design.index for design in whose}) > 1, _lines(profiles)
         self._matrix.layout.display = None if several else "none"  # a design alone shows each of its matrices
         legend, rows = self._comparison.legend(whose), self._rows()
-        whole = True
+        both = measured and predicted and measured.config == predicted.config and not measured.partial
+        compared, whole = measured if both else None, True
         for name, chart in self._charts.items():
             if leave():
                 return False
@@ -105,25 +105,10 @@ class Drawing:
                 chart.show(figure, stale=stale and hidden is None, ahead=ahead)
                 chart.designs = legend[-1:] if alone else legend
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
-                self._caption(chart, row, None if hidden else predicted, several)
+                chart.annotate((row.together if several else "") or row.caption, row.statistic,
+                               None if hidden else predicted, compared, "now: " if several else "")
                 chart.explain(row.why(*(() if hidden else lines[-1:] if alone else lines)))
-                self._grade(chart, row.statistic, predicted, None if hidden else measured, several)
         return whole
-
-    def _caption(self, chart: Chart, row: Row, predicted: Profile | None, several: bool) -> None:
-        note = predicted.notes.get(row.statistic, "") if predicted else ""
-        caption = (row.together if several else "") or row.caption
-        chart.caption = f"{caption} Theory: {note}." if note else caption
-
-    def _grade(self, chart: Chart, statistic: str, predicted: Profile | None, measured: Profile | None, several: bool
-               ) -> None:
-        """The badge: how far the dots lie from the line, once both are of the same design and all seeds are there."""
-        if (not statistic or measured is None or predicted is None or measured.config != predicted.config
-                or measured.partial):
-            chart.badge = chart.badge_tone = chart.badge_rule = ""
-        else:
-            words, chart.badge_tone, _, chart.badge_rule = agreement(measured, predicted, statistic)
-            chart.badge = f"now: {words}" if several and words else words
 
 
 def _lines(profiles: Sequence[Profile]) -> list[Profile]:

@@ -102,8 +102,7 @@ class Explore(Live[Job, Profile]):
     def _layout(self) -> list[widgets.Widget]:
         below = {"second_moment": [self.statistic], "gradient_by_matrix": [self.matrix],
                  "attention_pattern": [self.pattern]}
-        for selection in (self.statistic, self.matrix, self.pattern):
-            selection.add_class("ex-place")
+        self.pattern.add_class("ex-place")
         self.cells = {name: widgets.Box([chart, *below.get(name, [])]).add_class("ex-cell")
                       for name, chart in self.charts.items()}
         grid = widgets.Box([*self.cells.values()]).add_class("ex-charts")

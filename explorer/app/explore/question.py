@@ -244,8 +244,3 @@ class Asking:
             return figure
         depths = question.depths(self.config.n_layers)
         return with_guess(go.Figure(figure), depths, question.values(self.guess, self.config.n_layers, depths))
-
-
-def options(question: Question | None) -> list[str]:
-    """The answers that a question offers; none where it is answered otherwise."""
-    return list(question.options) if isinstance(question, Choose) else []

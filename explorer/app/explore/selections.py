@@ -8,6 +8,7 @@ from typing import Any
 from explorer.app.design_names import change_words
 from explorer.app.widgets.controls import ControlBox, choice, describe
 from explorer.config import Config
+from explorer.ends import ENDS
 from explorer.fields import About, Spec
 from explorer.figures import BY_CHOICE
 from explorer.glossary import cited
@@ -185,12 +186,21 @@ class PatternSelection(Selection):
 
 
 class ListSelection(Selection):
-    """A single list, as `choice` has it; `value` is what is chosen."""
+    """A single list below a chart; `value` is what is chosen, at first the first row.
 
-    def __init__(self, label: str, field: Field, on_choice: Callable[[], None]) -> None:
+    Args:
+        label: of the choice, for a screen reader.
+        field: as `choice` takes it: name, words beside the list, and description.
+        rows: `[{value, label}]`, and a `formula` where there is one.
+        on_choice: called after another row was chosen.
+    """
+
+    def __init__(self, label: str, field: tuple[str, str, str], rows: Sequence[Mapping[str, str]],
+                 on_choice: Callable[[], None]) -> None:
         super().__init__(label, on_choice)
-        self._name = field["name"]
-        self.offer([field], **{self._name: field["initial"]})
+        self._name = field[0]
+        self.offer([choice(*field, rows, rows[0]["value"])], **{self._name: rows[0]["value"]})
+        self.add_class("ex-place")
 
     @property
     def value(self) -> str:
@@ -208,11 +218,17 @@ def matrix_list(on_choice: Callable[[], None]) -> ListSelection:
     rows = [{"value": ALL, "label": "all of a layer together"},
             *({"value": name, "label": words, "formula": name} for name, words in MATRIX_WORDS.items())]
     about = "Matrix whose gradient is drawn for each design; all together: √Σ‖∂L/∂W‖²."
-    return ListSelection("Gradient compared", choice("matrix", "Matrix", about, rows, ALL), on_choice)
+    return ListSelection("Gradient compared", ("matrix", "Matrix", about), rows, on_choice)
 
 
 def statistic_list(on_choice: Callable[[], None]) -> ListSelection:
     """The statistic on the first card."""
     rows = [{"value": row.name, "label": row.title} for row in BY_CHOICE.values()]
-    field = choice("statistic", "Show", "Statistic that this chart shows.", rows, rows[0]["value"])
-    return ListSelection("Statistic shown", field, on_choice)
+    return ListSelection("Statistic shown", ("statistic", "Show", "Statistic that this chart shows."), rows, on_choice)
+
+
+def sweep_list(on_choice: Callable[[], None]) -> ListSelection:
+    """The statistic of a sweep."""
+    rows = [{"value": end.name, "label": end.title} for end in ENDS.values()]
+    field = ("sweep_statistic", "Show", "Statistic that is drawn over the slider's range.")
+    return ListSelection("Statistic of the sweep", field, rows, on_choice)

@@ -20,14 +20,14 @@ import traitlets
 
 from explorer.app.design_names import lowered
 from explorer.app.explore.pins import NOW
-from explorer.app.explore.selections import ListSelection
+from explorer.app.explore.selections import ListSelection, sweep_list
 from explorer.app.widgets.chart import Chart
-from explorer.app.widgets.controls import Controls, choice
+from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.panel import close_all
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.slider_steps import nearest, slider_steps, sliders, thinned
 from explorer.app.widgets.wording import refusal_in_words
-from explorer.app.widgets.worker import Throttle, Worker, wait
+from explorer.app.widgets.worker import Throttle, Worker, ever, wait
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import shown
@@ -35,6 +35,7 @@ from explorer.ends import ENDS, End
 from explorer.fields import Spec
 from explorer.figures.across import Point, Swept, across
 from explorer.figures.palette import Design
+from explorer.memory import machine_memory
 from explorer.stopping import Progress, Stop
 from explorer.sweeping.cell import Cell
 from explorer.sweeping.sweeps import CellResult, Sweep
@@ -122,18 +123,6 @@ def anchored(config: Config, field: str) -> Config:
     return config
 
 
-def ever(*questions: Stop) -> Stop:
-    """Whether one of the questions was answered by yes; it stays yes, so that all who ask agree."""
-    answer = False
-
-    def asked() -> bool:
-        nonlocal answer
-        answer = answer or any(question() for question in questions)
-        return answer
-
-    return asked
-
-
 class SweepBar(PageWidget):
     """Notes below a sweep.
 
@@ -212,7 +201,8 @@ class SliderSweep:
         """Opens the card, or sweeps another field in it."""
         if not self.worker:
             self.chart, self.bar = Chart(picks=True), SweepBar()
-            self.statistics = end_list(self._statistic, self._choose)
+            self.statistics = sweep_list(self._choose)
+            self.statistics.restore(self._statistic)
             self.chart.on_msg(self._take)
             self.bar.on_msg(self._take)
             self.card.children, self.card.layout.display = [self.chart, self.statistics, self.bar], None
@@ -314,7 +304,7 @@ class SliderSweep:
 
     def _left_out(self, cell: Cell) -> str:
         """The reason not to measure a cell; empty for none."""
-        if cell.memory > MOST_BYTES:
+        if cell.memory > min(MOST_BYTES, machine_memory()):
             return f"needs {cell.memory / 1e9:.2g} GB of memory"
         return f"takes over {LONGEST:.0f} s" if cell.origin == "measured" and cell.seconds >= self._too_long else ""
 
@@ -328,17 +318,6 @@ class SliderSweep:
         with self._lock:
             if task == self._task:
                 self.bar.notes = [message]
-
-
-def end_list(chosen: str, on_choice: Callable[[], None]) -> ListSelection:
-    """The list of statistics, below the chart."""
-    rows = [{"value": end.name, "label": end.title} for end in ENDS.values()]
-    about = "Statistic that is drawn over the slider's range."
-    field = choice("sweep_statistic", "Show", about, rows, rows[0]["value"])
-    selection = ListSelection("Statistic of the sweep", field, on_choice)
-    selection.restore(chosen)
-    selection.add_class("ex-place")
-    return selection
 
 
 # A sweep in words, and as a record. Pure functions.

@@ -6,7 +6,9 @@ allows, and wait for every other panel of the page. A click on a cell puts its d
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import ipywidgets as widgets
@@ -17,7 +19,7 @@ from explorer.app.explore.selections import NamedDesigns
 from explorer.app.explore.sentences import model_words
 from explorer.app.map.picture import MapControls, Picture, Shown
 from explorer.app.map.plan import FIRST_DESIGN, MAPS, Job, Plan
-from explorer.app.map.running import Clock, Running, cells
+from explorer.app.map.running import Clock, begun, cells
 from explorer.app.widgets.buttons import ButtonRow, SetupRow, button
 from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase, prose
@@ -31,6 +33,10 @@ from explorer.stopping import Progress, Stop, Stopped
 LEAD = ("<h2>Map</h2><p>Where does the signal live, and does the theory draw the border in the right place? Each cell "
         "is a design.</p>")
 WAITS = "waits for another panel"
+KEPT = 6
+"""Maps that are kept, so that one that was stopped goes on where it was; the largest has some 8 MB of numbers."""
+GLANCE = 0.05
+"""Seconds between two looks at whether others still compute."""
 TAKE, TAKE_WORDS = "take", "Take the design from Explore"
 
 
@@ -51,7 +57,7 @@ class MapPanel(Panel[Job, None]):
         self._put: Callable[[Config], None] | None = None
         self._drawing = Throttle(0.25, share=0.25, most=2.0)
         super().__init__(capacity=1)
-        self._running = Running(lambda: self.others_compute)
+        self._sweep = lru_cache(KEPT)(begun)
         self.controls = MapControls(self._good[0], self.refresh)
         self.named_designs = NamedDesigns(design, self._vary)
         self.take = ButtonRow("Design of the map", self._press, links=True)
@@ -106,7 +112,7 @@ class MapPanel(Panel[Job, None]):
                     self._refuse(self.controls.refusal)
                     return
                 job = self.controls.config.job(self.design)
-                self._running.sweep(job)  # which may refuse
+                self._sweep(job)  # which may refuse
             except ConfigError as error:
                 self._refuse(refusal_in_words(error))
                 return
@@ -137,7 +143,7 @@ class MapPanel(Panel[Job, None]):
                 self.worker.cancel()
                 self._runs = False
                 self._draw()
-                self._enter(Phase.PAUSED, "Stopped", cells(self._running.sweep(self._job)), action="Resume")
+                self._enter(Phase.PAUSED, "Stopped", cells(self._sweep(self._job)), action="Resume")
             elif self.phase is Phase.REFUSED:
                 plan, self.design = self._good
                 self.controls.apply(plan.model_dump())
@@ -177,14 +183,21 @@ class MapPanel(Panel[Job, None]):
     def _work(self, job: Job, stop: Stop, _: Progress) -> None:
         import xarray  # noqa: F401 - takes half a second: here, where nobody waits for the lock
 
-        sweep = self._running.sweep(job)
+        sweep = self._sweep(job)
         clock = Clock(sweep)
         self._drawing.now()
-        self._running.run(sweep, stop, lambda: self._look(job, clock))
-        if sweep.done < sweep.total:
+
+        def ends() -> bool:
+            while not stop() and self.others_compute:
+                self._look(job, clock, waits=True)
+                time.sleep(GLANCE)
+            self._look(job, clock, waits=False)
+            return stop()
+
+        if sweep.run(ends).done < sweep.total:
             raise Stopped  # no result, or the worker would have it for the next time
 
-    def _look(self, job: Job, clock: Clock) -> None:
+    def _look(self, job: Job, clock: Clock, *, waits: bool) -> None:
         """Draws the map and its progress if a redraw is due; called ten times a second."""
         if not self._drawing.due:
             return
@@ -192,7 +205,7 @@ class MapPanel(Panel[Job, None]):
             if job == self._job and self._runs:
                 self._draw()
                 if self.phase is Phase.COMPUTING:
-                    words = WAITS if self._running.waits else clock.words()
+                    words = WAITS if waits else clock.words()
                     self._enter(Phase.COMPUTING, _promise(job), words, clock.fraction, "Stop")
 
     def _receive(self, job: Job, _: None) -> None:
@@ -229,7 +242,7 @@ class MapPanel(Panel[Job, None]):
 
     def _draw(self) -> None:
         if self._job:
-            self.picture.draw(self._job, self._running.sweep(self._job), self._good[0])
+            self.picture.draw(self._job, self._sweep(self._job), self._good[0])
 
 
 def _promise(job: Job) -> str:

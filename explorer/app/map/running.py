@@ -1,42 +1,28 @@
-"""`Running`: the sweeps of a panel, kept while the page lives: one that was stopped goes on where it was."""
+"""The sweep of a map: what it costs, how far it is, and how long it still takes."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import lru_cache
 
 from explorer.app.map.plan import Job
 from explorer.app.widgets.wording import left_in_words
 from explorer.choices import ConfigError
 from explorer.memory import machine_memory
-from explorer.stopping import Stop
 from explorer.sweeping.sweeps import Sweep
-from explorer.sweeping.workers import Here, room
+from explorer.sweeping.workers import Here, process_count
 
 MOST_MINUTES = 120
 """Minutes of one processor that a map may take, about."""
-KEPT = 6
-"""Sweeps that are kept; the largest has some 8 MB of numbers."""
 ROOMY = 4e9
 """Bytes of memory from which on a pool of processes is worth its own: each takes about 300 MB."""
 ENOUGH = 5
 """Cells that say how long the others take."""
-GLANCE = 0.05
-"""Seconds between two looks at whether others still compute."""
 
 
 def minutes(sweep: Sweep) -> float:
     """Minutes of one processor that the cells take that are not there yet, right to a factor of three or so."""
     return sum(point.cell.seconds for place, point in sweep.grid.points.items()
                if point.cell and not sweep.state[place]) / 60
-
-
-def check(sweep: Sweep) -> None:
-    """Raises ConfigError where a map would take hours."""
-    if (needed := minutes(sweep)) > MOST_MINUTES:
-        raise ConfigError(f"the map must take at most about {MOST_MINUTES} minutes of one processor; got about "
-                          f"{needed:,.0f}: take fewer values, a smaller design, or theory alone")
 
 
 def begun(job: Job) -> Sweep:
@@ -47,35 +33,10 @@ def begun(job: Job) -> Sweep:
     """
     executor = None if machine_memory() >= ROOMY else Here()
     sweep = Sweep(job.config, job.fields, job.statistics, executor, origins=job.origins, steps=job.steps)
-    check(sweep)
+    if (needed := minutes(sweep)) > MOST_MINUTES:
+        raise ConfigError(f"the map must take at most about {MOST_MINUTES} minutes of one processor; got about "
+                          f"{needed:,.0f}: take fewer values, a smaller design, or theory alone")
     return sweep
-
-
-class Running:
-    """Makes sweeps and runs them, with calls for progress.
-
-    Args:
-        busy: whether another panel of the page computes: nothing is begun meanwhile.
-    """
-
-    def __init__(self, busy: Callable[[], bool]) -> None:
-        self._busy = busy
-        self.waits = False
-        """Whether another panel comes first at the moment."""
-        self.sweep = lru_cache(KEPT)(begun)
-
-    def run(self, sweep: Sweep, stop: Stop, look: Callable[[], None]) -> None:
-        """Computes what is missing; `look` is called ten times a second, also while another panel comes first."""
-        def ends() -> bool:
-            while not stop() and self._busy():
-                self.waits = True
-                look()
-                time.sleep(GLANCE)
-            self.waits = False
-            look()
-            return stop()
-
-        sweep.run(ends)
 
 
 class Clock:
@@ -100,7 +61,7 @@ class Clock:
         if done <= max(self._first, self._predicted):  # processes start, and theory is another matter
             self._begun, self._first = time.monotonic(), done
         if done < self._first + ENOUGH:
-            left = 60 * minutes(self._sweep) / (1 if self._sweep.executor else room(0))
+            left = 60 * minutes(self._sweep) / (1 if self._sweep.executor else process_count(0))
         else:
             left = (time.monotonic() - self._begun) / (done - self._first) * (self._sweep.total - done)
         return f"{cells(self._sweep)} · {left_in_words(left)}"

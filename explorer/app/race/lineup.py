@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import model_validator
 
 from explorer.app.design_names import cut, lowered, name_of, tidied
 from explorer.app.roster import MOST, Entry, Roster
+from explorer.app.widgets.buttons import Setup
 from explorer.app.widgets.record import changed, record
 from explorer.app.widgets.wording import in_words
 from explorer.config import Config, preset
@@ -148,20 +149,10 @@ class Plan(Task):
 # Set-ups of a race: a question each, with the contenders, recipes and plan that answer it.
 
 
-class Setup(NamedTuple):
-    """One set-up, as a row of data."""
-
-    name: str
-    title: str
-    words: str
-    """The question, and about how long the race takes."""
-    lineup: Callable[[], Lineup]
-    plan: Mapping[str, Any] = MappingProxyType({})
-    """Fields of `Plan` that differ from the defaults."""
-
-    def state(self) -> dict[str, Any]:
-        """The record that `Preparation.restore` reads."""
-        return record(contenders=self.lineup().state(), plan=changed(Plan(**self.plan)), selected=0)
+def _race(name: str, title: str, words: str, lineup: Callable[[], Lineup], **plan: Any) -> Setup:
+    """A race of a line-up; of the plan, what differs from the defaults."""
+    return Setup(name, title, words,
+                 lambda: record(contenders=lineup().state(), plan=changed(Plan(**plan)), selected=0))
 
 
 def lineup_of(contenders: Sequence[Contender]) -> Lineup:
@@ -193,15 +184,15 @@ def _alphas() -> Lineup:
 SETUPS: Mapping[str, Setup] = MappingProxyType({
     row.name: row
     for row in (
-        Setup("warmup", "Why warm-up",
+        _race("warmup", "Why warm-up",
               "Why does Post-LN need warm-up, and Pre-LN and ReZero none? 12 layers, 500 steps: one to three minutes.",
               first_lineup),
-        Setup("depth", "Depth 48",
+        _race("depth", "Depth 48",
               "Which designs still learn at 48 layers? All warm up for 50 of 200 steps: two to five minutes.", _deep,
-              MappingProxyType({"n_layers": 48, "steps": 200})),
-        Setup("alpha", "Learned or ramped α",
+              n_layers=48, steps=200),
+        _race("alpha", "Learned or ramped α",
               "Should α of x + αF(x) be learned from 0, or raised to 1 by even steps? 12 layers, 400 steps: one to "
-              "three minutes.", _alphas, MappingProxyType({"steps": 400})),
+              "three minutes.", _alphas, steps=400),
     )
 })
 """Set-ups by name, in the order of their buttons."""

@@ -77,12 +77,8 @@ def assemble(start: Start) -> Race:
     """
     from explorer.training.race import Contender, Race
 
-    task, plan = start.plan.task, start.plan
-    contenders = [
-        Contender(design.label, task.fit(design.config), recipe)
-        for design, recipe in zip(start.designs, start.recipes, strict=True) if design.config
-    ]
-    return Race(contenders, task, plan.steps, plan.every, start.text)
+    plan = start.plan
+    return Race([Contender(*row) for row in start.contenders], plan.task, plan.steps, plan.every, start.text)
 
 
 class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):

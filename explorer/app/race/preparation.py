@@ -65,9 +65,7 @@ class TextFile(FileEntry):
 
     def _use(self, text: Text | None, words: str) -> None:
         self.text = text
-        with self.hold_sync():
-            self.now, self.own, self.refused = words, text is not None, False
-            self.said = f"The next race learns {words}."
+        self.use(words, f"The next race learns {words}.", own=text is not None)
 
 
 class Start(NamedTuple):
@@ -89,6 +87,12 @@ class Start(NamedTuple):
         designs = lineup.designs()
         sized = (replace(designs[entry.number], config=plan.sized(entry.config, own=entry.sized)) for entry in lineup)
         return cls(tuple(sized), tuple(entry.recipe for entry in lineup), plan, text)
+
+    @property
+    def contenders(self) -> list[tuple[str, Config, Recipe]]:
+        """Name, design as the task has it, and recipe of each contender."""
+        return [(design.label, self.plan.task.fit(design.config), recipe)
+                for design, recipe in zip(self.designs, self.recipes, strict=True) if design.config]
 
 
 class Preparation:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from explorer.app.race.lineup import OWN, Plan
 from explorer.app.race.preparation import Start
 from explorer.app.roster import MOST
 from explorer.app.widgets.buttons import ButtonRow, button
-from explorer.app.widgets.files import LargeFile, hand_over, size_words
+from explorer.app.widgets.files import File, LargeFile
 from explorer.app.widgets.record import changed, record
 from explorer.choices import ConfigError
 from explorer.figures.palette import Design
@@ -119,38 +118,6 @@ def state_of(start: Start) -> dict[str, Any]:
     return record(contenders=contenders, plan=changed(start.plan), selected=0)
 
 
-def numbers(race: Race) -> bytes:
-    """The tidy frame, as text."""
-    return race.frame().to_csv(index=False).encode()
-
-
-def whole(race: Race) -> bytes:
-    """All of the race. Torch is there already: the race has run."""
-    from explorer.training.archive import to_bytes
-
-    return to_bytes(race)
-
-
-class File(NamedTuple):
-    """One of the files there are."""
-
-    label: str
-    title: str
-    """Its content, in words."""
-    name: str
-    media: str
-    write: Callable[[Race], bytes]
-
-
-FILES: Mapping[str, File] = MappingProxyType({
-    "numbers": File("Save numbers (CSV)", "Every reading of the instruments, one number a row",
-                    "race.csv", "text/csv", numbers),
-    "race": File("Save race", "Text, settings, numbers, weights and optimizers; load it in Python to continue the race",
-                 "race.zip", "application/zip", whole),
-})
-"""Files by name, in the order of their buttons."""
-
-
 class Saves(ButtonRow):
     """A button for each file, and a line that says the result of the last press.
 
@@ -161,26 +128,37 @@ class Saves(ButtonRow):
 
     def __init__(self, race: Callable[[], Race], on_saved: Callable[[], None]) -> None:
         super().__init__("Save", self._save, links=True)
-        self._race, self._on_saved = race, on_saved
+        self._on_saved = on_saved
+        self._files = {
+            "numbers": File("Save numbers (CSV)", "Every reading of the instruments, one number a row", "race.csv",
+                            "text/csv", lambda: race().frame().to_csv(index=False)),
+            "race": File("Save race", "Text, settings, numbers, weights and optimizers; load it in Python to continue "
+                         "the race", "race.zip", "application/zip", lambda: whole(race())),
+        }
 
     def offer(self, *, enabled: bool) -> None:
         """Enables or disables the buttons; if that is a change, the last message is removed."""
         if self.buttons and self.offers("race") == enabled:
             return
-        self.buttons = [button(name, file.label, enabled=enabled, title=file.title) for name, file in FILES.items()]
+        self.buttons = [button(name, file.label, enabled=enabled, title=file.words)
+                        for name, file in self._files.items()]
         self.note, self.refused = "", False
 
     def _save(self, name: str) -> None:
         """Handles a press in a browser, which may come late."""
         if not self.offers(name):
             return
-        file = FILES[name]
         try:
-            content = file.write(self._race())
-            hand_over(self, file.name, file.media, content)
+            self.note, self.refused = self._files[name].hand_to(self), False
         except ConfigError as error:
             self.note, self.refused = f"Refused: {error}.", True
-            return
-        self.note, self.refused = f"Saved {file.name}, {size_words(len(content))}.", False
-        if name == "race":
-            self._on_saved()
+        else:
+            if name == "race":
+                self._on_saved()
+
+
+def whole(race: Race) -> bytes:
+    """All of the race. Torch is there already: the race has run."""
+    from explorer.training.archive import to_bytes
+
+    return to_bytes(race)

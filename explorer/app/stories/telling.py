@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import ipywidgets as widgets
 import traitlets
 
 from explorer.app.explore.panel import Explore
-from explorer.app.explore.question import options
 from explorer.app.link.links import Links
 from explorer.app.stories.story import OFFER, STORIES, VERDICT, Step, Story
 from explorer.app.widgets.chart import Chart
@@ -20,11 +19,9 @@ from explorer.app.widgets.tabbed import Tabbed
 from explorer.config import Config
 from explorer.display import shown
 
-# `Strip`: the cards that offer stories, and the current step of the open story, below the header.
-
 
 class Strip(PageWidget):
-    """Cards, and a step.
+    """Cards that offer stories, or the current step of the open story, below the header.
 
     Traits:
         offer: see `OFFER`.
@@ -45,41 +42,8 @@ class Strip(PageWidget):
     told = traitlets.Dict().tag(sync=True)
 
 
-# `Outline`: the frame around the chart, or the verdict, that a step says to look at.
-
-
 MARK = "ex-looked"
-"""Class of the box around it: a class of the chart itself would not reach the browser once it is drawn."""
-
-
-class Outline:
-    """One frame on the page, or none."""
-
-    def __init__(self) -> None:
-        self._framed: widgets.Widget | None = None
-
-    def show(self, panel: widgets.Widget, name: str) -> str:
-        """Frames a chart of a panel, or its verdict, and nothing else.
-
-        Returns:
-            Its title; empty where the panel has no such thing.
-        """
-        self.clear()
-        if isinstance(panel, Tabbed):
-            panel = panel.panels[panel.opened]
-        if not isinstance(panel, Live) or name not in (*panel.charts, VERDICT):
-            return ""
-        target = panel.verdict if name == VERDICT else panel.charts[name]
-        self._framed = box_of(target, panel)
-        if self._framed:
-            self._framed.add_class(MARK)
-        return target.title if isinstance(target, Chart) else "Verdict"
-
-    def clear(self) -> None:
-        """Removes the frame."""
-        if self._framed:
-            self._framed.remove_class(MARK)
-            self._framed = None
+"""Class of the box around what a step says to look at; a class of a chart itself does not reach the browser later."""
 
 
 def box_of(widget: widgets.Widget, root: widgets.Widget) -> widgets.Widget | None:
@@ -88,18 +52,6 @@ def box_of(widget: widgets.Widget, root: widgets.Widget) -> widgets.Widget | Non
     if widget in children:
         return root
     return next(filter(None, (box_of(widget, child) for child in children)), None)
-
-
-class Page(Protocol):
-    """The parts of the page that a story needs."""
-
-    @property
-    def panels(self) -> dict[str, widgets.Widget]: ...
-
-    @property
-    def opened(self) -> str: ...
-
-    def restore(self, state: object) -> list[str]: ...
 
 
 class Telling:
@@ -112,7 +64,7 @@ class Telling:
         offered: whether the page has every panel that the stories open.
     """
 
-    def __init__(self, page: Page, links: Links, lock: AbstractContextManager[object], *, offered: bool
+    def __init__(self, page: Tabbed[Any], links: Links, lock: AbstractContextManager[object], *, offered: bool
                  ) -> None:
         self._page, self._links, self._lock = page, links, lock
         self.strip = Strip()
@@ -121,7 +73,7 @@ class Telling:
         self.number = 0
         """Number of the step, from 1."""
         self._told: dict[str, Any] = {}
-        self._outline = Outline()
+        self._framed: widgets.Widget | None = None  # the box around what is to be looked at
         if offered:
             self.strip.cards = [{"name": row.name, "title": row.title, "words": row.words} for row in STORIES.values()]
 
@@ -180,7 +132,7 @@ class Telling:
         if self.story:
             self._explore.ask(None, Config())
             self.story, self.number = None, 0
-            self._outline.clear()
+            self._frame(None)
             self._told = self.strip.told = {}
 
     def _go(self, story: Story, number: int) -> None:
@@ -197,20 +149,38 @@ class Telling:
         step = story.steps[number - 1]
         self._told = {
             "title": story.title, "number": number, "count": len(story.steps), "words": step.words,
-            "text": step.question.text if step.question else "", "options": options(step.question), "said": "",
-            "look": "",
+            "text": step.question.text if step.question else "", "said": "", "look": "",
+            "options": list(getattr(step.question, "options", ())),
         }
         design = self._record(step)["panels"].get("explore", {}).get("design", {})
         self._explore.ask(step.question, Config(**design), self._say, self.act)
         self.strip.told = self._told
 
     def point(self) -> None:
-        """Outlines what the step says to look at, on the panel that is open now."""
+        """Frames what the step says to look at, on the panel that is open now."""
         step = self._step
-        look = self._outline.show(self._page.panels[self._page.opened], step.look_at) if step else ""
+        look = self._look_at(step.look_at) if step else ""
         if step and look != self._told["look"]:
             with self._explore.lock:  # whose worker may be saying what came of a question
                 self._told = self.strip.told = self._told | {"look": look}
+
+    def _look_at(self, name: str) -> str:
+        """Frames a chart of the open panel, or its verdict, and gives its title; empty where there is no such thing."""
+        panel = self._page.panels[self._page.opened]
+        if isinstance(panel, Tabbed):
+            panel = panel.panels[panel.opened]
+        if not isinstance(panel, Live) or name not in (*panel.charts, VERDICT):
+            self._frame(None)
+            return ""
+        target = panel.verdict if name == VERDICT else panel.charts[name]
+        self._frame(box_of(target, panel))
+        return target.title if isinstance(target, Chart) else "Verdict"
+
+    def _frame(self, box: widgets.Widget | None) -> None:
+        """Frames a box, and no other one."""
+        if self._framed:
+            self._framed.remove_class(MARK)
+        self._framed = box.add_class(MARK) if box else None
 
     def _reveal(self, guess: object, *, guessed: bool) -> None:
         """Ends a question: with the page of its step, wherever the controls were moved meanwhile."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import traitlets
 
@@ -62,23 +62,15 @@ class RaceButtons(ButtonRow):
         ]
 
 
-class Prepared(Protocol):
+class Setup(NamedTuple):
     """Choices of a panel that a button makes."""
 
-    @property
-    def name(self) -> str:
-        """Name in its button's message."""
-
-    @property
-    def title(self) -> str:
-        """Title of its button."""
-
-    @property
-    def words(self) -> str:
-        """The question that they answer."""
-
-    def state(self) -> dict[str, Any]:
-        """The record that the panel restores."""
+    name: str
+    title: str
+    words: str
+    """The question that they answer."""
+    state: Callable[[], dict[str, Any]]
+    """Gives the record that the panel restores."""
 
 
 class SetupRow(ButtonRow):
@@ -90,7 +82,7 @@ class SetupRow(ButtonRow):
         restore: makes the choices of a record.
     """
 
-    def __init__(self, label: str, setups: Mapping[str, Prepared], restore: Callable[[object], object]) -> None:
+    def __init__(self, label: str, setups: Mapping[str, Setup], restore: Callable[[object], object]) -> None:
         super().__init__(label, self._press, links=True)
         self._setups, self._restore = setups, restore
         self.buttons = [button(row.name, row.title, enabled=True, title=row.words) for row in setups.values()]

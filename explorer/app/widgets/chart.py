@@ -15,12 +15,14 @@ from typing import Any
 import plotly.graph_objects as go
 import traitlets
 
+from explorer.agreement import agreement
 from explorer.app.widgets.files import hand_over
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.figures.data import Plain, changes, packed, to_csv
 from explorer.figures.pages import standalone
 from explorer.figures.why import Why
 from explorer.glossary import cited
+from explorer.profile import Profile
 
 WHOLE = ("figure", "number", "patch")
 """Together in one message, these are right however many came before."""
@@ -121,6 +123,24 @@ class Chart(PageWidget):
         """Replaces the line below the caption; returns the chart."""
         self.why, self.lab, self.source = why.words, why.lab, cited(why.source)
         return self
+
+    def annotate(self, caption: str, statistic: str, predicted: Profile | None, measured: Profile | None,
+                 whose: str = "") -> None:
+        """The caption with the theory's note, and the badge: how far the dots lie from the line.
+
+        Args:
+            caption: how to read the figure.
+            statistic: drawn; empty where no badge is wanted.
+            predicted: has the line, and the note.
+            measured: has the dots; None where there is nothing to be compared yet.
+            whose: a word before the badge's.
+        """
+        note = predicted.notes.get(statistic, "") if predicted else ""
+        self.caption = f"{caption} Theory: {note}." if note else caption
+        self.badge = self.badge_tone = self.badge_rule = ""
+        if statistic and predicted and measured:
+            words, self.badge_tone, _, self.badge_rule = agreement(measured, predicted, statistic)
+            self.badge = whose * bool(words) + words
 
     def show(self, fig: go.Figure | Plain, *, stale: bool = False, ahead: bool = False) -> None:
         """Replaces the figure, and the description by the one the figure carries in `layout.meta`, if it does."""

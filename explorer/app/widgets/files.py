@@ -80,6 +80,17 @@ class File(NamedTuple):
     shown: bool = True
     """Whether a person may want to read it here."""
 
+    def hand_to(self, widget: Widget) -> str:
+        """Writes the file, and sends it to the views of a widget; gives the words for that.
+
+        Raises:
+            ConfigError: it cannot be written now, or is too large.
+        """
+        content = self.write()
+        raw = content.encode() if isinstance(content, str) else content
+        hand_over(widget, self.name, self.media, raw)
+        return f"Saved {self.name}, {size_words(len(raw))}."
+
 
 class TakeHome(PageWidget):
     """The fold. Any thread; the functions that write take the lock of their panel.
@@ -119,13 +130,10 @@ class TakeHome(PageWidget):
             case ["save" | "show" as verb, int() as place] if 0 <= place < len(self._files):
                 file = self._files[place]
                 try:
-                    text = file.write()
-                    if verb == "show" and file.shown and isinstance(text, str):
+                    if verb == "show" and file.shown and isinstance(text := file.write(), str):
                         self._say(place, text, "")
                     else:
-                        raw = text.encode() if isinstance(text, str) else text
-                        hand_over(self, file.name, file.media, raw)
-                        self._say(self.reading, self.text, f"Saved {file.name}, {size_words(len(raw))}.")
+                        self._say(self.reading, self.text, file.hand_to(self))
                 except ConfigError as error:
                     self._say(-1, "", f"Refused: {refusal_in_words(error)}.", refused=True)
 
@@ -180,6 +188,11 @@ class FileEntry(PageWidget):
     def put_back(self) -> None:
         """Takes what stands in a file's place."""
         raise NotImplementedError
+
+    def use(self, words: str, said: str = "", *, own: bool) -> None:
+        """Says which file is used from now on, and whether it is a person's own."""
+        with self.hold_sync():
+            self.now, self.own, self.said, self.refused = words, own, said, False
 
     def refuse(self, sentence: str) -> None:
         """Says why the last choice will not do; what was used stays."""

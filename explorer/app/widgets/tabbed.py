@@ -30,12 +30,6 @@ class Hiding(Protocol):
         """Shows what a view has of it, and hides the rest."""
 
 
-def look_at(panel: widgets.Widget, view: View) -> None:
-    """Shows what a view has of a panel, if it can hide anything."""
-    if isinstance(panel, Hiding):
-        panel.look(view)
-
-
 class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
     """A bar of tabs and the panel that is open.
 
@@ -69,7 +63,7 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
             self.children = [*self._above, *self.panels.values()]
             self.complaints += self._hand(name)
             if not self.view.whole:
-                look_at(self.panels[name], self.view)
+                self._look_at(self.panels[name])
         self.header.selected = list(self._rows).index(name)
         self._hide_all_but(name)
         return self.panels[name]
@@ -82,7 +76,11 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         """Shows what a view has of the panels; of those that are not built yet, when they are."""
         self.view = view
         for panel in self.panels.values():
-            look_at(panel, view)
+            self._look_at(panel)
+
+    def _look_at(self, panel: widgets.Widget) -> None:
+        if isinstance(panel, Hiding):
+            panel.look(self.view)
 
     @property
     def opened(self) -> str:
