@@ -25,8 +25,7 @@ WORDS = {
 OPENINGS = {"What …": r"What\b", "Those …": r"Those\b", "That …": r"That\b", "The same …": r"The same\b"}
 """Openings of a docstring that name nothing."""
 ROWS: dict[str, int] = {
-    "name read": 49,
-    "name seen": 2,
+    "name read": 48,
     "name told": 1,
     "word mend": 9,
 }
