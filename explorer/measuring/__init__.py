@@ -52,7 +52,10 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         ValueError: `pattern_of` names no layer or head of the model, or EXPLORER_DEVICE no device.
         ConfigError: on a server, other visitors' computations leave too little memory.
     """
-    _must_have(must_be(Config, "config", config), *pattern_of)
+    layer, head = pattern_of
+    if not (1 <= layer <= must_be(Config, "config", config).n_layers and 0 <= head < config.n_heads):
+        raise ValueError(f"pattern_of must be a layer from 1 to {config.n_layers} and a head from 0 to "
+                         f"{config.n_heads - 1}; got {layer} and {head}")
     start = time.perf_counter()
     seeds, shared = tuple(range(config.seed, config.seed + config.n_seeds)), runs(config, soon=on_seed is not None)
     abandoned = threading.Event()
@@ -84,15 +87,6 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
             return profile(_run(passes, config, abandoned, show, in_turn))
     finally:
         _give_back(config)
-
-
-def _must_have(config: Config, layer: int, head: int) -> None:
-    """Raises ValueError if a config has no such layer or head."""
-    if not (1 <= layer <= config.n_layers and 0 <= head < config.n_heads):
-        raise ValueError(
-            f"pattern_of must be a layer from 1 to {config.n_layers} and a head from 0 to {config.n_heads - 1}; "
-            f"got {layer} and {head}"
-        )
 
 
 def _run(passes: list[Pass], config: Config, abandoned: threading.Event,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from explorer.own.branches import Anatomy, Piece, Sum, attends, bare, kinds, own, parts_of, queries_keys_values
 from explorer.own.graph import Graph
-from explorer.own.nodes import FUSED, MATRIX, SUM, VIEW, Node, as_product, is_norm, label, pattern_of, products
+from explorer.own.nodes import FUSED, MATRIX, SUM, VIEW, Node, as_product, is_norm, label, pattern_of, products, walk
 from explorer.own.sublayers import arguments, is_bent
 from explorer.profile import Array, Key
 
@@ -30,7 +30,7 @@ def matrices(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
         for site, node in kinds(anatomy, added):
             last = [part for part in node.matrix if part.tensor.shape[-1] == width]
             yield ("W_O" if site == "attn_out" else "W_out"), _pieces(last)
-            before = [part for product in last for part in product.inputs if part.role == "deep"]
+            before = [part for product in last for part in product.made_of("deep")]
             if site == "mlp_out":
                 yield from _inner(before)
             elif attention is not None:
@@ -44,17 +44,16 @@ def vectors(anatomy: Anatomy) -> Iterator[tuple[str, list[nn.Parameter]]]:
     alpha = {id(w): w for part in anatomy.sums for _, node in kinds(anatomy, part) for w in bare(node)[1]}
     yield "alpha", list(alpha.values())
     soft = None if anatomy.attention is None or anatomy.attention.op in FUSED else pattern_of(anatomy.attention)
-    joined = [] if soft is None else _before(soft, "cat").inputs
+    joined = [] if soft is None else _joined_logits(soft)
     yield "sink", [part.parameter for part in joined if part.parameter is not None]
 
 
-def _before(node: Node, op: str) -> Node:
-    """The nearest node of an operation behind sums, shifts and views, or the last before them."""
-    while node.op != op and (inner := next((operand for operand in node.inputs if operand.role), None)) is not None:
-        if inner.op in MATRIX:
-            break
-        node = inner
-    return node
+def _joined_logits(soft: Node) -> list[Node]:
+    """The parts of a softmax's logits that were joined, behind sums, shifts and views; none where none were."""
+    node: Node | None = soft
+    while node is not None and node.op != "cat":
+        node = next((operand for operand in node.made_of() if operand.op not in MATRIX), None)
+    return node.inputs if node is not None else []
 
 
 def _inner(hidden: list[Node]) -> Iterator[tuple[str, list[Piece]]]:
@@ -189,9 +188,6 @@ def _likeness(pieces: Sequence[Piece]) -> Array:
     return largest
 
 
-__all__ = ["Anatomy", "Piece", "Sum", "attends", "queries_keys_values", "read_block"]
-
-
 def read_block(graph: Graph, output: Node) -> Anatomy:
     """Sites and matrices of the block that a graph has just recorded."""
     with torch.enable_grad():
@@ -220,7 +216,7 @@ def _sums(order: Iterable[Node]) -> list[Sum]:
     sums = []
     for node in order:
         if node.role == "stream" and node.op in SUM:
-            before, branch = ([arg for arg in node.inputs if arg.role == role] for role in ("stream", "deep"))
+            before, branch = node.made_of("stream"), node.made_of("deep")
             if before and branch:
                 sums.append(Sum(before[0], branch[-1], node))
     return sums
@@ -250,15 +246,7 @@ def _product_after(attention: Node, graph: Graph) -> Node | None:
 
 def _reaches(node: Node, source: Node, around: Node | None = None) -> bool:
     """Whether a node is made of another one, not counting ways through a third."""
-    visited, left = {id(around)}, [node]
-    while left:
-        part = left.pop()
-        if part is source:
-            return True
-        if id(part) not in visited:
-            visited.add(id(part))
-            left += part.inputs
-    return False
+    return any(part is source for part in walk(node, lambda part: [] if part is around else part.inputs))
 
 
 def _sites(anatomy: Anatomy) -> Iterator[tuple[str, Node]]:
@@ -279,5 +267,5 @@ def _settled(after: Node, before: Node | None) -> Node:
     while node is not None and node is not after:
         if is_norm(node):
             return node
-        node = next((operand for operand in node.inputs if operand.role == "stream"), None)
+        node = next(iter(node.made_of("stream")), None)
     return after

@@ -44,10 +44,10 @@ def fused_logits(named: Mapping[str, Any]) -> Iterator[Tensor]:
         return
     if key.shape[1] != query.shape[1]:
         key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
-    mask = named.get("attn_mask", named.get("attn_bias"))
+    mask, keys = named.get("attn_mask", named.get("attn_bias")), key.float().mT
     step = max(1, AT_ONCE // (query[:, :, 0, 0].numel() * key.shape[2]))
     for start in range(0, query.shape[2], step):
-        yield masked(query[:, :, start:start + step].float() @ key.float().mT * scale, mask, named["is_causal"], start)
+        yield masked(query[:, :, start:start + step].float() @ keys * scale, mask, named["is_causal"], start)
 
 
 # Of a block that a graph has recorded.

@@ -22,8 +22,11 @@ class Block(NamedTuple):
     module: nn.Module
 
 
-def find_blocks(model: nn.Module, blocks: str | Sequence[str] | None = None) -> list[Block]:
-    """The blocks of the longest stack, in order; see `find_stacks`.
+def find_stacks(model: nn.Module, blocks: str | Sequence[str] | None = None) -> list[list[Block]]:
+    """Every stack of blocks, the longest first, and of equals the later one: a decoder comes before its encoder.
+
+    A stack is what a container holds by number: two or more modules of one class that have matrices, and are not
+    themselves parts of a block. Layers of other classes between them are of the stack too.
 
     Args:
         model: any module.
@@ -31,15 +34,6 @@ def find_blocks(model: nn.Module, blocks: str | Sequence[str] | None = None) -> 
     Raises:
         TypeError: the names are none.
         ValueError: there are no blocks, or the names match nothing.
-    """
-    return find_stacks(model, blocks)[0]
-
-
-def find_stacks(model: nn.Module, blocks: str | Sequence[str] | None = None) -> list[list[Block]]:
-    """Every stack of blocks, the longest first, and of equals the later one: a decoder comes before its encoder.
-
-    A stack is what a container holds by number: two or more modules of one class that have matrices, and are not
-    themselves parts of a block. Layers of other classes between them are of the stack too.
     """
     if blocks is not None:
         names = [blocks] if isinstance(blocks, str) else blocks
@@ -141,14 +135,8 @@ def _named(model: nn.Module, patterns: Sequence[str]) -> list[Block]:
     stages = {path: module for path, module in modules.items()
               if path and any(fnmatchcase(path, pattern) for pattern in patterns)}
     parts = [Block(path, module) for path, module in stages.items()  # * goes through dots: the outermost are meant
-             if not any(above in stages for above in _above(path))]
+             if not any(path.startswith(f"{above}.") for above in stages)]
     if not parts:
         some = ", ".join([path for path in modules if path][:4])
         raise ValueError(f"blocks must name modules of the model, such as {some}; got {', '.join(patterns)!r}")
     return parts
-
-
-def _above(path: str) -> list[str]:
-    """Names of the modules that hold a module."""
-    parts = path.split(".")
-    return [".".join(parts[:count]) for count in range(1, len(parts))]

@@ -82,7 +82,7 @@ def _over_keys(attention: Node) -> bool:
     soft, node = pattern_of(attention), attention.inputs[0]
     axis: int | None = node.tensor.ndim - 1
     while node is not soft and axis is not None:
-        before = next(operand for operand in node.inputs if operand.role)
+        before = node.made_of()[0]
         axis, node = axis_before(node, before, axis), before
     return soft is not None and axis is not None and axis == soft.scalars[1] % soft.tensor.ndim
 
@@ -111,7 +111,7 @@ def queries_keys_values(attention: Node) -> tuple[Node, Node, Node] | None:
         return q, k, v
     node = pattern_of(attention)
     while node is not None and node.op not in MATRIX:
-        node = next((operand for operand in node.inputs if operand.role == "deep"), None)
+        node = next(iter(node.made_of("deep")), None)
     return None if node is None or len(node.inputs) < 2 else (node.inputs[-2], node.inputs[-1], attention.inputs[1])
 
 
@@ -139,11 +139,11 @@ def parts_of(branch: Node, attention: Node) -> tuple[Node, Node] | None:
     """Attention's and the MLP's terms of a branch that is the sum of both."""
     node = branch
     while node.op in VIEW or node.op in FACTOR:
-        inner = [operand for operand in node.inputs if operand.role == "deep"]
+        inner = node.made_of("deep")
         if len(inner) != 1:
             return None
         node = inner[0]
-    terms = [operand for operand in node.inputs if operand.role == "deep" and operand.matrix]
+    terms = [operand for operand in node.made_of("deep") if operand.matrix]
     if node.op not in SUM or len(terms) != 2:
         return None
     with_it = [attention in term.inside() for term in terms]
@@ -155,8 +155,8 @@ def bare(branch: Node) -> tuple[Node, list[nn.Parameter]]:
     node = branch
     learned: list[nn.Parameter] = []
     while True:
-        inner = [operand for operand in node.inputs if operand.role == "deep"]
-        plain = node.op in FACTOR and len(inner) == 1 and not any(arg.role for arg in node.inputs if arg not in inner)
+        inner = node.made_of("deep")
+        plain = node.op in FACTOR and len(inner) == 1 and node.made_of() == inner
         if not (plain or node.op == "native_dropout") or inner[0].tensor.shape != branch.tensor.shape:
             return node, learned
         if plain and _divides(inner[0]):  # then it is the gain of a norm
@@ -169,4 +169,4 @@ def _divides(node: Node) -> bool:
     """Whether it is a branch over its own size: a norm that is written out."""
     while node.op in VIEW and node.inputs:
         node = node.inputs[0]
-    return node.op in FACTOR and any(arg.tensor.ndim and arg.tensor.shape[-1] == 1 and arg.role for arg in node.inputs)
+    return node.op in FACTOR and any(arg.tensor.ndim and arg.tensor.shape[-1] == 1 for arg in node.made_of())

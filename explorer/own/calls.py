@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -132,29 +132,16 @@ def _plain(output: Any) -> Any:
     return output
 
 
-class Made(NamedTuple):
-    """The model, batch and loss that a factory returns."""
+def make(name: str) -> tuple[Any, ...]:
+    """Runs a person's own function, which makes a model and a batch, and is named on the command line.
 
-    model: nn.Module
-    batch: Batch
-    loss: Loss | None = None
-
-
-def make(name: str) -> Made:
-    """Runs a factory and takes what it returns; modules of the current folder come before installed ones.
+    Modules of the current folder come before installed ones.
 
     Args:
         name: "package.module:function"; the function takes nothing and returns (model, batch) or (model, batch, loss).
     Raises:
         ValueError: it is not there, it fails, or it returns something else.
     """
-    made = _run(_found(name), name)
-    if not isinstance(made, tuple) or len(made) not in (2, 3) or not isinstance(made[0], nn.Module):
-        raise ValueError(f"factory must return (model, batch) or (model, batch, loss); {name} returned {shown(made)}")
-    return Made(*made)
-
-
-def _found(name: str) -> Callable[[], Any]:
     module, colon, function = name.partition(":")
     if not (module and colon and function):
         raise ValueError(f"factory must be package.module:function; got {name!r}")
@@ -166,14 +153,13 @@ def _found(name: str) -> Callable[[], Any]:
         raise ValueError(f"factory must be importable; {module} is not: {_line(error)}") from error
     if not callable(factory):
         raise ValueError(f"factory must be a function; {module} has no {function}")
-    return factory  # type: ignore[no-any-return]
-
-
-def _run(factory: Callable[[], Any], name: str) -> Any:
     try:
-        return factory()
+        made = factory()
     except Exception as error:
         raise ValueError(f"factory must run without arguments; {name} raised {_line(error)}") from error
+    if not isinstance(made, tuple) or len(made) not in (2, 3) or not isinstance(made[0], nn.Module):
+        raise ValueError(f"factory must return (model, batch) or (model, batch, loss); {name} returned {shown(made)}")
+    return made
 
 
 def _line(error: Exception) -> str:

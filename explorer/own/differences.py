@@ -29,14 +29,16 @@ PLACES = {
     "on_input": "norm before {branch}", "on_output": "norm after {branch}", "on_sum": "norm on the sum after {branch}",
     "on_read": "norm before the last matrix of {branch}", "on_heads": "norm on the values of {branch}",
 }
+MATRICES = {True: "one matrix", False: "two matrices"}
+MEANS = {True: "by a softmax over keys", False: "in another way than by a softmax over keys"}
 WORDS = {"attn_out": "attention", "mlp_out": "the MLP"}
 
 
 def _plain(noun: str) -> Callable[[Any, Any], str]:
-    return lambda value, usual: f"has {noun} {_told(value)}, where its siblings have {_told(usual)}"
+    return lambda value, usual: f"has {noun} {_said(value)}, where its siblings have {_said(usual)}"
 
 
-def _told(value: Any) -> str:
+def _said(value: Any) -> str:
     return number(value) if isinstance(value, float) else str(value)
 
 
@@ -46,14 +48,6 @@ def _multiplied(noun: str) -> Callable[[Any, Any], str]:
             return f"leaves out {noun}, where its siblings add it"
         return f"multiplies {noun} by {number(value)}, where its siblings have {number(usual)}"
     return words
-
-
-def _matrices(tied: bool) -> str:
-    return "one matrix" if tied else "two matrices"
-
-
-def _attends(value: bool) -> str:
-    return "by a softmax over keys" if value else "in another way than by a softmax over keys"
 
 
 def _has(noun: str) -> Callable[[Any, Any], str]:
@@ -78,9 +72,9 @@ FACTS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
     ("attn_scores", "sink"): _plain("a sink of the kind"),
     ("attn_scores", "n_heads"): _plain("as many heads as"),
     ("layer", "dropout"): _plain("dropout of"),
-    ("attn_scores", "tied"): lambda value, usual: f"has {_matrices(value)} for queries and keys, where its siblings "
-                                                  f"have {_matrices(usual)}",
-    ("layer", "attends"): lambda value, usual: f"attends {_attends(value)}, where its siblings do {_attends(usual)}",
+    ("attn_scores", "tied"): lambda value, usual: f"has {MATRICES[value]} for queries and keys, where its siblings "
+                                                  f"have {MATRICES[usual]}",
+    ("layer", "attends"): lambda value, usual: f"attends {MEANS[value]}, where its siblings do {MEANS[usual]}",
     ("attn_out", "gates"): _plain("as many gates on its heads as"),
 }
 
@@ -163,7 +157,7 @@ def _others(layers: Sequence[Facts]) -> Iterator[Difference]:
     """Everything that a table of facts has words for."""
     place = PLACEMENTS[placement_of(layers)[0]].sublayer
     for (site, name), words in FACTS.items():
-        values = [_value(facts, site, name) for facts in layers]
+        values = [facts.get((site, name)) for facts in layers]
         if name in ("skip", "branch"):  # a placement may weigh its first layer otherwise
             made = [getattr(place(2 * index + BRANCHES.index(site), len(layers)), name) for index in range(len(layers))]
             values = [None if value is None else value / by for value, by in zip(values, made, strict=True)]
@@ -175,13 +169,6 @@ def _others(layers: Sequence[Facts]) -> Iterator[Difference]:
         if _rare(odd, len(layers)):
             for index in odd:
                 yield index + 1, site, words(values[index], usual)
-
-
-def _value(facts: Facts, site: str, name: str) -> Any:
-    if name == "qk_normed":
-        normed = facts.get((site, "normed"))
-        return None if normed is None else bool(normed[0] and normed[1])
-    return facts.get((site, name))
 
 
 def _rounded(value: Any) -> Any:

@@ -96,9 +96,8 @@ def _silenced(before: Reading, later: Sequence[Reading]) -> Iterator[Jump]:
     lost: dict[int, list[tuple[str, float]]] = {}
     alive = False
     for key, was in _by_layer(before, "parameter_gradient"):
-        held = [reading.values.get(key, np.full(was.shape, np.nan)) for reading in later]
-        there = [reading.seen.get(key, np.ones(was.shape)) * (key in reading.values) for reading in later]
-        gone = np.all([(values == 0) | (present == 0) for values, present in zip(held, there, strict=True)], axis=0)
+        zero = [(reading.values[key] == 0) | ~reading.present[key] for reading in later if key in reading.values]
+        gone = np.all([np.full(was.shape, True), *zero], axis=0)
         alive = alive or bool((~gone & (was > 0)).any())
         for layer in np.flatnonzero(gone & (was > 0)).tolist():
             lost.setdefault(layer + 1, []).append((key[1], float(was[layer])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from explorer.own.branches import Anatomy, queries_keys_values
 from explorer.own.masks import masking
-from explorer.own.nodes import FUSED, MATRIX, Node, pattern_of
+from explorer.own.nodes import FUSED, MATRIX, Node, pattern_of, walk
 from explorer.own.trace import Step, alpha, trace
 
 # By which angles queries are turned: read off the same numbers before and after.
@@ -107,7 +108,8 @@ def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict
     norms = [[step for step in line if step.kind == "norm"] for line in lines]
     d_head = q.tensor.shape[-1]
     logits, factor, cap, after = _logits(attention, d_head)
-    scaled = [math.prod(step.factor for step in _after_norm(line) if step.kind == "factor") for line in lines[:2]]
+    after_norm = [takewhile(lambda step: step.kind != "norm", line) for line in lines[:2]]  # what no norm undoes
+    scaled = [math.prod(step.factor for step in steps if step.kind == "factor") for steps in after_norm]
     factor *= math.prod(scaled)
     inherits = "qk" if any(map(_carried, lines[0])) else "scores" if any(
         _carried(step) and step.extra is not None and _varies(step.extra.tensor) for step in after) else "none"
@@ -119,9 +121,12 @@ def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict
         position = "rotary" if turn.fits else "another"
     sizes = [float(operand.tensor.detach().float().square().mean()) ** 0.5 for operand in (q, k)]
     gain = math.prod(size / abs(by or 1.0) for size, by in zip(sizes, scaled, strict=True)) if norms[0] else 1.0
+    # each of q, k and v is normed over a head, over all heads, or not
+    normed = tuple("" if not steps else "head" if steps[0].before.tensor.shape[-1] == d_head else "all"
+                   for steps in norms)
     return {
         "d_head": d_head, "n_heads": _count(anatomy, d_head), "divisor": 1 / factor if factor else math.inf, "cap": cap,
-        "normed": tuple(_over(steps, d_head) for steps in norms),  # q, k and v: over a head, over all heads, or not
+        "normed": normed, "qk_normed": bool(normed[0] and normed[1]),
         "gain": gain,  # root mean square of normalized queries times that of the keys
         "mask": mask, "position": position, "turn": turn, "sink": _sink(attention),
         "mixes_values": any(map(_carried, lines[2])), "inherits": inherits,
@@ -130,16 +135,6 @@ def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict
 
 def _turned(node: Node) -> bool:
     return node.op in ("transpose", "t") and len(node.inputs) == 1
-
-
-def _after_norm(line: list[Step]) -> list[Step]:
-    """Steps that no norm undoes."""
-    kept = []
-    for step in line:
-        if step.kind == "norm":
-            break
-        kept.append(step)
-    return kept
 
 
 def _logits(attention: Node, d_head: int) -> tuple[Node | None, float, float, list[Step]]:
@@ -160,12 +155,6 @@ def _logits(attention: Node, d_head: int) -> tuple[Node | None, float, float, li
     bends = [index for index, step in enumerate(factors) if step.kind == "bend" and step.node.op == "tanh"]
     cap = math.prod(step.factor for step in factors[:bends[0]]) if bends else 0.0
     return product, factor, cap, steps
-
-
-def _over(norms: list[Step], d_head: int) -> str:
-    if not norms:
-        return ""
-    return "head" if norms[0].before.tensor.shape[-1] == d_head else "all"
 
 
 def _count(anatomy: Anatomy, d_head: int) -> int:
@@ -191,11 +180,5 @@ def _sink(attention: Node) -> str:
     soft = pattern_of(attention) if attention.op not in FUSED else None
     if soft is None or soft.inputs[0].tensor.shape[-1] != attention.inputs[1].tensor.shape[-2] + 1:
         return "none"
-    left, learned = [soft.inputs[0]], False
-    for _ in range(40):
-        if not left:
-            break
-        node = left.pop()
-        learned |= node.parameter is not None
-        left += [operand for operand in node.inputs if node.op not in MATRIX]
-    return "learned" if learned else "zero"
+    parts = walk(soft.inputs[0], lambda node: [] if node.op in MATRIX else node.inputs)
+    return "learned" if any(part.parameter is not None for part in parts) else "zero"

@@ -175,11 +175,7 @@ class Passes:
     def enter(self, index: int, block: nn.Module, args: Any, kwargs: Any) -> None:
         """Before a block."""
         x = first_floating(args, kwargs) if index == 0 else None
-        if torch.compiler.is_compiling():
-            if x is not None and self.counts(block):
-                torch.ops.explorer.watched(x.detach(), self.anchor, self.number, 0)
-            return
-        if not self.counting(block):
+        if self.compiled(block, 0, x) or not self.counting(block):
             return
         if x is not None:
             self.take(0, x)
@@ -190,9 +186,7 @@ class Passes:
     def leave(self, index: int, block: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
         """After a block, also one that failed: it gives None."""
         x = first_floating(out)
-        if torch.compiler.is_compiling():
-            if x is not None and self.counts(block):
-                torch.ops.explorer.watched(x.detach(), self.anchor, self.number, index + 1)
+        if self.compiled(block, index + 1, x):
             return
         if index in self.entered and not recomputing() and not self.quiet:
             self.entered.pop(index).__exit__(None, None, None)
@@ -200,6 +194,12 @@ class Passes:
             self.call = block, args, kwargs
             self.take(index + 1, x)
             self.call = None
+
+    def compiled(self, block: nn.Module, place: int, x: Tensor | None) -> bool:
+        """Whether a compiler runs this; the code that it makes hands over the tensor by an operator."""
+        if torch.compiler.is_compiling() and x is not None and self.counts(block):
+            torch.ops.explorer.watched(x.detach(), self.anchor, self.number, place)
+        return torch.compiler.is_compiling()
 
     def take(self, place: int, x: Tensor) -> None:
         """Reads a tensor, and later the gradient there. What a checkpoint computes again is not read again."""
@@ -214,10 +214,8 @@ def inner_hooks(modules: Iterable[tuple[int, nn.Module]],
     """Hooks that hand over what some modules give, each with its number."""
 
     def leave(number: int, module: nn.Module, _: Any, out: Any) -> None:
-        if not torch.compiler.is_compiling():
-            x = first_floating(out)
-            if x is not None:
-                take(number, module, x)
+        if not torch.compiler.is_compiling() and (x := first_floating(out)) is not None:
+            take(number, module, x)
 
     return [module.register_forward_hook(Hook(leave, number)) for number, module in modules]
 

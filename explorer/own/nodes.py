@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -67,16 +67,30 @@ class Node:
         self.bent = False
         """Whether it has been through a function of one number since the last product."""
 
+    def made_of(self, *roles: Role) -> list[Node]:
+        """The operands that have one of these roles; without roles all that have any."""
+        return [operand for operand in self.inputs if operand.role and (not roles or operand.role in roles)]
+
     def inside(self) -> Iterator[Node]:
         """Nodes between the stream and this tensor, itself included, each once."""
-        visited, left = {id(self)}, [self]
-        while left:
-            node = left.pop()
-            yield node
-            for operand in node.inputs:
-                if operand.role == "deep" and id(operand) not in visited:
-                    visited.add(id(operand))
-                    left.append(operand)
+        return walk(self, lambda node: node.made_of("deep"))
+
+
+def walk(node: Node, onward: Callable[[Node], Iterable[Node]], nearest: bool = False) -> Iterator[Node]:
+    """A node and all to which it leads, each once.
+
+    Args:
+        onward: the nodes to which one leads.
+        nearest: whether the nearest come first.
+    """
+    left, visited = [node], {id(node)}
+    while left:
+        node = left.pop(0 if nearest else -1)
+        yield node
+        for other in onward(node):
+            if id(other) not in visited:
+                visited.add(id(other))
+                left.append(other)
 
 
 def as_softmax(node: Node) -> Node:
@@ -186,7 +200,7 @@ def reduces(node: Node) -> bool:
 def _as_many(node: Node, product: Node) -> bool:
     """Whether a factor of the stream was itself made of the stream, number by number, and is no size of a token."""
     if node.role == "stream":
-        return sum(operand.role == "stream" for operand in product.inputs) > 1
+        return len(product.made_of("stream")) > 1
     while node.role and node.op in VIEW and node.inputs:
         node = node.inputs[0]
     return bool(node.role) and node.tensor.numel() >= product.tensor.numel() > 1
@@ -201,7 +215,7 @@ def whole(node: Node) -> Node:
 
 def is_norm(node: Node) -> bool:
     """Whether an operation on the stream divides it by its own size."""
-    return node.op in NORMS or (node.op in FACTOR and any(operand.role == "reduced" for operand in node.inputs))
+    return node.op in NORMS or (node.op in FACTOR and bool(node.made_of("reduced")))
 
 
 def pattern_of(product: Node) -> Node | None:
@@ -209,7 +223,7 @@ def pattern_of(product: Node) -> Node | None:
     node = product.inputs[0] if product.inputs else None
     while node is not None and node.op not in SOFTMAX:
         plain = node.op in VIEW or node.op in FACTOR or node.op in ("where", "masked_fill", "bernoulli_", "nan_to_num")
-        node = next((operand for operand in node.inputs if operand.role), None) if plain else None
+        node = next(iter(node.made_of()), None) if plain else None
     return node
 
 

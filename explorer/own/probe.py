@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,12 @@ from torch import nn
 from torch.utils import checkpoint
 
 from explorer.display import must_be
-from explorer.own.blocks import find_blocks, find_stacks
+from explorer.own.blocks import find_stacks
 from explorer.own.calls import Batch, Loss, called, loss_of, repeated, unwrapped
 from explorer.own.nodes import Node, first_floating
+from explorer.own.recording import Recording, backward
 from explorer.own.stack import Stack, follow
 from explorer.own.twin import Twin
-from explorer.own.watched import Watch, backward
 from explorer.profile import BRANCHES, STREAM, Profile
 
 # What a probe must leave as it was: buffers, wishes for gradients, random state, and torch's own switches.
@@ -122,51 +123,46 @@ class Sites:
     """
 
     def __init__(self, model: nn.Module, names: Mapping[str, str]) -> None:
-        for site in names:
-            if site not in NAMED:
-                raise ValueError(f"blocks must name sites of {', '.join(NAMED)}; got {site!r}")
+        if unknown := [site for site in names if site not in NAMED]:
+            raise ValueError(f"blocks must name sites of {', '.join(NAMED)}; got {unknown[0]!r}")
         if "resid_post" not in names:
             raise ValueError(f"blocks must name the modules of resid_post; got {', '.join(names) or 'no site'}")
-        self.modules = {site: find_blocks(model, pattern) for site, pattern in names.items()}
-        last = self.modules["resid_post"]
-        for site, modules in self.modules.items():
-            wanted = 1 if site == "embed" else len(last)
-            if len(modules) != wanted:
-                raise ValueError(f"blocks must name one module a layer; got {len(modules)} of {site} for {wanted}")
-        self.stack = Stack(last)
-        self.stack.sites, self.stack.layers = [{} for _ in last], [block.path for block in last]
+        modules = {site: find_stacks(model, pattern)[0] for site, pattern in names.items()}
+        self.stack = Stack(modules["resid_post"])
+        self.stack.sites = [{} for _ in self.stack.blocks]
+        self.stack.layers = [block.path for block in self.stack.blocks]
+        for site, blocks in modules.items():
+            wanted = 1 if site == "embed" else len(self.stack.blocks)
+            if len(blocks) != wanted:
+                raise ValueError(f"blocks must name one module a layer; got {len(blocks)} of {site} for {wanted}")
+        self.places = [(site, layer, block) for site, blocks in modules.items() for layer, block in enumerate(blocks)]
 
     def run(self, model: nn.Module, batch: Batch) -> Any:
         """The model's output."""
         with ExitStack() as stack:
-            for site, modules in self.modules.items():
-                for layer, block in enumerate(modules):
-                    stack.callback(block.module.register_forward_hook(self.hook(site, layer)).remove)
+            for site, layer, block in self.places:
+                take = partial(self.take, site, layer, block.path)
+                stack.callback(block.module.register_forward_hook(take).remove)
             output = called(model, batch)
-        for site, modules in self.modules.items():
-            for layer, block in enumerate(modules):
-                if site not in self.stack.sites[layer]:
-                    raise ValueError(f"blocks must be run by the model; {block.path} was not")
+        for site, layer, block in self.places:
+            if site not in self.stack.sites[layer]:
+                raise ValueError(f"blocks must be run by the model; {block.path} was not")
         return output
 
-    def hook(self, site: str, layer: int) -> Any:
-        """A forward hook that takes the statistics of one module's output."""
-        def take(_: object, __: object, out: Any) -> None:
-            tensor = first_floating(out)
-            if tensor is None or site in self.stack.sites[layer]:
-                path = self.modules[site][layer].path
-                raise ValueError(f"blocks must put out a floating tensor, once; {path} does not")
-            self.stack.dtype = str(tensor.dtype).removeprefix("torch.")
-            with torch.no_grad():
-                self.stack.signal(site, tensor, layer)
-            node = self.stack.sites[layer][site] = Node("output", [], tensor, "stream")
-            if site in STREAM:
-                follow(node)
-            if layer == 0:
-                self.stack.sources.append(tensor)
-            node.tensor = torch.empty(0)
-
-        return take
+    def take(self, site: str, layer: int, path: str, _: nn.Module, __: object, out: Any) -> None:
+        """Takes the statistics of one module's output, as a forward hook."""
+        tensor = first_floating(out)
+        if tensor is None or site in self.stack.sites[layer]:
+            raise ValueError(f"blocks must put out a floating tensor, once; {path} does not")
+        self.stack.dtype = str(tensor.dtype).removeprefix("torch.")
+        with torch.no_grad():
+            self.stack.signal(site, tensor, layer)
+        node = self.stack.sites[layer][site] = Node("output", [], tensor, "stream")
+        if site in STREAM:
+            follow(node)
+        if layer == 0:
+            self.stack.sources.append(tensor)
+        node.tensor = torch.empty(0)
 
 
 def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,
@@ -213,9 +209,9 @@ def _probed(model: nn.Module, batch: Batch, loss: Loss | None,
             output, stacks, refused = sites.run(model, batch), [sites.stack], []
         else:
             stacks = _stacks(model, batch, blocks)
-            watch = Watch(model, stacks)
-            cleanup.callback(watch.restore)
-            output = watch.run(model, batch)
+            recording = Recording(model, stacks)
+            cleanup.callback(recording.restore)
+            output = recording.run(model, batch)
             refused = [stack.refused for stack in stacks if stack.refused]
             stacks = [stack for stack in stacks if stack.sites and not stack.refused]
             if not stacks:

@@ -44,9 +44,8 @@ class Reading(NamedTuple):
     values: Mapping[Key, Array]
     """`(statistic, site)` to `[layer]` or `[layer, head]`; `[]` of a matrix that is in no block. Site `embed` has the
     single layer 0."""
-    seen: Mapping[Key, Array]
-    """Where layers lack a statistic that others have: 1 where it is, of the values' shape; nan stands where it is not.
-    """
+    present: Mapping[Key, Array]
+    """Where each statistic was read, of the values' shape: elsewhere nan stands in its place."""
     dtype: str
     """Data type of the stream."""
     notes: Mapping[str, str]
@@ -54,18 +53,15 @@ class Reading(NamedTuple):
 
     def frame(self) -> pd.DataFrame:
         """Tidy: one number a row; columns step, layer, site, head, statistic, value."""
-        columns, held = _columns(tuple((key, value.shape) for key, value in self.values.items())), self.seen
-        values = np.concatenate([value.ravel() for value in self.values.values()] or [np.empty(0)])
-        frame = columns.assign(step=self.step, value=values)[COLUMNS]
-        if held:
-            there = [held.get(key, np.ones(value.shape)).ravel() for key, value in self.values.items()]
-            frame = frame[np.concatenate(there) > 0].reset_index(drop=True)
-        return frame
+        columns = _columns(tuple((key, value.shape) for key, value in self.values.items()))
+        values, present = (np.concatenate([np.empty(0, kind), *(held[key].ravel() for key in self.values)])
+                           for held, kind in ((self.values, float), (self.present, bool)))
+        return columns.assign(step=self.step, value=values)[present].reset_index(drop=True)[COLUMNS]
 
     def profile(self, model: str, layers: tuple[str, ...]) -> Profile:
         """The part that profiles have words for."""
         values = {key: value[None] for key, value in self.values.items()
-                  if key[0] in VOCABULARY and value.ndim and key not in self.seen}
+                  if key[0] in VOCABULARY and value.ndim and self.present[key].all()}
         return Profile("measured", values, model=model, layers=layers, dtype=self.dtype, step=self.step,
                        notes=self.notes)
 
@@ -73,28 +69,24 @@ class Reading(NamedTuple):
 def frames(readings: Iterable[Reading]) -> pd.DataFrame:
     """All readings, one below the other."""
     parts = [reading.frame() for reading in readings]
-    if not parts:
-        return pd.DataFrame(columns=COLUMNS)
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
 
 
 def gather(cells: Mapping[Key, Mapping[int | None, Array]], n_layers: int) -> tuple[dict[Key, Array], dict[Key, Array]]:
-    """Numbers by layer to arrays over layers, and where they are if some layers have none."""
+    """Numbers by layer to arrays over layers, and where they are."""
     values: dict[Key, Array] = {}
-    seen: dict[Key, Array] = {}
+    present: dict[Key, Array] = {}
     for key, by_layer in cells.items():
         if None in by_layer:
-            values[key] = by_layer[None]
+            values[key], present[key] = by_layer[None], np.True_
             continue
         length = 1 if key[1] == "embed" else n_layers
         shape = tuple(np.max([value.shape for value in by_layer.values()], axis=0))
-        values[key], there = np.full((length, *shape), np.nan), np.zeros((length, *shape))
+        values[key], present[key] = np.full((length, *shape), np.nan), np.zeros((length, *shape), bool)
         for layer, value in by_layer.items():
             place = (layer, *map(slice, value.shape))
-            values[key][place], there[place] = value, 1
-        if not there.all():
-            seen[key] = there
-    return values, seen
+            values[key][place], present[key][place] = value, True
+    return values, present
 
 
 @lru_cache(maxsize=16)

@@ -57,7 +57,7 @@ def _as_it_lies(node: Node, source: Node) -> bool:
         if node.role != "stream" or node.op in TURNS or not node.inputs:
             return False
         plain = node.op in VIEW or node.op in NORMS
-        node = next((operand for operand in node.inputs if operand.role == "stream"), node) if plain else source
+        node = next(iter(node.made_of("stream")), node) if plain else source
     return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import partial
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from explorer.own.branches import Anatomy, Sum, kinds
-from explorer.own.nodes import FACTOR, MATRIX, NORM, SUM, VIEW, Node, whole
+from explorer.own.nodes import FACTOR, MATRIX, NORM, SUM, VIEW, Node, walk, whole
 from explorer.own.trace import Step, alpha, inside, trace
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.schemes.mlp import MLPS
@@ -78,7 +78,7 @@ def is_bent(argument: Node, end: Node) -> bool:
         users = [user for user in region if any(part is node for part in user.inputs)]
         if len(users) > 1:
             return True
-        if sum(operand.role == "deep" for operand in users[0].inputs) > 1:
+        if len(users[0].made_of("deep")) > 1:
             return False
         node, = users
         if node.op not in VIEW | FACTOR | SUM:
@@ -89,7 +89,7 @@ def is_bent(argument: Node, end: Node) -> bool:
 def unscaled(node: Node) -> Node:
     """A tensor before numbers multiplied it."""
     while node.op in FACTOR and _linear(node):
-        node = next(operand for operand in node.inputs if operand.role)
+        node = node.made_of()[0]
     return node
 
 
@@ -143,7 +143,7 @@ def of_sublayers(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
     afters = {id(term.after) for term in anatomy.sums}
     for index, term in enumerate(anatomy.sums):
         following = anatomy.sums[index + 1].before if index + 1 < len(anatomy.sums) else anatomy.output
-        on_sum = _norms(trace(following, partial(_is, term.after))[0]) if following else []
+        on_sum = _norms(trace(following, lambda node, after=term.after: node is after)[0]) if following else []
         skip, lineage = _skip(term, afters)
         for site, part in kinds(anatomy, term):
             facts = _of_branch(site, part, afters | lineage)
@@ -156,10 +156,6 @@ def of_sublayers(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
             yield from (((site, name), value) for name, value in facts.items())
     if {"attn_out", "mlp_out"} <= set(anatomy.sites):
         yield ("layer", "parallel"), _parallel(anatomy)
-
-
-def _is(wanted: Node, node: Node) -> bool:
-    return node is wanted
 
 
 def _outer(branch: Node, part: Node) -> float:
@@ -198,10 +194,8 @@ def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
     """Facts of a branch: norms and factors from its term of the sum back to the stream."""
     steps, end = trace(part)
     out = _norms(steps)
-    first = next((index for index, step in enumerate(steps) if step.kind == "norm"), len(steps))
-    outer = [step for step in steps[:first] if step.kind in ("factor", "gain")]
-    if out:  # what follows a norm's own gain is a multiplier
-        outer = [step for step in outer if step.kind == "factor"]
+    multipliers = ("factor",) if out else ("factor", "gain")  # what follows a norm's own gain is a multiplier
+    outer = [step for step in takewhile(lambda step: step.kind != "norm", steps) if step.kind in multipliers]
     facts: dict[str, Any] = {"on_output": bool(out), "branch": math.prod(step.factor for step in outer)}
     if out:
         facts["branch"] *= _length(out[0])
@@ -211,7 +205,7 @@ def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
     norms = out
     width = part.tensor.shape[-1]
     last = end if end.op in MATRIX else next((node for node in part.matrix if node.tensor.shape[-1] == width), None)
-    hidden = None if last is None else next((operand for operand in last.inputs if operand.role == "deep"), None)
+    hidden = None if last is None else next(iter(last.made_of("deep")), None)
     if hidden is not None:
         line, inmost = trace(hidden)
         inner = _norms(line)
@@ -242,19 +236,19 @@ def _operand(part: Node) -> Node | None:
     """The stream as the branch's first matrix reads it."""
     for node in part.inside():
         if node.op in MATRIX and any(operand.parameter is not None for operand in node.inputs):
-            for operand in node.inputs:
-                if operand.role in ("stream", "reduced") and operand.parameter is None:
+            for operand in node.made_of("stream", "reduced"):
+                if operand.parameter is None:
                     return operand
     return None
 
 
 def _gates(node: Node, tokens: int) -> int:
     """Number of gates on what attention's last matrix reads; 0 where there are none."""
-    deep = [operand for operand in node.inputs if operand.role == "deep"]
+    deep = node.made_of("deep")
     if node.op not in FACTOR or len(deep) != 2:
         return 0
     for gate in deep:
-        while gate.op in VIEW and len(made := [operand for operand in gate.inputs if operand.role == "deep"]) == 1:
+        while gate.op in VIEW and len(made := gate.made_of("deep")) == 1:
             gate = made[0]
         if gate.op == "sigmoid":
             return gate.tensor.numel() // tokens
@@ -292,15 +286,4 @@ def _parallel(anatomy: Anatomy) -> bool:
     afters = [term.after for term in anatomy.sums if attention in term.branch.inside()]
     if operand is None or not afters:
         return False
-    return not any(above is afters[0] for above in _stream_above(operand))
-
-
-def _stream_above(node: Node) -> Iterator[Node]:
-    left, visited = [node], {id(node)}
-    while left:
-        above = left.pop()
-        yield above
-        for part in above.inputs:
-            if part.role in ("stream", "reduced") and id(part) not in visited:
-                visited.add(id(part))
-                left.append(part)
+    return all(part is not afters[0] for part in walk(operand, lambda part: part.made_of("stream", "reduced")))

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from explorer.own.nodes import BENT, FACTOR, FUSED, MATRIX, NORM, REDUCTION, SOFTMAX, SUM, VIEW, Node, reduces
+from explorer.own.nodes import BENT, FACTOR, FUSED, MATRIX, NORM, REDUCTION, SOFTMAX, SUM, VIEW, Node, reduces, walk
 
 
 def divisor(node: Node, vectors: Node) -> float | None:
@@ -19,7 +19,7 @@ def divisor(node: Node, vectors: Node) -> float | None:
     """
     epsilon, numbers = 0.0, vectors.tensor.numel()
     for _ in range(16):
-        made = [operand for operand in node.inputs if operand.role]
+        made = node.made_of()
         if not made:
             return None
         if reduces(node):
@@ -115,7 +115,7 @@ def trace(node: Node, stop: Callable[[Node], bool] = lambda node: False, *,
 
 def _step(node: Node, bends: bool) -> Step | Node | None:
     """The step that made a tensor, or the tensor of which it is a view; None where no single line leads on."""
-    made = [operand for operand in node.inputs if operand.role]
+    made = node.made_of()
     if not made or (node.op in MATRIX and node.op != "dot"):
         return None
     if node.op in NORM:
@@ -155,14 +155,7 @@ def _one_line(node: Node, made: list[Node]) -> Step | None:
 
 def inside(node: Node, enter: Callable[[Node], bool]) -> Iterator[Node]:
     """Tensors from which a tensor is computed, nearest first, itself included, through those that `enter` accepts."""
-    left, visited = [node], {id(node)}
-    while left:
-        tensor = left.pop(0)
-        yield tensor
-        for part in tensor.inputs if enter(tensor) else ():
-            if part.role and id(part) not in visited:
-                visited.add(id(part))
-                left.append(part)
+    return walk(node, lambda part: part.made_of() if enter(part) else [], nearest=True)
 
 
 def _root(made: list[Node], numbers: int) -> Node | None:
@@ -173,7 +166,7 @@ def _root(made: list[Node], numbers: int) -> Node | None:
     first, *others = [above(operand) for operand in made]
     if not others:  # complex numbers, multiplied by those of their positions
         return next((part for product in first if product.op in FACTOR and product.tensor.is_complex()
-                     for part in product.inputs if part.role), None)
+                     for part in product.made_of()), None)
     sets = [{id(part) for part in other} for other in others]
     return next((origin for origin in first if origin.tensor.numel() * (1 + origin.tensor.is_complex()) == numbers
                  and all(id(origin) in ids for ids in sets)), None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from explorer.diagnosis import Findings, diagnose
 from explorer.display import must_be, shown
-from explorer.own.blocks import Block, find_blocks
+from explorer.own.blocks import Block, find_stacks
 from explorer.own.findings import over_time
 from explorer.own.hooks import Passes, Steps, inner_hooks, recomputing
 from explorer.own.readings import Reading, Sink, frames, sinks
@@ -66,7 +66,7 @@ def watch(model: nn.Module, every: int = 50, sink: object = "memory", *,
     if any(part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in model.modules()):
         raise ValueError("model must be watched before it is compiled: compiled code does not run hooks that come "
                          f"later; got a compiled {type(model).__name__}")
-    layers = find_blocks(model, blocks)
+    layers = find_stacks(model, blocks)[0]
     return Watch(model, layers, every, sinks(sink) if is_first_process() else [], given, evaluation, start)
 
 
@@ -100,11 +100,10 @@ class Watch:
         self._blamed = False
         self._next, self._width, self._ended = start, 0, False
         self._said: set[str] = set()
-        self._held: list[tuple[int, Tensor]] = []
         self._window: Window | None = None
         self._inner_hooks: list[RemovableHandle] = []
-        self._passes = Passes(model, [block.module for block in blocks], evaluation, self._begin, self._seen,
-                              self._returned, self._around)
+        self._passes = Passes(model, [block.module for block in blocks], evaluation, self._begin, self._forward,
+                              self._backward, self._around)
         self._steps = Steps(model, optimizers, self._before, self._after, self._by_optimizer)
         self._open()
 
@@ -209,18 +208,9 @@ class Watch:
         self._ended = False
 
     def _around(self, layer: int) -> AbstractContextManager[Any]:
-        return nullcontext() if self._window is None else self._read(self._window.around(layer))
+        return nullcontext() if self._window is None else self._window.around(layer)
 
-    @contextmanager
-    def _read(self, attention: AbstractContextManager[Any]) -> Iterator[None]:
-        """Around a block that is read: what its modules give is looked at when no mode slows it down any more."""
-        with attention:
-            yield
-        for place, x in self._held:
-            self._look(place, x)
-        self._held.clear()
-
-    def _seen(self, place: int, x: Tensor) -> None:
+    def _forward(self, place: int, x: Tensor) -> None:
         """A tensor of the stream: read where the step is, and looked at in any case."""
         self._width = x.numel()
         peak = largest(local(x)) if self._window is None else self._window.forward(place, x)
@@ -253,7 +243,7 @@ class Watch:
             for handle in handles:
                 handle.remove()
 
-    def _returned(self, place: int, gradient: Tensor) -> None:
+    def _backward(self, place: int, gradient: Tensor) -> None:
         """A gradient by the stream."""
         window = self._window
         peak = largest(local(gradient)) if window is None else window.backward(place, gradient)
@@ -261,11 +251,7 @@ class Watch:
 
     def _inside(self, place: int, module: nn.Module, x: Tensor) -> None:
         """Looks at an inner module's output, in a step that is read."""
-        if not self._passes.counting(module) or recomputing() or self._width * WIDEST < x.numel():
-            return
-        if self._passes.entered:
-            self._held.append((place, x.detach()))
-        else:
+        if self._passes.counting(module) and not recomputing() and x.numel() <= self._width * WIDEST:
             self._look(place, x)
 
     def _look(self, place: int, x: Tensor) -> None:

@@ -90,7 +90,8 @@ def test_a_run_without_trouble_has_none() -> None:
 
 def reading(step: int, **values: list[list[float]]) -> Reading:
     sites = {"largest_logit": "attn_scores", "update_ratio": "weight"}
-    return Reading(step, {(name, sites[name]): np.array(value) for name, value in values.items()}, {}, "float32", {})
+    arrays = {(name, sites[name]): np.array(value) for name, value in values.items()}
+    return Reading(step, arrays, {key: np.full(value.shape, True) for key, value in arrays.items()}, "float32", {})
 
 
 def test_logits_that_grow_beyond_the_bound_are_named() -> None:

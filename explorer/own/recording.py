@@ -18,7 +18,7 @@ from explorer.own.nodes import SUM, Node, first_floating
 from explorer.own.stack import Stack, follow
 
 
-class Watch:
+class Recording:
     """Hooks that have a graph record each block while it runs; blocks within a block are a part of it.
 
     A block that is a list of parts is never called itself: it lasts from its first part to the next block, or to what
