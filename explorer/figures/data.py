@@ -28,11 +28,11 @@ DTYPES = {"i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"}
 FORMULA = tuple("=+-@＝＋－＠")
 """Characters that start a formula in a spreadsheet, the wide forms too."""
 HIDDEN = "band"
-"""Kind of a trace whose numbers others have: the ends of a band are those of its dots."""
+"""Kind of a trace whose numbers stand in another one: a band's ends are its dots' lowest and highest."""
 
 
 class Picture(Generic[Drawn]):
-    """A function that gives a figure, which plotly has checked; `plain` is the one that draws it.
+    """A function that gives a figure, which plotly has checked; its `plain` gives the same as plain data.
 
     Args:
         draw: gives the figure as plain data.
@@ -87,7 +87,7 @@ def _changes(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[t
 
 
 class Point(NamedTuple):
-    """One number as the table has it; a field that a trace has not is None."""
+    """One number of a figure, as a row of the table; None stands for a field that its trace lacks."""
 
     series: str
     kind: str
@@ -102,7 +102,7 @@ class Point(NamedTuple):
 
 
 def to_csv(figure: Mapping[str, Any]) -> str:
-    """The numbers of a figure as CSV, no cell of which a spreadsheet would compute; see `table`."""
+    """The numbers of a figure as CSV, with no cell that a spreadsheet takes for a formula; see `table`."""
     names, rows = table(figure)
     text = io.StringIO()
     writer = csv.writer(text)
@@ -149,11 +149,11 @@ def points(trace: Mapping[str, Any]) -> Iterator[Point]:
     x, y, words = (unpacked(trace.get(key, ())) for key in ("x", "y", "text"))
     own, meta = unpacked(trace.get("customdata", ())), trace.get("meta") or {}
     ends = _ends(trace, y) or ([row[:meta["ends"]] for row in own] if meta.get("ends") else [])
-    if "exact" in meta:  # what the axis has no place for
+    if "exact" in meta:  # values that have no place on the axis
         y = [row[meta["exact"]] if isinstance(row, list) else row for row in own]
     for across, up, word, (low, high, *error) in zip_longest(x, y, words, ends or [(None, None)] * len(y)):
         if not (kind == "mark" and (word or across is None)):  # a word stands where there is room, not at a number
-            yield Point(name, kind, _said(across), "nan" if up is None else _said(up), None, low, high, *error)
+            yield Point(name, kind, _untagged(across), "nan" if up is None else _untagged(up), None, low, high, *error)
 
 
 def kind_of(trace: Mapping[str, Any]) -> str:
@@ -187,10 +187,10 @@ def _cells(trace: Mapping[str, Any], name: str, kind: str) -> Iterator[Point]:
 def _place(trace: Mapping[str, Any], key: str, given: Sequence[Any] | None, number: int) -> object:
     if given is None:
         return trace.get(f"{key}0", 0) + number * trace.get(f"d{key}", 1)
-    return _said(given[number])
+    return _untagged(given[number])
 
 
-def _said(value: object) -> object:
+def _untagged(value: object) -> object:
     """A number, or a category without its tags."""
     return untagged(value) if isinstance(value, str) else value
 

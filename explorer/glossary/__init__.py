@@ -27,9 +27,9 @@ class Term(NamedTuple):
     source: str = ""
     """Author and year, as `papers` has them, or with a number at arXiv or kexue.fm."""
     marks: tuple[str, ...] | None = None
-    """How it stands in the page's texts, unmistakably; None: as the symbol alone."""
+    """The spellings that can mean nothing else in the page's texts; None: the symbol alone."""
     fields: tuple[str, ...] = ()
-    """Fields of a record, or statistics, whose symbol it is, where the same letter stands for other things too."""
+    """Fields of a record, or statistics, that have this symbol, where the same letter has other meanings too."""
 
 
 TABLE = Path(__file__).with_name("terms.toml")

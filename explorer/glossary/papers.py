@@ -20,11 +20,11 @@ class Paper(NamedTuple):
 
     key: str
     fields: Mapping[str, str]
-    """As BibTeX has them: escaped."""
+    """The fields of the entry, with BibTeX's escapes."""
 
 
 def _papers() -> Mapping[str, Paper]:
-    """Each paper by the words that name it: author and year, with as much around them as tells two papers apart."""
+    """Each paper by the words that name it: author and year, and a name before them where two papers share both."""
     papers: dict[str, Paper] = {}
     for key, body in ENTRY.findall(Path(__file__).with_name("papers.bib").read_text(encoding="utf-8")):
         fields = dict(FIELD.findall(body))
