@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from explorer.app.dashboard import PANELS
-from explorer.app.explore.comparison import Column, Comparison, groups
+from explorer.app.explore.comparison import Comparison, groups
 from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.pins import Pin
 from explorer.app.explore.question import Asking
@@ -90,7 +90,7 @@ def page(configs: Configs) -> Ready:
 
 
 def table(configs: Configs) -> Ready:
-    columns = [Column(Design(index, pair[0].config, ""), config, f"design {index}", "", *pair)
+    columns = [Pin(config, f"design {index}", True, index, index, *pair)
                for index, (config, pair) in enumerate(zip(configs, profiles(configs), strict=True))]
     return lambda _: void(groups(columns, diagnose))
 

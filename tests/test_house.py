@@ -25,19 +25,19 @@ class Room(NamedTuple):
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, Room] = {
     ".": Room(1908, 19),
-    "app": Room(8568, 95),
+    "app": Room(8462, 95),
     "diagnosis": Room(943, 9),
     "export": Room(521, 7),
     "figures": Room(2117, 18),
     "glossary": Room(69, 2),
     "jupyter": Room(100, 2),
     "labs": Room(3879, 73),
-    "measuring": Room(510, 6),
+    "measuring": Room(507, 6),
     "model": Room(590, 9),
-    "own": Room(3633, 27),
+    "own": Room(3547, 27),
     "schemes": Room(980, 14),
     "serve": Room(678, 5),
-    "sweeping": Room(771, 7),
+    "sweeping": Room(769, 7),
     "theory": Room(2696, 26),
     "training": Room(1007, 11),
 }

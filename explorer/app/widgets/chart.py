@@ -15,9 +15,9 @@ from typing import Any
 import plotly.graph_objects as go
 import traitlets
 
-from explorer.agreement import agreement
 from explorer.app.widgets.files import hand_over
 from explorer.app.widgets.runtime import PageWidget, view
+from explorer.diagnosis.agreement import agreement
 from explorer.figures.data import Plain, changes, packed, to_csv
 from explorer.figures.pages import standalone
 from explorer.figures.why import Why
