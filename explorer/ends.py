@@ -73,29 +73,27 @@ def _largest(profile: Profile) -> tuple[Array, str] | None:
     return every[place, :, layer], f"{held[place]}, layer {layer + 1}"
 
 
-def _last(statistic: str, site: str, title: str = "") -> End:
-    row = STATISTICS[statistic]
+def _last(row: Statistic) -> End:
+    """A statistic at its last site, after the last layer."""
     words = "The median head of the last layer." if row.by_head else "The stream after the last layer."
-    return End(statistic, title or row.label, words, row.symbol, _at(statistic, site, -1))
+    site = "resid_post" if row.on_stream else row.sites[-1]
+    return End(row.name, row.label, words, row.symbol, _at(row.name, site, -1))
 
 
-ENDS: Mapping[str, End] = MappingProxyType({
+_OTHERWISE: Mapping[str, End] = MappingProxyType({
     end.name: end
     for end in (
-        _last("second_moment", "resid_post"),
         End("activation_gradient", "Gradient, first / last layer",
             "Mean squared ∂L/∂x at the input of the first layer, relative to the last layer.", "γ_0 / γ_N",
             _at("activation_gradient", "embed", 0)),
-        _last("attention_entropy_normalized", "pattern"),
-        _last("token_correlation", "resid_post"),
         End("parameter_gradient", "Largest gradient of a matrix", "Over all matrices of all layers.",
             STATISTICS["parameter_gradient"].symbol, _largest),
-        _last("logit_std", "attn_scores"),
-        _last("attention_max", "pattern"),
-        _last("max_abs", "resid_post"),
-        _last("kurtosis", "resid_post"),
     )
 })
+ENDS: Mapping[str, End] = MappingProxyType({
+    name: _OTHERWISE.get(name) or _last(row) for name, row in STATISTICS.items() if row.caption or name in _OTHERWISE
+})
+"""Values at the end of a stack, of each statistic that the page offers."""
 
 
 def endings(profile: Profile) -> dict[str, Ending]:

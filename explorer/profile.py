@@ -45,7 +45,7 @@ ROWS = ("attn_scores", "pattern")
 
 
 class Statistic(NamedTuple):
-    """One quantity of the vocabulary. Recorder, predictions, agreement, tables and figures follow from its row."""
+    """One quantity of the vocabulary: recorder, predictions, agreement, tables, charts, maps and sweeps follow."""
 
     name: str
     label: str
@@ -56,6 +56,10 @@ class Statistic(NamedTuple):
     reduce: Callable[[Any], Any] | None = None
     """From `measuring.statistics.Signal`, or `Rows` at the sites of attention, to `[layer]` or `[layer, head]`, by the
     tensors' own methods; None of the backward pass, whose gradients become norms as they arrive."""
+    caption: str = ""
+    """A sentence below its chart, and whether the page offers it at all; a chart without one has the definition."""
+    healthy: tuple[float, str] | None = None
+    """The value that a map takes for healthy at the end of a stack, and its words."""
     log: bool = False
     bounds: tuple[float, float] = (-math.inf, math.inf)
     marks: Mapping[float, str] = MappingProxyType({})
@@ -109,36 +113,50 @@ STATISTICS: dict[str, Statistic] = {
     row.name: row
     for row in (
         Statistic("second_moment", "Second moment", "q = mean x²", "mean of x² over batch, token and coordinate",
-                  (*STREAM, *BRANCHES), "input² units", lambda signal: signal.q, log=True, marks={1.0: "q = 1"},
+                  (*STREAM, *BRANCHES), "input² units", lambda signal: signal.q,
+                  "Mean x² of the residual stream.", (1.0, "q = 1"), log=True, marks={1.0: "q = 1"},
                   reference="input"),
         Statistic("token_correlation", "Token correlation", "ρ = p / q",
                   "mean overlap of two different tokens, divided by the second moment", STREAM,
                   reduce=lambda signal: signal.overlap / signal.q, bounds=(0.0, 1.0),
+                  caption="Overlap of two tokens. At 1 all tokens are alike: rank collapse.",
+                  healthy=(0.0, "unrelated tokens"),
                   marks={1.0: "all tokens alike", 0.0: "unrelated"}, reference="input"),
         Statistic("max_abs", "Largest |x|", "max |x|",
                   "largest |x| over batch, token and coordinate; float16 ends at 65,504, bfloat16 (8 bits) at 3.39e38",
-                  (*STREAM, *BRANCHES), "input units", lambda signal: signal.x.abs().flatten(1).amax(1), log=True,
-                  marks={65504.0: "float16 ends"}),
+                  (*STREAM, *BRANCHES), "input units", lambda signal: signal.x.abs().flatten(1).amax(1),
+                  "The largest |x| of the batch. float16 ends at 65,504: what is larger becomes infinite.",
+                  # √(2 ln M) of M = 32,768 unit normal numbers, the default's 2 × 64 × 256
+                  (4.6, "unit normal"), log=True, marks={65504.0: "float16 ends"}),
         # He et al. 2024, arXiv 2405.19279: kurtosis of neurons' activation norms, their measure of outlier features
         Statistic("kurtosis", "Kurtosis of features", "mean s⁴ / (mean s²)²",
                   "of each coordinate's RMS s over a sequence: 1 if all are alike, d if one has it all", STREAM,
                   reduce=lambda signal: signal.features.square().mean(dim=(1, 2)), log=True,
+                  caption="1: features are alike. Up to the width d: one outlier dominates, and low precision loses "
+                  "the rest.", healthy=(1.0, "features alike"),
                   marks={1.0: "all features alike", 3.0: "all tokens alike"}),
         Statistic("logit_std", "Logit spread", "s", "RMS over keys of the centered attention logits",
                   ("attn_scores",), reduce=lambda rows: rows.variance.mean(dim=(1, 3)).clamp(min=0).sqrt(), log=True,
-                  root=True),
+                  caption="RMS of the centered logits. Far below 1, attention is uniform; far above, one-hot.",
+                  healthy=(1.0, "unit logits"), root=True),
         Statistic("attention_entropy", "Attention entropy", "H",
                   "Shannon entropy of an attention row's keys, without any sink, nats", ("pattern",), "nats",
                   lambda rows: rows.entropy.mean(dim=(1, 3)), marks={0.0: "one-hot"}),
         Statistic("attention_entropy_normalized", "Attention entropy", "H / ln n",
                   "entropy of an attention row's keys over ln(their number); 1 is uniform, 0 one-hot", ("pattern",),
                   reduce=lambda rows: rows.normalized.mean(dim=(1, 3)), bounds=(0.0, 1.0),
+                  caption="The median head of each layer. 1 is uniform, 0 is one-hot.", healthy=(1.0, "uniform"),
                   marks={1.0: "uniform", 0.0: "one-hot"}, compared="of the uniform one"),
         Statistic("attention_max", "Largest attention weight", "max p",
                   "mean over rows of the largest attention weight", ("pattern",),
-                  reduce=lambda rows: rows.largest.mean(dim=(1, 3)), bounds=(0.0, 1.0), marks={1.0: "one-hot"}),
+                  reduce=lambda rows: rows.largest.mean(dim=(1, 3)), bounds=(0.0, 1.0), marks={1.0: "one-hot"},
+                  caption="Mean of each token's largest attention weight. 1 is one-hot, 1/n is uniform.",
+                  # one-hot is the far end; what is healthy, 1/n and little more, is near 0 from some 10 tokens on
+                  healthy=(0.0, "spread out")),
         Statistic("activation_gradient", "Gradient by layer", "γ / γ_N",
                   "mean of (∂L/∂x)² per coordinate, relative to the last layer", STREAM, log=True,
+                  caption="Mean squared ∂L/∂x, relative to the last layer. Flat: all layers train evenly.",
+                  healthy=(1.0, "flat"),
                   marks={1.0: "flat"}, compared="× that of the last layer", reference="last layer", backward=True),
         Statistic("parameter_gradient", "Gradient by matrix", "‖∂L/∂W‖",
                   "Frobenius norm of the loss gradient by one matrix", (*MATRICES, *VECTORS), "loss/weight", log=True,

@@ -21,7 +21,7 @@ from explorer.figures.data import Plain
 from explorer.figures.layers import attention_pattern, by_layer, gradient_by_matrix, weights_by_matrix
 from explorer.figures.palette import Design, designs
 from explorer.figures.why import Why, why
-from explorer.profile import VOCABULARY, WEIGHT_STATISTICS, Profile
+from explorer.profile import STATISTICS, VOCABULARY, WEIGHT_STATISTICS, Profile
 
 __all__ = [
     "BY_CHOICE", "FIGURES", "Design", "Draw", "Row", "attention_pattern", "by_layer", "designs", "gradient_by_matrix",
@@ -64,22 +64,20 @@ def _pattern_of_first(
     return attention_pattern.plain((having or profiles[-1:] or [Profile(origin="measured", values={})])[0])
 
 
-def _layers(statistic: str, caption: str = "", name: str = "", title: str = "") -> Row:
-    """A statistic by layer; fields left empty follow from its row of the vocabulary."""
+def _layers(statistic: str, name: str = "") -> Row:
+    """A statistic by layer, as its row of the vocabulary has it."""
     row = VOCABULARY[statistic]
-    return Row(name or statistic, title or row.label, caption or f"{row.definition[0].upper()}{row.definition[1:]}.",
+    return Row(name or statistic, row.label, row.caption or f"{row.definition[0].upper()}{row.definition[1:]}.",
                partial((weights_by_matrix if statistic in WEIGHT_STATISTICS else by_layer).plain, statistic), statistic)
 
 
 FIGURES: Mapping[str, Row] = MappingProxyType({
     row.name: row
     for row in (
-        _layers("second_moment", "Mean x² of the residual stream."),
-        _layers("activation_gradient", "Mean squared ∂L/∂x, relative to the last layer. Flat: all layers train evenly.",
-                "gradient_by_layer"),
-        _layers("attention_entropy_normalized", "The median head of each layer. 1 is uniform, 0 is one-hot.",
-                "attention_entropy"),
-        _layers("token_correlation", "Overlap of two tokens. At 1 all tokens are alike: rank collapse."),
+        _layers("second_moment"),
+        _layers("activation_gradient", "gradient_by_layer"),
+        _layers("attention_entropy_normalized", "attention_entropy"),
+        _layers("token_correlation"),
         Row("gradient_by_matrix", "Gradient by matrix",
             "Size of ∂L/∂W: what the first step moves most.", gradient_by_matrix.plain, "parameter_gradient",
             together="Size of ∂L/∂W, by layer or by matrix: what the first step moves most."),
@@ -89,18 +87,11 @@ FIGURES: Mapping[str, Row] = MappingProxyType({
     )
 })
 """The figures of the page."""
-BY_CHOICE: Mapping[str, Row] = MappingProxyType({
-    row.name: row
-    for row in (
-        FIGURES["second_moment"],
-        _layers("max_abs", "The largest |x| of the batch. float16 ends at 65,504: what is larger becomes infinite."),
-        _layers("kurtosis", "1: features are alike. Up to the width d: one outlier dominates, and low precision loses "
-                "the rest."),
-        _layers("logit_std", "RMS of the centered logits. Far below 1, attention is uniform; far above, one-hot."),
-        _layers("attention_max", "Mean of each token's largest attention weight. 1 is one-hot, 1/n is uniform."),
-    )
+BY_CHOICE: Mapping[str, Row] = MappingProxyType({"second_moment": FIGURES["second_moment"]} | {
+    name: _layers(name) for name, row in STATISTICS.items()
+    if row.caption and name not in {figure.statistic for figure in FIGURES.values()}
 })
-"""The statistics that the list below the first chart offers."""
+"""The statistics that the list below the first chart offers: those with a caption that have no chart of their own."""
 
 
 def row_of(name: str) -> Row:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from explorer.ends import ENDS
+from explorer.ends import ENDS, End
 from explorer.figures.axes import drawable
 from explorer.figures.palette import DIVERGING, SEQUENTIAL
 from explorer.figures.traces import colorbar
@@ -48,25 +48,15 @@ class Scale(NamedTuple):
     """Origin of the values that theory is compared with: "measured" or "trained"."""
 
 
-def _end(name: str, healthy: float | None = None, words: str = "", levels: tuple[float, ...] = ()) -> Scale:
-    end, row = ENDS[name], ENDS[name].row
-    return Scale(end.title, f"{end.symbol} ({row.unit})", healthy, words, row.log, row.bounds,
-                 levels=levels or (LEVELS if row.bounded else ()))
+def _end(end: End) -> Scale:
+    """The scale of a statistic at the end of a stack."""
+    healthy, words = end.row.healthy or (None, "")
+    return Scale(end.title, f"{end.symbol} ({end.row.unit})", healthy, words, end.row.log, end.row.bounds,
+                 levels=LEVELS if end.row.bounded else ())
 
 
 SCALES: Mapping[str, Scale] = MappingProxyType({
-    "second_moment": _end("second_moment", 1.0, "q = 1"),
-    "activation_gradient": _end("activation_gradient", 1.0, "flat"),
-    "attention_entropy_normalized": _end("attention_entropy_normalized", 1.0, "uniform"),
-    "token_correlation": _end("token_correlation", 0.0, "unrelated tokens"),
-    # its size is the loss's and the width's: no value is healthy in every design
-    "parameter_gradient": _end("parameter_gradient"),
-    "logit_std": _end("logit_std", 1.0, "unit logits"),
-    # one-hot is the far end; what is healthy, 1/n and little more, is near 0 from some 10 tokens on
-    "attention_max": _end("attention_max", 0.0, "spread out"),
-    # √(2 ln M) of M = 32,768 unit normal numbers, the default's 2 × 64 × 256; 3.7 of 1000 and 5.3 of a million
-    "max_abs": _end("max_abs", 4.6, "unit normal"),
-    "kurtosis": _end("kurtosis", 1.0, "features alike"),
+    **{name: _end(end) for name, end in ENDS.items()},
     # ln 103: as likely as each other are all characters of the task's text
     "held_out_loss": Scale("Held-out loss", "loss (nats/character)", clip=(0.0, 4.6), origin="trained"),
     "loss_drop": Scale("Loss below the unigram's", "drop (nats/character)", clip=(-0.1, np.inf),
