@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from explorer.diagnosis.finding import Finding, finding
+from explorer.diagnosis.finding import Finding, finding, text
 from explorer.diagnosis.reading import SPREAD, by_layer, numbered, path, unlike, worst
 from explorer.diagnosis.remedies import fix
 from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, Array, Key, Profile, Statistic
@@ -62,14 +62,14 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
         missing += depth[~covered].tolist()
     error, standard, depth, free = np.concatenate(parts, axis=1)
     if not len(error) or (not free.any() and (error <= CLOSE[row.bounded]).all()):
-        nothing = "fixed by definition" if len(error) and not missing else ""
+        nothing = text("agreement", "fixed") if len(error) and not missing else ""
         note = predicted.notes.get(statistic, "")  # its reason stands in the caption where a part of it is drawn
         return Agreement(nothing or _uncovered(note.partition(":")[0] if len(error) else note), "", float("nan"))
     count = int(free.sum()) or len(error)
     limit = _limit(seeds, count)
     words, tone = _judged(error, standard, depth, limit, row.bounded)
-    where = _where((depth[free > 0] if free.any() else depth).tolist(), missing)
-    return Agreement(words + where, tone, float(error.max()), _rule(row.bounded, seeds, count, limit))
+    words = _where(words, (depth[free > 0] if free.any() else depth).tolist(), missing)
+    return Agreement(words, tone, float(error.max()), _rule(row.bounded, seeds, count, limit))
 
 
 def _limit(seeds: int, count: int) -> float:
@@ -87,26 +87,25 @@ def _judged(error: Array, standard: Array, depth: Array, limit: float, bounded: 
     off, unclear = far & ((standard > limit) | np.isnan(error)), far & ~(standard <= ERRORS)
     among = next(mask for mask in (off, unclear, far, ~far) if mask.any())
     worst = int(np.argmax(np.where(among, np.nan_to_num(error, nan=math.inf), -1.0)))
-    size = _size(max(error[worst], 0.001), bounded) if math.isfinite(error[worst]) else ""
-    place = f"at layer {np.ceil(depth[worst]):.0f}" if depth[worst] else "at the input"
-    errors = f"{standard[worst]:.2g} standard errors" if standard[worst] < 100 else "over 100 standard errors"
-    if not size:
-        return "not finite where theory is", "warn"
+    if not math.isfinite(error[worst]):
+        return text("agreement", "not_finite"), "warn"
+    tone: Literal["good", "warn", ""]
     if off.any():
-        return f"{size} off theory {place}{f': {errors}' * bool(math.isfinite(standard[worst]))}", "warn"
-    if unclear.any():
-        return f"unclear: {size} off {place}, {'by one seed' if math.isnan(standard[worst]) else errors}", ""
-    return (f"theory within {errors} ({size})" if far.any() else f"within {size} of theory"), "good"
+        key, tone = "off_errors" if math.isfinite(standard[worst]) else "off", "warn"
+    elif unclear.any():
+        key, tone = "unclear_seed" if math.isnan(standard[worst]) else "unclear", ""
+    else:
+        key, tone = "within_errors" if far.any() else "within", "good"
+    place = text("phrase", "at_layer" if depth[worst] else "at_input", layer=int(np.ceil(depth[worst])))
+    errors = text("agreement", "errors" if standard[worst] < 100 else "many_errors", count=float(standard[worst]))
+    return text("agreement", key, size=_size(max(error[worst], 0.001), bounded), place=place, errors=errors), tone
 
 
 def _rule(bounded: bool, seeds: int, count: int, limit: float) -> str:
     """The tone's rule, in one sentence."""
     close = f"{CLOSE[True]:g}" if bounded else f"{100 * CLOSE[False]:g} %"
-    if seeds == 1:
-        return f"Green: within {close} of theory at every layer; one seed has no standard error to judge the rest by."
-    return (f"Green: the mean of the seeds is within {close} or {ERRORS:g} standard errors of theory at every layer; "
-            f"orange: it is off by more than {close} and than {limit:.3g} standard errors, which chance alone does "
-            f"at one of {count} places in about {100 * CHANCE:g} % of sets of {seeds} seeds.")
+    return text("agreement", "rule_seed" if seeds == 1 else "rule", close=close, errors=ERRORS, limit=limit,
+                count=count, chance=100 * CHANCE, seeds=seeds)
 
 
 def _standard(row: Statistic, draws: Array, expected: Array) -> Array:
@@ -131,24 +130,28 @@ def _fixed(profile: Profile, key: Key) -> NDArray[np.bool_]:
 
 def _uncovered(note: str) -> str:
     """The note of a statistic with no prediction at all, as a sentence."""
-    return f"theory does not cover this{note.removeprefix('not covered')}" if note.startswith("not covered") else note
+    uncovered, prefix, reason = note.partition("not covered")
+    return note if uncovered or not prefix else text("agreement", "uncovered", reason=reason)
 
 
-def _where(covered: list[float], missing: list[float]) -> str:
-    """The layers that were compared, where theory does not cover them all."""
+def _where(words: str, covered: list[float], missing: list[float]) -> str:
+    """The words with the layers that were compared, where theory does not cover them all."""
     if not missing:
-        return ""
+        return words
     if max(covered) < max(missing):
-        return f" up to layer {max(covered):.0f}"
-    return f" from layer {math.ceil(min(covered)):.0f} on" if min(covered) > min(missing) else " where it covers"
+        return text("agreement", "up_to", words=words, layer=f"{max(covered):.0f}")
+    if min(covered) > min(missing):
+        return text("agreement", "from", words=words, layer=math.ceil(min(covered)))
+    return text("agreement", "partly", words=words)
 
 
 def _size(error: float, bounded: bool) -> str:
-    if error >= 99 and not bounded:
-        return "a factor of over 100"
-    if error >= 1 and not bounded:
-        return f"a factor of {_up(1 + error):g}"
-    return f"{_up(error):g}" if bounded else f"{_up(100 * error):g} %"
+    """An error in words, rounded up: a difference, per cent, or a factor."""
+    if bounded:
+        return f"{_up(error):g}"
+    if error >= 1:
+        return text("agreement", "factor" if error < 99 else "large_factor", factor=_up(1 + error))
+    return text("agreement", "percent", percent=_up(100 * error))
 
 
 def _up(value: float) -> float:

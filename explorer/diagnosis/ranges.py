@@ -76,8 +76,8 @@ def outliers(profile: Profile) -> Finding | None:
         return None
     at = int(np.nanargmax(kurtosis.values))
     first = int(np.argmax(kurtosis.values > OUTLIERS))
-    where, since = (text("phrase", "layer", layer=numbered(profile, layer)) if layer else text("phrase", "input")
-                    for layer in (math.ceil(kurtosis.depth[place]) for place in (at, first)))
+    layers = (math.ceil(kurtosis.depth[place]) for place in (at, first))
+    where, since = (text("phrase", "layer" if layer else "input", layer=numbered(profile, layer)) for layer in layers)
     return finding("warning", "outliers", "meaning", "evidence", remedy=fix(profile, "wide_features"),
                    kurtosis=kurtosis.values[at], where=where, limit=OUTLIERS, first=since)
 

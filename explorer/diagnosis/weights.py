@@ -81,10 +81,8 @@ def _effects(profile: Profile, layer: int, odd: Mapping[str, float]) -> Iterator
         size = by_layer(profile, SIZE[site], site)
         if len(size) and any(name in odd for name in names):
             ratio = float(size[layer - 1]) / beside(size, layer)
-            leaves = abs(math.log(ratio)) > math.log(LIKE)
-            key = ("logits_leave" if leaves else "logits_stay") if site == "attn_scores" else (
-                "output_leaves" if leaves else "output_stays")
-            yield text("odd_weights", key, site=SITE_WORDS[site], ratio=ratio)
+            verb = "leaves" if abs(math.log(ratio)) > math.log(LIKE) else "stays"
+            yield text("odd_weights", f"{SIZE[site]}_{verb}", site=SITE_WORDS[site], ratio=ratio)
 
 
 def beside(size: Array, layer: int) -> float:
