@@ -16,7 +16,7 @@ from explorer.schemes.data import INPUTS, LOSSES, READOUTS
 from explorer.schemes.distribution import LAYER_WEIGHTS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.parametrization import BASE_WIDTH, PARAMETRIZATIONS, Power, Quantity
-from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, Kinds, Placement, kinds_of
+from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, Kinds, Placement, kinds
 from explorer.schemes.position import POSITIONS
 from explorer.schemes.residual import LAST, RESIDUALS, Rule
 from explorer.schemes.scale import BIASES, SCALE_RULES
@@ -85,7 +85,7 @@ class Design:
     @property
     def kinds(self) -> Kinds:
         """The different placements in the stack, apart from their `scale` and `reads`."""
-        return kinds_of(PLACEMENTS[self.settings.norm_placement].sublayer, self.settings.n_layers)
+        return kinds(PLACEMENTS[self.settings.norm_placement].sublayer, self.settings.n_layers)
 
     @property
     def rule(self) -> Rule:

@@ -13,7 +13,6 @@ from explorer.diagnosis.finding import Finding, finding, text
 from explorer.diagnosis.reading import SPREAD, by_layer, numbered, path, unlike, worst
 from explorer.diagnosis.remedies import fix
 from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, Array, Key, Profile, Statistic
-from explorer.schemes.placement import placements
 from explorer.theory import predict
 
 CLOSE = {True: 0.02, False: 0.05}
@@ -124,7 +123,7 @@ def _fixed(profile: Profile, key: Key) -> NDArray[np.bool_]:
         return np.asarray(depth > max(profile.depth("resid_post")) - 1)
     fixed = np.full(len(depth), reference == "input" and site == "embed")
     if statistic == "second_moment" and site in ("resid_mid", "resid_post") and profile.config:
-        fixed |= np.array([place.on_sum for place in placements(profile.config)[site == "resid_post"::2]])
+        fixed |= np.array([place.on_sum for place in profile.config.design.sublayers[site == "resid_post"::2]])
     return fixed
 
 

@@ -13,9 +13,7 @@ from explorer.config import Config
 from explorer.diagnosis.finding import VERDICTS, Remedy, text
 from explorer.numbers import filled
 from explorer.profile import Profile
-from explorer.schemes.attention import divisor, inherits, row_factors
-from explorer.schemes.placement import PLACEMENTS, normalizes_heads, placements, point
-from explorer.schemes.residual import adds_to_whole_stream
+from explorer.schemes.placement import PLACEMENTS
 
 LARGE = 2.0
 """An init variance above which the weights themselves widen the logits too far."""
@@ -79,7 +77,7 @@ def listed(names: Iterable[str]) -> str:
 
 def plain(config: Config) -> tuple[str, ...]:
     """Pre-LN with an unscaled stream; a multiplier on the stream would change what it carries."""
-    return ("pre_norm",) if adds_to_whole_stream(config) else ("constant", "unit_alpha", "pre_norm")
+    return ("pre_norm",) if config.design.adds_to_whole_stream else ("constant", "unit_alpha", "pre_norm")
 
 
 def awake(config: Config) -> Candidates:
@@ -103,22 +101,22 @@ def soft(config: Config, at_once: bool, grows: bool) -> Candidates:
     Where the first layer is within it and a later one is not, a stream that grows and reaches the logits without a norm
     is to blame, or logits that add up over the layers.
     """
-    if not at_once and grows and not any(place.reads_norm for place in placements(config)):
+    if not at_once and grows and not any(place.reads_norm for place in config.design.sublayers):
         return [(*plain(config), "unit_variance", "not_added")]
-    if not at_once and inherits(config) and not point(config):
+    if not at_once and config.design.inherits and not config.design.point:
         return [("not_added",)]
     divided = _divided(config)
     if divided and config.init_variance <= LARGE:
         return [divided]
-    size = "unit_variance" if normalizes_heads(config) or point(config) else "qk_norm"
+    size = "unit_variance" if config.design.normalizes_heads or config.design.point else "qk_norm"
     return [(size, *divided, "not_added")]
 
 
 def even(config: Config) -> Candidates:
     """Changes that even the gradient out, without those that this design already has."""
-    if point(config):  # it bounds a branch's input, and divides nothing
+    if config.design.point:  # it bounds a branch's input, and divides nothing
         return [(*_divided(config), *plain(config), "unit_variance")]
-    if not PLACEMENTS[config.norm_placement].normalizes or not adds_to_whole_stream(config):
+    if not PLACEMENTS[config.norm_placement].normalizes or not config.design.adds_to_whole_stream:
         return calm(config)
     sized = ("unit_variance",) if config.init_variance > LARGE else ()
     return [(*_divided(config), *sized), plain(config), ("small_branches",)]
@@ -126,5 +124,5 @@ def even(config: Config) -> Candidates:
 
 def _divided(config: Config) -> tuple[str, ...]:
     """The √d divisor, where logits are divided by less."""
-    sharpest = max(row_factors(config, config.n_ctx))
-    return ("divided",) if divisor(config) < sharpest * math.sqrt(config.d_head) else ()
+    sharpest = max(config.design.row_factors)
+    return ("divided",) if config.design.divisor < sharpest * math.sqrt(config.d_head) else ()

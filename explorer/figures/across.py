@@ -17,7 +17,6 @@ from explorer.figures.palette import NEUTRAL, Design
 from explorer.figures.series import hover, with_spread
 from explorer.figures.traces import Trace, described, dots, error_bars, level, line, upright
 from explorer.profile import Array
-from explorer.schemes.attention import attends
 
 
 class Point(NamedTuple):
@@ -52,7 +51,7 @@ def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = Non
     """
     points = [point for row in swept for point in (*row.line, *row.dots)]
     held = [point.ending for point in points if point.ending]
-    if end.row.by_head and not any(row.design.config and attends(row.design.config) for row in swept):
+    if end.row.by_head and not any(row.design.config and row.design.config.design.attends for row in swept):
         return blank(NO_ATTENTION)
     if not held and any(point.reason for point in points):
         return blank("No value could be predicted or measured.")

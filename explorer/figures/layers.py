@@ -45,7 +45,6 @@ from explorer.figures.series import (
 from explorer.figures.traces import Trace, colorbar, compact, ends, level
 from explorer.figures.words import typeset
 from explorer.profile import VOCABULARY, WEIGHT_STATISTICS, Array, Profile, Statistic
-from explorer.schemes.attention import attends
 
 STATISTIC = "parameter_gradient"
 WRITTEN = {matrix: typeset(matrix) for matrix in MATRIX_MARKS} | {"alpha": "α", "mix": "mix"}
@@ -78,7 +77,7 @@ def by_layer(statistic: str, profiles: Sequence[Profile], looks: Sequence[Design
         height: the vertical axis, where it shall not be the one that holds what is drawn.
     """
     row, configs = VOCABULARY[statistic], {profile.config for profile in profiles}
-    if row.by_head and configs and all(config and not attends(config) for config in configs):
+    if row.by_head and configs and all(config and not config.design.attends for config in configs):
         return blank.plain(NO_ATTENTION if len(configs) == 1 else "None of these designs has attention.")
     sites = ("",) if row.on_stream else row.sites
     named = [("", curve) for site in sites for curve in by_depth(profiles, statistic, site, looks)]
@@ -185,7 +184,7 @@ def attention_pattern(profile: Profile) -> Plain:
 
     What a causal mask hides stays blank. The uniform weight 1/n is marked on the color scale.
     """
-    if profile.config and not attends(profile.config):
+    if profile.config and not profile.config.design.attends:
         return blank.plain(NO_ATTENTION)
     if profile.pattern is None or profile.pattern_of is None:
         return {"data": [], "layout": _layout("No pattern was kept.", "no pattern was kept", 1)}

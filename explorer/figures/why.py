@@ -17,12 +17,7 @@ import numpy as np
 from explorer.config import Config
 from explorer.numbers import number
 from explorer.profile import Array, Profile
-from explorer.schemes.attention import attends, divisor, inherits, row_factors, sink
-from explorer.schemes.parametrization import scales_forward
-from explorer.schemes.placement import Placement, normalizes_heads, placements, point
-from explorer.schemes.position import rotates
-from explorer.schemes.residual import multipliers, profiles
-from explorer.schemes.stream import stream
+from explorer.schemes.placement import Placement
 
 TOLERANCE = 0.01
 """Relative difference between a predicted number and the one by the law that a line states."""
@@ -79,13 +74,13 @@ def _steps(predicted: Profile, config: Config) -> Iterator[Step]:
     q, gradients = (_along(predicted, name, config) for name in ("second_moment", "activation_gradient"))
     output = np.ravel([predicted.values["second_moment", site][0] for site in ("attn_out", "mlp_out")
                        if ("second_moment", site) in predicted.values], order="F")
-    first = 0 if attends(config) else 1
-    q, gradients = (line if attends(config) else line[::2] for line in (q, gradients))
-    weights = multipliers(config)
+    first = 0 if config.design.attends else 1
+    q, gradients = (line if config.design.attends else line[::2] for line in (q, gradients))
     for place, index in enumerate(range(first, 2 * config.n_layers, 1 + first)):
         if np.isfinite(q[place + 1]):
-            yield Step(placements(config)[index], weights.skip[index]**2, weights.branch[index]**2, q[place],
-                       q[place + 1], output[place], gradients[place] / gradients[place + 1])
+            sublayer = config.design.sublayers[index]
+            yield Step(sublayer, sublayer.skip**2, sublayer.branch**2, q[place], q[place + 1], output[place],
+                       gradients[place] / gradients[place + 1])
 
 
 def _along(predicted: Profile, statistic: str, config: Config) -> Array:
@@ -131,8 +126,9 @@ def _activation_gradient(predicted: Profile, config: Config) -> Law | None:
     """The law of the way back, of designs whose sublayers all have the same."""
     steps = [step for step in _steps(predicted, config) if np.isfinite(step.gradient)]
     laws = {_passed(step) for step in steps}
-    other = (point(config), inherits(config), config.value_residual, profiles(config), stream(config).parallel,
-             stream(config).mixes, any(step.place.on_heads or step.place.on_read for step in steps))
+    design = config.design
+    other = (design.point, design.inherits, config.value_residual, design.profiled, design.stream.parallel,
+             design.stream.mixes, any(step.place.on_heads or step.place.on_read for step in steps))
     if len(laws) != 1 or any(other):
         return None
     least = [step.skip / (step.total if step.place.on_sum else 1.0) for step in steps]  # what the stream alone passes
@@ -156,7 +152,7 @@ def _passed(step: Step) -> tuple[str, str]:
 
 def _softmax(_: Profile, config: Config) -> Law | None:
     """A law of the logits' spread; with a sink, which takes a part of each row's weight, another one holds."""
-    known = attends(config) and sink(config).logit is None
+    known = config.design.attends and config.design.sink.logit is None
     return Law("causal" if config.causal else "all_keys") if known else None
 
 
@@ -172,20 +168,21 @@ def _correlation(predicted: Profile, config: Config) -> Law | None:
 
 def _spread(_: Profile, config: Config) -> Law | None:
     """Variance of the logits from what attention reads, where nothing else reaches them."""
-    other = (normalizes_heads(config), config.logit_cap, inherits(config), point(config), rotates(config),
-             config.bias_variance, config.causal, set(row_factors(config, config.n_ctx)) != {1.0})
-    if not attends(config) or any(other):
+    design = config.design
+    other = (design.normalizes_heads, config.logit_cap, design.inherits, design.point, design.rotates,
+             config.bias_variance, config.causal, set(design.row_factors) != {1.0})
+    if not design.attends or any(other):
         return None
-    factor = config.d_head / divisor(config) ** 2
+    factor = config.d_head / design.divisor**2
     return Law("undivided" if factor == 1 else "divided", {"law": _times(factor, "g_Q g_K q (q − p)")})
 
 
 LAWS: Mapping[str, Callable[[Profile, Config], Law | None]] = MappingProxyType({
     "second_moment": _second_moment, "activation_gradient": _activation_gradient,
     "attention_entropy_normalized": _softmax, "token_correlation": _correlation,
-    "attention_pattern": lambda _, config: Law("sharpens") if attends(config) else None,
+    "attention_pattern": lambda _, config: Law("sharpens") if config.design.attends else None,
     "logit_std": _spread, "attention_max": _softmax,
-    "weight_variance": lambda _, config: None if scales_forward(config) else Law("multiplies"),
+    "weight_variance": lambda _, config: None if config.design.scales_forward else Law("multiplies"),
 })
 """By statistic: the law of a design, from its predicted profile; None where none holds."""
 TABLE = tomllib.loads(Path(__file__).with_name("why.toml").read_text(encoding="utf-8"))

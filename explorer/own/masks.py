@@ -10,7 +10,6 @@ from torch import Tensor
 from explorer.config import Config
 from explorer.own.nodes import FUSED, MATRIX, Node, pattern_of
 from explorer.own.trace import Step, trace
-from explorer.schemes.position import slopes
 
 LOOKED_AT = 128
 """Tokens of the first sequence in whose logits masks and biases are looked for."""
@@ -121,7 +120,7 @@ def _named(bias: Tensor, scores: Tensor) -> tuple[str, str]:
         return "none", mask
     heads = bias.shape[0]
     if heads <= 64:
-        fall = torch.tensor(slopes(Config(n_heads=heads, head_size=8, position="alibi", causal=True)))
+        fall = torch.tensor(Config(n_heads=heads, head_size=8, position="alibi", causal=True).design.slopes)
         line = fall[:, None, None].to(left) * torch.arange(keys, device=left.device)
         line = line.where(shown & shown[..., :1], 0)
         if float((left - line).abs().max()) <= 0.02 * float(line.abs().max()):

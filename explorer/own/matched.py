@@ -12,8 +12,8 @@ from explorer.config import Config
 from explorer.own.facts import Facts
 from explorer.profile import BRANCHES
 from explorer.schemes.placement import PLACEMENTS, Placement
-from explorer.schemes.residual import RESIDUALS, multipliers
-from explorer.schemes.scale import SCALE_RULES, shapes, variances
+from explorer.schemes.residual import RESIDUALS
+from explorer.schemes.scale import SCALE_RULES
 
 FLAGS = ("on_input", "on_output", "on_sum", "on_read", "on_heads")
 CLOSE = 0.02
@@ -73,16 +73,16 @@ def _residuals(layers: Sequence[Facts], fields: Mapping[str, Any]) -> Iterator[t
     values = np.array([[[facts.get((site, part), 1.0) for site in sites] for facts in layers]
                        for part in ("skip", "branch")])
     kind = _learned(layers)
-    plain = multipliers(Config.model_construct(**{**fields, "residual": "constant", "alpha": 1.0}))
+    plain = Config.model_construct(**{**fields, "residual": "constant", "alpha": 1.0}).design
     which = [BRANCHES.index(site) for site in sites]
-    base = np.array([np.reshape(part, (-1, 2))[:, which] for part in plain[:2]])
+    base = np.array([np.reshape(part, (-1, 2))[:, which] for part in (plain.skips, plain.branches)])
     skip, branch = (float(f"{np.median(part):.6g}") for part in values / np.where(base == 0, 1, base))
     for name, row in RESIDUALS.items():
         skips = row.multipliers(Config.model_construct(**{**fields, "alpha": 2.0}))[0] == 2.0
         alpha = 1.0 if "alpha" not in row.uses else skip if skips else branch
         change: dict[str, Any] = {"residual": name, "alpha": alpha}
-        asked = multipliers(Config.model_construct(**{**fields, **change}))
-        made = np.array([np.reshape(part, (-1, 2))[:, which] for part in asked[:2]])
+        asked = Config.model_construct(**{**fields, **change}).design
+        made = np.array([np.reshape(part, (-1, 2))[:, which] for part in (asked.skips, asked.branches)])
         shape = None if row.learned is None else row.learned(Config.model_construct(**fields))
         wanted = "" if shape is None else "one" if shape == () else "each" if len(shape) == 1 else "vector"
         gap = np.abs(values - made) / np.maximum(np.abs(made), np.abs(values).clip(1e-12))
@@ -130,10 +130,10 @@ def _costs(gained: Mapping[str, float], fields: Mapping[str, Any], change: Mappi
 
 def offsets(config: Config, gained: Mapping[str, float], free: int) -> tuple[float, float, float, float]:
     """Misfit and init, attention and MLP variance, with none, one or two of them free."""
-    asked, sizes = variances(config), shapes(config)
+    matrices = config.design.matrices
     rest, zeros = {}, 0
     for name, value in gained.items():
-        made = asked.get(name, math.nan) * sizes.get(name, (math.nan, 0))[0]
+        made = matrices[name].gain if name in matrices else math.nan
         if value == -math.inf or made == 0:
             zeros += (value == -math.inf) != (made == 0)
         elif math.isfinite(made):

@@ -19,8 +19,6 @@ from explorer.own.fields import Majority, attention, folded, mlp, norms, sizes, 
 from explorer.own.matched import fit, gains, offsets
 from explorer.own.stream import Source
 from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, STREAM, Array, Key, Profile
-from explorer.schemes.residual import multipliers
-from explorer.schemes.scale import shapes, variances
 from explorer.theory import predict
 
 LIMITED = ("n_layers", "d_model", "n_heads", "head_size", "n_ctx", "batch_size", "mlp_ratio", "n_kv_heads")
@@ -134,16 +132,14 @@ def _made(majority: Majority, fields: dict[str, Any]) -> Config:
 
 def _distance(layers: Sequence[Facts], config: Config, folded: Mapping[str, float]) -> float:
     """`Twin.distance`: root mean square logarithm of the layers' numbers over the config's."""
-    asked, asked_sizes = variances(config), shapes(config)
-    gaps = []
-    skip, branch, _ = multipliers(config)
+    design, gaps = config.design, []
     for index, facts in enumerate(layers[: config.n_layers]):
-        for name, shape in asked_sizes.items():
+        for name, matrix in design.matrices.items():
             gain = facts.get((name, "variance"), 0.0) * facts.get((name, "shape"), (1, 1))[0] * folded.get(name, 1.0)
-            if gain > 0 and asked[name] > 0:
-                gaps.append(math.log(gain / (asked[name] * shape[0])))
+            if gain > 0 and matrix.gain > 0:
+                gaps.append(math.log(gain / matrix.gain))
         for number_, site in enumerate(BRANCHES):
-            for part, values in (("skip", skip), ("branch", branch)):
+            for part, values in (("skip", design.skips), ("branch", design.branches)):
                 measured, made = facts.get((site, part), 0.0), values[2 * index + number_]
                 if measured > 0 and made > 0:
                     gaps.append(math.log(measured / made))

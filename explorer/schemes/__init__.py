@@ -46,4 +46,3 @@ class Experiment(Protocol):
 
     @property
     def input_correlation(self) -> float: ...
-

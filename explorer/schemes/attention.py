@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from explorer.fields import Option
 from explorer.schemes import Experiment
-
-if TYPE_CHECKING:
-    from explorer.config import Config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +26,6 @@ ATTENTIONS: dict[str, AttentionKind] = {
     ),
     "none": AttentionKind("MLPs only", present=False),
 }
-
-
-def attends(config: Config) -> bool:
-    """Whether the layers have an attention sublayer."""
-    return ATTENTIONS[config.attention].present
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +46,6 @@ DIVISORS: dict[str, Divisor] = {
 }
 
 
-def divisor(config: Config) -> float:
-    """Divisor of the config's attention logits."""
-    return DIVISORS[config.attention_scale].of(config.d_head)
-
-
-def row_factors(config: Config, n: int) -> tuple[float, ...]:
-    """Factor on the logits of each of n rows; of all one, where each row sees all keys."""
-    factor = DIVISORS[config.attention_scale].row
-    return tuple(factor(config, t) for t in (range(1, n + 1) if config.causal else (n,)))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Normalized(Option):
     """Vectors of which each is normalized by a QK-norm."""
@@ -79,11 +60,6 @@ NORMALIZED: dict[str, Normalized] = {
 }
 
 
-def joins(config: Config) -> bool:
-    """Whether the QK-norm is over all heads at once, of which there are several."""
-    return config.qk_norm and NORMALIZED[config.qk_norm_over].joins and config.n_heads > 1
-
-
 @dataclass(frozen=True, kw_only=True)
 class Inheritance(Option):
     """Sum over the layers: of nothing, the logits, or queries and keys each."""
@@ -96,11 +72,6 @@ INHERITANCES: dict[str, Inheritance] = {
     "scores": Inheritance("A_l = q_l·k_l + A_(l−1)", "RealFormer: He et al. 2020", adds="scores"),
     "qk": Inheritance("A_l = (Σ q)·(Σ k), over the layers so far", adds="qk"),
 }
-
-
-def inherits(config: Config) -> str:
-    """Sum that the config's logits inherit: see `Inheritance.adds`."""
-    return INHERITANCES[config.residual_attention].adds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,11 +91,6 @@ SINKS: dict[str, Sink] = {
 }
 
 
-def sink(config: Config) -> Sink:
-    """The config's sink."""
-    return SINKS[config.sink if attends(config) else "none"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class OutputGate(Option):
     """Sigmoid gates on the output of the heads, computed from what attention reads by one more matrix, W_G."""
@@ -140,8 +106,3 @@ ATTENTION_GATES: dict[str, OutputGate] = {
         "W_O (σ(W_G x) ⊙ o), one gate for each coordinate", "Qiu et al. 2025", per_head=lambda d_head: d_head
     ),
 }
-
-
-def gates(config: Config) -> int:
-    """Number of gates in an attention sublayer; 0 where there are none."""
-    return config.n_heads * ATTENTION_GATES[config.attention_gate].per_head(config.d_head) if attends(config) else 0

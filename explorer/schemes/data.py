@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from explorer.fields import Option
 from explorer.schemes import Experiment
-
-if TYPE_CHECKING:
-    from explorer.config import Config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +25,6 @@ INPUTS: dict[str, Input] = {
                         overlap=lambda config: config.input_correlation),
     "text": Input("English prose, embedded", is_text=True),
 }
-
-
-def reads_text(config: Config) -> bool:
-    """Whether the input is text."""
-    return INPUTS[config.input].is_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +59,3 @@ READOUTS: dict[str, Readout] = {
         tied=True, variance=lambda d, embedded: embedded / d,
     ),
 }
-
-
-def ties(config: Config) -> bool:
-    """Whether the readout of the config's loss is its embedding."""
-    return predicts_text(config) and READOUTS[config.readout].tied
-
-
-def predicts_text(config: Config) -> bool:
-    """Whether the loss asks for the next character."""
-    return LOSSES[config.loss].predicts

@@ -8,12 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from explorer.fields import Option
-
-if TYPE_CHECKING:
-    from explorer.config import Config
 
 CUT = 2.0
 """Standard deviations at which the truncated normal ends."""
@@ -60,13 +57,3 @@ LAYER_WEIGHTS: dict[str, LayerWeights] = {
         shared=True,
     ),
 }
-
-
-def copies(config: Config) -> bool:
-    """Whether the layers start alike: see `LayerWeights.copied`."""
-    return LAYER_WEIGHTS[config.layer_weights].copied
-
-
-def shares(config: Config) -> bool:
-    """Whether the layers are one: see `LayerWeights.shared`."""
-    return LAYER_WEIGHTS[config.layer_weights].shared

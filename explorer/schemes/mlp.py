@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from explorer.fields import Option
-from explorer.schemes.activation import ACTIVATIONS
-
-if TYPE_CHECKING:
-    from explorer.config import Config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +34,3 @@ MLPS: dict[str, MLPKind] = {
         gated=True, shift=1.0,
     ),
 }
-
-
-def readers(config: Config) -> tuple[str, ...]:
-    """Matrices that read the MLP's input: see `MLPKind.readers`."""
-    return MLPS[config.mlp].readers
-
-
-def degree(config: Config) -> int:
-    """Power of its input with which an MLP's output grows, about: the factors' degrees add."""
-    return ACTIVATIONS[config.activation].degree + len(readers(config)) - 1

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from explorer.fields import Option
-
-if TYPE_CHECKING:
-    from explorer.config import Config
 
 BASE_WIDTH = 64
 """Width at which μP and the standard parametrization are the same; n_0 of Yang et al. 2022, eq. 4."""
@@ -85,28 +82,3 @@ PARAMETRIZATIONS: dict[str, Parametrization] = {
         branch=Power(depth=-1),
     ),
 }
-
-
-def scales_forward(config: Config) -> bool:
-    """Whether σ is in the forward pass instead of in the stored weights."""
-    return PARAMETRIZATIONS[config.parametrization].scales_forward
-
-
-def factors(config: Config, quantity: Quantity) -> dict[str, float]:
-    """Factor on a quantity of training, such as Adam's learning rate, for each kind of parameter.
-
-    The kinds: input (embeddings), hidden (matrices of the layers), vector (what else the layers learn), output (W_U).
-    All are 1 except under μP, where the best learning rate of one width is then the best of every width, and its kin.
-    """
-    rows = PARAMETRIZATIONS[config.parametrization].powers
-    return {kind: _factor(config, getattr(row, quantity)) for kind, row in rows.items()}
-
-
-def branch_factor(config: Config) -> float:
-    """Factor of the parametrization on every branch."""
-    return _factor(config, PARAMETRIZATIONS[config.parametrization].branch)
-
-
-def _factor(config: Config, power: Power) -> float:
-    width, depth = config.d_model / BASE_WIDTH, config.n_layers / config.base_depth
-    return float(width**power.width * depth**power.depth)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from explorer.fields import Option
-from explorer.schemes.stream import stream
-
-if TYPE_CHECKING:
-    from explorer.config import Config
 
 
 class Placement(NamedTuple):
@@ -152,14 +148,6 @@ PLACEMENTS: dict[str, PlacementRule] = {
 }
 
 
-@lru_cache(maxsize=64)
-def placements(config: Config) -> tuple[Placement, ...]:
-    """Placement of the norms in each sublayer, `[2N]`."""
-    place, reads = PLACEMENTS[config.norm_placement].sublayer, stream(config).reads
-    every = [(place(index, config.n_layers), reads(config, index)) for index in range(2 * config.n_layers)]
-    return tuple(row if row.reads == share else row._replace(reads=share) for row, share in every)
-
-
 class Kinds(NamedTuple):
     """The different placements in a stack, apart from their `scale` and `reads`: all that rules between fields ask."""
 
@@ -167,23 +155,13 @@ class Kinds(NamedTuple):
     every: frozenset[Placement]
 
 
-def kinds(config: Config) -> Kinds:
-    """The config's, by a look at each sublayer only where norm placement or depth are new."""
-    return kinds_of(PLACEMENTS[config.norm_placement].sublayer, config.n_layers)
-
-
 @lru_cache(maxsize=256)
-def kinds_of(sublayer: Callable[[int, int], Placement], n_layers: int) -> Kinds:
+def kinds(sublayer: Callable[[int, int], Placement], n_layers: int) -> Kinds:
     attention, mlp = (
         {place._replace(scale=1.0) for place in {sublayer(index, n_layers) for index in range(first, 2 * n_layers, 2)}}
         for first in (0, 1)
     )
     return Kinds(frozenset(attention), frozenset(attention | mlp))
-
-
-def normalizes_heads(config: Config) -> bool:
-    """Whether each head's queries and keys are normalized, by a choice or by the placement."""
-    return config.qk_norm or any(place.on_heads for place in kinds(config).every)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,11 +182,6 @@ FINAL_NORMS: dict[str, FinalNorm] = {
 }
 
 
-def has_final_norm(config: Config) -> bool:
-    """Whether the stream is normalized once more after the last layer."""
-    return FINAL_NORMS[config.final_norm].present(PLACEMENTS[config.norm_placement])
-
-
 @dataclass(frozen=True, kw_only=True)
 class Norm(Option):
     """Division of each token by its size, or a function of each coordinate in its place."""
@@ -226,13 +199,3 @@ NORMS: dict[str, Norm] = {
     "dyt": Norm("tanh(α x)", "Dynamic Tanh: Zhu et al. 2025, section 4", SLOPE, point="tanh"),
     "derf": Norm("erf(α x + s), s = 0", "Derf: Chen et al. 2025", SLOPE, point="erf"),
 }
-
-
-def point(config: Config) -> str:
-    """Activation that stands in the norms' place: see `Norm.point`."""
-    return NORMS[config.norm].point
-
-
-def centers(config: Config) -> bool:
-    """Whether the config's norm subtracts each token's mean."""
-    return NORMS[config.norm].centers

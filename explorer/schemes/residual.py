@@ -5,20 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from explorer.fields import Option
 from explorer.schemes import Experiment
 from explorer.schemes.mlp import MLPS
-from explorer.schemes.parametrization import branch_factor
-from explorer.schemes.placement import kinds, placements
-
-if TYPE_CHECKING:
-    from explorer.config import Config
 
 VALUE_PATH = ("W_V", "W_O", "W_in", "W_out")
 """The matrices between a branch's input and its output; W_Q and W_K only choose among the tokens. W_gate is not
@@ -28,19 +20,10 @@ LAST = ("W_O", "W_out")
 
 
 class Rule(NamedTuple):
-    """Multipliers that are equal in all sublayers, see `Multipliers`."""
+    """`skip · x + branch · F(x)` in every sublayer, with some matrices drawn so many times their usual size."""
 
     skip: float
     branch: float
-    drawn: Mapping[str, float] = MappingProxyType({})
-
-
-class Multipliers(NamedTuple):
-    """`skip · x + branch · F(x)`, with some matrices drawn so many times their usual size."""
-
-    skip: tuple[float, ...]
-    """By sublayer, `[2N]`, as the next."""
-    branch: tuple[float, ...]
     drawn: Mapping[str, float] = MappingProxyType({})
     """Matrix to factor on its standard deviation; 1 where none is named."""
 
@@ -153,33 +136,6 @@ RESIDUALS: dict[str, ResidualRule] = {
 }
 
 
-@lru_cache(maxsize=64)
-def multipliers(config: Config) -> Multipliers:
-    """The multipliers at initialization: the residual rule's, times the norm placement's and the parametrization's."""
-    skip, branch, drawn = RESIDUALS[config.residual].multipliers(config)
-    ones, places, factor = np.ones(2 * config.n_layers), placements(config), branch_factor(config)
-    return Multipliers(
-        tuple((ones * skip * [place.skip for place in places]).tolist()),
-        tuple((ones * branch * factor * [place.branch for place in places]).tolist()), drawn,
-    )
-
-
-def drawn(config: Config) -> Mapping[str, float]:
-    """See `Multipliers.drawn`."""
-    return RESIDUALS[config.residual].multipliers(config).drawn
-
-
-def skips(config: Config) -> set[float]:
-    """The factors on the stream, the residual rule's and the placement's: 1 alone where it passes as it is."""
-    rule = RESIDUALS[config.residual].multipliers(config)
-    return {*np.ravel(rule.skip).tolist(), *(place.skip for place in kinds(config).every)}
-
-
-def profiles(config: Config) -> bool:
-    """Whether the factors on the stream are found in a first pass."""
-    return RESIDUALS[config.residual].profiled
-
-
 def profiled_factor(below: int, total: float) -> float:
     """Factor on the stream before a branch, as a first pass finds it, with those below in place.
 
@@ -189,19 +145,3 @@ def profiled_factor(below: int, total: float) -> float:
             code it is the factor's square times x's variance, which their norms keep at 1, and the last branch's.
     """
     return math.sqrt(total) if below else 1.0
-
-
-def adds_to_whole_stream(config: Config) -> bool:
-    """Whether nothing weighs the stream before a branch is added."""
-    return not profiles(config) and skips(config) == {1.0}
-
-
-def learned(config: Config) -> bool:
-    """Whether the multiplier of the branches is a learned parameter."""
-    return RESIDUALS[config.residual].learned is not None
-
-
-def learned_shape(config: Config) -> tuple[int, ...] | None:
-    """Shape of a layer's learned multiplier: see `ResidualRule.learned`."""
-    shape = RESIDUALS[config.residual].learned
-    return None if shape is None else shape(config)

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
 
 from explorer.fields import Option
 from explorer.schemes import Experiment
-from explorer.schemes.attention import attends, gates
-from explorer.schemes.data import READOUTS
-from explorer.schemes.mlp import readers
-from explorer.schemes.parametrization import factors, scales_forward
-from explorer.schemes.position import own_part
-from explorer.schemes.residual import LAST, multipliers
-
-if TYPE_CHECKING:
-    from explorer.config import Config
+from explorer.schemes.residual import LAST
 
 PACKED = ("W_Q", "W_K", "W_V")
 """torch keeps these three as one matrix, of 3d rows with as many key-value heads as heads, and scales them as such."""
@@ -92,59 +81,3 @@ SCALE_RULES: dict[str, ScaleRule] = {
         ),
     ),
 }
-
-
-def shapes(config: Config) -> dict[str, tuple[int, int]]:
-    """`(fan_in, fan_out)` of each weight matrix of a layer, in the order of the forward pass."""
-    d, d_mlp, attention = config.d_model, config.d_mlp, {}
-    if attends(config):
-        queries, keys = config.n_heads * config.d_head, config.kv_heads * config.d_head
-        attention = {"W_Q": (d, queries), "W_K": (d, keys), "W_V": (d, keys), "W_G": (d, gates(config)),
-                     "W_O": (queries, d)}
-        if not gates(config):
-            del attention["W_G"]
-    return {**attention, **dict.fromkeys(readers(config), (d, d_mlp)), "W_out": (d_mlp, d)}
-
-
-def variances(config: Config) -> dict[str, float]:
-    """Variance of the entries of each weight matrix: scale rule × init variances × the residual rule's factor².
-
-    `fan_in · variance` is the gain g of the theory's recursions: the factor on the second moment.
-    """
-    rule = SCALE_RULES[config.scale_rule].variance
-    drawn, mlp = multipliers(config).drawn, (*readers(config), "W_out")
-    return {
-        matrix: config.init_variance * (config.mlp_variance if matrix in mlp else config.attention_variance)
-        * rule(config, matrix, *shape) * drawn.get(matrix, 1.0) ** 2
-        for matrix, shape in shapes(config).items()
-    }
-
-
-def biases(config: Config) -> dict[str, float]:
-    """Variance of the biases added to what a matrix makes, by the matrix; none where they are 0."""
-    every = shapes(config)
-    names = every if BIASES[config.biases].attention else (*readers(config), LAST[1])
-    return {name: config.bias_variance / every[name][0] for name in names} if config.bias_variance else {}
-
-
-class Spreads(NamedTuple):
-    """The two places of σ, by matrix; in the other place stands 1."""
-
-    stored: Mapping[str, float]
-    """Standard deviation of the entries of the stored weights."""
-    forward: Mapping[str, float]
-    """Factor on the product in the forward pass."""
-
-
-@lru_cache(maxsize=32)
-def spreads(config: Config) -> Spreads:
-    """Where the config's parametrization has the standard deviation of each matrix."""
-    sigma = {name: math.sqrt(variance) for name, variance in variances(config).items()}
-    ones = dict.fromkeys(sigma, 1.0)
-    return Spreads(ones, sigma) if scales_forward(config) else Spreads(sigma, ones)
-
-
-def readout_variance(config: Config) -> float:
-    """Variance of the entries of W_U: that of its row, and once more by the width under μP."""
-    character = config.input_second_moment * own_part(config)
-    return factors(config, "variance")["output"] * READOUTS[config.readout].variance(config.d_model, character)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from explorer.fields import Option
 from explorer.schemes import Experiment
-from explorer.schemes.attention import ATTENTIONS, attends
-
-if TYPE_CHECKING:
-    from explorer.config import Config
+from explorer.schemes.attention import ATTENTIONS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,20 +55,3 @@ STREAMS: dict[str, StreamRule] = {
 Streams that start alike stay alike, so at initialization the last three are Pre-LN but for `reads`, which only a norm's
 ε sees. Left out is what mHC's token adds, 0.01 · 0.02 · √(n d) z: at most 0.5 % of a gradient at width 64 and n = 4.
 """
-
-
-def stream(config: Config) -> StreamRule:
-    """The row of the config's stream."""
-    return STREAMS[config.stream]
-
-
-def stream_shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """Shapes of what a layer learns about mixing; its first axis is the branch."""
-    branches, n, d = 1 + attends(config), config.n_streams, config.d_model
-    if stream(config).mixes == "outputs":
-        return {"depth_query": (branches, d)}
-    if stream(config).mixes == "streams":
-        inputs = (n, n * d) if stream(config).constrained else (1, d)
-        return {"mix": (branches, n, n + 2), "mix_scale": (branches, 3),
-                "mix_by_token": (branches, inputs[0] * (n + 2), inputs[1])}
-    return {}

@@ -13,9 +13,9 @@ import pytest
 from explorer.config import Config, ConfigError, preset
 from explorer.figures.why import LAWS, SENTENCES, WHYS, Why, why
 from explorer.profile import Profile
-from explorer.schemes.placement import NORMS, PLACEMENTS, placements
+from explorer.schemes.placement import NORMS, PLACEMENTS
 from explorer.schemes.preset import PRESETS
-from explorer.schemes.residual import RESIDUALS, multipliers
+from explorer.schemes.residual import RESIDUALS
 from explorer.schemes.stream import STREAMS
 from explorer.theory import predict
 
@@ -74,7 +74,7 @@ def test_the_law_of_the_second_moment_holds_for_each_sum_of_each_design() -> Non
     said = 0
     for profile in PREDICTED:
         words = why("second_moment", profile).words
-        norms = [place.on_sum for place in placements(profile.config)]
+        norms = [place.on_sum for place in profile.config.design.sublayers]
         norms = norms if profile.config.attention != "none" else norms[1::2]
         rows = list(zip(norms, sums(profile), strict=False))
         if "resets q to 1" in words:
@@ -102,7 +102,7 @@ def test_what_a_design_passes_back_is_what_its_line_says() -> None:
         gradient = along(profile, "activation_gradient")
         stream = float((re.search(r"γ_l \(?([\d.,]+)", words) or ["", "1" if "χ" not in words else "0"])[1])
         present = slice(None) if profile.config.attention != "none" else slice(1, None, 2)
-        places, branches = placements(profile.config)[present], multipliers(profile.config).branch[present]
+        places, branches = profile.config.design.sublayers[present], profile.config.design.branches[present]
         for index, (one, place) in enumerate(zip(sums(profile), places, strict=True)):
             weight = branches[index] ** 2
             total = stream * one[0] + weight * one[2] if "q of the sum" in words else 1.0
@@ -169,7 +169,7 @@ def test_the_spread_of_the_logits_is_proportional_to_what_its_line_says() -> Non
         words, config = why("logit_std", profile).words, profile.config
         if not words:
             continue
-        every = [(place.on_input, place.scale) for place in placements(config)[::2]]
+        every = [(place.on_input, place.scale) for place in config.design.sublayers[::2]]
         q = np.array([profile["second_moment", "embed"][0, 0], *profile["second_moment", "resid_post"][0, :-1]])
         rho = [profile["token_correlation", "embed"][0, 0], *profile["token_correlation", "resid_post"][0, :-1]]
         read = np.array([scale**2 * one / (one + config.norm_epsilon) if norm else one

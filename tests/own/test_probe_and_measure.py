@@ -12,7 +12,6 @@ from explorer import Config, measure, preset, probe
 from explorer.model import Transformer, batch
 from explorer.profile import Profile
 from explorer.schemes.preset import PRESETS
-from explorer.schemes.stream import stream
 
 SIZES: dict[str, Any] = {"n_layers": 3, "d_model": 32, "n_heads": 4, "n_ctx": 10, "batch_size": 2, "n_seeds": 1}
 CONFIGS = {
@@ -20,7 +19,7 @@ CONFIGS = {
     "text": Config(input="text", loss="next_token", causal=True, **SIZES),
     "correlated": Config(input="correlated", input_correlation=0.5, norm_placement="post", **SIZES),
 }
-SEVERAL = [name for name, config in CONFIGS.items() if stream(config).mixes]
+SEVERAL = [name for name, config in CONFIGS.items() if config.design.stream.mixes]
 """Designs of several streams, whose inner sites no single tensor shows."""
 
 

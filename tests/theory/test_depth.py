@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from explorer import Config
-from explorer.schemes.residual import multipliers
 from explorer.theory import predict
 from explorer.theory.depth import aligned_growth, deepnorm, identity_path, random_growth, update_size
 
@@ -40,8 +39,8 @@ def test_deepnorm_constants() -> None:
     assert deepnorm(1000) == pytest.approx((6.6874, 0.1057), abs=1e-4)
     assert deepnorm(18, 18) == pytest.approx((0.81 * (18**5) ** (1 / 16), 0.87 * (18**5) ** (-1 / 16)))
     assert deepnorm(6, 6, decoder=True) == pytest.approx((18**0.25, 72**-0.25))
-    ours = multipliers(Config(n_layers=24, residual="deepnorm"))
-    assert (ours.skip[0], ours.drawn["W_V"]) == pytest.approx(deepnorm(24))
+    ours = Config(n_layers=24, residual="deepnorm").design
+    assert (ours.skips[0], ours.rule.drawn["W_V"]) == pytest.approx(deepnorm(24))
 
 
 def test_one_update_over_depth() -> None:

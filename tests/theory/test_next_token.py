@@ -7,8 +7,6 @@ import pytest
 from trial import GATED, ROTARY, SMALL, agrees, both, by_layer
 
 from explorer import Config
-from explorer.schemes.data import ties
-from explorer.schemes.mlp import degree
 from explorer.theory import predict
 from explorer.theory.coverage import TEXT, TEXT_BENT, TEXT_TIED, WINDOWS
 
@@ -61,8 +59,8 @@ def test_next_token_gradients_along_the_stream(on_text: Any) -> None:
 def test_next_token_gradients_by_the_weights_are_as_rough_as_the_note_says(on_text: Any) -> None:
     """Predicted, not bounded: with one sequence and with many the error stays within the note's share."""
     measured, predicted = on_text
-    share = TEXT if degree(predicted.config) == 1 else TEXT_BENT
-    share = TEXT_TIED if ties(predicted.config) else share
+    share = TEXT if predicted.config.design.degree == 1 else TEXT_BENT
+    share = TEXT_TIED if predicted.config.design.tied else share
     assert f"{100 * share:.0f} %" in predicted.notes["parameter_gradient"]
     for statistic, site in predicted.values:
         if statistic != "parameter_gradient":

@@ -12,7 +12,6 @@ from trial import SIZES, Array, agrees, both, by_layer
 
 from explorer import Config
 from explorer.profile import STATISTICS
-from explorer.schemes.scale import shapes
 from explorer.theory import predict
 
 SHARP = {
@@ -115,7 +114,7 @@ def test_a_stream_as_small_as_the_epsilon_of_its_norms() -> None:
 def test_branches_of_zero_and_their_alpha(rule: str) -> None:
     """The stream never moves; all that has a gradient is α, whose size is the overlap of branch and loss direction."""
     measured, predicted = both(Config(**{**SIZES, "n_layers": 2}, residual=rule, n_seeds=32))
-    for matrix in shapes(Config()):
+    for matrix in Config().design.shapes:
         assert not predicted["parameter_gradient", matrix].any()
         assert not measured["parameter_gradient", matrix].any()
     assert np.ptp(predicted["activation_gradient", "resid_post"]) == 0
