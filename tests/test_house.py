@@ -33,7 +33,7 @@ ROOMS: dict[str, Room] = {
     "jupyter": Room(100, 2),
     "labs": Room(3884, 73),
     "measuring": Room(515, 6),
-    "own": Room(3547, 27),
+    "own": Room(3529, 27),
     "schemes": Room(971, 14),
     "serve": Room(678, 5),
     "sweeping": Room(759, 8),
