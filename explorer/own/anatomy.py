@@ -254,7 +254,7 @@ def _sites(anatomy: Anatomy) -> Iterator[tuple[str, Node]]:
     ends = [_settled(term.after, after.before) for term, after in zip(anatomy.sums, anatomy.sums[1:], strict=False)]
     ends.append(anatomy.output)
     for term, end in zip(anatomy.sums, ends, strict=False):
-        for site, node in (parts := list(kinds(anatomy, term))):
+        for site, node in (parts := kinds(anatomy, term)):
             yield site, bare(node)[0]
         if parts[-1][0] == "attn_out":
             yield "resid_mid", end

@@ -116,7 +116,7 @@ def _written_out(attention: Node, batch: int) -> Iterator[Part]:
     keys = attention.inputs[1].tensor.shape[-2]
     logits, weights, mask = soft.inputs[0].tensor, soft.tensor, hidden(soft)
     logits = logits if mask is None else logits.masked_fill(mask, -math.inf)
-    if soft.scalars[1] % soft.tensor.ndim != soft.tensor.ndim - 1:  # as the product with the values has its axes
+    if soft.named["dim"] % soft.tensor.ndim != soft.tensor.ndim - 1:  # as the product with the values has its axes
         weights = attention.inputs[0].tensor
         logits = weights.log()
     scores, pattern = (_by_head(tensor, batch)[..., :keys] for tensor in (logits, weights))

@@ -140,3 +140,8 @@ def _named(model: nn.Module, patterns: Sequence[str]) -> list[Block]:
         some = ", ".join([path for path in modules if path][:4])
         raise ValueError(f"blocks must name modules of the model, such as {some}; got {', '.join(patterns)!r}")
     return parts
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether part of a module runs as compiled code."""
+    return any(part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in module.modules())

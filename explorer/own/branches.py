@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -84,17 +83,16 @@ def _over_keys(attention: Node) -> bool:
     while node is not soft and axis is not None:
         before = node.made_of()[0]
         axis, node = axis_before(node, before, axis), before
-    return soft is not None and axis is not None and axis == soft.scalars[1] % soft.tensor.ndim
+    return soft is not None and axis is not None and axis == soft.named["dim"] % soft.tensor.ndim
 
 
 def axis_before(node: Node, before: Node, axis: int) -> int | None:
     """Where an axis was before an operation that may have turned or joined axes; None where it was no axis."""
     order = list(range(before.tensor.ndim))
-    numbers = [value for value in node.scalars if isinstance(value, int) and not isinstance(value, bool)]
     if node.op == "permute":
-        return int(next(value for value in node.scalars if isinstance(value, (list, tuple)))[axis]) % len(order)
+        return int(node.named["dims"][axis]) % len(order)
     if node.op in ("transpose", "t"):
-        first, second = numbers[:2] if node.op == "transpose" else (0, -1)
+        first, second = node.named.get("dim0", 0), node.named.get("dim1", -1)
         order[first], order[second] = order[second], order[first]
         return order[axis]
     if len(order) == node.tensor.ndim and "view" not in node.op and "reshape" not in node.op:
@@ -115,24 +113,17 @@ def queries_keys_values(attention: Node) -> tuple[Node, Node, Node] | None:
     return None if node is None or len(node.inputs) < 2 else (node.inputs[-2], node.inputs[-1], attention.inputs[1])
 
 
-def kinds(anatomy: Anatomy, term: Sum) -> Iterator[tuple[str, Node]]:
-    """A sum's branches and their sites. Where nothing attends, the first of two branches stands in its place."""
-    if anatomy.attention is None and len(anatomy.sums) > 1 and term is anatomy.sums[0]:
-        yield "attn_out", term.branch
-    else:
-        yield from _branches(term.branch, anatomy.attention)
+def kinds(anatomy: Anatomy, term: Sum) -> list[tuple[str, Node]]:
+    """A sum's branches and their sites: two, where one sum takes in both.
 
-
-def _branches(branch: Node, attention: Node | None) -> Iterator[tuple[str, Node]]:
-    """A branch's site: two, where one sum takes in both."""
+    Where nothing attends, the first of two branches stands in attention's place.
+    """
+    attention, branch = anatomy.attention, term.branch
     if attention is None or attention not in branch.inside():
-        yield "mlp_out", branch
-        return
-    parts = parts_of(branch, attention)
-    if parts is None:
-        yield "attn_out", branch
-        return
-    yield from zip(("attn_out", "mlp_out"), parts, strict=True)
+        first = attention is None and len(anatomy.sums) > 1 and term is anatomy.sums[0]
+        return [("attn_out" if first else "mlp_out", branch)]
+    parts = parts_of(branch, attention) or (branch,)
+    return list(zip(("attn_out", "mlp_out"), parts, strict=False))
 
 
 def parts_of(branch: Node, attention: Node) -> tuple[Node, Node] | None:

@@ -92,7 +92,7 @@ def read_facts(anatomy: Anatomy, block: nn.Module) -> Facts:
         ("layer", "attentions"): len(attending),
         ("layer", "attends"): anatomy.attention is not None,
         ("layer", "branches"): tuple(site for site in BRANCHES if site in anatomy.sites),
-        ("layer", "dropout"): max([0.0, *drops, *(rate for node in anatomy.graph.order for rate in _dropped(node))]),
+        ("layer", "dropout"): max([0.0, *drops, *map(_dropped, anatomy.graph.order)]),
     }
     if any(node.op == "topk" for node in anatomy.graph.order):
         facts["layer", "experts"] = True
@@ -106,11 +106,7 @@ def read_facts(anatomy: Anatomy, block: nn.Module) -> Facts:
     return facts
 
 
-def _dropped(node: Node) -> Iterator[float]:
+def _dropped(node: Node) -> float:
     """Share of the numbers that an operation sets to zero at random."""
-    if node.op == "native_dropout":
-        yield from (value for value in node.scalars if isinstance(value, float))
-    if node.op == "bernoulli_":
-        yield from (1 - value for value in node.scalars if isinstance(value, float))
-    if isinstance(share := node.named.get("dropout_p"), float):
-        yield share
+    rate = node.named.get("p" if node.op in ("native_dropout", "bernoulli_") else "dropout_p")
+    return 0.0 if not isinstance(rate, float) else 1 - rate if node.op == "bernoulli_" else rate

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from explorer.own.nodes import FUSED, VIEW, Node, as_softmax, label, named_arguments, tensors_in
+from explorer.own.nodes import VIEW, Node, as_softmax, label, named_arguments, tensors_in
 
 
 class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -75,18 +75,17 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         self.announce()
         inputs = [self.find(tensor) for tensor in tensors_in((args, tuple(kwargs.values())))]
+        named = {name: self.find(value) if isinstance(value, Tensor) else value
+                 for name, value in named_arguments(func, args, kwargs).items() if not isinstance(value, (list, tuple))
+                 or not tensors_in(value)}
         op = func.overloadpacket.__name__
         bases = overwritten(inputs[0]) if op.endswith("_") and not op.startswith("_") and inputs else []
         wholes = [(base, base.tensor) for base in bases[1:]]
         for base in bases:  # keep what they were
             base.tensor = base.tensor.detach().clone()
         out = func(*args, **kwargs)
-        scalars = tuple(None if tensors_in((argument,)) else argument for argument in (*args, *kwargs.items()))
         for tensor in tensors_in((out,)):
-            node = self.keep(as_softmax(Node(op, inputs, tensor, scalars=scalars)))
-            if op in FUSED:
-                node.named = {name: self.find(value) if isinstance(value, Tensor) else value
-                              for name, value in named_arguments(func, args, kwargs).items()}
+            node = self.keep(as_softmax(Node(op, inputs, tensor, named=named)))
             for base, whole in wholes:
                 self.keep(Node("copy_", [base, node], whole))
         return out

@@ -145,7 +145,7 @@ def _logits(attention: Node, d_head: int) -> tuple[Node | None, float, float, li
     soft = pattern_of(attention)
     if soft is None:
         return None, 1.0, 0.0, []
-    if soft.scalars[1] % soft.tensor.ndim != soft.tensor.ndim - 1:
+    if soft.named["dim"] % soft.tensor.ndim != soft.tensor.ndim - 1:
         raise ValueError("the softmax is not over the last axis of the logits")
     steps, product = trace(soft.inputs[0], lambda node: node.op in MATRIX, bends=True)
     factors = [step for step in steps if step.kind in ("factor", "bend")]

@@ -47,16 +47,13 @@ PLACES = (torch.bool, torch.int32, torch.int64)
 class Node:
     """A tensor of the block and what made it."""
 
-    __slots__ = ("bent", "followed", "gradient", "inputs", "matrix", "named", "op", "parameter", "role", "scalars",
-                 "tensor")
+    __slots__ = ("bent", "followed", "gradient", "inputs", "matrix", "named", "op", "parameter", "role", "tensor")
 
-    def __init__(self, op: str, inputs: list[Node], tensor: Tensor, role: Role = "", scalars: tuple[Any, ...] = (),
+    def __init__(self, op: str, inputs: list[Node], tensor: Tensor, role: Role = "",
                  named: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.op, self.inputs, self.tensor, self.role = op, inputs, tensor, role
-        self.scalars = scalars
-        """The operation's arguments in turn, those that are named as pairs; None for a tensor, which is an input."""
         self.named = named
-        """Arguments of a fused call by name, a Node for each tensor."""
+        """The operation's arguments by name, a Node for a tensor."""
         self.parameter: nn.Parameter | None = None
         """The parameter that this is, or is a view of."""
         self.matrix: tuple[Node, ...] = ()
@@ -100,11 +97,11 @@ def as_softmax(node: Node) -> Node:
         while total.op in VIEW and len(total.inputs) == 1:
             total = total.inputs[0]
         if total.op == "sum" and total.inputs == [shares] and shares.op in ("exp", "exp_"):
-            axes = next((part for part in total.scalars if isinstance(part, (list, tuple)) and len(part) == 1), None)
-            if axes is not None:
-                node.op, node.inputs, node.scalars = "_softmax", shares.inputs[:1], (None, axes[0])
+            axes = total.named.get("dim")
+            if axes is not None and len(axes) == 1:
+                node.op, node.inputs, node.named = "_softmax", shares.inputs[:1], {"dim": axes[0]}
     elif node.op == "exp" and node.inputs and node.inputs[0].op == "_log_softmax":
-        node.op, node.inputs, node.scalars = "_softmax", node.inputs[0].inputs[:1], node.inputs[0].scalars
+        node.op, node.inputs, node.named = "_softmax", node.inputs[0].inputs[:1], node.inputs[0].named
     return node
 
 
@@ -112,11 +109,11 @@ def as_product(node: Node) -> list[Node]:
     """A product of matrices that is written out, such as Σ_d q_td k_sd: its factors and itself, which the sum is then a
     view of; nothing of any other node.
     """
-    whole, axes = node.inputs[0] if node.inputs else node, [value for value in node.scalars if isinstance(value, list)]
+    whole, axes = node.inputs[0] if node.inputs else node, node.named.get("dim")
     n_axes = whole.tensor.ndim
-    if node.op != "sum" or whole.op != "mul" or [len(value) for value in axes] != [1] or node.tensor.ndim == n_axes:
+    if node.op != "sum" or whole.op != "mul" or not axes or len(axes) != 1 or node.tensor.ndim == n_axes:
         return []
-    alike, summed = [_repeated(operand, whole) for operand in whole.inputs], axes[0][0] % n_axes
+    alike, summed = [_repeated(operand, whole) for operand in whole.inputs], axes[0] % n_axes
     if [len(repeated) for repeated in alike] != [1, 1] or len({summed, *alike[0], *alike[1]}) < 3:
         return []
     (column,), (row,) = alike
@@ -127,10 +124,10 @@ def as_product(node: Node) -> list[Node]:
     turned = summed == n_axes - 1  # of keys, whose coordinates are last
     made = [_view(first, [*rest, row, summed, column]),
             _view(second, [*rest, *((column, summed) if turned else (summed, column)), row])]
-    made += [Node("transpose", made[1:], made[1].tensor.mT, scalars=(None, -2, -1))] * turned
+    made += [Node("transpose", made[1:], made[1].tensor.mT, named={"dim0": -2, "dim1": -1})] * turned
     order = [axis - (axis > summed) for axis in (*rest, row, column)]
     product = Node("bmm", [made[0], made[-1]], node.tensor.permute(order))
-    node.op, node.inputs, node.scalars = "permute", [product], (None, [order.index(axis) for axis in range(len(order))])
+    node.op, node.inputs, node.named = "permute", [product], {"dims": [order.index(axis) for axis in range(len(order))]}
     return [*made, product]
 
 
@@ -144,7 +141,7 @@ def _repeated(factor: Node, product: Node) -> list[int]:
 
 def _view(factor: Node, order: list[int]) -> Node:
     """A factor with its axes in another order, without the last, along which it is the same."""
-    return Node("permute", [factor], factor.tensor.permute(order).select(-1, 0), scalars=(None, order))
+    return Node("permute", [factor], factor.tensor.permute(order).select(-1, 0), named={"dims": order})
 
 
 def label(node: Node) -> None:

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils import checkpoint
 
 from explorer.display import must_be
-from explorer.own.blocks import find_stacks
+from explorer.own.blocks import find_stacks, is_compiled
 from explorer.own.calls import Batch, Loss, called, loss_of, repeated, unwrapped
 from explorer.own.nodes import Node, first_floating
 from explorer.own.recording import Recording, backward
@@ -81,9 +81,7 @@ def _wishes(model: nn.Module) -> Iterator[None]:
 def _switches(model: nn.Module) -> Iterator[None]:
     """No call that hides a whole layer, no compiled code, no cast that outlives a block, no checkpoint."""
     fused, cached = torch.backends.mha.get_fastpath_enabled(), torch.is_autocast_cache_enabled()
-    compiled = any(type(module).__name__ == "OptimizedModule" or module._compiled_call_impl is not None
-                   for module in model.modules())
-    eager = torch.compiler.set_stance("force_eager") if compiled else nullcontext()  # imports a lot
+    eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else nullcontext()  # imports a lot
     shortcuts: list[tuple[Any, str, Any]] = [
         (checkpoint.CheckpointFunction, "apply", lambda function, _, *arguments: function(*arguments)),
         (checkpoint, "_checkpoint_without_reentrant_generator", lambda *_, **__: iter((None,))),

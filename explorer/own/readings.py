@@ -13,10 +13,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from explorer.display import reason, shown
 from explorer.profile import VOCABULARY, Array, Key, Profile, tidy
 
+Present = NDArray[np.bool_]
 COLUMNS = ["step", "layer", "site", "head", "statistic", "value"]
 UNITS: Mapping[str, str] = MappingProxyType({
     "mean": "mean of x over batch, token and coordinate",
@@ -44,7 +46,7 @@ class Reading(NamedTuple):
     values: Mapping[Key, Array]
     """`(statistic, site)` to `[layer]` or `[layer, head]`; `[]` of a matrix that is in no block. Site `embed` has the
     single layer 0."""
-    present: Mapping[Key, Array]
+    present: Mapping[Key, Present]
     """Where each statistic was read, of the values' shape: elsewhere nan stands in its place."""
     dtype: str
     """Data type of the stream."""
@@ -72,13 +74,14 @@ def frames(readings: Iterable[Reading]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
 
 
-def gather(cells: Mapping[Key, Mapping[int | None, Array]], n_layers: int) -> tuple[dict[Key, Array], dict[Key, Array]]:
+def gather(cells: Mapping[Key, Mapping[int | None, Array]], n_layers: int
+           ) -> tuple[dict[Key, Array], dict[Key, Present]]:
     """Numbers by layer to arrays over layers, and where they are."""
     values: dict[Key, Array] = {}
-    present: dict[Key, Array] = {}
+    present: dict[Key, Present] = {}
     for key, by_layer in cells.items():
         if None in by_layer:
-            values[key], present[key] = by_layer[None], np.True_
+            values[key], present[key] = by_layer[None], np.ones((), bool)
             continue
         length = 1 if key[1] == "embed" else n_layers
         shape = tuple(np.max([value.shape for value in by_layer.values()], axis=0))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from itertools import takewhile
+from operator import is_
 from typing import Any, NamedTuple
 
 import torch
@@ -143,7 +145,7 @@ def of_sublayers(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
     afters = {id(term.after) for term in anatomy.sums}
     for index, term in enumerate(anatomy.sums):
         following = anatomy.sums[index + 1].before if index + 1 < len(anatomy.sums) else anatomy.output
-        on_sum = _norms(trace(following, lambda node, after=term.after: node is after)[0]) if following else []
+        on_sum = _norms(trace(following, partial(is_, term.after))[0]) if following else []
         skip, lineage = _skip(term, afters)
         for site, part in kinds(anatomy, term):
             facts = _of_branch(site, part, afters | lineage)

@@ -211,6 +211,6 @@ def over_processes(sums: Sequence[Tensor], maxima: Sequence[Tensor], device: tor
         flat = torch.cat([part.to(device, wide_on(device)).flatten() for part in parts])
         if n_processes() > 1:
             dist.all_reduce(flat, getattr(dist.ReduceOp, kind))
-        pieces = torch.split_with_sizes(flat.double().cpu(), [part.numel() for part in parts])
+        pieces = torch.split(flat.double().cpu(), [part.numel() for part in parts])
         results.append([piece.view(part.shape).numpy() for piece, part in zip(pieces, parts, strict=True)])
     return results[0], results[1]

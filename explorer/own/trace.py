@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,24 +37,13 @@ def scalar(node: Node, rest: list[Node]) -> float | None:
     if rest:
         value = rest[0].tensor
         return float(value) if value.numel() == 1 and not rest[0].role and not value.is_complex() else None
-    numbers = (value for value in node.scalars if isinstance(value, (int, float)) and not isinstance(value, bool))
-    return next(map(float, numbers), None)
+    value = node.named.get("other")
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def alpha(node: Node) -> float:
     """The factor on the second operand of a sum."""
-    return float(next((value[1] for value in node.scalars if isinstance(value, tuple) and value[0] == "alpha"), 1.0))
-
-
-def last_number(node: Node) -> float:
-    """ε of a norm in one call."""
-    numbers = [value for value in _values(node.scalars) if isinstance(value, float)]
-    return numbers[-1] if numbers else torch.finfo(node.tensor.dtype).eps
-
-
-def _values(scalars: tuple[Any, ...]) -> Iterator[Any]:
-    for value in scalars:
-        yield value[1] if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) else value
+    return float(node.named.get("alpha", 1.0))
 
 
 def size(tensor: Tensor) -> float:
@@ -119,7 +108,9 @@ def _step(node: Node, bends: bool) -> Step | Node | None:
     if not made or (node.op in MATRIX and node.op != "dot"):
         return None
     if node.op in NORM:
-        return Step("norm", node, made[0], epsilon=last_number(node), centered="layer" in node.op or "group" in node.op)
+        epsilon = node.named.get("eps")
+        epsilon = torch.finfo(node.tensor.dtype).eps if epsilon is None else epsilon
+        return Step("norm", node, made[0], epsilon=epsilon, centered="layer" in node.op or "group" in node.op)
     if node.op in PICKED and len({id(operand) for operand in made}) == 1:
         return made[0]
     if node.op in FACTOR or node.op in SUM:

@@ -18,12 +18,12 @@ from torch.utils.hooks import RemovableHandle
 
 from explorer.diagnosis import Findings, diagnose
 from explorer.display import must_be, shown
-from explorer.own.blocks import Block, find_stacks
+from explorer.own.blocks import Block, find_stacks, is_compiled
 from explorer.own.findings import over_time
 from explorer.own.hooks import Passes, Steps, inner_hooks, recomputing
 from explorer.own.readings import Reading, Sink, frames, sinks
 from explorer.own.sums import Breakdown, Sentinel, is_first_process, largest, local, n_processes
-from explorer.own.window import Window, is_compiled, plain
+from explorer.own.window import Window, plain
 from explorer.profile import Profile
 
 # `watch`: the one line beside a training loop.
@@ -63,7 +63,7 @@ def watch(model: nn.Module, every: int = 50, sink: object = "memory", *,
     given = [] if optimizer is None else [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
     for stepper in given:
         must_be(Optimizer, "optimizer", stepper)
-    if any(part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in model.modules()):
+    if is_compiled(model):
         raise ValueError("model must be watched before it is compiled: compiled code does not run hooks that come "
                          f"later; got a compiled {type(model).__name__}")
     layers = find_stacks(model, blocks)[0]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from explorer.measuring.statistics import norms
 from explorer.own.attention import reader
-from explorer.own.blocks import Block
+from explorer.own.blocks import Block, is_compiled
 from explorer.own.readings import Reading, gather
 from explorer.own.stack import almost_zero, gradient_note
 from explorer.own.sums import HALF, Sums, copies, head_share, local, over_processes
@@ -93,7 +93,8 @@ class Weights:
         """Reads the gradients that are there, over a scale; whether there are any."""
         gradients = {index: matrix.weight.grad for index, matrix in enumerate(self.matrices)
                      if matrix.weight.grad is not None}
-        for index, square in zip(gradients, squares([dense(local(x)) for x in gradients.values()]), strict=True):
+        numbers = [local(x.coalesce().values() if x.is_sparse else x) for x in gradients.values()]
+        for index, square in zip(gradients, squares(numbers), strict=True):
             self.numbers[index][:2] = [square / scale**2 / copies(self.matrices[index].weight), 1.0]
         return bool(gradients)
 
@@ -119,11 +120,6 @@ def squares(tensors: list[Tensor]) -> list[float]:
         for index, size in zip(indices, sizes, strict=True):
             totals[index] = size * size
     return totals
-
-
-def dense(gradient: Tensor) -> Tensor:
-    """The numbers of a gradient; those of a sparse one, where the rest is zero."""
-    return gradient.coalesce().values() if gradient.is_sparse else gradient
 
 
 # The step.
@@ -209,11 +205,6 @@ class Window:
         notes = gradient_note(bool(gradients[-1, 0]) and not gradients[-1, 2], _gates(matrices, weights),
                               (int(small[0]), int(small[1])))
         return Reading(step, *gather(cells, len(self.blocks)), self.dtype, notes), first
-
-
-def is_compiled(module: nn.Module) -> bool:
-    """Whether part of a module runs as compiled code."""
-    return any(part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in module.modules())
 
 
 def spread(heads: Sums, share: int, n_shares: int) -> Sums:

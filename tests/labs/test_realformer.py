@@ -18,12 +18,13 @@ from explorer.labs.realformer.experiment import (
     RealFormer,
     independent,
     invariants,
+    memory,
     overlap,
     run,
     similarity,
     verdict,
 )
-from explorer.labs.realformer.memory import LENGTHS, memory, saved_bytes
+from explorer.labs.realformer.memory import LENGTHS, saved_bytes
 from explorer.labs.realformer.row import ROW
 from explorer.labs.stacks import Pair, gradient, weight_gradient
 from explorer.profile import Array

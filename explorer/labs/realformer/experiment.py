@@ -19,7 +19,7 @@ from explorer.choices import Choices
 from explorer.config import Config, heads_of, preset
 from explorer.fields import setting
 from explorer.labs import Verdict, stages
-from explorer.labs.realformer.memory import MLP_RATIO, Memory, memory
+from explorer.labs.realformer.memory import LENGTHS, MLP_RATIO, Memory, saved_bytes
 from explorer.labs.stacks import FirstSeed, Pair, apart, gradient, pairs, tensors, weight_gradient
 from explorer.profile import Array, Profile
 from explorer.stopping import Progress, Stop, check
@@ -126,6 +126,20 @@ class RealFormerResult:
         """Whether they are in more than half of the seeds, and by the median over seeds, too."""
         own, other = (np.median(self.apart(measure, form)) for form in ("scores", "none"))
         return bool(2 * self.closer(measure) > self.settings.n_seeds and own < other)
+
+
+def memory(settings: RealFormer, stop: Stop = lambda: False) -> Memory:
+    """Bytes that autograd keeps of two layers less those of one, for sequences of `LENGTHS`, unmasked."""
+    plain = settings.replace(seed=0, n_seeds=1, init_variance=1.0, causal=False)  # which no size depends on
+    counted: dict[str, list[int]] = {"none": [], "scores": []}
+    for length in LENGTHS:
+        for form, sizes in counted.items():
+            check(stop)
+            single, double = (plain.design(form, n_layers=layers, n_ctx=length) for layers in (1, 2))
+            sizes.append(saved_bytes(double) - saved_bytes(single))
+    n = np.array(LENGTHS, float)
+    return Memory({form: np.array(sizes, float) for form, sizes in counted.items()},
+                  4 * n * settings.width, 4 * settings.n_heads * n**2)
 
 
 def run(settings: RealFormer, stop: Stop = lambda: False, progress: Progress = lambda _: None) -> RealFormerResult:

@@ -6,16 +6,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from explorer.config import Config
 from explorer.profile import Array
-from explorer.stopping import Stop, check
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from explorer.labs.realformer.experiment import RealFormer
 
 LENGTHS = (16, 32, 64, 128, 256, 512)
 """Tokens for which memory is counted."""
@@ -41,20 +36,6 @@ class Memory(NamedTuple):
     def written_out(self) -> Array:
         """A layer that keeps the pattern, too, as large as the scores: the way back through the softmax needs it."""
         return self.fused + self.scores
-
-
-def memory(settings: RealFormer, stop: Stop = lambda: False) -> Memory:
-    """Bytes that autograd keeps of two layers less those of one, for sequences of `LENGTHS`, unmasked."""
-    plain = settings.replace(seed=0, n_seeds=1, init_variance=1.0, causal=False)  # which no size depends on
-    counted: dict[str, list[int]] = {"none": [], "scores": []}
-    for length in LENGTHS:
-        for form, sizes in counted.items():
-            check(stop)
-            single, double = (plain.design(form, n_layers=layers, n_ctx=length) for layers in (1, 2))
-            sizes.append(saved_bytes(double) - saved_bytes(single))
-    n = np.array(LENGTHS, float)
-    return Memory({form: np.array(sizes, float) for form, sizes in counted.items()},
-                  4 * n * settings.width, 4 * settings.n_heads * n**2)
 
 
 @lru_cache(maxsize=128)
