@@ -36,7 +36,7 @@ ROOMS: dict[str, Room] = {
     "schemes": Room(949, 14),
     "serve": Room(678, 5),
     "sweeping": Room(759, 8),
-    "theory": Room(2718, 26),
+    "theory": Room(2697, 24),
     "training": Room(1012, 11),
     "trials": Room(138, 5),
     "watching": Room(1115, 12),

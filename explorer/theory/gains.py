@@ -14,9 +14,8 @@ from explorer.schemes.placement import Placement, centers, has_final_norm, norma
 from explorer.schemes.residual import multipliers, profiles
 from explorer.schemes.scale import biases, shapes, variances
 from explorer.schemes.stream import stream
-from explorer.theory.gaussian import flatness
+from explorer.theory.gaussian import flatness, kernel
 from explorer.theory.grids import Array
-from explorer.theory.kernels import kernel
 
 Real = TypeVar("Real", float, Array)
 SMALL = 1e-5
