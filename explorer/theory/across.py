@@ -2,7 +2,7 @@
 
 Two tokens of different sequences may be the same character, may stand at the same position, and may be followed by the
 same character. So neither they nor their gradients are independent, and ∂L/∂W sums over the pairs of the whole batch.
-The recursions are those within a sequence, without what two rows share by attending to the same keys.
+The recursions are the ones within a sequence, but two rows of different sequences have no keys in common.
 
 And what two tokens share goes together with what their gradients share: pairs of one character are followed by one
 character more often than others, and windows that repeat themselves have more of both. The excess over the mean is
@@ -65,25 +65,25 @@ def forward(config: Config, gains: Gains, steps: Sequence[Step], place: Position
     centered = gains.centers and any(step.placement.on_read for step in steps[1::2])
     square = gains.hidden * _pair(place, [step.inside.q for step in steps[1::2]]) + gains.biases.hidden
     size, part = config.input_second_moment, config.design.token_part
-    p = np.full_like(square[0], size * (part * FREQUENT + (1 - part) / config.n_ctx))
+    p: Array = np.full_like(square[0], size * (part * FREQUENT + (1 - part) / config.n_ctx))
     weight, gate = _weight(gains, steps[::2], place)
     reach[::2] *= weight
     bias = gains.biases.v / max(gains.v, 1e-300)
     inside: list[Array] = []
     read: list[Array] = []
     for index in range(0, len(steps), 2):
-        mlp = index + 1
+        second = index + 1
         x = p * enter[index]
         lent = bool(inside) and gains.value_residual
         values, shared = ((x + inside[0]) / 4, bias / 2) if lent else (x, bias)
         mixed = reach[index] * (_attended(place, values) + shared)
         mid = stay[index] * p + join[index] * (gains.o * mixed + gains.biases.o)
-        y = (p if gains.parallel else mid) * enter[mlp]
+        y = (p if gains.parallel else mid) * enter[second]
         bent = gains.kernel.overlaps(square[index // 2], _rho(gains, y, square[index // 2]))[1]
         if centered:
             bent = bent - gains.kernel.overlaps(square[index // 2], _rho(gains, 0 * y, square[index // 2]))[1]
-        bent = reach[mlp] * bent
-        p = stay[mlp] * mid + join[mlp] * (gains.out * bent + gains.biases.out)
+        bent = reach[second] * bent
+        p = stay[second] * mid + join[second] * (gains.out * bent + gains.biases.out)
         inside += [x, y]
         read += [mixed, bent]
     x = np.array(inside)
@@ -159,7 +159,7 @@ def by_weights(config: Config, gains: Gains, steps: Sequence[Step], place: Posit
         last: the tokens at the output.
         alike: as in `backward.Backward`.
         length: `[position]`, factor on a gradient's square through the final norm.
-        bent: factor on overlaps of the last stream to those of `last`.
+        bent: factor that turns overlaps of the last stream into overlaps of `last`.
     """
     if not config.design.predicts_text:
         return {}
@@ -179,8 +179,9 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
         tokens: the forward pass.
         query: by layer, the gradient's overlap before an attention, through the queries that keys which are alike
             share, over that after it.
-        start: at the last sublayer's output two gradients' mean overlap, and the excess of those of one next character.
-        character: the excess of those of one character over that of one next character.
+        start: at the last sublayer's output, mean overlap of two tokens' gradients, and the excess of pairs of tokens
+            with the same next character.
+        character: excess of pairs of tokens that are the same character, over the excess for the same next character.
     """
     n, others = config.n_ctx, (config.batch_size - 1) * config.n_ctx**2
     followed, varied = followings(n)

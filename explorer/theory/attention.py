@@ -38,7 +38,7 @@ from explorer.theory.tokens import ONE, TINY, State, scattered_by_attention
 
 
 class Attention(NamedTuple):
-    """A softmax over the keys of each row, as the backward recursion needs it."""
+    """The softmax of one layer, as the backward recursion needs it."""
 
     logits: Logits
     apart: Array
@@ -79,7 +79,7 @@ def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, bel
     uneven = own * overlap[0] / np.maximum(y[0], TINY)
     uneven_mean = float(place.mean.dot(reading.unevenness * uneven * uneven)) / gains.n_heads
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(overlap[1:].diagonal())))
-    alike_rows = float(place.averages[1].dot(law.rho.ravel()))
+    alike_rows = place.average(law.rho)[1]
     read = State(place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean)
     return _gated(gains, x, read), Attention(law, own, common[0], x.scatter, overlap, lost)
 
@@ -165,7 +165,7 @@ def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attent
         place.lift(energy * scatter * rows.spread * np.maximum(law.keys, 0.0)),
         lifted * _join(rows.jacobian_by_query + by_common, jacobian),
     ], 1)
-    # of the keys, what a row's gradients do not cancel, and what of those that are alike
+    # parts of the keys that a row's gradients do not cancel: of all keys, and of keys that happen to be alike
     left = np.stack([key_factors(place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1)
     query, key, bias, key_bias = _by_logits(gains, place, x)
     scale = place.sharp
@@ -194,7 +194,7 @@ def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attent
 
 
 def _by_logits(gains: Gains, place: Positions, x: Array) -> tuple[Array, Array, Array, Array]:
-    """Factors from the overlaps of tokens to those of their queries and keys, and the biases of both, see `Factors`."""
+    """Factors that turn overlaps of tokens into overlaps of their queries and keys, and the biases, see `Factors`."""
     mean = x[:, 0] @ place.prefix.T
     every = (factor + 0 * mean for factor in factors(gains, mean, mean))
     query, key, bias = (place.lift(next(every)) for _ in range(3))

@@ -69,10 +69,8 @@ def run(gains: Gains, place: Positions, table: Tables, steps: list[Step], overla
     gradient[0] = 1.0
     if gains.final:  # tokens are divided by their own length
         norm = normalize(steps[-1].site, gains, gains.d_model)[1]
-        if gains.point:
-            gradient = gradient * norm.slopes
-        else:
-            gradient, along = gradient * place.lift(1 / norm.q), ACROSS
+        along = ISOTROPIC if gains.point else ACROSS
+        gradient = gradient * (place.lift(1 / norm.q) if norm.slopes is None else norm.slopes)
         unit = float(place.mean @ gradient[0])
         gradient = gradient / unit
     descent = Descent(gains, place, table, steps)
@@ -109,7 +107,7 @@ class Descent:
             self.given = self.paths.value + self.paths.key * self.paths.energy[:, 2:]
             gate = self.paths.gates.get("W_G", np.zeros(len(layers)))
             self.gate, self.query = gate, (self.paths.query * self.paths.energy[:, :2]).sum(1)
-        self.least = -1 / (place.t - 1)
+        self.least = -1 / np.maximum(place.t - 1, 1.0)
         self.totals: list[Array] = []
         self.values: list[Array] = []
         self.borrowed = np.zeros_like(place.ratio)
@@ -155,13 +153,13 @@ class Descent:
     def through_sum(self, index: int, along: Along) -> Array:
         """`[pair]`: factor through the norm on a sum. What points along the ones is removed, but of the sum's own mean,
         which the norm has removed, only the branch's part, 1 − `kept`, is fresh."""
-        norm, even = self.steps[index].on_sum, self.on_sum[index]
+        norm, even = self.steps[index].on_sum, np.asarray(self.on_sum[index])
         if self.gains.point or norm is None:
             return even
         ones, mean = (part / norm.width if self.gains.centers else 0.0
                       for part in (along.ones, 1 - self.steps[index].kept))
         if mean == 1:
-            return 0 * even
+            return np.zeros_like(even)
         factor: Array = ((1 - ones) / (1 - mean) - along.token / norm.width / (1 - mean) * self.doubled[index]) * even
         return factor
 
@@ -248,7 +246,8 @@ def isotropic(gains: Gains, place: Positions, norms: Sequence[Norm | None]) -> A
         return even
     part = np.array([1 / norm.width if norm else 0.0 for norm in norms])[:, None, None]
     rest = 1 - gains.centers * part
-    return even * np.divide(rest - part * doubled, rest, out=np.zeros_like(even), where=rest > 0)
+    out: Array = even * np.divide(rest - part * doubled, rest, out=np.zeros_like(even), where=rest > 0)
+    return out
 
 
 def longer(above: float, skip: float, branch: float) -> float:

@@ -1,12 +1,15 @@
 """Layers that are copies of one: overlaps between layers, without which their branches would not add up coherently.
 
-Two branches of the same weights read tokens that overlap, and so do their outputs. With r the correlation of what one
-token brings to both, d that of two tokens, and ρ the two tokens' within a layer: MLP E φφ′ at r, and at d; attention
-d + (r − d) Y11 for one token, whose logits in the two layers correlate by r f, the same for two tokens by d f, with
-f = (r − d) / √((1 − ρ_k)(1 − ρ_l)). A stream is a sum of branches, so its overlap with the next one of them is a sum of
-those; branches of different weights have none. As x_(k+1) = a_k x_k + b_k F_k, a branch F overlaps with the streams
-below it by X_(k+1) = a_k X_k + b_k F·F_k: N layers take N² steps, and only what the present stream shares with those
-below it is kept. Without a mask only.
+Two branches of the same weights, in layers k and l, read tokens that overlap, and so do their outputs. Let r be the
+correlation of one token's inputs to both, d that of two tokens' inputs, and ρ_k the correlation of two tokens within a
+layer. Outputs of MLPs overlap by E φφ′ at r for one token, and at d for two. Outputs of attention overlap by
+d + (r − d) Y11, where the logits of the two layers correlate by r f for one token and by d f for two, with
+f = (r − d) / √((1 − ρ_k)(1 − ρ_l)).
+
+A stream is a sum of branches, so its overlap with the next branch is a sum of overlaps of branches; branches of
+different weights have none. As x_(k+1) = a_k x_k + b_k F_k, a branch F overlaps with the streams below it by
+X_(k+1) = a_k X_k + b_k F·F_k: N layers take N² steps, and only the overlaps of the present stream with the streams
+below it are kept. There is no such law with a causal mask.
 """
 
 from __future__ import annotations
@@ -24,23 +27,23 @@ from explorer.theory.tokens import Tokens, passed
 
 
 class Overlaps:
-    """Overlaps of all sites so far; those of one token are first, those of two tokens second."""
+    """Overlaps of all sites so far; on the axis `which`, 0 is a token with itself and 1 two different tokens."""
 
     def __init__(self, gains: Gains, softmax: Softmax, n_layers: int, first: Tokens) -> None:
         self.gains, self.softmax = gains, softmax
         size = 2 * n_layers
         self.stream = np.array([[first.q], [first.p]])
-        """`[which, site]`: of the stream at all sites so far with the present one."""
+        """`[which, site]`: overlaps of the stream at all sites so far with the present stream."""
         self.passed = np.zeros((2, size))
-        """`[factor, sublayer]`: on the stream and on the branch's term of the sum, after a norm on it."""
+        """`[factor, sublayer]`: factors on the stream and on the branch's term, with those of a norm on the sum."""
         self.read = np.zeros((4, size))
-        """Of what branches read: factor on the stream, second moment, 1 − ρ, and the logits' standard deviation."""
+        """`[value, sublayer]` of branches' inputs: factor on the stream, second moment, 1 − ρ, deviation of logits."""
         self.out = np.zeros(size)
-        """Factor on a branch's output."""
+        """`[sublayer]`: factor on a branch's output, of the norm on it."""
         self.bend = 0.0
-        """Of an MLP's kernel, times the scatter of the overlaps that it reads: see `tokens.passed`."""
+        """Half the curvature of the MLP's kernel, times the scatter of the overlaps that it reads: `tokens.passed`."""
         self.cross = np.zeros((2, 1))
-        """`[which, site]`: of the stream at all sites with the present branch's term."""
+        """`[which, site]`: overlaps of the stream at all sites with the present branch's term."""
 
     def meet(self, index: int, tokens: Tokens, inside: Tokens, std: float, branch: Tokens, added: Tokens) -> Array:
         """Overlaps of a sublayer's input with its term of the sum, `[which]`.

@@ -173,8 +173,8 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
         site.mean = both
     kept, total = skip**2 * x.mean.q / site.mean.q if site.mean.q > 0 else 0.0, site.q
     if design.on_sum:
-        lower = None if past or gains.point else correlation_of_sum(stream, term, site, d)
-        site, on_sum = normalize(site, gains, d, lower=lower)
+        rho = None if past or gains.point else correlation_of_sum(stream, term, site, d)
+        site, on_sum = normalize(site, gains, d, lower=rho)
     return Step(design, softmax, on_input, inside, on_heads, on_read, read, added, on_output, on_sum, total, kept,
                 followed, site)
 

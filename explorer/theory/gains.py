@@ -9,9 +9,8 @@ from explorer.profile import MATRICES
 from explorer.schemes.closed_forms import Kernel, gated
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.placement import Placement
-from explorer.theory.gaussian import flatness
+from explorer.theory.gaussian import flatness, kernel
 from explorer.theory.grids import Array
-from explorer.theory.kernels import kernel
 
 Real = TypeVar("Real", float, Array)
 SMALL = 1e-5

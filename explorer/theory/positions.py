@@ -81,12 +81,14 @@ class Positions(NamedTuple):
     """`[token, position]`: weights by which a function of position is read at a token."""
     sharp: Array
     """`[pair]`: factor on the covariance of two rows' logits, of the scale and of each row."""
+    alike: bool
+    """Whether one position stands for all tokens, as without a mask."""
     turns: Turns = STILL
 
-    @property
-    def alike(self) -> bool:
-        """Whether one position stands for all tokens, as without a mask."""
-        return len(self.t) == 1
+    def average(self, y: Array) -> tuple[float, float]:
+        """Of `[pair]` the mean over tokens, and over pairs of positions."""
+        q, p = y.ravel().tolist() if self.alike else self.averages.dot(y.ravel()).tolist()
+        return q, p
 
     def lift(self, x: Array) -> Array:
         """`[…, position]` to `[…, pair]`: the geometric mean of a quantity at two positions."""
@@ -139,6 +141,7 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
         np.vstack([0 * t, np.ones((len(t), len(t)))]), np.minimum(t[first], t) / np.maximum(t[first], t),
         averages.reshape(2, -1), others,
         total=n * averages[0] + n * (n - 1) * others, share=share, sharp=np.ones(first.shape),
+        alike=not causal,
     )
 
 

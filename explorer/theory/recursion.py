@@ -75,7 +75,7 @@ class Recursion:
         if spread.ndim > 1:
             spread = spread.mean(1)
         if isinstance(self.table, Sloped):
-            entropy, largest = np.moveaxis([self.table.rows(row).mean(0)[:2] for row in s], 1, 0)
+            entropy, largest = np.array([self.table.rows(row).mean(0)[:2] for row in s]).swapaxes(0, 1)
         else:
             averages = self.table.rows(s)
             if self.gains.sink is not None:

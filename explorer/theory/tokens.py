@@ -79,8 +79,7 @@ class State:
     @lazy
     def mean(self) -> Tokens:
         """The tokens' law, averaged over positions."""
-        q, p = self.place.averages.dot(self.y.ravel()).tolist()
-        return Tokens(q, p, self.v, self.w, self.u)
+        return Tokens(*self.place.average(self.y), self.v, self.w, self.u)
 
     def scaled(self, factor: float) -> State:
         """Times √factor."""
@@ -96,10 +95,13 @@ class State:
     @lazy
     def keys(self) -> Keys:
         """The tokens as keys of the rows that see them."""
-        prefix, shared = self.place.prefix, np.empty_like(self.y)
-        mean = self.y.dot(prefix.T)
-        shared[1:] = prefix.dot(mean[1:])
-        shared[0] = shared[1:].diagonal()
+        prefix, mean, shared = self.place.prefix, self.y, np.empty_like(self.y)
+        if self.place.alike:
+            shared[:] = mean[1]
+        else:
+            mean = self.y.dot(prefix.T)
+            shared[1:] = prefix.dot(mean[1:])
+            shared[0] = shared[1:].diagonal()
         return Keys(mean, shared, np.maximum(mean[0] - shared[0], ZERO))
 
     @lazy
@@ -109,7 +111,7 @@ class State:
         (E p)².
         """
         if self.place.alike:
-            return self.v * self.place.ones[0]
+            return np.full_like(self.q, self.v)
         (mean, shared, own), p, prefix = self.keys, self.y[1:], self.place.prefix.T
         rows = mean[1:] * mean[1:]
         varied = self.place.ones[0].dot(prefix * ((p * p).dot(prefix) - (rows + rows))) + shared[0] * shared[0]
@@ -177,9 +179,8 @@ def normalize(x: State, gains: Gains, width: int, scale: float = 1.0, lower: Arr
     scale = 0.0 if gains.centers and width == 1 else scale  # a single coordinate is its mean
     square = times(scale, place.lift(x.q / q))
     if lower is None:
-        lower = rho * (rho * rho * (x.w / 4) + (1 - x.w / 4)) if x.w else rho
-        if x.u:
-            lower = np.minimum(lower + (0.75 * x.u) * rho * place.apart, ONE)
+        lower = rho if not (x.w or x.u) else np.minimum(
+            rho * (rho * rho * (x.w / 4) + (0.75 * x.u * place.apart + (1 - x.w / 4))), ONE)
     out = State(place, square * lower, x.v)
     out.square, out.rho = square, lower
     return out, Norm(q, width, x.w, x.u, rho)
@@ -199,8 +200,8 @@ def correlation_of_sum(x: State, y: State, total: State, d_model: int) -> Array:
     second = rho - first
     cross = first * (w_x * first + (2 * chance) * second) + w_y * second * second
     mixed = (w_x * a + chance * b) * first + (w_y * b + chance * a) * second
-    lower: Array = rho + total.place.apart * (rho * (0.75 * same + 0.25 * cross) - mixed)
-    return np.minimum(np.maximum(lower, ZERO), ONE)
+    lower = rho + total.place.apart * (rho * (0.75 * same + 0.25 * cross) - mixed)
+    return np.asarray(np.minimum(np.maximum(lower, ZERO), ONE))
 
 
 def _bend(x: State, point: Point, width: int, scale: float) -> tuple[State, Norm]:
@@ -213,7 +214,7 @@ def _bend(x: State, point: Point, width: int, scale: float) -> tuple[State, Norm
     units = square * x.square, x.rho
     out = State(x.place, kernel.overlaps(*units)[1])
     slopes = square * kernel.slopes(*units)[1]
-    (q, p, *_), chance, overlap = out.mean, 1 / width, float(x.place.averages[1].dot(slopes.ravel()))
+    (q, p, *_), chance, overlap = out.mean, 1 / width, x.place.average(slopes)[1]
     follows = min(overlap * x.mean.own / max(q - p, 1e-300), 1.0)
     out.v, out.w = chance + max(x.v - chance, 0.0) * follows**2, x.w * min((1 - q) ** 2, 1.0)
     return out.scaled(scale), Norm(x.q, width, 0.0, 0.0, x.rho, slopes)

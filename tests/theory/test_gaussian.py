@@ -10,8 +10,7 @@ from scipy.stats import multivariate_normal
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.schemes.closed_forms import gated
 from explorer.theory import gaussian
-from explorer.theory.gaussian import flatness, moments, overlaps
-from explorer.theory.kernels import kernel
+from explorer.theory.gaussian import flatness, kernel, moments, overlaps
 
 TABLE = {  # E f, E f², E f′² under N(0, 1)
     "relu": (0.3989422804, 0.5, 0.5),
