@@ -180,7 +180,8 @@ def test_a_drawing_is_given_up_for_the_next_move(open_panel: Open, move: dict[st
     page.until("refused" if refused else "idle", "Width" if refused else "Measured 4 layers")
     at = next(index for index, event in enumerate(events) if event.startswith(("Refused", "Measuring 4")))
     assert "drawn" not in events[:at], "the move was taken before the next chart was drawn"
-    assert {len(page.drawn(name)) for name in ("second_moment", "token_correlation")} == {7 if refused else 9}
+    names, count = ("second_moment", "token_correlation"), 7 if refused else 9
+    assert page.comes(lambda: {len(page.drawn(name)) for name in names} == {count}), "drawn after the words"
     assert page.stale() == {refused}
 
 

@@ -230,7 +230,7 @@ def test_the_caption_speaks_of_lines_where_there_are_some(page: Page) -> None:
     page.until("idle", "Predicted 3 × 3 cells")
     assert chart.caption == "Cells: predicted. Lines: theory."
     page.panel._vary({"norm_placement": "post"})  # the second moment is 1 in each cell
-    assert page.comes(lambda: chart.caption == "Cells: predicted.")
+    assert page.comes(lambda: chart.caption == "Cells: predicted." and page.panel.phase is Phase.IDLE)
     assert not any(trace.get("mode") == "lines" for trace in page.traces.values())
 
 
