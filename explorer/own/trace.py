@@ -37,8 +37,8 @@ def scalar(node: Node, rest: list[Node]) -> float | None:
     if rest:
         value = rest[0].tensor
         return float(value) if value.numel() == 1 and not rest[0].role and not value.is_complex() else None
-    value = node.named.get("other")
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    number = node.named.get("other")
+    return float(number) if isinstance(number, (int, float)) and not isinstance(number, bool) else None
 
 
 def alpha(node: Node) -> float:
