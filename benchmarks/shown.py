@@ -18,7 +18,7 @@ from explorer.app.widgets.record import changed, record
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.diagnosis.agreement import agreement
-from explorer.figures import FIGURES, Design
+from explorer.figures import FIGURES, LegendEntry
 from explorer.measuring import measure
 from explorer.profile import Profile
 from explorer.theory import predict
@@ -45,7 +45,7 @@ def profiles(configs: Configs) -> list[tuple[Profile, Profile]]:
 
 def figures(pairs: Sequence[tuple[Profile, Profile]]) -> list[dict[str, Any]]:
     """Every figure of the page with all designs, and the badges of the first."""
-    shown = [(profile, Design(index, pair[0].config, f"design {index}")) for index, pair in enumerate(pairs)
+    shown = [(profile, LegendEntry(index, pair[0].config, f"design {index}")) for index, pair in enumerate(pairs)
              for profile in pair]
     for row in FIGURES.values():
         agreement(pairs[0][1], pairs[0][0], row.statistic) if row.statistic else None

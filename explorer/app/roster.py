@@ -19,7 +19,7 @@ from explorer.app.widgets.runtime import PageWidget, view
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.display import shown
-from explorer.figures.palette import HUES, Design, Look
+from explorer.figures.palette import HUES, LegendEntry, Look
 
 MOST = len(HUES)
 """Most designs whose hues can be distinguished."""
@@ -89,10 +89,10 @@ class Roster(Generic[Kind]):
                 names[entry.number] = unique(self.automatic(entry), names.values())
         return {entry.number: names[entry.number] for entry in self}
 
-    def designs(self) -> dict[int, Design]:
+    def designs(self) -> dict[int, LegendEntry]:
         """Number to name and marks."""
         names = self.names()
-        return {entry.number: Design(entry.index, entry.config, names[entry.number]) for entry in self}
+        return {entry.number: LegendEntry(entry.index, entry.config, names[entry.number]) for entry in self}
 
     def add(self, entry: Kind) -> Kind:
         """Adds an entry, which gets a number, and a hue where its own is taken.

@@ -19,20 +19,20 @@ from explorer.display import must_be
 from explorer.figures.axes import alone
 from explorer.figures.data import Plain
 from explorer.figures.layers import attention_pattern, by_layer, gradient_by_matrix, weights_by_matrix
-from explorer.figures.palette import Design, designs
+from explorer.figures.palette import LegendEntry, designs
 from explorer.figures.why import Why, why
 from explorer.profile import STATISTICS, VOCABULARY, WEIGHT_STATISTICS, Profile
 
 __all__ = [
-    "BY_CHOICE", "FIGURES", "Design", "Draw", "Row", "attention_pattern", "by_layer", "designs", "gradient_by_matrix",
-    "plot", "row_of",
+    "BY_CHOICE", "FIGURES", "Draw", "LegendEntry", "Row", "attention_pattern", "by_layer", "designs",
+    "gradient_by_matrix", "plot", "row_of",
 ]
 
 
 class Draw(Protocol):
     """From profiles to a figure as plain data; `looks` is the design of each, where the caller keeps their marks."""
 
-    def __call__(self, profiles: Sequence[Profile], looks: Sequence[Design] = ()) -> Plain: ...
+    def __call__(self, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> Plain: ...
 
 
 class Row(NamedTuple):
@@ -47,7 +47,7 @@ class Row(NamedTuple):
     together: str = ""
     """The caption where several designs are drawn, if that is another picture."""
 
-    def draw(self, profiles: Sequence[Profile], looks: Sequence[Design] = ()) -> go.Figure:
+    def draw(self, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> go.Figure:
         """The figure, which plotly has checked."""
         return go.Figure(self.plain(profiles, looks))
 
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 
 def _pattern_of_first(
-    profiles: Sequence[Profile], looks: Sequence[Design] = ()  # noqa: ARG001 - a heat map has no hue of a design
+    profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()  # noqa: ARG001 - a heat map has no hue of a design
 ) -> Plain:
     """A pattern belongs to one profile: the first that kept one, and the last where none did."""
     having = [profile for profile in profiles if profile.pattern is not None]

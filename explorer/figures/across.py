@@ -13,7 +13,7 @@ from explorer.ends import End, Ending
 from explorer.fields import Spec
 from explorer.figures.axes import Axis, axis, blank, drawable, field_title, picture
 from explorer.figures.layers import NO_ATTENTION, statistic_axis
-from explorer.figures.palette import NEUTRAL, Design
+from explorer.figures.palette import NEUTRAL, LegendEntry
 from explorer.figures.series import hover, with_spread
 from explorer.figures.traces import Trace, described, dots, error_bars, level, line, upright
 from explorer.profile import Array
@@ -32,7 +32,7 @@ class Point(NamedTuple):
 class Swept(NamedTuple):
     """A design over the values of a field, in rising order."""
 
-    design: Design
+    design: LegendEntry
     line: Sequence[Point]
     """Points that theory predicts."""
     dots: Sequence[Point] = ()

@@ -29,7 +29,7 @@ from explorer.figures.axes import (
     sheet,
 )
 from explorer.figures.data import Picture, Plain
-from explorer.figures.palette import MATRIX_MARKS, NEUTRAL, SEQUENTIAL, Design, designs
+from explorer.figures.palette import MATRIX_MARKS, NEUTRAL, SEQUENTIAL, LegendEntry, designs
 from explorer.figures.series import (
     Series,
     band,
@@ -65,7 +65,7 @@ GUESS = "your guess"
 
 
 @Picture
-def by_layer(statistic: str, profiles: Sequence[Profile], looks: Sequence[Design] = (), height: Axis | None = None
+def by_layer(statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = (), height: Axis | None = None
              ) -> Plain:
     """A statistic along the residual stream, or of its sites by layer, with its marks, on a log axis if it has one.
 
@@ -107,7 +107,7 @@ def _over_depth(named: Sequence[tuple[str, Series]], height: Axis, curves: Seque
 
 
 @Picture
-def gradient_by_matrix(profiles: Sequence[Profile], looks: Sequence[Design] = (), matrix: str = "") -> Plain:
+def gradient_by_matrix(profiles: Sequence[Profile], looks: Sequence[LegendEntry] = (), matrix: str = "") -> Plain:
     """Frobenius norm of the loss gradient by each weight matrix of each layer, on a log axis.
 
     One design: marks and a hue a matrix, with a legend. Several: each in its own marks, of one `matrix`,
@@ -131,7 +131,7 @@ def gradient_by_matrix(profiles: Sequence[Profile], looks: Sequence[Design] = ()
 
 
 @Picture
-def weights_by_matrix(statistic: str, profiles: Sequence[Profile], looks: Sequence[Design] = ()) -> Plain:
+def weights_by_matrix(statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> Plain:
     """A statistic of the weights themselves, each matrix of each layer with its symbol, and the vocabulary's marks."""
     row, looks = VOCABULARY[statistic], designs(profiles, looks)
     named = [(name, line) for name in MATRIX_MARKS for line in by_depth(profiles, statistic, name, looks)]
@@ -146,7 +146,7 @@ def _with_legend(figure: Plain) -> Plain:
     return {**figure, "layout": figure["layout"] | LEGEND}
 
 
-def _totals(profiles: Sequence[Profile], looks: Sequence[Design]) -> list[Series]:
+def _totals(profiles: Sequence[Profile], looks: Sequence[LegendEntry]) -> list[Series]:
     """The norm over all matrices of a layer together: √Σ‖∂L/∂W‖², one series a profile that has any."""
     totals = []
     for design, profile in zip(looks, profiles, strict=True):

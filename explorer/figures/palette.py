@@ -81,7 +81,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Design(Look):
+class LegendEntry(Look):
     """One experiment among those drawn together, and the marks it keeps in every figure."""
 
     config: Config | None
@@ -98,7 +98,7 @@ class Design(Look):
         return f"{self.heading}, {words}" if self.heading else words
 
 
-def designs(profiles: Sequence[Profile], looks: Sequence[Design] = ()) -> list[Design]:
+def designs(profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> list[LegendEntry]:
     """The design of each profile, in the same order.
 
     Args:
@@ -117,7 +117,7 @@ def designs(profiles: Sequence[Profile], looks: Sequence[Design] = ()) -> list[D
             for number, profile in enumerate(profiles)]
     own = list(dict.fromkeys(keys))
     labels = _labels([key if isinstance(key, Config) else None for key in own])
-    return [Design(own.index(key), profile.config, labels[own.index(key)])
+    return [LegendEntry(own.index(key), profile.config, labels[own.index(key)])
             for key, profile in zip(keys, profiles, strict=True)]
 
 

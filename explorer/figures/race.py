@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
 from explorer.figures.axes import TOP, Axis, Plot, alone, axis, picture
-from explorer.figures.palette import Design
+from explorer.figures.palette import LegendEntry
 from explorer.figures.traces import Trace, broken_off, level, line
 from explorer.figures.why import why
 from explorer.figures.words import typeset
@@ -47,7 +47,7 @@ Readings = Sequence[tuple[Array, Array]]
 class Track:
     """One contender of a race, as far as it has come."""
 
-    design: Design
+    design: LegendEntry
     """Its name and its marks."""
     history: History
     """Its numbers; they no longer change, see `snapshot`."""
@@ -93,7 +93,7 @@ class Course:
         return Axis("step", (-0.015 * self.steps, 1.015 * self.steps), counts=True)
 
     @classmethod
-    def of(cls, race: Race, designs: Sequence[Design], outcomes: Sequence[Outcome]) -> Course:
+    def of(cls, race: Race, designs: Sequence[LegendEntry], outcomes: Sequence[Outcome]) -> Course:
         """The race as it stands; the outcomes may be of some steps before."""
         return cls(tuple(
             Track(design, snapshot(runner.history), runner.step, runner.retired,
@@ -294,7 +294,8 @@ def plot(race: Race, curve: str = "held_out_loss") -> go.Figure:
     row = next((row for row in CURVES if row.name == curve), None)
     if row is None:
         raise ValueError(f"curve must be one of {', '.join(row.name for row in CURVES)}; got {curve!r}")
-    designs = [Design(number, contender.config, contender.name) for number, contender in enumerate(race.contenders)]
+    designs = [LegendEntry(number, contender.config, contender.name)
+               for number, contender in enumerate(race.contenders)]
     figure = alone(row.draw(Course.of(race, designs, race.verdict())), row.title, row.caption)
     names = [design.heading for design in designs]
     return figure.for_each_trace(lambda trace: trace.update(showlegend=True), lambda trace: trace.name in names)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from explorer.figures import traces
 from explorer.figures.axes import Axis, drawable
 from explorer.figures.data import HIDDEN
-from explorer.figures.palette import Design, designs
+from explorer.figures.palette import LegendEntry, designs
 from explorer.figures.traces import MOST_DOTS, Trace, broken_off, compact
 from explorer.figures.words import typeset
 from explorer.profile import STREAM, VOCABULARY, Array, Breakdown, Profile, Statistic
@@ -28,7 +28,7 @@ GRADIENTS = {"activation_gradient": "gradient at ", "parameter_gradient": "gradi
 class Series:
     """One statistic of one profile over depth; every array is `[site]`, values as they are, finite or not."""
 
-    design: Design
+    design: LegendEntry
     profile: Profile
     depth: Array
     """Depth in layers: 0 is the input, half layers lie between attention and MLP."""
@@ -61,7 +61,7 @@ class Series:
         return self.design.named(self.profile.origin)
 
 
-def by_depth(profiles: Sequence[Profile], statistic: str, site: str, looks: Sequence[Design] = ()) -> list[Series]:
+def by_depth(profiles: Sequence[Profile], statistic: str, site: str, looks: Sequence[LegendEntry] = ()) -> list[Series]:
     """A statistic at one kind of site, or along the whole residual stream (no site), of every profile that has it.
 
     Mean and range over seeds; where there are heads, median and range over seeds and heads together.
@@ -75,7 +75,8 @@ def by_depth(profiles: Sequence[Profile], statistic: str, site: str, looks: Sequ
     ]
 
 
-def spread(row: Statistic, design: Design, profile: Profile, depth: Array, values: Array, note: str = "") -> Series:
+def spread(row: Statistic, design: LegendEntry, profile: Profile, depth: Array, values: Array, note: str = ""
+           ) -> Series:
     """Reduces `[seed, site]` by the mean, `[seed, site, head]` by the median; values that are not finite stay so."""
     heads = values.ndim == 3
     draws = np.moveaxis(values, 1, -1).reshape(-1, values.shape[1])
@@ -174,7 +175,7 @@ def describe(subject: str, named: Sequence[tuple[str, Series]]) -> str:
 
 def broken(series: Sequence[Series], across: Axis, height: Axis) -> list[Trace]:
     """Vertical lines at the depth where values stop being finite, one a design."""
-    breakdowns: dict[Design, tuple[Profile, Breakdown]] = {}
+    breakdowns: dict[LegendEntry, tuple[Profile, Breakdown]] = {}
     for row in sorted(series, key=lambda row: not row.measured):
         if all(np.isfinite(part).all() for part in row.drawn_values):
             continue
@@ -186,8 +187,8 @@ def broken(series: Sequence[Series], across: Axis, height: Axis) -> list[Trace]:
     ]
 
 
-def _break(design: Design, profile: Profile, breakdown: Breakdown, across: Axis, height: Axis, share: float, alone: bool
-           ) -> Trace:
+def _break(design: LegendEntry, profile: Profile, breakdown: Breakdown, across: Axis, height: Axis, share: float,
+           alone: bool) -> Trace:
     """One vertical line; its words stand on the side that has room, those of several designs below each other.
 
     Two lines of words for one design alone; of several, the second line is left to hovering.

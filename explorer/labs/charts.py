@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from explorer.figures.axes import LEGEND, TOP, Axis, axis, drawable
 from explorer.figures.layers import by_layer
-from explorer.figures.palette import DASHES, SYMBOLS, Design
+from explorer.figures.palette import DASHES, SYMBOLS, LegendEntry
 from explorer.figures.race import Course, Track
 from explorer.figures.traces import Trace, error_bars
 from explorer.labs.stacks import Pair
@@ -20,7 +20,7 @@ from explorer.profile import Array
 
 
 @dataclass(frozen=True)
-class Variant(Design):
+class Variant(LegendEntry):
     """A design in one of several states: the design gives the hue, the state dash and symbol."""
 
     state: int = 0
@@ -36,21 +36,21 @@ class Variant(Design):
         return SYMBOLS[self.state]
 
 
-def designs(names: Mapping[str, str], hues: Mapping[str, int] | None = None) -> dict[str, Design]:
+def designs(names: Mapping[str, str], hues: Mapping[str, int] | None = None) -> dict[str, LegendEntry]:
     """Marks of each key: its name and its hue, the one of its place where none is given."""
     hues = hues or {key: index for index, key in enumerate(names)}
-    return {key: Design(hues[key], None, name) for key, name in names.items()}
+    return {key: LegendEntry(hues[key], None, name) for key, name in names.items()}
 
 
-def side_by_side(statistic: str, pairs: Mapping[str, Pair], whose: Mapping[str, Design], height: Axis | None = None,
-                 below: Sequence[Trace] = ()) -> go.Figure:
+def side_by_side(statistic: str, pairs: Mapping[str, Pair], whose: Mapping[str, LegendEntry],
+                 height: Axis | None = None, below: Sequence[Trace] = ()) -> go.Figure:
     """A chart of the Explore page with several designs, measured and predicted, and other traces below them."""
     profiles = [profile for pair in pairs.values() for profile in pair]
     looks = [whose[key] for key in pairs for _ in Pair._fields]
     return with_legend(by_layer(statistic, profiles, looks, height), whose.values(), below)
 
 
-def with_legend(figure: go.Figure, whose: Iterable[Design], below: Sequence[Trace] = (), **more: Any) -> go.Figure:
+def with_legend(figure: go.Figure, whose: Iterable[LegendEntry], below: Sequence[Trace] = (), **more: Any) -> go.Figure:
     """The figure with one legend entry for each design, at its dots, and the traces `below` drawn under the others."""
     headings = {design.heading for design in whose}
     for trace in figure.data:
@@ -73,7 +73,7 @@ def seeds_range(index: int, middle: Array, values: Array) -> Trace:
     return error_bars(index, usable.max(1) - middle, middle - usable.min(1))
 
 
-def course(trained: Trained[Any], whose: Mapping[str, Design]) -> Course:
+def course(trained: Trained[Any], whose: Mapping[str, LegendEntry]) -> Course:
     """The race of the contenders, to be drawn as races are."""
     tracks = (
         Track(whose[name], trained.histories[name], end.steps, end.reason, end.final_loss)

@@ -12,7 +12,7 @@ from explorer.app.race.standings import judged, ranked, ratio, row
 from explorer.app.widgets import worker
 from explorer.app.widgets.worker import Throttle
 from explorer.config import Config
-from explorer.figures.palette import Design
+from explorer.figures.palette import LegendEntry
 from explorer.training.race import Outcome
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Levels
@@ -41,7 +41,7 @@ def test_ratios_are_short(value: float, words: str) -> None:
 
 def test_a_row_says_what_is_so_far_and_what_will_never_be() -> None:
     def cells(one: Outcome, *, final: bool) -> list[str]:
-        found: list[str] = row(one, Design(3, None, one.name), final=final)["cells"]
+        found: list[str] = row(one, LegendEntry(3, None, one.name), final=final)["cells"]
         return found
 
     assert cells(FAST, final=True) == ["2.100", "step 40", "no", "none → 0.5"]
@@ -66,7 +66,7 @@ def test_the_verdict(outcomes: list[Outcome], severity: str, best: str, named: l
 
 def test_who_ends_worse_than_a_guess_has_diverged() -> None:
     lost = outcome("lost", 1344.0)._replace(worse_from=20)
-    found = row(lost, Design(3, None, "lost"), final=True)
+    found = row(lost, LegendEntry(3, None, "lost"), final=True)
     assert found["cells"][:3] == ["1,340", "never", "from step 20: worse than a uniform guess"]
     assert found["out"]
     assert judged([FAST, lost], LEVELS)["evidence"] == "Diverged: “lost”."

@@ -11,7 +11,7 @@ from handmade import measured, predicted, small, stream
 from explorer.config import Config
 from explorer.ends import ENDS, Ending, endings
 from explorer.figures.across import Point, Swept, across
-from explorer.figures.palette import HUES, Design
+from explorer.figures.palette import HUES, LegendEntry
 
 SPEC = Config.specs()["init_variance"]
 Q = ENDS["second_moment"]
@@ -26,7 +26,7 @@ def drawn(swept: list[Swept], now: float | None = None, field: str = "init_varia
 
 
 def alone(line: list[Point], dots: list[Point]) -> list[Swept]:
-    return [Swept(Design(0, small(4), ""), line, dots)]
+    return [Swept(LegendEntry(0, small(4), ""), line, dots)]
 
 
 def test_the_end_of_a_profile_is_its_last_layer_over_the_seeds() -> None:
@@ -109,13 +109,14 @@ def test_what_theory_does_not_cover_is_a_gap_and_an_unreliable_line_is_dotted() 
 
 def test_designs_keep_their_hues() -> None:
     points = [Point(value, ending(value)) for value in (1.0, 2.0)]
-    traces = drawn([Swept(Design(0, small(4), "now"), points, points), Swept(Design(2, small(3), "Deep <i>"), points)])
+    now, other = LegendEntry(0, small(4), "now"), LegendEntry(2, small(3), "Deep <i>")
+    traces = drawn([Swept(now, points, points), Swept(other, points)])
     assert traces["now, predicted"].line.color == traces["now, measured"].marker.color == HUES[0]
     assert traces["Deep &lt;i&gt;, predicted"].line.color == HUES[2]
 
 
 def test_a_design_without_attention_says_so() -> None:
     point = Point(1.0, None)
-    without = Design(0, small(4).replace(attention="none"), "")
+    without = LegendEntry(0, small(4).replace(attention="none"), "")
     figure = across(SPEC, ENDS["logit_std"], [Swept(without, [point], [point])])
     assert figure.layout.annotations[0].text == "This design has no attention."

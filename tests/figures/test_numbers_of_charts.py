@@ -12,7 +12,7 @@ import pytest
 
 from explorer import measure, predict
 from explorer.config import Config
-from explorer.figures import FIGURES, Design, row_of
+from explorer.figures import FIGURES, LegendEntry, row_of
 from explorer.figures.data import guarded, to_csv, unpacked, untagged
 from explorer.profile import Profile
 
@@ -79,7 +79,7 @@ def test_names_are_text_and_no_formula() -> None:
     profile = Profile("measured", {("second_moment", "resid_post"): np.ones((1, 2))}, seeds=(0,))
     names = ['=HYPERLINK("http://evil.example","x")', "+1", "-1", "@SUM(A1)", "\t=1", "  =1", "＝1", 'a, "b" <i> & W_Q']
     for name in names:
-        for row in table(FIGURES["second_moment"].draw([profile], [Design(0, None, name)])):
+        for row in table(FIGURES["second_moment"].draw([profile], [LegendEntry(0, None, name)])):
             said = row["series"]
             if row["kind"] == "measured":
                 assert name.strip() in said

@@ -9,7 +9,7 @@ import pytest
 from handmade import measured, predicted
 
 from explorer.config import Config
-from explorer.figures.palette import DASHES, HUES, MATRIX_MARKS, SYMBOLS, Design, designs
+from explorer.figures.palette import DASHES, HUES, MATRIX_MARKS, SYMBOLS, LegendEntry, designs
 from explorer.profile import MATRICES, VECTORS, Profile
 
 # Machado, Oliveira & Fernandes 2009, table of matrices at severity 1, applied to linear RGB.
@@ -40,7 +40,7 @@ def test_any_two_of_the_first_four_hues_are_apart(vision):
 
 
 def test_hue_symbol_and_dash_are_unique_together_for_36_designs():
-    rows = [Design(index, None, "") for index in range(36)]
+    rows = [LegendEntry(index, None, "") for index in range(36)]
     assert len({(row.hue, row.symbol) for row in rows}) == 36
     assert len({(row.hue, row.dash) for row in rows}) == 36
     assert len(set(HUES)) == len(set(SYMBOLS)) == len(set(DASHES)) == 6
@@ -69,7 +69,7 @@ def test_labels_say_what_differs():
 
 def test_who_knows_the_designs_keeps_their_marks_whatever_comes_and_goes():
     pre, post = Config(n_layers=4), Config(n_layers=4, norm_placement="post")
-    now, pin = Design(0, post, "Post-LN (now)"), Design(3, pre, "Pre-LN")
+    now, pin = LegendEntry(0, post, "Post-LN (now)"), LegendEntry(3, pre, "Pre-LN")
     profiles = [measured(config=pre), predicted(config=post), measured(config=pre)]
     assert designs(profiles, [pin, now, now]) == [pin, now, now], "a measurement that lags is still the design's"
     with pytest.raises(ValueError, match="looks must name one design a profile; got 1 for 3 profiles"):
@@ -77,12 +77,12 @@ def test_who_knows_the_designs_keeps_their_marks_whatever_comes_and_goes():
 
 
 def test_a_label_is_shown_to_the_letter():
-    assert Design(0, None, "<b>a & b</b> %{x}").heading == "&lt;b&gt;a &amp; b&lt;/b&gt; %\u200b{x}"
-    assert Design(0, None, "1/√(2N), α = 1").heading == "1/√(2N), α = 1"
+    assert LegendEntry(0, None, "<b>a & b</b> %{x}").heading == "&lt;b&gt;a &amp; b&lt;/b&gt; %\u200b{x}"
+    assert LegendEntry(0, None, "1/√(2N), α = 1").heading == "1/√(2N), α = 1"
 
 
 def test_a_band_is_the_hue_seen_through():
-    assert Design(0, None, "").faint(0.2) == "rgba(0, 114, 178, 0.2)"
+    assert LegendEntry(0, None, "").faint(0.2) == "rgba(0, 114, 178, 0.2)"
 
 
 def test_every_matrix_has_a_mark_of_its_own():

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from handmade import SEEDS, measured, predicted, small, stream, traces
 
-from explorer.figures import FIGURES, Design, by_layer, gradient_by_matrix
+from explorer.figures import FIGURES, LegendEntry, by_layer, gradient_by_matrix
 from explorer.figures.palette import HUES
 
 CONFIGS = [small(4).replace(init_variance=1.0 + number) for number in range(6)]
-SIX = [Design(5 - number, config, f"design {'abcdef'[number]}") for number, config in enumerate(CONFIGS)]
+SIX = [LegendEntry(5 - number, config, f"design {'abcdef'[number]}") for number, config in enumerate(CONFIGS)]
 LAYERED = [name for name, row in FIGURES.items() if row.statistic]
 
 
@@ -36,7 +36,7 @@ def test_without_one_of_them_the_others_look_the_same(name):
 
 
 def test_a_measurement_of_another_config_is_drawn_as_whose_it_is():
-    now = Design(0, CONFIGS[1], "now")
+    now = LegendEntry(0, CONFIGS[1], "now")
     figure = gradient_by_matrix([predicted(config=CONFIGS[1]), measured(config=CONFIGS[0])], [now, now])
     dots = [trace for trace in figure.data if trace.mode == "markers"]
     assert len(dots) == 6, "one design: its matrices"

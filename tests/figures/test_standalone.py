@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 
-from explorer.figures import FIGURES, Design
+from explorer.figures import FIGURES, LegendEntry
 from explorer.figures.pages import standalone
 from explorer.profile import Profile
 
@@ -37,7 +37,7 @@ class Elements(HTMLParser):
 
 def test_a_chart_as_a_page() -> None:
     profile = Profile("measured", {("second_moment", "resid_post"): np.ones((1, 2))}, seeds=(0,))
-    figure = FIGURES["second_moment"].draw([profile], [Design(0, None, EVIL)]).to_dict()
+    figure = FIGURES["second_moment"].draw([profile], [LegendEntry(0, None, EVIL)]).to_dict()
     design = {"name": EVIL, "about": "12 layers", "hue": "#0072B2", "symbol": "square", "dash": "solid"}
     bad = {"name": "b", "about": "", "hue": "red; background: url(//x)", "symbol": "none"}
     found = Elements(standalone(figure, "Size of W_Q", ["Mean x².", EVIL, ""], [design, bad]))

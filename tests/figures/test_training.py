@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import pytest
 from handmade import PLAIN, traces
 
-from explorer.figures import Design
+from explorer.figures import LegendEntry
 from explorer.figures.palette import HUES
 from explorer.figures.race import CURVES, MOST_POINTS, Course, Track, extremes, medians, snapshot, stride, thinned
 from explorer.figures.race_maps import MAPS, MOST_COLUMNS, MOST_ROWS, extent, layer_map
@@ -38,7 +38,7 @@ def recorded(steps=21, every=10, scale=1.0, layers=LAYERS, learning_rate=1e-3, *
 
 
 def track(index=0, name="one", history=None, step=21, **more) -> Track:
-    return Track(Design(index, None, name), history or recorded(), step, **more)
+    return Track(LegendEntry(index, None, name), history or recorded(), step, **more)
 
 
 def course(*tracks: Track, steps=40) -> Course:

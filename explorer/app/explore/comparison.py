@@ -18,7 +18,7 @@ from explorer.app.widgets.verdict import Diagnose
 from explorer.app.widgets.wording import idle, in_words
 from explorer.config import Config
 from explorer.ends import ENDS, Ending, endings
-from explorer.figures.palette import Design, Look
+from explorer.figures.palette import LegendEntry, Look
 from explorer.numbers import number
 from explorer.presets import differences
 from explorer.profile import Profile
@@ -179,10 +179,10 @@ class Comparison:
         config = self._current().config
         with self.box.hold_sync():
             name, about = self.pins.name_for(config), residual_words(config)
-            self.box.now = {"name": name, "about": about, **swatch(Design(NOW, config, ""))}
+            self.box.now = {"name": name, "about": about, **swatch(LegendEntry(NOW, config, ""))}
             self.box.show(self.pins, lambda pin: about_pin(pin, config))
 
-    def drawn(self, now: Sequence[Profile], secret: str = "") -> tuple[list[Profile], list[Design]]:
+    def drawn(self, now: Sequence[Profile], secret: str = "") -> tuple[list[Profile], list[LegendEntry]]:
         """Everything to be drawn, and the design of each profile; the current design comes last and so lies on top.
 
         A visible pin of the current config is not drawn a second time.
@@ -196,13 +196,13 @@ class Comparison:
                   for profile in pin.profiles]
         when = "now" if config == self._current().config else "before"
         name = f"{self.pins.name_for(config)} ({when})" if pinned and config else ""
-        rows = [*pinned, *((Design(NOW, config, name), profile) for profile in now)]
+        rows = [*pinned, *((LegendEntry(NOW, config, name), profile) for profile in now)]
         profiles = [profile for _, profile in rows]
         self.box.marks = marks(profiles)
         self.table.show(self._columns(now, secret), when, self._diagnose)
         return profiles, [design for design, _ in rows]
 
-    def visible(self) -> list[Design]:
+    def visible(self) -> list[LegendEntry]:
         """The designs of the visible pins."""
         designs = self.pins.designs()
         return [designs[pin.number] for pin in self.pins if pin.visible]
@@ -216,7 +216,7 @@ class Comparison:
         pins = [pin for pin in self.pins if pin.visible]
         return [first, *(pin for pin in pins if pin.config != config)] if pins else []
 
-    def legend(self, whose: Sequence[Design]) -> list[dict[str, str]]:
+    def legend(self, whose: Sequence[LegendEntry]) -> list[dict[str, str]]:
         """The designs that are drawn, each once, for a picture that is saved."""
         return [
             legend_entry(design, design.label or self.pins.name_for(design.config), design.config)

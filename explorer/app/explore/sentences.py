@@ -8,7 +8,7 @@ from explorer.app.design_names import choice_words
 from explorer.app.roster import swatch
 from explorer.app.widgets.wording import in_words
 from explorer.config import Config
-from explorer.figures.palette import Design
+from explorer.figures.palette import LegendEntry
 from explorer.presets import differences
 from explorer.profile import STATISTICS, Profile
 from explorer.schemes.residual import RESIDUALS
@@ -68,7 +68,7 @@ def design_words(config: Config) -> str:
     return " · ".join(filter(None, (model_words(config), residual_words(config), choice_words(config, others))))
 
 
-def legend_entry(design: Design, name: str, config: Config) -> dict[str, str]:
+def legend_entry(design: LegendEntry, name: str, config: Config) -> dict[str, str]:
     """A design in the legend of a picture that is saved."""
     return {"name": name, "about": design_words(config), **swatch(design)}
 

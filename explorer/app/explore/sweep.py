@@ -34,7 +34,7 @@ from explorer.display import shown
 from explorer.ends import ENDS, End
 from explorer.fields import Spec
 from explorer.figures.across import Point, Swept, across
-from explorer.figures.palette import Design
+from explorer.figures.palette import LegendEntry
 from explorer.memory import machine_memory
 from explorer.stopping import Progress, Stop
 from explorer.sweeping.cell import Cell
@@ -59,7 +59,7 @@ class Task(NamedTuple):
     """A sweep: the field, and the designs, the current one first, then the pins; see `anchored`."""
 
     field: str
-    designs: tuple[Design, ...]
+    designs: tuple[LegendEntry, ...]
 
 
 class Row:
@@ -157,7 +157,7 @@ class SliderSweep:
     statistics: ListSelection
     bar: SweepBar
 
-    def __init__(self, controls: Controls[Config], pins: Callable[[], Sequence[Design]],
+    def __init__(self, controls: Controls[Config], pins: Callable[[], Sequence[LegendEntry]],
                  lock: AbstractContextManager[object], busy: Callable[[], bool], hurried: Callable[[], bool]) -> None:
         self._controls, self._pins, self._lock, self._busy, self._hurried = controls, pins, lock, busy, hurried
         self.card = widgets.Box().add_class("ex-cell").add_class("ex-sweep-card")
@@ -250,7 +250,7 @@ class SliderSweep:
         now = anchored(self._controls.config, self.field)
         pins = [replace(pin, config=anchored(pin.config, self.field)) for pin in self._pins() if pin.config]
         others = [pin for pin in pins if pin.config != now]
-        task = Task(self.field, (Design(NOW, now, "now" if others else ""), *others))
+        task = Task(self.field, (LegendEntry(NOW, now, "now" if others else ""), *others))
         if task != self._task:
             self._task = task
             self.worker.submit(task)

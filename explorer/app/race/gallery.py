@@ -17,7 +17,7 @@ from explorer.app.race.standings import NO_LINES, Standings, judged
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import choice
 from explorer.app.widgets.verdict import Verdict
-from explorer.figures.palette import Design
+from explorer.figures.palette import LegendEntry
 from explorer.figures.race import CURVES, Course
 from explorer.figures.race_maps import MAPS, layer_map
 from explorer.figures.why import why
@@ -67,7 +67,7 @@ class Gallery:
         for picture in (*self.charts, self.standings):
             picture.stale = stale
 
-    def draw(self, race: Race, designs: Sequence[Design], outcomes: Sequence[Outcome], *, final: bool,
+    def draw(self, race: Race, designs: Sequence[LegendEntry], outcomes: Sequence[Outcome], *, final: bool,
              lines: Mapping[str, Line] = NO_LINES) -> None:
         """Draws a race as it stands; the outcomes may be some steps older."""
         whose = [replace(design, config=runner.config) for design, runner in zip(designs, race.runners, strict=True)]

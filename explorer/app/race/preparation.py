@@ -20,7 +20,7 @@ from explorer.app.widgets.wording import refusal_in_words
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import shown
-from explorer.figures.palette import Design
+from explorer.figures.palette import LegendEntry
 from explorer.schemes.preset import PRESETS
 from explorer.text import LARGEST_BYTES, Text, decode
 from explorer.training.recipe import Recipe, idle
@@ -71,7 +71,7 @@ class TextFile(FileEntry):
 class Start(NamedTuple):
     """Everything that a race starts with: nothing that moves later changes it."""
 
-    designs: tuple[Design, ...]
+    designs: tuple[LegendEntry, ...]
     """The marks and the name of each contender, and its config in the size of the race."""
     recipes: tuple[Recipe, ...]
     plan: Plan

@@ -14,7 +14,7 @@ from explorer.app.widgets.buttons import ButtonRow, button
 from explorer.app.widgets.files import File, LargeFile
 from explorer.app.widgets.record import changed, record
 from explorer.choices import ConfigError
-from explorer.figures.palette import Design
+from explorer.figures.palette import LegendEntry
 from explorer.figures.race import CURVES, Course
 from explorer.figures.race_maps import MAPS, layer_map
 from explorer.text import prose
@@ -104,7 +104,8 @@ def start_of(race: Race) -> Start:
     )
     text, usual = race.data.text, prose()
     own = text.vocabulary != usual.vocabulary or not np.array_equal(text.codes, usual.codes)
-    designs = tuple(Design(place, contender.config, contender.name) for place, contender in enumerate(race.contenders))
+    designs = tuple(LegendEntry(place, contender.config, contender.name)
+                    for place, contender in enumerate(race.contenders))
     return Start(designs, tuple(contender.recipe for contender in race.contenders), plan, text if own else None)
 
 

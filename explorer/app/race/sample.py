@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from explorer.app.race.lineup import Lineup, Plan
-from explorer.figures.palette import Design
+from explorer.figures.palette import LegendEntry
 from explorer.figures.race import Course, Track
 from explorer.training.history import History
 from explorer.training.outcome import Line, Outcome
@@ -51,7 +51,7 @@ def stored() -> Sample:
     return Sample(content["version"], Course(tuple(tracks), plan.steps, Levels(*content["levels"])), outcomes, lines)
 
 
-def _sized(design: Design, plan: Plan) -> Design:
+def _sized(design: LegendEntry, plan: Plan) -> LegendEntry:
     """A design as it raced."""
     return replace(design, config=design.config and plan.task.fit(plan.sized(design.config, own=False)))
 

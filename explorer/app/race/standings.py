@@ -14,7 +14,7 @@ import traitlets
 from explorer.app.roster import swatch
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.worker import Throttle
-from explorer.figures.palette import Design
+from explorer.figures.palette import LegendEntry
 from explorer.numbers import number
 from explorer.stopping import Stop
 from explorer.training.tasks import Levels
@@ -52,7 +52,7 @@ class Standings(PageWidget):
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
 
-    def show(self, outcomes: Sequence[Outcome], designs: Sequence[Design], levels: Levels, *, final: bool,
+    def show(self, outcomes: Sequence[Outcome], designs: Sequence[LegendEntry], levels: Levels, *, final: bool,
              lines: Mapping[str, Line] = NO_LINES) -> None:
         """Fills the table; the best first once the race is over."""
         scale = f"Nats a character; unigram {levels.unigram:.2f}, bigram {levels.bigram:.2f}."
@@ -87,7 +87,7 @@ def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return sorted(outcomes, key=key)
 
 
-def row(outcome: Outcome, design: Design, *, final: bool) -> dict[str, Any]:
+def row(outcome: Outcome, design: LegendEntry, *, final: bool) -> dict[str, Any]:
     """One contender, as the browser draws it."""
     never = "never" if final or outcome.diverged else "not yet"
     return {

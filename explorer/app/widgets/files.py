@@ -28,7 +28,7 @@ _coming: WeakKeyDictionary[Widget, list[Callable[..., None]]] = WeakKeyDictionar
 
 
 def hand_over(widget: Widget, name: str, media: str, content: bytes) -> None:
-    """Sends a file to the views of a widget, which save it by `saveIncomingFiles`: each part when the last one has come.
+    """Sends a file to the views of a widget, a part when the last one has come; `saveIncomingFiles` takes them.
 
     Raises:
         ConfigError: it is too large for that.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import plotly.graph_objects as go
 
 from explorer.figures import gradient_by_matrix
-from explorer.figures.palette import Design
+from explorer.figures.palette import LegendEntry
 from explorer.figures.race import held_out_loss, over_steps, series
 from explorer.labs.charts import Variant, course, with_legend
 from explorer.labs.trained import Trained, profile_at
@@ -49,6 +49,6 @@ def correlation(result: Trained[Warmup]) -> go.Figure:
                               "Token correlation after the last layer", levels={1.0: "all tokens alike", 0.0: ""}))
 
 
-def _legend(figure: go.Figure, entries: Iterable[Design] = SIX.values()) -> go.Figure:
+def _legend(figure: go.Figure, entries: Iterable[LegendEntry] = SIX.values()) -> go.Figure:
     """With a legend of six entries: two rows, three on a narrow screen."""
     return with_legend(figure, entries, font={"size": 11}).update_layout(margin_t=56)
