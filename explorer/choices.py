@@ -38,12 +38,12 @@ class ConfigError(ValueError):
 
     Args:
         phrases: the sentence, in which fields may stand as `FieldName`.
-        mend: fixes by field: each value alone satisfies the rule that was broken, though other rules may refuse it.
+        fixes: values by field: each alone satisfies the rule that was broken, though other rules may refuse it.
     """
 
-    def __init__(self, *phrases: str | FieldName, mend: Mapping[str, object] | None = None) -> None:
+    def __init__(self, *phrases: str | FieldName, fixes: Mapping[str, object] | None = None) -> None:
         super().__init__("".join(map(str, phrases)))
-        self.phrases, self.mend = phrases, dict(mend or {})
+        self.phrases, self.fixes = phrases, dict(fixes or {})
 
 
 class Choices(BaseModel):
@@ -71,7 +71,7 @@ class Choices(BaseModel):
         except ValidationError as error:
             refusals = [self._refusal(item) for item in error.errors()]
             phrases = [phrase for refusal in refusals for phrase in ("; ", *refusal.phrases)]
-            raise ConfigError(*phrases[1:], mend=refusals[0].mend if len(refusals) == 1 else None) from None
+            raise ConfigError(*phrases[1:], fixes=refusals[0].fixes if len(refusals) == 1 else None) from None
 
     @classmethod
     def specs(cls) -> dict[str, Spec]:
@@ -94,7 +94,7 @@ class Choices(BaseModel):
         phrases: list[str | FieldName] = [first]
         for name, given, value, text in zip(*(rest[start::4] for start in range(4)), strict=True):
             phrases += [self.field_name(name, (value or getattr(self, name)) if given else None), text]
-        return ConfigError(*phrases, mend=fixes)
+        return ConfigError(*phrases, fixes=fixes)
 
     @property
     def unmet(self) -> Mapping[str, Conditions]:

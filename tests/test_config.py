@@ -137,8 +137,8 @@ def test_a_head_has_its_part_of_the_width_or_a_width_of_its_own() -> None:
     assert (free.d_head, free.kv_heads) == (24, 3)
     with pytest.raises(ConfigError) as refusal:
         free.replace(n_heads=8)
-    assert refusal.value.mend is not None
-    assert refusal.value.mend["n_kv_heads"] == 2
+    assert refusal.value.fixes is not None
+    assert refusal.value.fixes["n_kv_heads"] == 2
 
 
 @given(st.data())
@@ -217,9 +217,9 @@ def test_designs_that_exclude_each_other(choices: dict[str, Any], sentence: str)
 def test_a_rule_between_fields_knows_a_change_that_fixes_it(choices: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as refusal:
         Config(**choices)
-    assert len(refusal.value.mend) == 2, "whichever field was moved last, the other can follow"
-    assert refusal.value.mend.keys() <= Config.specs().keys()
-    for name, value in refusal.value.mend.items():
+    assert len(refusal.value.fixes) == 2, "whichever field was moved last, the other can follow"
+    assert refusal.value.fixes.keys() <= Config.specs().keys()
+    for name, value in refusal.value.fixes.items():
         Config(**{**choices, name: value})
 
 

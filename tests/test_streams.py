@@ -169,7 +169,7 @@ def test_no_stream_but_the_one_has_a_norm_on_its_sum_or_a_weight_of_its_own(choi
         assert Config(stream=name).accepts(**choices) == (name == "one")
     with pytest.raises(ConfigError, match=named) as refused:
         Config(stream="parallel", **choices)
-    for field, value in refused.value.mend.items():
+    for field, value in refused.value.fixes.items():
         assert Config(**{"stream": "parallel", **choices, field: value})
 
 

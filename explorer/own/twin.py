@@ -121,7 +121,7 @@ def _made(majority: Majority, fields: dict[str, Any]) -> Config:
         try:
             return Config(**fields)
         except ConfigError as error:
-            changes = [(name, value) for name, value in error.mend.items() if fields.get(name) != value]
+            changes = [(name, value) for name, value in error.fixes.items() if fields.get(name) != value]
             changes += [(name, specs[name].default) for name in fields if str(error).startswith(f"{name} ")]
             changes += [(name, fields[name] // 2) for name in ("n_ctx", "n_layers") if fields[name] > 1]
             name, value = next(change for change in changes if change not in tried)

@@ -127,7 +127,7 @@ def test_completep_is_the_only_multiplier_for_the_depth() -> None:
     assert {name for name in RESIDUALS if config.accepts(residual=name)} == {"constant"}
     with pytest.raises(ConfigError, match=r"parametrization = completep needs .* got residual = deepnorm") as refused:
         config.replace(residual="deepnorm")
-    assert refused.value.mend == {"residual": "constant", "parametrization": "mup"}
+    assert refused.value.fixes == {"residual": "constant", "parametrization": "mup"}
 
 
 def test_torch_default_is_what_torch_does() -> None:
@@ -194,7 +194,7 @@ def test_admins_profiled_factors_are_the_root_of_what_is_below_and_need_a_norm_o
     assert not config.accepts(norm_placement="hybrid")
     with pytest.raises(ConfigError, match=r"residual = admin_profiled needs .* got norm_placement = pre") as refused:
         config.replace(norm_placement="pre")
-    assert refused.value.mend == {"norm_placement": "post", "residual": "admin"}
+    assert refused.value.fixes == {"norm_placement": "post", "residual": "admin"}
 
 
 def test_t_fixup_has_the_constant_of_its_paper() -> None:

@@ -55,7 +55,7 @@ class StoryStep {
     });
     this.back = button("Back", "ex-button", () => press(model, ["back"]));
     this.next = button("Next", "ex-button ex-primary", () => {
-      const { number, count } = model.get("told");
+      const { number, count } = model.get("step");
       press(model, [number < count ? "next" : "leave"]);
     });
     const leave = button("Leave", "ex-link", () => press(model, ["leave"]), {
@@ -74,7 +74,7 @@ class StoryStep {
   }
 
   paint() {
-    const { title, number, count, words, look, text, options, said: result, open } = this.model.get("told");
+    const { title, number, count, words, look, text, options, said: result, open } = this.model.get("step");
     this.box.hidden = !title;
     const step = title ? `${title} ${number}` : "";
     const news = title ? `${step} ${look} ${result}` : "";
@@ -107,7 +107,7 @@ function followCards(model, cards) {
   let isDeclined = Boolean(offerMark.get()) || (hasAddress() && Boolean(location.search));
   if (isDeclined) model.send(["cards", false]);
   let wasShown = model.get("shown");
-  return follow(model, "shown told", () => {
+  return follow(model, "shown step", () => {
     const isShown = model.get("shown");
     if (!isShown) isDeclined = false;
     cards.hidden = !isShown || isDeclined;
@@ -143,6 +143,6 @@ export default {
     const cards = storyCards(model);
     const step = new StoryStep(model, () => el.closest(".ex-root"));
     el.append(cards, step.box);
-    return callAll([followSizes(step), follow(model, "told", () => step.paint()), followCards(model, cards)]);
+    return callAll([followSizes(step), follow(model, "step", () => step.paint()), followCards(model, cards)]);
   },
 };

@@ -27,7 +27,7 @@ class Strip(PageWidget):
         offer: see `OFFER`.
         cards: `[{name, title, words}]`; none where the page tells no stories.
         shown: whether the cards are shown. A browser that was here before closes them itself.
-        told: `{title, number, count, words, look, text, options, said, open}`; empty while no story is open. `look` is
+        step: `{title, number, count, words, look, text, options, said, open}`; empty while no story is open. `look` is
             the title of what to look at, `text` a question, `options` its answers (none: a line is drawn), `said` what
             came of it, `open` whether it still stands.
 
@@ -39,7 +39,7 @@ class Strip(PageWidget):
     offer = traitlets.Tuple(OFFER, read_only=True).tag(sync=True)
     cards = traitlets.List(traitlets.Dict()).tag(sync=True)
     shown = traitlets.Bool(True).tag(sync=True)
-    told = traitlets.Dict().tag(sync=True)
+    step = traitlets.Dict().tag(sync=True)
 
 
 MARK = "ex-looked"
@@ -72,7 +72,7 @@ class Telling:
         self.story: Story | None = None
         self.number = 0
         """Number of the step, from 1."""
-        self._told: dict[str, Any] = {}
+        self._shown: dict[str, Any] = {}
         self._framed: widgets.Widget | None = None  # the box around what is to be looked at
         if offered:
             self.strip.cards = [{"name": row.name, "title": row.title, "words": row.words} for row in STORIES.values()]
@@ -133,7 +133,7 @@ class Telling:
             self._explore.ask(None, Config())
             self.story, self.number = None, 0
             self._frame(None)
-            self._told = self.strip.told = {}
+            self._shown = self.strip.step = {}
 
     def _go(self, story: Story, number: int) -> None:
         """Sets the page of a step: what its link says of the panel that it opens, and nothing of the others."""
@@ -147,22 +147,22 @@ class Telling:
     def _tell(self, story: Story, number: int) -> None:
         self.story, self.number = story, number
         step = story.steps[number - 1]
-        self._told = {
+        self._shown = {
             "title": story.title, "number": number, "count": len(story.steps), "words": step.words,
             "text": step.question.text if step.question else "", "said": "", "look": "",
             "options": list(getattr(step.question, "options", ())),
         }
         design = self._record(step)["panels"].get("explore", {}).get("design", {})
         self._explore.ask(step.question, Config(**design), self._say, self.act)
-        self.strip.told = self._told
+        self.strip.step = self._shown
 
     def point(self) -> None:
         """Frames what the step says to look at, on the panel that is open now."""
         step = self._step
         look = self._look_at(step.look_at) if step else ""
-        if step and look != self._told["look"]:
+        if step and look != self._shown["look"]:
             with self._explore.lock:  # whose worker may be saying what came of a question
-                self._told = self.strip.told = self._told | {"look": look}
+                self._shown = self.strip.step = self._shown | {"look": look}
 
     def _look_at(self, name: str) -> str:
         """Frames a chart of the open panel, or its verdict, and gives its title; empty where there is no such thing."""
@@ -200,7 +200,7 @@ class Telling:
     def _say(self, words: str) -> None:
         """Shows what came of a question; called from any thread."""
         with self._explore.lock:
-            self._told = self.strip.told = self._told | {"said": words, "open": self._explore.asking.stands}
+            self._shown = self.strip.step = self._shown | {"said": words, "open": self._explore.asking.stands}
 
     @property
     def _explore(self) -> Explore:

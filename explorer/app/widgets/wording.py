@@ -132,7 +132,7 @@ def _exclusion(config: Choices, good: Mapping[str, object], name: str, value: st
 def fix(config: Choices, values: Mapping[str, object], error: ConfigError) -> dict[str, object]:
     """The first change that ends a refusal of `values`, without touching what they changed in `config`; or nothing."""
     good = config.model_dump()
-    for name, value in error.mend.items():
+    for name, value in error.fixes.items():
         if values.get(name) == good.get(name) and config.accepts(**{**values, name: value}):
             return {name: value}
     return {}
