@@ -101,7 +101,7 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     visit.press("next")
     assert visit.page.link == "?story=root_d&step=2&attention_scale=none&v=1"
     assert visit.page.state()["story"] == ["root_d", 2]
-    assert visit.strip.told["look"] == "Attention entropy"
+    assert visit.strip.step["look"] == "Attention entropy"
     assert [name for name, cell in visit.explore.cells.items() if "ex-looked" in cell._dom_classes] == [ENTROPY]
     for _ in range(9):
         visit.press("next")
@@ -110,13 +110,13 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     visit.press("leave")
     assert "story" not in visit.page.state()
     assert visit.page.link == "?attention_scale=none&v=1"  # the page stays as it is
-    assert not visit.strip.told
+    assert not visit.strip.step
     assert not any("ex-looked" in cell._dom_classes for cell in visit.explore.cells.values())
 
 
 def test_a_step_may_stand_in_a_lab(visit: Visit) -> None:
     assert visit.page.open_link("?tab=05_parametrization&story=mup&step=3&05_parametrization.widest=64") == []
-    assert visit.strip.told["look"] == "First step"
+    assert visit.strip.step["look"] == "First step"
     visit.press("leave")
     assert visit.page.link == "?tab=05_parametrization&05_parametrization.widest=64&v=1"
 
@@ -129,20 +129,20 @@ def test_a_step_is_one_step_of_undo_and_sets_nothing_of_other_panels(visit: Visi
     assert visit.page.link == "?story=root_d&step=2&attention_scale=none&11_warmup.n_layers=3&v=1"
     visit.click("undo")
     assert visit.page.link == "?story=root_d&step=1&11_warmup.n_layers=3&v=1"
-    assert visit.strip.told["number"] == 1
+    assert visit.strip.step["number"] == 1
     visit.click("undo")
-    assert not visit.strip.told
+    assert not visit.strip.step
     visit.click("redo")
-    assert visit.strip.told["number"] == 1
+    assert visit.strip.step["number"] == 1
 
 
 def test_a_link_opens_a_step_with_whatever_else_it_says(visit: Visit) -> None:
     assert visit.page.open_link("?story=warmup&step=3&design=post_ln&n_layers=2&d_model=16") == []
-    assert visit.strip.told["number"] == 3
+    assert visit.strip.step["number"] == 3
     assert visit.explore.controls.config == Config(norm_placement="post", n_layers=2, d_model=16)
     assert not visit.strip.shown
     assert visit.page.open_link("?n_layers=3") == []
-    assert not visit.strip.told
+    assert not visit.strip.step
 
 
 REFUSED = [
@@ -157,7 +157,7 @@ REFUSED = [
 def test_what_is_no_story_is_a_sentence(visit: Visit) -> None:
     for link, sentence in REFUSED:
         assert visit.page.open_link(link) == [sentence]
-        assert not visit.strip.told
+        assert not visit.strip.step
 
 
 NONSENSE: list[Any] = [
@@ -209,9 +209,9 @@ def test_a_line_is_drawn_and_told_how_near_it_was(asked: Visit) -> None:
     assert plain(guess["y"]) == pytest.approx([0.9] * 6)
     dots = plain(next(trace["y"] for trace in traces if trace["mode"] == "markers"))
     off = float(abs(0.9 - dots).mean())
-    assert asked.strip.told["said"].startswith(f"{WORDS}{off:.2g}, theory's by 0.00")
-    assert asked.strip.told["said"].endswith(STORIES["root_d"].steps[1].question.reveal)  # type: ignore[union-attr]
-    assert asked.explore.charts[ENTROPY].ask == {"said": asked.strip.told["said"]}
+    assert asked.strip.step["said"].startswith(f"{WORDS}{off:.2g}, theory's by 0.00")
+    assert asked.strip.step["said"].endswith(STORIES["root_d"].steps[1].question.reveal)  # type: ignore[union-attr]
+    assert asked.explore.charts[ENTROPY].ask == {"said": asked.strip.step["said"]}
     assert asked.explore.verdict.findings[0]["severity"] == "bad"
     asked.press("next")
     assert "your guess" not in asked.traces()
@@ -223,7 +223,7 @@ def test_reveal_goes_back_to_the_design_that_was_asked_about(asked: Visit) -> No
     asked.draw("skip")
     assert asked.explore.controls.config == Config(attention_scale="none")
     asked.measured()
-    assert asked.strip.told["said"] == STORIES["root_d"].steps[1].question.reveal  # type: ignore[union-attr]
+    assert asked.strip.step["said"] == STORIES["root_d"].steps[1].question.reveal  # type: ignore[union-attr]
     assert "your guess" not in asked.traces()
 
 
@@ -231,7 +231,7 @@ def test_what_is_no_guess_reveals_nothing(asked: Visit) -> None:
     for guess in (None, "0.5", [0.5] * 5, [math.nan] * 6, [2.0] * 6, [[0.5]] * 6, 0, {}):
         asked.draw("reveal", guess)
         assert asked.traces() == ["uniform", "one-hot"]
-        assert asked.strip.told["said"].startswith(("A guess must", "Each height"))
+        assert asked.strip.step["said"].startswith(("A guess must", "Each height"))
 
 
 def test_an_answer_is_chosen(visit: Visit) -> None:
@@ -239,19 +239,19 @@ def test_an_answer_is_chosen(visit: Visit) -> None:
     visit.page.open_link(f"{step.link}&n_layers=100&story=thousand&step=2")  # as good, and quicker
     visit.explore.asking.config = visit.explore.controls.config
     visit.measured()
-    assert visit.strip.told["options"] == list(step.question.options)  # type: ignore[union-attr]
+    assert visit.strip.step["options"] == list(step.question.options)  # type: ignore[union-attr]
     assert "ot finite" not in visit.explore.status.text
     visit.press("reveal", 3)
-    assert visit.strip.told["said"].startswith("An answer must be one of 3")
+    assert visit.strip.step["said"].startswith("An answer must be one of 3")
     visit.press("reveal", 0)
-    assert visit.strip.told["said"].startswith("Not so. The right answer: it stops being finite before layer 100.")
+    assert visit.strip.step["said"].startswith("Not so. The right answer: it stops being finite before layer 100.")
     assert "ot finite from layer 69" in visit.explore.status.text
 
 
 def test_a_fixed_design_is_offered_no_stories_and_tells_the_one_of_its_link(visit: Visit) -> None:
     assert visit.page.open_link("?show=depth&story=root_d&step=2&attention_scale=none") == []
     assert not visit.page.header.stories
-    assert visit.strip.told["number"] == 2
+    assert visit.strip.step["number"] == 2
     visit.press("next")
     assert visit.page.link == "?show=depth&story=root_d&step=3&attention_scale=none&v=1"
     visit.page.open_link("")
