@@ -20,8 +20,7 @@ from explorer.figures.race import snapshot
 from explorer.labs import Look, unseen
 from explorer.profile import BRANCHES, STATISTICS, Array, Profile
 from explorer.stopping import Progress, Stop, check
-from explorer.training.history import History
-from explorer.training.outcome import Outcome
+from explorer.training.history import History, Outcome
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Levels, Task
 

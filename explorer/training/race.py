@@ -18,8 +18,7 @@ from explorer.limits import NOISE, RESIDENT, claimed, memory_limit
 from explorer.measuring.sharing import device, shares, torch_threads
 from explorer.profile import Array
 from explorer.text import Text
-from explorer.training.history import History
-from explorer.training.outcome import Outcome
+from explorer.training.history import History, Outcome
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.runner import Contender, Runner
 from explorer.training.tasks import Data, Levels, Task, of_prose

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from explorer.model.batch import Batch
+from explorer.training.history import Line
 from explorer.training.instruments import device_of
-from explorer.training.outcome import Line
 from explorer.training.runner import Runner
 from explorer.training.tasks import NOT_ASKED, Codes
 

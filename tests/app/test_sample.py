@@ -16,7 +16,7 @@ from explorer.app.race.panel import RacePanel
 from explorer.app.race.sample import FILE, stored
 from explorer.app.widgets.buttons import Setup
 from explorer.figures.race_maps import MAPS
-from explorer.training.outcome import Line
+from explorer.training.history import Line
 
 
 @pytest.fixture

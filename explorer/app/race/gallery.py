@@ -23,7 +23,7 @@ from explorer.figures.race_maps import MAPS, layer_map
 from explorer.figures.why import why
 
 if TYPE_CHECKING:
-    from explorer.training.outcome import Line, Outcome
+    from explorer.training.history import Line, Outcome
     from explorer.training.race import Race
 
 COUNT = 2

@@ -30,7 +30,7 @@ from explorer.choices import ConfigError
 from explorer.stopping import Progress, Stop
 
 if TYPE_CHECKING:
-    from explorer.training.outcome import Outcome
+    from explorer.training.history import Outcome
     from explorer.training.race import Race
 
 RUNS_ON = "The controls are for the next race; they do not change this one."

@@ -16,8 +16,7 @@ import numpy as np
 from explorer.app.race.lineup import Lineup, Plan
 from explorer.figures.palette import LegendEntry
 from explorer.figures.race import Course, Track
-from explorer.training.history import History
-from explorer.training.outcome import Line, Outcome
+from explorer.training.history import History, Line, Outcome
 from explorer.training.tasks import Levels
 
 FILE = Path(__file__).with_name("sample.json")

@@ -20,7 +20,7 @@ from explorer.stopping import Stop
 from explorer.training.tasks import Levels
 
 if TYPE_CHECKING:
-    from explorer.training.outcome import Line, Outcome
+    from explorer.training.history import Line, Outcome
     from explorer.training.race import Race
     from explorer.training.runner import Runner
 
