@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from explorer.display import shown, table
 from explorer.fields import Spec, spec, users
 
+LastRows = tuple[tuple[int, tuple[str, ...]], ...]
 Conditions = Mapping[str, tuple[str | bool, ...]]
 """Other fields, each with the values that use the field in question."""
 
@@ -191,7 +192,7 @@ def _uses(value: object, values: tuple[str | bool, ...]) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _unmet(choices: Choices, _: tuple[tuple[int, str], ...]) -> Mapping[str, Conditions]:
+def _unmet(choices: Choices, _: LastRows) -> Mapping[str, Conditions]:
     """`Choices.unmet`, kept for as long as no table has another row: a page asks at every change.
 
     A field is used where any of the fields that may use it does, and is used itself.
@@ -209,9 +210,9 @@ def _unmet(choices: Choices, _: tuple[tuple[int, str], ...]) -> Mapping[str, Con
     return {name: needed for name in specs if (needed := conditions(name))}
 
 
-def _last_rows(kind: type[Choices]) -> tuple[tuple[int, str], ...]:
-    """Number of rows of each table of options, and the last row: they change with any row that is added."""
-    return tuple([(len(table), next(reversed(table))) for table in _tables(kind)])
+def _last_rows(kind: type[Choices]) -> LastRows:
+    """Of each table of options the number of rows, and the fields that the last one uses: a new row changes them."""
+    return tuple([(len(table), next(reversed(table.values())).uses) for table in _tables(kind)])
 
 
 @cache

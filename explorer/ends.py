@@ -80,6 +80,9 @@ def _last(row: Statistic) -> End:
     return End(row.name, row.label, words, row.symbol, _at(row.name, site, -1))
 
 
+_FIRST = ("second_moment", "activation_gradient", "attention_entropy_normalized", "token_correlation",
+          "parameter_gradient")
+"""Statistics that lists begin with."""
 _OTHERWISE: Mapping[str, End] = MappingProxyType({
     end.name: end
     for end in (
@@ -91,7 +94,8 @@ _OTHERWISE: Mapping[str, End] = MappingProxyType({
     )
 })
 ENDS: Mapping[str, End] = MappingProxyType({
-    name: _OTHERWISE.get(name) or _last(row) for name, row in STATISTICS.items() if row.caption or name in _OTHERWISE
+    name: _OTHERWISE.get(name) or _last(STATISTICS[name]) for name in dict.fromkeys((*_FIRST, *STATISTICS))
+    if STATISTICS[name].caption or name in _OTHERWISE
 })
 """Values at the end of a stack, of each statistic that the page offers."""
 

@@ -63,6 +63,8 @@ READOUTS: Mapping[tuple[str, float], str] = {
     ("tied_scaled", 0.0): "{character} * D_MODEL ** -0.5",
 }
 """By readout and the power of the width in its variance: the standard deviation; `character` is that in the stream."""
+EMBEDDINGS: Mapping[str, str] = {"tied_scaled": "math.sqrt(D_MODEL)"}
+"""By readout that is the embedding: the factor on the embedded characters, where it follows from the row."""
 DIVISORS: Mapping[str, str] = {
     "sqrt_d": "math.sqrt(D_HEAD)", "none": "", "d": "D_HEAD", "ssmax": "math.sqrt(D_HEAD)",
 }
@@ -187,4 +189,4 @@ def embedding_factor(config: Config) -> str:
     size = config.input_second_moment * design.token_part
     if not design.tied:
         return root(size)
-    return "math.sqrt(D_MODEL)" if config.readout == "tied_scaled" else root(size / design.readout_variance)
+    return EMBEDDINGS.get(config.readout) or root(size / design.readout_variance)

@@ -13,6 +13,7 @@ from explorer.display import must_be
 from explorer.export import formulas, heading, layers
 from explorer.export.formulas import number, product, root, text_of
 from explorer.schemes.activation import ACTIVATIONS, second_moment
+from explorer.schemes.attention import DIVISORS
 from explorer.schemes.distribution import DISTRIBUTIONS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.parametrization import PARAMETRIZATIONS
@@ -157,7 +158,8 @@ def _row_factor(config: Config) -> str:
     """Factor on the queries: s ln n, n the keys that a row sees; empty where it is 1."""
     if set(config.design.row_factors) == {1.0}:
         return ""
-    if config.attention_scale != "ssmax":
+    row = DIVISORS[config.attention_scale]
+    if "ssmax_scale" not in row.uses:
         raise config.refusal("{attention_scale} must have a factor of 1 or s ln n on each row, to be written as torch; "
                              "got {attention_scale=}")
     keys = "torch.arange(1, T + 1, device=x.device).log()[:, None]" if config.causal else "math.log(T)"

@@ -186,6 +186,8 @@ class Kernels(AsyncMappingKernelManager):
 
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
         """Ends a kernel without a page, busy or not, and one whose page does nothing. Asked often."""
+        if kernel_id not in self:  # it ended while another one of the same round was looked at
+            return
         model = self.kernel_model(kernel_id)
         being_made = kernel_id not in self._visited and model["execution_state"] in ("starting", "busy")
         if model["connections"] > 0 or being_made:
