@@ -192,13 +192,12 @@ def _uses(value: object, values: tuple[str | bool, ...]) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _unmet(choices: Choices, _: LastRows) -> Mapping[str, Conditions]:
+def _unmet(choices: Choices, rows: LastRows) -> Mapping[str, Conditions]:
     """`Choices.unmet`, kept for as long as no table has another row: a page asks at every change.
 
     A field is used where any of the fields that may use it does, and is used itself.
     """
-    specs = choices.specs()
-    deciding = {name: users(specs, name) for name in specs}
+    deciding = _deciding(type(choices), rows)
 
     def conditions(name: str) -> Conditions:
         using = [conditions(other) for other, values in deciding[name].items()
@@ -207,7 +206,14 @@ def _unmet(choices: Choices, _: LastRows) -> Mapping[str, Conditions]:
             return {}
         return using[0] if using else deciding[name]
 
-    return {name: needed for name in specs if (needed := conditions(name))}
+    return {name: needed for name in deciding if (needed := conditions(name))}
+
+
+@lru_cache(maxsize=64)
+def _deciding(kind: type[Choices], _: LastRows) -> Mapping[str, Conditions]:
+    """`fields.users` of every field, kept as long."""
+    specs = kind.specs()
+    return {name: users(specs, name) for name in specs}
 
 
 def _last_rows(kind: type[Choices]) -> LastRows:

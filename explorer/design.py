@@ -20,7 +20,7 @@ from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, Kinds, Pl
 from explorer.schemes.position import POSITIONS
 from explorer.schemes.residual import LAST, RESIDUALS, Rule
 from explorer.schemes.scale import BIASES, SCALE_RULES
-from explorer.schemes.stream import STREAMS, StreamRule, outputs_before
+from explorer.schemes.stream import STREAMS, StreamRule
 from explorer.settings import Settings
 
 
@@ -126,10 +126,6 @@ class Design:
                     "mix_by_token": (branches, inputs[0] * (n + 2), inputs[1])}
         return {}
 
-    def outputs_before(self, index: int) -> int:
-        """Number of outputs before a sublayer, 0 … 2N: the embedding and all branches so far."""
-        return outputs_before(self.settings, index)
-
     @property
     def final_norm(self) -> bool:
         """Whether the stream is normalized once more after the last layer."""
@@ -154,10 +150,8 @@ class Design:
         d, d_mlp = settings.d_model, settings.d_mlp
         if self.attends:
             queries, keys = settings.n_heads * settings.d_head, settings.kv_heads * settings.d_head
-            attention = {"W_Q": (d, queries), "W_K": (d, keys), "W_V": (d, keys), "W_G": (d, self.gates),
-                         "W_O": (queries, d)}
-            if not self.gates:
-                del attention["W_G"]
+            gate = {"W_G": (d, self.gates)} if self.gates else {}
+            attention = {"W_Q": (d, queries), "W_K": (d, keys), "W_V": (d, keys), **gate, "W_O": (queries, d)}
         return {**attention, **dict.fromkeys(self.readers, (d, d_mlp)), "W_out": (d_mlp, d)}
 
     @cached_property

@@ -32,9 +32,9 @@ def matching(config: Config) -> str:
 
 def differences(config: Config, other: Config, among: Collection[str] = ()) -> list[str]:
     """The fields that two configs differ in, those that matter in neither left out; among all when left out."""
-    neither = config.unmet.keys() & other.unmet.keys()
+    idle = config.unmet
     return [name for name in among or Config.specs()
-            if name not in neither and getattr(config, name) != getattr(other, name)]
+            if getattr(config, name) != getattr(other, name) and not (name in idle and name in other.unmet)]
 
 
 def departures(config: Config) -> dict[str, list[str]]:

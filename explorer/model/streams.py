@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from explorer.design import Design
 from explorer.model import noise
+from explorer.schemes.stream import outputs_before
 
 DEVIATION = 0.02
 """Standard deviation of mHC's projections at initialization, as in transformers; its paper does not say."""
@@ -44,7 +45,7 @@ class Connections(nn.Module):
         if self.constrained:
             by_token = noise.scaled(DEVIATION, seed, f"mix_by_token {layer}", 1, shapes["mix_by_token"])[0]
         else:
-            for branch, table in enumerate(tables, design.outputs_before(2 * layer - 2) - 1):
+            for branch, table in enumerate(tables, outputs_before(design.settings, 2 * layer - 2) - 1):
                 table[branch % self.n, 0] = 1
                 table[:, 1], table[:, 2:] = 1, torch.eye(self.n)
         self.mix, self.mix_by_token = nn.Parameter(tables), nn.Parameter(by_token)
@@ -99,7 +100,7 @@ class DepthAttention(nn.Module):
     def __init__(self, design: Design, layer: int, seed: int = 0) -> None:  # noqa: ARG002 - as its sister
         super().__init__()
         self.epsilon = design.settings.norm_epsilon
-        self.passed = design.outputs_before(2 * layer - 2) if layer > 1 else 0
+        self.passed = outputs_before(design.settings, 2 * layer - 2) if layer > 1 else 0
         """Number of tensors that the layer before passes on."""
         self.depth_query = nn.Parameter(torch.zeros(design.mix_shapes["depth_query"]))
 

@@ -77,7 +77,7 @@ class Overlaps:
         rows = biased(self.gains.q * q, np.array([same, cross]), self.gains.biases.q)[1]
         share = (same - cross) / np.sqrt(np.maximum(own[index] * own[earlier], 1e-12))
         s = np.sqrt(std[index] * std[earlier])
-        overlap = np.array([self.softmax.pairs(s, np.clip(share * rho, -1.0, 1.0))[0] for rho in rows])
+        overlap = self.softmax.overlap(np.broadcast_to(s, rows.shape), np.clip(share * rows, -1.0, 1.0))
         mixed = self.gains.v * q * (cross + (same - cross) * overlap) + self.gains.biases.v
         return np.asarray(self.gains.o * mixed + self.gains.biases.o)
 

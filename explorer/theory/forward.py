@@ -136,32 +136,32 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
             mixes into its own; None for an MLP.
         past: the overlaps with the sublayers below, where layers are copies of one.
     """
-    design, d, on_input = gains.placements[index], gains.d_model, None
-    inside = before.scaled(design.reads**2)
-    if design.on_input:
-        inside, on_input = normalize(inside, gains, d, design.scale**2)
+    placement, d, on_input = gains.placements[index], gains.d_model, None
+    inside = before.scaled(placement.reads**2)
+    if placement.on_input:
+        inside, on_input = normalize(inside, gains, d, placement.scale**2)
     softmax, on_heads, on_read, follows, last, width = None, None, None, 0.0, gains.out, gains.d_mlp
     bias = gains.biases.out
     if below:
         lower, kept_from, source = below
         values = _values(gains, inside, source)
-        if design.on_heads:
+        if placement.on_heads:
             values = State(x.place, values.y, values.v, inside.w + 2 / gains.d_head, values.u)
             values, on_heads = normalize(values, gains, gains.d_head)
         read, softmax = attention(gains, table, inside, values, lower, kept_from)
         last, width, bias = gains.o, d, gains.biases.o
     else:
-        read, follows = mlp(gains, inside, design.on_read and gains.centers)
-    if design.on_read:  # makes lengths scatter by 2/d once more
+        read, follows = mlp(gains, inside, placement.on_read and gains.centers)
+    if placement.on_read:  # makes lengths scatter by 2/d once more
         read.w = max(read.w - 2 / d, 0.0)
         read, on_read = normalize(read, gains, width)
         read.w = 2 / d
     branch, on_output = read.scaled(last).plus(bias, d), None
     added = branch
-    if design.on_output:
+    if placement.on_output:
         added, on_output = normalize(branch, gains, d)
     skip, scale = gains.skip[index], gains.branch[index]
-    longer = lengths(gains, inside.w)[1] if not (below or design.sets_length) else 0.0
+    longer = lengths(gains, inside.w)[1] if not (below or placement.sets_length) else 0.0
     stream, term = x.scaled(skip**2), added.scaled(scale**2)
     both, followed = add(stream.mean, term.mean, d, follows, longer)
     y = stream.y + term.y
@@ -172,10 +172,10 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
     if not past:
         site.mean = both
     kept, total = skip**2 * x.mean.q / site.mean.q if site.mean.q > 0 else 0.0, site.q
-    if design.on_sum:
+    if placement.on_sum:
         rho = None if past or gains.point else correlation_of_sum(stream, term, site, d)
         site, on_sum = normalize(site, gains, d, lower=rho)
-    return Step(design, softmax, on_input, inside, on_heads, on_read, read, added, on_output, on_sum, total, kept,
+    return Step(placement, softmax, on_input, inside, on_heads, on_read, read, added, on_output, on_sum, total, kept,
                 followed, site)
 
 

@@ -41,10 +41,9 @@ def norms(config: Config, gains: Gains, own: dict[str, Array], across: dict[str,
         if gains.gate:
             total["W_G"] = total["W_G"] / gains.gate.gain * (config.d_model / shape["W_G"][1])
     # where σ is in the forward pass, the stored weight is the one divided by it
-    spread = {name: matrix.forward**2 for name, matrix in design.matrices.items()}
     out = {
-        name: np.sqrt(config.batch_size * fan_in * fan_out * spread[name] * total[name])
-        for name, (fan_in, fan_out) in design.shapes.items()
+        name: np.sqrt(config.batch_size * matrix.fan_in * matrix.fan_out * matrix.forward**2 * total[name])
+        for name, matrix in design.matrices.items()
     }
     if design.sink.std:
         out["sink"] = np.sqrt(config.batch_size * config.d_model * gains.o * total["sink"])
@@ -64,8 +63,7 @@ def within(gains: Gains, total: Array, inside: Array, read: Array, added: Array,
     """
     def pairs(x: Array, delta: Array) -> Array:
         """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate."""
-        axes = "i" if total.ndim == 1 else "ij"
-        energy: Array = np.einsum(f"l{axes},l{axes},{axes}->l", x, delta, total)
+        energy: Array = np.einsum("lij,lij,ij->l", x, delta, total)
         return energy
 
     own = {

@@ -62,6 +62,10 @@ class Softmax:
         by_query = np.tensordot(self._weights * self._chi, raw[..., 3], 1)
         return RowValues(*np.moveaxis(np.append(mean, by_query[..., None], -1), -1, 0))
 
+    def overlap(self, s: Array, rho: Array) -> Array:
+        """Y11 of two rows alone, as in `pairs`."""
+        return self._mean(self._overlaps(s, rho)[1])
+
     def pairs(self, s: Array, rho: Array) -> tuple[Array, Array]:
         """Y11 and J11 of two rows, averaged over their queries' lengths and sample correlation."""
         at, y11, raw = self._overlaps(s, rho)

@@ -15,7 +15,7 @@ from explorer.app.roster import RosterBox, RosterError, quoted, swatch
 from explorer.app.widgets.controls import describe
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.verdict import Diagnose
-from explorer.app.widgets.wording import idle, in_words
+from explorer.app.widgets.wording import in_words
 from explorer.config import Config
 from explorer.ends import ENDS, Ending, endings
 from explorer.figures.palette import LegendEntry, Look
@@ -75,7 +75,7 @@ def cell(text: str, more: str = "", theory: str = "", where: str = "", severity:
 
 def _choices(configs: Sequence[Config]) -> list[dict[str, Any]]:
     """Every field that two of the designs differ in and that matters in one of them."""
-    unused = [idle(config) for config in configs]
+    unused = [config.unmet for config in configs]
     apart = {name for name in Config.specs() if len({getattr(config, name) for config in configs}) > 1
              and not all(name in fields for fields in unused)}
     return [
