@@ -129,6 +129,26 @@ def free_memory() -> float:
     return Ledger(os.environ[LEDGER]).free() if LEDGER in os.environ else machine_memory()
 
 
+PROCESS = 300e6
+"""Bytes that a process takes that computes, before it computes anything."""
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def process_count(need: float = PROCESS) -> int:
+    """Processes that compute: one for each processor (or EXPLORER_PROCESSES), or as many as memory holds; at least one.
+
+    Args:
+        need: bytes of the largest computation.
+    """
+    return max(1, int(min(environment("EXPLORER_PROCESSES", processors()), free_memory() // max(need, PROCESS))))
+
+
 def settle(size: float) -> None:
     """Claims memory for as long as this process lives: for one that is no page, and has nothing of its own."""
     if LEDGER in os.environ:

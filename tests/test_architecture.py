@@ -30,6 +30,7 @@ FLOORS = {
     "design": 3,
     "limits": 4,
     "config": 5,
+    "tasks": 5,
     "presets": 6,
     "profile": 6,
     "theory": 7,
@@ -187,7 +188,7 @@ def test_the_template_engine_waits_until_a_file_is_written() -> None:
 
 
 def test_what_spreads_and_keeps_a_sweep_waits_until_one_runs() -> None:
-    late = {"dask", "distributed", "loky", "xarray", "zarr", "pandas"}
+    late = {"dask", "distributed", "xarray", "zarr", "pandas"}
     code = f"import sys, explorer.sweeping.sweeps; print(*sorted({late} & {{*sys.modules}}))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
 

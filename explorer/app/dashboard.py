@@ -13,7 +13,7 @@ from IPython.display import display
 
 from explorer.app import still, view
 from explorer.app.explore.panel import Explore
-from explorer.app.explore.work import SHOWN, measure, trials
+from explorer.app.explore.similar import trials
 from explorer.app.labs import Labs, tab
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
@@ -30,6 +30,7 @@ from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.display import must_be
 from explorer.labs.table import LABS, on
+from explorer.measuring.outside import measure
 from explorer.profile import Profile
 from explorer.theory import predict
 from explorer.theory.solve import solve
@@ -189,7 +190,6 @@ class Dashboard(Tabbed[Config]):
                 case ["shown", str() as query]:
                     send_again(self)
                     self._arrive(query)
-                    SHOWN.set()
                 case ["open", str() as link]:
                     self.open_link(link)
                 case ["stories"]:

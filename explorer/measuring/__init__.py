@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
 
 from explorer.config import Config
 from explorer.display import must_be
-from explorer.limits import claimed
-from explorer.measuring.observe import Pass
-from explorer.measuring.sharing import device, runs, shares, torch_threads
-from explorer.model import noise
+from explorer.measuring.sharing import Compute, Run, runs_of
 from explorer.profile import Array, Key, Profile
 from explorer.stopping import Progress, Stop, Stopped
 
-__all__ = ["Stopped", "measure"]
+__all__ = ["Compute", "OnSeed", "Run", "Stopped", "measure"]
 
 OnSeed = Callable[[Profile], None]
 
-LARGE = 750e6
-"""Bytes of a measurement after which memory is given back; to do so costs the next one some time."""
 
 NEARLY = 0.7
 """How much of a seed has to be done for those before it, but the first, to wait for it."""
 
 
 def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lambda _: None,
-            pattern_of: tuple[int, int] = (1, 0), on_seed: OnSeed | None = None, backward: bool = True) -> Profile:
+            pattern_of: tuple[int, int] = (1, 0), on_seed: OnSeed | None = None, backward: bool = True,
+            compute: Compute | None = None) -> Profile:
     """Measures one experiment over its seeds: every statistic of the vocabulary, by layer.
 
     Args:
@@ -46,6 +38,7 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
             still run; not with all of them, nor for each where several are done at about the same time. It is called
             on this thread, and what it raises ends the measurement.
         backward: whether gradients are wanted, too; without them it takes less than half the time.
+        compute: where it is computed; None for this process, which then imports torch.
     Raises:
         Stopped: `stop()` said true.
         TypeError: the config is none.
@@ -57,67 +50,30 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         raise ValueError(f"pattern_of must be a layer from 1 to {config.n_layers} and a head from 0 to "
                          f"{config.n_heads - 1}; got {layer} and {head}")
     start = time.perf_counter()
-    seeds, shared = tuple(range(config.seed, config.seed + config.n_seeds)), runs(config, soon=on_seed is not None)
-    abandoned = threading.Event()
-    done, lock = {run[0]: 0.0 for run in shared}, threading.Lock()
+    runs = runs_of(config, soon=on_seed is not None)
+    seeds, done = tuple(range(config.seed, config.seed + config.n_seeds)), [0.0] * len(runs)
+    values, patterns, lock = list[dict[Key, Array]](), list[Array | None](), threading.Lock()
 
-    def report(seed: int, fraction: float) -> None:
+    def report(number: int, fraction: float) -> None:
         with lock:
-            done[seed] = fraction
-            progress(sum(done[run[0]] * len(run) for run in shared) / len(seeds))
+            done[number] = fraction
+            progress(sum(part * len(run) for part, run in zip(done, runs, strict=True)) / len(seeds))
 
-    passes = [
-        Pass(config, run[0], pattern_of, lambda: abandoned.is_set() or stop(), partial(report, run[0]), backward,
-             len(run))
-        for run in shared
-    ]
-
-    def profile(values: Sequence[dict[Key, Array]]) -> Profile:
+    def profile() -> Profile:
         stacked = {key: np.stack([value[key] for value in values]) for key in values[0]}
-        return Profile("measured", stacked, config, seeds=seeds[: len(values)], pattern=passes[0].pattern,
+        return Profile("measured", stacked, config, seeds=seeds[: len(values)], pattern=patterns[0],
                        pattern_of=pattern_of, seconds=time.perf_counter() - start)
 
-    def show(values: Sequence[dict[Key, Array]]) -> None:
-        if on_seed and (len(values) == len(shared[0]) or done[seeds[len(values)]] < NEARLY):
-            on_seed(profile(values))
+    def keep(run: Run) -> None:
+        values.extend(run.values)
+        patterns.append(run.pattern)
+        following = len(patterns)
+        if on_seed and following < len(runs) and done[following] < (NEARLY if following > 1 else 1):
+            on_seed(profile())
 
-    try:
-        with claimed(config.sizes.memory_bytes):
-            in_turn = on_seed is not None and len(shared) < len(seeds)
-            return profile(_run(passes, config, abandoned, show, in_turn))
-    finally:
-        _give_back(config)
+    if compute is None:
+        from explorer.measuring.observe import here
 
-
-def _run(passes: list[Pass], config: Config, abandoned: threading.Event,
-         show: Callable[[Sequence[dict[Key, Array]]], None], in_turn: bool) -> list[dict[Key, Array]]:
-    """All passes, side by side where there is room; when one is stopped or fails, so are the others.
-
-    Args:
-        show: called with the values of the first ones, always while others run.
-        in_turn: not side by side. Passes that are calls more than arithmetic hold each other up, and whoever draws the
-            first of them: alone it takes half the time.
-    """
-    target, values = device(), list[dict[Key, Array]]()
-    workers, threads = shares(config, target)
-    with torch_threads(threads), ThreadPoolExecutor(1 if in_turn else workers, "explorer-seed") as pool:
-        # Taken from the end: a future that this frame held would hold it in turn, by its exception's traceback, and the
-        # two a stopped measurement's tensors, until the garbage collector looks.
-        waiting = [pool.submit(work.run, target) for work in passes][::-1]
-        try:
-            while waiting:
-                values += waiting.pop().result()
-                if waiting and not waiting[-1].done():
-                    show(values)
-            return values
-        except BaseException:
-            abandoned.set()
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-def _give_back(config: Config) -> None:
-    """Returns to the system what a large model took: on Linux, the C library would keep most of the freed memory."""
-    if noise.settle() or config.sizes.memory_bytes > LARGE:
-        with suppress(AttributeError, OSError, TypeError):  # another C library keeps less, or has no such function
-            ctypes.CDLL(None).malloc_trim(0)
+        compute = here
+    compute(config, runs, pattern_of, backward, stop, report, keep)
+    return profile()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -11,9 +15,11 @@ import torch
 from torch import Tensor
 
 from explorer.config import Config
+from explorer.limits import claimed
 from explorer.measuring.record import Recorder
+from explorer.measuring.sharing import Run, device, shares, torch_threads
 from explorer.measuring.statistics import no_number, norms_by_seed
-from explorer.model import Layer, Transformer, batch, ignore
+from explorer.model import Layer, Transformer, batch, ignore, noise
 from explorer.model.attention import Carried, Tap, visible
 from explorer.profile import STREAM, Array, Key, by_site
 from explorer.stopping import Progress, Stop, Stopped
@@ -243,6 +249,53 @@ class Pass:
     def after_backward(self, left: int) -> None:
         self.progress(FORWARD_SHARE + (1 - FORWARD_SHARE) * (1 - left / self.config.n_layers))
         self.check()
+
+
+LARGE = 750e6
+"""Bytes of a measurement after which memory is given back; to do so costs the next one some time."""
+
+
+def here(config: Config, runs: Sequence[range], pattern_of: tuple[int, int], backward: bool, stop: Stop,
+         progress: Callable[[int, float], None], done: Callable[[Run], None]) -> None:
+    """Computes the runs of a measurement in this process, side by side where there is room; see `Compute`.
+
+    When one is stopped or fails, so are the others.
+
+    Raises:
+        Stopped: `stop()` said true.
+        ConfigError: on a server, other visitors' computations leave too little memory.
+    """
+    abandoned, target = threading.Event(), device()
+    passes = [Pass(config, run[0], pattern_of, lambda: abandoned.is_set() or stop(), partial(progress, number),
+                   backward, len(run)) for number, run in enumerate(runs)]
+    workers, threads = shares(config, target)
+    if 1 < len(runs) < config.n_seeds and len(runs[0]) == 1:
+        # Passes that are calls more than arithmetic hold each other up, and whoever draws the first of them, who waits
+        # for it: alone it takes half the time.
+        workers = 1
+    try:
+        with claimed(config.sizes.memory_bytes), torch_threads(threads), \
+                ThreadPoolExecutor(workers, "explorer-seed") as pool:
+            # Taken from the end: a future that this frame held would hold it in turn, by its exception's traceback, and
+            # the two a stopped measurement's tensors, until the garbage collector looks.
+            waiting = [pool.submit(work.run, target) for work in passes][::-1]
+            try:
+                for work in passes:
+                    values = waiting.pop().result()
+                    done(Run(values, work.pattern))
+            except BaseException:
+                abandoned.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+    finally:
+        _give_back(config)
+
+
+def _give_back(config: Config) -> None:
+    """Returns to the system what a large model took: on Linux, the C library would keep most of the freed memory."""
+    if noise.settle() or config.sizes.memory_bytes > LARGE:
+        with suppress(AttributeError, OSError, TypeError):  # another C library keeps less, or has no such function
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def source(x: Tensor) -> Tensor:

@@ -12,12 +12,32 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-
-import torch
+from typing import TYPE_CHECKING, NamedTuple
 
 from explorer.config import Config
+from explorer.profile import Array, Key
+from explorer.stopping import Stop
+
+if TYPE_CHECKING:
+    import torch
+
+class Run(NamedTuple):
+    """The numbers of the seeds that share a pass."""
+
+    values: list[dict[Key, Array]]
+    """For each seed, statistic and site to `[layer]` or `[layer, head]`."""
+    pattern: Array | None
+    """The attention pattern that is kept, of the first of them."""
+
+
+Compute = Callable[
+    [Config, Sequence[range], tuple[int, int], bool, Stop, Callable[[int, float], None], Callable[[Run], None]], None]
+"""Computes the runs of a config, each the seeds of one pass. After them it takes `measure`'s pattern_of, backward and
+stop, a function called with the number of a run and the fraction of it that is done, from any thread, and one called
+with the result of each, in order and on the calling thread."""
+
 
 SMALL = 2**16
 """Numbers in a layer's stream up to which a second thread costs more than it brings."""
@@ -34,6 +54,8 @@ def shares(config: Config, device: torch.device) -> tuple[int, int]:
 
     A first seed on its own, on all threads, would be done a fifth to two fifths sooner, and the last as much later.
     """
+    import torch
+
     processors = torch.get_num_threads()
     if device.type != "cpu":
         return 1, processors
@@ -51,6 +73,8 @@ def bytes_of(config: Config) -> float:
 def torch_threads(count: int) -> Iterator[None]:
     """Limits torch to so many threads for a while. The setting is the process's; the last to leave restores it."""
     global _inside, _outside_threads
+    import torch
+
     with _lock:
         if not _inside:
             _outside_threads = torch.get_num_threads()
@@ -67,6 +91,8 @@ def torch_threads(count: int) -> Iterator[None]:
 
 def device() -> torch.device:
     """Device of the measurements: EXPLORER_DEVICE = auto (a GPU if there is one), cpu or cuda."""
+    import torch
+
     choice = os.environ.get("EXPLORER_DEVICE", "auto")
     if choice not in ("auto", "cpu", "cuda"):
         raise ValueError(f"EXPLORER_DEVICE must be one of auto, cpu, cuda; got {choice!r}")
@@ -89,7 +115,7 @@ OTHERS = 3
 """Seeds that share a pass after a first seed that somebody waits for: of the usual four, all others."""
 
 
-def runs(config: Config, soon: bool = False) -> list[range]:
+def runs_of(config: Config, soon: bool = False) -> list[range]:
     """The seeds of a config, by pass.
 
     Args:

@@ -23,7 +23,10 @@ import psutil
 from jupyter_core.paths import jupyter_data_dir
 
 from explorer import plotlyjs
+from explorer.limits import process_count
 from explorer.memory import LEDGER, PAGE, Ledger, environment, machine_memory
+from explorer.tasks.broker import ADDRESS, KEY, Broker
+from explorer.tasks.pool import Pool
 
 PACKAGE = Path(__file__).parent.parent
 PAGE_NOTEBOOK = "explorer.ipynb"
@@ -111,6 +114,9 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
                 (files - connections) // FILES_PER_PAGE - preheat)
     most = max(1, usual) if max_pages is None else max_pages
     Ledger(os.environ[LEDGER]).open(max(SHARE * machine_memory() - SERVER, (most + preheat) * PAGE))
+    if hasattr(socket, "AF_UNIX"):  # elsewhere each kernel has workers of its own
+        broker = Broker(Pool(process_count()), workplace)
+        os.environ[ADDRESS], os.environ[KEY] = broker.address, broker.key
     threading.Thread(target=plotlyjs.packed, daemon=True).start()  # before the first visitor asks
     first = _first_picture() if page.name == PAGE_NOTEBOOK else None
     from tornado.ioloop import IOLoop

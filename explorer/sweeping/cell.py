@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -14,7 +15,7 @@ import numpy as np
 from explorer.config import Config
 from explorer.ends import ENDS, Ending, endings
 from explorer.profile import STATISTICS, Profile
-from explorer.stopping import Stop, Stopped
+from explorer.stopping import Progress, Stop, Stopped
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
 
@@ -201,3 +202,33 @@ def _find(cell: Cell, stop: Stop) -> Found:
             raise
         result = Found({}, f"{type(error).__name__}: {error}")
     return result._replace(seconds=time.perf_counter() - start)
+
+
+# Cells as a task, `cells`, of processes that are handed plain data.
+
+
+def body_of(cells: Sequence[Cell], threads: int | None) -> str:
+    """The text of a task, with torch's threads for each cell; equal cells have equal texts."""
+    return json.dumps({"threads": threads, "cells": [{
+        "origin": cell.origin, "config": cell.config.model_dump(mode="json"), "statistics": cell.statistics,
+        "training": cell.training and [cell.training.recipe.model_dump(mode="json"),
+                                       cell.training.task.model_dump(mode="json"), cell.training.steps],
+    } for cell in cells]})
+
+
+def compute(body: str, stop: Stop, _: Progress) -> bytes:
+    """Computes cells, one after the other, in a worker."""
+    asked = json.loads(body)
+    cells = [Cell(cell["origin"], Config(**cell["config"]), tuple(cell["statistics"]),
+                  _training(*cell["training"]) if cell["training"] else None) for cell in asked["cells"]]
+    return json.dumps([result._asdict() for result in find(cells, asked["threads"], stop)]).encode()
+
+
+def _training(recipe: Mapping[str, object], task: Mapping[str, object], steps: int) -> Training:
+    return Training(Recipe(**recipe), Task(**task), steps)
+
+
+def result_of(result: bytes) -> list[Found]:
+    """The results of cells, from the bytes of `compute`."""
+    return [Found(**{**cell, "endings": cell["endings"] and {
+        name: Ending(*ending) for name, ending in cell["endings"].items()}}) for cell in json.loads(result)]

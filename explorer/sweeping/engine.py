@@ -15,10 +15,10 @@ from typing import Any
 from explorer.stopping import Stop
 from explorer.sweeping.cell import ORIGINS, Cell, Found, find
 from explorer.sweeping.workers import Workers, stopper
+from explorer.tasks.pool import KILLED
 
 GLANCE = 0.1
 """Seconds between two looks at `stop`."""
-KILLED = "the process that computed it was killed (out of memory, perhaps)"
 BROKEN = "its executor broke: a process of it was killed (out of memory, perhaps)"
 CANCELLED = "its executor cancelled it"
 
@@ -119,7 +119,7 @@ class Engine:
             lost += self.running.values()
             self.running.clear()
         self.suspects += [[cell] for batch in lost for cell in batch]
-        if self.workers.shared_fate and not self.workers.renew():
+        if self.workers.shared_fate:
             self._give_up(BROKEN)
 
     def _give_up(self, reason: str) -> None:
@@ -133,12 +133,10 @@ class Engine:
         for cell in batch:
             self.done(cell, Found({}, reason, skipped=skipped))
 
-    def close(self, error: type[BaseException] | None, *_: Any) -> None:
-        """Cancels what was handed out; where an error ended the sweep, Ctrl-C for one, kills it."""
+    def close(self, *_: Any) -> None:
+        """Cancels what was handed out."""
         if self.flag:
             self.flag.lower()
-        if self.running and error:
-            self.workers.end()
         for future in self.running:
             future.cancel()
 

@@ -20,7 +20,7 @@ from explorer.stopping import Stop
 from explorer.sweeping.cell import ORIGINS, Cell, Found, Training
 from explorer.sweeping.engine import run
 from explorer.sweeping.grid import Grid, Place
-from explorer.sweeping.workers import Here, Workers, local_workers, workers_of
+from explorer.sweeping.workers import Here, Outside, Workers, workers_of
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.tasks import Task
 
@@ -133,14 +133,14 @@ class Sweep:
     """A sweep, running, stopped or finished. Arguments and errors: see `sweep`."""
 
     def __init__(self, config: Config, over: Mapping[str, Sequence[Any]], statistics: Sequence[str] | None = None,
-                 executor: Executor | None = None, store: Any = None, *,
+                 executor: Executor | Workers | None = None, store: Any = None, *,
                  origins: Sequence[str] = ("predicted", "measured"), recipe: Recipe | None = None, steps: int = 200,
                  task: Task | None = None, retry_failed: bool = False) -> None:
         training = Training(must_be(Recipe, "recipe", Recipe() if recipe is None else recipe),
                             must_be(Task, "task", Task() if task is None else task), steps)
         if not 1 <= must_be(int, "steps", steps) <= LONGEST:
             raise ConfigError(f"steps must be between 1 and {LONGEST:,}; got {steps:,}")
-        if executor is not None:
+        if executor is not None and not isinstance(executor, Workers):
             must_be(Executor, "executor", executor)
         self.grid = Grid(config, over, origins, statistics, training)
         self.layout = Layout(self.grid)
@@ -210,7 +210,7 @@ class Sweep:
         quick = [cell for cell in cells if ORIGINS[cell.origin].batch > 1]
         slow = [cell for cell in cells if ORIGINS[cell.origin].batch == 1]
         parts = [(quick, workers_of(Here()))]
-        return [*parts, (slow, local_workers(max(cell.memory for cell in slow)))] if slow else parts
+        return [*parts, (slow, Outside(max(cell.memory for cell in slow)))] if slow else parts
 
     def _keep(self, place: Place, result: Found) -> CellResult:
         self.numbers[place] = self.layout.pack(result)

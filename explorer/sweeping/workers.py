@@ -1,13 +1,8 @@
-"""Where cells are computed: in this process, in processes of this machine, on dask, or on any other executor.
-
-This machine's processes are shared by all sweeps of this process, and end when they have been idle.
-"""
+"""Where cells are computed: in this process, by workers outside it, on dask, or on any other executor."""
 
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -17,10 +12,13 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from explorer.limits import free_memory, settle
-from explorer.memory import environment, machine_memory
+from explorer import tasks
+from explorer.limits import process_count, processors
+from explorer.memory import machine_memory
 from explorer.stopping import Stop
-from explorer.sweeping.cell import Cell, Found
+from explorer.sweeping.cell import Cell, Found, body_of, result_of
+from explorer.tasks.broker import LOST
+from explorer.tasks.pool import Answer, Order, Place, Task
 
 Compute = Callable[[list[Cell]], list[Found]]
 
@@ -79,13 +77,6 @@ class Workers:
         """Updates the number of slots; gives the reason why nothing more can be computed, empty for none."""
         return ""
 
-    def renew(self) -> bool:
-        """Replaces a broken executor; False where it was given by the caller."""
-        return False
-
-    def end(self) -> None:
-        """Ends what is computed at once, where that is possible."""
-
 
 @dataclass(frozen=True)
 class Flag:
@@ -117,13 +108,6 @@ def stopper(workers: Workers, stop: Stop) -> tuple[Stop | None, Flag | None]:
         with suppress(OSError):  # no place for temporary files: cells end by themselves
             flag = Flag.raised()
     return flag, flag
-
-
-def processors() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 # `Cluster`: the workers of a dask scheduler, through `Client.get_executor()`; they may come and go meanwhile.
@@ -167,92 +151,61 @@ class Cluster(Workers):
         return "" if self.client.status == "running" else "the connection to dask's scheduler is lost"
 
 
-def workers_of(executor: Executor) -> Workers:
+def workers_of(executor: Executor | Workers) -> Workers:
     """The workers of an executor, of dask's or any other."""
+    if isinstance(executor, Workers):
+        return executor
     client = getattr(executor, "_client", None)
     return Cluster(executor, client) if hasattr(client, "scheduler_info") else Workers(executor)
 
 
-IDLE_SECONDS = 60
-"""Seconds without work after which processes end."""
-PROCESS = 300e6
-"""Bytes that a process takes before it computes anything."""
-ORPHANED_SECONDS = 1
-"""Seconds between two looks of a process at whether its parent still lives."""
-NICENESS = 5
-"""Niceness of the processes: the page, and the theory that it shows first, come before them."""
-
-_pools: dict[int, Executor] = {}
-"""Number of processes to the pool that has so many."""
-_lock = threading.Lock()
+# `Outside`: the workers of this machine, or of the server whose kernel this process is.
 
 
-class Pool(Workers):
-    """This machine's processes.
+class Outside(Workers):
+    """Cells as tasks; see `explorer.tasks`. A killed worker is replaced, and what it computed is computed again, once.
 
     Args:
-        slots: how many, at least 2.
+        need: bytes of the largest cell: no more cells are computed at a time than memory holds of it.
+        order: how urgent they are.
     """
 
-    near = True
+    died = ()
 
-    def __init__(self, slots: int) -> None:
-        from loky.process_executor import ShutdownExecutorError
+    def __init__(self, need: float = 0.0, order: Order = Order.MAP) -> None:
+        self.place, self.order, self.inside = tasks.place(), order, False
+        self.slots = min(self.place.slots, process_count(need))
+        self.threads, self.memory = max(1, processors() // self.slots), machine_memory() / self.slots
 
-        super().__init__(_pool(slots, None))
-        self.slots, self.threads, self.memory = slots, max(1, processors() // slots), machine_memory() / slots
-        self.died = (BrokenExecutor, ShutdownExecutorError)
+    @property
+    def most(self) -> int:
+        """Batches that are handed out at a time; see `Workers`."""
+        return self.slots if self.slots < self.place.slots else 2 * self.slots
 
-    def renew(self) -> bool:
-        """Replaces a broken pool."""
-        self.executor = _pool(self.slots, self.executor)
-        return True
+    @property
+    def near(self) -> bool:
+        """Whether a flag is needed to stop cells: `CellsFuture` stops its own."""
+        return False
 
-    def end(self) -> None:
-        """Kills its processes."""
-        with _lock:
-            if _pools.get(self.slots) is self.executor:
-                del _pools[self.slots]
-        self.executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
-
-
-def local_workers(need: float) -> Workers:
-    """As many processes as there are processors (or EXPLORER_PROCESSES), or fewer where memory does not hold so many.
-
-    Args:
-        need: bytes of the largest cell.
-    """
-    slots = process_count(need)
-    return Pool(slots) if slots > 1 else Workers(Here())
+    def submit(self, compute: Compute, batch: list[Cell]) -> Future[list[Found]]:  # noqa: ARG002 - workers know how
+        """Hands out cells."""
+        return CellsFuture(self.place, Task("cells", body_of(batch, self.threads), self.order), len(batch))
 
 
-def process_count(need: float) -> int:
-    """The number of processes of `local_workers`, at least one."""
-    return max(1, int(min(environment("EXPLORER_PROCESSES", processors()), free_memory() // max(need, PROCESS))))
+class CellsFuture(Future[list[Found]]):
+    """Some cells that workers compute; to cancel it stops them."""
 
+    def __init__(self, place: Place, task: Task, cells: int) -> None:
+        super().__init__()
+        self._cells = cells
+        self._ticket = place.submit(task, self._take)
 
-def _pool(slots: int, broken: Executor | None) -> Executor:
-    """The pool with this number of processes, which is not the broken one."""
-    from loky import ProcessPoolExecutor
+    def cancel(self) -> bool:
+        """Stops the cells, also while they are computed."""
+        self._ticket.cancel()
+        return super().cancel()
 
-    with _lock:
-        if _pools.get(slots) is broken:
-            # A cell that needs more memory than the first one is no leak, for which loky would end the process.
-            _pools[slots] = ProcessPoolExecutor(slots, timeout=IDLE_SECONDS, initializer=_begin,
-                                                initargs=(os.getpid(),), env={"LOKY_MAX_MEMORY_LEAK_SIZE": "1e18"})
-        return _pools[slots]
-
-
-def _begin(parent: int) -> None:
-    """Prepares a process: it leaves Ctrl-C to its parent, and ends with it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
-    settle(PROCESS)
-    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
-
-
-def _leave_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(ORPHANED_SECONDS)
-    os._exit(1)
+    def _take(self, answer: Answer) -> None:
+        if answer.last and self.set_running_or_notify_cancel():
+            failed = Found({}, answer.message, skipped=answer.error == LOST)
+            self.set_result([failed] * self._cells if answer.result is None else result_of(answer.result))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -14,9 +13,7 @@ import ipywidgets as widgets
 import plotly.graph_objects as go
 import pytest
 
-from explorer import plotlyjs
 from explorer.app.dashboard import PANELS, Dashboard, Tab, dashboard, lab
-from explorer.app.explore import work
 from explorer.app.explore.panel import Explore
 from explorer.app.labs import Labs
 from explorer.app.race.panel import RacePanel
@@ -136,38 +133,20 @@ def test_importing_the_page_does_not_wait_for_torch() -> None:
 LINES = """
 import os, sys
 from explorer.app.dashboard import dashboard
-from explorer.app.explore import work
-work.PATIENCE = 3600
 page = dashboard()
 lines = [chart.figure["data"] for chart in page.panels["explore"].charts.values()]
-print(sum(bool(line) for line in lines), "torch" in sys.modules, flush=True)
+print(sum(bool(line) for line in lines), flush=True)
+while page.panels["explore"].phase != "idle":
+    pass
+print(len(page.panels["explore"]._result.seeds), "torch" in sys.modules, flush=True)
 os._exit(0)
 """
 """Builds the page, and displays it nowhere."""
 
 
-def test_the_lines_are_drawn_before_torch_is_imported() -> None:
-    told = subprocess.run([sys.executable, "-W", "ignore", "-c", LINES], capture_output=True, text=True, check=True)
-    assert told.stdout.split() == ["5", "False"]
-
-
-def test_torch_waits_for_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, begun = threading.Event(), threading.Event()
-
-    def measured(*_: object) -> None:
-        begun.set()
-        raise ValueError
-
-    monkeypatch.setattr("explorer.measuring.measure", measured)
-    monkeypatch.setattr("explorer.app.dashboard.SHOWN", shown)
-    monkeypatch.setattr(work, "SHOWN", shown)
-    monkeypatch.setattr(work, "PATIENCE", WAIT)
-    monkeypatch.delitem(sys.modules, "torch")
-    page = dashboard(SMALL)
-    assert not begun.wait(0.2)
-    page.header._handle_custom_msg(["shown", ""], [])
-    assert begun.wait(WAIT)
-    page.close()
+def test_the_lines_are_drawn_at_once_and_the_dots_come_without_torch() -> None:
+    shown = subprocess.run([sys.executable, "-W", "ignore", "-c", LINES], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["5", "4", "False"]
 
 
 def test_a_browser_is_told_again_only_of_what_changed(page: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,17 +181,3 @@ def test_a_lab_alone_links_to_no_other() -> None:
     page = lab("04_normalization")
     assert page.header.labs == []
     page.close()
-
-
-@pytest.mark.parametrize(("served", "spared"), [(plotlyjs.TO_VISITORS, True), ("in JupyterLab", False), (None, False)])
-def test_garbage_is_looked_for_everywhere_where_the_kernel_is_a_persons_own(
-        monkeypatch: pytest.MonkeyPatch, served: str | None, spared: bool) -> None:
-    monkeypatch.delenv(plotlyjs.SERVED, raising=False)
-    if served:
-        monkeypatch.setenv(plotlyjs.SERVED, served)
-    before = gc.get_freeze_count()
-    try:
-        work._spare_imports.__wrapped__()
-        assert (gc.get_freeze_count() > before) == spared
-    finally:
-        gc.unfreeze()

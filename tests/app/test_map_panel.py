@@ -16,13 +16,15 @@ from watched import Watched
 
 import explorer as ex
 from explorer.app.dashboard import PANELS, Dashboard
-from explorer.app.map import running
 from explorer.app.map.panel import MapPanel
 from explorer.app.map.plan import MAPS, Plan
 from explorer.app.map.running import minutes
 from explorer.app.widgets.panel import Panel, Phase
 from explorer.config import Config
 from explorer.ends import endings
+from explorer.limits import process_count
+from explorer.sweeping import sweeps
+from explorer.sweeping.workers import Here, Outside, Workers
 
 TINY = Config(d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2, norm_placement="none")
 FEW: dict[str, Any] = {"x_from": 0.5, "x_to": 2.0, "x_count": 3, "y_from": 1.0, "y_to": 3.0, "y_count": 3}
@@ -52,7 +54,7 @@ class Page(Watched[MapPanel]):
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells are computed on the panel's thread, as where memory is short."""
-    monkeypatch.setattr(running, "ROOMY", float("inf"))
+    monkeypatch.setattr(sweeps, "Outside", lambda _: Workers(Here()))
 
 
 @pytest.fixture
@@ -219,7 +221,7 @@ def test_a_map_says_from_its_first_cell_on_how_long_it_takes(page: Page) -> None
     page.until("paused")
     first = next(words for words in seen if "of 96" in words)
     (said,) = re.findall(r"^[01] of 96 cells · about (\d+) min left$", first)
-    assert float(said) == pytest.approx(minutes(page.panel._sweep(page.panel._job)), rel=0.1)
+    assert float(said) == pytest.approx(minutes(page.panel._sweep(page.panel._job)) / process_count(), rel=0.1)
 
 
 def test_the_caption_speaks_of_lines_where_there_are_some(page: Page) -> None:
@@ -317,7 +319,7 @@ def test_before_there_is_a_map_there_is_nothing_to_save(other: Other, page: Page
 
 def test_processes_compute_the_same(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     page.until("idle")
-    monkeypatch.setattr(running, "ROOMY", 0.0)
+    monkeypatch.setattr(sweeps, "Outside", Outside)
     other = Page(MapPanel(Plan(**FEW), TINY))
     other.until("idle")
     xr.testing.assert_identical(other.numbers.drop_vars("seconds"), page.numbers.drop_vars("seconds"))

@@ -8,7 +8,7 @@ import pytest
 from explored import SMALL, Open, opened
 
 from explorer.app.dashboard import trials
-from explorer.app.explore.work import KEPT, SimilarDesigns
+from explorer.app.explore.similar import KEPT, SimilarDesigns
 from explorer.app.widgets.verdict import WITHHELD
 from explorer.config import Config, preset
 from explorer.diagnosis import Finding

@@ -26,6 +26,7 @@ from explorer.measuring import measure
 from explorer.profile import Profile
 from explorer.stopping import Stopped
 from explorer.sweeping.grid import coarse_to_fine
+from explorer.sweeping.workers import Here
 from explorer.theory import predict
 
 open_panel = pytest.fixture(name="open_panel")(opened)
@@ -37,6 +38,7 @@ def measured_by(monkeypatch: pytest.MonkeyPatch, open_panel: Open) -> Callable[[
     """Opens a page whose panel and sweep both measure by some function."""
     def opens(function: Callable[..., Profile]) -> Page:
         monkeypatch.setattr(importlib.import_module("explorer.measuring"), "measure", function)
+        monkeypatch.setattr(card, "Outside", lambda **_: Here())
         return open_panel(TINY, measure=function, predict=predict)
 
     return opens

@@ -13,7 +13,7 @@ from benchmarks.fuzz import designs
 from explorer.config import Config
 from explorer.measuring import Stopped, measure
 from explorer.measuring.observe import Pass
-from explorer.measuring.sharing import can_share, gains, runs
+from explorer.measuring.sharing import can_share, gains, runs_of
 from explorer.model import Transformer
 from explorer.model.batch import draw
 from explorer.profile import Array, Key
@@ -115,14 +115,14 @@ def test_a_seed_that_ends_does_not_end_the_others() -> None:
 
 def test_only_narrow_designs_share_a_pass_and_no_seed_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     many = SMALL.replace(n_seeds=7, seed=5)
-    assert [seed for run in runs(many) for seed in run] == list(range(5, 12))
-    assert max(map(len, runs(many))) > 1
+    assert [seed for run in runs_of(many) for seed in run] == list(range(5, 12))
+    assert max(map(len, runs_of(many))) > 1
     assert gains(SMALL)
     for alone in (Config(), SMALL.replace(n_ctx=512), SMALL.replace(stream="hyper"),
                   SMALL.replace(residual="admin_profiled", norm_placement="post")):
-        assert all(len(run) == 1 for run in runs(alone))
+        assert all(len(run) == 1 for run in runs_of(alone))
     monkeypatch.setenv("EXPLORER_MAX_ACTIVATION_MB", "0")
-    assert all(len(run) == 1 for run in runs(many))
+    assert all(len(run) == 1 for run in runs_of(many))
 
 
 def test_measure_keeps_the_pattern_of_the_first_seed_tells_how_far_it_is_and_stops() -> None:

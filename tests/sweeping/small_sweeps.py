@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy as np
 import xarray as xr
 
 from explorer import Config
-from explorer.sweeping import cell
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=2, n_seeds=1)
 OVER: dict[str, Any] = {"alpha": [0.1, 0.5, 1.0, 2.0], "n_layers": [1, 2, 3]}
@@ -37,16 +35,3 @@ def deadly(compute: Any, cells: list[Any]) -> Any:
     if any(one.config.alpha == DEADLY for one in cells):
         os.kill(os.getpid(), signal.SIGKILL)
     return compute(cells)
-
-
-def threads(compute: Any, cells: list[Any]) -> Any:
-    """Finds, in place of cells, how many threads torch has in a worker process."""
-    import torch
-
-    before = cell.ORIGINS
-    cell.ORIGINS = {name: replace(row, find=lambda *_: cell.Found({"second_moment": float(torch.get_num_threads())}))
-                    for name, row in before.items()}
-    try:
-        return compute(cells)
-    finally:
-        cell.ORIGINS = before

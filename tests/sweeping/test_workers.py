@@ -9,20 +9,22 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import xarray as xr
-from small_sweeps import DEADLY, ENVIRONMENT, OVER, SMALL, deadly, same, threads
+from small_sweeps import ENVIRONMENT, OVER, SMALL, same
 
-from explorer import Stopped, Sweep, sweep
-from explorer.sweeping.cell import Cell, Found
-from explorer.sweeping.engine import BROKEN, KILLED, Engine, run
-from explorer.sweeping.workers import Here, Pool, local_workers, processors, workers_of
+from explorer import Sweep, sweep
+from explorer.limits import process_count, processors
+from explorer.sweeping.cell import Cell
+from explorer.sweeping.engine import BROKEN, Engine, run
+from explorer.sweeping.workers import Here, Outside, workers_of
+from explorer.tasks.pool import Pool
 
 
 @pytest.fixture(scope="module")
@@ -30,91 +32,69 @@ def whole() -> xr.Dataset:
     return sweep(SMALL, OVER, executor=Here())
 
 
-def cells(origin: str = "measured") -> list[Cell]:
-    """Four small cells; predicted ones are handed out together."""
-    points = Sweep(SMALL, {"alpha": OVER["alpha"]}, origins=origin).grid.points.values()
+def cells(seed: int) -> list[Cell]:
+    """Four small cells."""
+    points = Sweep(SMALL.replace(seed=seed), {"alpha": OVER["alpha"]}, origins="measured").grid.points.values()
     return [point.cell for point in points if point.cell]
 
 
-def children(kind: str = "LokyProcess") -> list[psutil.Process]:
-    """The pool's processes, or others whose command says what they are."""
+def children(kind: str) -> list[psutil.Process]:
+    """Processes of this one whose command says what they are."""
     alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
     return [child for child in alive if kind in " ".join(child.cmdline())]
 
 
-def in_a_thread(found: list[xr.Dataset], **others: Any) -> None:
+def in_a_thread(results: list[xr.Dataset], **others: Any) -> None:
     """Sweeps in a thread that is not the main one, as a page does."""
-    thread = threading.Thread(target=lambda: found.append(sweep(SMALL, OVER, **others)))
+    thread = threading.Thread(target=lambda: results.append(sweep(SMALL, OVER, **others)))
     thread.start()
     thread.join()
 
 
+@pytest.fixture(scope="module")
+def two() -> Iterator[Pool]:
+    pool = Pool(2)
+    yield pool
+    pool.close()
+
+
 @pytest.fixture
-def two(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processors, whatever this machine has."""
-    monkeypatch.setattr("explorer.sweeping.workers.processors", lambda: 2)
+def pool(two: Pool, monkeypatch: pytest.MonkeyPatch) -> Pool:
+    """Two workers of this process, whatever this machine has."""
+    monkeypatch.setattr("explorer.tasks.place", lambda: two)
+    monkeypatch.setattr("explorer.limits.processors", lambda: 2)
+    return two
 
 
-@pytest.mark.usefixtures("two")
-def test_the_pool_finds_what_one_process_finds(whole: xr.Dataset) -> None:
+def test_workers_find_what_one_process_finds(pool: Pool, whole: xr.Dataset) -> None:
     """Bit for bit. Threads that sweep one after the other have the same processes."""
-    found: list[xr.Dataset] = []
-    in_a_thread(found)
-    first = {child.pid for child in children()}
-    in_a_thread(found)
-    assert [same(one, whole) for one in found] == [True, True]
-    assert {child.pid for child in children()} == first
-    assert len(first) == 2
+    results: list[xr.Dataset] = []
+    in_a_thread(results)
+    first = list(pool.workers)
+    in_a_thread(results)
+    assert [same(result, whole) for result in results] == [True, True]
+    assert pool.workers == first
 
 
-@pytest.mark.usefixtures("two")
-def test_a_process_that_is_killed_costs_only_what_it_computed(whole: xr.Dataset) -> None:
+def test_a_process_that_is_killed_costs_only_what_it_computed(pool: Pool, whole: xr.Dataset) -> None:
     killed: list[int] = []
 
     def kill(cell: Any) -> None:
         if cell.origin == "measured" and not killed:
-            killed.append(children()[0].pid)
+            killed.append(pool.workers[0])
             os.kill(killed[0], signal.SIGKILL)
 
     assert same(sweep(SMALL, OVER, on_cell=kill), whole)
     assert killed
 
 
-class Deadly(Pool):
-    """Its processes die at some cells."""
-
-    def submit(self, compute: Any, batch: list[Cell]) -> Future[list[Found]]:
-        return super().submit(partial(deadly, compute), batch)
-
-
-def test_a_cell_that_kills_its_process_each_time_fails_alone() -> None:
-    failures: dict[float, str] = {}
-    run([(cells("predicted"), Deadly(1))], lambda: False,
-        lambda cell, found: failures.update({cell.config.alpha: found.failure}))
-    assert failures == {alpha: KILLED if alpha == DEADLY else "" for alpha in OVER["alpha"]}
-
-
-class Counting(Pool):
-    """Its cells' numbers are torch's threads."""
-
-    def submit(self, compute: Any, batch: list[Cell]) -> Future[list[Found]]:
-        return super().submit(partial(threads, compute), batch)
-
-
-def test_a_slot_has_its_share_of_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six processors make three threads for each of two slots."""
+def test_a_slot_has_its_share_of_the_processors(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six processors make three threads for each of two slots, or six where one cell fills the memory."""
     monkeypatch.setattr("explorer.sweeping.workers.processors", lambda: 6)
-    found: list[Any] = []
-    run([(cells(), Counting(2))], lambda: False, lambda _, what: found.append(what.numbers.get("second_moment")))
-    assert found == [3.0] * 4
-
-
-def test_a_large_cell_has_the_machine_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slots are as many as memory holds of the largest cell."""
-    monkeypatch.setattr("explorer.sweeping.workers.free_memory", lambda: 8e9)
-    monkeypatch.setattr("explorer.sweeping.workers.processors", lambda: 4)
-    assert [local_workers(need).slots for need in (1e9, 3e9)] == [4, 2]
-    assert local_workers(5e9).inside
+    monkeypatch.setattr("explorer.limits.free_memory", lambda: 8e9)
+    assert [(Outside(need).slots, Outside(need).threads, Outside(need).most) for need in (1e9, 5e9)] == [
+        (2, 3, 4), (1, 6, 1)]
+    assert pool.slots == 2
 
 
 def test_somebodys_processes_find_the_same(whole: xr.Dataset) -> None:
@@ -148,19 +128,18 @@ def test_any_executor_will_do(whole: xr.Dataset) -> None:
     assert same(sweep(SMALL, OVER, executor=Own()), whole)
 
 
-def test_a_stop_is_seen_inside_a_cell() -> None:
-    """In another process, by a flag. The processes live on."""
+def test_a_stop_is_seen_inside_a_cell(pool: Pool) -> None:
+    """In another process, which lives on and is free for others at once."""
     deep = Sweep(SMALL.replace(n_layers=1000, d_model=64), {"alpha": [0.1, 0.2]}, origins="measured")
-    pool = Pool(2)
-    run([(cells(), pool)], lambda: False, lambda *_: None)
-    first = {child.pid for child in children()}
-    engine = Engine([point.cell for point in deep.grid.points.values() if point.cell], pool, lambda: False, pytest.fail)
+    run([(cells(seed=9), Outside())], lambda: False, lambda *_: None)  # a worker that was killed is replaced here
+    first, before = list(pool.workers), pool.computed
+    engine = Engine([point.cell for point in deep.grid.points.values() if point.cell], Outside(), lambda: False,
+                    pytest.fail)
     engine.hand_out()
-    futures = list(engine.running)
     time.sleep(0.3)
-    engine.close(None)
-    assert [type(future.exception(60)) for future in futures] == [Stopped, Stopped]
-    assert {child.pid for child in children()} == first
+    engine.close()
+    run([(cells(seed=10), Outside())], lambda: False, lambda *_: None)
+    assert (pool.workers, pool.computed) == (first, before + 4), "a deep one was computed"
 
 
 INTERRUPTED = """
@@ -192,8 +171,6 @@ def test_ctrl_c_ends_a_script_and_its_processes(tmp_path: Path) -> None:
            ) and time.monotonic() < end:
         time.sleep(0.1)
     assert not left
-    shared = Path("/dev/shm")  # noqa: S108
-    assert not shared.exists() or not list(shared.glob(f"sem.loky-{script.pid}-*"))
 
 
 def of_session(process: psutil.Process, session: int) -> bool:
@@ -206,7 +183,7 @@ def of_session(process: psutil.Process, session: int) -> bool:
 
 def test_the_environment_limits_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXPLORER_PROCESSES", "1")
-    assert isinstance(local_workers(1e6).executor, Here)
+    assert process_count() == 1
     monkeypatch.setenv("EXPLORER_PROCESSES", "many")
     with pytest.raises(ValueError, match="EXPLORER_PROCESSES must be a number of at least 0; got 'many'"):
-        local_workers(1e6)
+        process_count()

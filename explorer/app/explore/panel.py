@@ -22,8 +22,8 @@ from explorer.app.explore.pins import Pin
 from explorer.app.explore.question import Asking, Question
 from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.sentences import model_words, progress_words, summary
+from explorer.app.explore.similar import SimilarDesigns, Trials
 from explorer.app.explore.sweep import SliderSweep
-from explorer.app.explore.work import SimilarDesigns, Trials
 from explorer.app.view import DESIGN, View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
@@ -58,7 +58,7 @@ class Explore(Live[Job, Profile]):
 
     Args:
         config: where it starts.
-        measure: `explorer.measuring.measure`, or a function that imports it when first called.
+        measure: `explorer.measuring.measure`, or the same outside this process.
         predict: the theory's profile of a config, or None.
         diagnose: findings of a measured profile, or None.
         solve: the theory run backwards, or None.

@@ -39,7 +39,8 @@ from explorer.memory import machine_memory
 from explorer.stopping import Progress, Stop
 from explorer.sweeping.cell import Cell
 from explorer.sweeping.sweeps import CellResult, Sweep
-from explorer.sweeping.workers import Here
+from explorer.sweeping.workers import Here, Outside
+from explorer.tasks.pool import Order
 
 MOST = {"predicted": 41, "measured": 11}
 """Values at which theory is asked, and at most measured: every fourth of them."""
@@ -74,7 +75,8 @@ class Row:
     def __init__(self, config: Config, field: str, origin: str) -> None:
         self.values = thinned(slider_steps(Config.specs()[field]), MOST["predicted"])
         self.values = thinned(self.values, MOST[origin])
-        self._field, self._sweep = field, Sweep(config, {field: self.values}, executor=Here(), origins=(origin,))
+        workers = Here() if origin == "predicted" else Outside(order=Order.SWEEP)
+        self._field, self._sweep = field, Sweep(config, {field: self.values}, executor=workers, origins=(origin,))
         self._results: dict[float, CellResult] = {}
 
     @property

@@ -7,14 +7,11 @@ import time
 from explorer.app.map.plan import Job
 from explorer.app.widgets.wording import left_in_words
 from explorer.choices import ConfigError
-from explorer.memory import machine_memory
+from explorer.limits import process_count
 from explorer.sweeping.sweeps import Sweep
-from explorer.sweeping.workers import Here, process_count
 
 MOST_MINUTES = 120
 """Minutes of one processor that a map may take, about."""
-ROOMY = 4e9
-"""Bytes of memory from which on a pool of processes is worth its own: each takes about 300 MB."""
 ENOUGH = 5
 """Cells that say how long the others take."""
 
@@ -31,8 +28,7 @@ def begun(job: Job) -> Sweep:
     Raises:
         ConfigError: it would take hours.
     """
-    executor = None if machine_memory() >= ROOMY else Here()
-    sweep = Sweep(job.config, job.fields, job.statistics, executor, origins=job.origins, steps=job.steps)
+    sweep = Sweep(job.config, job.fields, job.statistics, origins=job.origins, steps=job.steps)
     if (needed := minutes(sweep)) > MOST_MINUTES:
         raise ConfigError(f"the map must take at most about {MOST_MINUTES} minutes of one processor; got about "
                           f"{needed:,.0f}: take fewer values, a smaller design, or theory alone")
@@ -61,7 +57,7 @@ class Clock:
         if done <= max(self._first, self._predicted):  # processes start, and theory is another matter
             self._begun, self._first = time.monotonic(), done
         if done < self._first + ENOUGH:
-            left = 60 * minutes(self._sweep) / (1 if self._sweep.executor else process_count(0))
+            left = 60 * minutes(self._sweep) / process_count()
         else:
             left = (time.monotonic() - self._begun) / (done - self._first) * (self._sweep.total - done)
         return f"{cells(self._sweep)} · {left_in_words(left)}"

@@ -1,0 +1,84 @@
+"""Measuring outside this process: the seeds of one pass are a task, `run`."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from explorer import measuring, tasks
+from explorer.config import Config
+from explorer.measuring import OnSeed
+from explorer.measuring.sharing import Run
+from explorer.profile import Array, Key, Profile
+from explorer.stopping import Progress, Stop
+from explorer.tasks.pool import Order, Task
+
+PATTERN = "pattern"
+"""Name of the attention pattern among a run's arrays."""
+
+
+def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lambda _: None,
+            pattern_of: tuple[int, int] = (1, 0), on_seed: OnSeed | None = None,
+            order: Order = Order.FIRST_SEEDS) -> Profile:
+    """`explorer.measuring.measure`, computed by workers; the same arguments give the same numbers.
+
+    Args:
+        order: how urgent it is; of the most urgent, all runs but the first are a step less.
+    Raises:
+        TaskError: the measurement failed.
+    """
+    return measuring.measure(config, stop, progress, pattern_of, on_seed, compute=partial(compute_runs, order))
+
+
+def compute_runs(order: Order, config: Config, runs: Sequence[range], pattern_of: tuple[int, int], backward: bool,
+                 stop: Stop, progress: Callable[[int, float], None], done: Callable[[Run], None]) -> None:
+    """Has the runs of a measurement computed side by side, and passes them on in order; see `sharing.Compute`."""
+    wanted = [Task("run", body_of(config, run, pattern_of, backward), max(order, Order(min(number, 1))))
+              for number, run in enumerate(runs)]
+    results: dict[int, Run] = {}
+    following = 0
+    for number, answer in tasks.answers(wanted, stop):
+        progress(number, answer.progress)
+        if answer.result is not None:
+            results[number] = result_of(answer.result)
+        while following in results:
+            done(results.pop(following))
+            following += 1
+
+
+def body_of(config: Config, run: range, pattern_of: tuple[int, int], backward: bool) -> str:
+    """The text of a task; equal runs have equal texts."""
+    return json.dumps({"config": config.model_dump(mode="json"), "run": [run.start, run.stop],
+                       "pattern_of": pattern_of, "backward": backward})
+
+
+def compute(body: str, stop: Stop, progress: Progress) -> bytes:
+    """Measures the seeds of one pass, in a worker."""
+    from explorer.measuring.observe import here
+
+    task, runs = json.loads(body), list[Run]()
+    layer, head = task["pattern_of"]
+    here(Config(**task["config"]), [range(*task["run"])], (layer, head), task["backward"], stop,
+         lambda _, part: progress(part), runs.append)
+    arrays = {json.dumps([seed, *key]): array for seed, values in enumerate(runs[0].values)
+              for key, array in values.items()}
+    if runs[0].pattern is not None:
+        arrays[PATTERN] = runs[0].pattern
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def result_of(result: bytes) -> Run:
+    """The seeds of a pass, from the bytes of `compute`."""
+    values: dict[int, dict[Key, Array]] = {}
+    with np.load(io.BytesIO(result), allow_pickle=False) as arrays:
+        for name in arrays.files:
+            if name != PATTERN:
+                seed, statistic, site = json.loads(name)
+                values.setdefault(seed, {})[statistic, site] = arrays[name]
+        return Run(list(values.values()), arrays.get(PATTERN))

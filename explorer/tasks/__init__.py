@@ -1,0 +1,66 @@
+"""Computing outside the page's process: what takes longer than a frame is a task with a key.
+
+A kernel of `explorer serve` hands its tasks to the server, whose workers all visitors share; any other process has
+workers of its own, which start with its first task. Plain data goes in, arrays come out.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from explorer.choices import ConfigError
+from explorer.limits import process_count
+from explorer.stopping import Stop, Stopped
+from explorer.tasks.broker import ADDRESS, Remote
+from explorer.tasks.pool import Answer, Place, Pool, Task, TaskError
+
+GLANCE = 0.01
+"""Seconds between two looks at whether a result is still wanted."""
+
+_lock = threading.Lock()
+_places: list[Place] = []
+
+
+def place() -> Place:
+    """Where this process has its tasks computed: by its server, or by workers of its own."""
+    with _lock:
+        if not _places:
+            _places.append(Remote(os.environ[ADDRESS]) if ADDRESS in os.environ else Pool(process_count()))
+        return _places[0]
+
+
+def answers(tasks: Sequence[Task], stop: Stop) -> Iterator[tuple[int, Answer]]:
+    """Has tasks computed; gives every answer as it comes, with the number of its task in the list.
+
+    Raises:
+        Stopped: `stop()` said true; nothing goes on then.
+        ConfigError: a task was refused.
+        TaskError: a task failed.
+    """
+    news: queue.SimpleQueue[tuple[int, Answer]] = queue.SimpleQueue()
+    tickets = [place().submit(task, partial(_put, news, number)) for number, task in enumerate(tasks)]
+    left = len(tasks)
+    try:
+        while left:
+            if stop():
+                raise Stopped
+            try:
+                number, answer = news.get(timeout=GLANCE)
+            except queue.Empty:
+                continue
+            if answer.error:
+                raise ConfigError(answer.message) if answer.error == ConfigError.__name__ else TaskError(
+                    answer.error, answer.message)
+            left -= answer.last
+            yield number, answer
+    finally:
+        for ticket in tickets:
+            ticket.cancel()
+
+
+def _put(news: queue.SimpleQueue[tuple[int, Answer]], number: int, answer: Answer) -> None:
+    news.put((number, answer))

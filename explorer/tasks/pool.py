@@ -1,0 +1,304 @@
+"""`Pool`: worker processes that share a queue of tasks.
+
+Equal work is done once, stale work stops, and a killed worker costs one repetition.
+
+A worker is a process of its own on a pipe, not part of an executor, which a single killed process breaks for all. One
+thread for each worker takes the most urgent task that waits, hands it over, and passes on what comes back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple, Protocol
+
+from explorer.tasks.frames import receive, send
+
+KEPT_BYTES = 128e6
+"""Bytes of results that are kept, for whoever asks for the same next."""
+AGEING = 10.0
+"""Seconds of waiting that make up for one step of urgency."""
+KILLED = "the process that computed it was killed (out of memory, perhaps)"
+
+
+class Order(IntEnum):
+    """How urgent a task is: of those that wait, the most urgent is begun first."""
+
+    FIRST_SEEDS, OTHER_SEEDS, TRIALS, SWEEP, MAP = range(5)
+
+
+class Task(NamedTuple):
+    """A request to compute something.
+
+    Args:
+        kind: a row of `kinds.KINDS`.
+        body: what to compute, a text in JSON; with the kind it is the key under which the result is kept.
+        order: how urgent it is.
+    """
+
+    kind: str
+    body: str
+    order: Order
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Equal for tasks with equal results."""
+        return self.kind, self.body
+
+
+class TaskError(RuntimeError):
+    """A task failed; `kind` is the class of the error, the message its message."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Answer(NamedTuple):
+    """News of a task: how far it is, or its result, or the reason why there is none."""
+
+    progress: float = 0.0
+    result: bytes | None = None
+    error: str = ""
+    """The class of the error, empty for none."""
+    message: str = ""
+
+    @property
+    def last(self) -> bool:
+        """Whether nothing follows."""
+        return self.result is not None or bool(self.error)
+
+
+Notify = Callable[[Answer], None]
+"""Called with each answer, on a thread of the pool's: it must return at once."""
+
+
+class Ticket(Protocol):
+    """A task that was handed in."""
+
+    def cancel(self) -> None:
+        """Says that the result is no longer wanted; no answer follows. Nothing happens where it is there already."""
+
+
+class Place(Protocol):
+    """Where tasks are computed."""
+
+    def submit(self, task: Task, notify: Notify) -> Ticket:
+        """Hands in a task."""
+
+    @property
+    def slots(self) -> int:
+        """Tasks that are computed at a time."""
+
+
+@dataclass(eq=False)
+class Job:
+    """A task of the queue, with all who wait for its result."""
+
+    number: int
+    task: Task
+    since: float
+    wishes: dict[Wish, None] = field(default_factory=dict)
+    worker: WorkerProcess | None = None
+    """The process that computes it; None while it waits."""
+    deaths: int = 0
+    """Workers that have died of it."""
+
+    def rank(self, now: float, turns: Mapping[Hashable, int]) -> tuple[float, int, int]:
+        """Sorts the queue: urgency, less what it has waited; then the visitor whose turn is longest ago; then age."""
+        order = min(wish.order for wish in self.wishes) - (now - self.since) // AGEING
+        return order, min(turns.get(wish.visitor, 0) for wish in self.wishes), self.number
+
+
+@dataclass(eq=False)
+class Wish:
+    """One visitor's wish for a job's result; a `Ticket`."""
+
+    pool: Pool
+    visitor: Hashable
+    order: Order
+    notify: Notify
+    job: Job | None = None
+
+    def cancel(self) -> None:
+        """Withdraws the wish."""
+        self.pool.withdraw(self)
+
+
+class WorkerProcess:
+    """A worker, seen from the pool."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen([sys.executable, "-m", "explorer.tasks.worker"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def tell(self, **header: Any) -> None:
+        """Sends a message; a worker that has died meanwhile is noticed by whoever waits for its answer."""
+        with suppress(OSError, ValueError):
+            send(self.process.stdin, header)  # type: ignore[arg-type]
+
+    def answer(self) -> tuple[dict[str, Any], bytes]:
+        """Waits for its next message. Raises: EOFError, OSError or ValueError: it has died."""
+        return receive(self.process.stdout)  # type: ignore[arg-type]
+
+    def end(self) -> None:
+        """Ends it at once."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            with suppress(OSError):  # what was not sent yet has nobody who would read it
+                stream.close()  # type: ignore[union-attr]
+
+
+class Pool:
+    """Worker processes and the queue before them; a `Place`.
+
+    Args:
+        slots: processes.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.turns: dict[Hashable, int] = {}
+        """The number of the last turn of each visitor."""
+        self.computed = 0
+        """Tasks that were computed to their end."""
+        self._changed = threading.Condition()
+        self._numbers = itertools.count(1)
+        self._jobs: dict[tuple[str, str], Job] = {}
+        """Every job that is wanted, waiting or being computed, by key."""
+        self._results: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._closed = False
+        self.workers = [0] * slots
+        """Process of each slot; 0 of one that is only starting."""
+        self._threads = [threading.Thread(target=self._serve, args=(slot,), name=f"explorer-task-{slot}", daemon=True)
+                         for slot in range(slots)]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, task: Task, notify: Notify) -> Wish:
+        """Hands in a task."""
+        wish = Wish(self, None, task.order, notify)
+        self.enter(task, wish)
+        return wish
+
+    def enter(self, task: Task, wish: Wish) -> None:
+        """Hands in a visitor's wish for a task. An equal one that is known already is not computed again."""
+        with self._changed:
+            if (result := self._results.get(task.key)) is not None:
+                self._results.move_to_end(task.key)
+            else:
+                job = self._jobs.get(task.key)
+                if not job:
+                    job = self._jobs[task.key] = Job(next(self._numbers), task, time.monotonic())
+                    self._changed.notify()
+                wish.job = job
+                job.wishes[wish] = None
+        if result is not None:
+            wish.notify(Answer(1.0, result))
+
+    def withdraw(self, wish: Wish) -> None:
+        """Forgets a wish; a job that nobody wants is stopped."""
+        with self._changed:
+            job, wish.job = wish.job, None
+            if job:
+                job.wishes.pop(wish, None)
+                if not job.wishes and self._jobs.get(job.task.key) is job:
+                    del self._jobs[job.task.key]
+                    if job.worker:
+                        job.worker.tell(stop=job.number)
+
+    @property
+    def waiting(self) -> int:
+        """Tasks that no worker has begun."""
+        with self._changed:
+            return sum(not job.worker for job in self._jobs.values())
+
+    def close(self) -> None:
+        """Ends the workers and whatever they compute; who waits is told nothing."""
+        with self._changed:
+            self._closed = True
+            busy = [job.worker for job in self._jobs.values() if job.worker]
+            self._changed.notify_all()
+        for worker in busy:
+            worker.process.kill()
+        for thread in self._threads:
+            thread.join()
+
+    def _next(self, worker: WorkerProcess) -> Job | None:
+        """Waits for a job and gives the most urgent to a worker; None once the pool is closed."""
+        with self._changed:
+            while not self._closed:
+                now = time.monotonic()
+                waiting = [job for job in self._jobs.values() if not job.worker]
+                if waiting:
+                    job = min(waiting, key=lambda job: job.rank(now, self.turns))
+                    self.turns.update(dict.fromkeys((wish.visitor for wish in job.wishes), next(self._numbers)))
+                    job.worker = worker
+                    return job
+                self._changed.wait()
+            return None
+
+    def _serve(self, slot: int) -> None:
+        """Looks after one worker, on a thread of its own."""
+        worker = self._start(slot)
+        while job := self._next(worker):
+            worker.tell(task=job.number, kind=job.task.kind, body=job.task.body)
+            try:
+                while not self._take(job, *worker.answer()):
+                    pass
+            except (EOFError, OSError, ValueError):
+                worker.end()
+                self._lose(job)
+                worker = self._start(slot)
+        worker.end()
+
+    def _start(self, slot: int) -> WorkerProcess:
+        worker = WorkerProcess()
+        self.workers[slot] = worker.process.pid
+        return worker
+
+    def _take(self, job: Job, header: dict[str, Any], payload: bytes) -> bool:
+        """Passes an answer of a worker on; whether it was the last."""
+        if "progress" in header:
+            self._notify(job, Answer(header["progress"]))
+            return False
+        if "done" in header:
+            self._finish(job, Answer(1.0, payload))
+        elif "error" in header:
+            self._finish(job, Answer(error=header["error"], message=header["message"]))
+        return True
+
+    def _finish(self, job: Job, answer: Answer) -> None:
+        with self._changed:
+            self.computed += 1
+            if self._jobs.get(job.task.key) is job:
+                del self._jobs[job.task.key]
+            if answer.result is not None:
+                self._results[job.task.key] = answer.result
+                while sum(map(len, self._results.values())) > KEPT_BYTES:
+                    self._results.popitem(last=False)
+        self._notify(job, answer)
+
+    def _notify(self, job: Job, answer: Answer) -> None:
+        with self._changed:
+            wishes = list(job.wishes)
+        for wish in wishes:
+            wish.notify(answer)
+
+    def _lose(self, job: Job) -> None:
+        """Has a job computed again whose worker has died, once; then it fails, and nothing else does."""
+        with self._changed:
+            job.worker, job.deaths = None, job.deaths + 1
+            again = job.deaths < 2 and not self._closed
+            self._changed.notify()
+        if not again:
+            self._finish(job, Answer(error="RuntimeError", message=KILLED))

@@ -1,0 +1,103 @@
+"""A worker process: computes one task after the other, and stops one in the middle when asked.
+
+    python -m explorer.tasks.worker    # speaks in frames: tasks come in on stdin, results go out on stdout
+
+It ends when its stdin is closed, which is also what happens when the process that started it ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from explorer.limits import PROCESS, settle
+from explorer.stopping import Stopped
+from explorer.tasks.frames import receive, send
+
+KINDS: Mapping[str, str] = MappingProxyType({"run": "explorer.measuring.outside", "cells": "explorer.sweeping.cell"})
+"""Kinds of tasks, each with the module whose `compute(body, stop, progress)` gives the bytes of a result."""
+NICENESS = 5
+"""Niceness of a worker: the page, and the theory that it shows first, come before it."""
+EVERY = 0.05
+"""Seconds between two reports of progress, at least."""
+
+
+class Worker:
+    """The loop of a worker process.
+
+    Args:
+        source, target: binary streams.
+    """
+
+    def __init__(self, source: Any, target: Any) -> None:
+        self.source, self.target = source, target
+        self.waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self.stopped: set[int] = set()
+        """Numbers of tasks that are no longer wanted."""
+
+    def listen(self) -> None:
+        """Takes messages until there is nobody who sends any; then the process ends, whatever it computes."""
+        try:
+            while True:
+                header, _ = receive(self.source)
+                if "stop" in header:
+                    self.stopped.add(header["stop"])
+                else:
+                    self.waiting.put(header)
+        except (EOFError, OSError):
+            os._exit(0)
+
+    def run(self) -> None:
+        """Computes what arrives."""
+        threading.Thread(target=self.listen, daemon=True).start()
+        while True:
+            self.compute(self.waiting.get())
+
+    def compute(self, header: Mapping[str, Any]) -> None:
+        """Computes one task, and sends its result or the reason why there is none."""
+        number, reported = header["task"], time.monotonic()
+
+        def stop() -> bool:
+            return number in self.stopped
+
+        def progress(fraction: float) -> None:
+            nonlocal reported
+            if time.monotonic() - reported >= EVERY:
+                reported = time.monotonic()
+                send(self.target, {"task": number, "progress": fraction})
+
+        try:
+            if header["kind"] not in KINDS:
+                raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {header['kind']!r}")
+            result = import_module(KINDS[header["kind"]]).compute(header["body"], stop, progress)
+        except Stopped:
+            send(self.target, {"task": number, "stopped": True})
+        except Exception as error:  # noqa: BLE001 - it is the task's result, whoever asked for it shows it
+            send(self.target, {"task": number, "error": type(error).__name__, "message": str(error)})
+        else:
+            send(self.target, {"task": number, "done": True}, result)
+        self.stopped.discard(number)
+
+
+def main() -> None:
+    """Begins: Ctrl-C is the parent's, and nothing but results is written to the pipe that carries them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    settle(PROCESS)
+    import_module("explorer.measuring.observe")  # so that the first task does not wait for torch
+    Worker(sys.stdin.buffer, target).run()
+
+
+if __name__ == "__main__":
+    main()

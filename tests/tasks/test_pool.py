@@ -1,0 +1,201 @@
+"""Worker processes that share a queue: what is computed once, in which order, what stops, and what a death costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import psutil
+import pytest
+
+from explorer import measuring, tasks
+from explorer.config import Config
+from explorer.measuring.outside import body_of, measure
+from explorer.stopping import Stopped
+from explorer.tasks.pool import KILLED, Answer, Job, Order, Pool, Task, TaskError, Wish
+
+SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=2, n_seeds=1)
+DEEP = SMALL.replace(n_layers=1000, d_model=64)
+"""Takes a worker seconds."""
+SOON = 60.0
+
+
+def task(config: Config, order: Order = Order.FIRST_SEEDS) -> Task:
+    return Task("run", body_of(config, range(config.seed, config.seed + 1), (1, 0), True), order)
+
+
+def workers() -> list[psutil.Process]:
+    """Worker processes of this one."""
+    return [child for child in psutil.Process().children() if "explorer.tasks.worker" in child.cmdline()
+            and child.status() != psutil.STATUS_ZOMBIE]
+
+
+class Asked:
+    """A task that was handed in, and its answers."""
+
+    def __init__(self, pool: Pool, wanted: Task, visitor: object = None) -> None:
+        self.answers: queue.Queue[Answer] = queue.Queue()
+        self.ticket = Wish(pool, visitor, wanted.order, self.answers.put)
+        pool.enter(wanted, self.ticket)
+
+    def begun(self) -> None:
+        """Waits until it is being computed."""
+        assert self.answers.get(timeout=SOON).progress > 0
+
+    def last(self) -> Answer:
+        while not (answer := self.answers.get(timeout=SOON)).last:
+            pass
+        return answer
+
+
+@pytest.fixture
+def alone() -> Iterator[Pool]:
+    """A pool of one worker."""
+    pool = Pool(1)
+    yield pool
+    pool.close()
+
+
+@pytest.mark.usefixtures("pool")
+@pytest.mark.parametrize("config", [SMALL.replace(n_seeds=4), SMALL.replace(n_seeds=3, d_model=128, n_layers=3),
+                                    SMALL.replace(attention="none")], ids=["one pass", "passes", "no attention"])
+def test_workers_find_the_same_numbers_as_this_process(config: Config) -> None:
+    """Bit for bit, and the seeds that are there first are the same too."""
+    parts: list[tuple[int, ...]] = []
+    outside = measure(config, pattern_of=(2, 1) if config.attention != "none" else (1, 0),
+                      on_seed=lambda some: parts.append(tuple(some.seeds)))
+    here = measuring.measure(config, pattern_of=outside.pattern_of, on_seed=lambda _: None)
+    assert list(outside.values) == list(here.values)
+    for key, values in here.values.items():
+        np.testing.assert_array_equal(outside.values[key], values)
+    np.testing.assert_array_equal(outside.pattern, here.pattern)
+    assert all(part == tuple(here.seeds[: len(part)]) for part in parts)
+
+
+def test_equal_work_is_done_once(pool: Pool) -> None:
+    before, wanted = pool.computed, task(SMALL.replace(seed=77))
+    both = [Asked(pool, wanted, visitor) for visitor in ("first", "second")]
+    results = [asked.last().result for asked in both]
+    results.append(Asked(pool, wanted, "late").last().result)
+    assert results[0]
+    assert results[0] == results[1] == results[2]
+    assert pool.computed == before + 1
+
+
+def test_stale_work_stops_and_makes_room_at_once(alone: Pool) -> None:
+    Asked(alone, task(SMALL)).last()  # the worker is there
+    stale = Asked(alone, task(DEEP))
+    stale.begun()
+    stale.ticket.cancel()
+    begun = time.monotonic()
+    assert Asked(alone, task(SMALL.replace(seed=1))).last().result
+    assert alone.computed == 2, "the stale one was computed to its end"
+    whole = time.monotonic() - begun
+    deep = Asked(alone, task(DEEP))
+    begun = time.monotonic()
+    assert deep.last().result
+    assert whole < (time.monotonic() - begun) / 2
+
+
+def test_work_that_another_still_wants_goes_on(alone: Pool) -> None:
+    first, second = Asked(alone, task(DEEP), 1), Asked(alone, task(DEEP), 2)
+    first.begun()
+    first.ticket.cancel()
+    assert second.last().result
+
+
+def test_a_killed_worker_costs_a_repetition_and_then_its_own_task_alone(alone: Pool) -> None:
+    asked, waits = Asked(alone, task(DEEP)), Asked(alone, task(SMALL), "other")
+    asked.begun()
+    kill(alone)
+    while not asked.answers.empty():  # the dead worker's
+        asked.answers.get()
+    asked.begun()
+    kill(alone)
+    assert asked.last() == Answer(error="RuntimeError", message=KILLED)
+    assert waits.last().result
+
+
+def test_a_worker_killed_once_is_no_matter(alone: Pool) -> None:
+    asked = Asked(alone, task(DEEP))
+    asked.begun()
+    kill(alone)
+    assert asked.last().result
+
+
+def kill(pool: Pool) -> None:
+    """Kills the worker of a pool, and waits until another has its place."""
+    (number,) = pool.workers
+    os.kill(number, signal.SIGKILL)
+    end = time.monotonic() + SOON
+    while pool.workers == [number]:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_urgent_work_comes_first_visitors_take_turns_and_nobody_waits_for_ever() -> None:
+    def job(number: int, order: Order, visitor: str, since: float = 0.0) -> Job:
+        made = Job(number, task(SMALL), since)
+        made.wishes[Wish(None, visitor, order, print)] = None  # type: ignore[arg-type]
+        return made
+
+    turns = {"greedy": 9, "modest": 2}
+    jobs = [job(1, Order.MAP, "modest"), job(2, Order.FIRST_SEEDS, "greedy"), job(3, Order.FIRST_SEEDS, "modest"),
+            job(4, Order.OTHER_SEEDS, "new")]
+    assert [made.number for made in sorted(jobs, key=lambda made: made.rank(0.0, turns))] == [3, 2, 4, 1]
+    old = job(5, Order.MAP, "modest", since=-100.0)
+    assert min([*jobs, old], key=lambda made: made.rank(0.0, turns)) is old
+
+
+@pytest.mark.usefixtures("pool")
+def test_errors_arrive_in_words() -> None:
+    unknown = Task("spell", "{}", Order.FIRST_SEEDS)
+    with pytest.raises(TaskError, match=r"kind must be one of run, cells.*; got 'spell'") as raised:
+        list(tasks.answers([unknown], lambda: False))
+    assert raised.value.kind == "ValueError"
+    lie = json.loads(task(SMALL).body)
+    lie["config"]["n_layers"] = 10**9
+    with pytest.raises(ValueError, match=r"n_layers must be .* got 1000000000"):
+        list(tasks.answers([Task("run", json.dumps(lie), Order.FIRST_SEEDS)], lambda: False))
+
+
+@pytest.mark.usefixtures("pool")
+def test_a_measurement_that_nobody_wants_is_stopped() -> None:
+    wanted = threading.Event()
+    with pytest.raises(Stopped):
+        measure(DEEP, wanted.is_set, lambda _: wanted.set())
+
+
+KILLS_ITSELF = """
+import os, psutil, signal
+from explorer.config import Config
+from explorer.measuring.outside import measure
+measure(Config(n_layers=1, n_seeds=1))
+print(*[child.pid for child in psutil.Process().children()], flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_end_with_their_process_however_it_ends() -> None:
+    done = subprocess.run([sys.executable, "-c", KILLS_ITSELF], stdout=subprocess.PIPE, text=True, check=False)
+    left = [int(number) for number in done.stdout.split()]
+    assert left
+    end = time.monotonic() + SOON
+    while any(psutil.pid_exists(number) for number in left) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not [number for number in left if psutil.pid_exists(number)]
+
+
+def test_an_idle_worker_takes_no_processor_time(pool: Pool) -> None:
+    Asked(pool, task(SMALL)).last()
+    before = [process.cpu_times() for process in workers()]
+    time.sleep(2.0)
+    assert [process.cpu_times()[:2] for process in workers()] == [times[:2] for times in before]
