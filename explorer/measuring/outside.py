@@ -15,7 +15,7 @@ from explorer.measuring import OnSeed
 from explorer.measuring.sharing import Run
 from explorer.profile import Array, Key, Profile
 from explorer.stopping import Progress, Stop
-from explorer.tasks.pool import Order, Task
+from explorer.tasks.pool import Call, Order, Task
 
 PATTERN = "pattern"
 """Name of the attention pattern among a run's arrays."""
@@ -56,14 +56,14 @@ def body_of(config: Config, run: range, pattern_of: tuple[int, int], backward: b
                        "pattern_of": pattern_of, "backward": backward})
 
 
-def compute(body: str, stop: Stop, progress: Progress) -> bytes:
+def compute(call: Call) -> bytes:
     """Measures the seeds of one pass, in a worker."""
     from explorer.measuring.observe import here
 
-    task, runs = json.loads(body), list[Run]()
+    task, runs = json.loads(call.body), list[Run]()
     layer, head = task["pattern_of"]
-    here(Config(**task["config"]), [range(*task["run"])], (layer, head), task["backward"], stop,
-         lambda _, part: progress(part), runs.append)
+    here(Config(**task["config"]), [range(*task["run"])], (layer, head), task["backward"], call.stop,
+         lambda _, part: call.progress(part), runs.append)
     arrays = {json.dumps([seed, *key]): array for seed, values in enumerate(runs[0].values)
               for key, array in values.items()}
     if runs[0].pattern is not None:

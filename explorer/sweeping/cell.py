@@ -15,7 +15,8 @@ import numpy as np
 from explorer.config import Config
 from explorer.ends import ENDS, Ending, endings
 from explorer.profile import STATISTICS, Profile
-from explorer.stopping import Progress, Stop, Stopped
+from explorer.stopping import Stop, Stopped
+from explorer.tasks.pool import Call
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
 
@@ -216,12 +217,12 @@ def body_of(cells: Sequence[Cell], threads: int | None) -> str:
     } for cell in cells]})
 
 
-def compute(body: str, stop: Stop, _: Progress) -> bytes:
+def compute(call: Call) -> bytes:
     """Computes cells, one after the other, in a worker."""
-    asked = json.loads(body)
+    asked = json.loads(call.body)
     cells = [Cell(cell["origin"], Config(**cell["config"]), tuple(cell["statistics"]),
                   _training(*cell["training"]) if cell["training"] else None) for cell in asked["cells"]]
-    return json.dumps([result._asdict() for result in find(cells, asked["threads"], stop)]).encode()
+    return json.dumps([result._asdict() for result in find(cells, asked["threads"], call.stop)]).encode()
 
 
 def _training(recipe: Mapping[str, object], task: Mapping[str, object], steps: int) -> Training:

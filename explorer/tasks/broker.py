@@ -27,6 +27,8 @@ ADDRESS, KEY = "EXPLORER_TASKS", "EXPLORER_TASKS_KEY"
 """Environment variables of a served kernel: where the socket is, and the key."""
 MOST_TASKS = 256
 """Tasks of one kernel that may wait or be computed; a kernel that hands in more is cut off."""
+MOST_DATA = 128 * 2**20
+"""Bytes that a task may bring along: a saved race."""
 UNREAD = 256e6
 """Bytes of results that may wait for a kernel that does not take them."""
 PATIENCE = 10.0
@@ -77,7 +79,7 @@ class Client:
             if hmac.compare_digest(str(header.get("key")).encode(), self.broker.key.encode()):
                 threading.Thread(target=self._write, daemon=True).start()
                 while True:
-                    self._obey(receive(self.stream, most=0)[0])
+                    self._obey(*receive(self.stream, most=MOST_DATA))
         except (EOFError, OSError, ValueError, KeyError, TypeError):
             pass  # it has gone, or speaks another language: either way it is served no longer
         finally:
@@ -87,15 +89,19 @@ class Client:
             self.outgoing.put(None)
             self.broker.pool.turns.pop(self.number, None)
 
-    def _obey(self, header: dict[str, Any]) -> None:
+    def _obey(self, header: dict[str, Any], data: bytes) -> None:
         if "cancel" in header:
             if wish := self.wishes.pop(int(header["cancel"]), None):
                 wish.cancel()
             return
+        if "finish" in header:
+            if wish := self.wishes.get(int(header["finish"])):
+                wish.finish()
+            return
         number = int(header["task"])
         if len(self.wishes) >= MOST_TASKS or number in self.wishes:
             raise ValueError("too many tasks")
-        task = Task(str(header["kind"]), str(header["body"]), Order(header["order"]))
+        task = Task(str(header["kind"]), str(header["body"]), Order(header["order"]), data)
         self.wishes[number] = Wish(self.broker.pool, self.number, task.order, lambda answer: self._put(number, answer))
         self.broker.pool.enter(task, self.wishes[number])
 
@@ -104,7 +110,7 @@ class Client:
         if answer.last or self.outgoing.empty():
             if answer.last:
                 self.wishes.pop(number, None)
-            self.unread += len(answer.result or b"")
+            self.unread += len(payload_of(answer))
             if self.unread > UNREAD:
                 self._hang_up()
             self.outgoing.put((number, answer))
@@ -121,9 +127,14 @@ class Client:
         with suppress(OSError, ValueError):  # the connection is closed: whoever closed it knows
             while item := self.outgoing.get():
                 number, answer = item
-                send(self.stream, {"task": number, **answer._asdict(), "result": answer.result is not None},
-                     answer.result or b"")
-                self.unread -= len(answer.result or b"")
+                header = {name: value for name, value in answer._asdict().items() if not isinstance(value, bytes)}
+                send(self.stream, {"task": number, "done": answer.result is not None, **header}, payload_of(answer))
+                self.unread -= len(payload_of(answer))
+
+
+def payload_of(answer: Answer) -> bytes:
+    """The bytes of an answer: a result, or one so far."""
+    return answer.result or answer.so_far or b""
 
 
 class Remote:
@@ -158,6 +169,12 @@ class Remote:
             if self._asked.pop(number, None):
                 self._send({"cancel": number})
 
+    def finish(self, number: int) -> None:
+        """Asks for the result so far of a task."""
+        with self._lock:
+            if number in self._asked:
+                self._send({"finish": number})
+
     def _listen(self) -> None:
         """Takes answers as long as there is a broker that gives any, on a thread of its own."""
         end = time.monotonic() + PATIENCE
@@ -187,7 +204,8 @@ class Remote:
                 self._ask(number, task)
 
     def _tell(self, header: Mapping[str, Any], payload: bytes) -> None:
-        answer = Answer(header["progress"], payload if header["result"] else None, header["error"], header["message"])
+        result, so_far = (payload, None) if header["done"] else (None, payload or None)
+        answer = Answer(header["progress"], result, so_far, header["error"], header["message"])
         with self._lock:
             _, notify = self._asked.pop(header["task"], (None, None)) if answer.last else self._asked.get(
                 header["task"], (None, None))
@@ -195,12 +213,12 @@ class Remote:
             notify(answer)
 
     def _ask(self, number: int, task: Task) -> None:
-        self._send({"task": number, "kind": task.kind, "body": task.body, "order": task.order})
+        self._send({"task": number, "kind": task.kind, "body": task.body, "order": task.order}, task.data)
 
-    def _send(self, header: Mapping[str, Any]) -> None:
+    def _send(self, header: Mapping[str, Any], data: bytes = b"") -> None:
         if self._stream:
             with suppress(OSError, ValueError):  # it broke: `_listen` makes another, and asks again
-                send(self._stream, header)
+                send(self._stream, header, data)
 
 
 class RemoteTicket(NamedTuple):
@@ -212,3 +230,7 @@ class RemoteTicket(NamedTuple):
     def cancel(self) -> None:
         """Withdraws it."""
         self.remote.cancel(self.number)
+
+    def finish(self) -> None:
+        """Asks for the result so far."""
+        self.remote.finish(self.number)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
+from explorer.stopping import Progress, Stop
 from explorer.tasks.frames import receive, send
 
 KEPT_BYTES = 128e6
@@ -32,26 +33,45 @@ KILLED = "the process that computed it was killed (out of memory, perhaps)"
 class Order(IntEnum):
     """How urgent a task is: of those that wait, the most urgent is begun first."""
 
-    FIRST_SEEDS, OTHER_SEEDS, TRIALS, SWEEP, MAP = range(5)
+    FIRST_SEEDS, OTHER_SEEDS, TRIALS, SWEEP, MAP, LONG = range(6)
 
 
 class Task(NamedTuple):
     """A request to compute something.
 
     Args:
-        kind: a row of `kinds.KINDS`.
-        body: what to compute, a text in JSON; with the kind it is the key under which the result is kept.
-        order: how urgent it is.
+        kind: a row of `worker.KINDS`.
+        body: what to compute, a text in JSON.
+        order: how urgent it is. One that takes minutes is `LONG`: it has a process of its own and delays nobody.
+        data: bytes that it needs.
     """
 
     kind: str
     body: str
     order: Order
+    data: bytes = b""
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> Key:
         """Equal for tasks with equal results."""
-        return self.kind, self.body
+        return self.kind, self.body, self.data
+
+
+class Call(NamedTuple):
+    """A task as the function sees it that computes it, in a worker."""
+
+    body: str
+    data: bytes
+    stop: Stop
+    """Whether the result is no longer wanted; the function then raises `Stopped`."""
+    early: Stop
+    """Whether to end now, with the result so far."""
+    progress: Progress
+    show: Callable[[bytes], None]
+    """Hands a result so far to who waits."""
+
+
+Key = tuple[str, str, bytes]
 
 
 class TaskError(RuntimeError):
@@ -67,6 +87,8 @@ class Answer(NamedTuple):
 
     progress: float = 0.0
     result: bytes | None = None
+    so_far: bytes | None = None
+    """A result that is not complete."""
     error: str = ""
     """The class of the error, empty for none."""
     message: str = ""
@@ -86,6 +108,9 @@ class Ticket(Protocol):
 
     def cancel(self) -> None:
         """Says that the result is no longer wanted; no answer follows. Nothing happens where it is there already."""
+
+    def finish(self) -> None:
+        """Asks for the result so far, in place of the whole, from a kind of task that can give it."""
 
 
 class Place(Protocol):
@@ -107,10 +132,16 @@ class Job:
     task: Task
     since: float
     wishes: dict[Wish, None] = field(default_factory=dict)
+    begun: bool = False
     worker: WorkerProcess | None = None
-    """The process that computes it; None while it waits."""
+    """The process that computes it; None until there is one."""
     deaths: int = 0
     """Workers that have died of it."""
+
+    @property
+    def long(self) -> bool:
+        """Whether it takes minutes."""
+        return self.task.order is Order.LONG
 
     def rank(self, now: float, turns: Mapping[Hashable, int]) -> tuple[float, int, int]:
         """Sorts the queue: urgency, less what it has waited; then the visitor whose turn is longest ago; then age."""
@@ -132,18 +163,23 @@ class Wish:
         """Withdraws the wish."""
         self.pool.withdraw(self)
 
+    def finish(self) -> None:
+        """Asks for the result so far."""
+        self.pool.finish(self)
+
 
 class WorkerProcess:
     """A worker, seen from the pool."""
 
     def __init__(self) -> None:
-        self.process = subprocess.Popen([sys.executable, "-m", "explorer.tasks.worker"],
+        self.sending = threading.Lock()
+        self.process = subprocess.Popen([sys.executable, "-P", "-m", "explorer.tasks.worker"],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def tell(self, **header: Any) -> None:
+    def tell(self, data: bytes = b"", **header: Any) -> None:
         """Sends a message; a worker that has died meanwhile is noticed by whoever waits for its answer."""
-        with suppress(OSError, ValueError):
-            send(self.process.stdin, header)  # type: ignore[arg-type]
+        with suppress(OSError, ValueError), self.sending:
+            send(self.process.stdin, header, data)  # type: ignore[arg-type]
 
     def answer(self) -> tuple[dict[str, Any], bytes]:
         """Waits for its next message. Raises: EOFError, OSError or ValueError: it has died."""
@@ -173,14 +209,15 @@ class Pool:
         """Tasks that were computed to their end."""
         self._changed = threading.Condition()
         self._numbers = itertools.count(1)
-        self._jobs: dict[tuple[str, str], Job] = {}
+        self._jobs: dict[Key, Job] = {}
         """Every job that is wanted, waiting or being computed, by key."""
-        self._results: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._results: OrderedDict[Key, bytes] = OrderedDict()
         self._closed = False
         self.workers = [0] * slots
         """Process of each slot; 0 of one that is only starting."""
-        self._threads = [threading.Thread(target=self._serve, args=(slot,), name=f"explorer-task-{slot}", daemon=True)
-                         for slot in range(slots)]
+        self._threads = [threading.Thread(target=serve, args=arguments, name="explorer-task", daemon=True)
+                         for slot in range(slots) for serve, arguments in (
+                             (self._serve, (slot,)), (self._serve_long, ()))]
         for thread in self._threads:
             thread.start()
 
@@ -199,7 +236,7 @@ class Pool:
                 job = self._jobs.get(task.key)
                 if not job:
                     job = self._jobs[task.key] = Job(next(self._numbers), task, time.monotonic())
-                    self._changed.notify()
+                    self._changed.notify_all()
                 wish.job = job
                 job.wishes[wish] = None
         if result is not None:
@@ -220,7 +257,7 @@ class Pool:
     def waiting(self) -> int:
         """Tasks that no worker has begun."""
         with self._changed:
-            return sum(not job.worker for job in self._jobs.values())
+            return sum(not job.begun for job in self._jobs.values())
 
     def close(self) -> None:
         """Ends the workers and whatever they compute; who waits is told nothing."""
@@ -233,43 +270,61 @@ class Pool:
         for thread in self._threads:
             thread.join()
 
-    def _next(self, worker: WorkerProcess) -> Job | None:
-        """Waits for a job and gives the most urgent to a worker; None once the pool is closed."""
+    def finish(self, wish: Wish) -> None:
+        """Asks for the result so far of a job; one that is not begun yet has none, and is computed whole."""
+        with self._changed:
+            if wish.job and wish.job.worker:
+                wish.job.worker.tell(finish=wish.job.number)
+
+    def _next(self, *, long: bool) -> Job | None:
+        """Waits for a job that takes long, or does not, and gives the most urgent; None once the pool is closed."""
         with self._changed:
             while not self._closed:
                 now = time.monotonic()
-                waiting = [job for job in self._jobs.values() if not job.worker]
+                waiting = [job for job in self._jobs.values() if not job.begun and job.long == long]
                 if waiting:
                     job = min(waiting, key=lambda job: job.rank(now, self.turns))
                     self.turns.update(dict.fromkeys((wish.visitor for wish in job.wishes), next(self._numbers)))
-                    job.worker = worker
+                    job.begun = True
                     return job
                 self._changed.wait()
             return None
 
     def _serve(self, slot: int) -> None:
-        """Looks after one worker, on a thread of its own."""
-        worker = self._start(slot)
-        while job := self._next(worker):
-            worker.tell(task=job.number, kind=job.task.kind, body=job.task.body)
-            try:
-                while not self._take(job, *worker.answer()):
-                    pass
-            except (EOFError, OSError, ValueError):
-                worker.end()
-                self._lose(job)
-                worker = self._start(slot)
-        worker.end()
+        """Looks after the worker of a slot, on a thread of its own."""
+        while not self._closed:
+            worker = WorkerProcess()
+            self.workers[slot] = worker.process.pid
+            while (job := self._next(long=False)) and self._compute(worker, job):
+                pass
+            worker.end()
 
-    def _start(self, slot: int) -> WorkerProcess:
-        worker = WorkerProcess()
-        self.workers[slot] = worker.process.pid
-        return worker
+    def _serve_long(self) -> None:
+        """Computes what takes minutes, each in a process that ends with it, on a thread of its own."""
+        while job := self._next(long=True):
+            worker = WorkerProcess()
+            self._compute(worker, job)
+            worker.end()
+
+    def _compute(self, worker: WorkerProcess, job: Job) -> bool:
+        """Has a worker compute a job; whether it lives on."""
+        with self._changed:
+            if self._jobs.get(job.task.key) is not job:  # nobody wants it any more
+                return True
+            job.worker = worker
+        worker.tell(job.task.data, task=job.number, kind=job.task.kind, body=job.task.body)
+        try:
+            while not self._take(job, *worker.answer()):
+                pass
+        except (EOFError, OSError, ValueError):
+            self._lose(job)
+            return False
+        return True
 
     def _take(self, job: Job, header: dict[str, Any], payload: bytes) -> bool:
         """Passes an answer of a worker on; whether it was the last."""
         if "progress" in header:
-            self._notify(job, Answer(header["progress"]))
+            self._notify(job, Answer(header["progress"], so_far=payload or None))
             return False
         if "done" in header:
             self._finish(job, Answer(1.0, payload))
@@ -282,7 +337,7 @@ class Pool:
             self.computed += 1
             if self._jobs.get(job.task.key) is job:
                 del self._jobs[job.task.key]
-            if answer.result is not None:
+            if answer.result is not None and not job.long:
                 self._results[job.task.key] = answer.result
                 while sum(map(len, self._results.values())) > KEPT_BYTES:
                     self._results.popitem(last=False)
@@ -295,10 +350,10 @@ class Pool:
             wish.notify(answer)
 
     def _lose(self, job: Job) -> None:
-        """Has a job computed again whose worker has died, once; then it fails, and nothing else does."""
+        """Has a job computed again whose worker has died, once, unless it is long; then it fails, and nothing else."""
         with self._changed:
-            job.worker, job.deaths = None, job.deaths + 1
-            again = job.deaths < 2 and not self._closed
-            self._changed.notify()
+            job.begun, job.worker, job.deaths = False, None, job.deaths + 1
+            again = job.deaths < 2 and not self._closed and not job.long
+            self._changed.notify_all()
         if not again:
             self._finish(job, Answer(error="RuntimeError", message=KILLED))

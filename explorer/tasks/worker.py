@@ -7,6 +7,7 @@ It ends when its stdin is closed, which is also what happens when the process th
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import signal
@@ -21,9 +22,10 @@ from typing import Any
 from explorer.limits import PROCESS, settle
 from explorer.stopping import Stopped
 from explorer.tasks.frames import receive, send
+from explorer.tasks.pool import Call
 
 KINDS: Mapping[str, str] = MappingProxyType({"run": "explorer.measuring.outside", "cells": "explorer.sweeping.cell"})
-"""Kinds of tasks, each with the module whose `compute(body, stop, progress)` gives the bytes of a result."""
+"""Kinds of tasks, each with the module whose `compute` takes a `Call` and gives the bytes of a result."""
 NICENESS = 5
 """Niceness of a worker: the page, and the theory that it shows first, come before it."""
 EVERY = 0.05
@@ -39,19 +41,19 @@ class Worker:
 
     def __init__(self, source: Any, target: Any) -> None:
         self.source, self.target = source, target
-        self.waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self.stopped: set[int] = set()
-        """Numbers of tasks that are no longer wanted."""
+        self.waiting: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
+        self.told: dict[str, set[int]] = {"stop": set(), "finish": set()}
+        """Numbers of tasks that are no longer wanted, and of those that are to end with the result so far."""
 
     def listen(self) -> None:
         """Takes messages until there is nobody who sends any; then the process ends, whatever it computes."""
         try:
             while True:
-                header, _ = receive(self.source)
-                if "stop" in header:
-                    self.stopped.add(header["stop"])
-                else:
-                    self.waiting.put(header)
+                header, data = receive(self.source)
+                for word in self.told.keys() & header.keys():
+                    self.told[word].add(header[word])
+                if "task" in header:
+                    self.waiting.put((header, data))
         except (EOFError, OSError):
             os._exit(0)
 
@@ -59,14 +61,11 @@ class Worker:
         """Computes what arrives."""
         threading.Thread(target=self.listen, daemon=True).start()
         while True:
-            self.compute(self.waiting.get())
+            self.compute(*self.waiting.get())
 
-    def compute(self, header: Mapping[str, Any]) -> None:
+    def compute(self, header: Mapping[str, Any], data: bytes) -> None:
         """Computes one task, and sends its result or the reason why there is none."""
         number, reported = header["task"], time.monotonic()
-
-        def stop() -> bool:
-            return number in self.stopped
 
         def progress(fraction: float) -> None:
             nonlocal reported
@@ -74,17 +73,20 @@ class Worker:
                 reported = time.monotonic()
                 send(self.target, {"task": number, "progress": fraction})
 
+        call = Call(header["body"], data, lambda: number in self.told["stop"], lambda: number in self.told["finish"],
+                    progress, lambda so_far: send(self.target, {"task": number, "progress": math.nan}, so_far))
         try:
             if header["kind"] not in KINDS:
                 raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {header['kind']!r}")
-            result = import_module(KINDS[header["kind"]]).compute(header["body"], stop, progress)
+            result = import_module(KINDS[header["kind"]]).compute(call)
         except Stopped:
             send(self.target, {"task": number, "stopped": True})
         except Exception as error:  # noqa: BLE001 - it is the task's result, whoever asked for it shows it
             send(self.target, {"task": number, "error": type(error).__name__, "message": str(error)})
         else:
             send(self.target, {"task": number, "done": True}, result)
-        self.stopped.discard(number)
+        for numbers in self.told.values():
+            numbers.discard(number)
 
 
 def main() -> None:
