@@ -59,29 +59,28 @@ def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, bel
     if isinstance(table, Sloped):
         return _sloped(gains, table, x, values, below, kept)
     law = logits(gains, x, keys, below, kept)
-    reading, lost, both = table.read(law.s, law.rho), None, ONE
-    overlap, alike = reading.overlap, law.alike
+    reading, lost, common = table.read(law.s, law.rho), None, values.keys.shared
+    overlap, alike, own = reading.overlap, law.alike, values.keys.own
     if gains.sink is not None:
         lost = sinks(tuple(map(int, place.t)), gains.sink).read(law.s, law.common * law.bent)
         reading = reading._replace(spread=np.maximum(reading.spread + lost.spread, 0.0),
                                    crowding=reading.crowding + lost.crowding)
         both = lost.together(law.rho, place.lift)
-        overlap = overlap * both * lost.focus.take(place.smaller) ** law.rho
+        common, overlap = both * common, overlap * both * lost.focus.take(place.smaller) ** law.rho
     if gains.cap or gains.sphere:
         alike = alike * law.bent
     alike = alike / (ONE + alike)
     # at ρ = 1 two rows crowd as one does
     more = (alike * (reading.crowding - reading.spread)).take(place.smaller)
     crowd = law.rho * (place.lift(alike * reading.spread) + law.rho * more)
-    own, common = values.keys.own, values.keys.shared
-    y = both * common + own.take(place.smaller) * (overlap * place.ratio + crowd)
+    y = common + own.take(place.smaller) * (overlap * place.ratio + crowd)
     # rows whose Σp² differ have outputs of different length: their relative variance, of its share of q, over the heads
     uneven = own * overlap[0] / np.maximum(y[0], TINY)
     uneven_mean = float(place.mean.dot(reading.unevenness * uneven * uneven)) / gains.n_heads
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(overlap[1:].diagonal())))
     alike_rows = place.average(law.rho)[1]
     read = State(place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean)
-    return _gated(gains, x, read), Attention(law, own, common[0], x.scatter, overlap, lost)
+    return _gated(gains, x, read), Attention(law, own, values.keys.shared[0], x.scatter, overlap, lost)
 
 
 def _gated(gains: Gains, x: State, read: State) -> State:
@@ -133,9 +132,10 @@ class Paths(NamedTuple):
 def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attention], inside: Sequence[State],
           read: Sequence[State]) -> Paths:
     """The factors of all layers' attention, of what it reads `inside` its branch; W_O reads `read`."""
-    law = Logits(*map(_by_layer, zip(*(layer.logits for layer in layers), strict=True)))
+    laws = [layer.logits for layer in layers]
+    law = laws[0]._replace(**{name: _by_layer([getattr(law, name) for law in laws]) for name in BACK})
     rows, jacobian = table.rows(law.s), table.jacobian(law.s, law.rho)[:, 1:]
-    longer, shorter = place.t[place.larger[1:]], place.t[place.smaller[1:]]
+    longer, shorter = place.t[place.later], place.t[place.smaller[1:]]
     overlap, square = (stack([layer.overlap for layer in layers])[:, part] for part in (slice(1, None), 0))
     ratio, gates, by_common = place.ratio[1:], {}, np.zeros_like(square)
     x = stack([state.y for state in inside])
@@ -191,6 +191,10 @@ def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attent
         value, own = value * opened[:, None], own * opened[:, None]
         gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * inputs / opened
     return Paths(value, own, query, np.stack(given, 1), unbiased, gates)
+
+
+BACK = ("query", "key", "key_p", "own", "s", "slope", "rho", "slopes", "keys", "both")
+"""Fields of `Logits` that the way back reads, of every layer."""
 
 
 def _by_logits(gains: Gains, place: Positions, x: Array) -> tuple[Array, Array, Array, Array]:

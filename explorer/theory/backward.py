@@ -96,17 +96,18 @@ class Descent:
         self.on_sum, self.doubled = through(gains, place, [step.on_sum for step in steps])
         inside = [step.inside for step in steps]
         square, rho = (stack([getattr(state, name) for state in inside[1::2]]) for name in ("square", "rho"))
-        self.units = gains.units(square, rho)
-        """Second moments and correlations of hidden units before the activation, `[layer, pair]` each."""
-        self.hidden = self.read[1::2] * (gains.out * gains.hidden * gains.kernel.slopes(*self.units)[1])
+        self.parts = [part(*gains.units(square, rho))[1] for part in gains.kernel.parts]
+        """`[layer, pair]`: slopes to each factor of a hidden unit."""
+        slopes = sum(ratio * part for ratio, part in zip(gains.ratios, self.parts, strict=True))
+        self.hidden = self.read[1::2] * (gains.out * gains.hidden * slopes)
         """`[layer, pair]`: from an MLP's term of the sum to what it reads."""
         # where logits inherit nothing, all of an attention is one factor on what is gathered, and one on the rest
         self.plain = not (gains.adds or gains.value_residual or gains.biases.v or any(step.on_heads for step in steps))
         if layers := [step.attention for step in steps if step.attention]:
             self.paths = paths(gains, place, table, layers, inside[::2], [step.read for step in steps[::2]])
-            self.given = self.paths.value + self.paths.key * self.paths.energy[:, 2:]
-            gate = self.paths.gates.get("W_G", np.zeros(len(layers)))
-            self.gate, self.query = gate, (self.paths.query * self.paths.energy[:, :2]).sum(1)
+            self.gate, last = self.paths.gates.get("W_G", np.zeros((len(layers), 1, 1))), self.read[::2]
+            self.given = last[:, None] * (self.paths.value + self.paths.key * self.paths.energy[:, 2:])
+            self.rest = last * ((self.paths.query * self.paths.energy[:, :2]).sum(1) + self.gate)
         self.least = -1 / np.maximum(place.t - 1, 1.0)
         self.totals: list[Array] = []
         self.values: list[Array] = []
@@ -144,7 +145,7 @@ class Descent:
         if gains.parallel and index % 2:  # what it reads is before the attention
             self.beside = inner
         else:
-            gradient = inner + gradient + (self.beside if gains.parallel else 0.0)
+            gradient = inner + gradient + self.beside if gains.parallel else inner + gradient
         square = np.maximum(gradient[0], ZERO, out=gradient[0])
         if self.place.alike:  # overlaps of n vectors of square q lie between −q/(n − 1) and q; first order may overstep
             gradient[1] = np.minimum(np.maximum(gradient[1], square * self.least), square)
@@ -165,10 +166,10 @@ class Descent:
 
     def attention(self, layer: int, gradient: Array) -> Array:
         """The three paths together."""
-        inner = self.read[2 * layer] * gradient
         if self.plain:
-            plain: Array = (self.query[layer] + self.gate[layer]) * inner
-            return plain + self.place.gather(self.given[layer] * inner)
+            rest: Array = self.rest[layer] * gradient
+            return rest + self.place.gather(self.given[layer] * gradient)
+        inner = self.read[2 * layer] * gradient
         value, own, query, key = (part[layer] for part in self.paths[:4])
         through: Array = self.by_values(layer, self.on_heads[2 * layer] * self.place.gather(value * inner))
         through = through + self.gate[layer] * inner
@@ -196,8 +197,7 @@ class Descent:
         gains, total = self.gains, stack(self.totals[::-1])
         branch, read = self.branch * total, self.read * total
         after = gains.out * gains.d_model / gains.d_mlp * read[1::2]
-        parts = zip(gains.readers, gains.kernel.parts, strict=True)
-        hidden = {name: after * part(*self.units)[1] for name, part in parts}
+        hidden = {name: after * part for name, part in zip(gains.readers, self.parts, strict=True)}
         nothing = np.zeros_like(branch[::2])
         back = Backward(site, total, branch, read, nothing, nothing, nothing, nothing[:, 0], hidden, {})
         if not gains.attends:
@@ -218,11 +218,11 @@ class Descent:
 
 
 def through(gains: Gains, place: Positions, norms: Sequence[Norm | None]) -> tuple[Array, Array]:
-    """Factors through norms, `[sublayer, pair]`, 1 where there is none: of what they divide by, averaged over the
-    scatter of the tokens' lengths as in `tokens.normalize`; and 2 − ρ² of what points along the tokens, for two tokens
-    lose what points along either.
+    """Factors through norms, `[sublayer, pair]`, 1 where there is none, `[sublayer, 1, 1]` if there are none at all: of
+    what they divide by, averaged over the scatter of the tokens' lengths as in `tokens.normalize`; and 2 − ρ² of what
+    points along the tokens, for two tokens lose what points along either.
     """
-    even, doubled = np.ones((2, len(norms), *place.ones.shape))
+    even, doubled = np.ones((2, len(norms), *(place.ones.shape if any(norms) else (1, 1))))
     at, known = [i for i, norm in enumerate(norms) if norm], [norm for norm in norms if norm]
     if known and gains.point:
         even[at] = [norm.slopes for norm in known]

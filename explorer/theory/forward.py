@@ -19,7 +19,7 @@ import numpy as np
 
 from explorer.schemes.placement import Placement
 from explorer.schemes.residual import profiled_factor
-from explorer.theory.attention import Attention, attention
+from explorer.theory.attention import Attention, attention, stack
 from explorer.theory.copies import Overlaps
 from explorer.theory.gains import Gains
 from explorer.theory.grids import Array
@@ -85,8 +85,7 @@ class Step(NamedTuple):
 def run(gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, first: State) -> list[Step]:
     """The recursion over 2N sublayers; shorter where a second moment leaves the range of `LARGEST`."""
     x, steps, total = first, [], first.mean.q
-    below, kept, before, source = None, 1.0, first, None
-    past = None
+    below, kept, before, source, past = None, 1.0, first, None, None
     if gains.copies and place.alike:
         past = Overlaps(gains, softmax(int(place.t[0]), gains.d_head, gains.fixed), n_layers, first.mean)
     for index in range(2 * n_layers):
@@ -120,10 +119,10 @@ def _absent(x: State) -> Step:
 
 def _covered(steps: list[Step]) -> int:
     """Number of sublayers up to which second moments and logits are within their ranges."""
-    sums = np.array([step.total for step in steps])
+    sums = stack([step.total for step in steps])
     fine = (sums.min(1) > 1 / LARGEST) & (sums.max(1) < LARGEST)
-    s = [step.attention.logits.s.max() if step.attention else 0.0 for step in steps]
-    fine &= ~(np.array(s) > LARGEST_LOGIT)
+    if attends := [step.attention.logits.s for step in steps if step.attention]:
+        fine[:2 * len(attends):2] &= ~(stack(attends).reshape(len(attends), -1).max(1) > LARGEST_LOGIT)
     return len(steps) if fine.all() else int(fine.argmin())
 
 

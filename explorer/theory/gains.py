@@ -103,6 +103,8 @@ class Gains(NamedTuple):
     """Of the MLP's hidden units, by the second moment of what the activation sees."""
     readers: tuple[str, ...]
     """Matrices that read the MLP's input: one for each of `kernel.parts`."""
+    ratios: tuple[float, ...]
+    """Their gains over the first's."""
     degree: float
     """Power of its input with which the MLP's output grows, at unit input."""
     copies: bool
@@ -195,6 +197,7 @@ def gains(config: Config) -> Gains:
         noise=(2 / config.d_model + 2 / (config.kv_heads * config.d_head), 2 / config.d_model + flat / config.d_mlp),
         kernel=units,
         readers=design.readers,
+        ratios=(1.0, *(gain[name] / gain[first] for name in others)),
         degree=power,
     )
 

@@ -199,10 +199,10 @@ def integrals(activation: str) -> tuple[Array, Array]:
     return single, double
 
 
-def _single(spline: CubicSpline, log_q: Array) -> Array:
+def _single(spline: CubicSpline, inside: Array, beyond: Array) -> Array:
     """The spline, carried on beyond its ends by the power law that it ends with."""
-    inside = np.clip(log_q, LOG_Q[0], LOG_Q[-1])
-    return np.exp(spline(inside) + spline(inside, 1) * (log_q - inside))
+    log = spline(inside)
+    return np.exp(log + spline(inside, 1) * beyond if beyond.any() else log)
 
 
 def _tabulated(activation: str, factor: float) -> Kernel:
@@ -210,8 +210,8 @@ def _tabulated(activation: str, factor: float) -> Kernel:
 
     def both(which: int, q: Array, rho: Array) -> tuple[Array, Array]:
         log_q = np.log(np.maximum(q, 1e-300))
-        same = factor * _single(splines.single[which], log_q)
-        inside = np.clip(log_q, LOG_Q[0], LOG_Q[-1])
+        inside = np.minimum(np.maximum(log_q, LOG_Q[0]), LOG_Q[-1])
+        same = factor * _single(splines.single[which], inside, log_q - inside)
         share = splines.double[which].ev(inside, v_of(rho, np.exp(inside / 2)))
         return same, same * share
 

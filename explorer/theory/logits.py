@@ -20,7 +20,7 @@ from explorer.theory.gaussian import REACH, panels
 from explorer.theory.grids import Array
 from explorer.theory.positions import STILL, Positions
 from explorer.theory.tables import as_normal, contrast, highest
-from explorer.theory.tokens import ZERO, Keys, State, correlation
+from explorer.theory.tokens import ZERO, Keys, State, correlation, times
 
 NODES = np.linspace(-4, 4, 17)
 WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
@@ -105,12 +105,12 @@ def logits(gains: Gains, x: State, keys: Keys, below: Logits | None, kept: float
     """
     place, inherits = x.place, gains.adds
     by = factors(gains, x.q, keys.mean[0])
-    query, rho = by.query * x.q + by.query_bias, x.rho
+    query, rho = times(by.query, x.q), x.rho
     if inherits or gains.biases.q:
-        overlaps = queries(place, by, x)
+        query, overlaps = query + by.query_bias, queries(place, by, x)
         rho = correlation(overlaps, place.lift(query)) if gains.biases.q else rho
         query = overlaps if inherits else query
-    key, key_p = by.key * keys.own, by.key * np.maximum(keys.shared[0], 0.0) + by.key_bias
+    key, key_p = times(by.key, keys.own), times(by.key, np.maximum(keys.shared[0], ZERO)) + by.key_bias
     crowd, turns, single, own = key * x.scatter, place.turns, place.ones[0], place.ones[0]
     if below and inherits == "qk":
         single = joint(key, below.key, below.single)

@@ -64,11 +64,10 @@ class Positions(NamedTuple):
     second: Indices
     smaller: Indices
     """`[pair]`: index of the smaller of the two."""
-    larger: Indices
+    later: Indices
+    """`[position, position]`: index of the larger."""
     ones: Array
     """`[pair]`"""
-    apart: Array
-    """`[pair]`: 1 of two different tokens, 0 of a token with itself."""
     ratio: Array
     """`[pair]`: the smaller position over the larger."""
     averages: Array
@@ -103,11 +102,11 @@ class Positions(NamedTuple):
             given: to one key, and to two different ones: of a row with itself t² times what it gives; of two rows t t′
                 times what their common keys receive.
         """
-        key, pair = given
+        key, pair = given[0], given[1]
         out: Array = np.empty_like(key)
         out[0] = self.collect.dot(key.ravel())
         alone = self.suffix_2.dot(pair[0] - pair[1:].diagonal())
-        out[1:] = self.suffix.dot(pair[1:]).dot(self.suffix.T) + alone.take(self.larger[1:])
+        np.add(self.suffix.dot(pair[1:]).dot(self.suffix.T), alone.take(self.later), out=out[1:])
         return out
 
 
@@ -137,8 +136,8 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
     collect[:, 1 + i, i] -= suffix_2
     return Positions(
         t, mean, np.cumsum(share, 0)[last] / t[:, None], suffix, suffix_2, collect.reshape(len(t), -1), first, second,
-        np.minimum(first, second), np.maximum(first, second), np.ones(first.shape),
-        np.vstack([0 * t, np.ones((len(t), len(t)))]), np.minimum(t[first], t) / np.maximum(t[first], t),
+        np.minimum(first, second), np.maximum(i, i[:, None]), np.ones(first.shape),
+        np.minimum(t[first], t) / np.maximum(t[first], t),
         averages.reshape(2, -1), others,
         total=n * averages[0] + n * (n - 1) * others, share=share, sharp=np.ones(first.shape),
         alike=not causal,

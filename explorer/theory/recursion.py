@@ -66,14 +66,12 @@ class Recursion:
         laws = [layer.logits for layer in layers]
         columns = ((x.s, x.std, x.covariance[0], x.common) for x in laws)
         s, std, variance, common = map(stack, zip(*columns, strict=True))
-        means = [step.inside.mean for step in self.steps[::2]]
-        own, turned = self._distinguished(np.array([self.gains.keys(x.q, x.rho) for x in means]))
+        q, p = self._means(self._states([step.inside for step in self.steps[::2]]))
+        own, turned = self._distinguished(self.gains.keys(q, np.fmin(np.fmax(p / q, 0.0), 1.0)))
         weight = np.where(place.t > 1, place.mean, 0.0)
         weight /= weight.sum()
         s_max, uncapped, total = (part.max(axis=1) for part in (s, np.sqrt(variance), np.sqrt(variance + common)))
-        spread = np.sqrt((std * std * (1 - 1 / place.t)) @ weight)
-        if spread.ndim > 1:
-            spread = spread.mean(1)
+        spread = np.sqrt((std * std * (1 - 1 / place.t)) @ weight).reshape(len(s), -1).mean(1)
         if isinstance(self.table, Sloped):
             entropy, largest = np.array([self.table.rows(row).mean(0)[:2] for row in s]).swapaxes(0, 1)
         else:

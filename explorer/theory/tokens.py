@@ -179,8 +179,8 @@ def normalize(x: State, gains: Gains, width: int, scale: float = 1.0, lower: Arr
     scale = 0.0 if gains.centers and width == 1 else scale  # a single coordinate is its mean
     square = times(scale, place.lift(x.q / q))
     if lower is None:
-        lower = rho if not (x.w or x.u) else np.minimum(
-            rho * (rho * rho * (x.w / 4) + (0.75 * x.u * place.apart + (1 - x.w / 4))), ONE)
+        lower = rho if not (x.w or x.u) else np.minimum(  # a token with itself stays at 1
+            rho * (rho * rho * (x.w / 4) + (0.75 * x.u + (1 - x.w / 4))), ONE)
     out = State(place, square * lower, x.v)
     out.square, out.rho = square, lower
     return out, Norm(q, width, x.w, x.u, rho)
@@ -200,8 +200,9 @@ def correlation_of_sum(x: State, y: State, total: State, d_model: int) -> Array:
     second = rho - first
     cross = first * (w_x * first + (2 * chance) * second) + w_y * second * second
     mixed = (w_x * a + chance * b) * first + (w_y * b + chance * a) * second
-    lower = rho + total.place.apart * (rho * (0.75 * same + 0.25 * cross) - mixed)
-    return np.asarray(np.minimum(np.maximum(lower, ZERO), ONE))
+    lower: Array = np.minimum(np.maximum(rho + (rho * (0.75 * same + 0.25 * cross) - mixed), ZERO), ONE)
+    lower[0] = 1.0
+    return lower
 
 
 def _bend(x: State, point: Point, width: int, scale: float) -> tuple[State, Norm]:
@@ -220,9 +221,9 @@ def _bend(x: State, point: Point, width: int, scale: float) -> tuple[State, Norm
     return out.scaled(scale), Norm(x.q, width, 0.0, 0.0, x.rho, slopes)
 
 
-def times(factor: float, x: Array) -> Array:
+def times(factor: float | Array, x: Array) -> Array:
     """The product; x itself where the factor is 1, as most are."""
-    return x if factor == 1 else factor * x
+    return x if isinstance(factor, float) and factor == 1 else factor * x
 
 
 def add(x: Tokens, y: Tokens, d_model: int, follows: float, longer: float = 0.0) -> tuple[Tokens, float]:
