@@ -78,7 +78,8 @@ def notebooks() -> Path:
 
 
 def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK, preheat: int = PREHEATED,
-          max_pages: int | None = None, base_url: str = "/", allow_host: Sequence[str] = ()) -> None:
+          max_pages: int | None = None, base_url: str = "/", allow_host: Sequence[str] = (),
+          metrics_from: Sequence[str] = ()) -> None:
     """Serves a notebook as a page, with standalone Voilà, until it is interrupted.
 
     Args:
@@ -86,6 +87,7 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK,
         max_pages: pages at a time; None for as many as memory holds.
         base_url: the path below which the page is, as a proxy passes it on.
         allow_host: names besides this machine's own by which a request may call the server; "*" for any.
+        metrics_from: networks, such as 10.0.0.0/8, that may read the numbers at /metrics besides this machine.
     Raises:
         ServeError: the port is taken or not allowed, the host is not this machine's, the notebook is missing, an
             environment variable is wrong, or there is no place for temporary files.
@@ -101,13 +103,13 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK,
     os.environ[plotlyjs.SERVED] = plotlyjs.TO_VISITORS
     workplace = _workplace()
     try:
-        _serve(page, host, port, workplace, browser, preheat, max_pages, base_url, allow_host)
+        _serve(page, host, port, workplace, browser, preheat, max_pages, base_url, allow_host, metrics_from)
     finally:
         shutil.rmtree(workplace, ignore_errors=True)
 
 
 def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, preheat: int, max_pages: int | None,
-           base_url: str, allow_host: Sequence[str]) -> None:
+           base_url: str, allow_host: Sequence[str], metrics_from: Sequence[str]) -> None:
     files = _open_files()
     connections = min(CONNECTIONS, files // 3)
     usual = min(int((SHARE * machine_memory() - SERVER) / PAGE) - preheat, MOST_PAGES,
@@ -121,10 +123,12 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
     first = _first_picture() if page.name == PAGE_NOTEBOOK else None
     from tornado.ioloop import IOLoop
 
+    from explorer.serve.metrics import THIS_MACHINE
     from explorer.serve.server import Server
 
     logging.getLogger("tornado.general").setLevel(logging.ERROR)  # else it comments on Jupyter's own ping settings
     app = Server(config_file_paths=[str(SETTINGS)], most_connections=connections,
+                 readers=[*THIS_MACHINE, *metrics_from],
                  hosts=["localhost", host, socket.gethostname(), socket.getfqdn(), *allow_host])
     app.initialize([str(page), f"--Voila.ip={host}", f"--port={port}", f"--Voila.base_url={base_url}", "--no-browser",
                     f"--Voila.connection_dir_root={workplace}", f"--Kernels.max_pages={most}",

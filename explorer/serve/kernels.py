@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 from filelock import Timeout
 from jupyter_core.utils import ensure_async
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
@@ -40,7 +43,11 @@ UNSENT = 16_000_000
 
 
 class NoRoomError(Exception):
-    """There can be no further page now; the message is a sentence for the visitor who asked for it."""
+    """There can be no further page now: the reason in a word, and a sentence for the visitor who asked for a page."""
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
 
 
 class Kernels(AsyncMappingKernelManager):
@@ -51,6 +58,10 @@ class Kernels(AsyncMappingKernelManager):
     """
 
     max_pages = Int(100, config=True, help="Visitors' pages at a time, without the kernels that wait for a visitor.")
+    ready = False
+    """Whether a first kernel has run the notebook."""
+    resident: Mapping[str, int] = {}
+    """Resident memory of each kernel and of its processes, in bytes, when it was last looked at."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -88,16 +99,16 @@ class Kernels(AsyncMappingKernelManager):
         kernel_id = kernel_id or str(uuid.uuid4())
         preheated = (options.get("env") or {}).get("VOILA_PREHEAT") == "True"
         if not preheated and self.pages >= self.max_pages:
-            raise NoRoomError(f"Every page that this server can show at a time is in use ({self.max_pages}).")
+            raise NoRoomError("full", f"Every page that this server can show at a time is in use ({self.max_pages}).")
         self._expected.add(kernel_id)
         try:
             if not await self._claim() and not preheated:
-                raise NoRoomError("Other visitors' computations take all memory that this server has.")
+                raise NoRoomError("memory", "Other visitors' computations take all memory that this server has.")
             try:
                 async with asyncio.timeout(None if preheated else LINE):
                     await self._turns.acquire()
             except TimeoutError:
-                raise NoRoomError("Many pages are being opened at this moment.") from None
+                raise NoRoomError("starting", "Many pages are being opened at this moment.") from None
             # A visitor who leaves meanwhile must not leave a process behind that nobody knows.
             return await asyncio.shield(asyncio.ensure_future(self._start(kernel_id, preheated, options)))
         except BaseException:
@@ -129,6 +140,7 @@ class Kernels(AsyncMappingKernelManager):
             if kernel_id not in self:
                 break
             quiet = quiet + GLANCE if self.kernel_model(kernel_id)["execution_state"] == "idle" else 0.0
+        self.ready = True
         self._turns.release()
 
     async def _claim(self) -> bool:
@@ -143,6 +155,15 @@ class Kernels(AsyncMappingKernelManager):
             return await IOLoop.current().run_in_executor(None, Ledger(os.environ[LEDGER]).claim, size)
         except Timeout:
             return False
+
+    async def look(self) -> None:
+        """Looks how much memory each kernel takes."""
+        owners = {}
+        for kernel_id in self.list_kernel_ids():
+            kernel: Any = self.get_kernel(kernel_id)
+            if pid := getattr(kernel.provisioner, "pid", None):
+                owners[pid] = kernel_id
+        self.resident = await IOLoop.current().run_in_executor(None, resident, owners)
 
     # --- which are fit for a visitor --------------------------------------------------------------------------
 
@@ -247,3 +268,17 @@ class Kernels(AsyncMappingKernelManager):
         if buffer:
             buffer["buffer"] = self._unsent.pop(kernel_id, [])
         return buffer
+
+
+def resident(owners: Mapping[int, str]) -> Counter[str]:
+    """Resident memory in bytes of processes and of all that they have started, by their owner.
+
+    Pages that processes share, such as torch's code, count in each: what one owner takes does not depend on the others.
+    """
+    owner, total = dict(owners), Counter[str]()
+    for process in psutil.Process().children(recursive=True):  # parents before their children
+        with suppress(psutil.Error), process.oneshot():
+            if name := owner.get(process.pid) or owner.get(process.ppid()):
+                owner[process.pid] = name
+                total[name] += process.memory_info().rss
+    return total

@@ -41,6 +41,7 @@ from .visitor import (
     seconds_until_gone,
     serving,
     turned_away,
+    wait_until,
 )
 
 PAGES = 3
@@ -58,16 +59,9 @@ def address(log: Path) -> Iterator[str]:
     """A server of this file's own, with few pages, which end soon; it is called `explorer.example`, too."""
     limits = ["--max-pages", str(PAGES), "--preheat", "1", "--allow-host", "explorer.example"]
     with server(["serve", *limits], log, EXPLORER_GRACE_SECONDS="3") as running:
+        wait_until(lambda: health(running)["status"] == "ok")
         yield running
     assert "Traceback" not in log.read_text()
-
-
-def wait_until(holds: object, seconds: float = SOON, said: object = lambda: "") -> None:
-    """Waits until a function says true; `said` has what is so instead."""
-    end = time.monotonic() + seconds
-    while not holds():  # type: ignore[operator]
-        assert time.monotonic() < end, f"it took too long: {said()}"  # type: ignore[operator]
-        time.sleep(0.2)
 
 
 @pytest.fixture

@@ -1,0 +1,96 @@
+"""What an operator and a load balancer see of a real server: its state, its numbers, the headers of its answers."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from .conftest import server
+from .visitor import answers, arrive, asked, enter, kernels, wait_until
+
+PAGES = 2
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with few pages, also called `explorer.example`, whose numbers a second network may read."""
+    options = ["--max-pages", str(PAGES), "--allow-host", "explorer.example", "--metrics-from", "192.0.2.0/24"]
+    with server(["serve", *options], tmp_path_factory.mktemp("operator") / "log") as running:
+        yield running
+
+
+def numbers(address: str) -> dict[str, float]:
+    """The numbers by name, with the reason where one has it; the text must be in Prometheus' format."""
+    answer, text = asked(address, "/metrics")
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = list(text_string_to_metric_families(text))
+    assert all(family.documentation and family.type in ("gauge", "counter", "summary") for family in families)
+    return {sample.name + sample.labels.get("reason", ""): sample.value
+            for family in families for sample in family.samples}
+
+
+def test_visitors_are_sent_when_a_first_kernel_is_ready(address: str) -> None:
+    answer, text = asked(address, "/health")
+    assert (answer.status, json.loads(text)["status"]) == (503, "starting")
+    wait_until(lambda: asked(address, "/health")[0].status == 200)
+    assert json.loads(asked(address, "/health")[1]) == {"status": "ok", "pages": 0, "max_pages": PAGES, "waiting": 1}
+
+
+def test_numbers_follow_what_happens(address: str) -> None:
+    before = numbers(address)
+    assert before["explorer_max_pages"] == PAGES
+    asked(address, Host="rebound.example")
+    asked(address, Sec_Purpose="prefetch")
+    with enter(address, arrive(address)) as visit:
+        assert answers(visit)
+        after = numbers(address)
+        assert after["explorer_pages"] == before["explorer_pages"] + 1
+        assert after["explorer_websockets"] == 1
+        assert after["explorer_connections"] >= 1
+        assert after["explorer_refused_totalanother name"] == 1
+        assert after["explorer_refused_totalloaded ahead"] == 1
+        assert after["explorer_page_seconds_count"] == before["explorer_page_seconds_count"] + 1
+        assert after["explorer_page_seconds_sum"] > before["explorer_page_seconds_sum"]
+
+
+def test_the_memory_of_the_kernels_is_what_they_take(address: str) -> None:
+    def both() -> tuple[float, float]:
+        taken = sum(psutil.Process(process).memory_info().rss for process in kernels(address))
+        return taken, numbers(address)["explorer_kernels_resident_bytes"]
+
+    wait_until(lambda: both()[0] == pytest.approx(both()[1], rel=0.02), said=both)
+    assert both()[1] > 100e6
+
+
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "X-Real-IP", "Forwarded", "Via"])
+def test_a_proxy_gets_no_numbers(address: str, header: str) -> None:
+    assert asked(address, "/metrics", **{header: "for=192.0.2.7"})[0].status == 404
+
+
+def test_the_public_name_has_no_numbers(address: str) -> None:
+    assert asked(address, "/health", Host="explorer.example")[0].status == 200
+    assert asked(address, "/metrics", Host="explorer.example")[0].status == 404
+
+
+def others() -> list[str]:
+    """Addresses of this machine by which its neighbours reach it."""
+    return [known.address for addresses in psutil.net_if_addrs().values() for known in addresses
+            if known.family == socket.AF_INET and not known.address.startswith("127.")]
+
+
+@pytest.mark.skipif(not others(), reason="this machine has no network")
+def test_numbers_are_for_this_machine_and_the_networks_named(tmp_path: Path) -> None:
+    (neighbour, *_), options = others(), ["serve", "--host", "0.0.0.0", "--preheat", "0"]  # noqa: S104
+    with server(options, tmp_path / "log") as address:
+        there = address.replace("localhost", neighbour)
+        assert asked(there, "/health")[0].status == 200
+        assert asked(there, "/metrics")[0].status == 404
+    with server([*options, "--metrics-from", f"{neighbour}/32"], tmp_path / "log") as address:
+        assert asked(address.replace("localhost", neighbour), "/metrics")[0].status == 200
