@@ -36,9 +36,9 @@ ROOMS: dict[str, Room] = {
     "model": Room(591, 9),
     "own": Room(3524, 27),
     "schemes": Room(800, 14),
-    "serve": Room(686, 5),
-    "sweeping": Room(763, 7),
-    "tasks": Room(481, 5),
+    "serve": Room(802, 6),
+    "sweeping": Room(764, 7),
+    "tasks": Room(529, 5),
     "theory": Room(2675, 24),
     "training": Room(1004, 10),
 }
