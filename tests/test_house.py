@@ -26,7 +26,7 @@ HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, Room] = {
     ".": Room(1928, 19),
     "app": Room(8435, 95),
-    "diagnosis": Room(940, 9),
+    "diagnosis": Room(939, 9),
     "export": Room(524, 7),
     "figures": Room(2097, 18),
     "glossary": Room(69, 2),
@@ -34,7 +34,7 @@ ROOMS: dict[str, Room] = {
     "labs": Room(3875, 73),
     "measuring": Room(577, 7),
     "model": Room(591, 9),
-    "own": Room(3524, 27),
+    "own": Room(3500, 27),
     "schemes": Room(800, 14),
     "serve": Room(802, 6),
     "sweeping": Room(764, 7),
