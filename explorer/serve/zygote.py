@@ -52,7 +52,7 @@ class Zygote:
 
     @property
     def picture(self) -> str:
-        """What visitors see while Python starts, as HTML. Raises: EOFError: the process has ended, and said why."""
+        """The page as visitors see it while Python starts, as HTML. Raises: EOFError: the process has ended."""
         with self._lock:
             return self._await()
 
