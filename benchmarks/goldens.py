@@ -67,12 +67,12 @@ def links() -> dict[str, Any]:
     draw, codec, made = random.Random(1), Links(tuple(PANELS)), {}  # noqa: S311 - not for secrets
     while len(made) < N_LINKS:
         config = random_design(draw)
-        state = codec.read("")[0]
+        state = codec.parse("")[0]
         state["panels"]["explore"]["design"] = changed(config)
         if draw.random() < 0.5:
             state["panels"]["explore"]["pins"] = [changed(draw.choice(PRESETS))]
         link = codec.write(state)
-        made[link] = codec.read(link)
+        made[link] = codec.parse(link)
     return made
 
 

@@ -44,7 +44,7 @@ class End(NamedTuple):
     words: str
     """The place and the value, for a caption."""
     symbol: str
-    read: Callable[[Profile], tuple[Array, str] | None]
+    draws: Callable[[Profile], tuple[Array, str] | None]
     """The draws, `[seed]` or `[seed, head]`, and `Ending.where`; None where the profile has none."""
 
     @property
@@ -55,11 +55,11 @@ class End(NamedTuple):
 
 def _at(statistic: str, site: str, layer: int) -> Callable[[Profile], tuple[Array, str] | None]:
     """Reads one layer of a site, counted from 0 or from the end."""
-    def read(profile: Profile) -> tuple[Array, str] | None:
+    def at_layer(profile: Profile) -> tuple[Array, str] | None:
         values = profile.values.get((statistic, site))
         return None if values is None else (values[:, layer], "")
 
-    return read
+    return at_layer
 
 
 def _largest(profile: Profile) -> tuple[Array, str] | None:
@@ -103,7 +103,7 @@ ENDS: Mapping[str, End] = MappingProxyType({
 def endings(profile: Profile) -> dict[str, Ending]:
     """Every statistic of `ENDS` that the profile has."""
     with np.errstate(all="ignore"):
-        readings = {name: end.read(profile) for name, end in ENDS.items()}
+        readings = {name: end.draws(profile) for name, end in ENDS.items()}
         return {name: _reduced(STATISTICS[name], *reading, profile) for name, reading in readings.items() if reading}
 
 

@@ -33,7 +33,7 @@ def prose() -> Text:
     return encode("\n\n".join(topics[name] for name in sorted(topics)))
 
 
-def read(path: str | Path) -> Text:
+def load(path: str | Path) -> Text:
     """A text file of the user's own.
 
     Raises:

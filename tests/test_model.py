@@ -333,7 +333,7 @@ def test_layernorm_scaling_divides_by_the_root_of_the_layer() -> None:
     """Layer l of the scaled design reads what the plain one reads, over √l."""
     plain, scaled = (Transformer(SMALL.replace(norm_placement=p), 0).layers[2] for p in ("pre", "scaled_pre"))
     x = torch.randn(2, 8, 32)
-    torch.testing.assert_close(scaled.read(x, 0) * math.sqrt(3), plain.read(x, 0))
+    torch.testing.assert_close(scaled.branch_input(x, 0) * math.sqrt(3), plain.branch_input(x, 0))
 
 
 @pytest.mark.parametrize(("choice", "placement", "unit"), [("no", "pre", False), ("yes", "pre", True),

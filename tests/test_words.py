@@ -27,7 +27,6 @@ WORDS = {
 OPENINGS = {"What …": r"What\b", "Those …": r"Those\b", "That …": r"That\b", "The same …": r"The same\b"}
 """Openings of a docstring, or of a script's comment, that name nothing."""
 ROWS: dict[str, int] = {
-    "name read": 35,
 }
 
 

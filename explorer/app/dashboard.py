@@ -126,7 +126,7 @@ class Dashboard(Tabbed[Config]):
             A sentence for each part that was not understood; the page says them as well.
         """
         with self._following:
-            state, sentences = self._links.read(link)
+            state, sentences = self._links.parse(link)
             sentences += self.restore(state)
             self.header.said = in_a_sentence(sentences)
             self.telling.strip.shown = self.telling.strip.shown and not link
@@ -155,7 +155,7 @@ class Dashboard(Tabbed[Config]):
         return sentences
 
     def _restore_view(self, record: dict[str, object]) -> list[str]:
-        restored, sentences = view.read(record, list(self._rows))
+        restored, sentences = view.parse(record, list(self._rows))
         if restored != self.view:
             self.look(restored)
         return sentences
@@ -212,7 +212,7 @@ class Dashboard(Tabbed[Config]):
 
     def _go(self, link: str) -> None:
         """Makes the page of a step back, or again."""
-        self.restore(self._links.read(link)[0])
+        self.restore(self._links.parse(link)[0])
         self._steps.now = self.link
         self.header.said = ""
         self._say()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import html
 import re
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -178,9 +177,3 @@ def _control(field: dict[str, Any]) -> str:
     return (f'<div class="ex-control ex-disabled"><div class="ex-head"><span class="ex-title"><span class="ex-label">'
             f'{html.escape(field["label"])}</span><span class="ex-symbol">{typeset(html.escape(about))}</span></span>'
             f"</div>{below}{offers}{_hint(chosen.get('formula', ''), chosen.get('source', ''))}</div>")
-
-
-if __name__ == "__main__":
-    from explorer.app.dashboard import PANELS
-
-    sys.stdout.buffer.write(first_picture(Config(), [tab.title for tab in PANELS.values()]).encode())

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import traitlets
 
 from explorer.app.design_names import LONGEST_NAME, tidied, unique
-from explorer.app.widgets.record import changed, read
+from explorer.app.widgets.record import changed, parse_choices
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.choices import Choices
 from explorer.config import Config
@@ -189,7 +189,7 @@ class Roster(Generic[Kind]):
         for name, value in record.items():
             kind = self.recorded.get(name, type(None))
             if issubclass(kind, Choices):
-                choices, refusals = read(kind, value, f"{where}, {name}")
+                choices, refusals = parse_choices(kind, value, f"{where}, {name}")
                 sentences += refusals
                 fields |= {name: choices} if choices else {}
             elif type(value) is kind:

@@ -60,7 +60,7 @@ def split(text: str) -> list[str]:
     return [] if text == NONE else list(dict.fromkeys(filter(None, text.split(","))))
 
 
-def read(record: object, panels: Sequence[str]) -> tuple[View, list[str]]:
+def parse(record: object, panels: Sequence[str]) -> tuple[View, list[str]]:
     """A view from a record, and a sentence for each name in it that there is not.
 
     Args:

@@ -42,7 +42,7 @@ class ProfileFile(FileEntry):
                          other="Show the example", now=EXAMPLE, most=LARGEST_BYTES)
         self._show = show
 
-    def read(self, name: str, raw: bytes) -> None:
+    def receive(self, name: str, raw: bytes) -> None:
         """Shows the file, if it is a profile of some layers."""
         try:
             profile = readable(raw)

@@ -20,7 +20,7 @@ LARGE = 2.0
 
 
 class Step(NamedTuple):
-    """A change of one field of `Config`, with the words that a button's text is put together from."""
+    """A change of one field of `Config`, with its words on a button; several changes are several sentences."""
 
     field: str
     value: object
@@ -64,8 +64,7 @@ def remedy(config: Config, candidates: Callable[[Config], Candidates]) -> Remedy
         steps = [step for step in map(STEPS.__getitem__, names) if getattr(config, step.field) != step.value]
         change = {step.field: step.value for step in steps}
         if change and config.accepts(**change):
-            words = listed([step.words for step in steps])
-            return Remedy(f"{words[0].upper()}{words[1:]}", change)
+            return Remedy(text("phrase", "then").join(step.words for step in steps), change)
     return Remedy()
 
 

@@ -28,7 +28,7 @@ def odd_design(profile: Profile) -> Finding | None:
     values = {"layer": numbered(profile, layer), "site": SITE_WORDS.get(site, site), "block": path(profile, layer)}
     siblings = ""
     if len(text("odd_design", "meaning", difference=difference, **values).split()) > LONGEST:
-        difference, _, siblings = difference.partition(", where ")
+        difference, _, siblings = difference.partition(text("odd_design", "before_siblings"))
     others = "; ".join(text("odd_design", "other", layer=numbered(profile, other), difference=words,
                             site=SITE_WORDS.get(place, place)) for other, place, words in profile.differences[1:])
     return finding(

@@ -104,7 +104,7 @@ def race(contenders: Sequence[Run], task: Task, steps: int, every: int, *, own_t
         for run in contenders
     ]
     rest = [f"task={call('ex.Task', changes(task))}", f"steps={steps}", f"every={every}", *(["text=text"] * own_text)]
-    text = ["from explorer.text import read", "", 'text = read("the file that was learned.txt")'] if own_text else [""]
+    text = ["from explorer.text import load", "", 'text = load("the file that was learned.txt")'] if own_text else [""]
     whole = listed("race = ex.race(", [listed("[", runs, "]"), *rest], ")")
     return "\n".join([
         "import explorer as ex", *text, whole, "for outcome in race.verdict():", "    print(outcome)",

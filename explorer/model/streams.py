@@ -55,7 +55,7 @@ class Connections(nn.Module):
         """The streams `[stream, batch, token, d_model]`; all alike at the embedding."""
         return x + carried[0] if carried else x.expand(self.n, *x.shape)
 
-    def read(self, streams: Tensor, branch: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def gather(self, streams: Tensor, branch: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """The input of a branch, and the state that `add` needs of this reading."""
         weights = self.weights(streams, branch)
         return torch.einsum("nbt,nbtd->btd", weights[..., 0], streams), (streams, weights)
@@ -108,7 +108,7 @@ class DepthAttention(nn.Module):
         """The shown stream, and the outputs so far."""
         return (x, *carried[:-1], x + carried[-1]) if carried else (x, x)
 
-    def read(self, state: tuple[Tensor, ...], branch: int) -> tuple[Tensor, tuple[int, tuple[Tensor, ...]]]:
+    def gather(self, state: tuple[Tensor, ...], branch: int) -> tuple[Tensor, tuple[int, tuple[Tensor, ...]]]:
         """The input of a branch, and the state that `add` needs of this reading."""
         shown, *outputs = state
         return shown / len(outputs), (branch, tuple(outputs))

@@ -64,14 +64,14 @@ class Layer(nn.Module):
         if self.attention is None:
             x = x.view_as(x)  # a place of its own in autograd's graph, for a gradient of its own
         else:
-            out, carried = self.attention(self.read(x, 0), tap, carried)
+            out, carried = self.attention(self.branch_input(x, 0), tap, carried)
             x = self.add(x, out, 0, tap)
         tap("resid_mid", self.layer, x)
-        x = self.add(x, self.mlp(self.read(before if self.parallel else x, 1)), 1, tap)
+        x = self.add(x, self.mlp(self.branch_input(before if self.parallel else x, 1)), 1, tap)
         tap("resid_post", self.layer, x)
         return x, carried
 
-    def read(self, x: Tensor, branch: int) -> Tensor:
+    def branch_input(self, x: Tensor, branch: int) -> Tensor:
         """Input of a branch, 0 for attention, 1 for the MLP."""
         place = self.placements[branch]
         if not place.on_input:
@@ -119,12 +119,12 @@ class MixingLayer(Layer):
             x = x.view_as(x)
             state = mixing.enter(x, passed)
         else:
-            mixed, reading = mixing.read(mixing.enter(x, passed), 0)
-            out, carried = self.attention(self.read(mixed, 0), tap, carried)
+            mixed, reading = mixing.gather(mixing.enter(x, passed), 0)
+            out, carried = self.attention(self.branch_input(mixed, 0), tap, carried)
             x, state, _ = mixing.add(reading, self.leave(out, 0, tap) * self.branch[0])
         tap("resid_mid", self.layer, x)
-        mixed, reading = mixing.read(state, -1)
-        out = self.leave(self.mlp(self.read(mixed, 1)), 1, tap)
+        mixed, reading = mixing.gather(state, -1)
+        out = self.leave(self.mlp(self.branch_input(mixed, 1)), 1, tap)
         x, _, passed = mixing.add(reading, out * self.branch[1])
         tap("resid_post", self.layer, x)
         return x, (*passed, *carried)
@@ -175,7 +175,7 @@ class Transformer(nn.Module):
     def embed(self, batch: Batch) -> Tensor:
         """The stream before the first layer, `[batch, token, d_model]`, of the config's second moment."""
         size = math.sqrt(self.config.input_second_moment)
-        x = batch.input if self.E is None else self.read(batch.input, self.E) * (size * self.enlarged)
+        x = batch.input if self.E is None else self.lookup(batch.input, self.E) * (size * self.enlarged)
         if self.P is not None:
             x = (x + (self.P if self.seeds == 1 else beside(x, self.P)) * size) / math.sqrt(2)
         if self.profiled is not None and not self.profiled:
@@ -183,7 +183,7 @@ class Transformer(nn.Module):
             self.profiled.fill_(True)
         return x
 
-    def read(self, codes: Tensor, rows: Tensor) -> Tensor:
+    def lookup(self, codes: Tensor, rows: Tensor) -> Tensor:
         """Characters `[batch, token]` to their rows of a table."""
         if self.seeds > 1:  # the seeds' tables follow each other
             first = torch.arange(self.seeds, device=codes.device) * rows.shape[1]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from explorer.numbers import number
+from explorer.own import TEXTS, text
 from explorer.own.facts import Facts
 from explorer.own.matched import FLAGS, flags_of, placement_of
 from explorer.profile import BRANCHES
@@ -25,58 +25,13 @@ APART = 0.02
 LOW = 2.0
 """Effective rank of 64 rows and columns below which a matrix is nearly of rank 1; drawn independently it has 32."""
 
-PLACES = {
-    "on_input": "norm before {branch}", "on_output": "norm after {branch}", "on_sum": "norm on the sum after {branch}",
-    "on_read": "norm before the last matrix of {branch}", "on_heads": "norm on the values of {branch}",
-}
-MATRICES = {True: "one matrix", False: "two matrices"}
-MEANS = {True: "by a softmax over keys", False: "in another way than by a softmax over keys"}
-WORDS = {"attn_out": "attention", "mlp_out": "the MLP"}
-
-
-def _plain(noun: str) -> Callable[[Any, Any], str]:
-    return lambda value, usual: f"has {noun} {_said(value)}, where its siblings have {_said(usual)}"
-
-
-def _said(value: Any) -> str:
-    return number(value) if isinstance(value, float) else str(value)
-
-
-def _multiplied(noun: str) -> Callable[[Any, Any], str]:
-    def words(value: float, usual: float) -> str:
-        if value == 0:
-            return f"leaves out {noun}, where its siblings add it"
-        return f"multiplies {noun} by {number(value)}, where its siblings have {number(usual)}"
-    return words
-
-
-def _has(noun: str) -> Callable[[Any, Any], str]:
-    return lambda value, usual: f"has {'no ' * (not value)}{noun}, where its siblings have {'one' if usual else 'none'}"
-
-
-FACTS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
-    **{(site, "skip"): _multiplied(f"the stream that {WORDS[site]} is added to") for site in BRANCHES},
-    **{(site, "branch"): _multiplied(f"the output of {WORDS[site]}") for site in BRANCHES},
-    **{(site, "epsilon"): _plain(f"norms around {WORDS[site]} with ε") for site in BRANCHES},
-    **{(site, "norm"): _plain(f"norms around {WORDS[site]} of the kind") for site in BRANCHES},
-    **{(site, "learned"): lambda value, usual: f"has {value or 'no'} multiplier that is learned, where its siblings "
-       f"have {usual or 'none'}" for site in BRANCHES},
-    ("mlp_out", "mlp"): _plain("an MLP of the kind"),
-    ("mlp_out", "activation"): _plain("the activation"),
-    ("attn_scores", "divisor"): lambda value, usual: f"divides its attention logits by {number(value)}, where its "
-                                                     f"siblings divide by {number(usual)}",
-    ("attn_scores", "cap"): _plain("a cap on its attention logits of"),
-    ("attn_scores", "qk_normed"): _has("norm on queries and keys"),
-    ("attn_scores", "mask"): _plain("a mask of the kind"),
-    ("attn_scores", "position"): _plain("positions of the kind"),
-    ("attn_scores", "sink"): _plain("a sink of the kind"),
-    ("attn_scores", "n_heads"): _plain("as many heads as"),
-    ("layer", "dropout"): _plain("dropout of"),
-    ("attn_scores", "tied"): lambda value, usual: f"has {MATRICES[value]} for queries and keys, where its siblings "
-                                                  f"have {MATRICES[usual]}",
-    ("layer", "attends"): lambda value, usual: f"attends {MEANS[value]}, where its siblings do {MEANS[usual]}",
-    ("attn_out", "gates"): _plain("as many gates on its heads as"),
-}
+FACTS = (
+    *((site, name) for name in ("skip", "branch", "epsilon", "norm", "learned") for site in BRANCHES),
+    ("mlp_out", "mlp"), ("mlp_out", "activation"),
+    *(("attn_scores", name) for name in ("divisor", "cap", "qk_normed", "mask", "position", "sink", "n_heads")),
+    ("layer", "dropout"), ("attn_scores", "tied"), ("layer", "attends"), ("attn_out", "gates"),
+)
+"""Site and name of what is compared beside norms, branches and matrices."""
 
 
 def differences(layers: Sequence[Facts]) -> tuple[Difference, ...]:
@@ -101,8 +56,8 @@ def _shared(layers: Sequence[Facts]) -> Iterator[Difference]:
     if _rare(sorted(shared), len(layers)):
         for index, owners in shared.items():
             for owner, names in owners.items():
-                theirs = f"{', '.join(names)} of layer {owner + 1}"
-                yield index + 1, _site(names[0]), f"uses {theirs}, where its siblings have their own"
+                words = text("matrices", "shared", matrices=", ".join(names), owner=owner + 1)
+                yield index + 1, _site(names[0]), words
 
 
 def _ranks(layers: Sequence[Facts]) -> Iterator[Difference]:
@@ -113,15 +68,15 @@ def _ranks(layers: Sequence[Facts]) -> Iterator[Difference]:
         odd = np.flatnonzero((ranks < LOW) | (ranks < usual / 4)).tolist()
         many = len(odd) > max(1, FEW * len(layers))
         for index in odd[:1] if many else odd:
-            theirs = f"{len(odd) - 1} more layers have it too" if many else f"the median layer has {number(usual)}"
-            rank = f"of effective rank {number(ranks[index])} of at most 64"
-            yield index + 1, _site(name), f"has {name} {rank}, where {theirs}"
+            words = text("matrices", "rank", matrix=name, rank=ranks[index], usual=usual,
+                         more=len(odd) - 1 if many else 0)
+            yield index + 1, _site(name), words
 
 
 def _tied(layers: Sequence[Facts]) -> Iterator[Difference]:
     """Queries and keys of one matrix in every layer."""
     if all(facts.get(("attn_scores", "tied")) for facts in layers):
-        yield 1, "attn_scores", "has one matrix for queries and keys, as all layers"
+        yield 1, "attn_scores", text("matrices", "tied")
 
 
 def _site(matrix: str) -> str:
@@ -138,7 +93,7 @@ def _branches(layers: Sequence[Facts]) -> Iterator[Difference]:
         return
     for index in odd:
         for site in set(usual) - set(held[index] or ()):
-            yield index + 1, site, f"leaves out the output of {WORDS[site]}, where its siblings add it"
+            yield _difference(index, site, "branches", False, True)
 
 
 def _norms(layers: Sequence[Facts]) -> Iterator[Difference]:
@@ -149,14 +104,13 @@ def _norms(layers: Sequence[Facts]) -> Iterator[Difference]:
     for layer, site, place in wrong:
         for flag, there in zip(FLAGS, flags_of(layers[layer - 1], site), strict=True):
             if there != getattr(place, flag):
-                noun = PLACES[flag].format(branch=WORDS[site])
-                yield layer, site, _has(noun)(there, getattr(place, flag))
+                yield _difference(layer - 1, site, flag, there, getattr(place, flag))
 
 
 def _others(layers: Sequence[Facts]) -> Iterator[Difference]:
-    """Everything that a table of facts has words for."""
+    """Every other fact."""
     place = PLACEMENTS[placement_of(layers)[0]].sublayer
-    for (site, name), words in FACTS.items():
+    for site, name in FACTS:
         values = [facts.get((site, name)) for facts in layers]
         if name in ("skip", "branch"):  # a placement may weigh its first layer otherwise
             made = [getattr(place(2 * index + BRANCHES.index(site), len(layers)), name) for index in range(len(layers))]
@@ -168,7 +122,14 @@ def _others(layers: Sequence[Facts]) -> Iterator[Difference]:
         odd = [index for index, value in enumerate(values) if value is not None and not _same(value, usual)]
         if _rare(odd, len(layers)):
             for index in odd:
-                yield index + 1, site, words(values[index], usual)
+                yield _difference(index, site, name, values[index], usual)
+
+
+def _difference(index: int, site: str, name: str, value: Any, usual: Any) -> Difference:
+    """The sentence on a fact of a layer, counted from 0; 0 and none have sentences of their own."""
+    keys = (f"{name}_missing" if not value else "", f"{name}_extra" if not usual else "")
+    key = next((key for key in keys if key in TEXTS[site]), name)
+    return index + 1, site, text(site, key, value=value, usual=usual)
 
 
 def _rounded(value: Any) -> Any:

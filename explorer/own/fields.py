@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.numbers import number
+from explorer.own import text
 from explorer.own.facts import Facts
 from explorer.own.matched import placement_of
 from explorer.profile import BRANCHES
@@ -67,7 +67,7 @@ def sizes(majority: Majority) -> dict[str, Any]:
     shape = majority.usual("W_out", "shape")
     fields: dict[str, Any] = {"n_layers": len(majority.layers), "d_model": width}
     if shape is None:
-        majority.unread.append("the MLP's matrices")
+        majority.unread.append(text("unread", "mlp_matrices"))
     else:
         fields["mlp_ratio"] = shape[0] / width
     return fields
@@ -77,10 +77,10 @@ def attention(majority: Majority) -> dict[str, Any]:
     """Everything about attention."""
     if not majority.usual("layer", "attends"):
         if "attn_out" in majority.usual("layer", "branches", ()):
-            majority.parts.append("the first of its two branches is no attention that is read; the twin has MLPs alone")
+            majority.parts.append(text("parts", "no_attention"))
         return {"attention": "none"}
     if majority.usual("attn_scores", "d_head") is None:
-        majority.unread.append("attention's logits: its product of queries and keys was not seen")
+        majority.unread.append(text("unread", "logits"))
         return {}
     facts = {name: majority.usual("attn_scores", name) for name in (
         "d_head", "n_heads", "cap", "normed", "mask", "position", "turn", "sink", "mixes_values", "inherits")}
@@ -117,7 +117,7 @@ def _logits(majority: Majority, d_head: int) -> dict[str, Any]:
             return {"attention_scale": name}
     if any(majority.usual("attn_scores", "normed", ("",))):
         return {"attention_scale": "sqrt_d", "qk_gain": math.sqrt(d_head) / scale}
-    majority.differs.append(f"its attention logits are divided by {number(scale)}, with heads of {d_head} coordinates")
+    majority.differs.append(text("differs", "divisor", divisor=scale, d_head=d_head))
     return {"attention_scale": min((abs(math.log(abs(scale) / row.of(d_head))), name)
                                    for name, row in DIVISORS.items() if not row.uses)[1]}
 
@@ -126,10 +126,10 @@ def _places(majority: Majority, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Mask and positions."""
     fields: dict[str, Any] = {"causal": facts["mask"] == "causal"}
     if facts["mask"] == "another":
-        majority.differs.append("its attention hides keys by a mask that is neither causal nor none")
+        majority.differs.append(text("differs", "mask"))
     turn = facts["turn"]
     if facts["position"] == "another":
-        majority.differs.append("its positions are neither rotary angles of one base nor ALiBi's slopes")
+        majority.differs.append(text("differs", "positions"))
     elif facts["position"] == "rotary" and turn is not None:
         fields |= {"position": "rotary", "rope_base": min(max(turn.base, 1.0), 1e8), "rope_fraction": turn.share}
     elif facts["position"] == "alibi":
@@ -141,11 +141,11 @@ def norms(majority: Majority, final: bool | None) -> dict[str, Any]:
     """Placement, kind, ε, and whether there is one after the last block."""
     name, wrong = placement_of(majority.layers)
     if len(wrong) > len(majority.layers):
-        majority.differs.append("its norms stand where no placement of the table has them")
+        majority.differs.append(text("differs", "placement"))
     fields: dict[str, Any] = {"norm_placement": name}
     kind = majority.of_branches("norm")
     if kind == "another":
-        majority.differs.append("a function stands in the norms' place that is not in the table")
+        majority.differs.append(text("differs", "norm"))
     elif kind is not None:
         fields["norm"] = kind
     if (epsilon := majority.of_branches("epsilon")) is not None:
@@ -153,7 +153,7 @@ def norms(majority: Majority, final: bool | None) -> dict[str, Any]:
     if slope := majority.of_branches("norm_alpha"):
         fields["norm_alpha"] = slope
     if final is None:
-        majority.unread.append("whether a norm follows the last block")
+        majority.unread.append(text("unread", "final_norm"))
     elif final != FINAL_NORMS["design"].present(PLACEMENTS[name]):
         fields["final_norm"] = "yes" if final else "no"
     if majority.usual("layer", "parallel"):
@@ -165,14 +165,14 @@ def mlp(majority: Majority) -> dict[str, Any]:
     """The MLP's row, its activation, and whether that is rescaled."""
     kind, name = majority.usual("mlp_out", "mlp"), majority.usual("mlp_out", "nearest")
     if kind is None:
-        majority.unread.append("what the MLP computes between its matrices")
+        majority.unread.append(text("unread", "mlp_function"))
         return {"activation_rescaled": False}
     if majority.usual("mlp_out", "activation") == "another":
-        majority.differs.append(f"its activation is none of the table; {name} is the nearest")
+        majority.differs.append(text("differs", "activation", nearest=name))
     factor, unit = majority.middle("mlp_out", "factor"), second_moment(name) ** -0.5
     rescaled = abs(factor / unit - 1) < EXACT and (abs(factor - 1) > EXACT or abs(unit - 1) < EXACT)
     if not rescaled and abs(factor - 1) > EXACT:
-        majority.differs.append(f"its activation is multiplied by {number(factor)}")
+        majority.differs.append(text("differs", "factor", factor=factor))
     return {"mlp": kind, "activation": name, "activation_rescaled": rescaled}
 
 
@@ -184,7 +184,7 @@ def folded(majority: Majority, fields: Mapping[str, Any]) -> dict[str, float]:
         logs = [math.log(facts[site, "gain"] / place(2 * layer + index, len(majority.layers)).scale)
                 for layer, facts in enumerate(majority.layers) if facts.get((site, "gain"), 0.0) > 0]
         if not logs and any((site, "gain") in facts for facts in majority.layers):
-            majority.differs.append("its norms have gains of 0, so that branches read nothing")
+            majority.differs.append(text("differs", "no_gain"))
         if logs and abs(mean := float(np.median(logs))) > GAINED:
             factors |= dict.fromkeys(names, math.exp(2 * mean))
     return factors

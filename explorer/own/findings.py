@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from explorer.diagnosis import Finding
-from explorer.numbers import number
+from explorer.diagnosis import Finding, Severity
+from explorer.diagnosis.remedies import listed
+from explorer.own import text
 from explorer.own.readings import Reading
 from explorer.own.sums import Breakdown
 from explorer.profile import Array, Key
@@ -36,16 +37,21 @@ class Jump(NamedTuple):
     was: float
     now: float
 
-    def place(self, layers: Sequence[str]) -> str:
-        """'mlp.c_proj.weight in layer 3 (h.2)', or 'layer 3 (h.2)'."""
-        layer = f"layer {self.layer} ({layers[self.layer - 1]})" if self.layer else "the input of layer 1"
-        return f"{self.site} in {layer}" if self.site else layer
+    @property
+    def place(self) -> str:
+        """The key of the finding's sentence."""
+        return "matrix" if self.site else "stream" if self.layer else "input"
 
-    def sentence(self, layers: Sequence[str]) -> str:
-        """'the norm of mlp.c_proj.weight in layer 3 (h.2) goes from 1.2 to 360'."""
-        word = "of" if self.site or not self.layer else "after"
-        now = number(self.now) if self.now else "exactly 0"
-        return f"the {self.quantity} {word} {self.place(layers)} goes from {number(self.was)} to {now}"
+    def sentence(self, layers: Sequence[str], before: int) -> str:
+        """'The norm of mlp.c_proj.weight in layer 3 (h.2) goes from 1.2 to 360.'; `before` is the step of 1.2."""
+        ending = "_input" if not self.layer else "" if self.now else "_zero"
+        return text("jumped", f"{self.quantity}{ending}", site=self.site, layer=numbered(self.layer, layers),
+                    was=self.was, now=self.now, before=before)
+
+
+def numbered(layer: int, layers: Sequence[str]) -> str:
+    """A layer, counted from 1, with the model's name for it: "3 (h.2)"."""
+    return f"{layer} ({layers[layer - 1]})"
 
 
 def jumps(readings: Sequence[Reading], layers: Sequence[str], sick: bool = False) -> Finding | None:
@@ -61,17 +67,14 @@ def jumps(readings: Sequence[Reading], layers: Sequence[str], sick: bool = False
                 _norms(before, after), _silenced(before, readings[index:]), _stream(before, after),
                 _gradients(before, after))]
         if known := [jump for jump in jumps_by_rule if jump is not None]:
-            first = known[0]
-            when = f"at step {after.step}" if after.step == before.step + 1 else (
-                f"between steps {before.step} and {after.step}")
-            changes = "; ".join(jump.sentence(layers) for jump in known)
-            if jumps_by_rule[1] is not None:
-                return Finding("bad", f"From step {after.step} on {jumps_by_rule[1].place(layers)} "
-                               f"{'do' if ' and ' in jumps_by_rule[1].site else 'does'} not learn.",
-                               f"{when[0].upper()}{when[1:]} {changes}; it stays so.",
-                               "Look at what happened to this layer, and go on from a checkpoint before it")
-            return Finding("bad" if sick else "warning", f"A jump {when}: {first.place(layers)}.", f"There {changes}.",
-                           "Look at what this step did, and go on from a checkpoint before it")
+            silenced = jumps_by_rule[1]
+            first = silenced or known[0]
+            when = "_step" if after.step == before.step + 1 else ""
+            meaning = text("jump", "silenced" if silenced else f"{first.place}{when}", before=before.step,
+                           after=after.step, site=first.site, layer=numbered(first.layer, layers))
+            return Finding("bad" if sick or silenced else "warning", meaning,
+                           " ".join(jump.sentence(layers, before.step) for jump in known),
+                           text("jump", "silenced_remedy" if silenced else "remedy"))
     return None
 
 
@@ -102,12 +105,12 @@ def _silenced(before: Reading, later: Sequence[Reading]) -> Iterator[Jump]:
         for layer in np.flatnonzero(gone & (was > 0)).tolist():
             lost.setdefault(layer + 1, []).append((key[1], float(was[layer])))
     for layer, sites in sorted(lost.items()) if alive else ():
-        yield Jump("gradient", " and ".join(site for site, _ in sites), layer, sites[0][1], 0.0)
+        yield Jump("gradient", listed(site for site, _ in sites), layer, sites[0][1], 0.0)
 
 
 def _stream(before: Reading, after: Reading) -> Iterator[Jump]:
     """The layer that multiplies the stream most unlike before, and unlike the other layers."""
-    for name, words in (("second_moment", "second moment"), ("max_abs", "largest |x|")):
+    for name in ("second_moment", "max_abs"):
         was, now = (_line(reading, name) for reading in (before, after))
         if not len(was) or was.shape != now.shape or _settling(before, after):
             continue
@@ -116,7 +119,7 @@ def _stream(before: Reading, after: Reading) -> Iterator[Jump]:
         beside = np.maximum(ratio, 1 / ratio)
         layer = int(np.argmax(np.where(np.isfinite(beside), beside, 0.0)))
         if math.isfinite(beside[layer]) and beside[layer] > STREAM:
-            yield Jump(words, "", layer, float(was[layer]), float(now[layer]))
+            yield Jump(name, "", layer, float(was[layer]), float(now[layer]))
 
 
 def _gradients(before: Reading, after: Reading) -> Iterator[Jump]:
@@ -169,13 +172,16 @@ def over_time(readings: Sequence[Reading], first: Breakdown | None, layers: Sequ
     return [finding for finding in findings if finding is not None]
 
 
+def _finding(severity: Severity, rule: str, evidence: str, **values: object) -> Finding:
+    """A finding in the words of a rule's table in `texts.toml`; `evidence` is the key of its sentence."""
+    return Finding(severity, text(rule, "meaning", **values), text(rule, evidence, **values), text(rule, "remedy"))
+
+
 def not_finite(first: Breakdown | None) -> Finding | None:
     """The first value that was not finite."""
     if first is None:
         return None
-    scaled = " A gradient scaler for float16 skips such a step." if first.direction == "backward" else ""
-    return Finding("bad", f"A value is not finite from step {first.step} on.",
-                   f"The first one is at {first}.{scaled}", "Smaller steps from before that step, or a wider type")
+    return _finding("bad", "not_finite", first.direction, step=first.step, first=first)
 
 
 def logits_grow(readings: Sequence[Reading], layers: Sequence[str]) -> Finding | None:
@@ -188,11 +194,9 @@ def logits_grow(readings: Sequence[Reading], layers: Sequence[str]) -> Finding |
     layer, head = map(int, np.unravel_index(int(np.nanargmax(last)), last.shape))
     if not (last[layer, head] > LARGE_LOGIT and last[layer, head] > before[layer, head]):
         return None
-    return Finding(
-        "warning", "The attention logits grow.",
-        f"The largest, in layer {layer + 1} ({layers[layer]}), head {head}, went from {number(before[layer, head])} at "
-        f"step {held[0].step} to {number(last[layer, head])} at step {held[-1].step}; above {number(LARGE_LOGIT)} "
-        "others clip it.", "Norms on queries and keys, or QK-clip")
+    return _finding(
+        "warning", "logits_grow", "evidence", layer=numbered(layer + 1, layers), head=head, first=held[0].step,
+        before=before[layer, head], last=held[-1].step, now=last[layer, head], limit=LARGE_LOGIT)
 
 
 def update_large(readings: Sequence[Reading]) -> Finding | None:
@@ -201,11 +205,7 @@ def update_large(readings: Sequence[Reading]) -> Finding | None:
     if not sizes or not max(sizes) > LARGE_UPDATE:
         return None
     at = int(np.argmax(sizes))
-    return Finding(
-        "warning", "A step is too large for the depth.",
-        f"At step {readings[at].step} the relative updates ‖ΔW‖/‖W‖ of all layers add up to {number(sizes[at])}; each "
-        f"step above {number(LARGE_UPDATE)} that was tried changed the output by more than itself.",
-        "A smaller learning rate, or warm-up")
+    return _finding("warning", "update_large", "evidence", step=readings[at].step, size=sizes[at], limit=LARGE_UPDATE)
 
 
 def update_size(reading: Reading) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from explorer.own import text
 from explorer.own.anatomy import read_block
 from explorer.own.blocks import Block
 from explorer.own.calls import Batch, called
@@ -157,7 +158,7 @@ class Recording:
             with torch.no_grad():
                 stack.take(block, read_block(self.graph, self.graph.end(output)))
         except UNREADABLE as error:
-            stack.refused = f"{block.path} could not be read: {type(error).__name__}: {error}"
+            stack.refused = text("unread", "block", block=block.path, error=f"{type(error).__name__}: {error}")
         self.after = True
         self.graph.begin(output)
         stack.tail = self.graph.order

@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from explorer.diagnosis.remedies import listed
 from explorer.measuring.statistics import Signal, norms, second_moment
+from explorer.own import text
 from explorer.own.anatomy import weight_values
 from explorer.own.attention import read_attention
 from explorer.own.blocks import Block
@@ -21,7 +23,7 @@ from explorer.own.facts import UNREADABLE, Facts, read_facts
 from explorer.own.nodes import Node
 from explorer.own.stream import Layout, Source, ends_with_norm, layout
 from explorer.own.twin import Twin, twin_of
-from explorer.profile import ALMOST_ZERO, FIRST_STEP, MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
+from explorer.profile import MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
 
 SPREADS = ("logit_std", "attention_entropy_normalized")
 """Statistics of rows that see several keys."""
@@ -134,7 +136,7 @@ class Stack:
             if without := tuple(layer for layer, pieces in enumerate(layers, start=1) if not pieces):
                 absent |= {key: without for key in values if key[1] == matrix}
                 for statistic in ("parameter_gradient", "weight_variance", "weight_likeness"):
-                    notes.setdefault(statistic, f"{matrix} was not read in {_layers(without)}")
+                    notes.setdefault(statistic, text("note", "matrix", matrix=matrix, **_first(without)))
         whole = Profile(
             "measured", values, model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
             seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
@@ -158,14 +160,14 @@ class Stack:
             count = 1 if key[1] == "embed" else len(self.sites)
             shape, held = Counter(part.shape for part in parts.values()).most_common(1)[0]
             if 2 * held <= count:
-                notes.setdefault(key[0], f"at {key[1]} only {len(parts)} of {count} layers have it in one shape")
+                notes.setdefault(key[0], text("note", "shape", site=key[1], count=len(parts), layers=count))
                 continue
             alike = {layer: part.double().cpu().numpy() for layer, part in parts.items() if part.shape == shape}
             none = np.full(shape, np.nan)
             values[key] = np.concatenate([alike.get(layer, none) for layer in range(count)])[None]
             if held < count:
                 absent[key] = tuple(layer + 1 for layer in range(count) if layer not in alike)
-                notes.setdefault(key[0], f"at {key[1]} it was not read in {_layers(absent[key])}")
+                notes.setdefault(key[0], text("note", "site", site=key[1], **_first(absent[key])))
         return values, notes, absent
 
     def by_stream(self) -> dict[Key, Array]:
@@ -210,7 +212,7 @@ class Stack:
         for path, facts in zip(self.layers, self.facts, strict=False):  # named sites have no facts
             for part in facts.get(("layer", "unread"), ()):
                 where[part].append(path)
-        return tuple(f"the {part} of {paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}: {why}"
+        return tuple(text("unread", part, block=paths[0], more=len(paths) - 1, error=why)
                      for (part, why), paths in where.items())
 
     def shapes(self) -> dict[str, tuple[int, int]]:
@@ -225,8 +227,9 @@ class Stack:
         return {name: layers for name, layers in pieces.items() if 2 * sum(map(bool, layers)) > len(layers)}
 
 
-def _layers(numbers: Sequence[int]) -> str:
-    return f"layer {numbers[0]}" + (f" and {len(numbers) - 1} more" if len(numbers) > 1 else "")
+def _first(layers: Sequence[int]) -> dict[str, int]:
+    """The first of some layers, and how many more there are, as a text's placeholders."""
+    return {"layer": layers[0], "more": len(layers) - 1}
 
 
 def almost_zero(x: Tensor) -> Tensor:
@@ -243,11 +246,12 @@ def gradient_note(nothing: bool, gates: Sequence[str], small: tuple[int, int]) -
         gates: weights after the layers that are 0 and whose gradient is not.
         small: how many tokens of the input are almost 0, and of how many.
     """
+    count, tokens = small
     if nothing:
-        moves = f"{FIRST_STEP} {' and '.join(gates)} alone" if gates else ""
-        return {"activation_gradient": moves or "the gradient at the last layer is exactly 0"}
-    of, verb = f"{small[0]} of {small[1]} tokens", "is" if small[0] == 1 else "are"
-    return {"activation_gradient": f"{of} {verb} {ALMOST_ZERO}"} if small[0] else {}
+        words = text("note", "first_step", weights=listed(gates)) if gates else text("note", "no_gradient")
+    else:
+        words = text("note", "zero_tokens" if count > 1 else "zero_token", count=count, tokens=tokens) if count else ""
+    return {"activation_gradient": words} if words else {}
 
 
 def follow(node: Node) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from explorer.measuring.statistics import Signal
+from explorer.own import text
 from explorer.own.branches import Anatomy, queries_keys_values
 from explorer.own.nodes import FUSED, MATRIX, NORMS, VIEW, Node, is_norm
 from explorer.schemes.placement import NORMS as SCHEMES
@@ -116,7 +117,7 @@ class Source(NamedTuple):
         correlation, learned = self.correlation, False
         if known.get("position", "none") == "none":
             if self.placed is None:
-                unread.append("whether positions are added to the embeddings: it takes two sequences to see")
+                unread.append(text("unread", "positions"))
             elif LEARNED[0] < self.placed < LEARNED[1]:
                 fields["position"], learned = "learned", True
                 correlation *= 2  # of the tokens before their half of the second moment

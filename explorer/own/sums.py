@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from explorer.own import text
 from explorer.profile import Array
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ class Breakdown(NamedTuple):
     """forward or backward."""
 
     def __str__(self) -> str:
-        signal = "output" if self.direction == "forward" else "gradient by the output"
-        return f"step {self.step}, {self.direction}: the {signal} of {self.module}"
+        return text("breakdown", self.direction, step=self.step, module=self.module)
 
 
 class Sentinel:

@@ -11,8 +11,9 @@ import numpy as np
 
 from explorer.choices import ConfigError
 from explorer.config import Config
+from explorer.diagnosis.reading import numbered
 from explorer.display import table
-from explorer.numbers import number
+from explorer.own import text
 from explorer.own.differences import FEW
 from explorer.own.facts import Facts
 from explorer.own.fields import Majority, attention, folded, mlp, norms, sizes, weights
@@ -77,7 +78,7 @@ def twin_of(layers: Sequence[Facts], source: Source, final: bool | None, measure
     _remark(majority)
     gaps = list(_gaps(measured, predict(config)))
     if (count := sum(bool(facts.get(("layer", "unread"))) for facts in layers)) > FEW * len(layers):
-        majority.parts.insert(0, f"{count} of {len(layers)} layers could not be read")
+        majority.parts.insert(0, text("parts", "unread", count=count, layers=len(layers)))
     apart = float(np.mean(np.square([size for size, _ in gaps] or [0.0])))
     distance = math.hypot(_distance(layers, config, gained), math.sqrt(apart))
     return Twin(config, distance, tuple(majority.unread), tuple(majority.differs),
@@ -87,27 +88,26 @@ def twin_of(layers: Sequence[Facts], source: Source, final: bool | None, measure
 def _remark(majority: Majority) -> None:
     """Adds sentences on what no design of ours has."""
     if majority.usual("layer", "experts"):
-        majority.differs.append("its MLPs are experts among which a router chooses; the twin has one MLP a layer")
+        majority.differs.append(text("differs", "experts"))
     if majority.usual("layer", "attentions", 1) > 1:
-        majority.differs.append("its layers have a second attention, such as one to an encoder; the twin has one")
+        majority.differs.append(text("differs", "second_attention"))
     branches = [set(facts.get(("layer", "branches"), ())) for facts in majority.layers]
     if {"attn_out"} in branches and {"mlp_out"} in branches and 2 * branches.count({*BRANCHES}) < len(branches):
-        majority.parts.append("its attention and its MLPs are layers of their own; each of the twin's has both")
+        majority.parts.append(text("parts", "one_branch"))
     if majority.usual("attn_scores", "tied"):
-        majority.differs.append("its queries and keys have one matrix; the twin has two")
+        majority.differs.append(text("differs", "tied"))
 
 
 def _accepted(majority: Majority, fields: dict[str, Any], free: int, folded: Mapping[str, float]) -> Config:
     """The config, within the limits of `Config`, with so many free factors on its variances."""
-    specs = Config.specs()
+    specs, size = Config.specs(), {name: fields[name] for name in ("d_model", "n_layers")}
     for name in LIMITED:
         if name in fields and not specs[name].low <= fields[name] <= specs[name].high:
             near = min(max(fields[name], specs[name].low), specs[name].high)
-            given = number(fields[name], 6)
-            majority.differs.append(f"its {name} is {given}, which Config has up to {near}: the twin has that")
+            majority.differs.append(text("differs", "limit", field=name, value=float(fields[name]), near=near))
             fields[name] = near
     config = _made(majority, fields)
-    if any(name in "".join(majority.differs) for name in ("d_model", "n_layers")):
+    if any(getattr(config, name) != value for name, value in size.items()):
         free = 2  # fan_in · Var W is kept where the size could not be
     _, *factors = offsets(config, gains(majority.layers, folded), free)
     names = ("init_variance", "attention_variance", "mlp_variance")
@@ -126,7 +126,7 @@ def _made(majority: Majority, fields: dict[str, Any]) -> Config:
             changes += [(name, fields[name] // 2) for name in ("n_ctx", "n_layers") if fields[name] > 1]
             name, value = next(change for change in changes if change not in tried)
             tried.add((name, value))
-            majority.differs.append(f"{error}: the twin has {name} = {value!r}")
+            majority.differs.append(text("differs", "refused", error=error, field=name, value=repr(value)))
             fields[name] = value
 
 
@@ -191,7 +191,7 @@ def _gaps(measured: Profile, expected: Profile) -> Iterator[tuple[float, str]]:
         if abs(size) > bound:
             off = np.abs(np.where(known, gap, 0.0))
             layer = int(np.argmax(off > bound) if (off > bound).any() else np.argmax(off))
-            yield size, _sentence(key, measured.layers, layer, float(values[layer]), float(made[layer]))
+            yield size, _sentence(key, measured, layer, float(values[layer]), float(made[layer]))
 
 
 def _by_layer(profile: Profile, key: Key) -> Array:
@@ -201,10 +201,10 @@ def _by_layer(profile: Profile, key: Key) -> Array:
     return mean
 
 
-def _sentence(key: Key, layers: tuple[str, ...], layer: int, measured: float, expected: float) -> str:
+def _sentence(key: Key, measured: Profile, layer: int, value: float, expected: float) -> str:
     """The sentence that says in which layer, from 0, model and twin part first."""
     statistic, site = key
-    path = f" ({layers[layer]})" if layer < len(layers) else ""
-    place = f"{STATISTICS[statistic].label.lower()} at {SITE_WORDS.get(site, site)} of layer {layer + 1}{path}"
-    said = f"the {place} is {number(measured)} where {number(expected)} is expected"
-    return said if STATISTICS[statistic].bounded else f"{said}: {number(measured / expected)} ×"
+    row = STATISTICS[statistic]
+    ratio = {} if row.bounded else {"ratio": value / expected}
+    return text("parts", "gap_ratio" if ratio else "gap", statistic=row.label.lower(), site=SITE_WORDS.get(site, site),
+                layer=numbered(measured, layer + 1), measured=value, expected=expected, **ratio)

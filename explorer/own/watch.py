@@ -18,6 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from explorer.diagnosis import Findings, diagnose
 from explorer.display import must_be, shown
+from explorer.own import text
 from explorer.own.blocks import Block, find_stacks, is_compiled
 from explorer.own.findings import over_time
 from explorer.own.hooks import Passes, Steps, inner_hooks, recomputing
@@ -95,7 +96,7 @@ class Watch:
         inner = {path: part for path, part in model.named_modules()
                  if path and not list(part.children()) and not isinstance(part, PASSED_ON)}
         self._inner = list(enumerate(inner.values(), start=len(blocks) + 1))
-        self._sentinel = Sentinel([f"what comes before {self.layers[0]}", *self.layers, *map(plain, inner)])
+        self._sentinel = Sentinel([text("breakdown", "before", block=self.layers[0]), *self.layers, *map(plain, inner)])
         self._first: Breakdown | None = None
         self._blamed = False
         self._next, self._width, self._ended = start, 0, False
@@ -161,8 +162,8 @@ class Watch:
         sound = [profile for profile in profiles if profile.values and profile.first_nonfinite is None]
         last = diagnose(sound[-1]) if sound else []
         if sound and sound[-1].step:
-            at = f"At step {sound[-1].step}"
-            last = [replace(old, evidence=f"{at}: {old.evidence}" if old.evidence else f"{at}.") for old in last]
+            last = [replace(old, evidence=text("watched", "evidence" if old.evidence else "alone", step=sound[-1].step,
+                                               evidence=old.evidence)) for old in last]
         sick = any(finding.severity == "bad" for finding in last)
         changes = over_time(self.readings, self.first_nonfinite, self.layers, sick)
         order = ("bad", "warning", "good")

@@ -11,8 +11,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import webbrowser
@@ -25,6 +23,7 @@ from jupyter_core.paths import jupyter_data_dir
 from explorer import plotlyjs
 from explorer.limits import process_count
 from explorer.memory import LEDGER, PAGE, Ledger, environment, machine_memory
+from explorer.serve.zygote import FORKS, ForkProvisioner, Zygote
 from explorer.tasks.broker import ADDRESS, KEY, Broker
 from explorer.tasks.pool import Pool
 
@@ -120,7 +119,9 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
         broker = Broker(Pool(process_count()), workplace)
         os.environ[ADDRESS], os.environ[KEY] = broker.address, broker.key
     threading.Thread(target=plotlyjs.packed, daemon=True).start()  # before the first visitor asks
-    first = _first_picture() if page.name == PAGE_NOTEBOOK else None
+    zygote = Zygote()  # it imports while the server does
+    if FORKS:
+        ForkProvisioner.zygote, os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = zygote, "explorer-zygote"
     from tornado.ioloop import IOLoop
 
     from explorer.serve.metrics import THIS_MACHINE
@@ -133,7 +134,7 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
     app.initialize([str(page), f"--Voila.ip={host}", f"--port={port}", f"--Voila.base_url={base_url}", "--no-browser",
                     f"--Voila.connection_dir_root={workplace}", f"--Kernels.max_pages={most}",
                     f"--preheat_kernel={preheat > 0}", f"--pool_size={preheat}"])
-    picture = first.communicate()[0] if first else ""
+    picture = zygote.picture if page.name == PAGE_NOTEBOOK else ""
     app.voila_configuration.config.VoilaConfiguration.resources = {"first_picture": picture, "plotly": plotlyjs.path()}
     address = f"http://{_reachable(host)}:{port}{base_url}"
     loop = IOLoop.current()
@@ -145,11 +146,6 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
     if browser:
         loop.add_callback(lambda: threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start())
     app.start()
-
-
-def _first_picture() -> subprocess.Popen[str]:
-    """Begins to draw what visitors see while Python starts; beside the server's own start, and outside its memory."""
-    return subprocess.Popen([sys.executable, "-m", "explorer.app.first"], stdout=subprocess.PIPE, encoding="utf-8")
 
 
 def _page(name: str) -> Path:

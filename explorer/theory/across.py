@@ -51,7 +51,7 @@ class Forward(NamedTuple):
     """Whether the MLP reads the stream from before the attention."""
     inside: Array
     """Overlap of the branch's inputs."""
-    read: Array
+    final_input: Array
     """Overlap of the inputs of its last matrix."""
     last: Array
     """`[pair]`: after the last sublayer."""
@@ -70,7 +70,7 @@ def forward(config: Config, gains: Gains, steps: Sequence[Step], place: Position
     reach[::2] *= weight
     bias = gains.biases.v / max(gains.v, 1e-300)
     inside: list[Array] = []
-    read: list[Array] = []
+    final_input: list[Array] = []
     for index in range(0, len(steps), 2):
         second = index + 1
         x = p * enter[index]
@@ -85,7 +85,7 @@ def forward(config: Config, gains: Gains, steps: Sequence[Step], place: Position
         bent = reach[second] * bent
         p = stay[second] * mid + join[second] * (gains.out * bent + gains.biases.out)
         inside += [x, y]
-        read += [mixed, bent]
+        final_input += [mixed, bent]
     x = np.array(inside)
     rho = _rho(gains, x[1::2], square)
     slopes = reach[1::2] * gains.kernel.slopes(square, rho)[1]
@@ -93,7 +93,7 @@ def forward(config: Config, gains: Gains, steps: Sequence[Step], place: Position
     parts = {name: reach[1::2] * slope(square, rho)[1] for name, slope in hidden}
     mlp = join[1::2] * gains.out * gains.hidden * slopes * enter[1::2]
     return Forward(enter, stay, join, added, reach, gate, slopes, parts, mlp, gains.parallel, x,
-                   np.array(read), p, size * part)
+                   np.array(final_input), p, size * part)
 
 
 def _weight(gains: Gains, steps: Sequence[Step], place: Positions) -> tuple[Array, Array]:
@@ -189,7 +189,7 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
     single = (n - 1) * n * (followed + character * same * (1 - same))
     single += others * (BIGRAM - FREQUENT**2 + character * FREQUENT * (1 - FREQUENT))
     pairs = np.array([others, single, (n - 1) * n * varied])
-    inside, read, after = _kinds(gains, tokens, query, start, place)
+    inside, final_input, after = _kinds(gains, tokens, query, start, place)
     query = FIRST * query[:, None]
     weights = np.einsum("k,i,j->kij", pairs, place.mean, place.mean)
 
@@ -202,16 +202,16 @@ def totals(config: Config, gains: Gains, tokens: Forward, query: Array, start: t
     logits, values = total(inside[::2] * query * joined[::2]), {}
     if gains.biases.v and not gains.value_residual:  # W_O reads a bias that W_V does not
         bias = FIRST * tokens.reach[::2, None] * (gains.biases.v / gains.v)
-        values["W_V"] = gains.o * total((read[::2] - bias) * joined[::2])
+        values["W_V"] = gains.o * total((final_input[::2] - bias) * joined[::2])
     return {
         **values,
         "W_Q": logits,
         "W_K": logits,  # alike, of one product; where queries and keys add up, the products differ
-        "W_G": total(inside[::2] * read[::2] * (tokens.gate[:, None] * FIRST) * joined[::2]),
-        "W_O": total(read[::2] * joined[::2]),
+        "W_G": total(inside[::2] * final_input[::2] * (tokens.gate[:, None] * FIRST) * joined[::2]),
+        "W_O": total(final_input[::2] * joined[::2]),
         **{name: units * total(part[:, None] * inside[1::2] * joined[1::2]) for name, part in tokens.parts.items()},
-        "W_out": total(read[1::2] * joined[1::2]),
-        "alpha": last * total(read * tokens.added[:, None] * after),
+        "W_out": total(final_input[1::2] * joined[1::2]),
+        "alpha": last * total(final_input * tokens.added[:, None] * after),
     }
 
 
@@ -221,7 +221,7 @@ def _kinds(gains: Gains, tokens: Forward, query: Array, start: tuple[Array, Arra
 
     Of all pairs the mean; of single pairs the excess, which attention mixes away; of whole windows the excess.
     """
-    columns = [(tokens.inside, tokens.read, _descend(gains, tokens, start[0], query, 1.0, place))]
+    columns = [(tokens.inside, tokens.final_input, _descend(gains, tokens, start[0], query, 1.0, place))]
     for passed in (0.0, 1.0):
         after = _descend(gains, tokens, start[1], 0 * query, passed, place)
         columns.append((*_excess(gains, tokens, passed, place), after))
@@ -242,9 +242,9 @@ def _excess(gains: Gains, tokens: Forward, passed: float, place: Positions) -> t
         stream += [own, read_by_mlp]
         own = after * mid + mlp * read_by_mlp
     inside = np.array(stream) * tokens.enter
-    read = passed * tokens.reach * _attended(place, inside)
-    read[1::2] = gains.hidden * tokens.slopes * inside[1::2]
-    return inside, read
+    final_input = passed * tokens.reach * _attended(place, inside)
+    final_input[1::2] = gains.hidden * tokens.slopes * inside[1::2]
+    return inside, final_input
 
 
 def _descend(gains: Gains, tokens: Forward, gradient: Array, query: Array, passed: float, place: Positions) -> Array:

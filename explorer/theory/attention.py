@@ -59,10 +59,10 @@ def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, bel
     if isinstance(table, Sloped):
         return _sloped(gains, table, x, values, below, kept)
     law = logits(gains, x, keys, below, kept)
-    reading, lost, common = table.read(law.s, law.rho), None, values.keys.shared
+    reading, lost, common = table.lookup(law.s, law.rho), None, values.keys.shared
     overlap, alike, own = reading.overlap, law.alike, values.keys.own
     if gains.sink is not None:
-        lost = sinks(tuple(map(int, place.t)), gains.sink).read(law.s, law.common * law.bent)
+        lost = sinks(tuple(map(int, place.t)), gains.sink).lookup(law.s, law.common * law.bent)
         reading = reading._replace(spread=np.maximum(reading.spread + lost.spread, 0.0),
                                    crowding=reading.crowding + lost.crowding)
         both = lost.together(law.rho, place.lift)
@@ -79,17 +79,17 @@ def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, bel
     uneven_mean = float(place.mean.dot(reading.unevenness * uneven * uneven)) / gains.n_heads
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(overlap[1:].diagonal())))
     alike_rows = place.average(law.rho)[1]
-    read = State(place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean)
-    return _gated(gains, x, read), Attention(law, own, values.keys.shared[0], x.scatter, overlap, lost)
+    mixed = State(place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean)
+    return _gated(gains, x, mixed), Attention(law, own, values.keys.shared[0], x.scatter, overlap, lost)
 
 
-def _gated(gains: Gains, x: State, read: State) -> State:
+def _gated(gains: Gains, x: State, mixed: State) -> State:
     """The mixed values times their gates, which see x."""
     if not gains.gate:
-        return read
+        return mixed
     opened, rho = gains.gate.kernel.overlaps(*gains.gate.units(x.square, x.rho))[1], x.mean.rho
     noise = gains.gate.noise
-    return State(x.place, read.y * opened, read.v, read.w + rho * noise, read.u + (1 - rho) * noise)
+    return State(x.place, mixed.y * opened, mixed.v, mixed.w + rho * noise, mixed.u + (1 - rho) * noise)
 
 
 def _sloped(gains: Gains, table: Sloped, x: State, values: State, below: Logits | None, kept: float
@@ -106,8 +106,8 @@ def _sloped(gains: Gains, table: Sloped, x: State, values: State, below: Logits 
     _, _, square, squared = rows
     uneven = (squared / square**2 - 1) * (own * square / y[0]) ** 2
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(square)))
-    read = State(place, y, v, gains.noise[0] + float(place.mean.dot(uneven)) / gains.n_heads)
-    return _gated(gains, x, read), Attention(law, own, keys.shared[0], x.scatter, law.rho, None)
+    mixed = State(place, y, v, gains.noise[0] + float(place.mean.dot(uneven)) / gains.n_heads)
+    return _gated(gains, x, mixed), Attention(law, own, keys.shared[0], x.scatter, law.rho, None)
 
 
 class Paths(NamedTuple):
@@ -130,7 +130,7 @@ class Paths(NamedTuple):
 
 
 def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attention], inside: Sequence[State],
-          read: Sequence[State]) -> Paths:
+          mixed: Sequence[State]) -> Paths:
     """The factors of all layers' attention, of what it reads `inside` its branch; W_O reads `read`."""
     laws = [layer.logits for layer in layers]
     law = laws[0]._replace(**{name: _by_layer([getattr(law, name) for law in laws]) for name in BACK})
@@ -187,7 +187,7 @@ def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attent
     value *= gains.v * gains.o
     if gains.gate:
         units = gains.gate.units(*(stack([getattr(state, name) for state in inside]) for name in ("square", "rho")))
-        opened, inputs = gains.gate.kernel.overlaps(*units)[1], stack([state.y for state in read])
+        opened, inputs = gains.gate.kernel.overlaps(*units)[1], stack([state.y for state in mixed])
         value, own = value * opened[:, None], own * opened[:, None]
         gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * inputs / opened
     return Paths(value, own, query, np.stack(given, 1), unbiased, gates)

@@ -31,7 +31,7 @@ class Backward(NamedTuple):
     """`[2N, pair]`: at each sum of stream and branch, before a norm on it."""
     branch: Array
     """`[2N, pair]`: at what each branch computes, before any norm on its output."""
-    read: Array
+    final_input: Array
     """`[2N, pair]`: the same, divided as by the norm before the branch's last matrix where there is one."""
     query: Array
     """`[N, pair]`: at the input of each attention, the gradient through its queries."""
@@ -91,7 +91,7 @@ class Descent:
         self.before *= np.array([step.placement.scale * step.placement.reads for step in steps])[:, None, None] ** 2
         scale = np.array([gains.branch[i] * step.present for i, step in enumerate(steps)])[:, None, None] ** 2
         self.branch = scale * isotropic(gains, place, [step.on_output for step in steps])
-        self.read = self.branch * isotropic(gains, place, [step.on_read for step in steps])
+        self.final_input = self.branch * isotropic(gains, place, [step.on_read for step in steps])
         self.on_heads = isotropic(gains, place, [step.on_heads for step in steps])
         self.on_sum, self.doubled = through(gains, place, [step.on_sum for step in steps])
         inside = [step.inside for step in steps]
@@ -99,13 +99,13 @@ class Descent:
         self.parts = [part(*gains.units(square, rho))[1] for part in gains.kernel.parts]
         """`[layer, pair]`: slopes to each factor of a hidden unit."""
         slopes = sum(ratio * part for ratio, part in zip(gains.ratios, self.parts, strict=True))
-        self.hidden = self.read[1::2] * (gains.out * gains.hidden * slopes)
+        self.hidden = self.final_input[1::2] * (gains.out * gains.hidden * slopes)
         """`[layer, pair]`: from an MLP's term of the sum to what it reads."""
         # where logits inherit nothing, all of an attention is one factor on what is gathered, and one on the rest
         self.plain = not (gains.adds or gains.value_residual or gains.biases.v or any(step.on_heads for step in steps))
         if layers := [step.attention for step in steps if step.attention]:
-            self.paths = paths(gains, place, table, layers, inside[::2], [step.read for step in steps[::2]])
-            self.gate, last = self.paths.gates.get("W_G", np.zeros((len(layers), 1, 1))), self.read[::2]
+            self.paths = paths(gains, place, table, layers, inside[::2], [step.final_input for step in steps[::2]])
+            self.gate, last = self.paths.gates.get("W_G", np.zeros((len(layers), 1, 1))), self.final_input[::2]
             self.given = last[:, None] * (self.paths.value + self.paths.key * self.paths.energy[:, 2:])
             self.rest = last * ((self.paths.query * self.paths.energy[:, :2]).sum(1) + self.gate)
         self.least = -1 / np.maximum(place.t - 1, 1.0)
@@ -169,7 +169,7 @@ class Descent:
         if self.plain:
             rest: Array = self.rest[layer] * gradient
             return rest + self.place.gather(self.given[layer] * gradient)
-        inner = self.read[2 * layer] * gradient
+        inner = self.final_input[2 * layer] * gradient
         value, own, query, key = (part[layer] for part in self.paths[:4])
         through: Array = self.by_values(layer, self.on_heads[2 * layer] * self.place.gather(value * inner))
         through = through + self.gate[layer] * inner
@@ -195,14 +195,14 @@ class Descent:
     def record(self, site: Array) -> Backward:
         """All of it, once the loop is through."""
         gains, total = self.gains, stack(self.totals[::-1])
-        branch, read = self.branch * total, self.read * total
-        after = gains.out * gains.d_model / gains.d_mlp * read[1::2]
+        branch, final_input = self.branch * total, self.final_input * total
+        after = gains.out * gains.d_model / gains.d_mlp * final_input[1::2]
         hidden = {name: after * part for name, part in zip(gains.readers, self.parts, strict=True)}
         nothing = np.zeros_like(branch[::2])
-        back = Backward(site, total, branch, read, nothing, nothing, nothing, nothing[:, 0], hidden, {})
+        back = Backward(site, total, branch, final_input, nothing, nothing, nothing, nothing[:, 0], hidden, {})
         if not gains.attends:
             return back
-        energy = stack(self.energies[::-1]) if self.energies else self.paths.energy * read[::2, None]
+        energy = stack(self.energies[::-1]) if self.energies else self.paths.energy * final_input[::2, None]
         query = self.paths.query * energy[:, :2]
         after, alike = branch[::2, 0], query[:, 1, 0]
         query = query.sum(1)
@@ -214,7 +214,7 @@ class Descent:
         return back._replace(
             query=query, key=key, value=np.array(self.values[::-1]),
             alike=np.divide(alike, after, out=np.zeros_like(after), where=after > 0),
-            gates={name: factor * read[::2] for name, factor in self.paths.gates.items()})
+            gates={name: factor * final_input[::2] for name, factor in self.paths.gates.items()})
 
 
 def through(gains: Gains, place: Positions, norms: Sequence[Norm | None]) -> tuple[Array, Array]:

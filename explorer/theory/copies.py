@@ -36,7 +36,7 @@ class Overlaps:
         """`[which, site]`: overlaps of the stream at all sites so far with the present stream."""
         self.passed = np.zeros((2, size))
         """`[factor, sublayer]`: factors on the stream and on the branch's term, with those of a norm on the sum."""
-        self.read = np.zeros((4, size))
+        self.branch_input = np.zeros((4, size))
         """`[value, sublayer]` of branches' inputs: factor on the stream, second moment, 1 − ρ, deviation of logits."""
         self.out = np.zeros(size)
         """`[sublayer]`: factor on a branch's output, of the norm on it."""
@@ -52,7 +52,7 @@ class Overlaps:
             tokens: the stream; `inside` what the branch reads of it, with logits of deviation `std`.
             branch: the branch's output; `added` after a norm on it.
         """
-        self.read[:, index] = math.sqrt(inside.q / tokens.q), inside.q, 1 - inside.rho, std
+        self.branch_input[:, index] = math.sqrt(inside.q / tokens.q), inside.q, 1 - inside.rho, std
         self.out[index] = math.sqrt(added.q / branch.q) if branch.q > 0 else 0.0
         if index % 2:
             self.bend = passed(self.gains, inside)[1] * inside.v
@@ -65,7 +65,7 @@ class Overlaps:
 
     def alike(self, index: int, earlier: NDArray[np.intp]) -> Array:
         """Overlaps of a branch's output with those of earlier branches of the same weights, `[which, branch]`."""
-        factor, square, own, std = self.read
+        factor, square, own, std = self.branch_input
         q = np.sqrt(square[index] * square[earlier])
         both = self.stream[:, earlier] * factor[index] * factor[earlier] / q
         same, cross = np.clip(both, -1.0, 1.0)

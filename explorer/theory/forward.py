@@ -62,7 +62,7 @@ class Step(NamedTuple):
     """The norm on each head's values."""
     on_read: Norm | None
     """The norm before the branch's last matrix."""
-    read: State
+    final_input: State
     """Input of that matrix."""
     added: State
     """The branch's term of the sum, after the norm where there is one."""
@@ -147,15 +147,15 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
         if placement.on_heads:
             values = State(x.place, values.y, values.v, inside.w + 2 / gains.d_head, values.u)
             values, on_heads = normalize(values, gains, gains.d_head)
-        read, softmax = attention(gains, table, inside, values, lower, kept_from)
+        final_input, softmax = attention(gains, table, inside, values, lower, kept_from)
         last, width, bias = gains.o, d, gains.biases.o
     else:
-        read, follows = mlp(gains, inside, placement.on_read and gains.centers)
+        final_input, follows = mlp(gains, inside, placement.on_read and gains.centers)
     if placement.on_read:  # makes lengths scatter by 2/d once more
-        read.w = max(read.w - 2 / d, 0.0)
-        read, on_read = normalize(read, gains, width)
-        read.w = 2 / d
-    branch, on_output = read.scaled(last).plus(bias, d), None
+        final_input.w = max(final_input.w - 2 / d, 0.0)
+        final_input, on_read = normalize(final_input, gains, width)
+        final_input.w = 2 / d
+    branch, on_output = final_input.scaled(last).plus(bias, d), None
     added = branch
     if placement.on_output:
         added, on_output = normalize(branch, gains, d)
@@ -174,8 +174,8 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
     if placement.on_sum:
         rho = None if past or gains.point else correlation_of_sum(stream, term, site, d)
         site, on_sum = normalize(site, gains, d, lower=rho)
-    return Step(placement, softmax, on_input, inside, on_heads, on_read, read, added, on_output, on_sum, total, kept,
-                followed, site)
+    return Step(placement, softmax, on_input, inside, on_heads, on_read, final_input, added, on_output, on_sum, total,
+                kept, followed, site)
 
 
 def _values(gains: Gains, x: State, source: State | None) -> State:

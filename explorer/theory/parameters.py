@@ -52,7 +52,7 @@ def norms(config: Config, gains: Gains, own: dict[str, Array], across: dict[str,
     return out
 
 
-def within(gains: Gains, total: Array, inside: Array, read: Array, added: Array, backward: Backward
+def within(gains: Gains, total: Array, inside: Array, final_input: Array, added: Array, backward: Backward
            ) -> dict[str, Array]:
     """`own` of `norms`.
 
@@ -68,15 +68,15 @@ def within(gains: Gains, total: Array, inside: Array, read: Array, added: Array,
 
     own = {
         **{name: pairs(inside[1::2], delta) for name, delta in backward.hidden.items()},
-        "W_out": pairs(read[1::2], backward.branch[1::2]),
+        "W_out": pairs(final_input[1::2], backward.branch[1::2]),
         "alpha": pairs(added, backward.total),
     }
     if gains.attends:
         # of one product W_Q and W_K see the same, but for their biases
         bias = 0.0 if gains.adds == "qk" else gains.biases.q / max(gains.q, 1e-300)
         own["W_Q"], own["W_K"] = pairs(inside[::2], backward.query), pairs(inside[::2] + bias, backward.key)
-        own["W_O"] = pairs(read[::2], backward.branch[::2])
-        reads = {"W_G": inside[::2], "sink": read[::2]}
+        own["W_O"] = pairs(final_input[::2], backward.branch[::2])
+        reads = {"W_G": inside[::2], "sink": final_input[::2]}
         own |= {name: pairs(reads[name], part) for name, part in backward.gates.items()}
         if gains.value_residual or gains.biases.v:  # else W_V sees what W_O sees
             x, value, bias = inside[::2], backward.value, gains.biases.v / max(gains.v, 1e-300)

@@ -96,9 +96,9 @@ class Recursion:
         own = own_share(self.config, self.steps)
         square, overlap, *_ = loss_gradient(self.config, site.mean, coincidence(self.config.n_ctx), own)
         back, unit = backward.run(self.gains, place, self.table, self.steps, overlap)
-        inside, read, added = (self._states([getattr(step, name) for step in self.steps])
-                               for name in ("inside", "read", "added"))
-        within = parameters.within(self.gains, place.total, inside, read, added, back)
+        inside, final_input, added = (self._states([getattr(step, name) for step in self.steps])
+                               for name in ("inside", "final_input", "added"))
+        within = parameters.within(self.gains, place.total, inside, final_input, added, back)
         if norm:  # after a final norm a gradient is larger where the token is shorter
             length = 1 / (norm[1].square * unit)
         others = across.by_weights(self.config, self.gains, self.steps, place, site.mean, back.alike, length, bent)

@@ -130,7 +130,7 @@ class Sinks:
         self._table = np.stack([_rows(n, keys, sink) for n in sizes], 1)  # [statistic, length, s, common]
         self._at = np.arange(len(sizes))
 
-    def read(self, s: Array, common: Array) -> Sunk:
+    def lookup(self, s: Array, common: Array) -> Sunk:
         """Rows `[..., length]` of logits of standard deviation s, whose common part has the variance `common`."""
         step = X[1] - X[0]
         (i, along), (k, across) = (

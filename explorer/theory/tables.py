@@ -146,7 +146,7 @@ class Tables:
         self._read = np.ascontiguousarray(self._rows[:, IN_LOOP])
         self._row = np.arange(len(place.t)) * FINE_X
 
-    def read(self, s: Array, rho: Array) -> Reading:
+    def lookup(self, s: Array, rho: Array) -> Reading:
         """The rows of all positions, `[position]` of s, and pairs of them, `[pair]` of ρ."""
         cells = self._cells(s, rho)
         overlap, rows = np.exp(_between(self._pairs[0], cells)), self._along(self._read, cells.low[0], cells.x[0])

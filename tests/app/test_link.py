@@ -24,7 +24,7 @@ SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds
 
 def record(link: str) -> dict[str, Any]:
     """The record of a link that is understood."""
-    state, sentences = LINKS.read(link)
+    state, sentences = LINKS.parse(link)
     assert sentences == []
     return state
 
@@ -110,7 +110,7 @@ def test_a_whole_page_comes_back_from_its_link() -> None:
     ("?" + "&".join(f"a{n}=1" for n in range(MOST + 1)), f"a link must have at most {MOST} parts; got more"),
 ])
 def test_what_is_ignored_is_said(link: str, sentence: str) -> None:
-    state, sentences = LINKS.read(link)
+    state, sentences = LINKS.parse(link)
     assert sentences == [sentence]
     rest = {"?n_layers=3&n_layers=4": "?n_layers=4&v=1", "?pin=post_ln,depht:3": "?pin=post_ln&v=1",
             "?map.x=alpha&map.x_from=5": "?map.x=alpha&v=1", "?map.design=nonesuch": "?map.design=&v=1",
@@ -149,18 +149,18 @@ def fuzzed(number: int, seed: int = 0) -> Iterator[str]:
 def test_ten_thousand_broken_links() -> None:
     """Whatever a link holds, the record is one that the page can restore, and its own link says it again."""
     for text in fuzzed(10_000):
-        state, sentences = LINKS.read(text)
+        state, sentences = LINKS.parse(text)
         Config(**state["panels"]["explore"]["design"])
         assert state["open"] in PANELS
         assert len(in_a_sentence(sentences)) < 4 * LONGEST_SENTENCE
         again = LINKS.write(state)
         if "story" not in again and not any(key in state["view"] for key in ("show", "panels", "charts")):
-            assert LINKS.read(again) == (state, []), text
+            assert LINKS.parse(again) == (state, []), text
 
 
 @pytest.mark.parametrize("text", [None, 3, b"?n_layers=3", ["?"]])
 def test_what_is_no_text_is_no_link(text: object) -> None:
-    assert LINKS.read(text) == (record(""), [f"a link must be a text; got {text!r}"])
+    assert LINKS.parse(text) == (record(""), [f"a link must be a text; got {text!r}"])
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from explored import SMALL, Open, Page, opened
 from explorer.app.dashboard import PANELS, Dashboard
 from explorer.app.explore.panel import Explore
 from explorer.app.labs import LabPanel
-from explorer.app.widgets.record import read
+from explorer.app.widgets.record import parse_choices
 from explorer.config import Config
 from explorer.figures import BY_CHOICE
 from explorer.labs.table import LABS
@@ -101,7 +101,8 @@ def test_what_is_no_record_of_this_version_changes_nothing(open_panel: Open, sta
 
 
 def test_a_wrong_field_keeps_its_default_and_the_others_count() -> None:
-    config, sentences = read(Config, {**CHANGES, "alpha": "much", "n_hats": 2, "n_heads": 7, 5: None}, "design")
+    fields = {**CHANGES, "alpha": "much", "n_hats": 2, "n_heads": 7, 5: None}
+    config, sentences = parse_choices(Config, fields, "design")
     assert config == Config(**CHANGES)
     assert len(sentences) == 4
     assert {field for field in ("Residual α", "n_hats", "Heads", "5") if any(field in one for one in sentences)} >= {

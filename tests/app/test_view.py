@@ -8,7 +8,7 @@ import pytest
 from watched import Watched
 
 from explorer.app.dashboard import Dashboard
-from explorer.app.view import View, read, state
+from explorer.app.view import View, parse, state
 from explorer.config import Config
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)
@@ -85,8 +85,8 @@ def test_a_remedy_that_moves_a_hidden_control_is_not_offered(page: Dashboard) ->
 
 
 def test_a_view_from_anywhere() -> None:
-    assert read(None, ["one"]) == (View(), [])
-    view, sentences = read({"show": ["n_layers", 3, "x"], "panels": "one", "embed": 1}, ["one"])
+    assert parse(None, ["one"]) == (View(), [])
+    view, sentences = parse({"show": ["n_layers", 3, "x"], "panels": "one", "embed": 1}, ["one"])
     assert view == View(show=("n_layers",))
     assert len(sentences) == 2
-    assert read(state(view), ["one"]) == (view, [])
+    assert parse(state(view), ["one"]) == (view, [])

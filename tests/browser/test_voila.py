@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-import psutil
 import pytest
 from playwright.sync_api import Browser, WebSocketRoute, expect
 
 from .conftest import HOSTS, SHAKEN, open_in_voila
 from .dashboard import LATE, PATIENCE, Dashboard
+from .visitor import processes
 
 BACKGROUND = "() => getComputedStyle(document.body).backgroundColor"
 KERNEL = "async () => (await window.jupyterapp.widgetManagerPromise.promise).kernel.id"
@@ -58,12 +58,9 @@ def _channels(color: str) -> list[int]:
 
 def test_every_visitor_has_a_kernel_and_is_told_when_it_ends(visit: Dashboard) -> None:
     kernel = visit.page.evaluate(KERNEL)
-    processes = [
-        process for process in psutil.process_iter(["cmdline"])
-        if any(f"kernel-{kernel}" in part for part in process.info["cmdline"] or ())
-    ]
-    assert len(processes) == 1
-    processes[0].kill()
+    alive = processes(kernel)
+    assert len(alive) == 1
+    alive[0].kill()
     visit.page.wait_for_selector("#ex-notice:has-text('has ended, so its controls do nothing')")
     visit.page.locator("#ex-notice button").click()
     visit.wait_until_drawn()

@@ -95,8 +95,9 @@ def answers(visit: ClientConnection) -> bool:
 
 def processes(kernel: str) -> list[psutil.Process]:
     return [
-        process for process in psutil.process_iter(["cmdline"])
-        if any(f"kernel-{kernel}" in part for part in process.info["cmdline"] or ())
+        process for process in psutil.process_iter(["name", "cmdline"])
+        if f"kernel-{kernel}".startswith(process.info["name"] + "-")
+        or any(f"kernel-{kernel}" in part for part in process.info["cmdline"] or ())
     ]
 
 
@@ -119,7 +120,7 @@ def kernels(address: str) -> set[int]:
     found = set()
     for child in serving(address).children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            found |= {child.pid for part in child.cmdline() if "kernel-" in part}
+            found |= {child.pid for part in (child.name(), *child.cmdline()) if "kernel-" in part}
     return found
 
 

@@ -99,7 +99,7 @@ def test_a_race(task: Task) -> None:
 
 def test_a_race_of_a_text_of_one_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     own = text.encode("".join(text.prose().vocabulary[code] for code in text.prose().codes[:60_000]))
-    monkeypatch.setattr(text, "read", lambda _: own)
+    monkeypatch.setattr(text, "load", lambda _: own)
     task = Task()
     runs = [Run("b", task.fit(ex.preset("rezero", **SIZE | {"n_seeds": 1})))]
     left = run(snippet.race(runs, task, 1, 1, own_text=True))

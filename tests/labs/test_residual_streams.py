@@ -21,9 +21,9 @@ from explorer.labs.residual_streams.experiment import (
     from_pre,
     losses,
     lowest,
-    read,
     run,
     verdict,
+    with_gradients,
 )
 from explorer.labs.residual_streams.row import ROW
 from explorer.profile import STREAM, Profile
@@ -81,7 +81,7 @@ def test_the_readings_are_the_races(result: StreamsResult) -> None:
     race = Race([Contender("x", task.fit(config), recipe)], task, QUICK.steps, every=2).run()
     found = result.after("attn_res")
     np.testing.assert_array_equal(found["token_correlation", "resid_post"],
-                                  read(race.histories["x"], QUICK.steps)["token_correlation", "resid_post"])
+                                  with_gradients(race.histories["x"], QUICK.steps)["token_correlation", "resid_post"])
     norms = race.histories["x"].series("stream_gradient", "resid_mid")[1][-1]
     last = race.histories["x"].series("stream_gradient", "resid_post")[1][-1][-1]
     np.testing.assert_allclose(found["activation_gradient", "resid_mid"][0], (norms / last) ** 2)
@@ -124,7 +124,7 @@ def test_post_ln_loses_its_gradient_in_a_deep_stack_and_pre_ln_does_not() -> Non
     for name in ("post_ln", "pre_ln", "keel"):
         config, recipe = settings.contender(name)
         race = Race([Contender("x", task.fit(config), recipe)], task, settings.steps, every=4).run()
-        found[name] = losses(read(race.histories["x"], settings.steps))
+        found[name] = losses(with_gradients(race.histories["x"], settings.steps))
     assert found == {"post_ln": ["gradient", "rank"], "pre_ln": [], "keel": []}
 
 

@@ -173,7 +173,7 @@ def test_a_matrix_that_jumps_is_named_with_its_layer_and_step(name: str, layer: 
     step = {1: "at step 12", 4: "between steps 8 and 12", 10: "between steps 10 and 20"}[every]
     matrix = f"{name.split('.', 2)[2]}.weight in layer {layer} (h.{layer - 1})"
     assert found[0].meaning == f"A jump {step}: {matrix}."
-    assert f"the norm of {matrix} goes from" in found[0].evidence
+    assert f"The norm of {matrix} goes from" in found[0].evidence
     assert all("nitializ" not in one.meaning + one.evidence and "Draw the" not in one.remedy for one in found)
 
 
@@ -183,7 +183,7 @@ def test_a_branch_that_is_multiplied_is_found_in_the_stream() -> None:
 
     found = watched(plain(), 24, 4, at(12, "h.2.mlp", louder)).diagnose()
     assert found[0].meaning == "A jump between steps 8 and 12: layer 3 (h.2)."
-    assert "the second moment after layer 3 (h.2) goes from" in found[0].evidence
+    assert "The second moment after layer 3 (h.2) goes from" in found[0].evidence
 
 
 @pytest.mark.parametrize("every", [1, 4])
@@ -200,7 +200,7 @@ def test_a_branch_that_dies_is_named_with_its_step(dead: str, every: int) -> Non
 
     first = watched(plain(), 20, every, kill).diagnose()[0]
     assert first.severity == "bad"
-    assert first.meaning.startswith("From step 8 on mlp.c_fc.weight")
+    assert first.meaning.startswith("From step 8 on no gradient reaches mlp.c_fc.weight")
     assert "layer 2 (h.1)" in first.meaning
     assert "exactly 0" in first.evidence
 

@@ -24,7 +24,7 @@ def rows_of(rng: np.random.Generator, s: float, n: int, count: int) -> tuple[np.
 
 def in_loop(n: int, d_head: int, fixed_length: bool, s: float, rho: float = 1.0) -> np.ndarray:
     """Y2 and Y11 as the forward recursion reads them."""
-    return tables(n, False, d_head, fixed_length).read(np.array([s]), np.array([[1.0], [rho]])).overlap[:, 0]
+    return tables(n, False, d_head, fixed_length).lookup(np.array([s]), np.array([[1.0], [rho]])).overlap[:, 0]
 
 
 def close(sample: np.ndarray, expected: float, sigmas: float = 4.5) -> bool:
@@ -190,7 +190,7 @@ def test_tables_of_positions_are_the_single_ones(causal: bool) -> None:
     place, table = positions(64, causal), tables(64, causal, 32, False)
     s, rho = np.linspace(0.3, 3.0, len(place.t)), np.full(place.ones.shape, 0.4)
     rho[0] = 1.0
-    reading, rows, jacobian = table.read(s, rho), table.rows(s), table.jacobian(s, rho)
+    reading, rows, jacobian = table.lookup(s, rho), table.rows(s), table.jacobian(s, rho)
     if causal:
         assert np.array(rows)[:3, 0] == pytest.approx((0, 1, 1))  # the first token sees itself alone
     for i in {min(3, len(s) - 1), len(s) - 1}:
@@ -228,7 +228,7 @@ def test_the_stored_sizes_span_what_a_config_can_ask() -> None:
 @pytest.mark.parametrize("logit", [0.0, 2.0])
 def test_rows_with_a_sink_against_sampling(s: float, common: float, logit: float) -> None:
     sizes, rng = (1, 2, 4, 16, 64), np.random.default_rng(0)
-    exact = sinks(sizes, logit).read(np.full(5, s), np.full(5, common))
+    exact = sinks(sizes, logit).lookup(np.full(5, s), np.full(5, common))
     for index, n in enumerate(sizes):
         logits = math.sqrt(common) * rng.standard_normal((40_000, 1)) + s * rng.standard_normal((40_000, n))
         z = np.exp(np.column_stack([logits, np.full(len(logits), logit)]))
@@ -253,6 +253,6 @@ def test_two_rows_with_a_sink() -> None:
     z = math.sqrt(rho) * shared[0] + math.sqrt(1 - rho) * own[0]
     m = math.sqrt(common) * (math.sqrt(rho) * shared[1] + math.sqrt(1 - rho) * own[1])[..., :1]
     mass = 1 - 1 / (1 + np.exp(m + s * z[..., :8]).sum(-1))
-    exact = sinks((8,), 0.0).read(np.array([s]), np.array([common]))
+    exact = sinks((8,), 0.0).lookup(np.array([s]), np.array([common]))
     for found, expected in ((mass, exact.together), (mass * (1 - mass), exact.away)):
         assert expected(np.array(rho))[0] == pytest.approx(found.prod(1).mean(), rel=0.02)

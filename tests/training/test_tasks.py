@@ -127,7 +127,7 @@ def test_without_attention_nothing_sees_the_answer() -> None:
 def test_texts_of_ones_own(tmp_path) -> None:
     file = tmp_path / "own.txt"
     file.write_bytes(("\ufeff" + "Äpfel\r\nund Birnen\r" * 200).encode())
-    own = text.read(file)
+    own = text.load(file)
     assert "".join(own.vocabulary[code] for code in own.codes[:17]) == "Äpfel\nund Birnen\n"
     assert len(own.codes) == 17 * 200
     assert Data(NEXT, text.encode(string(PROSE.codes)), 16, 4).levels == Data(NEXT, None, 16, 4).levels
@@ -146,13 +146,13 @@ def test_texts_that_are_refused(tmp_path, content: bytes, sentence: str) -> None
     file = tmp_path / "own.txt"
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=sentence):
-        text.read(file)
+        text.load(file)
 
 
 def test_no_such_text(tmp_path) -> None:
     for place in (tmp_path, tmp_path / "nothing.txt"):
         with pytest.raises(ConfigError, match=r"text must be a file; got "):
-            text.read(place)
+            text.load(place)
 
 
 def test_too_large_a_text(monkeypatch) -> None:

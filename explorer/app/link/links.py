@@ -60,7 +60,7 @@ class Links:
             if lab in LABS:
                 yield from write_settings(lab, LABS[lab].settings, state.get("settings", {}))
 
-    def read(self, text: object) -> tuple[dict[str, Any], list[str]]:
+    def parse(self, text: object) -> tuple[dict[str, Any], list[str]]:
         """The whole record that a link stands for, and a sentence for each part that was not understood.
 
         What a link does not say is as on the page that opens; so is all of it if it is no link, or of another version.

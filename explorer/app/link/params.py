@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from explorer.app.link.values import field_named, typed
-from explorer.app.widgets.record import changed, read
+from explorer.app.widgets.record import changed, parse_choices
 from explorer.choices import Choices
 from explorer.display import shown
 
@@ -63,8 +63,8 @@ class Params:
         return typed(kind, given)
 
     def accepted(self, kind: type[Choices], fields: Mapping[str, object], part: str) -> dict[str, object]:
-        """The fields that their record accepts, without the defaults; see `record.read`."""
-        choices, sentences = read(kind, fields, part) if fields else (None, [])
+        """The fields that their record accepts, without the defaults; see `record.parse_choices`."""
+        choices, sentences = parse_choices(kind, fields, part) if fields else (None, [])
         self.sentences += sentences
         return changed(choices) if choices else {}
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from explorer.app.view import label
-from explorer.app.widgets.record import changed, read
+from explorer.app.widgets.record import changed, parse_choices
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.display import shown
@@ -87,7 +87,7 @@ def read_design(preset: str, where: str) -> tuple[Fields, list[str]]:
 
 def plain(kind: type[Choices], fields: object) -> Fields:
     """Fields that differ from the defaults, of a record that may come from anywhere; those refused are left out."""
-    choices, _ = read(kind, fields, "") if fields else (None, [])
+    choices, _ = parse_choices(kind, fields, "") if fields else (None, [])
     return dict(changed(choices)) if choices else {}
 
 

@@ -23,7 +23,7 @@ from explorer.app.map.running import Clock, begun, cells
 from explorer.app.widgets.buttons import ButtonRow, SetupRow, button
 from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase, prose
-from explorer.app.widgets.record import changed, read, record, restore_controls, restore_parts
+from explorer.app.widgets.record import changed, parse_choices, record, restore_controls, restore_parts
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.app.widgets.worker import Throttle
 from explorer.choices import ConfigError
@@ -98,7 +98,7 @@ class MapPanel(Panel[Job, None]):
         return sentences
 
     def _restore_design(self, fields: object) -> list[str]:
-        config, sentences = read(Config, fields, "design")
+        config, sentences = parse_choices(Config, fields, "design")
         self.design = config or self.design
         return sentences
 

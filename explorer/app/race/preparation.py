@@ -43,7 +43,7 @@ class TextFile(FileEntry):
         self.text: Text | None = None
         self._check = check
 
-    def read(self, name: str, raw: bytes) -> None:
+    def receive(self, name: str, raw: bytes) -> None:
         """Learns the file, if it is a text."""
         self.said = f"Reading {name} …"
         try:

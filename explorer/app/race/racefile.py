@@ -54,7 +54,7 @@ class RaceFile(LargeFile):
         """The reason why no race can be opened now."""
         return self._refusal()
 
-    def read(self, name: str, raw: bytes) -> None:
+    def receive(self, name: str, raw: bytes) -> None:
         """Hands the file on."""
         if refusal := self.refusal():
             self.refuse(refusal)

@@ -141,7 +141,7 @@ class Telling:
         self._page.restore(self._record(story.steps[number - 1]) | {"story": [story.name, number]})
 
     def _record(self, step: Step) -> dict[str, Any]:
-        state, _ = self._links.read(step.link)
+        state, _ = self._links.parse(step.link)
         return record(open=state["open"], panels={state["open"]: state["panels"][state["open"]]})
 
     def _tell(self, story: Story, number: int) -> None:

@@ -177,11 +177,11 @@ class FileEntry(PageWidget):
         """Handles a choice; a message that is none is ignored."""
         match content:
             case ["file", str() as name] if buffers:
-                self.read(name[:LONGEST], bytes(buffers[0]))
+                self.receive(name[:LONGEST], bytes(buffers[0]))
             case ["other"]:
                 self.put_back()
 
-    def read(self, name: str, raw: bytes) -> None:
+    def receive(self, name: str, raw: bytes) -> None:
         """Takes a file, of one byte more than `most` where it is longer."""
         raise NotImplementedError
 
@@ -251,6 +251,6 @@ class LargeFile(FileEntry):
         self._held += part
         if len(self._held) == self._size:
             raw, self._held, self._size = bytes(self._held), bytearray(), 0
-            self.read(self._name, raw)
+            self.receive(self._name, raw)
             return len(raw)
         return len(self._held)

@@ -59,14 +59,14 @@ def restore_parts(state: object, parts: Mapping[str, Callable[[Any], list[str]]]
 
 
 def restore_controls(controls: Controls[Any], fields: object, part: str) -> list[str]:
-    """Sets all controls from the fields that were recorded; see `read`."""
-    choices, sentences = read(type(controls.config), fields, part)
+    """Sets all controls from the fields that were recorded; see `parse_choices`."""
+    choices, sentences = parse_choices(type(controls.config), fields, part)
     if choices:
         controls.apply(choices.model_dump())
     return sentences
 
 
-def read(kind: type[Chosen], fields: object, part: str) -> tuple[Chosen | None, list[str]]:
+def parse_choices(kind: type[Chosen], fields: object, part: str) -> tuple[Chosen | None, list[str]]:
     """Choices of a kind from the fields that were recorded of them; those that are refused keep their defaults.
 
     Args:

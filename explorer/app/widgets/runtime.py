@@ -127,9 +127,15 @@ class PageWidget(anywidget.AnyWidget):
     def __init__(self, **traits: object) -> None:
         Runtime.shared()
         self.altered: set[str] = set()
-        """Names of the traits that were set since the widget was made; any other is as a browser first had it."""
+        """Names of the traits that were set since a browser was given all of them."""
         super().__init__(**traits)
         self.altered.clear()
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:
+        """Values of traits, as a browser is given them."""
+        if key is None:
+            self.altered.clear()
+        return super().get_state(key, drop_defaults)
 
     def notify_change(self, change: Any) -> None:
         """Notes and sends a change."""

@@ -34,9 +34,9 @@ def means(result: Trained[AlphaSchedule]) -> go.Figure:
 def by_layer(result: Trained[AlphaSchedule]) -> go.Figure:
     """|α| of the contender that learns it with the other weights: layer against step."""
 
-    def read(history: History) -> Grid:
+    def grid(history: History) -> Grid:
         steps, values = alphas(history)
         return Grid(steps, np.arange(1.0, values.shape[1] + 1), values)
 
     every = course(result, FOUR)
-    return layer_map(replace(every, tracks=every.tracks[:1]), 0, Map("alpha", "|α|", "|α| (ratio)", read))
+    return layer_map(replace(every, tracks=every.tracks[:1]), 0, Map("alpha", "|α|", "|α| (ratio)", grid))

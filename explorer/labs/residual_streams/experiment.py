@@ -80,14 +80,14 @@ class StreamsResult:
 
     def reading(self, name: str, step: int) -> Profile:
         """Token correlation and gradient of a contender at a step, or the last reading before."""
-        return read(self.trained.histories[DESIGNS[name]], step)
+        return with_gradients(self.trained.histories[DESIGNS[name]], step)
 
     def after(self, name: str) -> Profile:
         """At the last reading."""
         return self.reading(name, self.settings.steps)
 
 
-def read(history: History, step: int) -> Profile:
+def with_gradients(history: History, step: int) -> Profile:
     """A reading with the gradient along the stream, relative to the output's; nan where it was not read."""
     profile = profile_at(history, step)
     at = min(int(np.searchsorted(history.steps, step)), len(history.steps) - 1)
