@@ -60,8 +60,8 @@ class Kernels(AsyncMappingKernelManager):
     max_pages = Int(100, config=True, help="Visitors' pages at a time, without the kernels that wait for a visitor.")
     ready = False
     """Whether a first kernel has run the notebook."""
-    resident: Mapping[str, int] = {}
-    """Resident memory of each kernel and of its processes, in bytes, when it was last looked at."""
+    memory: Mapping[str, int] = {}
+    """Bytes that each kernel and its processes have for themselves, when they were last looked at."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -163,7 +163,7 @@ class Kernels(AsyncMappingKernelManager):
             kernel: Any = self.get_kernel(kernel_id)
             if pid := getattr(kernel.provisioner, "pid", None):
                 owners[pid] = kernel_id
-        self.resident = await IOLoop.current().run_in_executor(None, resident, owners)
+        self.memory = await IOLoop.current().run_in_executor(None, own_memory, owners)
 
     # --- which are fit for a visitor --------------------------------------------------------------------------
 
@@ -270,15 +270,15 @@ class Kernels(AsyncMappingKernelManager):
         return buffer
 
 
-def resident(owners: Mapping[int, str]) -> Counter[str]:
-    """Resident memory in bytes of processes and of all that they have started, by their owner.
+def own_memory(owners: Mapping[int, str]) -> Counter[str]:
+    """Bytes that processes, and all that they have started, share with nobody (USS), by their owner.
 
-    Pages that processes share, such as torch's code, count in each: what one owner takes does not depend on the others.
+    These are free when the owner ends. What a kernel shares with the process of which it is a fork does not count.
     """
     owner, total = dict(owners), Counter[str]()
     for process in psutil.Process().children(recursive=True):  # parents before their children
         with suppress(psutil.Error), process.oneshot():
             if name := owner.get(process.pid) or owner.get(process.ppid()):
                 owner[process.pid] = name
-                total[name] += process.memory_info().rss
+                total[name] += process.memory_full_info().uss
     return total

@@ -12,17 +12,18 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.utils import url_path_join
 from tornado.httpserver import HTTPServer
-from tornado.httputil import HTTPHeaders, HTTPMessageDelegate
+from tornado.httputil import HTTPHeaders, HTTPMessageDelegate, HTTPServerRequest
 from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.iostream import IOStream
 from tornado.routing import AnyMatches, HostMatches, Matcher, Rule, RuleRouter
-from tornado.web import Application, HTTPError, RequestHandler, authenticated
+from tornado.web import Application, HTTPError, OutputTransform, RequestHandler, authenticated
 from traitlets import Int, List, Unicode
 from voila.app import Voila
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
@@ -166,6 +167,22 @@ class Health(RequestHandler):
     head = get
 
 
+class SafeHeaders(OutputTransform):
+    """Adds the headers that Jupyter sends with its own answers to all others: files, refusals, errors."""
+
+    def __init__(self, added: Mapping[str, str], request: HTTPServerRequest) -> None:
+        super().__init__(request)
+        self.added = added
+
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool,  # noqa: ARG002 - of the protocol
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        """Adds them to an answer's head."""
+        for name, text in self.added.items():
+            headers.setdefault(name, text)
+        return status_code, headers, chunk
+
+
 class TemplateFile(TemplateStaticFileHandler):  # type: ignore[misc]
     """Handler of the templates' files."""
 
@@ -257,6 +274,11 @@ class Server(Voila):  # type: ignore[misc]
     fill: Callable[..., None] | None = None
     """Starts kernels to wait for a visitor, where there shall be some."""
 
+    @property
+    def transforms(self) -> Any:
+        """What happens to every answer on its way out."""
+        return [partial(SafeHeaders, self.tornado_settings["headers"])]
+
     def init_settings(self) -> dict[str, Any]:
         """The settings; kernels that wait for a visitor are looked after by `tend`, not when one is taken."""
         settings: dict[str, Any] = super().init_settings()
@@ -264,6 +286,7 @@ class Server(Voila):  # type: ignore[misc]
             self.fill = self.kernel_manager.fill_if_needed
             self.kernel_manager.fill_if_needed = lambda *_, **__: None
         self.kernel_manager.ready = not self.fill
+        settings["transforms"] = self.transforms
         self.tending = PeriodicCallback(self.tend, 1000 * TEND)
         self.tending.start()
         return settings
@@ -282,9 +305,8 @@ class Server(Voila):  # type: ignore[misc]
             "explorer_pages": ("Visitors' pages, open or about to be.", lambda: kernels.pages),
             "explorer_max_pages": ("Pages at a time, at most.", lambda: kernels.max_pages),
             "explorer_kernels_waiting": ("Kernels that wait for a visitor.", lambda: kernels.waiting),
-            "explorer_kernels_resident_bytes": (
-                "Resident memory (RSS) of all kernels; pages that they share count in each.",
-                lambda: sum(kernels.resident.values())),
+            "explorer_kernels_memory_bytes": ("Memory of all kernels that they share with no other process (USS).",
+                                              lambda: sum(kernels.memory.values())),
             "explorer_connections": ("HTTP connections, without websockets.", lambda: len(self.front.since)),
             "explorer_websockets": ("Websockets to kernels.", lambda: len(Connection.newest)),
         })
@@ -312,7 +334,8 @@ class Server(Voila):  # type: ignore[misc]
         """Listens, and answers until it is stopped."""
         names = ".*" if "*" in self.hosts else "|".join(map(re.escape, self.hosts))
         refusal = "This name is not one of the server's; explorer serve --allow-host adds it.\n"
-        stranger = Application([(".*", Answer, {"status": 403, "text": refusal, "refused": "another name"})])
+        stranger = Application([(".*", Answer, {"status": 403, "text": refusal, "refused": "another name"})],
+                               transforms=self.transforms)
         rules = [Rule(HostMatches(f"(?i:{names})$"), self.app), Rule(AddressMatches(), self.app),
                  Rule(AnyMatches(), stranger)]
         self.front = Front(RuleRouter(rules), most=self.most_connections)

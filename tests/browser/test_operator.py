@@ -11,6 +11,8 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from explorer import plotlyjs
+
 from .conftest import server
 from .visitor import answers, arrive, asked, enter, kernels, wait_until
 
@@ -62,11 +64,11 @@ def test_numbers_follow_what_happens(address: str) -> None:
 
 def test_the_memory_of_the_kernels_is_what_they_take(address: str) -> None:
     def both() -> tuple[float, float]:
-        taken = sum(psutil.Process(process).memory_info().rss for process in kernels(address))
-        return taken, numbers(address)["explorer_kernels_resident_bytes"]
+        taken = sum(psutil.Process(process).memory_full_info().uss for process in kernels(address))
+        return taken, numbers(address)["explorer_kernels_memory_bytes"]
 
     wait_until(lambda: both()[0] == pytest.approx(both()[1], rel=0.02), said=both)
-    assert both()[1] > 100e6
+    assert both()[1] > 30e6
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "X-Real-IP", "Forwarded", "Via"])
@@ -77,6 +79,40 @@ def test_a_proxy_gets_no_numbers(address: str, header: str) -> None:
 def test_the_public_name_has_no_numbers(address: str) -> None:
     assert asked(address, "/health", Host="explorer.example")[0].status == 200
     assert asked(address, "/metrics", Host="explorer.example")[0].status == 404
+
+
+ANSWERS = {
+    "the page": ("/", {}, 200),
+    "a file of the template": ("/voila/templates/explorer/static/page.js", {}, 200),
+    "a file of Voilà": ("/voila/static/voila.js", {}, 200),
+    "plotly.js": (f"/{plotlyjs.path()}", {}, 200),
+    "a theme": ("/voila/api/themes/@jupyterlab/theme-light-extension/index.css", {}, 404),
+    "health": ("/health", {}, 200),
+    "numbers": ("/metrics", {}, 200),
+    "a search engine": ("/robots.txt", {}, 200),
+    "no file": ("/nothing", {}, 404),
+    "a file that visitors must not have": ("/voila/files/explorer.ipynb", {}, 403),
+    "another name": ("/", {"Host": "rebound.example"}, 403),
+    "another site": ("/", {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}, 403),
+    "a page loaded ahead": ("/", {"Sec_Purpose": "prefetch"}, 503),
+    "a kernel that is none": ("/api/kernels/0-0-0-0-0", {}, 404),
+}
+
+
+@pytest.mark.parametrize(("path", "headers", "status"), ANSWERS.values(), ids=ANSWERS)
+def test_every_answer_says_what_a_browser_must_not_do(
+    address: str, path: str, headers: dict[str, str], status: int,
+) -> None:
+    answer, _ = asked(address, path, **headers)
+    assert answer.status == status
+    policy = answer.headers["Content-Security-Policy"]
+    for rule in ("default-src 'self'", "object-src 'none'", "base-uri 'none'", "form-action 'none'",
+                 "frame-ancestors 'self'"):
+        assert rule in policy
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert {"camera=()", "microphone=()", "geolocation=()"} <= set(answer.headers["Permissions-Policy"].split(", "))
 
 
 def others() -> list[str]:
