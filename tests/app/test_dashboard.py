@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -113,19 +112,6 @@ def test_each_call_makes_a_page_of_its_own() -> None:
     first.close()
     assert second.panels["explore"].worker.alive  # type: ignore[attr-defined]
     second.close()
-
-
-def test_threads_do_not_spin_beside_a_page_and_are_left_alone_without_one() -> None:
-    code = """if True:
-        import os, explorer
-        explorer.measure, explorer.watch
-        left = os.environ.get("OMP_WAIT_POLICY")
-        import explorer.app
-        print(left, os.environ["OMP_WAIT_POLICY"])
-    """
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert told.stdout.split() == ["None", "PASSIVE"]
 
 
 def test_importing_the_page_does_not_wait_for_torch() -> None:
