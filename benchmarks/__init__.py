@@ -2,4 +2,4 @@
 
 import os
 
-os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # as beside the page, see `explorer.app`; torch reads it when it is imported
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # as in a worker of `explorer.tasks`; torch reads it when it is imported

@@ -24,6 +24,7 @@ from explorer.app.widgets.wording import in_words, left_in_words
 from explorer.app.widgets.worker import Throttle
 from explorer.choices import Choices, ConfigError
 from explorer.figures.words import explained, linked
+from explorer.labs import outside
 from explorer.labs.lab import Lab
 from explorer.stopping import Progress, Stop
 
@@ -44,7 +45,7 @@ class Labs(Tabbed[None]):
 
 def tab(row: Lab) -> Tab[Any]:
     """A lab as the panel of a tab."""
-    return Tab(row.title, lambda _: LabPanel(row))
+    return Tab(row.title, lambda _: LabPanel(row, run=partial(outside.run, row)))
 
 
 TELLING = 2.0
@@ -65,10 +66,11 @@ class LabPanel(Live[Choices, Outcome]):
     Args:
         lab: the lab that it shows.
         settings: where it starts; the lab's defaults when left out.
+        run: computes it, outside this process for one; `lab.run` when left out.
     """
 
-    def __init__(self, lab: Lab, settings: Choices | None = None) -> None:
-        self.lab, self.trains = lab, lab.grows
+    def __init__(self, lab: Lab, settings: Choices | None = None, run: Callable[..., Any] | None = None) -> None:
+        self.lab, self._run = lab, run or lab.run
         self._growing = Throttle(1.0, share=0.05, most=5.0)
         self._partial = False  # the charts show a result that is not complete
         controls = Controls(settings or lab.settings(), self.refresh, label=f"Settings: {lab.title}")
@@ -120,7 +122,7 @@ class LabPanel(Live[Choices, Outcome]):
     def _work(self, job: Choices, stop: Stop, progress: Progress) -> Outcome:
         begun = time.perf_counter()
         more = {"look": partial(self._grow, job, stop)} if self.lab.grows else {}
-        return Outcome(self.lab.run(job, stop, progress, **more), time.perf_counter() - begun, job)
+        return Outcome(self._run(job, stop, progress, **more), time.perf_counter() - begun, job)
 
     def _grow(self, job: Choices, stop: Stop, make: Callable[[], Any]) -> None:
         """Draws the result so far from time to time, on the worker's thread."""

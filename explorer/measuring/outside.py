@@ -12,7 +12,7 @@ import numpy as np
 from explorer import measuring, tasks
 from explorer.config import Config
 from explorer.measuring import OnSeed
-from explorer.measuring.sharing import Run
+from explorer.measuring.results import Run
 from explorer.profile import Array, Key, Profile
 from explorer.stopping import Progress, Stop
 from explorer.tasks.pool import Call, Order, Task
@@ -36,7 +36,7 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
 
 def compute_runs(order: Order, config: Config, runs: Sequence[range], pattern_of: tuple[int, int], backward: bool,
                  stop: Stop, progress: Callable[[int, float], None], done: Callable[[Run], None]) -> None:
-    """Has the runs of a measurement computed side by side, and passes them on in order; see `sharing.Compute`."""
+    """Has the runs of a measurement computed side by side, and passes them on in order; see `results.Compute`."""
     wanted = [Task("run", body_of(config, run, pattern_of, backward), max(order, Order(min(number, 1))))
               for number, run in enumerate(runs)]
     results: dict[int, Run] = {}

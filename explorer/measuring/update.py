@@ -8,42 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from explorer.config import Config
+from explorer.measuring.results import Update
 from explorer.measuring.sharing import device, shares, torch_threads
 from explorer.model import Transformer, batch
-from explorer.profile import Array
 from explorer.stopping import Stop, Stopped
-
-
-@dataclass(frozen=True, eq=False)
-class Update:
-    """One step W ← W − η ∂L/∂W of every parameter, on one batch; arrays are `[seed]`, float64."""
-
-    learning_rate: float
-    """η."""
-    loss: Array
-    """Before the step."""
-    change: Array
-    """Loss after the step, on the same batch, minus the loss before."""
-    first_order: Array
-    """−η ‖∇L‖², which the change approaches as η goes to 0."""
-
-    @property
-    def ratio(self) -> Array:
-        """The change over its first-order prediction, `[seed]`: 1 for a small step; nan where no gradient is left."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(self.change / self.first_order)
-
-    @property
-    def gradient(self) -> Array:
-        """‖∇L‖², `[seed]`, summed over all parameters."""
-        return -self.first_order / self.learning_rate
 
 
 def update_size(config: Config, learning_rate: float, stop: Stop = lambda: False) -> Update:

@@ -9,6 +9,7 @@ thread for each worker takes the most urgent task that waits, hands it over, and
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
 import threading
@@ -27,6 +28,9 @@ KEPT_BYTES = 128e6
 """Bytes of results that are kept, for whoever asks for the same next."""
 AGEING = 10.0
 """Seconds of waiting that make up for one step of urgency."""
+SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Environment of a worker, where it is not set already. OpenMP threads that spin stall each other as soon as anything
+else runs, and beside workers a browser does."""
 KILLED = "the process that computed it was killed (out of memory, perhaps)"
 
 
@@ -174,7 +178,7 @@ class WorkerProcess:
     def __init__(self) -> None:
         self.sending = threading.Lock()
         self.process = subprocess.Popen([sys.executable, "-P", "-m", "explorer.tasks.worker"],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                                        env=SETTINGS | os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def tell(self, data: bytes = b"", **header: Any) -> None:
         """Sends a message; a worker that has died meanwhile is noticed by whoever waits for its answer."""

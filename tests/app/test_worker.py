@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 
 from explorer.app.explore.panel import Explore
-from explorer.app.labs import LabPanel
 from explorer.app.race.panel import RacePanel
 from explorer.app.widgets.panel import NICENESS
 from explorer.app.widgets.worker import MOST_BYTES, Worker
-from explorer.labs.table import LABS
 
 WAIT = 20.0
 """Seconds after which a test gives up; nothing is asserted about how long anything takes."""
@@ -294,7 +292,4 @@ def test_long_work_gives_way_to_what_somebody_waits_for() -> None:
 
 def test_panels_that_train_give_way() -> None:
     assert RacePanel.trains
-    grows = LabPanel(next(row for row in LABS.values() if row.grows))
-    assert grows.trains
-    grows.close()
     assert not Explore.trains

@@ -194,6 +194,18 @@ def test_workers_end_with_their_process_however_it_ends() -> None:
     assert not [number for number in left if psutil.pid_exists(number)]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="another user's environment may not be read")
+def test_threads_do_not_spin_in_a_worker_unless_somebody_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, expected in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
+        monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+        if given:
+            monkeypatch.setenv("OMP_WAIT_POLICY", given)
+        pool = Pool(1)
+        Asked(pool, task(SMALL)).last()
+        assert psutil.Process(pool.workers[0]).environ()["OMP_WAIT_POLICY"] == expected
+        pool.close()
+
+
 def test_an_idle_worker_takes_no_processor_time(pool: Pool) -> None:
     Asked(pool, task(SMALL)).last()
     before = [process.cpu_times() for process in workers()]

@@ -26,7 +26,7 @@ from explorer.stopping import Progress, Stop, check
 from explorer.theory.depth import aligned_growth, random_growth
 
 if TYPE_CHECKING:
-    from explorer.measuring.update import Update
+    from explorer.measuring.results import Update
 
 RATES = np.geomspace(1e-6, 1e-1, 6)
 """Learning rates at which the deepest stacks take their step, beside the one that was chosen."""
