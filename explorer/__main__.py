@@ -12,7 +12,7 @@ from pathlib import Path
 
 from explorer.config import Config, ConfigError
 from explorer.display import reason
-from explorer.serve import PAGE_NOTEBOOK, PREHEATED, ServeError, lab, serve
+from explorer.serve import DRAIN, PAGE_NOTEBOOK, PREHEATED, ServeError, lab, serve
 
 MOST_PREHEATED = 64
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
@@ -68,9 +68,12 @@ def _parser() -> argparse.ArgumentParser:
                       "and addresses; * for any")
     page.add_argument("--metrics-from", metavar="NETWORK", type=_network, action="append", default=[],
                       help="network, such as 10.0.0.0/8, that may read /metrics, besides this machine")
+    page.add_argument("--drain-seconds", metavar="N", type=float, default=DRAIN,
+                      help="seconds for which open pages go on after SIGTERM (default: %(default)s)")
     _add_address(page, 8866, lambda args: serve(
         args.host, args.port, browser=args.browser, notebook=args.notebook, preheat=args.preheat,
-        max_pages=args.max_pages, base_url=args.base_url, allow_host=args.allow_host, metrics_from=args.metrics_from))
+        max_pages=args.max_pages, base_url=args.base_url, allow_host=args.allow_host, metrics_from=args.metrics_from,
+        drain_seconds=args.drain_seconds))
 
     books = add("lab", help="open the notebooks in JupyterLab",
                 description="Opens the notebooks in JupyterLab until Ctrl-C.",

@@ -58,8 +58,8 @@ class Kernels(AsyncMappingKernelManager):
     """
 
     max_pages = Int(100, config=True, help="Visitors' pages at a time, without the kernels that wait for a visitor.")
-    ready = False
-    """Whether a first kernel has run the notebook."""
+    ready, draining = False, False
+    """Whether a first kernel has run the notebook; whether the server is about to end."""
     memory: Mapping[str, int] = {}
     """Bytes that each kernel and its processes have for themselves, when they were last looked at."""
 
@@ -90,6 +90,17 @@ class Kernels(AsyncMappingKernelManager):
         """Visitors' pages, open or about to be."""
         return max(0, len(self._expected.union(self.list_kernel_ids())) - self.waiting)
 
+    def must_have_room(self) -> None:
+        """Refuses a visitor for whom there is no page now.
+
+        Raises:
+            NoRoomError: the server ends, or every page is in use.
+        """
+        if self.draining:
+            raise NoRoomError("draining", "This server is about to be restarted.")
+        if self.pages >= self.max_pages:
+            raise NoRoomError("full", f"Every page that this server can show at a time is in use ({self.max_pages}).")
+
     async def start_kernel(self, *, kernel_id: str | None = None, **options: Any) -> str:  # type: ignore[override]
         """Starts a kernel when its turn comes, and returns its id.
 
@@ -98,8 +109,8 @@ class Kernels(AsyncMappingKernelManager):
         """
         kernel_id = kernel_id or str(uuid.uuid4())
         preheated = (options.get("env") or {}).get("VOILA_PREHEAT") == "True"
-        if not preheated and self.pages >= self.max_pages:
-            raise NoRoomError("full", f"Every page that this server can show at a time is in use ({self.max_pages}).")
+        if not preheated:
+            self.must_have_room()
         self._expected.add(kernel_id)
         try:
             if not await self._claim() and not preheated:
@@ -216,16 +227,20 @@ class Kernels(AsyncMappingKernelManager):
             kernel: Any = self.get_kernel(kernel_id)
             silent = datetime.now(UTC) - kernel.last_activity
             if silent.total_seconds() >= self.idle:
-                await self.end(kernel_id)
+                await self.end(kernel_id, f"This page was not used for {self.idle / 60:.0f} minutes.")
         else:
             now = IOLoop.current().time()
             if now - self._without_page.setdefault(kernel_id, now) >= self.grace:
                 await self.end(kernel_id)
 
-    async def end(self, kernel_id: str) -> None:
-        """Ends a kernel with whatever it computes, and tells its page; nothing happens to one that has ended."""
+    async def end(self, kernel_id: str, reason: str = "") -> None:
+        """Ends a kernel with whatever it computes, and tells its page; nothing happens to one that has ended.
+
+        Args:
+            reason: a sentence that the page shows.
+        """
         if page := Connection.newest.get(kernel_id):
-            page.end()
+            page.end(reason)
         with suppress(HTTPError, KeyError):
             await self.shutdown_kernel(kernel_id, now=True)
         self._visited.discard(kernel_id)
@@ -239,7 +254,17 @@ class Kernels(AsyncMappingKernelManager):
     ) -> None:
         """Ends every kernel at once, also those that are only starting."""
         for kernel_id in self.list_kernel_ids():
+            await self.end(kernel_id, "The server has been stopped.")
+
+    async def drain(self, seconds: float) -> None:
+        """Lets no further page be made, and waits until those that are open are left, at most so many seconds."""
+        self.draining, left = True, seconds
+        for kernel_id in self._preheated - self._visited:
             await self.end(kernel_id)
+        while self.pages and left > 0:
+            await asyncio.sleep(GLANCE)
+            left -= GLANCE
+        await self.shutdown_all()
 
     # --- messages for a page that is out of reach -------------------------------------------------------------
 

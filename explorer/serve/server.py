@@ -101,6 +101,7 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
         for last in (False, True):
             begun = False
             await self.kernel_manager.bury()
+            self.kernel_manager.must_have_room()  # a kernel that waits for a visitor is a page, too
             try:
                 async for part in self.get_generator():
                     begun = True
@@ -158,7 +159,7 @@ class Health(RequestHandler):
     def get(self) -> None:
         """Answers with the numbers, as JSON; 503 where visitors should not come now."""
         kernels = self.settings["kernel_manager"]
-        status = "ok" if kernels.ready else "starting"
+        status = "draining" if kernels.draining else "ok" if kernels.ready else "starting"
         self.set_status(200 if status == "ok" else 503)
         self.set_header("Cache-Control", "no-store")
         numbers = {"pages": kernels.pages, "max_pages": kernels.max_pages, "waiting": kernels.waiting}
@@ -297,6 +298,13 @@ class Server(Voila):  # type: ignore[misc]
         if self.fill:
             self.fill(delay=0, notebook_name=self.kernel_manager.notebook_path)
         await self.kernel_manager.look()
+
+    async def drain(self, seconds: float) -> None:
+        """Ends the server when its visitors have gone, or after so many seconds; at once where it is asked again."""
+        if not self.kernel_manager.draining:
+            self.tending.stop()
+            await self.kernel_manager.drain(seconds)
+        self.ioloop.stop()
 
     def _show_numbers(self) -> None:
         """Adds the numbers of the kernels and connections to those that an operator reads."""

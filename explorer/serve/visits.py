@@ -134,10 +134,10 @@ class Connection(Prompt):
             self._refuse(1008, "a newer connection has its place", at_once=bool(self.unread))
         self.disconnect()
 
-    def end(self) -> None:
-        """Tells the page that its kernel has ended, and closes the connection."""
+    def end(self, reason: str) -> None:
+        """Tells the page that its kernel has ended, with a sentence that it shows, and closes the connection."""
         if not self.refused:
-            dead = self.session.msg("status", {"execution_state": "dead"})
+            dead = self.session.msg("status", {"execution_state": "dead", "reason": reason})
             self._write(serialize_msg_to_ws_v1(dead, "iopub", self.session.pack), binary=True)
             self._refuse(ENDED, "the kernel has ended")
 

@@ -179,6 +179,15 @@ def test_a_full_house_is_said_and_kernels_are_no_more_than_allowed(empty: str) -
     assert arrive(empty)
 
 
+def test_a_kernel_that_waits_is_no_page_beyond_those_allowed(empty: str) -> None:
+    with ExitStack() as open_ones:
+        for _ in range(PAGES):
+            open_ones.enter_context(enter(empty, arrive(empty)))
+        wait_until(lambda: health(empty)["waiting"] == 1, said=lambda: health(empty))
+        assert asked(empty)[0].status == 503
+        assert health(empty)["pages"] == PAGES
+
+
 def test_a_visitor_who_goes_while_waiting_leaves_no_kernel(empty: str) -> None:
     for _ in range(12):
         with closing(socket.create_connection(("localhost", int(empty.rpartition(":")[2])))) as line:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from playwright.sync_api import Browser, expect
 from prometheus_client.parser import text_string_to_metric_families
 
 from explorer import plotlyjs
 
 from .conftest import server
-from .visitor import answers, arrive, asked, enter, kernels, wait_until
+from .dashboard import Dashboard
+from .visitor import SOON, answers, arrive, asked, enter, kernels, serving, wait_until
 
 PAGES = 2
 
@@ -130,3 +133,45 @@ def test_numbers_are_for_this_machine_and_the_networks_named(tmp_path: Path) -> 
         assert asked(there, "/metrics")[0].status == 404
     with server([*options, "--metrics-from", f"{neighbour}/32"], tmp_path / "log") as address:
         assert asked(address.replace("localhost", neighbour), "/metrics")[0].status == 200
+
+
+def test_open_pages_go_on_while_the_server_ends_and_nobody_new_comes(browser: Browser, tmp_path: Path) -> None:
+    with server(["serve", "--drain-seconds", "60"], tmp_path / "log") as address:
+        page = browser.new_page(viewport={"width": 1440, "height": 1000})
+        visit, running = Dashboard(page, "voila"), serving(address)
+        page.goto(address)
+        visit.wait_until_drawn()
+        running.terminate()
+        wait_until(lambda: asked(address, "/health")[0].status == 503)
+        assert json.loads(asked(address, "/health")[1])["status"] == "draining"
+        refused, words = asked(address)
+        assert (refused.status, refused.headers["Retry-After"]) == (503, "15")
+        assert "This server is about to be restarted." in words
+        with visit.redrawn():
+            visit.write("n_layers", "13")
+        assert "Measured 13 layers" in visit.said
+        page.close()  # the page says that it is left
+        assert running.wait(SOON) == 0
+
+
+def test_the_time_for_which_pages_go_on_ends(browser: Browser, tmp_path: Path) -> None:
+    with server(["serve", "--preheat", "0", "--drain-seconds", "3"], tmp_path / "log") as address:
+        page = browser.new_page()
+        page.goto(address)
+        page.get_by_role("tab").first.wait_for(timeout=60_000)
+        running, begun = serving(address), time.monotonic()
+        running.terminate()
+        expect(page.locator("#ex-notice")).to_contain_text("The server has been stopped. The Python process of this")
+        assert time.monotonic() - begun > 3
+        assert running.wait(20) == 0
+        page.close()
+
+
+def test_a_server_that_is_asked_to_end_twice_ends_at_once(tmp_path: Path) -> None:
+    with server(["serve", "--preheat", "0", "--drain-seconds", "60"], tmp_path / "log") as address:
+        running = serving(address)
+        with enter(address, arrive(address)):
+            running.terminate()
+            wait_until(lambda: asked(address, "/health")[0].status == 503)
+            running.terminate()
+            assert running.wait(20) == 0
