@@ -70,10 +70,13 @@ def _parser() -> argparse.ArgumentParser:
                       help="network, such as 10.0.0.0/8, that may read /metrics, besides this machine")
     page.add_argument("--drain-seconds", metavar="N", type=float, default=DRAIN,
                       help="seconds for which open pages go on after SIGTERM (default: %(default)s)")
+    page.add_argument("--public", action="store_true",
+                      help="limits for visitors whom nobody knows: memory of a page and of a design, and a quarter of "
+                      "an hour for an idle page")
     _add_address(page, 8866, lambda args: serve(
         args.host, args.port, browser=args.browser, notebook=args.notebook, preheat=args.preheat,
         max_pages=args.max_pages, base_url=args.base_url, allow_host=args.allow_host, metrics_from=args.metrics_from,
-        drain_seconds=args.drain_seconds))
+        drain_seconds=args.drain_seconds, public=args.public))
 
     books = add("lab", help="open the notebooks in JupyterLab",
                 description="Opens the notebooks in JupyterLab until Ctrl-C.",

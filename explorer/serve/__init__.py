@@ -42,8 +42,10 @@ DRAIN = 30
 CONNECTIONS = 400
 """HTTP connections at a time, at most."""
 NUMBERS = ("EXPLORER_GRACE_SECONDS", "EXPLORER_IDLE_SECONDS", "EXPLORER_MAX_MEMORY_MB", "EXPLORER_MAX_ACTIVATION_MB",
-           "EXPLORER_NOISE_MB", "EXPLORER_PROCESSES")
+           "EXPLORER_NOISE_MB", "EXPLORER_PROCESSES", "EXPLORER_KERNEL_MB")
 """Environment variables that kernels read as numbers: a wrong one is told when the server starts."""
+FOR_STRANGERS = {"EXPLORER_KERNEL_MB": "1000", "EXPLORER_MAX_MEMORY_MB": "2000", "EXPLORER_IDLE_SECONDS": "900"}
+"""What `public` sets where the environment does not: memory of a kernel and of a design, seconds of an idle page."""
 WORKPLACE = "explorer-serve-"
 SETTINGS = PACKAGE / "jupyter"
 """`voila.json`, `labconfig/` and the template, found by Jupyter when this folder is on its paths. What they are for:
@@ -80,7 +82,8 @@ def notebooks() -> Path:
 
 def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK, preheat: int = PREHEATED,
           max_pages: int | None = None, base_url: str = "/", allow_host: Sequence[str] = (),
-          metrics_from: Sequence[str] = (), drain_seconds: float = DRAIN) -> None:
+          metrics_from: Sequence[str] = (), drain_seconds: float = DRAIN,
+          public: bool = False) -> None:
     """Serves a notebook as a page, with standalone Voilà, until it is interrupted.
 
     Args:
@@ -90,11 +93,14 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK,
         allow_host: names besides this machine's own by which a request may call the server; "*" for any.
         metrics_from: networks, such as 10.0.0.0/8, that may read the numbers at /metrics besides this machine.
         drain_seconds: how long open pages go on after SIGTERM.
+        public: sets limits for visitors whom nobody knows; there are as many pages as memory holds at these limits.
     Raises:
         ServeError: the port is taken or not allowed, the host is not this machine's, the notebook is missing, an
             environment variable is wrong, or there is no place for temporary files.
     """
     page = _page(notebook)
+    if public:
+        os.environ.update(FOR_STRANGERS | os.environ)
     try:
         for variable in NUMBERS:
             environment(variable, 0)
@@ -115,7 +121,8 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
            base_url: str, allow_host: Sequence[str], metrics_from: Sequence[str], drain_seconds: float) -> None:
     files = _open_files()
     connections = min(CONNECTIONS, files // 3)
-    usual = min(int((SHARE * machine_memory() - SERVER) / PAGE) - preheat, MOST_PAGES,
+    largest = max(PAGE, environment("EXPLORER_KERNEL_MB", 0) * 1e6)
+    usual = min(int((SHARE * machine_memory() - SERVER) / largest) - preheat, MOST_PAGES,
                 (files - connections) // FILES_PER_PAGE - preheat)
     most = max(1, usual) if max_pages is None else max_pages
     Ledger(os.environ[LEDGER]).open(max(SHARE * machine_memory() - SERVER, (most + preheat) * PAGE))

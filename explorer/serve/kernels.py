@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import uuid
 from collections import Counter
@@ -67,6 +68,7 @@ class Kernels(AsyncMappingKernelManager):
         super().__init__(**options)
         self.grace = environment("EXPLORER_GRACE_SECONDS", GRACE)
         self.idle = environment("EXPLORER_IDLE_SECONDS", IDLE)
+        self.most_memory = environment("EXPLORER_KERNEL_MB", math.inf) * 1e6
         self._visited: set[str] = set()
         self._expected: set[str] = set()
         """Kernels that start, or wait for their turn to start."""
@@ -90,15 +92,17 @@ class Kernels(AsyncMappingKernelManager):
         """Visitors' pages, open or about to be."""
         return max(0, len(self._expected.union(self.list_kernel_ids())) - self.waiting)
 
-    def must_have_room(self) -> None:
+    def must_have_room(self, ahead: int = 0) -> None:
         """Refuses a visitor for whom there is no page now.
 
+        Args:
+            ahead: visitors who come first.
         Raises:
             NoRoomError: the server ends, or every page is in use.
         """
         if self.draining:
             raise NoRoomError("draining", "This server is about to be restarted.")
-        if self.pages >= self.max_pages:
+        if self.pages + ahead >= self.max_pages:
             raise NoRoomError("full", f"Every page that this server can show at a time is in use ({self.max_pages}).")
 
     async def start_kernel(self, *, kernel_id: str | None = None, **options: Any) -> str:  # type: ignore[override]
@@ -168,13 +172,17 @@ class Kernels(AsyncMappingKernelManager):
             return False
 
     async def look(self) -> None:
-        """Looks how much memory each kernel takes."""
+        """Looks how much memory each kernel takes, and ends those that take more than they may."""
         owners = {}
         for kernel_id in self.list_kernel_ids():
             kernel: Any = self.get_kernel(kernel_id)
             if pid := getattr(kernel.provisioner, "pid", None):
                 owners[pid] = kernel_id
         self.memory = await IOLoop.current().run_in_executor(None, own_memory, owners)
+        for kernel_id, size in self.memory.items():
+            if size > self.most_memory and kernel_id in self._visited:  # before, no page would hear why
+                most = f"{self.most_memory / 1e6:,.0f} MB"
+                await self.end(kernel_id, f"This page took more memory than a visitor may have here ({most}).")
 
     # --- which are fit for a visitor --------------------------------------------------------------------------
 
@@ -227,7 +235,7 @@ class Kernels(AsyncMappingKernelManager):
             kernel: Any = self.get_kernel(kernel_id)
             silent = datetime.now(UTC) - kernel.last_activity
             if silent.total_seconds() >= self.idle:
-                await self.end(kernel_id, f"This page was not used for {self.idle / 60:.0f} minutes.")
+                await self.end(kernel_id, f"This page was not used for {self.idle / 60:g} minutes.")
         else:
             now = IOLoop.current().time()
             if now - self._without_page.setdefault(kernel_id, now) >= self.grace:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from http.client import HTTPResponse
 from pathlib import Path
 
 import psutil
@@ -14,12 +18,16 @@ from playwright.sync_api import Browser, expect
 from prometheus_client.parser import text_string_to_metric_families
 
 from explorer import plotlyjs
+from explorer.memory import machine_memory
+from explorer.serve.kernels import own_memory
 
 from .conftest import server
 from .dashboard import Dashboard
 from .visitor import SOON, answers, arrive, asked, enter, kernels, serving, wait_until
 
 PAGES = 2
+FIRST: list[tuple[HTTPResponse, str]] = []
+"""What the server answered as soon as it listened."""
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +35,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server with few pages, also called `explorer.example`, whose numbers a second network may read."""
     options = ["--max-pages", str(PAGES), "--allow-host", "explorer.example", "--metrics-from", "192.0.2.0/24"]
     with server(["serve", *options], tmp_path_factory.mktemp("operator") / "log") as running:
+        FIRST.append(asked(running, "/health"))
+        wait_until(lambda: asked(running, "/health")[0].status == 200)
         yield running
 
 
@@ -42,9 +52,8 @@ def numbers(address: str) -> dict[str, float]:
 
 
 def test_visitors_are_sent_when_a_first_kernel_is_ready(address: str) -> None:
-    answer, text = asked(address, "/health")
+    (answer, text), = FIRST
     assert (answer.status, json.loads(text)["status"]) == (503, "starting")
-    wait_until(lambda: asked(address, "/health")[0].status == 200)
     assert json.loads(asked(address, "/health")[1]) == {"status": "ok", "pages": 0, "max_pages": PAGES, "waiting": 1}
 
 
@@ -175,3 +184,47 @@ def test_a_server_that_is_asked_to_end_twice_ends_at_once(tmp_path: Path) -> Non
             wait_until(lambda: asked(address, "/health")[0].status == 503)
             running.terminate()
             assert running.wait(20) == 0
+
+
+@pytest.mark.parametrize(("variable", "value", "reason"), [
+    ("EXPLORER_KERNEL_MB", "10", "This page took more memory than a visitor may have here (10 MB)."),
+    ("EXPLORER_IDLE_SECONDS", "6", "This page was not used for 0.1 minutes."),
+])
+def test_a_page_says_why_its_process_was_ended(
+    browser: Browser, tmp_path: Path, variable: str, value: str, reason: str,
+) -> None:
+    with server(["serve", "--public", "--preheat", "0"], tmp_path / "log", **{variable: value}) as address:
+        page = browser.new_page()
+        page.goto(address)
+        expect(page.locator("#ex-notice")).to_contain_text(f"{reason} The Python process of this page", timeout=90_000)
+        wait_until(lambda: not kernels(address))
+        page.close()
+
+
+def test_a_public_server_has_as_many_pages_as_memory_holds(tmp_path: Path) -> None:
+    most = {}
+    for options in ("", "--public"):
+        with server(["serve", "--preheat", "0", *options.split()], tmp_path / "log") as address:
+            most[options] = json.loads(asked(address, "/health")[1])["max_pages"]
+    assert most["--public"] == min(int((0.9 * machine_memory() - 300e6) / 1e9), 100) < most[""] <= 100
+
+
+def test_the_memory_of_an_owner_is_that_of_all_its_processes() -> None:
+    """50 MB in a process, 100 MB in its child; somebody else's process has little."""
+    child = "x = bytearray(100_000_000); print(flush=True); input()"
+    parent = (f"import subprocess, sys; x = bytearray(50_000_000); "
+              f"subprocess.run([sys.executable, '-c', {child!r}])")
+    with ExitStack() as running:
+        owners = {}
+        for name, code in (("large", parent), ("small", "print(flush=True); input()"), ("nobody", child)):
+            process = running.enter_context(subprocess.Popen(
+                [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            running.callback(process.kill)
+            process.stdout.readline()  # type: ignore[union-attr]
+            owners[process.pid] = name
+        found = own_memory({process: name for process, name in owners.items() if name != "nobody"})
+        assert found.keys() == {"large", "small"}
+        assert found["large"] - 2 * found["small"] == pytest.approx(150e6, rel=0.05)
+        for process in map(psutil.Process, owners):
+            for below in process.children():
+                below.kill()
