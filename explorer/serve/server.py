@@ -32,6 +32,7 @@ from voila.tornado.handler import TornadoVoilaHandler
 
 from explorer.serve import metrics, plotly
 from explorer.serve.kernels import NoRoomError
+from explorer.serve.line import Line, place
 from explorer.serve.visits import Connection
 
 HEAD, BODY, BUFFER = 64_000, 64_000, 8_000_000
@@ -43,6 +44,7 @@ STALLED = 120.0
 TEND = 5.0
 """Seconds between two looks at the kernels. One that waited for a visitor and was taken is replaced at the next look:
 its visitor's page comes first."""
+LINE_COOKIE = "explorer-line"
 AGAIN = 15
 """Seconds after which a page that could not be given asks again."""
 
@@ -64,7 +66,8 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
             metrics.REFUSED.labels(error.reason).inc()
             self.set_status(503)
             self.set_header("Retry-After", str(AGAIN))
-            self.finish(self.render_template("full.html", reason=str(error), seconds=AGAIN))
+            place = self._wait() if error.reason == "full" else ""
+            self.finish(self.render_template("full.html", reason=str(error), place=place, seconds=AGAIN))
         except asyncio.CancelledError:  # the visitor has gone
             return
 
@@ -93,6 +96,19 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
             metrics.REFUSED.labels("loaded ahead").inc()
             raise HTTPError(503)
 
+    @property
+    def _token(self) -> str:
+        """What a visitor's browser keeps of their place in line."""
+        return str(self.get_cookie(LINE_COOKIE, ""))
+
+    def _wait(self) -> str:
+        """Has the visitor wait in line, and says where."""
+        line = self.settings["line"]
+        if not (token := line.wait(self._token)):
+            return "The line is full."
+        self.set_cookie(LINE_COOKIE, token, path=self.base_url, httponly=True, samesite="Lax")
+        return place(line.ahead(token))
+
     async def _make(self) -> None:
         """Has a kernel make the page, and sends its parts as they come.
 
@@ -101,10 +117,12 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
         for last in (False, True):
             begun = False
             await self.kernel_manager.bury()
-            self.kernel_manager.must_have_room()  # a kernel that waits for a visitor is a page, too
+            # A kernel that waits for a visitor becomes a page, too.
+            self.kernel_manager.must_have_room(self.settings["line"].ahead(self._token))
             try:
                 async for part in self.get_generator():
                     begun = True
+                    self.settings["line"].leave(self._token)
                     self.write(part)
                     self.flush()
             except (NoRoomError, HTTPError):
@@ -286,6 +304,7 @@ class Server(Voila):  # type: ignore[misc]
         if self.voila_configuration.preheat_kernel:
             self.fill = self.kernel_manager.fill_if_needed
             self.kernel_manager.fill_if_needed = lambda *_, **__: None
+        settings["line"] = self.line = Line()
         self.kernel_manager.ready = not self.fill
         settings["transforms"] = self.transforms
         self.tending = PeriodicCallback(self.tend, 1000 * TEND)
@@ -315,6 +334,7 @@ class Server(Voila):  # type: ignore[misc]
             "explorer_kernels_waiting": ("Kernels that wait for a visitor.", lambda: kernels.waiting),
             "explorer_kernels_memory_bytes": ("Memory of all kernels that they share with no other process (USS).",
                                               lambda: sum(kernels.memory.values())),
+            "explorer_visitors_in_line": ("Visitors who wait until a page is free.", lambda: self.line.ahead("")),
             "explorer_connections": ("HTTP connections, without websockets.", lambda: len(self.front.since)),
             "explorer_websockets": ("Websockets to kernels.", lambda: len(Connection.newest)),
         })

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -71,6 +72,7 @@ def empty(address: str) -> str:
         asked(address, f"/voila/api/shutdown/{ARRIVED.pop()}", "POST")
     wait_until(lambda: health(address) == {"status": "ok", "pages": 0, "max_pages": PAGES, "waiting": 1},
                said=lambda: health(address))
+    wait_until(lambda: in_line_count(address) == 0)
     return address
 
 
@@ -160,6 +162,41 @@ def test_a_flooded_kernel_is_free_again_soon(empty: str) -> None:
         assert turned_away(visit) == 1008
 
 
+def in_line(address: str, cookie: str = "") -> tuple[int, str, str]:
+    """A visitor's answer: its status, its place in line, and the cookie that the browser keeps."""
+    answer, words = asked(address, Cookie=cookie)
+    found = re.search(r"You are (\w+) in line", words)
+    kept = [told.partition(";")[0] for told in answer.headers.get_all("Set-Cookie", []) if "explorer-line=" in told]
+    return answer.status, found[1] if found else "", "".join(kept[:1]) or cookie
+
+
+def test_who_came_first_gets_the_next_page(empty: str) -> None:
+    with ExitStack() as open_ones:
+        for _ in range(PAGES):
+            open_ones.enter_context(enter(empty, arrive(empty)))
+        cookies = []
+        for place in ("first", "second", "third"):
+            status, told, cookie = in_line(empty)
+            assert (status, told) == (503, place)
+            cookies.append(cookie)
+        told_again = [in_line(empty, cookie)[:2] for cookie in cookies]
+        assert told_again == [(503, "first"), (503, "second"), (503, "third")]
+        assert in_line_count(empty) == 3
+        asked(empty, f"/voila/api/shutdown/{ARRIVED[-1]}", "POST")
+        assert in_line(empty, cookies[2])[:2] == (503, "third")
+        assert in_line(empty)[:2] == (503, "fourth")  # somebody new
+        assert in_line(empty, "explorer-line=made-up")[:2] == (503, "fifth")
+        assert in_line(empty, cookies[0])[0] == 200
+        assert in_line(empty, cookies[2])[:2] == (503, "second")
+
+
+def in_line_count(address: str) -> int:
+    """Visitors in line, as the server counts them."""
+    found = re.search(r"^explorer_visitors_in_line (\d+)", asked(address, "/metrics")[1], re.MULTILINE)
+    assert found
+    return int(found[1])
+
+
 def test_a_full_house_is_said_and_kernels_are_no_more_than_allowed(empty: str) -> None:
     """Thirty ask at once; those who get a page stay, the others are told when to come again."""
     most = 0
@@ -175,8 +212,11 @@ def test_a_full_house_is_said_and_kernels_are_no_more_than_allowed(empty: str) -
     assert refused.headers["Retry-After"] == "15"
     assert f"Every page that this server can show at a time is in use ({PAGES})." in words
     assert 'http-equiv="refresh"' in words
+    told = sorted(int(found[1]) for _, body in answers_ if (found := re.search(r"You are number (\d+) in line", body)))
+    assert told == list(range(11, 31 - PAGES))
     wait_until(lambda: len(kernels(empty)) == 1)
-    assert arrive(empty)
+    cookie = in_line(empty)[2]
+    wait_until(lambda: in_line(empty, cookie)[0] == 200)  # those in line do not ask again, and lose their turn
 
 
 def test_a_kernel_that_waits_is_no_page_beyond_those_allowed(empty: str) -> None:
