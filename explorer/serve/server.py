@@ -98,11 +98,11 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
 
     @property
     def _token(self) -> str:
-        """What a visitor's browser keeps of their place in line."""
+        """The visitor's place in line, as their browser keeps it."""
         return str(self.get_cookie(LINE_COOKIE, ""))
 
     def _wait(self) -> str:
-        """Has the visitor wait in line, and says where."""
+        """A sentence with the place in line that the visitor has now."""
         line = self.settings["line"]
         if not (token := line.wait(self._token)):
             return "The line is full."
@@ -295,7 +295,7 @@ class Server(Voila):  # type: ignore[misc]
 
     @property
     def transforms(self) -> Any:
-        """What happens to every answer on its way out."""
+        """Changes to every answer on its way out."""
         return [partial(SafeHeaders, self.tornado_settings["headers"])]
 
     def init_settings(self) -> dict[str, Any]:
