@@ -25,9 +25,8 @@ from explorer.app.widgets.buttons import RaceButtons, SetupRow
 from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.wording import left_in_words, refusal_in_words
-from explorer.app.widgets.worker import Throttle
 from explorer.choices import ConfigError
-from explorer.stopping import Progress, Stop
+from explorer.stopping import Progress, Stop, Throttle
 
 if TYPE_CHECKING:
     from explorer.training.history import Outcome

@@ -13,10 +13,9 @@ import traitlets
 
 from explorer.app.roster import swatch
 from explorer.app.widgets.runtime import PageWidget, view
-from explorer.app.widgets.worker import Throttle
 from explorer.figures.palette import LegendEntry
 from explorer.numbers import number
-from explorer.stopping import Stop
+from explorer.stopping import Stop, Throttle
 from explorer.training.tasks import Levels
 
 if TYPE_CHECKING:

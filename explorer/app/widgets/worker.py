@@ -34,8 +34,8 @@ GLANCE = 0.02
 
 def in_words(error: Exception) -> str:
     """An error as `Class: message`, or as its message where that is a sentence."""
-    said = str(error)
-    return f"{said[:1].upper()}{said[1:]}." if isinstance(error, ConfigError) else f"{type(error).__name__}: {said}"
+    said, kind = str(error), getattr(error, "kind", type(error).__name__)
+    return f"{said[:1].upper()}{said[1:]}." if isinstance(error, ConfigError) else f"{kind}: {said}"
 
 
 def wait(while_true: Callable[[], bool], stop: Stop) -> None:
@@ -181,33 +181,3 @@ class Worker(Generic[Job, Result]):
                 context.copy().run(self._on_progress, job, fraction)
 
         return report
-
-
-class Throttle:
-    """Limit on the rate of some work: `if throttle.due: with throttle: …`.
-
-    Args:
-        least: seconds from one time to the next, at least.
-        share: of all time that the work may take.
-        most: seconds after which the work is due in any case.
-    """
-
-    def __init__(self, least: float, share: float, most: float = 10.0) -> None:
-        self._least, self._share, self._most = least, share, most
-        self._next = self._begun = 0.0
-
-    @property
-    def due(self) -> bool:
-        """Whether the work is due."""
-        return time.monotonic() >= self._next
-
-    def now(self) -> None:
-        """Makes the work due at once."""
-        self._next = 0.0
-
-    def __enter__(self) -> None:
-        self._begun = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        end = time.monotonic()
-        self._next = end + min(self._most, max(self._least, (end - self._begun) / self._share))
