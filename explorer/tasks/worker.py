@@ -24,7 +24,8 @@ from explorer.stopping import Stopped
 from explorer.tasks.frames import receive, send
 from explorer.tasks.pool import Call
 
-KINDS: Mapping[str, str] = MappingProxyType({"run": "explorer.measuring.outside", "cells": "explorer.sweeping.cell"})
+KINDS: Mapping[str, str] = MappingProxyType({
+    "run": "explorer.measuring.outside", "cells": "explorer.sweeping.cell", "race": "explorer.training.telling"})
 """Kinds of tasks, each with the module whose `compute` takes a `Call` and gives the bytes of a result."""
 NICENESS = 5
 """Niceness of a worker: the page, and the theory that it shows first, come before it."""
