@@ -23,6 +23,7 @@ from explorer.display import shown
 from explorer.figures.palette import LegendEntry
 from explorer.schemes.preset import PRESETS
 from explorer.text import LARGEST_BYTES, Text, decode
+from explorer.training.outside import Terms
 from explorer.training.recipe import Recipe, idle
 from explorer.training.tasks import Data
 
@@ -93,6 +94,11 @@ class Start(NamedTuple):
         """Name, design as the task has it, and recipe of each contender."""
         return [(design.label, self.plan.task.fit(design.config), recipe)
                 for design, recipe in zip(self.designs, self.recipes, strict=True) if design.config]
+
+    @property
+    def terms(self) -> Terms:
+        """The same without marks, as a worker takes it."""
+        return Terms(self.contenders, self.plan.task, self.plan.steps, self.plan.every, self.text)
 
 
 class Preparation:
