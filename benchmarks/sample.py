@@ -19,8 +19,7 @@ from explorer.app.race.sample import FILE
 from explorer.app.widgets.record import changed
 from explorer.profile import MATRICES, STREAM, Array
 from explorer.training.history import History
-from explorer.training.race import Race
-from explorer.training.telling import race_of
+from explorer.training.race import Race, race_of
 
 EVERY = 20
 """Steps between readings: as many as fit into a small file."""

@@ -38,19 +38,14 @@ def packed(about: Mapping[str, object], arrays: Arrays) -> bytes:
 
 
 def unpacked(raw: bytes) -> tuple[dict[str, Any], Arrays]:
-    """The values and arrays of `packed`."""
-    with np.load(io.BytesIO(raw), allow_pickle=False) as file:
-        arrays = dict(file)
-    return json.loads(arrays.pop("about").tobytes()), arrays
-
-
-def told(raw: bytes) -> tuple[dict[str, Any], Arrays]:
-    """What a worker has told of a race.
+    """The values and arrays of `packed`.
 
     Raises:
-        ConfigError: the race was refused.
+        ConfigError: they are a refusal.
     """
-    about, arrays = unpacked(raw)
+    with np.load(io.BytesIO(raw), allow_pickle=False) as file:
+        arrays = dict(file)
+    about = json.loads(arrays.pop("about").tobytes())
     if "refused" in about:
         raise ConfigError(*(part if isinstance(part, str) else FieldName(*part) for part in about["refused"]))
     return about, arrays
@@ -65,26 +60,20 @@ class Terms(NamedTuple):
     every: int
     text: Text | None = None
 
-    @property
-    def saved_bytes(self) -> int:
-        """About the size of the saved race: every weight with two moments."""
-        return sum(12 * config.sizes.n_parameters for _, config, _ in self.contenders)
-
     def parts(self) -> tuple[dict[str, object], Arrays]:
         """All of it as plain values and arrays, for `packed`."""
-        contenders = [(name, config.to_json(), recipe.to_json()) for name, config, recipe in self.contenders]
-        about: dict[str, object] = {"contenders": contenders, "task": self.task.to_json(), "steps": self.steps,
-                                    "every": self.every}
-        if self.text is None:
-            return about, {}
-        return about | {"vocabulary": "".join(self.text.vocabulary)}, {"codes": self.text.codes.astype(np.int16)}
+        contenders = [[name, config.to_json(), recipe.to_json()] for name, config, recipe in self.contenders]
+        about = {"contenders": contenders, "task": self.task.to_json(), "steps": self.steps, "every": self.every,
+                 "vocabulary": "".join(self.text.vocabulary) if self.text else ""}
+        return about, {"text": self.text.codes.astype(np.int16)} if self.text else {}
 
     @classmethod
     def of(cls, about: Mapping[str, Any], arrays: Arrays) -> Terms:
         """The terms with these parts."""
         contenders = [(name, Config.from_json(config), Recipe.from_json(recipe))
                       for name, config, recipe in about["contenders"]]
-        text = Text(arrays["codes"].astype(np.int64), tuple(about["vocabulary"])) if "codes" in arrays else None
+        codes = arrays.get("text")
+        text = None if codes is None else Text(codes.astype(np.int64), tuple(about["vocabulary"][: len(codes)]))
         return cls(contenders, Task.from_json(about["task"]), about["steps"], about["every"], text)
 
 
@@ -106,7 +95,7 @@ class Record(Standing):
         """The saved race, of one that stands still and is not too large; see `archive.to_bytes`."""
 
     def take(self, about: Mapping[str, Any], arrays: Arrays) -> None:
-        """Takes news, from `told`."""
+        """Takes news, from `unpacked`."""
         self.levels = Levels(*about["levels"])
         self.outcomes = [Outcome(*values) for values in about["outcomes"]]
         self.lines |= {name: Line(*words) for name, words in about["lines"].items()}
@@ -130,7 +119,7 @@ class Record(Standing):
         self.archive = b""
         for _, answer in tasks.answers([task], stop, early):
             if news := answer.result or answer.so_far:
-                self.take(*told(news))
+                self.take(*unpacked(news))
                 yield
             else:
                 progress(answer.progress)
@@ -150,7 +139,7 @@ def read(raw: bytes, name: str, stop: Stop) -> Record:
         Stopped, ConfigError, TaskError: see `Record.follow`.
     """
     [(_, answer)] = tasks.answers([request("read", raw, name, Order.FIRST_SEEDS)], stop)
-    about, arrays = told(answer.result or b"")
+    about, arrays = unpacked(answer.result or b"")
     record = Record(Terms.of(about, arrays))
     record.take(about, arrays)
     record.archive = raw

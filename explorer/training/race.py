@@ -18,6 +18,7 @@ from explorer.measuring.sharing import device, shares, torch_threads
 from explorer.profile import Array
 from explorer.text import Text
 from explorer.training.history import History, Outcome, Standing
+from explorer.training.outside import Terms
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.runner import Contender, Runner
 from explorer.training.tasks import Data, Task, of_prose
@@ -91,6 +92,11 @@ class Race(Standing):
                     break
         return self
 
+    @property
+    def terms(self) -> Terms:
+        """Everything that it started with."""
+        return Terms(self.contenders, self.task, self.steps, self.every, self.data.text)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies are another race at the same step: models are built again, and take the numbers."""
         made = self.contenders, self.task, self.steps, self.every, self.data.text
@@ -154,6 +160,16 @@ def race(contenders: Sequence[Contender], task: Task | None = None, steps: int =
         TypeError, ConfigError: see `Race`.
     """
     return Race(contenders, Task() if task is None else task, steps, every, text).run(stop, on_step)
+
+
+def race_of(terms: Terms) -> Race:
+    """The race with these terms, ready to run.
+
+    Raises:
+        ConfigError: see `Race`.
+    """
+    contenders, task, steps, every, text = terms
+    return Race([Contender(*row) for row in contenders], task, steps, every, text)
 
 
 def outcome(runner: Runner, unigram: float) -> Outcome:

@@ -17,7 +17,7 @@ from explorer.app import home
 from explorer.app.race.gallery import Gallery
 from explorer.app.race.lineup import SETUPS, Lineup, Plan, first_lineup
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, Start
-from explorer.app.race.racefile import Opened, RaceFile, Saves, opened
+from explorer.app.race.racefile import RaceFile, Saves, opened, state_of
 from explorer.app.race.sample import stored
 from explorer.app.race.standings import most_steps
 from explorer.app.widgets.buttons import RaceButtons, SetupRow
@@ -67,7 +67,7 @@ class Leg:
         return f"step {made:,} of {steps:,}" + (f" · {left_in_words(left)}" if new > 1 else "")
 
 
-class RacePanel(Panel[Leg, Record | Opened | ConfigError]):
+class RacePanel(Panel[Leg, Record | ConfigError]):
     """The panel.
 
     Args:
@@ -118,7 +118,7 @@ class RacePanel(Panel[Leg, Record | Opened | ConfigError]):
     def _enter(self, phase: Phase, text: str, *words: Any, **more: Any) -> None:
         """Goes to a phase, as every panel does, and first offers the buttons of this phase."""
         running, paused = phase is Phase.COMPUTING, phase is Phase.PAUSED
-        large = running and self._leg is not None and self._leg.start.terms.saved_bytes > MOST_DATA
+        large = running and self._leg is not None and self._leg.start.saved_bytes > MOST_DATA
         verbs = ("resume", "stop") if paused else ("pause", "stop")[large:] if running else ("start",)
         self.bar.offer(*(() if running and self._wish else verbs))
         self.bar.note = RUNS_ON + TOO_LARGE * large if running or paused else ""
@@ -207,16 +207,16 @@ class RacePanel(Panel[Leg, Record | Opened | ConfigError]):
             self._enter(Phase.COMPUTING, f"Reading {name}", fraction=2.0)
             self.worker.submit(self._leg)
 
-    def _show_opened(self, opened: Opened) -> None:
+    def _show_opened(self, race: Record, start: Start) -> None:
         """Shows a race from a file as one that is paused, or has ended, and the choices that it started with."""
-        self.race, self._leg = opened.race, Leg(opened.start)
-        self.preparation.restore(opened.state)
-        self.preparation.text.take(opened.start.text)
-        self.file.said = f"Opened, at step {most_steps(opened.race.outcomes):,} of {opened.race.steps:,}."
-        if opened.race.finished:
-            self._end("Finished", opened.race)
+        self.race = race
+        self.preparation.restore(state_of(start))
+        self.preparation.text.take(start.text)
+        self.file.said = f"Opened, at step {most_steps(race.outcomes):,} of {race.steps:,}."
+        if race.finished:
+            self._end("Finished", race)
         else:
-            self._pause(opened.race)
+            self._pause(race)
         self.bar.losing = False
 
     def _still(self) -> Record:
@@ -238,11 +238,12 @@ class RacePanel(Panel[Leg, Record | Opened | ConfigError]):
 
     # --- on the worker's thread -------------------------------------------------------------------------------
 
-    def _work(self, job: Leg, stop: Stop, progress: Progress) -> Record | Opened | ConfigError:
+    def _work(self, job: Leg, stop: Stop, progress: Progress) -> Record | ConfigError:
         try:
             if job.file[0]:
                 (name, raw), job.file = job.file, ("", b"")
-                return opened(raw, name, stop)
+                race, job.start = opened(raw, name, stop)
+                return race
             race = self.race or Record(job.start.terms)
             job.first, job.begun = race.step, 0.0
             self._drawing.now()
@@ -266,16 +267,16 @@ class RacePanel(Panel[Leg, Record | Opened | ConfigError]):
                 words = job.progress(round(fraction * self.race.steps), self.race.steps)
                 self._enter(Phase.COMPUTING, self._promise(job), words, fraction)
 
-    def _receive(self, job: Leg, result: Record | Opened | ConfigError) -> None:
+    def _receive(self, job: Leg, result: Record | ConfigError) -> None:
         with self.lock:
             if job is not self._leg:
                 return
-            if isinstance(result, Opened):
-                self._show_opened(result)
-            elif isinstance(result, ConfigError):
+            if isinstance(result, ConfigError):
                 if self._wish == "open":
                     self.file.refuse(f"Refused: {refusal_in_words(result)}.")
                 self._enter(Phase.REFUSED, f"Refused: {refusal_in_words(result)}.")
+            elif self._wish == "open":
+                self._show_opened(result, job.start)
             elif self._wish == "pause" and result.archive and not result.finished:
                 self._pause(result)
             else:
@@ -284,7 +285,7 @@ class RacePanel(Panel[Leg, Record | Opened | ConfigError]):
     def _fail(self, job: Leg, message: str) -> None:
         with self.lock:
             if job is self._leg:
-                self._enter(Phase.FAILED, f"{message}. {AGAIN}")
+                self._enter(Phase.FAILED, message if self._wish == "open" else f"{message}. {AGAIN}")
 
     # --- where a race stands ----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from explorer.app.race.lineup import OWN, Plan
 from explorer.app.race.preparation import Start
@@ -21,15 +21,6 @@ from explorer.training.outside import Record, Terms, read
 LARGEST_BYTES = 100_000_000
 """Largest file: two minutes at the rate at which a server lets a visitor send."""
 NOTE = "A race that was saved here or in Python opens where it stood, and goes on."
-
-
-class Opened(NamedTuple):
-    """A race from a file."""
-
-    race: Record
-    start: Start
-    state: dict[str, Any]
-    """The choices that would start it again, as `Preparation.restore` takes them."""
 
 
 class RaceFile(LargeFile):
@@ -61,8 +52,8 @@ class RaceFile(LargeFile):
         """There is nothing in its place."""
 
 
-def opened(raw: bytes, name: str, stop: Stop) -> Opened:
-    """Has a race read, and draws it once, so that a file with strange numbers is refused here.
+def opened(raw: bytes, name: str, stop: Stop) -> tuple[Record, Start]:
+    """Has a race read, and draws it once, so that a file with strange numbers is refused here; gives its start, too.
 
     Raises:
         ConfigError: it is no race, or none that this page can show and run.
@@ -79,7 +70,7 @@ def opened(raw: bytes, name: str, stop: Stop) -> Opened:
             layer_map(course, 0, row)
     except Exception as error:  # noqa: BLE001 - numbers from anybody
         raise ConfigError(f"{name} must have the readings of a race; got others ({type(error).__name__})") from None
-    return Opened(race, start, state_of(start))
+    return race, start
 
 
 def start_of(terms: Terms) -> Start:
