@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
+import psutil
 import pytest
+from handed import handed
 from raced import LONG, SMALL, Open, lineup, opened
 
 from explorer.app.explore.sentences import model_words
@@ -12,6 +16,7 @@ from explorer.app.race.lineup import Contender
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING
 from explorer.config import preset
 from explorer.figures.palette import HUES
+from explorer.tasks.pool import KILLED
 from explorer.training.recipe import Recipe
 
 
@@ -244,11 +249,68 @@ def test_an_exception_is_told_and_the_next_race_runs(open_race: Open, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr("explorer.training.outside.packed", lambda *_: b"no race")
         page.press("start")
-        page.until("failed", "Error: ")
+        page.until("failed", "ValueError: ")
         assert page.panel.status.text.endswith(". Press Start to run the race again.")
         assert page.enabled == {"start"}
     page.press("start")
     page.wait(lambda: page.panel.status.text.startswith("Finished"))
+
+
+def newest_worker() -> psutil.Process:
+    """The process of the race that was started last."""
+    return max(psutil.Process().children(), key=lambda process: process.create_time())
+
+
+def test_a_worker_that_dies_ends_the_race_in_a_sentence_and_its_numbers_stay(open_race: Open) -> None:
+    page = open_race()
+    page.run()
+    page.set(steps=LONG)
+    page.press("start")
+    page.wait(lambda: page.panel.race is not None and page.panel.race.step > 20)
+    newest_worker().kill()
+    page.until("failed", f"RuntimeError: {KILLED}. Press Start to run the race again.")
+    assert page.enabled == {"start"}
+    assert page.points()
+    [(about, content)] = handed(page.panel.saves, "numbers")
+    assert about["file"] == "race.csv"
+    assert content.count(b"\n") > 100
+    assert handed(page.panel.saves, "race") == []
+    assert page.panel.saves.note == ("Refused: race must have come to a stop, and be small enough, to be saved whole; "
+                                     "got numbers alone.")
+    page.set(steps=3)
+    page.press("start")
+    page.wait(lambda: page.panel.status.text == "Finished at step 3 of 3")
+
+
+def test_a_race_that_is_too_large_to_be_sent_can_be_stopped_but_not_paused(
+        open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = open_race(steps=LONG)
+    monkeypatch.setattr("explorer.app.race.panel.MOST_DATA", 1000)
+    page.press("start")
+    assert page.enabled == {"stop"}
+    assert page.panel.bar.note.endswith(" This one is too large to be paused or saved.")
+    page.press("stop")
+    page.until("idle", "Stopped at step ")
+
+
+ALONE = """
+import os, sys
+from explorer.app.dashboard import dashboard
+panel = dashboard().panels["race"]
+panel.controls.set_state({"values": {**panel.controls.values, "n_layers": 2, "d_model": 16, "steps": 7, "every": 2}})
+panel.bar._handle_custom_msg("start", [])
+while panel.phase != "idle":
+    pass
+print(panel.status.text, len(panel.race.frame()) > 100, len(panel.race.archive) > 1000, "torch" in sys.modules, sep=";")
+sys.stdout.flush()
+os._exit(0)
+"""
+"""Runs a race on a page that is displayed nowhere."""
+
+
+def test_a_page_runs_a_race_without_torch() -> None:
+    said = subprocess.run([sys.executable, "-W", "ignore", "-c", ALONE], capture_output=True, text=True, check=True)
+    assert said.stdout == "Finished at step 7 of 7;True;True;False\n"
 
 
 def test_close_ends_a_race_that_runs(open_race: Open) -> None:
