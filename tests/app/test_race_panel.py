@@ -294,13 +294,15 @@ def test_a_race_that_is_too_large_to_be_sent_can_be_stopped_but_not_paused(
 
 
 ALONE = """
-import os, sys
+import os, sys, time
 from explorer.app.dashboard import dashboard
-panel = dashboard().panels["race"]
+page = dashboard()
+page.show("race")
+panel = page.panels["race"]
 panel.controls.set_state({"values": {**panel.controls.values, "n_layers": 2, "d_model": 16, "steps": 7, "every": 2}})
 panel.bar._handle_custom_msg("start", [])
 while panel.phase != "idle":
-    pass
+    time.sleep(0.01)
 print(panel.status.text, len(panel.race.frame()) > 100, len(panel.race.archive) > 1000, "torch" in sys.modules, sep=";")
 sys.stdout.flush()
 os._exit(0)
