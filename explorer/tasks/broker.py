@@ -106,8 +106,8 @@ class Client:
         self.broker.pool.enter(task, self.wishes[number])
 
     def _put(self, number: int, answer: Answer) -> None:
-        """Has an answer sent; progress only where nothing else waits."""
-        if answer.last or self.outgoing.empty():
+        """Has an answer sent; progress only where nothing else waits, and results so far always."""
+        if answer.last or answer.so_far or self.outgoing.empty():
             if answer.last:
                 self.wishes.pop(number, None)
             self.unread += len(payload_of(answer))

@@ -24,10 +24,9 @@ from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.record import changed, parse_choices, record, restore_controls, restore_parts
 from explorer.app.widgets.wording import refusal_in_words
-from explorer.app.widgets.worker import Throttle
 from explorer.choices import ConfigError
 from explorer.config import Config
-from explorer.stopping import Progress, Stop, Stopped
+from explorer.stopping import Progress, Stop, Stopped, Throttle
 
 LEAD = ("<h2>Map</h2><p>Where does the signal live, and does the theory draw the border in the right place? Each cell "
         "is a design.</p>")

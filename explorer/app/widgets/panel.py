@@ -99,8 +99,6 @@ NEXT: Mapping[Phase, frozenset[Phase]] = MappingProxyType({
 """The phases that may follow each; only what computes can be stopped or paused."""
 
 
-NICENESS = 10
-"""Priority, as of `nice`, of the thread of a panel that trains, on a server that others wait for, too."""
 
 
 class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
@@ -110,16 +108,13 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
         capacity: results that the worker keeps.
     """
 
-    trains = False
-    """Whether it computes for minutes: then it runs at a lower priority than what somebody waits for."""
-
     def __init__(self, capacity: int = 64) -> None:
         self.lock = threading.RLock()
         """Held by whoever changes the panel."""
         self._phase = Phase.IDLE
         self.status = Status(self._act, self._fix)
         self.worker: Worker[Job, Result] = Worker(self._work, self._receive, self._fail, self._advance, capacity,
-                                                   hold=self._holds, niceness=NICENESS if self.trains else 0)
+                                                   hold=self._holds)
         super().__init__()
         self.add_class("ex-panel")
 
