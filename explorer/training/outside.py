@@ -130,7 +130,7 @@ def request(verb: str, data: bytes, name: str = "race", order: Order = Order.LON
     return Request("race", json.dumps({"verb": verb, "name": name, "number": uuid4().hex}), order, data)
 
 
-def read(raw: bytes, name: str, stop: Stop) -> Record:
+def read_race(raw: bytes, name: str, stop: Stop) -> Record:
     """A saved race, which a worker reads.
 
     Args:
@@ -150,7 +150,7 @@ def read(raw: bytes, name: str, stop: Stop) -> Record:
 
 
 def since(history: History, losses: int, readings: int) -> tuple[dict[str, object], Arrays]:
-    """What a history has beyond so many losses and readings: for `add`, with the losses and `[reading, number]`."""
+    """Part of a history beyond so many losses and readings, for `add`: readings are `[reading, number]`."""
     shapes = [(*key, np.shape(values[0])) for key, values in history.values.items()]
     count = len(history.steps) - readings
     parts = [np.reshape(values[readings:], (count, -1 if count else 0)) for values in history.values.values()]

@@ -93,8 +93,8 @@ class Teller:
         """How the race stands, with the losses and readings that are not known yet, and more."""
         runners, numbers = [], dict(arrays)
         for place, (runner, known) in enumerate(zip(self.race.runners, self.known, strict=True)):
-            told, new = since(runner.history, *known)
-            runners.append({"step": runner.step, "retired": runner.retired, **told})
+            part, new = since(runner.history, *known)
+            runners.append({"step": runner.step, "retired": runner.retired, **part})
             numbers |= {f"{name} {place}": values for name, values in new.items()}
             self.known[place] = len(runner.history.losses), len(runner.history.steps)
         return packed({**about, "levels": self.race.levels, "outcomes": self.race.verdict(), "lines": self.lines,

@@ -17,7 +17,7 @@ from explorer.tasks.pool import Call
 from explorer.training import telling
 from explorer.training.archive import from_bytes, to_bytes
 from explorer.training.history import History
-from explorer.training.outside import Record, Terms, add, packed, read, request, since, unpacked
+from explorer.training.outside import Record, Terms, add, packed, read_race, request, since, unpacked
 from explorer.training.race import Contender, Race, race, race_of
 from explorer.training.recipe import Recipe
 
@@ -62,7 +62,7 @@ def test_a_race_that_stood_still_ends_as_if_it_had_not(terms: Terms) -> None:
     (Race([PRE, POST], TASK, 9, 2, OWN).run(lambda: False), True), (Race([WILD], TASK, 20, 5).run(), False),
 ], ids=["own text", "diverged"])
 def test_a_saved_race_is_read_whole(made: Race, own: bool) -> None:
-    record = read(to_bytes(made), "race.zip", lambda: False)
+    record = read_race(to_bytes(made), "race.zip", lambda: False)
     pd.testing.assert_frame_equal(record.frame(), made.frame(), check_exact=True)
     assert record.terms[:4] == ([tuple(one) for one in made.contenders], made.task, made.steps, made.every)
     assert (record.terms.text is not None) == own
@@ -75,7 +75,7 @@ def test_a_saved_race_is_read_whole(made: Race, own: bool) -> None:
 def test_a_saved_race_goes_on() -> None:
     asked = iter(range(1000))
     stopped = race([POST, PRE], TASK, 20, lambda: next(asked) >= 11, every=3)
-    record = run(read(to_bytes(stopped), "race.zip", lambda: False))
+    record = run(read_race(to_bytes(stopped), "race.zip", lambda: False))
     assert_same(from_bytes(record.archive, "race.zip"), race([POST, PRE], TASK, 20, every=3))
 
 
@@ -85,7 +85,7 @@ def test_a_refusal_comes_with_its_fields() -> None:
         run(Record(Terms([refused], TASK, 2, 1)))
     assert Recipe.field_name("alpha_schedule") in raised.value.phrases
     with pytest.raises(ConfigError, match=r"race must be a file that save wrote; got 'my.zip'"):
-        read(b"no race", "my.zip", lambda: False)
+        read_race(b"no race", "my.zip", lambda: False)
 
 
 def test_a_race_that_nobody_wants_is_stopped() -> None:

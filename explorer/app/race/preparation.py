@@ -96,7 +96,7 @@ class Start(NamedTuple):
 
     @property
     def terms(self) -> Terms:
-        """The same without marks, the designs as the task has them."""
+        """All but the marks, for a worker; designs as the task has them."""
         plan = self.plan
         return Terms([(design.label, plan.task.fit(design.config), recipe)
                       for design, recipe in zip(self.designs, self.recipes, strict=True) if design.config],

@@ -16,7 +16,7 @@ from explorer.figures.palette import LegendEntry
 from explorer.figures.race import CURVES, Course
 from explorer.figures.race_maps import MAPS, layer_map
 from explorer.stopping import Stop
-from explorer.training.outside import Record, Terms, read
+from explorer.training.outside import Record, Terms, read_race
 
 LARGEST_BYTES = 100_000_000
 """Largest file: two minutes at the rate at which a server lets a visitor send."""
@@ -58,7 +58,7 @@ def opened(raw: bytes, name: str, stop: Stop) -> tuple[Record, Start]:
     Raises:
         ConfigError: it is no race, or none that this page can show and run.
     """
-    race = read(raw, name, stop)
+    race = read_race(raw, name, stop)
     if len(race.runners) > MOST:
         raise ConfigError(f"{name} must have at most {MOST} contenders to be shown; got {len(race.runners)}")
     start = start_of(race.terms)
