@@ -27,7 +27,7 @@ ADDRESS, KEY = "EXPLORER_TASKS", "EXPLORER_TASKS_KEY"
 """Environment variables of a served kernel: where the socket is, and the key."""
 MOST_TASKS = 256
 """Tasks of one kernel that may wait or be computed; a kernel that hands in more is cut off."""
-MOST_DATA = 128 * 2**20
+MOST_DATA = 200_000_000
 """Bytes that a task may bring along: a saved race."""
 UNREAD = 256e6
 """Bytes of results that may wait for a kernel that does not take them."""
