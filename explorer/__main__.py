@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from explorer.config import Config, ConfigError
 from explorer.display import reason
-from explorer.serve import PAGE_NOTEBOOK, PREHEATED, ServeError, lab, serve
+from explorer.serve import DRAIN, PAGE_NOTEBOOK, PREHEATED, ServeError, lab, serve
 
 MOST_PREHEATED = 64
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
@@ -65,9 +66,14 @@ def _parser() -> argparse.ArgumentParser:
     page.add_argument("--allow-host", metavar="NAME", action="append", default=[],
                       help="name by which a proxy or a browser may call this server, besides this machine's own names "
                       "and addresses; * for any")
+    page.add_argument("--metrics-from", metavar="NETWORK", type=_network, action="append", default=[],
+                      help="network, such as 10.0.0.0/8, that may read /metrics, besides this machine")
+    page.add_argument("--drain-seconds", metavar="N", type=float, default=DRAIN,
+                      help="seconds for which open pages go on after SIGTERM (default: %(default)s)")
     _add_address(page, 8866, lambda args: serve(
         args.host, args.port, browser=args.browser, notebook=args.notebook, preheat=args.preheat,
-        max_pages=args.max_pages, base_url=args.base_url, allow_host=args.allow_host))
+        max_pages=args.max_pages, base_url=args.base_url, allow_host=args.allow_host, metrics_from=args.metrics_from,
+        drain_seconds=args.drain_seconds))
 
     books = add("lab", help="open the notebooks in JupyterLab",
                 description="Opens the notebooks in JupyterLab until Ctrl-C.",
@@ -129,6 +135,13 @@ def _base(text: str) -> str:
     if not re.fullmatch(r"/([\w.~-]+/)*", text):
         raise argparse.ArgumentTypeError(f"must begin and end with / and be a plain path; got {text!r}")
     return text
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a network such as 10.0.0.0/8; got {text!r}") from None
 
 
 def _measure(choices: argparse.Namespace) -> None:

@@ -136,6 +136,7 @@ def test_a_missing_notebook_is_one_line(
         (("serve", "--preheat", "-1"), "must be a whole number between 0 and 64; got '-1'"),
         (("serve", "--max-pages", "0"), "must be a whole number of at least 1; got '0'"),
         (("serve", "--base-url", "explorer"), "must begin and end with / and be a plain path; got 'explorer'"),
+        (("serve", "--metrics-from", "10.0.0.1/8"), "must be a network such as 10.0.0.0/8; got '10.0.0.1/8'"),
         (("serve", "--port", "65536"), "must be a whole number between 1 and 65535; got '65536'"),
         (("measure",), "the following arguments are required: CONFIG.json"),
     ],

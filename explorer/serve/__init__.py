@@ -37,6 +37,8 @@ SHARE, SERVER = 0.9, 300e6
 """Part of the machine's memory that may be used; then bytes of it for the server itself."""
 FILES, FILES_PER_PAGE = 65_536, 20
 """Open files: as many as are asked of the system, and what a page takes of them."""
+DRAIN = 30
+"""Seconds for which open pages go on when the server is asked to end."""
 CONNECTIONS = 400
 """HTTP connections at a time, at most."""
 NUMBERS = ("EXPLORER_GRACE_SECONDS", "EXPLORER_IDLE_SECONDS", "EXPLORER_MAX_MEMORY_MB", "EXPLORER_MAX_ACTIVATION_MB",
@@ -77,7 +79,8 @@ def notebooks() -> Path:
 
 
 def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK, preheat: int = PREHEATED,
-          max_pages: int | None = None, base_url: str = "/", allow_host: Sequence[str] = ()) -> None:
+          max_pages: int | None = None, base_url: str = "/", allow_host: Sequence[str] = (),
+          metrics_from: Sequence[str] = (), drain_seconds: float = DRAIN) -> None:
     """Serves a notebook as a page, with standalone Voilà, until it is interrupted.
 
     Args:
@@ -85,6 +88,8 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK,
         max_pages: pages at a time; None for as many as memory holds.
         base_url: the path below which the page is, as a proxy passes it on.
         allow_host: names besides this machine's own by which a request may call the server; "*" for any.
+        metrics_from: networks, such as 10.0.0.0/8, that may read the numbers at /metrics besides this machine.
+        drain_seconds: how long open pages go on after SIGTERM.
     Raises:
         ServeError: the port is taken or not allowed, the host is not this machine's, the notebook is missing, an
             environment variable is wrong, or there is no place for temporary files.
@@ -100,13 +105,14 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK,
     os.environ[plotlyjs.SERVED] = plotlyjs.TO_VISITORS
     workplace = _workplace()
     try:
-        _serve(page, host, port, workplace, browser, preheat, max_pages, base_url, allow_host)
+        _serve(page, host, port, workplace, browser, preheat, max_pages, base_url, allow_host, metrics_from,
+               drain_seconds)
     finally:
         shutil.rmtree(workplace, ignore_errors=True)
 
 
 def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, preheat: int, max_pages: int | None,
-           base_url: str, allow_host: Sequence[str]) -> None:
+           base_url: str, allow_host: Sequence[str], metrics_from: Sequence[str], drain_seconds: float) -> None:
     files = _open_files()
     connections = min(CONNECTIONS, files // 3)
     usual = min(int((SHARE * machine_memory() - SERVER) / PAGE) - preheat, MOST_PAGES,
@@ -122,10 +128,12 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
         ForkProvisioner.zygote, os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = zygote, "explorer-zygote"
     from tornado.ioloop import IOLoop
 
+    from explorer.serve.metrics import THIS_MACHINE
     from explorer.serve.server import Server
 
     logging.getLogger("tornado.general").setLevel(logging.ERROR)  # else it comments on Jupyter's own ping settings
     app = Server(config_file_paths=[str(SETTINGS)], most_connections=connections,
+                 readers=[*THIS_MACHINE, *metrics_from],
                  hosts=["localhost", host, socket.gethostname(), socket.getfqdn(), *allow_host])
     app.initialize([str(page), f"--Voila.ip={host}", f"--port={port}", f"--Voila.base_url={base_url}", "--no-browser",
                     f"--Voila.connection_dir_root={workplace}", f"--Kernels.max_pages={most}",
@@ -135,6 +143,7 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
     address = f"http://{_reachable(host)}:{port}{base_url}"
     loop = IOLoop.current()
     signal.signal(signal.SIGINT, lambda *_: loop.add_callback_from_signal(loop.stop))  # nothing breaks off halfway
+    signal.signal(signal.SIGTERM, lambda *_: loop.add_callback_from_signal(app.drain, drain_seconds))
     loop.add_callback(print, f"Transformer Signal Explorer is at {address} (Ctrl-C stops it)", flush=True)
     if files < (most + preheat) * FILES_PER_PAGE + connections:
         few = f"Open files are limited to {files:,} (ulimit -n), which is too few for {most} pages"

@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 from filelock import Timeout
 from jupyter_core.utils import ensure_async
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
@@ -40,7 +43,11 @@ UNSENT = 16_000_000
 
 
 class NoRoomError(Exception):
-    """There can be no further page now; the message is a sentence for the visitor who asked for it."""
+    """There can be no further page now: the reason in a word, and a sentence for the visitor who asked for a page."""
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
 
 
 class Kernels(AsyncMappingKernelManager):
@@ -51,6 +58,10 @@ class Kernels(AsyncMappingKernelManager):
     """
 
     max_pages = Int(100, config=True, help="Visitors' pages at a time, without the kernels that wait for a visitor.")
+    ready, draining = False, False
+    """Whether a first kernel has run the notebook; whether the server is about to end."""
+    memory: Mapping[str, int] = {}
+    """Bytes that each kernel and its processes have for themselves, when they were last looked at."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -79,6 +90,17 @@ class Kernels(AsyncMappingKernelManager):
         """Visitors' pages, open or about to be."""
         return max(0, len(self._expected.union(self.list_kernel_ids())) - self.waiting)
 
+    def must_have_room(self) -> None:
+        """Refuses a visitor for whom there is no page now.
+
+        Raises:
+            NoRoomError: the server ends, or every page is in use.
+        """
+        if self.draining:
+            raise NoRoomError("draining", "This server is about to be restarted.")
+        if self.pages >= self.max_pages:
+            raise NoRoomError("full", f"Every page that this server can show at a time is in use ({self.max_pages}).")
+
     async def start_kernel(self, *, kernel_id: str | None = None, **options: Any) -> str:  # type: ignore[override]
         """Starts a kernel when its turn comes, and returns its id.
 
@@ -87,17 +109,17 @@ class Kernels(AsyncMappingKernelManager):
         """
         kernel_id = kernel_id or str(uuid.uuid4())
         preheated = (options.get("env") or {}).get("VOILA_PREHEAT") == "True"
-        if not preheated and self.pages >= self.max_pages:
-            raise NoRoomError(f"Every page that this server can show at a time is in use ({self.max_pages}).")
+        if not preheated:
+            self.must_have_room()
         self._expected.add(kernel_id)
         try:
             if not await self._claim() and not preheated:
-                raise NoRoomError("Other visitors' computations take all memory that this server has.")
+                raise NoRoomError("memory", "Other visitors' computations take all memory that this server has.")
             try:
                 async with asyncio.timeout(None if preheated else LINE):
                     await self._turns.acquire()
             except TimeoutError:
-                raise NoRoomError("Many pages are being opened at this moment.") from None
+                raise NoRoomError("starting", "Many pages are being opened at this moment.") from None
             # A visitor who leaves meanwhile must not leave a process behind that nobody knows.
             return await asyncio.shield(asyncio.ensure_future(self._start(kernel_id, preheated, options)))
         except BaseException:
@@ -129,6 +151,7 @@ class Kernels(AsyncMappingKernelManager):
             if kernel_id not in self:
                 break
             quiet = quiet + GLANCE if self.kernel_model(kernel_id)["execution_state"] == "idle" else 0.0
+        self.ready = True
         self._turns.release()
 
     async def _claim(self) -> bool:
@@ -143,6 +166,15 @@ class Kernels(AsyncMappingKernelManager):
             return await IOLoop.current().run_in_executor(None, Ledger(os.environ[LEDGER]).claim, size)
         except Timeout:
             return False
+
+    async def look(self) -> None:
+        """Looks how much memory each kernel takes."""
+        owners = {}
+        for kernel_id in self.list_kernel_ids():
+            kernel: Any = self.get_kernel(kernel_id)
+            if pid := getattr(kernel.provisioner, "pid", None):
+                owners[pid] = kernel_id
+        self.memory = await IOLoop.current().run_in_executor(None, own_memory, owners)
 
     # --- which are fit for a visitor --------------------------------------------------------------------------
 
@@ -195,16 +227,20 @@ class Kernels(AsyncMappingKernelManager):
             kernel: Any = self.get_kernel(kernel_id)
             silent = datetime.now(UTC) - kernel.last_activity
             if silent.total_seconds() >= self.idle:
-                await self.end(kernel_id)
+                await self.end(kernel_id, f"This page was not used for {self.idle / 60:.0f} minutes.")
         else:
             now = IOLoop.current().time()
             if now - self._without_page.setdefault(kernel_id, now) >= self.grace:
                 await self.end(kernel_id)
 
-    async def end(self, kernel_id: str) -> None:
-        """Ends a kernel with whatever it computes, and tells its page; nothing happens to one that has ended."""
+    async def end(self, kernel_id: str, reason: str = "") -> None:
+        """Ends a kernel with whatever it computes, and tells its page; nothing happens to one that has ended.
+
+        Args:
+            reason: a sentence that the page shows.
+        """
         if page := Connection.newest.get(kernel_id):
-            page.end()
+            page.end(reason)
         with suppress(HTTPError, KeyError):
             await self.shutdown_kernel(kernel_id, now=True)
         self._visited.discard(kernel_id)
@@ -218,7 +254,17 @@ class Kernels(AsyncMappingKernelManager):
     ) -> None:
         """Ends every kernel at once, also those that are only starting."""
         for kernel_id in self.list_kernel_ids():
+            await self.end(kernel_id, "The server has been stopped.")
+
+    async def drain(self, seconds: float) -> None:
+        """Lets no further page be made, and waits until those that are open are left, at most so many seconds."""
+        self.draining, left = True, seconds
+        for kernel_id in self._preheated - self._visited:
             await self.end(kernel_id)
+        while self.pages and left > 0:
+            await asyncio.sleep(GLANCE)
+            left -= GLANCE
+        await self.shutdown_all()
 
     # --- messages for a page that is out of reach -------------------------------------------------------------
 
@@ -247,3 +293,17 @@ class Kernels(AsyncMappingKernelManager):
         if buffer:
             buffer["buffer"] = self._unsent.pop(kernel_id, [])
         return buffer
+
+
+def own_memory(owners: Mapping[int, str]) -> Counter[str]:
+    """Bytes that processes, and all that they have started, share with nobody (USS), by their owner.
+
+    These are free when the owner ends. What a kernel shares with the process of which it is a fork does not count.
+    """
+    owner, total = dict(owners), Counter[str]()
+    for process in psutil.Process().children(recursive=True):  # parents before their children
+        with suppress(psutil.Error), process.oneshot():
+            if name := owner.get(process.pid) or owner.get(process.ppid()):
+                owner[process.pid] = name
+                total[name] += process.memory_full_info().uss
+    return total

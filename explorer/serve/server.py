@@ -10,28 +10,29 @@ SECURITY.md says what this is for, and which test holds each promise.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.utils import url_path_join
 from tornado.httpserver import HTTPServer
-from tornado.httputil import HTTPHeaders, HTTPMessageDelegate
+from tornado.httputil import HTTPHeaders, HTTPMessageDelegate, HTTPServerRequest
 from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.iostream import IOStream
 from tornado.routing import AnyMatches, HostMatches, Matcher, Rule, RuleRouter
-from tornado.web import Application, HTTPError, RequestHandler, authenticated
+from tornado.web import Application, HTTPError, OutputTransform, RequestHandler, authenticated
 from traitlets import Int, List, Unicode
 from voila.app import Voila
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 from voila.static_file_handler import TemplateStaticFileHandler
 from voila.tornado.handler import TornadoVoilaHandler
 
-from explorer.serve import plotly
+from explorer.serve import metrics, plotly
 from explorer.serve.kernels import NoRoomError
+from explorer.serve.visits import Connection
 
 HEAD, BODY, BUFFER = 64_000, 64_000, 8_000_000
 """Bytes of a request's head and of its body (files come over the websocket), and of what is read ahead."""
@@ -40,7 +41,7 @@ SILENCE = 20.0
 STALLED = 120.0
 """Seconds after which a connection may be closed that does not take its answer, where others wait for a place."""
 TEND = 5.0
-"""Seconds between two looks at the kernels that wait for a visitor. One that was taken is replaced at the next look:
+"""Seconds between two looks at the kernels. One that waited for a visitor and was taken is replaced at the next look:
 its visitor's page comes first."""
 AGAIN = 15
 """Seconds after which a page that could not be given asks again."""
@@ -58,7 +59,9 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
         self.making = asyncio.ensure_future(self._make())
         try:
             await self.making
+            metrics.MADE.observe(self.request.request_time())
         except NoRoomError as error:
+            metrics.REFUSED.labels(error.reason).inc()
             self.set_status(503)
             self.set_header("Retry-After", str(AGAIN))
             self.finish(self.render_template("full.html", reason=str(error), seconds=AGAIN))
@@ -84,8 +87,10 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
         site, mode, target = (self.request.headers.get(f"Sec-Fetch-{name}", usual) for name, usual in (
             ("Site", "none"), ("Mode", "navigate"), ("Dest", "document")))
         if site not in ("none", "same-origin") and (mode, target) != ("navigate", "document"):
+            metrics.REFUSED.labels("another site").inc()
             raise HTTPError(403)
         if "prefetch" in self.request.headers.get("Sec-Purpose", self.request.headers.get("Purpose", "")):
+            metrics.REFUSED.labels("loaded ahead").inc()
             raise HTTPError(503)
 
     async def _make(self) -> None:
@@ -96,6 +101,7 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
         for last in (False, True):
             begun = False
             await self.kernel_manager.bury()
+            self.kernel_manager.must_have_room()  # a kernel that waits for a visitor is a page, too
             try:
                 async for part in self.get_generator():
                     begun = True
@@ -126,13 +132,15 @@ class Leave(VoilaShutdownKernelHandler):  # type: ignore[misc]
 class Answer(RequestHandler):
     """Handler of what programs ask for: the same few bytes each time, and no kernel for it."""
 
-    def initialize(self, status: int, text: str = "") -> None:
-        """Takes what is answered."""
-        self.status, self.text = status, text
+    def initialize(self, status: int, text: str = "", refused: str = "") -> None:
+        """Takes what is answered, and the reason where that is a refusal."""
+        self.status, self.text, self.refused = status, text, refused
 
     @allow_unauthenticated
     def get(self, *_: str) -> None:
         """Answers."""
+        if self.refused:
+            metrics.REFUSED.labels(self.refused).inc()
         self.set_status(self.status)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.set_header("Cache-Control", "no-store")
@@ -145,17 +153,35 @@ class Answer(RequestHandler):
 
 
 class Health(RequestHandler):
-    """Handler of a load balancer's question: how many pages are open, and how many there may be."""
+    """Handler of a load balancer's question: whether visitors may come, how many are there, and how many may be."""
 
     @allow_unauthenticated
     def get(self) -> None:
-        """Answers with the numbers, as JSON."""
+        """Answers with the numbers, as JSON; 503 where visitors should not come now."""
         kernels = self.settings["kernel_manager"]
+        status = "draining" if kernels.draining else "ok" if kernels.ready else "starting"
+        self.set_status(200 if status == "ok" else 503)
         self.set_header("Cache-Control", "no-store")
         numbers = {"pages": kernels.pages, "max_pages": kernels.max_pages, "waiting": kernels.waiting}
-        self.finish({"status": "ok", **numbers})
+        self.finish({"status": status, **numbers})
 
     head = get
+
+
+class SafeHeaders(OutputTransform):
+    """Adds the headers that Jupyter sends with its own answers to all others: files, refusals, errors."""
+
+    def __init__(self, added: Mapping[str, str], request: HTTPServerRequest) -> None:
+        super().__init__(request)
+        self.added = added
+
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool,  # noqa: ARG002 - of the protocol
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        """Adds them to an answer's head."""
+        for name, text in self.added.items():
+            headers.setdefault(name, text)
+        return status_code, headers, chunk
 
 
 class TemplateFile(TemplateStaticFileHandler):  # type: ignore[misc]
@@ -190,6 +216,7 @@ class Front(HTTPServer):
         if len(self.since) >= self.most:
             oldest = next(iter(self.since))
             stalled = time.monotonic() - self.since[oldest] > STALLED
+            metrics.REFUSED.labels("connections").inc()
             next(iter(self.silent), oldest if stalled else stream).close()
         if not stream.closed():
             self.since[stream] = time.monotonic()
@@ -236,11 +263,7 @@ class AddressMatches(Matcher):
 
     def match(self, request: Any) -> dict[str, Any] | None:
         """An empty dict where it is, else None."""
-        try:
-            ipaddress.ip_address(request.host_name.strip("[]"))
-        except ValueError:
-            return None
-        return {}
+        return {} if metrics.is_address(request.host_name) else None
 
 
 class Server(Voila):  # type: ignore[misc]
@@ -248,6 +271,14 @@ class Server(Voila):  # type: ignore[misc]
 
     hosts = List(Unicode(), config=True, help="Names by which a request may call this server, besides any address.")
     most_connections = Int(400, config=True, help="Connections at a time, without websockets.")
+    readers = List(Unicode(), list(metrics.THIS_MACHINE), config=True, help="Networks that may read /metrics.")
+    fill: Callable[..., None] | None = None
+    """Starts kernels to wait for a visitor, where there shall be some."""
+
+    @property
+    def transforms(self) -> Any:
+        """What happens to every answer on its way out."""
+        return [partial(SafeHeaders, self.tornado_settings["headers"])]
 
     def init_settings(self) -> dict[str, Any]:
         """The settings; kernels that wait for a visitor are looked after by `tend`, not when one is taken."""
@@ -255,14 +286,38 @@ class Server(Voila):  # type: ignore[misc]
         if self.voila_configuration.preheat_kernel:
             self.fill = self.kernel_manager.fill_if_needed
             self.kernel_manager.fill_if_needed = lambda *_, **__: None
-            self.tending = PeriodicCallback(self.tend, 1000 * TEND)
-            self.tending.start()
+        self.kernel_manager.ready = not self.fill
+        settings["transforms"] = self.transforms
+        self.tending = PeriodicCallback(self.tend, 1000 * TEND)
+        self.tending.start()
         return settings
 
     async def tend(self) -> None:
-        """Replaces kernels waiting for a visitor that were taken or have died."""
+        """Replaces kernels waiting for a visitor that were taken or have died, and looks at the memory of all."""
         await self.kernel_manager.bury()
-        self.fill(delay=0, notebook_name=self.kernel_manager.notebook_path)
+        if self.fill:
+            self.fill(delay=0, notebook_name=self.kernel_manager.notebook_path)
+        await self.kernel_manager.look()
+
+    async def drain(self, seconds: float) -> None:
+        """Ends the server when its visitors have gone, or after so many seconds; at once where it is asked again."""
+        if not self.kernel_manager.draining:
+            self.tending.stop()
+            await self.kernel_manager.drain(seconds)
+        self.ioloop.stop()
+
+    def _show_numbers(self) -> None:
+        """Adds the numbers of the kernels and connections to those that an operator reads."""
+        kernels = self.kernel_manager
+        metrics.show({
+            "explorer_pages": ("Visitors' pages, open or about to be.", lambda: kernels.pages),
+            "explorer_max_pages": ("Pages at a time, at most.", lambda: kernels.max_pages),
+            "explorer_kernels_waiting": ("Kernels that wait for a visitor.", lambda: kernels.waiting),
+            "explorer_kernels_memory_bytes": ("Memory of all kernels that they share with no other process (USS).",
+                                              lambda: sum(kernels.memory.values())),
+            "explorer_connections": ("HTTP connections, without websockets.", lambda: len(self.front.since)),
+            "explorer_websockets": ("Websockets to kernels.", lambda: len(Connection.newest)),
+        })
 
     def init_handlers(self) -> list[Any]:
         """The handlers, ours before Voilà's."""
@@ -271,6 +326,7 @@ class Server(Voila):  # type: ignore[misc]
 
         own = [
             (at(r"/health"), Health),
+            (at(r"/metrics"), metrics.Metrics, {"readers": self.readers}),
             (at(r"/robots.txt"), Answer, {"status": 200, "text": "User-agent: *\nDisallow: /\n"}),
             (at(r"/favicon.ico"), Answer, {"status": 204}),  # the page brings its icon along
             (at(r"/log(?:in|out)"), Answer, {"status": 404}),  # nobody has an account here
@@ -286,10 +342,12 @@ class Server(Voila):  # type: ignore[misc]
         """Listens, and answers until it is stopped."""
         names = ".*" if "*" in self.hosts else "|".join(map(re.escape, self.hosts))
         refusal = "This name is not one of the server's; explorer serve --allow-host adds it.\n"
-        stranger = Application([(".*", Answer, {"status": 403, "text": refusal})])
+        stranger = Application([(".*", Answer, {"status": 403, "text": refusal, "refused": "another name"})],
+                               transforms=self.transforms)
         rules = [Rule(HostMatches(f"(?i:{names})$"), self.app), Rule(AddressMatches(), self.app),
                  Rule(AnyMatches(), stranger)]
         self.front = Front(RuleRouter(rules), most=self.most_connections)
+        self._show_numbers()
         self.front.listen(self.port, self.ip)
         self.ioloop = IOLoop.current()
         try:

@@ -23,6 +23,8 @@ from tornado.ioloop import IOLoop
 from tornado.web import Finish
 from tornado.websocket import WebSocketClosedError
 
+from explorer.serve.metrics import REFUSED
+
 PROTOCOL = "v1.kernel.websocket.jupyter.org"
 """The only format of messages that is spoken: its frames are checked here, and Voilà reads every answer as one."""
 CHANNELS = (b"shell", b"control")
@@ -38,6 +40,8 @@ UNREAD, UNREAD_BY_ALL = 4_000_000, 64_000_000
 """Bytes that may wait for a visitor who does not read them, and for all visitors. One message may be larger."""
 NUDGE = 0.5
 """Seconds after which a kernel that has not answered is asked again."""
+ENDED = 1001
+"""The code with which a connection closes whose kernel has ended."""
 UNANSWERED = 400
 """Messages that may wait for a kernel: a page sends the next one when the last one is answered."""
 
@@ -130,12 +134,12 @@ class Connection(Prompt):
             self._refuse(1008, "a newer connection has its place", at_once=bool(self.unread))
         self.disconnect()
 
-    def end(self) -> None:
-        """Tells the page that its kernel has ended, and closes the connection."""
+    def end(self, reason: str) -> None:
+        """Tells the page that its kernel has ended, with a sentence that it shows, and closes the connection."""
         if not self.refused:
-            dead = self.session.msg("status", {"execution_state": "dead"})
+            dead = self.session.msg("status", {"execution_state": "dead", "reason": reason})
             self._write(serialize_msg_to_ws_v1(dead, "iopub", self.session.pack), binary=True)
-            self._refuse(1001, "the kernel has ended")
+            self._refuse(ENDED, "the kernel has ended")
 
     def handle_incoming_message(self, incoming_msg: Any) -> None:
         """Hands a frame on to the kernel if it is one; else ends the connection."""
@@ -207,6 +211,8 @@ class Connection(Prompt):
     def _refuse(self, code: int, reason: str, *, at_once: bool = False) -> None:
         """Closes the connection; `at_once` drops what is unread, for which the reason would have to wait."""
         self.refused = True
+        if code != ENDED:
+            REFUSED.labels(reason).inc()
         socket: Any = self.websocket_handler.ws_connection
         if at_once and socket:
             socket.stream.close()

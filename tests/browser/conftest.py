@@ -75,7 +75,9 @@ def server(arguments: list[str], log: Path, **environment: str) -> Iterator[str]
     """Runs `explorer …` on a free port until the block ends; gives its address."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "explorer", arguments[0], "--no-browser", "--port", str(port), *arguments[1:]]
+    at_once = ["--drain-seconds", "0"] if arguments[0] == "serve" else []
+    command = [sys.executable, "-m", "explorer", arguments[0], "--no-browser", "--port", str(port), *at_once,
+               *arguments[1:]]
     if SHAKEN:
         paths = [str(Path(__file__).with_name("shaken")), os.environ.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

@@ -41,6 +41,7 @@ from .visitor import (
     seconds_until_gone,
     serving,
     turned_away,
+    wait_until,
 )
 
 PAGES = 3
@@ -58,16 +59,9 @@ def address(log: Path) -> Iterator[str]:
     """A server of this file's own, with few pages, which end soon; it is called `explorer.example`, too."""
     limits = ["--max-pages", str(PAGES), "--preheat", "1", "--allow-host", "explorer.example"]
     with server(["serve", *limits], log, EXPLORER_GRACE_SECONDS="3") as running:
+        wait_until(lambda: health(running)["status"] == "ok")
         yield running
     assert "Traceback" not in log.read_text()
-
-
-def wait_until(holds: object, seconds: float = SOON, said: object = lambda: "") -> None:
-    """Waits until a function says true; `said` has what is so instead."""
-    end = time.monotonic() + seconds
-    while not holds():  # type: ignore[operator]
-        assert time.monotonic() < end, f"it took too long: {said()}"  # type: ignore[operator]
-        time.sleep(0.2)
 
 
 @pytest.fixture
@@ -183,6 +177,15 @@ def test_a_full_house_is_said_and_kernels_are_no_more_than_allowed(empty: str) -
     assert 'http-equiv="refresh"' in words
     wait_until(lambda: len(kernels(empty)) == 1)
     assert arrive(empty)
+
+
+def test_a_kernel_that_waits_is_no_page_beyond_those_allowed(empty: str) -> None:
+    with ExitStack() as open_ones:
+        for _ in range(PAGES):
+            open_ones.enter_context(enter(empty, arrive(empty)))
+        wait_until(lambda: health(empty)["waiting"] == 1, said=lambda: health(empty))
+        assert asked(empty)[0].status == 503
+        assert health(empty)["pages"] == PAGES
 
 
 def test_a_visitor_who_goes_while_waiting_leaves_no_kernel(empty: str) -> None:

@@ -122,3 +122,11 @@ def kernels(address: str) -> set[int]:
         with suppress(psutil.NoSuchProcess):
             found |= {child.pid for part in (child.name(), *child.cmdline()) if "kernel-" in part}
     return found
+
+
+def wait_until(holds: object, seconds: float = SOON, said: object = lambda: "") -> None:
+    """Waits until a function says true; `said` has what is so instead."""
+    end = time.monotonic() + seconds
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() < end, f"it took too long: {said()}"  # type: ignore[operator]
+        time.sleep(0.2)

@@ -79,10 +79,12 @@
 
   function watchKernel(kernel) {
     let hasEnded = false;
+    let reason = "";
+    kernel.anyMessage.connect((_, { msg }) => { reason = msg.content.reason || reason; }); // of the server's last one
     kernel.statusChanged.connect((_, status) => {
       if (["dead", "autorestarting", "restarting"].includes(status)) {
         hasEnded = true; // a restarted kernel does not know this page
-        showNotice(ENDED);
+        showNotice(`${reason} ${ENDED}`.trim());
       }
     });
     kernel.connectionStatusChanged.connect((_, status) => {

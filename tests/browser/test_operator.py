@@ -1,0 +1,177 @@
+"""What an operator and a load balancer see of a real server: its state, its numbers, the headers of its answers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from playwright.sync_api import Browser, expect
+from prometheus_client.parser import text_string_to_metric_families
+
+from explorer import plotlyjs
+
+from .conftest import server
+from .dashboard import Dashboard
+from .visitor import SOON, answers, arrive, asked, enter, kernels, serving, wait_until
+
+PAGES = 2
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with few pages, also called `explorer.example`, whose numbers a second network may read."""
+    options = ["--max-pages", str(PAGES), "--allow-host", "explorer.example", "--metrics-from", "192.0.2.0/24"]
+    with server(["serve", *options], tmp_path_factory.mktemp("operator") / "log") as running:
+        yield running
+
+
+def numbers(address: str) -> dict[str, float]:
+    """The numbers by name, with the reason where one has it; the text must be in Prometheus' format."""
+    answer, text = asked(address, "/metrics")
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = list(text_string_to_metric_families(text))
+    assert all(family.documentation and family.type in ("gauge", "counter", "summary") for family in families)
+    return {sample.name + sample.labels.get("reason", ""): sample.value
+            for family in families for sample in family.samples}
+
+
+def test_visitors_are_sent_when_a_first_kernel_is_ready(address: str) -> None:
+    answer, text = asked(address, "/health")
+    assert (answer.status, json.loads(text)["status"]) == (503, "starting")
+    wait_until(lambda: asked(address, "/health")[0].status == 200)
+    assert json.loads(asked(address, "/health")[1]) == {"status": "ok", "pages": 0, "max_pages": PAGES, "waiting": 1}
+
+
+def test_numbers_follow_what_happens(address: str) -> None:
+    before = numbers(address)
+    assert before["explorer_max_pages"] == PAGES
+    asked(address, Host="rebound.example")
+    asked(address, Sec_Purpose="prefetch")
+    with enter(address, arrive(address)) as visit:
+        assert answers(visit)
+        after = numbers(address)
+        assert after["explorer_pages"] == before["explorer_pages"] + 1
+        assert after["explorer_websockets"] == 1
+        assert after["explorer_connections"] >= 1
+        assert after["explorer_refused_totalanother name"] == 1
+        assert after["explorer_refused_totalloaded ahead"] == 1
+        assert after["explorer_page_seconds_count"] == before["explorer_page_seconds_count"] + 1
+        assert after["explorer_page_seconds_sum"] > before["explorer_page_seconds_sum"]
+
+
+def test_the_memory_of_the_kernels_is_what_they_take(address: str) -> None:
+    def both() -> tuple[float, float]:
+        taken = sum(psutil.Process(process).memory_full_info().uss for process in kernels(address))
+        return taken, numbers(address)["explorer_kernels_memory_bytes"]
+
+    wait_until(lambda: both()[0] == pytest.approx(both()[1], rel=0.02), said=both)
+    assert both()[1] > 30e6
+
+
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "X-Real-IP", "Forwarded", "Via"])
+def test_a_proxy_gets_no_numbers(address: str, header: str) -> None:
+    assert asked(address, "/metrics", **{header: "for=192.0.2.7"})[0].status == 404
+
+
+def test_the_public_name_has_no_numbers(address: str) -> None:
+    assert asked(address, "/health", Host="explorer.example")[0].status == 200
+    assert asked(address, "/metrics", Host="explorer.example")[0].status == 404
+
+
+ANSWERS = {
+    "the page": ("/", {}, 200),
+    "a file of the template": ("/voila/templates/explorer/static/page.js", {}, 200),
+    "a file of Voilà": ("/voila/static/voila.js", {}, 200),
+    "plotly.js": (f"/{plotlyjs.path()}", {}, 200),
+    "a theme": ("/voila/api/themes/@jupyterlab/theme-light-extension/index.css", {}, 404),
+    "health": ("/health", {}, 200),
+    "numbers": ("/metrics", {}, 200),
+    "a search engine": ("/robots.txt", {}, 200),
+    "no file": ("/nothing", {}, 404),
+    "a file that visitors must not have": ("/voila/files/explorer.ipynb", {}, 403),
+    "another name": ("/", {"Host": "rebound.example"}, 403),
+    "another site": ("/", {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}, 403),
+    "a page loaded ahead": ("/", {"Sec_Purpose": "prefetch"}, 503),
+    "a kernel that is none": ("/api/kernels/0-0-0-0-0", {}, 404),
+}
+
+
+@pytest.mark.parametrize(("path", "headers", "status"), ANSWERS.values(), ids=ANSWERS)
+def test_every_answer_says_what_a_browser_must_not_do(
+    address: str, path: str, headers: dict[str, str], status: int,
+) -> None:
+    answer, _ = asked(address, path, **headers)
+    assert answer.status == status
+    policy = answer.headers["Content-Security-Policy"]
+    for rule in ("default-src 'self'", "object-src 'none'", "base-uri 'none'", "form-action 'none'",
+                 "frame-ancestors 'self'"):
+        assert rule in policy
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert {"camera=()", "microphone=()", "geolocation=()"} <= set(answer.headers["Permissions-Policy"].split(", "))
+
+
+def others() -> list[str]:
+    """Addresses of this machine by which its neighbours reach it."""
+    return [known.address for addresses in psutil.net_if_addrs().values() for known in addresses
+            if known.family == socket.AF_INET and not known.address.startswith("127.")]
+
+
+@pytest.mark.skipif(not others(), reason="this machine has no network")
+def test_numbers_are_for_this_machine_and_the_networks_named(tmp_path: Path) -> None:
+    (neighbour, *_), options = others(), ["serve", "--host", "0.0.0.0", "--preheat", "0"]  # noqa: S104
+    with server(options, tmp_path / "log") as address:
+        there = address.replace("localhost", neighbour)
+        assert asked(there, "/health")[0].status == 200
+        assert asked(there, "/metrics")[0].status == 404
+    with server([*options, "--metrics-from", f"{neighbour}/32"], tmp_path / "log") as address:
+        assert asked(address.replace("localhost", neighbour), "/metrics")[0].status == 200
+
+
+def test_open_pages_go_on_while_the_server_ends_and_nobody_new_comes(browser: Browser, tmp_path: Path) -> None:
+    with server(["serve", "--drain-seconds", "60"], tmp_path / "log") as address:
+        page = browser.new_page(viewport={"width": 1440, "height": 1000})
+        visit, running = Dashboard(page, "voila"), serving(address)
+        page.goto(address)
+        visit.wait_until_drawn()
+        running.terminate()
+        wait_until(lambda: asked(address, "/health")[0].status == 503)
+        assert json.loads(asked(address, "/health")[1])["status"] == "draining"
+        refused, words = asked(address)
+        assert (refused.status, refused.headers["Retry-After"]) == (503, "15")
+        assert "This server is about to be restarted." in words
+        with visit.redrawn():
+            visit.write("n_layers", "13")
+        assert "Measured 13 layers" in visit.said
+        page.close()  # the page says that it is left
+        assert running.wait(SOON) == 0
+
+
+def test_the_time_for_which_pages_go_on_ends(browser: Browser, tmp_path: Path) -> None:
+    with server(["serve", "--preheat", "0", "--drain-seconds", "3"], tmp_path / "log") as address:
+        page = browser.new_page()
+        page.goto(address)
+        page.get_by_role("tab").first.wait_for(timeout=60_000)
+        running, begun = serving(address), time.monotonic()
+        running.terminate()
+        expect(page.locator("#ex-notice")).to_contain_text("The server has been stopped. The Python process of this")
+        assert time.monotonic() - begun > 3
+        assert running.wait(20) == 0
+        page.close()
+
+
+def test_a_server_that_is_asked_to_end_twice_ends_at_once(tmp_path: Path) -> None:
+    with server(["serve", "--preheat", "0", "--drain-seconds", "60"], tmp_path / "log") as address:
+        running = serving(address)
+        with enter(address, arrive(address)):
+            running.terminate()
+            wait_until(lambda: asked(address, "/health")[0].status == 503)
+            running.terminate()
+            assert running.wait(20) == 0
