@@ -19,7 +19,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from explorer.limits import PROCESS, settle
+from explorer.limits import settle
+from explorer.memory import WORKER
 from explorer.stopping import Stopped
 from explorer.tasks.frames import receive, send
 from explorer.tasks.pool import Call
@@ -100,7 +101,7 @@ def main() -> None:
         os.nice(int(sys.argv[1]))
     target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    settle(PROCESS)
+    settle(WORKER)
     import_module("explorer.measuring.observe")  # so that the first task does not wait for torch
     Worker(sys.stdin.buffer, target).run()
 
