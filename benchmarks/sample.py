@@ -14,13 +14,12 @@ import numpy as np
 
 from explorer import __version__
 from explorer.app.race.lineup import Lineup, Plan, first_lineup
-from explorer.app.race.panel import assemble
 from explorer.app.race.preparation import Start
 from explorer.app.race.sample import FILE
 from explorer.app.widgets.record import changed
 from explorer.profile import MATRICES, STREAM, Array
 from explorer.training.history import History
-from explorer.training.race import Race
+from explorer.training.race import Race, race_of
 
 EVERY = 20
 """Steps between readings: as many as fit into a small file."""
@@ -33,7 +32,7 @@ def main() -> int:
     """Takes some minutes."""
     lineup, plan = first_lineup(), Plan()
     start = Start.of(lineup, plan.replace(every=EVERY))
-    race = assemble(start).run(on_step=say)
+    race = race_of(start.terms).run(on_step=say)
     FILE.write_text(json.dumps(packed(race, lineup, plan, __version__), separators=(",", ":")) + "\n", encoding="utf-8")
     sys.stdout.write(f"\n{FILE}: {FILE.stat().st_size / 1000:.0f} kB\n")
     return 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from explorer.choices import ConfigError
 from explorer.design import Design
-from explorer.memory import LEDGER, PAGE, Ledger, environment, machine_memory
+from explorer.memory import LEDGER, WORKER, Ledger, environment, machine_memory
 
 MAX_MEMORY_MEGABYTES = 8_000
 """Bytes that one experiment may take, on a machine that has them; EXPLORER_MAX_MEMORY_MB overrides."""
@@ -101,18 +101,18 @@ def claimed(need: float) -> Iterator[None]:
     """Claims memory from the server's ledger for a computation; does nothing where no server shares its memory.
 
     Args:
-        need: bytes of this process with the computation; up to `memory.PAGE` of them are the page's own.
+        need: bytes of this process with the computation; up to `memory.WORKER` of them are its own already.
     Raises:
         ConfigError: other visitors have claimed so much that this does not fit beside it.
     """
-    extra = max(0.0, need - PAGE)
+    extra = max(0.0, need - WORKER)
     if LEDGER not in os.environ or not extra:
         yield
         return
     ledger = Ledger(os.environ[LEDGER])
     with _claiming:
         if not ledger.claim(sum(_claims) + extra):
-            left = max(0.0, ledger.free() - sum(_claims)) + PAGE
+            left = max(0.0, ledger.free() - sum(_claims)) + WORKER
             raise ConfigError(f"memory must suffice for all visitors of this server; this computation needs about "
                               f"{need / 1e9:.3g} GB, and others leave {left / 1e9:.3g} GB: try again in a while")
         _claims.append(extra)
@@ -129,10 +129,6 @@ def free_memory() -> float:
     return Ledger(os.environ[LEDGER]).free() if LEDGER in os.environ else machine_memory()
 
 
-PROCESS = 300e6
-"""Bytes that a process takes that computes, before it computes anything."""
-
-
 def processors() -> int:
     """Processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -140,13 +136,13 @@ def processors() -> int:
     return os.cpu_count() or 1
 
 
-def process_count(need: float = PROCESS) -> int:
+def process_count(need: float = WORKER) -> int:
     """Processes that compute: one for each processor (or EXPLORER_PROCESSES), or as many as memory holds; at least one.
 
     Args:
         need: bytes of the largest computation.
     """
-    return max(1, int(min(environment("EXPLORER_PROCESSES", processors()), free_memory() // max(need, PROCESS))))
+    return max(1, int(min(environment("EXPLORER_PROCESSES", processors()), free_memory() // max(need, WORKER))))
 
 
 def settle(size: float) -> None:

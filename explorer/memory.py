@@ -11,8 +11,10 @@ from pathlib import Path
 import psutil
 from filelock import FileLock
 
-PAGE = 750e6
-"""Bytes that a page's kernel takes with an ordinary design; what it needs beyond is claimed from the ledger."""
+PAGE = 200e6
+"""Bytes that a page's kernel takes beside what it shares with others."""
+WORKER = 600e6
+"""Bytes that a process takes that computes an ordinary design; what it needs beyond is claimed from the ledger."""
 LEDGER = "EXPLORER_MEMORY_LEDGER"
 """Environment variable of a served kernel: the file of its server's ledger."""
 

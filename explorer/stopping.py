@@ -1,7 +1,8 @@
-"""Callbacks of long work: `Stop` asks whether to stop, `Progress` takes how far it is."""
+"""Callbacks of long work: `Stop` asks whether to stop, `Progress` takes how far it is. `Throttle` limits a rate."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 Stop = Callable[[], bool]
@@ -18,3 +19,33 @@ def check(stop: Stop) -> None:
     """Raises: Stopped: `stop()` is true."""
     if stop():
         raise Stopped
+
+
+class Throttle:
+    """Limit on the rate of some work: `if throttle.due: with throttle: …`.
+
+    Args:
+        least: seconds from one time to the next, at least.
+        share: of all time that the work may take.
+        most: seconds after which the work is due in any case.
+    """
+
+    def __init__(self, least: float, share: float, most: float = 10.0) -> None:
+        self._least, self._share, self._most = least, share, most
+        self._next = self._begun = 0.0
+
+    @property
+    def due(self) -> bool:
+        """Whether the work is due."""
+        return time.monotonic() >= self._next
+
+    def now(self) -> None:
+        """Makes the work due at once."""
+        self._next = 0.0
+
+    def __enter__(self) -> None:
+        self._begun = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        end = time.monotonic()
+        self._next = end + min(self._most, max(self._least, (end - self._begun) / self._share))

@@ -11,7 +11,7 @@ import pytest
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.limits import claimed, free_memory, settle
-from explorer.memory import LEDGER, PAGE, Ledger, control_group_limits, environment
+from explorer.memory import LEDGER, WORKER, Ledger, control_group_limits, environment
 
 GROUPS = {
     "a container of its own": ("0::/\n", {".": {"memory.max": "4000"}}, [4000]),
@@ -83,13 +83,13 @@ def somebody(need: float) -> subprocess.Popen[str]:
 
 
 def test_what_one_visitor_claims_another_does_not_get(ledger: Ledger) -> None:
-    with somebody(6e9 + PAGE) as other:
-        with claimed(4e9 + PAGE):
+    with somebody(6e9 + WORKER) as other:
+        with claimed(4e9 + WORKER):
             assert ledger.free() == 4e9
-        with pytest.raises(ConfigError, match=r"needs about 5\.75 GB, and others leave 4\.75 GB: try again in a"), \
-                claimed(5e9 + PAGE):
+        with pytest.raises(ConfigError, match=r"needs about 5\.6 GB, and others leave 4\.6 GB: try again in a"), \
+                claimed(5e9 + WORKER):
             pass
-        with claimed(4e9 + PAGE), pytest.raises(ConfigError, match=r"others leave 0\.75 GB"), claimed(1e9):
+        with claimed(4e9 + WORKER), pytest.raises(ConfigError, match=r"others leave 0\.6 GB"), claimed(1e9):
             pass  # two computations of one process add up
         other.kill()
     with claimed(9e9):
@@ -97,7 +97,7 @@ def test_what_one_visitor_claims_another_does_not_get(ledger: Ledger) -> None:
 
 
 def test_ordinary_designs_claim_nothing(ledger: Ledger) -> None:
-    with somebody(10e9 + PAGE), claimed(PAGE):
+    with somebody(10e9 + WORKER), claimed(WORKER):
         assert ledger.free() == 0
 
 
@@ -111,8 +111,8 @@ def test_a_measurement_is_refused_that_does_not_fit_beside_others(ledger: Ledger
     from explorer.measuring import measure
 
     large = Config(n_layers=200, d_model=256, n_ctx=64, n_seeds=1)
-    assert large.sizes.memory_bytes > PAGE
-    with somebody(9.9e9 + PAGE), pytest.raises(ConfigError, match="memory must suffice for all visitors of this"):
+    assert large.sizes.memory_bytes > WORKER
+    with somebody(9.9e9 + WORKER), pytest.raises(ConfigError, match="memory must suffice for all visitors of this"):
         measure(large)
 
 

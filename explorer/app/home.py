@@ -110,8 +110,8 @@ def race_files(start: Callable[[], Start]) -> Iterator[File]:
 
 def race_script(start: Start) -> str:
     """The race as Python."""
-    plan, contenders = start.plan, [snippet.Run(*row) for row in start.contenders]
-    return snippet.race(contenders, plan.task, plan.steps, plan.every, own_text=start.text is not None)
+    contenders, task, steps, every, text = start.terms
+    return snippet.race([snippet.Run(*row) for row in contenders], task, steps, every, own_text=text is not None)
 
 
 def lab_files(lab: Lab, settings: Callable[[], Choices], written: Callable[[], str]) -> Iterator[File]:

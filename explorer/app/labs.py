@@ -21,12 +21,11 @@ from explorer.app.widgets.panel import prose
 from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
 from explorer.app.widgets.tabbed import Tab, Tabbed
 from explorer.app.widgets.wording import in_words, left_in_words
-from explorer.app.widgets.worker import Throttle
 from explorer.choices import Choices, ConfigError
 from explorer.figures.words import explained, linked
 from explorer.labs import outside
 from explorer.labs.lab import Lab
-from explorer.stopping import Progress, Stop
+from explorer.stopping import Progress, Stop, Throttle
 
 # Panels of labs: each lab in a tab of its own.
 

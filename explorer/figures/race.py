@@ -22,11 +22,11 @@ from explorer.figures.why import why
 from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
-from explorer.training.history import History
+from explorer.training.history import History, Outcome, Standing
 from explorer.training.tasks import Levels
 
 if TYPE_CHECKING:
-    from explorer.training.race import Outcome, Race
+    from explorer.training.race import Race
 
 MOST_POINTS = 400
 """Points of one curve that are sent to a browser."""
@@ -93,7 +93,7 @@ class Course:
         return Axis("step", (-0.015 * self.steps, 1.015 * self.steps), counts=True)
 
     @classmethod
-    def of(cls, race: Race, designs: Sequence[LegendEntry], outcomes: Sequence[Outcome]) -> Course:
+    def of(cls, race: Standing, designs: Sequence[LegendEntry], outcomes: Sequence[Outcome]) -> Course:
         """The race as it stands; the outcomes may be of some steps before."""
         return cls(tuple(
             Track(design, snapshot(runner.history), runner.step, runner.retired,

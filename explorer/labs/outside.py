@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,11 +15,8 @@ from explorer import tasks
 from explorer.choices import Choices
 from explorer.labs import Look, unseen
 from explorer.labs.lab import Lab
-from explorer.stopping import Progress, Stop
+from explorer.stopping import Progress, Stop, Throttle
 from explorer.tasks.pool import Call, Order, Task
-
-SHOWN_EVERY, SHARE = 1.0, 0.05
-"""Seconds between two results so far, at least, and the part of all time that making them may take."""
 
 
 def run(lab: Lab, settings: Choices, stop: Stop, progress: Progress, look: Look = unseen) -> Any:
@@ -43,14 +39,12 @@ def compute(call: Call) -> bytes:
 
     asked = json.loads(call.body)
     lab = LABS[asked["lab"]]
-    due = 0.0
+    showing = Throttle(1.0, share=0.05)
 
     def look(make: Callable[[], Any]) -> None:
-        nonlocal due
-        if (begun := time.monotonic()) >= due:
-            call.show(pickle.dumps(make()))
-            now = time.monotonic()
-            due = now + max(SHOWN_EVERY, (now - begun) / SHARE)
+        if showing.due:
+            with showing:
+                call.show(pickle.dumps(make()))
 
     return pickle.dumps(lab.run(lab.settings(**asked["settings"]), call.stop, call.progress,
                                 **{"look": look} if lab.grows else {}))

@@ -22,7 +22,7 @@ from jupyter_core.paths import jupyter_data_dir
 
 from explorer import plotlyjs
 from explorer.limits import process_count
-from explorer.memory import LEDGER, PAGE, Ledger, environment, machine_memory
+from explorer.memory import LEDGER, PAGE, WORKER, Ledger, environment, machine_memory
 from explorer.serve.zygote import FORKS, ForkProvisioner, Zygote
 from explorer.tasks.broker import ADDRESS, KEY, Broker
 from explorer.tasks.pool import Pool
@@ -30,7 +30,7 @@ from explorer.tasks.pool import Pool
 PACKAGE = Path(__file__).parent.parent
 PAGE_NOTEBOOK = "explorer.ipynb"
 PREHEATED = 1
-"""Kernels that wait for a visitor. Each has imported torch and measured the first design, and keeps its memory."""
+"""Kernels that wait for a visitor. Each has built the page and had its first design measured."""
 MOST_PAGES = 100
 """Pages at a time, at most: each takes some ten of the 1,023 sockets that libzmq has."""
 SHARE, SERVER = 0.9, 300e6
@@ -44,7 +44,7 @@ CONNECTIONS = 400
 NUMBERS = ("EXPLORER_GRACE_SECONDS", "EXPLORER_IDLE_SECONDS", "EXPLORER_MAX_MEMORY_MB", "EXPLORER_MAX_ACTIVATION_MB",
            "EXPLORER_NOISE_MB", "EXPLORER_PROCESSES", "EXPLORER_KERNEL_MB")
 """Environment variables that kernels read as numbers: a wrong one is told when the server starts."""
-FOR_STRANGERS = {"EXPLORER_KERNEL_MB": "1000", "EXPLORER_MAX_MEMORY_MB": "2000", "EXPLORER_IDLE_SECONDS": "900"}
+FOR_STRANGERS = {"EXPLORER_KERNEL_MB": "500", "EXPLORER_MAX_MEMORY_MB": "2000", "EXPLORER_IDLE_SECONDS": "900"}
 """Limits that `public` sets where the environment does not: memory of a kernel and of a design, seconds of an idle page."""
 WORKPLACE = "explorer-serve-"
 SETTINGS = PACKAGE / "jupyter"
@@ -121,13 +121,16 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
            base_url: str, allow_host: Sequence[str], metrics_from: Sequence[str], drain_seconds: float) -> None:
     files = _open_files()
     connections = min(CONNECTIONS, files // 3)
+    ledger, memory = Ledger(os.environ[LEDGER]), SHARE * machine_memory() - SERVER
+    ledger.open(memory)
+    slots = process_count()
     largest = max(PAGE, environment("EXPLORER_KERNEL_MB", 0) * 1e6)
-    usual = min(int((SHARE * machine_memory() - SERVER) / largest) - preheat, MOST_PAGES,
+    usual = min(int((memory - slots * WORKER) / largest) - preheat, MOST_PAGES,
                 (files - connections) // FILES_PER_PAGE - preheat)
     most = max(1, usual) if max_pages is None else max_pages
-    Ledger(os.environ[LEDGER]).open(max(SHARE * machine_memory() - SERVER, (most + preheat) * PAGE))
+    ledger.open(max(memory, slots * WORKER + (most + preheat) * PAGE))
     if hasattr(socket, "AF_UNIX"):  # elsewhere each kernel has workers of its own
-        broker = Broker(Pool(process_count()), workplace)
+        broker = Broker(Pool(slots), workplace)
         os.environ[ADDRESS], os.environ[KEY] = broker.address, broker.key
     threading.Thread(target=plotlyjs.packed, daemon=True).start()  # before the first visitor asks
     zygote = Zygote()  # it imports while the server does

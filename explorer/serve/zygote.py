@@ -140,6 +140,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     for module in IMPORTED:
         import_module(module)
+    import_module("ipywidgets").register_comm_target()  # by itself it does so only where a kernel runs already
     send(target, {}, picture().encode())
     gc.collect()
     gc.freeze()  # a collection in a fork would write to all objects, and have a page of memory of its own for each

@@ -14,12 +14,14 @@ from functools import partial
 
 from explorer.choices import ConfigError
 from explorer.limits import process_count
-from explorer.stopping import Stop, Stopped
+from explorer.stopping import Stop, Stopped, Throttle
 from explorer.tasks.broker import ADDRESS, Remote
 from explorer.tasks.pool import Answer, Place, Pool, Task, TaskError
 
 GLANCE = 0.01
 """Seconds between two looks at whether a result is still wanted."""
+AGAIN = 0.5
+"""Seconds after which a result so far is asked for again: a task that is not begun yet does not hear it."""
 
 _lock = threading.Lock()
 _places: list[Place] = []
@@ -33,9 +35,11 @@ def place() -> Place:
         return _places[0]
 
 
-def answers(tasks: Sequence[Task], stop: Stop) -> Iterator[tuple[int, Answer]]:
+def answers(tasks: Sequence[Task], stop: Stop, early: Stop = lambda: False) -> Iterator[tuple[int, Answer]]:
     """Has tasks computed; gives every answer as it comes, with the number of its task in the list.
 
+    Args:
+        early: asked whether the results so far are enough.
     Raises:
         Stopped: `stop()` said true; nothing goes on then.
         ConfigError: a task was refused.
@@ -43,11 +47,15 @@ def answers(tasks: Sequence[Task], stop: Stop) -> Iterator[tuple[int, Answer]]:
     """
     news: queue.SimpleQueue[tuple[int, Answer]] = queue.SimpleQueue()
     tickets = [place().submit(task, partial(_put, news, number)) for number, task in enumerate(tasks)]
-    left = len(tasks)
+    left, asking = len(tasks), Throttle(AGAIN, share=1.0)
     try:
         while left:
             if stop():
                 raise Stopped
+            if early() and asking.due:
+                with asking:
+                    for ticket in tickets:
+                        ticket.finish()
             try:
                 number, answer = news.get(timeout=GLANCE)
             except queue.Empty:

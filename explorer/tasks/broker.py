@@ -27,7 +27,7 @@ ADDRESS, KEY = "EXPLORER_TASKS", "EXPLORER_TASKS_KEY"
 """Environment variables of a served kernel: where the socket is, and the key."""
 MOST_TASKS = 256
 """Tasks of one kernel that may wait or be computed; a kernel that hands in more is cut off."""
-MOST_DATA = 128 * 2**20
+MOST_DATA = 200_000_000
 """Bytes that a task may bring along: a saved race."""
 UNREAD = 256e6
 """Bytes of results that may wait for a kernel that does not take them."""
@@ -106,8 +106,8 @@ class Client:
         self.broker.pool.enter(task, self.wishes[number])
 
     def _put(self, number: int, answer: Answer) -> None:
-        """Has an answer sent; progress only where nothing else waits."""
-        if answer.last or self.outgoing.empty():
+        """Has an answer sent; progress only where nothing else waits, and results so far always."""
+        if answer.last or answer.so_far or self.outgoing.empty():
             if answer.last:
                 self.wishes.pop(number, None)
             self.unread += len(payload_of(answer))

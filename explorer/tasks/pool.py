@@ -21,13 +21,16 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
-from explorer.stopping import Progress, Stop
+from explorer.stopping import Progress, Stop, Stopped
 from explorer.tasks.frames import receive, send
 
 KEPT_BYTES = 128e6
 """Bytes of results that are kept, for whoever asks for the same next."""
 AGEING = 10.0
 """Seconds of waiting that make up for one step of urgency."""
+NICENESS = 5
+"""Niceness of a worker, half that of one that computes for minutes: the page, and the theory that it shows first, come
+before both."""
 SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Environment of a worker, where it is not set already. OpenMP threads that spin stall each other as soon as anything
 else runs, and beside workers a browser does."""
@@ -173,11 +176,15 @@ class Wish:
 
 
 class WorkerProcess:
-    """A worker, seen from the pool."""
+    """A worker, seen from the pool.
 
-    def __init__(self) -> None:
+    Args:
+        niceness: how far its priority is below that of others.
+    """
+
+    def __init__(self, niceness: int) -> None:
         self.sending = threading.Lock()
-        self.process = subprocess.Popen([sys.executable, "-P", "-m", "explorer.tasks.worker"],
+        self.process = subprocess.Popen([sys.executable, "-P", "-m", "explorer.tasks.worker", str(niceness)],  # noqa: S603
                                         env=SETTINGS | os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def tell(self, data: bytes = b"", **header: Any) -> None:
@@ -275,10 +282,14 @@ class Pool:
             thread.join()
 
     def finish(self, wish: Wish) -> None:
-        """Asks for the result so far of a job; one that is not begun yet has none, and is computed whole."""
+        """Asks for the result so far of a job; one that is not begun yet has none, and fails."""
         with self._changed:
+            unbegun = wish.job is not None and not wish.job.begun
             if wish.job and wish.job.worker:
                 wish.job.worker.tell(finish=wish.job.number)
+        if unbegun:
+            self.withdraw(wish)
+            wish.notify(Answer(error=Stopped.__name__, message="it was stopped before it began"))
 
     def _next(self, *, long: bool) -> Job | None:
         """Waits for a job that takes long, or does not, and gives the most urgent; None once the pool is closed."""
@@ -297,7 +308,7 @@ class Pool:
     def _serve(self, slot: int) -> None:
         """Looks after the worker of a slot, on a thread of its own."""
         while not self._closed:
-            worker = WorkerProcess()
+            worker = WorkerProcess(NICENESS)
             self.workers[slot] = worker.process.pid
             while (job := self._next(long=False)) and self._compute(worker, job):
                 pass
@@ -306,7 +317,7 @@ class Pool:
     def _serve_long(self) -> None:
         """Computes what takes minutes, each in a process that ends with it, on a thread of its own."""
         while job := self._next(long=True):
-            worker = WorkerProcess()
+            worker = WorkerProcess(2 * NICENESS)
             self._compute(worker, job)
             worker.end()
 

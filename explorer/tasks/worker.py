@@ -1,6 +1,6 @@
 """A worker process: computes one task after the other, and stops one in the middle when asked.
 
-    python -m explorer.tasks.worker    # speaks in frames: tasks come in on stdin, results go out on stdout
+    python -m explorer.tasks.worker NICENESS    # speaks in frames: tasks come in on stdin, results go out on stdout
 
 It ends when its stdin is closed, which is also what happens when the process that started it ends, however it ends.
 """
@@ -19,18 +19,17 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from explorer.limits import PROCESS, settle
+from explorer.limits import settle
+from explorer.memory import WORKER
 from explorer.stopping import Stopped
 from explorer.tasks.frames import receive, send
 from explorer.tasks.pool import Call
 
 KINDS: Mapping[str, str] = MappingProxyType({
     "run": "explorer.measuring.outside", "cells": "explorer.sweeping.cell", "lab": "explorer.labs.outside",
-    "example": "explorer.example",
+    "example": "explorer.example", "race": "explorer.training.telling",
 })
 """Kinds of tasks, each with the module whose `compute` takes a `Call` and gives the bytes of a result."""
-NICENESS = 5
-"""Niceness of a worker: the page, and the theory that it shows first, come before it."""
 EVERY = 0.05
 """Seconds between two reports of progress, at least."""
 
@@ -93,13 +92,16 @@ class Worker:
 
 
 def main() -> None:
-    """Begins: Ctrl-C is the parent's, and nothing but results is written to the pipe that carries them."""
+    """Begins: Ctrl-C is the parent's, and nothing but results is written to the pipe that carries them.
+
+    The one argument is how far its priority is below that of others.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
-        os.nice(NICENESS)
+        os.nice(int(sys.argv[1]))
     target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    settle(PROCESS)
+    settle(WORKER)
     import_module("explorer.measuring.observe")  # so that the first task does not wait for torch
     Worker(sys.stdin.buffer, target).run()
 

@@ -17,15 +17,11 @@ import numpy as np
 import torch
 
 from explorer.choices import ConfigError
-from explorer.config import Config
 from explorer.display import reason
 from explorer.limits import memory_limit
-from explorer.text import Text
 from explorer.training.history import TRAINING, History
-from explorer.training.race import Race
-from explorer.training.recipe import Recipe
-from explorer.training.runner import Contender
-from explorer.training.tasks import Task
+from explorer.training.outside import Terms
+from explorer.training.race import Race, race_of
 
 # What a file of tensors may hold, before anything is made of it: it may come from anybody. torch reads it with
 # `weights_only`, which runs nothing. What remains are files that are small and take much: packed entries, views that
@@ -180,9 +176,6 @@ def _read(file: BinaryIO, name: str) -> Race:
 
 
 def _unpacked(content: dict[str, Any]) -> Race:
-    codes, vocabulary = content["text"].numpy().astype(np.int64), tuple(content["vocabulary"][: len(content["text"])])
-    if codes.min() < 0 or codes.max() >= len(vocabulary):
-        raise ValueError("its text has characters that are not in its vocabulary")
     for part in (content["steps"], content["every"], *(state["step"] for state in content["runners"])):
         if type(part) is not int:
             raise TypeError("its steps are not counted in whole numbers")
@@ -190,12 +183,10 @@ def _unpacked(content: dict[str, Any]) -> Race:
                  *(state["retired"] for state in content["runners"])):
         if type(part) is not str:
             raise TypeError("its names are no texts")
-    contenders = [
-        Contender(name, Config.from_json(config), Recipe.from_json(recipe))
-        for name, config, recipe in content["contenders"]
-    ]
-    race = Race(contenders, Task.from_json(content["task"]), content["steps"], content["every"],
-                Text(codes, vocabulary))
+    terms = Terms.of(content, {"text": content["text"].numpy()})
+    if terms.text and (terms.text.codes.min() < 0 or terms.text.codes.max() >= len(terms.text.vocabulary)):
+        raise ValueError("its text has characters that are not in its vocabulary")
+    race = race_of(terms)
     for runner, state, history in zip(race.runners, content["runners"], content["histories"], strict=True):
         if not 0 <= state["step"] <= race.steps:
             raise ValueError(f"it has made {state['step']} of {race.steps} steps")
@@ -206,15 +197,11 @@ def _unpacked(content: dict[str, Any]) -> Race:
 
 def _packed(race: Race) -> dict[str, Any]:
     """A race as tensors and plain values."""
-    text = race.data.text
+    about, arrays = race.terms.parts()
     return {
         "format": FORMAT,
-        "task": race.task.to_json(),
-        "steps": race.steps,
-        "every": race.every,
-        "vocabulary": "".join(text.vocabulary),
-        "text": torch.from_numpy(text.codes.astype(np.int16)),
-        "contenders": [[entry.name, entry.config.to_json(), entry.recipe.to_json()] for entry in race.contenders],
+        **about,
+        **{name: torch.from_numpy(values) for name, values in arrays.items()},
         "runners": [runner.state() for runner in race.runners],
         "histories": [_numbers(runner.history) for runner in race.runners],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +14,9 @@ from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, Array, Key,
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from explorer.config import Config
+    from explorer.training.tasks import Levels
 
 NO_SITE = ""
 """Site of a statistic of the whole model."""
@@ -56,7 +59,7 @@ class History:
 
         What an earlier reading had and this one has not, or the other way round, is nan there.
         """
-        for key in self.values.keys() | reading.keys():
+        for key in dict.fromkeys([*self.values, *reading]):  # in one order in every process
             held = self.values[key]
             missing = np.full_like(reading[key] if key in reading else held[0], np.nan, dtype=np.float64)
             held.extend(missing for _ in range(len(self.steps) - len(held)))
@@ -159,3 +162,49 @@ class Line(NamedTuple):
     """The held-out text before it; empty where characters are filled in."""
     written: str
     """Text that the contender wrote; where it fills in, the whole text with its characters in brackets."""
+
+
+class Entrant:
+    """A contender in a race, as far as it has come; a `Runner` has its model, too.
+
+    Args:
+        name, config: of the contender.
+    """
+
+    def __init__(self, name: str, config: Config) -> None:
+        self.name, self.config, self.history, self.step = name, config, History(), 0
+        self.retired = ""
+        """The reason why it is out of the race; empty while it is not."""
+
+
+class Standing:
+    """The numbers of a race, without its models."""
+
+    runners: Sequence[Entrant]
+    steps: int
+    """Number of steps of each contender."""
+    levels: Levels
+    """The unigram's and the bigram's loss on the held-out characters."""
+
+    @property
+    def step(self) -> int:
+        """Steps that every contender still in the race has made."""
+        return min((runner.step for runner in self.runners if not runner.retired), default=self.steps)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to run."""
+        return self.step >= self.steps
+
+    @property
+    def histories(self) -> dict[str, History]:
+        """Each contender's numbers, by its name."""
+        return {runner.name: runner.history for runner in self.runners}
+
+    def frame(self) -> pd.DataFrame:
+        """Tidy: one number a row; columns contender, step, statistic, site, layer, head, value."""
+        import pandas as pd
+
+        frames = [history.frame().assign(contender=name) for name, history in self.histories.items() if history.losses]
+        columns = ["contender", "step", "statistic", "site", "layer", "head", "value"]
+        return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)

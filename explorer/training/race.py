@@ -8,7 +8,6 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from explorer.choices import ConfigError
@@ -18,10 +17,11 @@ from explorer.limits import NOISE, RESIDENT, claimed, memory_limit
 from explorer.measuring.sharing import device, shares, torch_threads
 from explorer.profile import Array
 from explorer.text import Text
-from explorer.training.history import History, Outcome
+from explorer.training.history import History, Outcome, Standing
+from explorer.training.outside import Terms
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.runner import Contender, Runner
-from explorer.training.tasks import Data, Levels, Task, of_prose
+from explorer.training.tasks import Data, Task, of_prose
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -37,7 +37,7 @@ WORSE = 1.0
 """Nats above a uniform guess's loss: an untrained model whose output is normalized lies half a nat above it."""
 
 
-class Race:
+class Race(Standing):
     """A race, running, stopped or finished. Made by `race`, read from a file by `load`.
 
     Args:
@@ -63,7 +63,8 @@ class Race:
         self.data = of_prose(task, *shape) if text is None else Data(task, text, *shape)
         self.device = device()
         self.threads = max(shares(contender.config.replace(n_seeds=1), self.device)[1] for contender in contenders)
-        self.runners = tuple(Runner(contender, self.data, steps, self.device) for contender in contenders)
+        self.runners: tuple[Runner, ...] = tuple(Runner(entry, self.data, steps, self.device) for entry in contenders)
+        self.levels = self.data.levels
 
     def run(self, stop: Callable[[], bool] = lambda: False, on_step: Callable[[Race], None] = lambda _: None) -> Race:
         """Runs from the current step to the end; a race that was stopped before ends as if it had not been.
@@ -92,24 +93,9 @@ class Race:
         return self
 
     @property
-    def step(self) -> int:
-        """Steps that every contender still in the race has made."""
-        return min((runner.step for runner in self.runners if not runner.retired), default=self.steps)
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to run."""
-        return self.step >= self.steps
-
-    @property
-    def levels(self) -> Levels:
-        """The unigram's and the bigram's loss on the held-out characters."""
-        return self.data.levels
-
-    @property
-    def histories(self) -> dict[str, History]:
-        """Each contender's numbers, by its name."""
-        return {runner.name: runner.history for runner in self.runners}
+    def terms(self) -> Terms:
+        """Everything that it started with."""
+        return Terms(self.contenders, self.task, self.steps, self.every, self.data.text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies are another race at the same step: models are built again, and take the numbers."""
@@ -148,12 +134,6 @@ class Race:
             for entry, runner in zip(self.contenders, self.runners, strict=True)
         ])
 
-    def frame(self) -> pd.DataFrame:
-        """Tidy: one number a row; columns contender, step, statistic, site, layer, head, value."""
-        frames = [history.frame().assign(contender=name) for name, history in self.histories.items() if history.losses]
-        columns = ["contender", "step", "statistic", "site", "layer", "head", "value"]
-        return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
-
     def verdict(self) -> list[Outcome]:
         """Result of each contender so far; measures their current held-out loss."""
         with torch_threads(self.threads):
@@ -180,6 +160,16 @@ def race(contenders: Sequence[Contender], task: Task | None = None, steps: int =
         TypeError, ConfigError: see `Race`.
     """
     return Race(contenders, Task() if task is None else task, steps, every, text).run(stop, on_step)
+
+
+def race_of(terms: Terms) -> Race:
+    """The race with these terms, ready to run.
+
+    Raises:
+        ConfigError: see `Race`.
+    """
+    contenders, task, steps, every, text = terms
+    return Race([Contender(*row) for row in contenders], task, steps, every, text)
 
 
 def outcome(runner: Runner, unigram: float) -> Outcome:

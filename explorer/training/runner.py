@@ -12,7 +12,7 @@ from torch import Tensor
 from explorer.config import Config
 from explorer.model import Transformer, ignore
 from explorer.model.batch import Batch
-from explorer.training.history import NO_SITE, History
+from explorer.training.history import NO_SITE, Entrant
 from explorer.training.instruments import Instruments, device_of, loss_of
 from explorer.training.optimize import QKClip, alphas, clip, hold, optimizers, schedule, total_norm
 from explorer.training.recipe import Recipe
@@ -27,7 +27,7 @@ class Contender(NamedTuple):
     recipe: Recipe = Recipe()
 
 
-class Runner:
+class Runner(Entrant):
     """A contender at work.
 
     Args:
@@ -40,7 +40,8 @@ class Runner:
     """
 
     def __init__(self, contender: Contender, data: Data, steps: int, device: torch.device) -> None:
-        self.name, self.config, self.recipe = contender
+        super().__init__(contender.name, contender.config)
+        self.recipe = contender.recipe
         self.recipe.check(self.config, self.name)
         self.data = data
         self.model = build(self.config, data).to(device)
@@ -52,10 +53,6 @@ class Runner:
         self.schedules = [schedule(optimizer, self.recipe, steps) for optimizer in self.optimizers]
         self.qk_clip = QKClip(self.model, self.recipe.qk_clip) if self.recipe.qk_clip else None
         self.steps = steps
-        self.step = 0
-        self.history = History()
-        self.retired = ""
-        """The reason why it is out of the race; empty while it is not."""
 
     def advance(self, every: int) -> None:
         """One step of training, with the instruments on if the step is a multiple of `every`.

@@ -8,6 +8,8 @@ from watched import WAIT, Watched
 
 from explorer.app.race.lineup import Lineup, Plan, named_design
 from explorer.app.race.panel import RacePanel
+from explorer.training.archive import from_bytes
+from explorer.training.race import Race
 from explorer.training.recipe import Recipe
 
 SMALL = {"n_layers": 2, "d_model": 32, "n_heads": 2, "n_ctx": 16, "batch_size": 4}
@@ -51,6 +53,18 @@ class Page(Watched[RacePanel]):
         self.wait(lambda: bool(self.panel.gallery.standings.rows))
         with self.panel.lock:  # the charts follow the table
             assert self.panel.gallery.curves["training_loss"].figure
+
+    @property
+    def saved(self) -> bytes:
+        """The race that stands still, as a file."""
+        assert self.panel.race is not None
+        assert self.panel.race.archive
+        return self.panel.race.archive
+
+    @property
+    def race(self) -> Race:
+        """The same with its models, which the page has not."""
+        return from_bytes(self.saved, "race.zip")
 
     @property
     def enabled(self) -> set[str]:

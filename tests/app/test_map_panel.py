@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,14 @@ from watched import Watched
 
 import explorer as ex
 from explorer.app.dashboard import PANELS, Dashboard
+from explorer.app.map import running
 from explorer.app.map.panel import MapPanel
 from explorer.app.map.plan import MAPS, Plan
 from explorer.app.map.running import minutes
-from explorer.app.widgets.panel import Panel, Phase
+from explorer.app.widgets.panel import Phase
 from explorer.config import Config
 from explorer.ends import endings
 from explorer.limits import process_count
-from explorer.sweeping import sweeps
 from explorer.sweeping.workers import Here, Outside, Workers
 
 TINY = Config(d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2, norm_placement="none")
@@ -54,7 +55,7 @@ class Page(Watched[MapPanel]):
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells are computed on the panel's thread, as where memory is short."""
-    monkeypatch.setattr(sweeps, "Outside", lambda _: Workers(Here()))
+    monkeypatch.setattr(running, "Outside", lambda _: Workers(Here()))
 
 
 @pytest.fixture
@@ -123,34 +124,6 @@ def test_stop_keeps_what_was_found_and_going_on_computes_the_rest(page: Page) ->
     assert np.isfinite(after).all()
     kept = np.isfinite(seconds)
     np.testing.assert_array_equal(after[kept], seconds[kept])
-
-
-class Other(Panel[int, int]):
-    """Another panel of the page."""
-
-    def go(self, phase: Phase) -> None:
-        self._enter(phase, "Something else")
-
-
-@pytest.fixture
-def other() -> Iterator[Other]:
-    """One that computes."""
-    other = Other()
-    other.go(Phase.COMPUTING)
-    yield other
-    other.close()
-
-
-def test_the_map_waits_for_the_other_panels(other: Other, page: Page) -> None:
-    assert page.comes(lambda: page.panel.status.detail == "waits for another panel")
-    assert page.panel._sweep(page.panel._job).done == 0
-    page.act()
-    page.until("paused")
-    page.act()
-    assert page.comes(lambda: page.panel.status.detail == "waits for another panel")
-    other.go(Phase.IDLE)
-    page.until("idle", "Measured 3 × 3 cells")
-    assert page.panel._sweep(page.panel._job).done == 18
 
 
 @pytest.mark.parametrize(("choice", "sentence"), [
@@ -311,15 +284,25 @@ def test_what_is_taken_home_is_what_the_map_shows(page: Page) -> None:
     assert b"@" in sent["map.bib"]
 
 
-def test_before_there_is_a_map_there_is_nothing_to_save(other: Other, page: Page) -> None:
-    assert other.phase is Phase.COMPUTING
+class Never(Executor):
+    """Computes nothing."""
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        """A future that is never done."""
+        return Future()
+
+
+def test_before_there_is_a_map_there_is_nothing_to_save(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "Outside", lambda _: Workers(Never()))
+    page = Page(MapPanel(Plan(**FEW), TINY))
     page.panel.home._handle_custom_msg(["save", 1], [])
     assert page.panel.home.note == "Refused: map must be begun to be saved; got none yet."
+    page.panel.close()
 
 
 def test_processes_compute_the_same(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     page.until("idle")
-    monkeypatch.setattr(sweeps, "Outside", Outside)
+    monkeypatch.setattr(running, "Outside", Outside)
     other = Page(MapPanel(Plan(**FEW), TINY))
     other.until("idle")
     xr.testing.assert_identical(other.numbers.drop_vars("seconds"), page.numbers.drop_vars("seconds"))

@@ -33,17 +33,12 @@ def send(page: Page, raw: bytes, name: str = "race.zip", part: int = 300_000) ->
     return answers
 
 
-def saved(page: Page) -> bytes:
-    assert page.panel.race is not None
-    return to_bytes(page.panel.race)
-
-
 def paused(page: Page) -> bytes:
     page.press("start")
     page.wait_for_a_table()
     page.press("pause")
     page.until("paused", "Paused")
-    return saved(page)
+    return page.saved
 
 
 def test_a_paused_race_stands_where_it_stood_and_goes_on_bit_for_bit(open_race: Open) -> None:
@@ -93,7 +88,7 @@ def test_a_finished_race_with_a_text_of_its_own(open_race: Open) -> None:
     page.panel.preparation.text.take(own)
     page.run()
     again = open_race()
-    send(again, saved(page))
+    send(again, page.saved)
     again.until("idle", "Finished at step 12 of 12")
     assert again.enabled == {"start"}
     assert again.panel.preparation.text.text is not None
@@ -104,7 +99,7 @@ def test_a_finished_race_with_a_text_of_its_own(open_race: Open) -> None:
 def test_no_file_is_taken_while_a_race_runs(open_race: Open) -> None:
     page = open_race()
     page.run()
-    raw = saved(page)
+    raw = page.saved
     page.set(steps=LONG)
     page.press("start")
     assert send(page, raw) == [-1]
@@ -124,7 +119,7 @@ def too_many() -> bytes:
 def test_what_is_no_race_is_refused_and_the_one_on_the_page_stays(open_race: Open) -> None:
     page = open_race()
     page.run()
-    race, raw = page.panel.race, saved(page)
+    race, raw = page.panel.race, page.saved
     for bad, words in ((raw[:-100], "race must be a file that save wrote; got 'race.zip'"), (b"no zip", "race must be"),
                        (too_many(), "race.zip must have at most 6 contenders to be shown; got 7")):
         send(page, bad)

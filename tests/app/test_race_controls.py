@@ -33,11 +33,10 @@ def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
     file._handle_custom_msg(["file", "play.txt"], [memoryview(raw)])
     assert file.now == f"play.txt, {len(raw):,} characters"
     page.run()
-    assert page.panel.race is not None
-    assert len(page.panel.race.data.text.codes) == len(raw)
+    assert len(page.race.data.text.codes) == len(raw)
     file._handle_custom_msg(["other"], [])
     page.run()
-    assert len(page.panel.race.data.text.codes) > 400_000
+    assert len(page.race.data.text.codes) > 400_000
 
 
 @pytest.mark.parametrize(("raw", "words"), [
@@ -150,8 +149,7 @@ def test_fields_of_muon_are_used_by_muon(open_race: Open) -> None:
     assert {"muon_rate", "muon_momentum", "decay_share"} & set(recipe.disabled) == {"muon_rate"}
     recipe.set_state({"values": {**recipe.values, "optimizer": "muon", "qk_clip": 20}})
     page.run()
-    assert page.panel.race is not None
-    assert page.panel.race.contenders[0].recipe == Recipe(optimizer="muon", decay="wsd", qk_clip=20)
+    assert page.race.contenders[0].recipe == Recipe(optimizer="muon", decay="wsd", qk_clip=20)
 
 
 def test_names_can_be_given_and_are_all_different(open_race: Open) -> None:
@@ -268,5 +266,4 @@ def test_a_record_restored_while_a_race_runs_is_for_the_next(open_race: Open) ->
     assert page.names == ["ReZero"]
     page.press("stop")
     page.until("idle", "Stopped")
-    assert page.panel.race is not None
-    assert [one.name for one in page.panel.race.contenders] == ["Post-LN", "Pre-LN"]
+    assert [one.name for one in page.race.contenders] == ["Post-LN", "Pre-LN"]

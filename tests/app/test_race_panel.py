@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
+import psutil
 import pytest
+from handed import handed
 from raced import LONG, SMALL, Open, lineup, opened
 
 from explorer.app.explore.sentences import model_words
@@ -12,6 +16,7 @@ from explorer.app.race.lineup import Contender
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING
 from explorer.config import preset
 from explorer.figures.palette import HUES
+from explorer.tasks.pool import KILLED
 from explorer.training.recipe import Recipe
 
 
@@ -35,8 +40,7 @@ def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
     assert page.panel.gallery.box.layout.display is None
     assert page.panel.waiting.layout.display == "none"
     assert all(chart.figure["data"] and not chart.stale for chart in page.panel.gallery.charts)
-    race, rows = page.panel.race, page.panel.gallery.standings.rows
-    assert race is not None
+    race, rows = page.race, page.panel.gallery.standings.rows
     losses = {one.name: one.final_loss for one in race.verdict()}
     assert [row["name"] for row in rows] == sorted(losses, key=lambda name: losses[name]), "the best first"
     assert [row["cells"][0] for row in rows] == [f"{losses[row['name']]:.3f}" for row in rows]
@@ -55,8 +59,7 @@ def test_the_race_is_the_one_that_the_controls_say(open_race: Open) -> None:
     page.set(n_layers=3, steps=5, every=2)
     page.panel.preparation.recipe.set_state({"values": {**page.panel.preparation.recipe.values, "learning_rate": 0.01}})
     page.run()
-    race = page.panel.race
-    assert race is not None
+    race = page.race
     (contender,) = race.contenders
     config = preset("rezero", **{**SMALL, "n_layers": 3, "seed": 5})
     assert contender == ("ReZero", race.task.fit(config), Recipe(warmup=3, learning_rate=0.01))
@@ -163,8 +166,7 @@ def test_controls_are_for_the_next_race(open_race: Open) -> None:
     assert page.panel.status.state == "computing"
     page.press("stop")
     page.until("idle", "Stopped")
-    race = page.panel.race
-    assert race is not None
+    race = page.race
     assert ([one.config.n_layers for one in race.contenders], race.steps) == ([2, 2], LONG)
     page.press("start")
     page.until("refused", "Refused: Width must be divisible by Heads; got 32 and 5.")
@@ -245,12 +247,72 @@ def test_what_cannot_be_done_now_is_not(open_race: Open) -> None:
 def test_an_exception_is_told_and_the_next_race_runs(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     page = open_race()
     with monkeypatch.context() as patch:
-        patch.setattr("explorer.app.race.panel.assemble", lambda start: 1 / 0)
+        patch.setattr("explorer.training.outside.packed", lambda *_: b"no race")
         page.press("start")
-        page.until("failed", "ZeroDivisionError")
+        page.until("failed", "ValueError: ")
+        assert page.panel.status.text.endswith(". Press Start to run the race again.")
         assert page.enabled == {"start"}
     page.press("start")
     page.wait(lambda: page.panel.status.text.startswith("Finished"))
+
+
+def newest_worker() -> psutil.Process:
+    """The process of the race that was started last."""
+    return max(psutil.Process().children(), key=lambda process: process.create_time())
+
+
+def test_a_worker_that_dies_ends_the_race_in_a_sentence_and_its_numbers_stay(open_race: Open) -> None:
+    page = open_race()
+    page.run()
+    page.set(steps=LONG)
+    page.press("start")
+    page.wait(lambda: page.panel.race is not None and page.panel.race.step > 20)
+    newest_worker().kill()
+    page.until("failed", f"RuntimeError: {KILLED}. Press Start to run the race again.")
+    assert page.enabled == {"start"}
+    assert page.points()
+    [(about, content)] = handed(page.panel.saves, "numbers")
+    assert about["file"] == "race.csv"
+    assert content.count(b"\n") > 100
+    assert handed(page.panel.saves, "race") == []
+    assert page.panel.saves.note == ("Refused: race must have come to a stop, and be small enough, to be saved whole; "
+                                     "got numbers alone.")
+    page.set(steps=3)
+    page.press("start")
+    page.wait(lambda: page.panel.status.text == "Finished at step 3 of 3")
+
+
+def test_a_race_that_is_too_large_to_be_sent_can_be_stopped_but_not_paused(
+        open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = open_race(steps=LONG)
+    monkeypatch.setattr("explorer.app.race.panel.MOST_DATA", 1000)
+    page.press("start")
+    assert page.enabled == {"stop"}
+    assert page.panel.bar.note.endswith(" This one is too large to be paused or saved.")
+    page.press("stop")
+    page.until("idle", "Stopped at step ")
+
+
+ALONE = """
+import os, sys, time
+from explorer.app.dashboard import dashboard
+page = dashboard()
+page.show("race")
+panel = page.panels["race"]
+panel.controls.set_state({"values": {**panel.controls.values, "n_layers": 2, "d_model": 16, "steps": 7, "every": 2}})
+panel.bar._handle_custom_msg("start", [])
+while panel.phase != "idle":
+    time.sleep(0.01)
+print(panel.status.text, len(panel.race.frame()) > 100, len(panel.race.archive) > 1000, "torch" in sys.modules, sep=";")
+sys.stdout.flush()
+os._exit(0)
+"""
+"""Runs a race on a page that is displayed nowhere."""
+
+
+def test_a_page_runs_a_race_without_torch() -> None:
+    said = subprocess.run([sys.executable, "-W", "ignore", "-c", ALONE], capture_output=True, text=True, check=True)
+    assert said.stdout == "Finished at step 7 of 7;True;True;False\n"
 
 
 def test_close_ends_a_race_that_runs(open_race: Open) -> None:

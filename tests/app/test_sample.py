@@ -97,8 +97,7 @@ def test_a_race_replaces_it_and_each_contender_has_written(open_race: Open) -> N
 def test_numbers_survive_to_three_digits(open_race: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = open_race()
     page.run()
-    race = page.panel.race
-    assert race is not None
+    race = page.race
     file = tmp_path / "sample.json"
     lineup, plan = page.panel.preparation.lineup, page.panel.controls.config
     file.write_text(json.dumps(packed(race, Lineup(), plan, "1.2"), allow_nan=False), encoding="utf-8")

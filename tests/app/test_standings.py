@@ -10,9 +10,9 @@ import pytest
 from explorer.app.race.lineup import USUAL, Contender, Lineup, field_words, recipe_words
 from explorer.app.race.standings import judged, ranked, ratio, row
 from explorer.app.widgets import worker
-from explorer.app.widgets.worker import Throttle
 from explorer.config import Config
 from explorer.figures.palette import LegendEntry
+from explorer.stopping import Throttle
 from explorer.training.race import Outcome
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Levels

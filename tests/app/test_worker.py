@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -11,9 +9,6 @@ from contextvars import ContextVar
 import numpy as np
 import pytest
 
-from explorer.app.explore.panel import Explore
-from explorer.app.race.panel import RacePanel
-from explorer.app.widgets.panel import NICENESS
 from explorer.app.widgets.worker import MOST_BYTES, Worker
 
 WAIT = 20.0
@@ -262,34 +257,3 @@ def test_large_results_are_kept_up_to_a_number_of_bytes() -> None:
         assert shown.acquire(timeout=WAIT)
     worker.close()
     assert worker.computations == 4, "1 was forgotten for 3, then 2 for 1; 2 and 3 were still there when asked again"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread has no priority of its own")
-def test_long_work_gives_way_to_what_somebody_waits_for() -> None:
-    """Also in the threads that it starts, as torch does; the process keeps its own priority."""
-    found: list[list[int]] = []
-    ready = threading.Event()
-
-    def priority() -> int:
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
-    def work(*_: object) -> None:
-        inner = [priority()]
-        thread = threading.Thread(target=lambda: inner.append(priority()))
-        thread.start()
-        thread.join()
-        found.append(inner)
-        ready.set()
-
-    before = priority()
-    worker: Worker[str, None] = Worker(work, lambda *_: None, lambda *_: None, niceness=NICENESS)
-    worker.submit("train")
-    assert ready.wait(WAIT)
-    worker.close()
-    assert found == [[before + NICENESS] * 2]
-    assert priority() == before
-
-
-def test_panels_that_train_give_way() -> None:
-    assert RacePanel.trains
-    assert not Explore.trains

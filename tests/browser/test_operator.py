@@ -18,7 +18,8 @@ from playwright.sync_api import Browser, expect
 from prometheus_client.parser import text_string_to_metric_families
 
 from explorer import plotlyjs
-from explorer.memory import machine_memory
+from explorer.limits import process_count
+from explorer.memory import WORKER, machine_memory
 from explorer.serve.kernels import own_memory
 
 from .conftest import server
@@ -206,7 +207,8 @@ def test_a_public_server_has_as_many_pages_as_memory_holds(tmp_path: Path) -> No
     for options in ("", "--public"):
         with server(["serve", "--preheat", "0", *options.split()], tmp_path / "log") as address:
             most[options] = json.loads(asked(address, "/health")[1])["max_pages"]
-    assert most["--public"] == min(int((0.9 * machine_memory() - 300e6) / 1e9), 100) < most[""] <= 100
+    assert most["--public"] == min(int((0.9 * machine_memory() - 300e6 - process_count() * WORKER) / 500e6), 100)
+    assert most["--public"] <= most[""] <= 100
 
 
 def test_the_memory_of_an_owner_is_that_of_all_its_processes() -> None:

@@ -161,7 +161,7 @@ def test_plotly_comes_from_the_server_or_else_from_the_kernel(browser: Browser, 
     assert [size > 1_400_000 for size in sizes].count(True) == (0 if served else 1)
     if served:
         assert asked == ["public, max-age=31536000, immutable"]
-        assert sum(sizes) < (700_000 if SHAKEN else 600_000)  # what comes late is told again
+        assert sum(sizes) < (700_000 if SHAKEN else 520_000)  # all states in one message; what comes late is told again
         visit.must_be_clean()
     else:
         assert all("404" in words for words in visit.complaints)

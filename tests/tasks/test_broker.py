@@ -17,9 +17,9 @@ from explorer import measuring, tasks
 from explorer.config import Config
 from explorer.measuring.outside import body_of, measure
 from explorer.tasks import broker as module
-from explorer.tasks.broker import KEY, MOST_TASKS, Broker, Remote
+from explorer.tasks.broker import KEY, MOST_TASKS, Broker, Client, Remote, payload_of
 from explorer.tasks.frames import receive, send
-from explorer.tasks.pool import Order, Pool, Task, TaskError
+from explorer.tasks.pool import Answer, Order, Pool, Task, TaskError
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=2, n_seeds=2)
 DEEP = SMALL.replace(n_layers=1000, d_model=64, n_seeds=1)
@@ -173,3 +173,15 @@ def wait_until(holds: Any) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_results_so_far_are_sent_whatever_else_waits(broker: Broker) -> None:
+    """A client that is sent what is new alone cannot do without any part."""
+    ours, theirs = socket.socketpair()
+    with closing(ours), closing(theirs):
+        client = Client(broker, ours, 0)
+        for answer in (Answer(0.1), Answer(0.2), Answer(so_far=b"one"), Answer(so_far=b"two"), Answer(1.0, b"all")):
+            client._put(7, answer)
+        sent = [client.outgoing.get(timeout=SOON) for _ in range(4)]
+        assert client.outgoing.empty()
+        assert [payload_of(item[1]) for item in sent if item] == [b"", b"one", b"two", b"all"]

@@ -141,6 +141,22 @@ def kill(pool: Pool) -> None:
         time.sleep(0.01)
 
 
+def test_long_work_that_waits_ends_when_it_is_asked_to(alone: Pool) -> None:
+    first, second = Asked(alone, task(DEEP, Order.LONG)), Asked(alone, task(DEEP.replace(seed=1), Order.LONG))
+    first.begun()
+    second.ticket.finish()
+    assert second.last().error == "Stopped"
+    first.ticket.cancel()
+
+
+def test_long_work_delays_nobody(alone: Pool) -> None:
+    long = Asked(alone, task(DEEP, Order.LONG))
+    long.begun()
+    assert Asked(alone, task(SMALL.replace(seed=3))).last().result
+    assert not any(answer.last for answer in long.answers.queue)
+    long.ticket.cancel()
+
+
 def test_urgent_work_comes_first_visitors_take_turns_and_nobody_waits_for_ever() -> None:
     def job(number: int, order: Order, visitor: str, since: float = 0.0) -> Job:
         made = Job(number, task(SMALL), since)

@@ -27,7 +27,7 @@ from explorer.app.widgets.panel import close_all
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.slider_steps import nearest, slider_steps, sliders, thinned
 from explorer.app.widgets.wording import refusal_in_words
-from explorer.app.widgets.worker import Throttle, Worker, ever, wait
+from explorer.app.widgets.worker import Worker, ever, wait
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import shown
@@ -36,7 +36,7 @@ from explorer.fields import Spec
 from explorer.figures.across import Point, Swept, across
 from explorer.figures.palette import LegendEntry
 from explorer.memory import machine_memory
-from explorer.stopping import Progress, Stop
+from explorer.stopping import Progress, Stop, Throttle
 from explorer.sweeping.cell import Cell
 from explorer.sweeping.sweeps import CellResult, Sweep
 from explorer.sweeping.workers import Here, Outside

@@ -1,12 +1,11 @@
 """The Map panel: a statistic over two fields of a design, theory first, then measured or trained, coarse to fine.
 
-The map follows its controls. Its cells are computed on the worker's thread, in processes of their own where memory
-allows, and wait for every other panel of the page. A click on a cell puts its design on Explore.
+The map follows its controls. Its cells are the least urgent tasks of the workers, so that it delays no other panel. A
+click on a cell puts its design on Explore.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -25,18 +24,14 @@ from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.record import changed, parse_choices, record, restore_controls, restore_parts
 from explorer.app.widgets.wording import refusal_in_words
-from explorer.app.widgets.worker import Throttle
 from explorer.choices import ConfigError
 from explorer.config import Config
-from explorer.stopping import Progress, Stop, Stopped
+from explorer.stopping import Progress, Stop, Stopped, Throttle
 
 LEAD = ("<h2>Map</h2><p>Where does the signal live, and does the theory draw the border in the right place? Each cell "
         "is a design.</p>")
-WAITS = "waits for another panel"
 KEPT = 6
 """Maps that are kept, so that one that was stopped goes on where it was; the largest has some 8 MB of numbers."""
-GLANCE = 0.05
-"""Seconds between two looks at whether others still compute."""
 TAKE, TAKE_WORDS = "take", "Take the design from Explore"
 
 
@@ -188,16 +183,13 @@ class MapPanel(Panel[Job, None]):
         self._drawing.now()
 
         def ends() -> bool:
-            while not stop() and self.others_compute:
-                self._look(job, clock, waits=True)
-                time.sleep(GLANCE)
-            self._look(job, clock, waits=False)
+            self._look(job, clock)
             return stop()
 
         if sweep.run(ends).done < sweep.total:
             raise Stopped  # no result, or the worker would have it for the next time
 
-    def _look(self, job: Job, clock: Clock, *, waits: bool) -> None:
+    def _look(self, job: Job, clock: Clock) -> None:
         """Draws the map and its progress if a redraw is due; called ten times a second."""
         if not self._drawing.due:
             return
@@ -205,8 +197,7 @@ class MapPanel(Panel[Job, None]):
             if job == self._job and self._runs:
                 self._draw()
                 if self.phase is Phase.COMPUTING:
-                    words = WAITS if waits else clock.words()
-                    self._enter(Phase.COMPUTING, _promise(job), words, clock.fraction, "Stop")
+                    self._enter(Phase.COMPUTING, _promise(job), clock.words(), clock.fraction, "Stop")
 
     def _receive(self, job: Job, _: None) -> None:
         with self.lock:

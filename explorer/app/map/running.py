@@ -9,6 +9,7 @@ from explorer.app.widgets.wording import left_in_words
 from explorer.choices import ConfigError
 from explorer.limits import process_count
 from explorer.sweeping.sweeps import Sweep
+from explorer.sweeping.workers import Outside
 
 MOST_MINUTES = 120
 """Minutes of one processor that a map may take, about."""
@@ -32,6 +33,8 @@ def begun(job: Job) -> Sweep:
     if (needed := minutes(sweep)) > MOST_MINUTES:
         raise ConfigError(f"the map must take at most about {MOST_MINUTES} minutes of one processor; got about "
                           f"{needed:,.0f}: take fewer values, a smaller design, or theory alone")
+    cells = [point.cell for point in sweep.grid.points.values() if point.cell]
+    sweep.executor = Outside(max((cell.memory for cell in cells), default=0.0))
     return sweep
 
 

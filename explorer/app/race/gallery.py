@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import ipywidgets as widgets
 
@@ -21,10 +20,8 @@ from explorer.figures.palette import LegendEntry
 from explorer.figures.race import CURVES, Course
 from explorer.figures.race_maps import MAPS, layer_map
 from explorer.figures.why import why
-
-if TYPE_CHECKING:
-    from explorer.training.history import Line, Outcome
-    from explorer.training.race import Race
+from explorer.training.history import Line, Outcome
+from explorer.training.outside import Record
 
 COUNT = 2
 """Heat maps: of the first and the second contender, until somebody chooses another."""
@@ -67,11 +64,10 @@ class Gallery:
         for picture in (*self.charts, self.standings):
             picture.stale = stale
 
-    def draw(self, race: Race, designs: Sequence[LegendEntry], outcomes: Sequence[Outcome], *, final: bool,
-             lines: Mapping[str, Line] = NO_LINES) -> None:
+    def draw(self, race: Record, designs: Sequence[LegendEntry], *, final: bool) -> None:
         """Draws a race as it stands; the outcomes may be some steps older."""
         whose = [replace(design, config=runner.config) for design, runner in zip(designs, race.runners, strict=True)]
-        self.show(Course.of(race, whose, outcomes), outcomes, final=final, lines=lines)
+        self.show(Course.of(race, whose, race.outcomes), race.outcomes, final=final, lines=race.lines)
 
     def show(self, course: Course, outcomes: Sequence[Outcome], *, final: bool, lines: Mapping[str, Line] = NO_LINES
              ) -> None:

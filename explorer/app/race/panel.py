@@ -1,16 +1,15 @@
 """The Race panel: contenders learn the same text side by side, and their curves grow while the controls stay free.
 
-The controls are for the next race; the one that runs has its own copy. It runs on the worker's thread, which draws from
-it at most about once a second and takes a few per cent of its time for that. A pause ends the worker's job: the race
-stands still, and another job goes on with it.
+The controls are for the next race; the one that runs has its own copy. It runs in a process of its own, which tells
+about once a second how it stands; the panel draws from that. A pause ends the process, which hands over the saved race,
+and another process goes on with it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as widgets
 
@@ -18,22 +17,21 @@ from explorer.app import home
 from explorer.app.race.gallery import Gallery
 from explorer.app.race.lineup import SETUPS, Lineup, Plan, first_lineup
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, Start
-from explorer.app.race.racefile import Opened, RaceFile, Saves, opened
+from explorer.app.race.racefile import RaceFile, Saves, opened, state_of
 from explorer.app.race.sample import stored
-from explorer.app.race.standings import Scribe, most_steps
+from explorer.app.race.standings import most_steps
 from explorer.app.widgets.buttons import RaceButtons, SetupRow
 from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.wording import left_in_words, refusal_in_words
-from explorer.app.widgets.worker import Throttle
 from explorer.choices import ConfigError
-from explorer.stopping import Progress, Stop
-
-if TYPE_CHECKING:
-    from explorer.training.history import Outcome
-    from explorer.training.race import Race
+from explorer.stopping import Progress, Stop, Throttle
+from explorer.tasks.broker import MOST_DATA
+from explorer.training.outside import Record
 
 RUNS_ON = "The controls are for the next race; they do not change this one."
+TOO_LARGE = " This one is too large to be paused or saved."
+AGAIN = "Press Start to run the race again."
 LEAD = (
     "<h2>Race</h2><p>Do the findings at initialization hold in training? The contenders learn the same text from the "
     "same batches, and take turns, one step each.</p>"
@@ -62,26 +60,14 @@ class Leg:
     """The step it begins with."""
     begun: float = 0.0
 
-    def progress(self, race: Race) -> str:
+    def progress(self, made: int, steps: int) -> str:
         """'step 40 of 700 · about 32 s left'"""
-        made = race.step - self.first
-        left = (time.monotonic() - self.begun) / max(1, made) * (race.steps - race.step)
-        return f"step {race.step:,} of {race.steps:,}" + (f" · {left_in_words(left)}" if made > 1 else "")
+        new = made - self.first
+        left = (time.monotonic() - self.begun) / max(1, new) * (steps - made)
+        return f"step {made:,} of {steps:,}" + (f" · {left_in_words(left)}" if new > 1 else "")
 
 
-def assemble(start: Start) -> Race:
-    """The race, ready to run. Imports torch: call it on the worker's thread.
-
-    Raises:
-        ConfigError: see `Race`.
-    """
-    from explorer.training.race import Contender, Race
-
-    plan = start.plan
-    return Race([Contender(*row) for row in start.contenders], plan.task, plan.steps, plan.every, start.text)
-
-
-class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
+class RacePanel(Panel[Leg, Record | ConfigError]):
     """The panel.
 
     Args:
@@ -89,16 +75,12 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
         plan: the task and the steps at first.
     """
 
-    trains = True
-
     def __init__(self, lineup: Lineup | None = None, plan: Plan | None = None) -> None:
-        self.race: Race | None = None
+        self.race: Record | None = None
         """The race that runs, or ran last."""
         self._leg: Leg | None = None  # the newest
         self._wish = ""  # pause or stop, until the race obeys
-        self._outcomes: Sequence[Outcome] = ()
-        self._scribe = Scribe()
-        self._judging, self._drawing = Throttle(2.0, share=0.03), Throttle(1.0, share=0.05, most=5.0)
+        self._drawing = Throttle(1.0, share=0.05, most=5.0)
         super().__init__(capacity=1)
         self.bar, self.saves = RaceButtons(self._press), Saves(self._still, self._saved)
         self.gallery = Gallery(self.lock)
@@ -136,9 +118,10 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
     def _enter(self, phase: Phase, text: str, *words: Any, **more: Any) -> None:
         """Goes to a phase, as every panel does, and first offers the buttons of this phase."""
         running, paused = phase is Phase.COMPUTING, phase is Phase.PAUSED
-        verbs = ("resume", "stop") if paused else ("pause", "stop") if running else ("start",)
+        large = running and self._leg is not None and self._leg.start.saved_bytes > MOST_DATA
+        verbs = ("resume", "stop") if paused else ("pause", "stop")[large:] if running else ("start",)
         self.bar.offer(*(() if running and self._wish else verbs))
-        self.bar.note = RUNS_ON if running or paused else ""
+        self.bar.note = RUNS_ON + TOO_LARGE * large if running or paused else ""
         self.bar.losing = running or (paused and self.bar.losing)
         self.home.forget()
         self.saves.offer(enabled=not running and self.race is not None)
@@ -224,19 +207,19 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
             self._enter(Phase.COMPUTING, f"Reading {name}", fraction=2.0)
             self.worker.submit(self._leg)
 
-    def _show_opened(self, opened: Opened) -> None:
+    def _show_opened(self, race: Record, start: Start) -> None:
         """Shows a race from a file as one that is paused, or has ended, and the choices that it started with."""
-        self.race, self._outcomes, self._leg = opened.race, opened.outcomes, Leg(opened.start)
-        self.preparation.restore(opened.state)
-        self.preparation.text.take(opened.start.text)
-        self.file.said = f"Opened, at step {most_steps(opened.outcomes):,} of {opened.race.steps:,}."
-        if opened.race.finished:
-            self._end("Finished", opened.race)
+        self.race = race
+        self.preparation.restore(state_of(start))
+        self.preparation.text.take(start.text)
+        self.file.said = f"Opened, at step {most_steps(race.outcomes):,} of {race.steps:,}."
+        if race.finished:
+            self._end("Finished", race)
         else:
-            self._pause(opened.race)
+            self._pause(race)
         self.bar.losing = False
 
-    def _still(self) -> Race:
+    def _still(self) -> Record:
         """The race, to be saved by the thread that takes presses: it cannot be resumed meanwhile."""
         with self.lock:
             if self.race is None or self.phase is Phase.COMPUTING:
@@ -255,77 +238,67 @@ class RacePanel(Panel[Leg, "list[Outcome] | Opened | ConfigError"]):
 
     # --- on the worker's thread -------------------------------------------------------------------------------
 
-    def _work(self, job: Leg, stop: Stop, progress: Progress) -> list[Outcome] | Opened | ConfigError:
+    def _work(self, job: Leg, stop: Stop, progress: Progress) -> Record | ConfigError:
         try:
             if job.file[0]:
                 (name, raw), job.file = job.file, ("", b"")
-                return opened(raw, name)
-            if (race := self.race) is None:
-                self.race = race = assemble(job.start)
-                self._scribe.begin()
-                self._judging.now()
-                self._drawing.now()
-            job.first, job.begun = race.step, time.monotonic()
-            race.run(lambda: stop() or bool(self._wish), lambda race: self._look(job, race, progress))
-            if stop():
-                return []
-            self._scribe.finish(race, stop)
-            return race.verdict()
+                race, job.start = opened(raw, name, stop)
+                return race
+            race = self.race or Record(job.start.terms)
+            job.first, job.begun = race.step, 0.0
+            self._drawing.now()
+            for _ in race.follow(stop, lambda: bool(self._wish), progress):
+                self._look(job, race)
+            return race
         except ConfigError as error:
             return error
 
-    def _look(self, job: Leg, race: Race, progress: Progress) -> None:
-        """Called after each round: from time to time, updates progress, charts and verdict."""
-        if self._judging.due:
-            with self._judging:
-                self._outcomes = race.verdict()
-            self._scribe.look(race, lambda: bool(self._wish))
-        progress(race.step / race.steps)
+    def _look(self, job: Leg, race: Record) -> None:
+        """Called when there is news of a race: draws it, if it is time."""
         with self.lock:
+            self.race, job.begun = race, job.begun or time.monotonic()
             if self._drawing.due and job is self._leg and not self._wish:
                 with self._drawing:
                     self._draw(race, final=False)
 
     def _advance(self, job: Leg, fraction: float) -> None:
         with self.lock:
-            if job is self._leg and self.race and not self._wish:
-                self._enter(Phase.COMPUTING, self._promise(job), job.progress(self.race), fraction)
+            if job is self._leg and self.race and job.begun and not self._wish:
+                words = job.progress(round(fraction * self.race.steps), self.race.steps)
+                self._enter(Phase.COMPUTING, self._promise(job), words, fraction)
 
-    def _receive(self, job: Leg, result: list[Outcome] | Opened | ConfigError) -> None:
+    def _receive(self, job: Leg, result: Record | ConfigError) -> None:
         with self.lock:
-            race = self.race
             if job is not self._leg:
                 return
-            if isinstance(result, Opened):
-                self._show_opened(result)
-            elif isinstance(result, ConfigError):
+            if isinstance(result, ConfigError):
                 if self._wish == "open":
                     self.file.refuse(f"Refused: {refusal_in_words(result)}.")
                 self._enter(Phase.REFUSED, f"Refused: {refusal_in_words(result)}.")
-            elif race is not None:
-                self._outcomes = result
-                if self._wish == "pause" and not race.finished:
-                    self._pause(race)
-                else:
-                    self._end("Finished" if race.finished else "Stopped", race)
+            elif self._wish == "open":
+                self._show_opened(result, job.start)
+            elif self._wish == "pause" and result.archive and not result.finished:
+                self._pause(result)
+            else:
+                self._end("Finished" if result.finished else "Stopped", result)
 
     def _fail(self, job: Leg, message: str) -> None:
         with self.lock:
             if job is self._leg:
-                self._enter(Phase.FAILED, message)
+                self._enter(Phase.FAILED, message if self._wish == "open" else f"{message}. {AGAIN}")
 
     # --- where a race stands ----------------------------------------------------------------------------------
 
-    def _pause(self, race: Race) -> None:
+    def _pause(self, race: Record) -> None:
         self._draw(race, final=False)
-        made = most_steps(self._outcomes)
+        made = most_steps(race.outcomes)
         self._enter(Phase.PAUSED, "Paused", f"at step {made:,} of {race.steps:,}", made / race.steps)
 
-    def _end(self, how: str, race: Race) -> None:
+    def _end(self, how: str, race: Record) -> None:
         self._draw(race, final=True)
-        self._enter(Phase.IDLE, f"{how} at step {most_steps(self._outcomes):,} of {race.steps:,}")
+        self._enter(Phase.IDLE, f"{how} at step {most_steps(race.outcomes):,} of {race.steps:,}")
 
-    def _draw(self, race: Race, *, final: bool) -> None:
+    def _draw(self, race: Record, *, final: bool) -> None:
         if self._leg:
-            self.gallery.draw(race, self._leg.start.designs, self._outcomes, final=final, lines=self._scribe.lines)
+            self.gallery.draw(race, self._leg.start.designs, final=final)
             self.waiting.layout.display = "none"

@@ -23,6 +23,7 @@ from explorer.display import shown
 from explorer.figures.palette import LegendEntry
 from explorer.schemes.preset import PRESETS
 from explorer.text import LARGEST_BYTES, Text, decode
+from explorer.training.outside import Terms
 from explorer.training.recipe import Recipe, idle
 from explorer.training.tasks import Data
 
@@ -89,10 +90,17 @@ class Start(NamedTuple):
         return cls(tuple(sized), tuple(entry.recipe for entry in lineup), plan, text)
 
     @property
-    def contenders(self) -> list[tuple[str, Config, Recipe]]:
-        """Name, design as the task has it, and recipe of each contender."""
-        return [(design.label, self.plan.task.fit(design.config), recipe)
-                for design, recipe in zip(self.designs, self.recipes, strict=True) if design.config]
+    def saved_bytes(self) -> int:
+        """About the size of the saved race: every weight with two moments."""
+        return sum(12 * design.config.sizes.n_parameters for design in self.designs if design.config)
+
+    @property
+    def terms(self) -> Terms:
+        """These choices without marks, the designs as the task has them."""
+        plan = self.plan
+        return Terms([(design.label, plan.task.fit(design.config), recipe)
+                      for design, recipe in zip(self.designs, self.recipes, strict=True) if design.config],
+                     plan.task, plan.steps, plan.every, self.text)
 
 
 class Preparation:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from explorer.app.race.lineup import OWN, Plan
 from explorer.app.race.preparation import Start
@@ -17,24 +15,12 @@ from explorer.choices import ConfigError
 from explorer.figures.palette import LegendEntry
 from explorer.figures.race import CURVES, Course
 from explorer.figures.race_maps import MAPS, layer_map
-from explorer.text import prose
-
-if TYPE_CHECKING:
-    from explorer.training.race import Outcome, Race
+from explorer.stopping import Stop
+from explorer.training.outside import Record, Terms, load
 
 LARGEST_BYTES = 100_000_000
 """Largest file: two minutes at the rate at which a server lets a visitor send."""
 NOTE = "A race that was saved here or in Python opens where it stood, and goes on."
-
-
-class Opened(NamedTuple):
-    """A race from a file."""
-
-    race: Race
-    start: Start
-    outcomes: list[Outcome]
-    state: dict[str, Any]
-    """The choices that would start it again, as `Preparation.restore` takes them."""
 
 
 class RaceFile(LargeFile):
@@ -66,47 +52,42 @@ class RaceFile(LargeFile):
         """There is nothing in its place."""
 
 
-def opened(raw: bytes, name: str) -> Opened:
-    """Reads a race, and draws it once, so that a file with strange numbers is refused here. Imports torch.
+def opened(raw: bytes, name: str, stop: Stop) -> tuple[Record, Start]:
+    """Has a race read, and draws it once, so that a file with strange numbers is refused here; gives its start, too.
 
     Raises:
         ConfigError: it is no race, or none that this page can show and run.
     """
-    from explorer.training.archive import from_bytes
-
-    race = from_bytes(raw, name)
-    if len(race.contenders) > MOST:
-        raise ConfigError(f"{name} must have at most {MOST} contenders to be shown; got {len(race.contenders)}")
-    start = start_of(race)
+    race = load(raw, name, stop)
+    if len(race.runners) > MOST:
+        raise ConfigError(f"{name} must have at most {MOST} contenders to be shown; got {len(race.runners)}")
+    start = start_of(race.terms)
     try:
-        outcomes = race.verdict()
-        course = Course.of(race, start.designs, outcomes)
+        course = Course.of(race, start.designs, race.outcomes)
         for curve in CURVES:
             curve.draw(course)
         for row in MAPS.values():
             layer_map(course, 0, row)
     except Exception as error:  # noqa: BLE001 - numbers from anybody
         raise ConfigError(f"{name} must have the readings of a race; got others ({type(error).__name__})") from None
-    return Opened(race, start, outcomes, state_of(start))
+    return race, start
 
 
-def start_of(race: Race) -> Start:
-    """Everything that the race started with.
+def start_of(terms: Terms) -> Start:
+    """Everything that a race starts with, as the controls have it.
 
     Raises:
         ConfigError: its size is none that the page's controls have.
     """
-    first = race.contenders[0].config
+    configs = [config for _, config, _ in terms.contenders]
+    first = configs[0]
     plan = Plan(
-        **race.task.model_dump() | {name: getattr(first, name) for name in (*OWN, "n_ctx", "batch_size")},
-        steps=race.steps, every=race.every,
-        own_size=any(getattr(item.config, name) != getattr(first, name) for item in race.contenders for name in OWN),
+        **terms.task.model_dump() | {name: getattr(first, name) for name in (*OWN, "n_ctx", "batch_size")},
+        steps=terms.steps, every=terms.every,
+        own_size=any(getattr(config, name) != getattr(first, name) for config in configs for name in OWN),
     )
-    text, usual = race.data.text, prose()
-    own = text.vocabulary != usual.vocabulary or not np.array_equal(text.codes, usual.codes)
-    designs = tuple(LegendEntry(place, contender.config, contender.name)
-                    for place, contender in enumerate(race.contenders))
-    return Start(designs, tuple(contender.recipe for contender in race.contenders), plan, text if own else None)
+    designs = tuple(LegendEntry(place, config, name) for place, (name, config, _) in enumerate(terms.contenders))
+    return Start(designs, tuple(recipe for *_, recipe in terms.contenders), plan, terms.text)
 
 
 def state_of(start: Start) -> dict[str, Any]:
@@ -127,7 +108,7 @@ class Saves(ButtonRow):
         on_saved: called when all of the race was handed over.
     """
 
-    def __init__(self, race: Callable[[], Race], on_saved: Callable[[], None]) -> None:
+    def __init__(self, race: Callable[[], Record], on_saved: Callable[[], None]) -> None:
         super().__init__("Save", self._save, links=True)
         self._on_saved = on_saved
         self._files = {
@@ -158,8 +139,12 @@ class Saves(ButtonRow):
                 self._on_saved()
 
 
-def whole(race: Race) -> bytes:
-    """All of the race. Torch is there already: the race has run."""
-    from explorer.training.archive import to_bytes
+def whole(race: Record) -> bytes:
+    """All of the race.
 
-    return to_bytes(race)
+    Raises:
+        ConfigError: it is not there.
+    """
+    if not race.archive:
+        raise ConfigError("race must have come to a stop, and be small enough, to be saved whole; got numbers alone")
+    return race.archive

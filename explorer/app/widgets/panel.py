@@ -13,8 +13,7 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
-from weakref import WeakSet
+from typing import Generic, TypeVar
 
 import ipywidgets as widgets
 import traitlets
@@ -100,10 +99,6 @@ NEXT: Mapping[Phase, frozenset[Phase]] = MappingProxyType({
 """The phases that may follow each; only what computes can be stopped or paused."""
 
 
-NICENESS = 10
-"""Priority, as of `nice`, of the thread of a panel that trains, on a server that others wait for, too."""
-PANELS: WeakSet[Panel[Any, Any]] = WeakSet()
-"""The open panels of this kernel."""
 
 
 class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
@@ -113,29 +108,20 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
         capacity: results that the worker keeps.
     """
 
-    trains = False
-    """Whether it computes for minutes: then it runs at a lower priority than what somebody waits for."""
-
     def __init__(self, capacity: int = 64) -> None:
         self.lock = threading.RLock()
         """Held by whoever changes the panel."""
         self._phase = Phase.IDLE
         self.status = Status(self._act, self._fix)
         self.worker: Worker[Job, Result] = Worker(self._work, self._receive, self._fail, self._advance, capacity,
-                                                   hold=self._holds, niceness=NICENESS if self.trains else 0)
+                                                   hold=self._holds)
         super().__init__()
         self.add_class("ex-panel")
-        PANELS.add(self)
 
     @property
     def phase(self) -> Phase:
         """The panel's phase."""
         return self._phase
-
-    @property
-    def others_compute(self) -> bool:
-        """Whether a panel of another kind computes: what takes minutes waits for it."""
-        return any(other.phase is Phase.COMPUTING and type(other) is not type(self) for other in tuple(PANELS))
 
     def _enter(self, phase: Phase, text: str, detail: str = "", fraction: float = -1.0, action: str = "",
                offer: str = "") -> None:
@@ -152,7 +138,6 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
     def close(self) -> None:
         """Ends the worker and removes every widget of the panel from the page."""
-        PANELS.discard(self)
         self.worker.close()
         for child in self.children:
             close_all(child)

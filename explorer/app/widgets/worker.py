@@ -10,8 +10,6 @@ Nothing here knows of widgets, of an event loop, or of what is computed. Callbac
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
 from collections import OrderedDict
@@ -34,8 +32,8 @@ GLANCE = 0.02
 
 def in_words(error: Exception) -> str:
     """An error as `Class: message`, or as its message where that is a sentence."""
-    said = str(error)
-    return f"{said[:1].upper()}{said[1:]}." if isinstance(error, ConfigError) else f"{type(error).__name__}: {said}"
+    said, kind = str(error), getattr(error, "kind", type(error).__name__)
+    return f"{said[:1].upper()}{said[1:]}." if isinstance(error, ConfigError) else f"{kind}: {said}"
 
 
 def wait(while_true: Callable[[], bool], stop: Stop) -> None:
@@ -69,7 +67,6 @@ class Worker(Generic[Job, Result]):
         on_progress: called with the job and the fraction, at most every `progress_every` seconds.
         capacity: results kept, and of those that say how many bytes they have (`nbytes`), `MOST_BYTES` in all.
         hold: whether the newest job waits, be its result kept or not.
-        niceness: how far the thread's priority is below that of others, on Linux; torch's threads share it.
     """
 
     def __init__(
@@ -81,9 +78,8 @@ class Worker(Generic[Job, Result]):
         capacity: int = 64,
         progress_every: float = 0.1,
         hold: Callable[[], bool] = lambda: False,
-        niceness: int = 0,
     ) -> None:
-        self._hold, self._niceness = hold, niceness
+        self._hold = hold
         self._work, self._on_result, self._on_failure, self._on_progress = work, on_result, on_failure, on_progress
         self._capacity, self._progress_every = capacity, progress_every
         self._changed = threading.Condition()
@@ -136,8 +132,6 @@ class Worker(Generic[Job, Result]):
         return bool(self._waiting) or self._cancelled or self._closed
 
     def _run(self) -> None:
-        if self._niceness and sys.platform == "linux":  # elsewhere a thread has no priority of its own
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self._niceness)
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
@@ -181,33 +175,3 @@ class Worker(Generic[Job, Result]):
                 context.copy().run(self._on_progress, job, fraction)
 
         return report
-
-
-class Throttle:
-    """Limit on the rate of some work: `if throttle.due: with throttle: …`.
-
-    Args:
-        least: seconds from one time to the next, at least.
-        share: of all time that the work may take.
-        most: seconds after which the work is due in any case.
-    """
-
-    def __init__(self, least: float, share: float, most: float = 10.0) -> None:
-        self._least, self._share, self._most = least, share, most
-        self._next = self._begun = 0.0
-
-    @property
-    def due(self) -> bool:
-        """Whether the work is due."""
-        return time.monotonic() >= self._next
-
-    def now(self) -> None:
-        """Makes the work due at once."""
-        self._next = 0.0
-
-    def __enter__(self) -> None:
-        self._begun = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        end = time.monotonic()
-        self._next = end + min(self._most, max(self._least, (end - self._begun) / self._share))

@@ -1,0 +1,170 @@
+"""A race in a worker: the same numbers bit for bit, however often it stands still; told in parts, refused in words."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from contenders import MASKED, POST, PRE, REZERO, TASK, WILD, assert_same
+
+from explorer import text
+from explorer.choices import ConfigError, FieldName
+from explorer.config import Config
+from explorer.stopping import Stopped
+from explorer.tasks.pool import Call
+from explorer.training import telling
+from explorer.training.archive import from_bytes, to_bytes
+from explorer.training.history import History
+from explorer.training.outside import Record, Terms, add, load, packed, request, since, unpacked
+from explorer.training.race import Contender, Race, race, race_of
+from explorer.training.recipe import Recipe
+
+OWN = text.encode("".join(text.prose().vocabulary[code] for code in text.prose().codes[:60_000]))
+TERMS = Terms([POST, PRE, REZERO], TASK, 60, 7)
+
+
+def run(record: Record, until: int | None = None) -> Record:
+    """Until so many steps are told of, or to the end."""
+    for _ in record.follow(lambda: False, lambda: until is not None and record.step >= until, lambda _: None):
+        pass
+    return record
+
+
+def computed(verb: str, data: bytes, *, stop: bool = False) -> tuple[dict[str, object], list[bytes]]:
+    """What a worker would answer, computed here, and what it would tell before."""
+    shown: list[bytes] = []
+    call = Call(request(verb, data).body, data, lambda: stop, lambda: False, lambda _: None, shown.append)
+    about, arrays = unpacked(telling.compute(call))
+    return about | arrays, shown
+
+
+@pytest.mark.parametrize("terms", [TERMS, Terms([PRE], TASK, 40, 7, OWN), Terms([WILD, POST], TASK, 40, 3)],
+                         ids=["three", "own text", "diverging"])
+def test_a_race_that_stood_still_ends_as_if_it_had_not(terms: Terms) -> None:
+    record = run(Record(terms), until=1)
+    assert 0 < record.step < terms.steps
+    paused = from_bytes(record.archive, "race.zip")
+    pd.testing.assert_frame_equal(record.frame(), paused.frame(), check_exact=True)
+    run(record)
+    assert record.finished
+    whole = race_of(terms).run()
+    assert_same(from_bytes(record.archive, "race.zip"), whole)
+    pd.testing.assert_frame_equal(record.frame(), whole.frame(), check_exact=True)
+    pd.testing.assert_frame_equal(pd.DataFrame(record.outcomes), pd.DataFrame(whole.verdict()), check_exact=True)
+    assert record.levels == whole.levels
+    assert [(one.step, one.retired) for one in record.runners] == [(one.step, one.retired) for one in whole.runners]
+    assert record.lines.keys() >= {one.name for one in whole.runners if not one.retired}
+
+
+@pytest.mark.parametrize(("made", "own"), [
+    (Race([PRE, POST], TASK, 9, 2, OWN).run(lambda: False), True), (Race([WILD], TASK, 20, 5).run(), False),
+], ids=["own text", "diverged"])
+def test_a_saved_race_is_read_whole(made: Race, own: bool) -> None:
+    record = load(to_bytes(made), "race.zip", lambda: False)
+    pd.testing.assert_frame_equal(record.frame(), made.frame(), check_exact=True)
+    assert record.terms[:4] == ([tuple(one) for one in made.contenders], made.task, made.steps, made.every)
+    assert (record.terms.text is not None) == own
+    if record.terms.text:
+        np.testing.assert_array_equal(record.terms.text.codes, OWN.codes)
+        assert record.terms.text.vocabulary == OWN.vocabulary
+    assert record.archive == to_bytes(made)
+
+
+def test_a_saved_race_goes_on() -> None:
+    asked = iter(range(1000))
+    stopped = race([POST, PRE], TASK, 20, lambda: next(asked) >= 11, every=3)
+    record = run(load(to_bytes(stopped), "race.zip", lambda: False))
+    assert_same(from_bytes(record.archive, "race.zip"), race([POST, PRE], TASK, 20, every=3))
+
+
+def test_a_refusal_comes_with_its_fields() -> None:
+    refused = Contender("refused", PRE.config, Recipe(alpha_schedule="ramp"))
+    with pytest.raises(ConfigError, match=r"alpha_schedule must be learned where .* \(refused\)") as raised:
+        run(Record(Terms([refused], TASK, 2, 1)))
+    assert Recipe.field_name("alpha_schedule") in raised.value.phrases
+    with pytest.raises(ConfigError, match=r"race must be a file that save wrote; got 'my.zip'"):
+        load(b"no race", "my.zip", lambda: False)
+
+
+def test_a_race_that_nobody_wants_is_stopped() -> None:
+    with pytest.raises(Stopped):
+        computed("begin", packed(*TERMS.parts()), stop=True)
+
+
+def test_no_two_races_are_one_task() -> None:
+    """Or who stops a race would stop another's, which is the same."""
+    assert request("begin", b"").key != request("begin", b"").key
+
+
+def test_a_race_that_is_too_large_to_be_sent_is_told_without_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = packed(*TERMS.parts())
+    whole, shown = computed("begin", data)
+    assert len(whole["archive"]) > 0  # type: ignore[arg-type]
+    assert shown
+    monkeypatch.setattr(telling, "MOST_DATA", len(whole["archive"]) - 1)  # type: ignore[arg-type]
+    less, _ = computed("begin", data)
+    assert whole.keys() - less.keys() == {"archive"}
+
+
+def test_terms_survive_as_plain_values() -> None:
+    for terms in (TERMS, Terms([PRE], MASKED, 3, 2, OWN)):
+        again = Terms.of(*unpacked(packed(*terms.parts())))
+        assert again[:4] == ([tuple(one) for one in terms.contenders], *terms[1:4])
+        assert (again.text is None) == (terms.text is None)
+        if again.text and terms.text:
+            assert again.text.vocabulary == terms.text.vocabulary
+            np.testing.assert_array_equal(again.text.codes, terms.text.codes)
+    assert isinstance(again.contenders[0][1], Config)
+
+
+# --- what is new ----------------------------------------------------------------------------------------------
+
+
+def grown(readings: int) -> History:
+    """A history whose last reading has a statistic that the others have not."""
+    history, rng = History(), np.random.default_rng(0)
+    for number in range(readings):
+        history.losses += rng.random(2).tolist()
+        late = {("kurtosis", "embed"): rng.random((1, 3))} if number >= 2 else {}
+        history.record(2 * number, {("alpha", ""): np.array(rng.random()), ("max_abs", "embed"): rng.random(4), **late})
+    history.losses.append(float("inf"))
+    return history
+
+
+def tell(told: History, history: History, losses: int, readings: int) -> None:
+    about, arrays = since(history, losses, readings)
+    about, arrays = unpacked(packed(about, arrays))
+    add(told, about, **arrays)
+
+
+def assert_equal(one: History, other: History) -> None:
+    assert (one.losses, one.steps, list(one.values)) == (other.losses, other.steps, list(other.values))
+    for key in other.values:
+        np.testing.assert_array_equal(np.stack(one.values[key]), np.stack(other.values[key]))
+
+
+def test_parts_make_the_whole() -> None:
+    told, whole = History(), grown(4)
+    tell(told, History(), 0, 0)
+    tell(told, grown(2), 0, 0)
+    tell(told, whole, 4, 2)
+    tell(told, whole, 9, 4)  # nothing new
+    assert_equal(told, whole)
+    tell(told, whole, 2, 1)  # by a worker that began again
+    assert_equal(told, whole)
+
+
+def test_a_part_that_is_missing_is_noticed() -> None:
+    told = grown(2)
+    with pytest.raises(ValueError, match="news of a race must go on at loss 5; got some from 6 on"):
+        tell(told, grown(4), 6, 2)
+
+
+def test_a_field_that_is_refused_is_plain_on_its_way() -> None:
+    phrases = ("a ", FieldName("n_ctx", "Sequence length", 7), " b")
+    with pytest.raises(ConfigError) as raised:
+        unpacked(packed({"refused": phrases}, {}))
+    assert raised.value.phrases == phrases
+    assert json.dumps(phrases)
