@@ -56,11 +56,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     page.add_argument(
         "--preheat", metavar="N", type=_pool, default=PREHEATED,
-        help="kernels kept ready for the next visitors, about 0.6 GB each; 0 starts one when somebody comes "
+        help="kernels kept ready for the next visitors, about 0.1 GB each; 0 starts one when somebody comes "
         "(default: %(default)s)"
     )
     page.add_argument("--max-pages", metavar="N", type=_count, default=None,
-                      help="pages open at a time, about 0.75 GB each (default: as many as memory holds)")
+                      help="pages open at a time, about 0.2 GB each (default: as many as memory holds)")
     page.add_argument("--base-url", metavar="/PATH/", type=_base, default="/",
                       help="path below which a proxy passes requests on (default: %(default)s)")
     page.add_argument("--allow-host", metavar="NAME", action="append", default=[],

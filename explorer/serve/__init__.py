@@ -45,7 +45,7 @@ NUMBERS = ("EXPLORER_GRACE_SECONDS", "EXPLORER_IDLE_SECONDS", "EXPLORER_MAX_MEMO
            "EXPLORER_NOISE_MB", "EXPLORER_PROCESSES", "EXPLORER_KERNEL_MB")
 """Environment variables that kernels read as numbers: a wrong one is told when the server starts."""
 FOR_STRANGERS = {"EXPLORER_KERNEL_MB": "500", "EXPLORER_MAX_MEMORY_MB": "2000", "EXPLORER_IDLE_SECONDS": "900"}
-"""Limits that `public` sets where the environment does not: memory of a kernel and of a design, seconds of an idle page."""
+"""Limits of `public`, unless the environment has others: memory of a kernel, of a design; seconds of an idle page."""
 WORKPLACE = "explorer-serve-"
 SETTINGS = PACKAGE / "jupyter"
 """`voila.json`, `labconfig/` and the template, found by Jupyter when this folder is on its paths. What they are for:
