@@ -16,9 +16,9 @@ import torch
 
 import explorer as ex
 from explorer.ends import endings
+from explorer.limits import processors
 from explorer.measuring.observe import Pass
 from explorer.measuring.sharing import torch_threads
-from explorer.sweeping.workers import processors
 from explorer.theory import predict
 
 Over = dict[str, Sequence[Any]]

@@ -35,7 +35,7 @@ from explorer.diagnosis import RULES, diagnose
 from explorer.ends import ENDS, endings
 from explorer.sweeping.cell import Cell, Found, Training
 from explorer.sweeping.engine import run
-from explorer.sweeping.workers import local_workers
+from explorer.sweeping.workers import Outside
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
 from explorer.trials import LEAVES, RATE, STEPS, TABLE, WARMUP, Evidence, evidence
@@ -102,7 +102,7 @@ def train() -> None:
         write([*read(), row(cells[one], found)])
         print(f"\r{len(read())} of {COUNT} designs", end="", file=sys.stderr, flush=True)
 
-    run([(list(cells), local_workers(max((one.memory for one in cells), default=0.0)))], lambda: False, done)
+    run([(list(cells), Outside(max((one.memory for one in cells), default=0.0)))], lambda: False, done)
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ ROOMS: dict[str, Room] = {
     "schemes": Room(800, 14),
     "serve": Room(990, 8),
     "sweeping": Room(764, 7),
-    "tasks": Room(544, 5),
+    "tasks": Room(540, 5),
     "theory": Room(2675, 24),
     "training": Room(1182, 12),
 }

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
-from explorer.stopping import Progress, Stop, Stopped
+from explorer.stopping import Progress, Stop
 from explorer.tasks.frames import receive, send
 
 KEPT_BYTES = 128e6
@@ -282,14 +282,10 @@ class Pool:
             thread.join()
 
     def finish(self, wish: Wish) -> None:
-        """Asks for the result so far of a job; one that is not begun yet has none, and fails."""
+        """Asks for the result so far of a job; one that is not begun yet does not hear it, and is to be asked again."""
         with self._changed:
-            unbegun = wish.job is not None and not wish.job.begun
             if wish.job and wish.job.worker:
                 wish.job.worker.tell(finish=wish.job.number)
-        if unbegun:
-            self.withdraw(wish)
-            wish.notify(Answer(error=Stopped.__name__, message="it was stopped before it began"))
 
     def _next(self, *, long: bool) -> Job | None:
         """Waits for a job that takes long, or does not, and gives the most urgent; None once the pool is closed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -50,16 +49,9 @@ def test_it_says_what_the_theory_says() -> None:
     assert "script" not in page.tags
 
 
-def test_the_command_prints_it_without_torch() -> None:
-    code = ("import runpy, sys; runpy.run_module('explorer.app.first', run_name='__main__'); "
-            "assert 'torch' not in sys.modules")
-    told = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
-    assert 'id="ex-first"' in told.stdout
-    assert told.stdout.count("<svg") == sum(bool(row.draw([predict(Config())]).data) for row in FIGURES.values())
-
-
-def test_it_is_drawn_whatever_the_encoding_of_the_console() -> None:
-    """That of Windows, cp1252, has no σ."""
-    drawn = subprocess.run([sys.executable, "-m", "explorer.app.first"], capture_output=True, check=True,
-                           env=os.environ | {"PYTHONIOENCODING": "cp1252"})
-    assert "σ" in drawn.stdout.decode("utf-8")
+def test_a_server_draws_it_without_torch() -> None:
+    code = ("import sys; from explorer.serve.zygote import picture; "
+            "sys.stdout.buffer.write(picture().encode()); assert 'torch' not in sys.modules")
+    drawn = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, check=True).stdout.decode()
+    assert 'id="ex-first"' in drawn
+    assert drawn.count("<svg") == sum(bool(row.draw([predict(Config())]).data) for row in FIGURES.values())

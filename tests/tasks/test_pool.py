@@ -141,14 +141,6 @@ def kill(pool: Pool) -> None:
         time.sleep(0.01)
 
 
-def test_long_work_that_waits_ends_when_it_is_asked_to(alone: Pool) -> None:
-    first, second = Asked(alone, task(DEEP, Order.LONG)), Asked(alone, task(DEEP.replace(seed=1), Order.LONG))
-    first.begun()
-    second.ticket.finish()
-    assert second.last().error == "Stopped"
-    first.ticket.cancel()
-
-
 def test_long_work_delays_nobody(alone: Pool) -> None:
     long = Asked(alone, task(DEEP, Order.LONG))
     long.begun()
