@@ -52,6 +52,7 @@ def test_it_says_what_the_theory_says() -> None:
 def test_a_server_draws_it_without_torch() -> None:
     code = ("import sys; from explorer.serve.zygote import picture; "
             "sys.stdout.buffer.write(picture().encode()); assert 'torch' not in sys.modules")
-    drawn = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, check=True).stdout.decode()
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, check=True)
+    drawn = done.stdout.decode()
     assert 'id="ex-first"' in drawn
     assert drawn.count("<svg") == sum(bool(row.draw([predict(Config())]).data) for row in FIGURES.values())
