@@ -18,7 +18,7 @@ from explorer.stopping import Stop, Stopped, Throttle
 from explorer.tasks.broker import ADDRESS, Remote
 from explorer.tasks.pool import Answer, Place, Pool, Task, TaskError
 
-GLANCE = 0.01
+GLANCE = 0.03
 """Seconds between two looks at whether a result is still wanted."""
 AGAIN = 0.5
 """Seconds after which a result so far is asked for again: a task that is not begun yet does not hear it."""
