@@ -12,9 +12,7 @@ import pkgutil
 from functools import cache
 
 SERVED = "EXPLORER_SERVES_PLOTLY"
-"""Set in the environment of kernels whose server has plotly.js for their pages, at `path`: to `TO_VISITORS`, or, where
-kernels are a person's own, to anything else."""
-TO_VISITORS = "to visitors"
+"""Set in the environment of kernels whose server has plotly.js for their pages, at `path`."""
 
 
 @cache

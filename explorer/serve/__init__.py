@@ -108,7 +108,7 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK,
         raise ServeError(str(error)) from None
     _must_be_free(host, port)
     _prepare()
-    os.environ[plotlyjs.SERVED] = plotlyjs.TO_VISITORS
+    os.environ[plotlyjs.SERVED] = "to visitors"
     workplace = _workplace()
     try:
         _serve(page, host, port, workplace, browser, preheat, max_pages, base_url, allow_host, metrics_from,
