@@ -47,6 +47,8 @@ NUMBERS = ("EXPLORER_GRACE_SECONDS", "EXPLORER_IDLE_SECONDS", "EXPLORER_MAX_MEMO
 FOR_STRANGERS = {"EXPLORER_KERNEL_MB": "500", "EXPLORER_MAX_MEMORY_MB": "2000", "EXPLORER_IDLE_SECONDS": "900"}
 """Limits of `public`, unless the environment has others: memory of a kernel, of a design; seconds of an idle page."""
 WORKPLACE = "explorer-serve-"
+LONGEST_ROOT = 60
+"""Bytes of a path in which it may be made: the broker's socket is in it, whose address has at most 103."""
 SETTINGS = PACKAGE / "jupyter"
 """`voila.json`, `labconfig/` and the template, found by Jupyter when this folder is on its paths. What they are for:
 
@@ -217,11 +219,13 @@ def _workplace() -> Path:
     """
     try:
         root = Path(tempfile.gettempdir())
+        if os.name == "posix" and len(os.fsencode(root)) > LONGEST_ROOT:
+            root = Path("/tmp")  # noqa: S108 (the folder made there is nobody else's)
         for old in root.glob(f"{WORKPLACE}*"):
             process = old.name.removeprefix(WORKPLACE).partition("-")[0]
             if process.isdecimal() and not psutil.pid_exists(int(process)):
                 shutil.rmtree(old, ignore_errors=True)  # another user's stays
-        made = Path(tempfile.mkdtemp(prefix=f"{WORKPLACE}{os.getpid()}-"))
+        made = Path(tempfile.mkdtemp(prefix=f"{WORKPLACE}{os.getpid()}-", dir=root))
     except OSError as error:
         reason = f"{error.strerror}".partition(" [")[0]
         raise ServeError(f"the folder for temporary files must be one that can be written, as TMPDIR may name: {reason}"
