@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
-
-import numpy as np
 
 from explorer import measuring, tasks
 from explorer.config import Config
@@ -15,6 +12,7 @@ from explorer.measuring import OnSeed
 from explorer.measuring.results import Run
 from explorer.profile import Array, Key, Profile
 from explorer.stopping import Progress, Stop
+from explorer.tasks.frames import packed, unpacked
 from explorer.tasks.pool import Call, Order, Task
 
 PATTERN = "pattern"
@@ -64,21 +62,16 @@ def compute(call: Call) -> bytes:
     layer, head = task["pattern_of"]
     here(Config(**task["config"]), [range(*task["run"])], (layer, head), task["backward"], call.stop,
          lambda _, part: call.progress(part), runs.append)
-    arrays = {json.dumps([seed, *key]): array for seed, values in enumerate(runs[0].values)
-              for key, array in values.items()}
-    if runs[0].pattern is not None:
-        arrays[PATTERN] = runs[0].pattern
-    file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **arrays)
-    return file.getvalue()
+    [(values, pattern)] = runs
+    keys = [(seed, *key) for seed, of_seed in enumerate(values) for key in of_seed]
+    arrays = {str(number): values[seed][statistic, site] for number, (seed, statistic, site) in enumerate(keys)}
+    return packed(keys, arrays if pattern is None else {**arrays, PATTERN: pattern})
 
 
 def result_of(result: bytes) -> Run:
     """The seeds of a pass, from the bytes of `compute`."""
+    keys, arrays = unpacked(result)
     values: dict[int, dict[Key, Array]] = {}
-    with np.load(io.BytesIO(result), allow_pickle=False) as arrays:
-        for name in arrays.files:
-            if name != PATTERN:
-                seed, statistic, site = json.loads(name)
-                values.setdefault(seed, {})[statistic, site] = arrays[name]
-        return Run(list(values.values()), arrays.get(PATTERN))
+    for number, (seed, statistic, site) in enumerate(keys):
+        values.setdefault(seed, {})[statistic, site] = arrays[str(number)]
+    return Run(list(values.values()), arrays.get(PATTERN))

@@ -5,7 +5,6 @@ Only what is new is told: the readings of a long race are too many to be sent ev
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,13 +12,13 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
 from explorer import tasks
 from explorer.choices import ConfigError, FieldName
 from explorer.config import Config
 from explorer.profile import Array
 from explorer.stopping import Progress, Stop
+from explorer.tasks.frames import Arrays, packed, unpacked
 from explorer.tasks.pool import Order
 from explorer.tasks.pool import Task as Request
 from explorer.text import Text
@@ -27,25 +26,14 @@ from explorer.training.history import Entrant, History, Line, Outcome, Standing
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Levels, Task
 
-Arrays = Mapping[str, NDArray[Any]]
 
-
-def packed(about: Mapping[str, object], arrays: Arrays) -> bytes:
-    """Plain values and arrays as bytes."""
-    file = io.BytesIO()
-    np.savez(file, allow_pickle=False, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)
-    return file.getvalue()
-
-
-def unpacked(raw: bytes) -> tuple[dict[str, Any], Arrays]:
-    """The values and arrays of `packed`.
+def news_of(raw: bytes) -> tuple[dict[str, Any], Arrays]:
+    """The values and arrays that a worker told, from the bytes of `telling.compute`.
 
     Raises:
         ConfigError: they are a refusal.
     """
-    with np.load(io.BytesIO(raw), allow_pickle=False) as file:
-        arrays = dict(file)
-    about = json.loads(arrays.pop("about").tobytes())
+    about, arrays = unpacked(raw)
     if "refused" in about:
         raise ConfigError(*(part if isinstance(part, str) else FieldName(*part) for part in about["refused"]))
     return about, arrays
@@ -95,7 +83,7 @@ class Record(Standing):
         """The saved race, of one that stands still and is not too large; see `archive.to_bytes`."""
 
     def take(self, about: Mapping[str, Any], arrays: Arrays) -> None:
-        """Takes news, from `unpacked`."""
+        """Takes news, from `news_of`."""
         self.levels = Levels(*about["levels"])
         self.outcomes = [Outcome(*values) for values in about["outcomes"]]
         self.lines |= {name: Line(*words) for name, words in about["lines"].items()}
@@ -119,7 +107,7 @@ class Record(Standing):
         self.archive = b""
         for _, answer in tasks.answers([task], stop, early):
             if news := answer.result or answer.so_far:
-                self.take(*unpacked(news))
+                self.take(*news_of(news))
                 yield
             else:
                 progress(answer.progress)
@@ -139,7 +127,7 @@ def load(raw: bytes, name: str, stop: Stop) -> Record:
         Stopped, ConfigError, TaskError: see `Record.follow`.
     """
     [(_, answer)] = tasks.answers([request("read", raw, name, Order.FIRST_SEEDS)], stop)
-    about, arrays = unpacked(answer.result or b"")
+    about, arrays = news_of(answer.result or b"")
     record = Record(Terms.of(about, arrays))
     record.take(about, arrays)
     record.archive = raw

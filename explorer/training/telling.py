@@ -14,11 +14,12 @@ from explorer.choices import ConfigError
 from explorer.measuring.sharing import torch_threads
 from explorer.stopping import Stop, Throttle, check
 from explorer.tasks.broker import MOST_DATA
+from explorer.tasks.frames import Arrays, packed, unpacked
 from explorer.tasks.pool import Call
 from explorer.text import prose
 from explorer.training.archive import from_bytes, to_bytes
 from explorer.training.history import Line
-from explorer.training.outside import Arrays, Terms, packed, since, unpacked
+from explorer.training.outside import Terms, since
 from explorer.training.race import Race, race_of
 from explorer.training.runner import Runner
 from explorer.training.writing import line

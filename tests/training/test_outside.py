@@ -13,11 +13,12 @@ from explorer import text
 from explorer.choices import ConfigError, FieldName
 from explorer.config import Config
 from explorer.stopping import Stopped
+from explorer.tasks.frames import packed, unpacked
 from explorer.tasks.pool import Call
 from explorer.training import telling
 from explorer.training.archive import from_bytes, to_bytes
 from explorer.training.history import History
-from explorer.training.outside import Record, Terms, add, load, packed, request, since, unpacked
+from explorer.training.outside import Record, Terms, add, load, news_of, request, since
 from explorer.training.race import Contender, Race, race, race_of
 from explorer.training.recipe import Recipe
 
@@ -36,7 +37,7 @@ def computed(verb: str, data: bytes, *, stop: bool = False) -> tuple[dict[str, o
     """What a worker would answer, computed here, and what it would tell before."""
     shown: list[bytes] = []
     call = Call(request(verb, data).body, data, lambda: stop, lambda: False, lambda _: None, shown.append)
-    about, arrays = unpacked(telling.compute(call))
+    about, arrays = news_of(telling.compute(call))
     return about | arrays, shown
 
 
@@ -165,6 +166,6 @@ def test_a_part_that_is_missing_is_noticed() -> None:
 def test_a_field_that_is_refused_is_plain_on_its_way() -> None:
     phrases = ("a ", FieldName("n_ctx", "Sequence length", 7), " b")
     with pytest.raises(ConfigError) as raised:
-        unpacked(packed({"refused": phrases}, {}))
+        news_of(packed({"refused": phrases}, {}))
     assert raised.value.phrases == phrases
     assert json.dumps(phrases)
