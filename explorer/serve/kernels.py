@@ -35,7 +35,7 @@ AT_ONCE = 2
 """Kernels that start at the same time; more would only be slower together."""
 LINE = 50.0
 """Seconds that a visitor waits in line for a kernel to start; a proxy gives up after 60."""
-LONGEST_START, SETTLED, GLANCE = 30.0, 0.6, 0.2
+LONGEST_START, SETTLED, GLANCE = 30.0, 0.2, 0.1
 """Seconds: a start takes no longer than the first; it is over when the kernel has been idle for the second."""
 HEARTBEAT = 2.0
 """Seconds in which a kernel that is not stopped answers."""

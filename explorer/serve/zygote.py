@@ -30,7 +30,8 @@ from tornado.ioloop import IOLoop
 
 from explorer.tasks.frames import receive, send
 
-IMPORTED = ("ipykernel.kernelapp", "IPython.core.completer", "explorer.app.dashboard", "explorer.app.first", "xarray")
+IMPORTED = ("ipykernel.kernelapp", "ipykernel.debugger", "IPython.core.completer", "explorer.app.dashboard",
+            "explorer.app.first", "xarray")
 """Modules that every kernel has from its start."""
 NAME = 15
 """Characters of a process's name, of which "kernel-" and the beginning of its id are made."""
