@@ -61,6 +61,11 @@ class Drawing:
                  statistic: ListSelection, asking: Asking) -> None:
         self._charts, self._comparison, self._matrix, self._statistic = charts, comparison, matrix, statistic
         self._asking = asking
+        self.line: Profile | None = None
+        self.dots: Profile | None = None
+        """Of the last drawing; and the line before."""
+        self.whole = True
+        """Whether the last drawing was made on all charts."""
         matrix.layout.display = "none"  # until there are several designs
 
     def _rows(self) -> dict[str, Row]:
@@ -70,16 +75,15 @@ class Drawing:
         return {**FIGURES, "gradient_by_matrix": by_matrix, "second_moment": row_of(self._statistic.value)}
 
     def draw(self, predicted: Profile | None, measured: Profile | None, *, stale: bool,
-             ahead: bool = False, hurry: bool = False, leave: Callable[[], bool] = lambda: False) -> bool:
+             ahead: bool = False, hurry: bool = False, leave: Callable[[], bool] = lambda: False) -> None:
         """Draws every figure: the current design's line and dots, and the pins.
 
         Args:
             stale, ahead: of what is measured, and whether the line is not; see `Chart`.
             hurry: whether charts off the screen are left as they are.
             leave: whether to leave all that is still to be drawn.
-        Returns:
-            Whether all were drawn.
         """
+        self.line, self.dots, self.whole = predicted, measured, False
         secret = WITHHELD if self._asking.stands else ""
         now = [profile for profile in (predicted, measured) if profile and not secret]
         profiles, whose = self._comparison.drawn(now, secret)
@@ -87,12 +91,12 @@ class Drawing:
         self._matrix.layout.display = None if several else "none"  # a design alone shows each of its matrices
         legend, rows = self._comparison.legend(whose), self._rows()
         both = measured and predicted and measured.config == predicted.config and not measured.partial
-        compared, whole = measured if both else None, True
+        compared, skipped = measured if both else None, False
         for name, chart in self._charts.items():
             if leave():
-                return False
+                return
             if hurry and not chart.seen:
-                whole = False
+                skipped = True
                 continue
             hidden = self._asking.figure(name)
             row = FIGURES[name] if hidden else rows[name]
@@ -108,7 +112,15 @@ class Drawing:
                 chart.annotate((row.together if several else "") or row.caption, row.statistic,
                                None if hidden else predicted, compared, "now: " if several else "")
                 chart.explain(row.why(*(() if hidden else lines[-1:] if alone else lines)))
-        return whole
+        self.whole = not skipped
+
+    def shows(self, predicted: Profile | None, measured: Profile | None) -> bool:
+        """Whether all charts have this line and these dots."""
+        return self.whole and self.line is predicted and self.dots is measured
+
+    def forget(self) -> None:
+        """Has the next result drawn, be it the one on the charts: something else on them has changed."""
+        self.line = self.dots = None
 
 
 def _lines(profiles: Sequence[Profile]) -> list[Profile]:

@@ -68,18 +68,12 @@ class Explore(Live[Job, Profile]):
     def __init__(self, config: Config, measure: Measure, predict: Predict | None = None,
                  diagnose: Diagnose | None = None, solve: Solve | None = None, trials: Trials | None = None) -> None:
         self._measure = measure
-        self._predict = lru_cache(KEPT)(predict) if predict else None  # a slider that is dragged comes by again
+        self._foretell = lru_cache(KEPT)(partial(foretell, predict))  # a slider that is dragged comes by again
         self._similar = SimilarDesigns(trials)
         self._predicted: Profile | None = None  # of the newest job
-        self._lined: Profile | None = None  # whose line is on the charts
-        self._expected: Profile | None = None  # of what was measured last
         self._some: Profile | None = None  # on the charts in place of the result: a measurement of some seeds
-        self._torn = False  # whether some charts were left as they were
-        self._ahead: Job | None = None  # whose dots are drawn, and whose verdict is still to come
-        self._trouble = ""
-        self._done: Job | None = None  # the last job of the controls that was measured
         self._pin_job: Job | None = None  # a pin's, given to the worker since
-        self._dragging = self._owed = self._held = False
+        self._dragging = self._held = False
         controls = Controls(config, self.refresh)
         self.named_designs = NamedDesigns(config, controls.apply)
         self.pattern = PatternSelection(config, self.refresh)
@@ -123,7 +117,7 @@ class Explore(Live[Job, Profile]):
         """Sets the controls and the selectors, and replaces the pins; see `Recorded`."""
         with self.lock:
             sentences = restore_parts(state, {
-                "pins": lambda pins: self.comparison.restore(pins, self._expect),
+                "pins": self._restore_pins,
                 "design": lambda fields: restore_controls(self.controls, fields, "design"),
                 "pattern": self.pattern.restore,
                 "matrix": self.matrix.restore,
@@ -132,6 +126,10 @@ class Explore(Live[Job, Profile]):
             })
             self.refresh()
         return sentences
+
+    def _restore_pins(self, records: object) -> list[str]:
+        self.drawing.forget()
+        return self.comparison.restore(records, lambda config: self._foretell(config)[0])
 
     def _computes(self) -> bool:
         """Whether the worker has something to do: a sweep waits for it."""
@@ -172,9 +170,9 @@ class Explore(Live[Job, Profile]):
         return self.controls.refusal or self.pattern.refusal
 
     def _next(self) -> Job:
-        self._dragging = self.phase is Phase.COMPUTING and self._ahead != self._job  # whose verdict alone was to come
+        self._dragging = self.phase is Phase.COMPUTING and not self._measured  # or its verdict alone was to come
         self._held = (self._dragging or self._held) and self._moving
-        self._done = self._pin_job = self._ahead = None
+        self._pin_job = None
         if self._result is None:
             self._some = None  # nothing on the charts is stale yet
         self.named_designs.follow(self.controls.config)
@@ -195,26 +193,23 @@ class Explore(Live[Job, Profile]):
         A single move of a usual model is measured before an eye would have followed the line, and drawing takes
         processors from measuring. A theory that breaks does not keep the measurement from the page.
         """
-        if not (self._predicted and self._predicted.config == job.config):
-            self._trouble = ""
-            self._predicted = self._expect(job.config)
-        self._owed = self._predicted is not self._lined
-        if self._torn or (self._owed and (self._dragging or self._held or self._result is None)):
+        self._predicted, _ = self._foretell(job.config)
+        if not self.drawing.whole or (self._lags and (self._dragging or self._held or self._result is None)):
             self._draw(hurry=self._held)
         self.sweep.follow()
 
-    def _expect(self, config: Config) -> Profile | None:
-        """The theory's profile, None where there is none: the reason is shown beside the measurement."""
-        try:
-            return self._predict(config) if self._predict else None
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is shown
-            self._trouble = f"no prediction: {type(error).__name__}: {error}"
-            return None
+    @property
+    def _lags(self) -> bool:
+        """Whether the charts do not have the line of the newest job yet."""
+        return self._predicted is not self.drawing.line
+
+    @property
+    def _measured(self) -> bool:
+        """Whether the result is of the newest job's design; the layer of its pattern may be another."""
+        return self._job is not None and self._result is not None and self._result.config == self._job.config
 
     def _rest(self) -> None:
-        if self._torn or self._some or self._lined is not self._line:
-            self._some = None
-            self._draw()  # a line that went ahead of its dots goes back to those that are there
+        self._catch_up()  # a line that went ahead of its dots goes back to those that are there
 
     def _undo(self) -> None:
         if self.controls.refusal:
@@ -268,7 +263,7 @@ class Explore(Live[Job, Profile]):
 
     def _measure_pins(self) -> None:
         """Gives the worker a pin that has no measurement, when the design of the controls has its own."""
-        if self._job is None or self._done != self._job:
+        if self.phase is Phase.COMPUTING or not self._measured:
             return
         config = self.comparison.pins.unmeasured()
         job = Job(config, (1, 0)) if config else None
@@ -304,8 +299,7 @@ class Explore(Live[Job, Profile]):
     def _show_some(self, job: Job, some: Profile) -> None:
         """Draws the seeds that are there, while the others take longer than a drawing."""
         with self.lock:
-            known = self._result and self._result.config == job.config  # the layer of the pattern is new, no dot
-            wanted = job == self._job and not known and not self._refusal() and not self.asking.stands
+            wanted = job == self._job and not self._measured and not self._refusal() and not self.asking.stands
             if wanted and worth_drawing(some, self._some):
                 self._some, self._stale = some, False
                 self._draw(hurry=True)
@@ -314,16 +308,12 @@ class Explore(Live[Job, Profile]):
         """Draws a measurement before its verdict, which waits for the trials."""
         with self.lock:
             if job == self._job and not self._refusal() and not self.asking.stands:
-                self._some = None
-                self._result, self._expected, self._stale = measured, self._predicted, False
-                self._draw()
-                self._ahead = job
+                self._result, self._stale = measured, False
+                self._catch_up()
 
     def _receive(self, job: Job, result: Profile) -> None:
         with self.lock:
             pinned = self.comparison.pins.fill(job.config, result)
-            if job == self._job:
-                self._done = job
             super()._receive(job, result)
             self._ended(job, pinned and job != self._job)
 
@@ -343,21 +333,23 @@ class Explore(Live[Job, Profile]):
 
     def _advance(self, job: Job, fraction: float) -> None:
         super()._advance(job, fraction)
-        if self._owed and lines_first(self.worker.busy_for, fraction):
+        if self._lags and lines_first(self.worker.busy_for, fraction):
             with self.lock:
-                if job == self._job and self._owed:
+                if job == self._job and self._lags:
                     self._draw()
 
     def _progress(self, job: Job, fraction: float) -> str:
         return progress_words(job.config, fraction, self._some)
 
     def _show(self, _: Profile) -> None:
-        self._expected, self._some = self._predicted, None
-        if self._ahead == self._job:
-            self._judge()
-        else:
-            self._redraw()
-        self._ahead = None
+        self._catch_up()
+        self._judge()
+
+    def _catch_up(self) -> None:
+        """Draws the result, where the charts show anything else."""
+        self._some = None
+        if not self.drawing.shows(self._line, self._result):
+            self._draw()
 
     def _redraw(self) -> None:
         """Draws, and gives the verdict, as far as no question withholds them."""
@@ -370,27 +362,34 @@ class Explore(Live[Job, Profile]):
             self.remedies.judge(None if self.asking.stands else self._result)
         if self.phase is Phase.IDLE and self._result:
             self._enter(Phase.IDLE, *self._summary(self._result))
-        self.asking.measured(self._result, self._expected)
+        self.asking.measured(self._result, self._line)
 
     def _summary(self, result: Profile) -> tuple[str, str]:
         text, detail = summary(result, self._predicted, whole=not self.asking.stands)
-        return text, " · ".join(filter(None, (detail, self._trouble)))
+        return text, " · ".join(filter(None, (detail, self._foretell(self.controls.config)[1])))
 
     @property
     def _line(self) -> Profile | None:
         """The prediction to be drawn: it goes ahead of its dots only while those are on their way."""
-        ahead = self._result is None or self.phase is Phase.COMPUTING
-        return self._predicted if ahead else self._expected
+        if self._result is None or self._result.config is None or self.phase is Phase.COMPUTING:
+            return self._predicted
+        return self._foretell(self._result.config)[0]
 
     def _draw(self, *, hurry: bool = False) -> None:
         """Draws every figure, or as many as are done when the next move comes, in a hurry those that are on the screen.
 
         What is left is drawn at the next move, or at rest.
         """
-        self._owed, self._lined = False, self._line
         if not hurry:
             self.pattern.fit(self.controls.config)
         dots = self._some or self._result
         ahead = self.phase is Phase.COMPUTING  # whose line is the one that the controls ask for
-        self._torn = not self.drawing.draw(self._lined, dots, stale=self._stale, ahead=ahead, hurry=hurry,
-                                          leave=lambda: self._hurried)
+        self.drawing.draw(self._line, dots, stale=self._stale, ahead=ahead, hurry=hurry, leave=lambda: self._hurried)
+
+
+def foretell(predict: Predict | None, config: Config) -> tuple[Profile | None, str]:
+    """The theory's profile of a design, None where there is none; and the reason, if theory has failed."""
+    try:
+        return predict(config) if predict else None, ""
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is shown
+        return None, f"no prediction: {type(error).__name__}: {error}"

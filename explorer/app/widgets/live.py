@@ -37,7 +37,7 @@ class Live(Panel[Job, Result]):
         self._job: Job | None = None
         self._result: Result | None = None
         self._stale = False
-        self._knocks: list[None] = []  # moves that wait for the lock
+        self._interruptions: list[None] = []  # moves that wait for the lock
         self._moved = -math.inf  # when the last move was handled
         self._subject, self._action = subject, action
         self.controls, self.charts = controls, dict(charts)
@@ -84,7 +84,7 @@ class Live(Panel[Job, Result]):
 
     def refresh(self) -> None:
         """Asks for what the controls say: a refusal in words, or a result soon."""
-        with self._knocking(), one_message():
+        with self._interrupting(), one_message():
             try:
                 if refusal := self._refusal():
                     short = refusal if len(refusal) <= LONGEST_REFUSAL else refusal[:LONGEST_REFUSAL] + "…"
@@ -96,11 +96,11 @@ class Live(Panel[Job, Result]):
             self._moved = time.monotonic()
 
     @contextmanager
-    def _knocking(self) -> Iterator[None]:
+    def _interrupting(self) -> Iterator[None]:
         """The lock, for a move: what is being drawn under it is given up at the next chart."""
-        self._knocks.append(None)
+        self._interruptions.append(None)
         self.lock.acquire()
-        self._knocks.pop()
+        self._interruptions.pop()
         try:
             yield
         finally:
@@ -109,7 +109,7 @@ class Live(Panel[Job, Result]):
     @property
     def _hurried(self) -> bool:
         """Whether a move waits for the lock."""
-        return bool(self._knocks)
+        return bool(self._interruptions)
 
     def _halt(self, phase: Phase, sentence: str, action: str, offer: str = "") -> None:
         """The charts stay what they last were, and the status line says why."""
