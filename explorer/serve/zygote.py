@@ -47,8 +47,10 @@ class Zygote:
         self._start()
 
     def _start(self) -> None:
-        self._process = subprocess.Popen([sys.executable, "-P", "-c", "from explorer.serve.zygote import main; main()"],
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        command = "from explorer.serve.zygote import main; main()"
+        self._process = subprocess.Popen(  # noqa: S603 - frozen modules are off wherever ipykernel starts a kernel, for its debugger
+            [sys.executable, "-P", "-Xfrozen_modules=off", "-c", command],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._picture: str | None = None
 
     @property
