@@ -36,7 +36,7 @@ ROOMS: dict[str, Room] = {
     "model": Room(591, 9),
     "own": Room(3500, 27),
     "schemes": Room(800, 14),
-    "serve": Room(996, 8),
+    "serve": Room(1025, 8),
     "sweeping": Room(764, 7),
     "tasks": Room(540, 5),
     "theory": Room(2675, 24),

@@ -138,10 +138,11 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
         ForkProvisioner.zygote, os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = zygote, "explorer-zygote"
     from tornado.ioloop import IOLoop
 
-    from explorer.serve.metrics import THIS_MACHINE
+    from explorer.serve.metrics import THIS_MACHINE, log_events
     from explorer.serve.server import Server
 
     logging.getLogger("tornado.general").setLevel(logging.ERROR)  # else it comments on Jupyter's own ping settings
+    log_events()
     app = Server(config_file_paths=[str(SETTINGS)], most_connections=connections,
                  readers=[*THIS_MACHINE, *metrics_from],
                  hosts=["localhost", host, socket.gethostname(), socket.getfqdn(), *allow_host])
