@@ -1,4 +1,4 @@
-"""Seeds that share a pass beside seeds that have one each, by size: the source of `measuring.sharing`'s limits.
+"""Seeds that share a pass beside seeds that have one each, by size: the source of `limits.gains`.
 
     python -m benchmarks.together            # a minute or two on two quiet cores
     python -m benchmarks.together --one      # on one thread, as in a sweep's pool
@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
-from explorer import Config, measure
-from explorer.measuring import sharing
+from explorer import Config, limits, measure
 from explorer.measuring.sharing import torch_threads
 
 ROUNDS = 5
@@ -40,13 +39,13 @@ def sizes() -> Iterator[dict[str, Any]]:
 
 def seconds(config: Config, gains: bool) -> float:
     """Wall time of a measurement whose seeds share passes, or do not."""
-    chosen, sharing.gains = sharing.gains, lambda _: gains
+    chosen, limits.gains = limits.gains, lambda _: gains
     try:
         start = time.perf_counter()
         measure(config)
         return time.perf_counter() - start
     finally:
-        sharing.gains = chosen
+        limits.gains = chosen
 
 
 def row(config: Config) -> tuple[float, list[float]]:
@@ -65,7 +64,8 @@ def main(say: Callable[[str], object] = print) -> None:
             config = Config(**size)
             apart, (low, middle, high) = row(config)
             words = ", ".join(f"{name}={value}" for name, value in size.items())
-            say(f"{words:72} {apart * 1e3:6.0f} ms  {middle:.2f} ({low:.2f}–{high:.2f}){' *' * sharing.gains(config)}")
+            star = " *" * limits.gains(config.design)
+            say(f"{words:72} {apart * 1e3:6.0f} ms  {middle:.2f} ({low:.2f}–{high:.2f}){star}")
 
 
 if __name__ == "__main__":

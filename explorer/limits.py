@@ -19,10 +19,24 @@ SHARE = 0.9
 """Largest share of the machine's memory that is taken."""
 MAX_KEPT_MEGABYTES = 400
 """Activations kept for the backward pass; beyond, they are computed twice. EXPLORER_MAX_ACTIVATION_MB overrides."""
-RESIDENT = 450e6
-"""Bytes that Python, torch and the page take before anything is measured."""
+RESIDENT = 300e6
+"""Bytes that Python and torch take when a first, small design has been measured."""
 NOISE = 512e6
 """Bytes of noise that are kept beside the weights made of it."""
+HEAP = 2**25
+"""Bytes from which the C library gives an array memory of its own. Smaller arrays lie in its heap, and short-lived ones
+leave holes there: in the mean `HOLES` of what is kept, where all activations are kept and where blocks of them are."""
+HOLES = (0.45, 1.3)
+SEEDS = 2
+"""Seeds that share a pass. The number must not depend on the machine's processors, or sums are taken in another order
+in a sweep's pool than here, and numbers differ in the last bit."""
+OTHERS = 3
+"""Seeds that share a pass after a first seed that somebody waits for: of the usual four, all others."""
+WEIGHTS, STREAM, LOGITS = 2**17, 2**13, 2**16
+"""Numbers in a layer's matrices, in its stream and in its attention logits, up to which seeds share a pass: width 96
+with the usual MLP, or 64 with 128 tokens. Beyond, a shared pass gave less than a tenth, or took longer."""
+SIDE_BY_SIDE_BYTES = 1e9
+"""Bytes that passes running together may take; a single pass may take more."""
 _claims: list[float] = []
 """Bytes that computations of this process have claimed at the moment."""
 _claiming = threading.Lock()
@@ -37,8 +51,15 @@ class Sizes(NamedTuple):
     """About what autograd keeps of one forward pass: right to a factor 1.6 whatever the design."""
     block: int
     """Layers whose activations are computed again together in the backward pass; 0 when all are kept."""
+    together: int
+    """Seeds in the largest pass: above 1 where they share passes, which then take less time and not too much memory."""
     memory_bytes: int
-    """About what the process takes at its peak."""
+    """About what a process takes at its peak that measures one pass: right to 30 % of it."""
+
+    @property
+    def pass_bytes(self) -> int:
+        """Bytes that one seed's pass takes, about, as counted where it is decided how many run at a time."""
+        return 2 * self.activation_bytes + 8 * self.n_parameters
 
 
 def sizes(design: Design) -> Sizes:
@@ -48,25 +69,63 @@ def sizes(design: Design) -> Sizes:
         ValueError: an environment variable holds no number.
     """
     config = design.settings
-    layers, d = config.n_layers, config.d_model
-    logits = config.n_heads * config.n_ctx
+    layers, seeds, token = config.n_layers, config.n_seeds, 4 * config.batch_size * config.n_ctx
     matrices = sum(map(math.prod, (*design.shapes.values(), *design.mix_shapes.values())))
     n_parameters = matrices if design.shared else layers * matrices
-    token = 4 * config.batch_size * config.n_ctx
-    mixed, passed = _mixing(design)
-    heads = (5 + bool(design.gates)) * config.n_heads * config.d_head  # expanded keys and values among them
-    layer = token * (
-        (7 * d + heads + logits if design.attends else 4 * d) + 2 * len(design.readers) * config.d_mlp + mixed)
+    arrays = [(number, token * width) for number, width in _kept(design)]
+    layer = sum(number * size for number, size in arrays)
+    passed = token * (_mixing(design)[1] + config.kv_heads * config.d_head * config.value_residual)
     kept = activation_bytes = layers * layer
-    block = 0
+    block, held = 0, layers
     if activation_bytes > environment("EXPLORER_MAX_ACTIVATION_MB", MAX_KEPT_MEGABYTES) * 1e6:
-        block = math.isqrt(layers)
-        carried = logits if design.inherits == "scores" else 2 * d
-        carried += d * config.value_residual
-        kept = block * layer + token * (2 * layers * d + -(-layers // block) * (carried + passed))
-    weights = 4 * n_parameters
-    memory = RESIDENT + weights + min(weights, NOISE) + 1.6 * kept
-    return Sizes(n_parameters, activation_bytes, block, int(memory))
+        block = held = math.isqrt(layers)
+        heads = 2 * token * config.n_heads * config.d_head
+        inherited = {"scores": token * config.n_heads * config.n_ctx, "qk": heads}.get(design.inherits, 0)
+        kept = block * layer + -(-layers // block) * (token * config.d_model + inherited + passed)
+    counted = Sizes(n_parameters, activation_bytes, block, 1, 0)
+    if can_share(design) and not block and gains(design) and seeds * counted.pass_bytes <= SIDE_BY_SIDE_BYTES:
+        counted = counted._replace(together=max(min(SEEDS, seeds), min(OTHERS, seeds - 1)))
+    loose = kept - held * sum(number * size for number, size in arrays if size >= HEAP)
+    weights, noise = 4 * n_parameters, 4 * matrices * (1 if design.copied else layers)
+    # A layer's gradients, and what the recorder makes of its vectors and logits; or the backward pass does, which needs
+    # most where blocks are computed again.
+    logits = (3 if block > 1 else 5) * config.n_heads * config.n_ctx * design.attends
+    passing = 4 * matrices + token * (10 * config.d_model + logits)
+    taken = weights + kept + HOLES[block > 0] * loose + passing
+    return counted._replace(memory_bytes=int(
+        RESIDENT + counted.together * taken + min(counted.together * noise, NOISE)))
+
+
+def can_share(design: Design) -> bool:
+    """Whether a model of such a design may hold several seeds, each activation once in memory."""
+    return not (design.stream.mixes or design.profiled)
+
+
+def gains(design: Design) -> bool:
+    """Whether a pass over several seeds takes less time than passes over each, by size."""
+    config, tokens = design.settings, design.settings.batch_size * design.settings.n_ctx
+    return (sum(map(math.prod, design.shapes.values())) <= WEIGHTS and tokens * config.d_model <= STREAM
+            and tokens * config.n_heads * config.n_ctx <= LOGITS)
+
+
+def _kept(design: Design) -> list[tuple[int, int]]:
+    """Arrays that autograd keeps of a layer: how many of a width, and the width, in numbers a token.
+
+    A norm, a learned multiplier and a product with a matrix each keep what they read; so does the product of queries
+    and keys, and that of the pattern and the values, in copies by head. A softmax and a tanh keep what they give.
+    """
+    config, places, attends = design.settings, design.kinds.every, design.attends
+    heads, keys = config.n_heads * config.d_head, config.kv_heads * config.d_head
+    norms = max(place.on_input + place.on_output + place.on_sum for place in places)
+    before_last = any(place.on_read for place in places)
+    return [
+        ((1 + attends) * (1 + norms + (design.alpha_shape is not None)), config.d_model),
+        (attends * (4 + bool(design.gates) + before_last + design.normalizes_heads), heads),
+        (attends * design.normalizes_heads, keys),
+        (attends * (1 + bool(config.logit_cap) + (design.sink.logit is not None)), config.n_heads * config.n_ctx),
+        (2 * len(design.readers) + before_last, config.d_mlp),
+        (1, design.gates + _mixing(design)[0]),
+    ]
 
 
 def _mixing(design: Design) -> tuple[int, int]:

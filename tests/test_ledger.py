@@ -11,7 +11,8 @@ import pytest
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.limits import claimed, free_memory, settle
-from explorer.memory import LEDGER, WORKER, Ledger, control_group_limits, environment
+from explorer.memory import LEDGER, PAGE, WORKER, Ledger, control_group_limits, environment
+from explorer.serve import MOST_PAGES, shared_out
 
 GROUPS = {
     "a container of its own": ("0::/\n", {".": {"memory.max": "4000"}}, [4000]),
@@ -121,3 +122,19 @@ def test_a_limit_that_is_no_number_is_refused(text: str, monkeypatch: pytest.Mon
     monkeypatch.setenv("EXPLORER_GRACE_SECONDS", text)
     with pytest.raises(ValueError, match=f"EXPLORER_GRACE_SECONDS must be a number of at least 0; got '{text}'"):
         environment("EXPLORER_GRACE_SECONDS", 50)
+
+
+@pytest.mark.parametrize(("memory", "slots", "largest", "files", "max_pages", "pages", "budget"), [
+    (2 * WORKER + 11 * PAGE, 2, PAGE, 10_000, None, 10, 2 * WORKER + 11 * PAGE),
+    (2 * WORKER + 11 * PAGE, 2, 2 * PAGE, 10_000, None, 4, 2 * WORKER + 11 * PAGE),
+    (1e12, 2, PAGE, 10_000, None, MOST_PAGES, 1e12),
+    (1e12, 2, PAGE, 400, None, 19, 1e12),
+    (1e8, 1, PAGE, 10_000, None, 1, WORKER + 2 * PAGE),
+    (1e8, 1, PAGE, 10_000, 40, 40, WORKER + 41 * PAGE),
+    (1e12, 1, PAGE, 10_000, 3, 3, 1e12),
+], ids=["by memory", "larger pages", "at most", "by open files", "too small", "more are wanted", "fewer are wanted"])
+def test_pages_and_the_ledger_follow_from_memory_and_files(
+    memory: float, slots: int, largest: float, files: int, max_pages: int | None, pages: int, budget: float,
+) -> None:
+    """Beside one kernel that waits."""
+    assert shared_out(memory, slots, largest, files, 1, max_pages) == (pages, budget)

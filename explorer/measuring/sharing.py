@@ -3,13 +3,12 @@
 A layer's products are small. Split over threads they wait for each other more than they work, most of all in deep,
 narrow models; seeds have nothing to wait for. A narrow model's pass is calls more than arithmetic, and the weights of
 several seeds side by side need no more calls than one seed's: see `products`. Wide models gain nothing, for one seed's
-numbers fill the caches by themselves; nor is there a model of several seeds for each design. `python -m
-benchmarks.together` makes the table that the limits are from.
+numbers fill the caches by themselves; nor is there a model of several seeds for each design: `limits.gains` and
+`limits.can_share`.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Iterator
@@ -17,14 +16,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from explorer.config import Config
+from explorer.limits import OTHERS, SEEDS, SIDE_BY_SIDE_BYTES
 
 if TYPE_CHECKING:
     import torch
 
 SMALL = 2**16
 """Numbers in a layer's stream up to which a second thread costs more than it brings."""
-SIDE_BY_SIDE_BYTES = 1e9
-"""Bytes that passes running together may take; a single pass may take more."""
 
 _lock = threading.Lock()
 _inside = 0
@@ -41,14 +39,9 @@ def shares(config: Config, device: torch.device) -> tuple[int, int]:
     processors = torch.get_num_threads()
     if device.type != "cpu":
         return 1, processors
-    workers = max(1, min(config.n_seeds, processors, int(SIDE_BY_SIDE_BYTES // bytes_of(config))))
+    workers = max(1, min(config.n_seeds, processors, int(SIDE_BY_SIDE_BYTES // config.sizes.pass_bytes)))
     small = config.batch_size * config.n_ctx * config.d_model <= SMALL
     return workers, 1 if small else max(1, processors // workers)
-
-
-def bytes_of(config: Config) -> float:
-    """Bytes that one seed's pass takes, about."""
-    return 2 * config.sizes.activation_bytes + 8 * config.sizes.n_parameters
 
 
 @contextmanager
@@ -86,17 +79,6 @@ def device() -> torch.device:
 # Seeds that share a pass.
 
 
-WEIGHTS, STREAM, LOGITS = 2**17, 2**13, 2**16
-"""Numbers in a layer's matrices, in its stream and in its attention logits, up to which seeds share a pass: width 96
-with the usual MLP, or 64 with 128 tokens. Beyond, a shared pass gave less than a tenth, or took longer."""
-
-SEEDS = 2
-"""Seeds that share a pass. The number must not depend on the machine's processors, or sums are taken in another order
-in a sweep's pool than here, and numbers differ in the last bit."""
-OTHERS = 3
-"""Seeds that share a pass after a first seed that somebody waits for: of the usual four, all others."""
-
-
 def runs_of(config: Config, soon: bool = False) -> list[range]:
     """The seeds of a config, by pass.
 
@@ -105,23 +87,6 @@ def runs_of(config: Config, soon: bool = False) -> list[range]:
     """
     seeds = range(config.seed, config.seed + config.n_seeds)
     first, size = (1, OTHERS) if soon else (0, SEEDS)
-    if not share(config):
+    if config.sizes.together == 1:
         first, size = 0, 1
     return [seeds[:first]] * first + [seeds[start : start + size] for start in range(first, len(seeds), size)]
-
-
-def share(config: Config) -> bool:
-    """Whether seeds share passes: they can, and it takes less time and not too much memory."""
-    return can_share(config) and gains(config) and config.n_seeds * bytes_of(config) <= SIDE_BY_SIDE_BYTES
-
-
-def can_share(config: Config) -> bool:
-    """Whether a model of such a design may hold several seeds, each activation once in memory."""
-    return not (config.design.stream.mixes or config.design.profiled or config.sizes.block)
-
-
-def gains(config: Config) -> bool:
-    """Whether a pass over several seeds takes less time than passes over each, by size."""
-    tokens = config.batch_size * config.n_ctx
-    return (sum(map(math.prod, config.design.shapes.values())) <= WEIGHTS and tokens * config.d_model <= STREAM
-            and tokens * config.n_heads * config.n_ctx <= LOGITS)

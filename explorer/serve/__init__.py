@@ -127,10 +127,8 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
     ledger.open(memory)
     slots = process_count()
     largest = max(PAGE, environment("EXPLORER_KERNEL_MB", 0) * 1e6)
-    usual = min(int((memory - slots * WORKER) / largest) - preheat, MOST_PAGES,
-                (files - connections) // FILES_PER_PAGE - preheat)
-    most = max(1, usual) if max_pages is None else max_pages
-    ledger.open(max(memory, slots * WORKER + (most + preheat) * PAGE))
+    most, budget = shared_out(memory, slots, largest, files - connections, preheat, max_pages)
+    ledger.open(budget)
     if hasattr(socket, "AF_UNIX"):  # elsewhere each kernel has workers of its own
         broker = Broker(Pool(slots), workplace)
         os.environ[ADDRESS], os.environ[KEY] = broker.address, broker.key
@@ -140,10 +138,11 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
         ForkProvisioner.zygote, os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = zygote, "explorer-zygote"
     from tornado.ioloop import IOLoop
 
-    from explorer.serve.metrics import THIS_MACHINE
+    from explorer.serve.metrics import THIS_MACHINE, log_events
     from explorer.serve.server import Server
 
     logging.getLogger("tornado.general").setLevel(logging.ERROR)  # else it comments on Jupyter's own ping settings
+    log_events()
     app = Server(config_file_paths=[str(SETTINGS)], most_connections=connections,
                  readers=[*THIS_MACHINE, *metrics_from],
                  hosts=["localhost", host, socket.gethostname(), socket.getfqdn(), *allow_host])
@@ -163,6 +162,23 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
     if browser:
         loop.add_callback(lambda: threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start())
     app.start()
+
+
+def shared_out(memory: float, slots: int, largest: float, files: int, preheat: int, max_pages: int | None
+               ) -> tuple[int, float]:
+    """Pages at a time, and bytes of the ledger: of pages, kernels that wait, and workers together.
+
+    Args:
+        memory: bytes for all of them.
+        slots: workers.
+        largest: bytes that a page may take.
+        files: open files that pages may have.
+        preheat: kernels that wait for a visitor.
+        max_pages: pages that the operator wants, whether or not there is memory; None for as many as there is room for.
+    """
+    room = min(int((memory - slots * WORKER) / largest) - preheat, MOST_PAGES, files // FILES_PER_PAGE - preheat)
+    most = max(1, room) if max_pages is None else max_pages
+    return most, max(memory, slots * WORKER + (most + preheat) * PAGE)
 
 
 def _page(name: str) -> Path:

@@ -25,6 +25,7 @@ from tornado.web import HTTPError
 from traitlets import Int
 
 from explorer.memory import LEDGER, PAGE, Ledger, environment
+from explorer.serve.metrics import note
 from explorer.serve.visits import Connection
 
 GRACE = 50.0
@@ -69,7 +70,8 @@ class Kernels(AsyncMappingKernelManager):
         self.grace = environment("EXPLORER_GRACE_SECONDS", GRACE)
         self.idle = environment("EXPLORER_IDLE_SECONDS", IDLE)
         self.most_memory = environment("EXPLORER_KERNEL_MB", math.inf) * 1e6
-        self._visited: set[str] = set()
+        self._visited: dict[str, float] = {}
+        """Kernels whose page has come, and when, in the event loop's seconds."""
         self._expected: set[str] = set()
         """Kernels that start, or wait for their turn to start."""
         self._preheated: set[str] = set()
@@ -188,7 +190,7 @@ class Kernels(AsyncMappingKernelManager):
 
     async def bury(self) -> None:
         """Ends the kernels waiting for a visitor that were killed or stopped: nobody must be given one of them."""
-        for kernel_id in self._preheated - self._visited:
+        for kernel_id in self._preheated - self._visited.keys():
             if not await self._lives(kernel_id):
                 await self.end(kernel_id)
 
@@ -216,7 +218,7 @@ class Kernels(AsyncMappingKernelManager):
     def notify_connect(self, kernel_id: str) -> None:
         """Notes that a page has come, or come back."""
         super().notify_connect(kernel_id)
-        self._visited.add(kernel_id)
+        self._visited.setdefault(kernel_id, IOLoop.current().time())
         self._without_page.pop(kernel_id, None)
 
     def notify_disconnect(self, kernel_id: str) -> None:
@@ -251,7 +253,8 @@ class Kernels(AsyncMappingKernelManager):
             page.end(reason)
         with suppress(HTTPError, KeyError):
             await self.shutdown_kernel(kernel_id, now=True)
-        self._visited.discard(kernel_id)
+        if begun := self._visited.pop(kernel_id, None):
+            note("ended", pages=self.pages, seconds=round(IOLoop.current().time() - begun), reason=reason or "left")
         self._preheated.discard(kernel_id)
         self._without_page.pop(kernel_id, None)
         self._unsent.pop(kernel_id, None)
@@ -267,7 +270,8 @@ class Kernels(AsyncMappingKernelManager):
     async def drain(self, seconds: float) -> None:
         """Lets no further page be made, and waits until those that are open are left, at most so many seconds."""
         self.draining, left = True, seconds
-        for kernel_id in self._preheated - self._visited:
+        note("draining", pages=self.pages, seconds=seconds)
+        for kernel_id in self._preheated - self._visited.keys():
             await self.end(kernel_id)
         while self.pages and left > 0:
             await asyncio.sleep(GLANCE)

@@ -61,9 +61,11 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
         self.making = asyncio.ensure_future(self._make())
         try:
             await self.making
-            metrics.MADE.observe(self.request.request_time())
+            seconds = self.request.request_time()
+            metrics.MADE.observe(seconds)
+            metrics.note("opened", pages=self.kernel_manager.pages, seconds=round(seconds, 3))
         except NoRoomError as error:
-            metrics.REFUSED.labels(error.reason).inc()
+            metrics.refused(error.reason)
             self.set_status(503)
             self.set_header("Retry-After", str(AGAIN))
             place = self._wait() if error.reason == "full" else ""
@@ -90,10 +92,10 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
         site, mode, target = (self.request.headers.get(f"Sec-Fetch-{name}", usual) for name, usual in (
             ("Site", "none"), ("Mode", "navigate"), ("Dest", "document")))
         if site not in ("none", "same-origin") and (mode, target) != ("navigate", "document"):
-            metrics.REFUSED.labels("another site").inc()
+            metrics.refused("another site")
             raise HTTPError(403)
         if "prefetch" in self.request.headers.get("Sec-Purpose", self.request.headers.get("Purpose", "")):
-            metrics.REFUSED.labels("loaded ahead").inc()
+            metrics.refused("loaded ahead")
             raise HTTPError(503)
 
     @property
@@ -158,7 +160,7 @@ class Answer(RequestHandler):
     def get(self, *_: str) -> None:
         """Answers."""
         if self.refused:
-            metrics.REFUSED.labels(self.refused).inc()
+            metrics.refused(self.refused)
         self.set_status(self.status)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.set_header("Cache-Control", "no-store")
@@ -234,7 +236,7 @@ class Front(HTTPServer):
         if len(self.since) >= self.most:
             oldest = next(iter(self.since))
             stalled = time.monotonic() - self.since[oldest] > STALLED
-            metrics.REFUSED.labels("connections").inc()
+            metrics.refused("connections")
             next(iter(self.silent), oldest if stalled else stream).close()
         if not stream.closed():
             self.since[stream] = time.monotonic()

@@ -23,7 +23,7 @@ from tornado.ioloop import IOLoop
 from tornado.web import Finish
 from tornado.websocket import WebSocketClosedError
 
-from explorer.serve.metrics import REFUSED
+from explorer.serve.metrics import refused
 
 PROTOCOL = "v1.kernel.websocket.jupyter.org"
 """The only format of messages that is spoken: its frames are checked here, and Voilà reads every answer as one."""
@@ -212,7 +212,7 @@ class Connection(Prompt):
         """Closes the connection; `at_once` drops what is unread, for which the reason would have to wait."""
         self.refused = True
         if code != ENDED:
-            REFUSED.labels(reason).inc()
+            refused(reason)
         socket: Any = self.websocket_handler.ws_connection
         if at_once and socket:
             socket.stream.close()

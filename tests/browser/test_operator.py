@@ -24,7 +24,7 @@ from explorer.serve.kernels import own_memory
 
 from .conftest import server
 from .dashboard import Dashboard
-from .visitor import SOON, answers, arrive, asked, enter, kernels, serving, wait_until
+from .visitor import SOON, answers, arrive, asked, enter, kernels, message, serving, wait_until
 
 PAGES = 2
 FIRST: list[tuple[HTTPResponse, str]] = []
@@ -230,3 +230,28 @@ def test_the_memory_of_an_owner_is_that_of_all_its_processes() -> None:
         for process in map(psutil.Process, owners):
             for below in process.children():
                 below.kill()
+
+
+def test_events_are_lines_of_json_without_anything_of_a_visitor(tmp_path: Path) -> None:
+    """Whatever a visitor sends stays out of the log: headers, address, path, cookie, and what is in messages."""
+    log, secret = tmp_path / "log", "nobody-may-know"
+    with server(["serve", "--preheat", "0", "--max-pages", "1"], log) as address:
+        said = {"User_Agent": secret, "Referer": secret, "Cookie": f"explorer-line={secret}", "X_Forwarded_For": secret}
+        answer, page = asked(address, f"/?title={secret}", **said)
+        kernel = page.partition('"kernelId": "')[2].partition('"')[0]
+        with enter(address, kernel) as visit:
+            visit.send(message("comm_msg", {"comm_id": secret, "data": {"title": secret}}))
+            assert answers(visit)
+            assert (answer.status, asked(address, **said)[0].status) == (200, 503)
+            asked(address, f"/voila/api/shutdown/{kernel}", "POST")
+            wait_until(lambda: '"ended"' in log.read_text())
+    text = log.read_text()
+    events = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    assert [event["event"] for event in events] == ["opened", "refused", "ended", "draining"]
+    assert [event.get("reason") for event in events] == [None, "full", "left", None]
+    assert [event.get("pages") for event in events] == [1, None, 0, 0]
+    assert all(event["time"] for event in events)
+    assert all(event["seconds"] >= 0 for event in events if event["event"] != "refused")
+    assert secret not in text
+    assert kernel not in text
+    assert "127.0.0.1" not in "".join(map(str, events))

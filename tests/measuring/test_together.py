@@ -11,9 +11,10 @@ import torch
 
 from benchmarks.fuzz import designs
 from explorer.config import Config
+from explorer.limits import can_share, gains
 from explorer.measuring import Stopped, measure
 from explorer.measuring.observe import Pass
-from explorer.measuring.sharing import can_share, gains, runs_of
+from explorer.measuring.sharing import runs_of
 from explorer.model import Transformer
 from explorer.model.batch import draw
 from explorer.profile import Array, Key
@@ -53,7 +54,7 @@ def agree(config: Config, backward: bool = True) -> None:
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
 def test_each_seed_finds_what_it_finds_alone(choices: dict[str, Any]) -> None:
     config = SMALL.replace(**choices)
-    assert can_share(config)
+    assert can_share(config.design)
     agree(config)
 
 
@@ -69,7 +70,7 @@ def rounded(config: Config, seed: int) -> dict[Key, Array]:
 
 def test_random_designs_differ_by_no_more_than_a_few_roundings_of_their_weights() -> None:
     """Where logits are in the thousands, or a gradient is what is left of two that cancel, rounding is seen."""
-    for design in islice(filter(can_share, designs(3, 100)), 12):
+    for design in islice(filter(lambda one: can_share(one.design), designs(3, 100)), 12):
         config = design.replace(n_seeds=2, seed=2, d_model=64, n_layers=min(design.n_layers, 4), head_size=0)
         for seed, one, other in zip(range(2, 4), *found(config), strict=True):
             moved = rounded(config, seed)
@@ -117,7 +118,7 @@ def test_only_narrow_designs_share_a_pass_and_no_seed_is_lost(monkeypatch: pytes
     many = SMALL.replace(n_seeds=7, seed=5)
     assert [seed for run in runs_of(many) for seed in run] == list(range(5, 12))
     assert max(map(len, runs_of(many))) > 1
-    assert gains(SMALL)
+    assert gains(SMALL.design)
     for alone in (Config(), SMALL.replace(n_ctx=512), SMALL.replace(stream="hyper"),
                   SMALL.replace(residual="admin_profiled", norm_placement="post")):
         assert all(len(run) == 1 for run in runs_of(alone))

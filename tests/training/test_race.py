@@ -149,8 +149,8 @@ def test_races_that_are_refused(contenders: list[Contender], steps: int, sentenc
 
 
 def test_more_than_memory_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EXPLORER_MAX_MEMORY_MB", "452")
-    with pytest.raises(ConfigError, match=r"contenders must fit into 0\.452 GB together; got about 0\.45"):
+    monkeypatch.setenv("EXPLORER_MAX_MEMORY_MB", "302")
+    with pytest.raises(ConfigError, match=r"contenders must fit into 0\.302 GB together; got about 0\.30"):
         Race([PRE, *(PRE._replace(name=str(index)) for index in range(9))], TASK, 5)
 
 
