@@ -43,10 +43,13 @@ DRAIN = 30
 CONNECTIONS = 400
 """HTTP connections at a time, at most."""
 NUMBERS = ("EXPLORER_GRACE_SECONDS", "EXPLORER_IDLE_SECONDS", "EXPLORER_MAX_MEMORY_MB", "EXPLORER_MAX_ACTIVATION_MB",
-           "EXPLORER_NOISE_MB", "EXPLORER_PROCESSES", "EXPLORER_KERNEL_MB")
+           "EXPLORER_NOISE_MB", "EXPLORER_PROCESSES", "EXPLORER_KERNEL_MB", "EXPLORER_RACE_STEPS",
+           "EXPLORER_RACE_SECONDS")
 """Environment variables that kernels read as numbers: a wrong one is told when the server starts."""
-FOR_STRANGERS = {"EXPLORER_KERNEL_MB": "500", "EXPLORER_MAX_MEMORY_MB": "2000", "EXPLORER_IDLE_SECONDS": "900"}
-"""Limits of `public`, unless the environment has others: memory of a kernel, of a design; seconds of an idle page."""
+FOR_STRANGERS = {"EXPLORER_KERNEL_MB": "500", "EXPLORER_MAX_MEMORY_MB": "2000", "EXPLORER_IDLE_SECONDS": "900",
+                 "EXPLORER_RACE_STEPS": "5000", "EXPLORER_RACE_SECONDS": "600"}
+"""Limits of `public`, unless the environment has others: memory of a kernel, of a design; seconds of an idle page;
+steps of a race, and seconds after which it stands still."""
 WORKPLACE = "explorer-serve-"
 LONGEST_ROOT = 60
 """Bytes of a path in which it may be made: the broker's socket is in it, whose address has at most 103."""
