@@ -25,6 +25,7 @@ from explorer.limits import process_count
 from explorer.memory import LEDGER, PAGE, WORKER, Ledger, environment, machine_memory
 from explorer.serve.zygote import FORKS, ForkProvisioner, Zygote
 from explorer.tasks.broker import ADDRESS, KEY, Broker
+from explorer.tasks.cluster import cluster_pool
 from explorer.tasks.pool import Pool
 
 PACKAGE = Path(__file__).parent.parent
@@ -42,10 +43,13 @@ DRAIN = 30
 CONNECTIONS = 400
 """HTTP connections at a time, at most."""
 NUMBERS = ("EXPLORER_GRACE_SECONDS", "EXPLORER_IDLE_SECONDS", "EXPLORER_MAX_MEMORY_MB", "EXPLORER_MAX_ACTIVATION_MB",
-           "EXPLORER_NOISE_MB", "EXPLORER_PROCESSES", "EXPLORER_KERNEL_MB")
+           "EXPLORER_NOISE_MB", "EXPLORER_PROCESSES", "EXPLORER_KERNEL_MB", "EXPLORER_RACE_STEPS",
+           "EXPLORER_RACE_SECONDS")
 """Environment variables that kernels read as numbers: a wrong one is told when the server starts."""
-FOR_STRANGERS = {"EXPLORER_KERNEL_MB": "500", "EXPLORER_MAX_MEMORY_MB": "2000", "EXPLORER_IDLE_SECONDS": "900"}
-"""Limits of `public`, unless the environment has others: memory of a kernel, of a design; seconds of an idle page."""
+FOR_STRANGERS = {"EXPLORER_KERNEL_MB": "500", "EXPLORER_MAX_MEMORY_MB": "2000", "EXPLORER_IDLE_SECONDS": "900",
+                 "EXPLORER_RACE_STEPS": "5000", "EXPLORER_RACE_SECONDS": "600"}
+"""Limits of `public`, unless the environment has others: memory of a kernel, of a design; seconds of an idle page;
+steps of a race, and seconds after which it stands still."""
 WORKPLACE = "explorer-serve-"
 LONGEST_ROOT = 60
 """Bytes of a path in which it may be made: the broker's socket is in it, whose address has at most 103."""
@@ -85,7 +89,7 @@ def notebooks() -> Path:
 def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK, preheat: int = PREHEATED,
           max_pages: int | None = None, base_url: str = "/", allow_host: Sequence[str] = (),
           metrics_from: Sequence[str] = (), drain_seconds: float = DRAIN,
-          public: bool = False) -> None:
+          public: bool = False, scheduler: str = "") -> None:
     """Serves a notebook as a page, with standalone Voilà, until it is interrupted.
 
     Args:
@@ -96,6 +100,7 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK,
         metrics_from: networks, such as 10.0.0.0/8, that may read the numbers at /metrics besides this machine.
         drain_seconds: how long open pages go on after SIGTERM.
         public: sets limits for visitors whom nobody knows; there are as many pages as memory holds at these limits.
+        scheduler: address of a Dask cluster that computes in place of this machine's processes; empty for none.
     Raises:
         ServeError: the port is taken or not allowed, the host is not this machine's, the notebook is missing, an
             environment variable is wrong, or there is no place for temporary files.
@@ -106,6 +111,9 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK,
     try:
         for variable in NUMBERS:
             environment(variable, 0)
+        pool = cluster_pool(scheduler) if scheduler else None
+        if pool:
+            os.environ["EXPLORER_PROCESSES"] = str(pool.slots)
     except ValueError as error:
         raise ServeError(str(error)) from None
     _must_be_free(host, port)
@@ -114,23 +122,24 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK,
     workplace = _workplace()
     try:
         _serve(page, host, port, workplace, browser, preheat, max_pages, base_url, allow_host, metrics_from,
-               drain_seconds)
+               drain_seconds, pool)
     finally:
         shutil.rmtree(workplace, ignore_errors=True)
 
 
 def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, preheat: int, max_pages: int | None,
-           base_url: str, allow_host: Sequence[str], metrics_from: Sequence[str], drain_seconds: float) -> None:
+           base_url: str, allow_host: Sequence[str], metrics_from: Sequence[str], drain_seconds: float,
+           pool: Pool | None) -> None:
     files = _open_files()
     connections = min(CONNECTIONS, files // 3)
     ledger, memory = Ledger(os.environ[LEDGER]), SHARE * machine_memory() - SERVER
     ledger.open(memory)
-    slots = process_count()
+    slots = 0 if pool else process_count()
     largest = max(PAGE, environment("EXPLORER_KERNEL_MB", 0) * 1e6)
     most, budget = shared_out(memory, slots, largest, files - connections, preheat, max_pages)
     ledger.open(budget)
     if hasattr(socket, "AF_UNIX"):  # elsewhere each kernel has workers of its own
-        broker = Broker(Pool(slots), workplace)
+        broker = Broker(pool or Pool(slots), workplace)
         os.environ[ADDRESS], os.environ[KEY] = broker.address, broker.key
     threading.Thread(target=plotlyjs.packed, daemon=True).start()  # before the first visitor asks
     zygote = Zygote()  # it imports while the server does

@@ -140,8 +140,8 @@ class Job:
     since: float
     wishes: dict[Wish, None] = field(default_factory=dict)
     begun: bool = False
-    worker: WorkerProcess | None = None
-    """The process that computes it; None until there is one."""
+    worker: Worker | None = None
+    """Who computes it; None until there is one."""
     deaths: int = 0
     """Workers that have died of it."""
 
@@ -175,8 +175,27 @@ class Wish:
         self.pool.finish(self)
 
 
+class Worker(Protocol):
+    """A worker, seen from the pool."""
+
+    pid: int
+    """Its process, of one on this machine."""
+
+    def tell(self, data: bytes = b"", **header: Any) -> None:
+        """Sends a message; a worker that has died meanwhile is noticed by whoever waits for its answer."""
+
+    def answer(self) -> tuple[dict[str, Any], bytes]:
+        """Waits for its next message. Raises: EOFError, OSError or ValueError: it has died."""
+
+    def kill(self) -> None:
+        """Ends what it computes; whoever waits for its answer goes on."""
+
+    def end(self) -> None:
+        """Ends it at once."""
+
+
 class WorkerProcess:
-    """A worker, seen from the pool.
+    """A process of this machine; a `Worker`.
 
     Args:
         niceness: how far its priority is below that of others.
@@ -186,14 +205,15 @@ class WorkerProcess:
         self.sending = threading.Lock()
         self.process = subprocess.Popen([sys.executable, "-P", "-m", "explorer.tasks.worker", str(niceness)],  # noqa: S603
                                         env=SETTINGS | os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.pid, self.kill = self.process.pid, self.process.kill
 
     def tell(self, data: bytes = b"", **header: Any) -> None:
-        """Sends a message; a worker that has died meanwhile is noticed by whoever waits for its answer."""
+        """Sends a message."""
         with suppress(OSError, ValueError), self.sending:
             send(self.process.stdin, header, data)  # type: ignore[arg-type]
 
     def answer(self) -> tuple[dict[str, Any], bytes]:
-        """Waits for its next message. Raises: EOFError, OSError or ValueError: it has died."""
+        """Waits for its next message."""
         return receive(self.process.stdout)  # type: ignore[arg-type]
 
     def end(self) -> None:
@@ -209,11 +229,12 @@ class Pool:
     """Worker processes and the queue before them; a `Place`.
 
     Args:
-        slots: processes.
+        slots: workers.
+        hire: makes one that is so far below others in priority.
     """
 
-    def __init__(self, slots: int) -> None:
-        self.slots = slots
+    def __init__(self, slots: int, hire: Callable[[int], Worker] = WorkerProcess) -> None:
+        self.slots, self._hire = slots, hire
         self.turns: dict[Hashable, int] = {}
         """The number of the last turn of each visitor."""
         self.computed = 0
@@ -277,7 +298,7 @@ class Pool:
             busy = [job.worker for job in self._jobs.values() if job.worker]
             self._changed.notify_all()
         for worker in busy:
-            worker.process.kill()
+            worker.kill()
         for thread in self._threads:
             thread.join()
 
@@ -304,8 +325,8 @@ class Pool:
     def _serve(self, slot: int) -> None:
         """Looks after the worker of a slot, on a thread of its own."""
         while not self._closed:
-            worker = WorkerProcess(NICENESS)
-            self.workers[slot] = worker.process.pid
+            worker = self._hire(NICENESS)
+            self.workers[slot] = worker.pid
             while (job := self._next(long=False)) and self._compute(worker, job):
                 pass
             worker.end()
@@ -313,11 +334,11 @@ class Pool:
     def _serve_long(self) -> None:
         """Computes what takes minutes, each in a process that ends with it, on a thread of its own."""
         while job := self._next(long=True):
-            worker = WorkerProcess(2 * NICENESS)
+            worker = self._hire(2 * NICENESS)
             self._compute(worker, job)
             worker.end()
 
-    def _compute(self, worker: WorkerProcess, job: Job) -> bool:
+    def _compute(self, worker: Worker, job: Job) -> bool:
         """Has a worker compute a job; whether it lives on."""
         with self._changed:
             if self._jobs.get(job.task.key) is not job:  # nobody wants it any more

@@ -77,18 +77,22 @@ class Worker:
 
         call = Call(header["body"], data, lambda: number in self.told["stop"], lambda: number in self.told["finish"],
                     progress, lambda so_far: send(self.target, {"task": number, "progress": math.nan}, so_far))
-        try:
-            if header["kind"] not in KINDS:
-                raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {header['kind']!r}")
-            result = import_module(KINDS[header["kind"]]).compute(call)
-        except Stopped:
-            send(self.target, {"task": number, "stopped": True})
-        except Exception as error:  # noqa: BLE001 - it is the task's result, whoever asked for it shows it
-            send(self.target, {"task": number, "error": type(error).__name__, "message": str(error)})
-        else:
-            send(self.target, {"task": number, "done": True}, result)
+        ended, result = outcome(header["kind"], call)
+        send(self.target, {"task": number, **ended}, result)
         for numbers in self.told.values():
             numbers.discard(number)
+
+
+def outcome(kind: str, call: Call) -> tuple[dict[str, Any], bytes]:
+    """Computes one task: its last message, with the result or the reason why there is none."""
+    try:
+        if kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
+        return {"done": True}, import_module(KINDS[kind]).compute(call)
+    except Stopped:
+        return {"stopped": True}, b""
+    except Exception as error:  # noqa: BLE001 - it is the task's result, whoever asked for it shows it
+        return {"error": type(error).__name__, "message": str(error)}, b""
 
 
 def main() -> None:

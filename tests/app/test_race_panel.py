@@ -12,8 +12,9 @@ from handed import handed
 from raced import LONG, SMALL, Open, lineup, opened
 
 from explorer.app.explore.sentences import model_words
-from explorer.app.race.lineup import Contender
+from explorer.app.race.lineup import Contender, Plan
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING
+from explorer.choices import ConfigError
 from explorer.config import preset
 from explorer.figures.palette import HUES
 from explorer.tasks.pool import KILLED
@@ -289,6 +290,34 @@ def test_a_race_that_is_too_large_to_be_sent_can_be_stopped_but_not_paused(
     page.press("start")
     assert page.enabled == {"stop"}
     assert page.panel.bar.note.endswith(" This one is too large to be paused or saved.")
+    page.press("stop")
+    page.until("idle", "Stopped at step ")
+
+
+def test_more_steps_than_the_server_allows_are_refused(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPLORER_RACE_STEPS", "2000")
+    page = open_race(steps=2000)
+    page.set(steps=2001)
+    assert page.panel.status.text == "Refused: Steps must be at most 2000 on this server; got 2001."
+    page.panel._act()
+    assert page.panel.status.text == "Ready"
+    monkeypatch.setenv("EXPLORER_RACE_STEPS", "10")  # fewer than every race begins with
+    with pytest.raises(ConfigError, match="steps must be at most 500 on this server; got 501"):
+        Plan(steps=501)
+
+
+def test_a_race_stands_still_when_its_time_is_up_and_goes_on(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPLORER_RACE_SECONDS", "1")
+    page = open_race(steps=LONG)
+    page.press("start")
+    page.until("paused", "Paused")
+    assert page.panel.status.detail.endswith("its time on this server is up. Press Resume to go on.")
+    assert page.panel.race is not None
+    before = page.panel.race.step
+    assert 0 < before < LONG
+    page.press("resume")
+    page.until("paused", "Paused")
+    assert before < page.panel.race.step < LONG
     page.press("stop")
     page.until("idle", "Stopped at step ")
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -98,6 +102,32 @@ def test_what_one_kernel_had_computed_another_is_given(broker: Broker) -> None:
 
 def test_the_socket_is_its_users_alone(broker: Broker) -> None:
     assert stat.S_IMODE(Path(broker.address).stat().st_mode) == 0o600
+
+
+CONNECTS = """
+import os, socket, sys
+if len(sys.argv) > 2:
+    os.setgroups([])
+    os.setgid(int(sys.argv[2]))
+    os.setuid(int(sys.argv[2]))
+try:
+    socket.socket(socket.AF_UNIX).connect(sys.argv[1])
+except OSError as error:
+    sys.exit(type(error).__name__)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="root alone can be somebody else")
+@pytest.mark.parametrize("folder", [0o700, 0o755])
+def test_another_user_of_the_machine_cannot_connect(shared: Pool, folder: int) -> None:
+    """Neither into the server's folder, as `mkdtemp` makes it, nor to the socket if the folder were open to all."""
+    with TemporaryDirectory(prefix="explorer-", dir="/tmp") as made:  # whose parents all may enter
+        assert stat.S_IMODE(Path(made).stat().st_mode) == 0o700
+        Path(made).chmod(folder)
+        command = [sys.executable, "-c", CONNECTS, Broker(shared, Path(made)).address]
+        for user, said in (([], ""), (["65534"], "PermissionError\n")):
+            done = subprocess.run([*command, *user], stderr=subprocess.PIPE, text=True, check=False)
+            assert (done.returncode, done.stderr) == (int(bool(said)), said)
 
 
 @pytest.mark.parametrize("key", ["", "guess", "0" * 64])

@@ -16,6 +16,7 @@ from explorer.app.widgets.record import changed, record
 from explorer.app.widgets.wording import in_words
 from explorer.config import Config, preset
 from explorer.fields import setting
+from explorer.memory import environment
 from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
@@ -95,6 +96,8 @@ def recipe_words(recipe: Recipe) -> str:
 # The plan of a race: size and task, one record for all contenders.
 
 
+USUAL_STEPS, LONGEST = 500, 100_000
+"""Steps of a race at first, which no limit forbids, and at most; EXPLORER_RACE_STEPS lowers the limit."""
 OWN = ("n_layers", "d_model", "n_heads")
 """Sizes that a pinned design may keep; sequences and batches are the same for all."""
 
@@ -110,8 +113,8 @@ class Plan(Task):
                             log=True, pinned=True)
     d_model: int = setting(64, "Width", "Size", "Width of every contender's residual stream.", 8, 1024, symbol="d",
                            unit="features", log=True, pinned=True)
-    steps: int = setting(500, "Steps", "Race", "Steps of each contender, and length of a decay.", 1, 100_000, log=True,
-                         pinned=True)
+    steps: int = setting(USUAL_STEPS, "Steps", "Race", "Steps of each contender, and length of a decay.", 1, LONGEST,
+                         log=True, pinned=True)
     n_heads: int = setting(4, "Heads", "Size", "Attention heads; they divide the width.", 1, 64, log=True)
     n_ctx: int = setting(64, "Sequence length", "Size", "Characters in a sequence.", 2, 1024, symbol="n",
                          unit="characters", log=True)
@@ -129,6 +132,9 @@ class Plan(Task):
     @model_validator(mode="after")
     def _sizes_agree(self) -> Plan:
         self.fit(self.sized(Config(), own=False))  # which refuses in the same words
+        most = max(USUAL_STEPS, int(environment("EXPLORER_RACE_STEPS", LONGEST)))
+        if self.steps > most:
+            raise self.refusal(f"{{steps}} must be at most {most} on this server; got {self.steps}", steps=most)
         return self
 
     @property

@@ -7,6 +7,7 @@ and another process goes on with it.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -25,12 +26,14 @@ from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase, prose
 from explorer.app.widgets.wording import left_in_words, refusal_in_words
 from explorer.choices import ConfigError
+from explorer.memory import environment
 from explorer.stopping import Progress, Stop, Throttle
 from explorer.tasks.broker import MOST_DATA
 from explorer.training.outside import Record
 
 RUNS_ON = "The controls are for the next race; they do not change this one."
 TOO_LARGE = " This one is too large to be paused or saved."
+LIMITED = ": its time on this server is up. Press Resume to go on."
 AGAIN = "Press Start to run the race again."
 LEAD = (
     "<h2>Race</h2><p>Do the findings at initialization hold in training? The contenders learn the same text from the "
@@ -59,6 +62,11 @@ class Leg:
     first: int = 0
     """The step it begins with."""
     begun: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has taken all the seconds that the server gives; EXPLORER_RACE_SECONDS limits them."""
+        return self.begun > 0 and time.monotonic() - self.begun > environment("EXPLORER_RACE_SECONDS", math.inf)
 
     def progress(self, made: int, steps: int) -> str:
         """'step 40 of 700 · about 32 s left'"""
@@ -247,7 +255,7 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
             race = self.race or Record(job.start.terms)
             job.first, job.begun = race.step, 0.0
             self._drawing.now()
-            for _ in race.follow(stop, lambda: bool(self._wish), progress):
+            for _ in race.follow(stop, lambda: bool(self._wish) or job.is_over, progress):
                 self._look(job, race)
             return race
         except ConfigError as error:
@@ -277,8 +285,8 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
                 self._enter(Phase.REFUSED, f"Refused: {refusal_in_words(result)}.")
             elif self._wish == "open":
                 self._show_opened(result, job.start)
-            elif self._wish == "pause" and result.archive and not result.finished:
-                self._pause(result)
+            elif self._wish != "stop" and result.archive and not result.finished:
+                self._pause(result, "" if self._wish else LIMITED)
             else:
                 self._end("Finished" if result.finished else "Stopped", result)
 
@@ -289,10 +297,10 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
 
     # --- where a race stands ----------------------------------------------------------------------------------
 
-    def _pause(self, race: Record) -> None:
+    def _pause(self, race: Record, why: str = "") -> None:
         self._draw(race, final=False)
         made = most_steps(race.outcomes)
-        self._enter(Phase.PAUSED, "Paused", f"at step {made:,} of {race.steps:,}", made / race.steps)
+        self._enter(Phase.PAUSED, "Paused", f"at step {made:,} of {race.steps:,}{why}", made / race.steps)
 
     def _end(self, how: str, race: Record) -> None:
         self._draw(race, final=True)

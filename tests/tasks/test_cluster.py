@@ -1,0 +1,144 @@
+"""A pool on a Dask cluster: a real scheduler and real worker processes, which are killed, stopped and not there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import dask
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from test_pool import DEEP, SMALL, SOON, Asked, task
+
+from explorer import measuring, tasks
+from explorer.measuring.outside import measure
+from explorer.tasks.cluster import cluster_pool
+from explorer.tasks.pool import KILLED, Answer, Pool
+from explorer.training.outside import Record, Terms, load
+from explorer.training.recipe import Recipe
+from explorer.training.tasks import Task as Lesson
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Two worker processes of one thread each; a task that kills two is not computed again."""
+    with (dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+          LocalCluster("127.0.0.1:0", n_workers=2, threads_per_worker=1, dashboard_address=None) as made):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+@pytest.fixture
+def pool(cluster: LocalCluster, client: Client) -> Iterator[Pool]:
+    client.wait_for_workers(2, timeout=SOON)
+    pool = cluster_pool(cluster.scheduler_address)
+    yield pool
+    pool.close()
+
+
+def kill_busy(client: Client) -> None:
+    """Kills the process of the cluster that computes."""
+    where = client.run(os.getpid)
+    (busy,) = (where[worker] for worker, names in client.processing().items() if names)
+    os.kill(busy, signal.SIGKILL)
+
+
+def test_a_cluster_finds_the_same_numbers_as_this_process(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "place", lambda: pool)
+    config = SMALL.replace(n_seeds=3, d_model=128, n_layers=3)
+    outside, here = measure(config), measuring.measure(config, on_seed=lambda _: None)
+    assert list(outside.values) == list(here.values)
+    for key, values in here.values.items():
+        np.testing.assert_array_equal(outside.values[key], values)
+    assert (pool.slots, pool.computed) == (2, 3)
+
+
+def test_a_killed_worker_costs_a_repetition_and_then_its_own_task_alone(pool: Pool, client: Client) -> None:
+    asked = Asked(pool, task(DEEP))
+    for _ in range(2):
+        asked.begun()
+        kill_busy(client)
+        asked.answers.queue.clear()
+    assert asked.last() == Answer(error="RuntimeError", message=KILLED)
+    assert Asked(pool, task(SMALL.replace(seed=5))).last().result
+
+
+def test_a_worker_killed_once_is_no_matter(pool: Pool, client: Client) -> None:
+    client.wait_for_workers(2, timeout=SOON)
+    asked = Asked(pool, task(DEEP.replace(seed=6)))
+    asked.begun()
+    kill_busy(client)
+    assert asked.last().result
+
+
+def test_stale_work_stops(pool: Pool, client: Client) -> None:
+    """Both workers are free for another task long before the stale ones would have ended."""
+    client.wait_for_workers(2, timeout=SOON)
+    stale = [Asked(pool, task(DEEP.replace(seed=seed, batch_size=32))) for seed in (7, 8)]
+    for asked in stale:
+        asked.begun()
+        asked.ticket.cancel()
+    begun = time.monotonic()
+    assert Asked(pool, task(SMALL.replace(seed=9))).last().result
+    after = time.monotonic() - begun
+    assert pool.computed == 1
+    begun = time.monotonic()
+    assert Asked(pool, task(DEEP.replace(seed=7, batch_size=32))).last().result
+    assert after < (time.monotonic() - begun) / 2
+
+
+def test_errors_arrive_in_words(pool: Pool) -> None:
+    unknown = Asked(pool, task(SMALL)._replace(kind="spell")).last()
+    assert unknown.error == "ValueError"
+    assert "kind must be one of run" in unknown.message
+
+
+def test_a_race_tells_how_it_stands_and_stands_still_when_asked(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes no thread from others meanwhile."""
+    monkeypatch.setattr(tasks, "place", lambda: pool)
+    lesson = Lesson()
+    record = Record(Terms([("one", lesson.fit(SMALL), Recipe())], lesson, 1_000_000, 10))
+    steps, measured = [], []
+    for _ in record.follow(lambda: False, lambda: len(steps) > 2, lambda _: None):
+        steps.append(record.step)
+        if not measured:
+            measured += [Asked(pool, task(SMALL.replace(seed=seed))).last().result for seed in (10, 11, 12)]
+    assert 0 < steps[0] < steps[-1] < record.steps
+    assert load(record.archive, "race", lambda: False).step == steps[-1]
+    assert all(measured)
+
+
+def served(address: str) -> tuple[int, str]:
+    """Asks for a server on a cluster: its exit code, and what it says."""
+    command = [sys.executable, "-m", "explorer", "serve", "--no-browser", "--port", "8866", "--scheduler", address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SOON, check=False)
+    return done.returncode, done.stderr
+
+
+def test_a_scheduler_out_of_reach_is_said_in_one_sentence() -> None:
+    assert served("tcp://127.0.0.1:1") == (1, (
+        "explorer: --scheduler must be the address of a Dask scheduler that answers, such as tcp://10.0.0.5:8786; "
+        "got 'tcp://127.0.0.1:1'\n"))
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tcp://no.such.host.invalid:1"])
+def test_a_wrong_address_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("explorer.tasks.cluster.PATIENCE", 1.0)
+    with pytest.raises(ValueError, match=f"--scheduler must be the address .*; got '{address}'"):
+        cluster_pool(address)
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ValueError, match=r"pip install transformer-signal-explorer\[cluster\]"):
+        cluster_pool("tcp://127.0.0.1:1")
