@@ -15,18 +15,23 @@ import tempfile
 import threading
 import webbrowser
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 from jupyter_core.paths import jupyter_data_dir
 
 from explorer import plotlyjs
-from explorer.limits import process_count
+from explorer.limits import memory_limit, process_count
 from explorer.memory import LEDGER, PAGE, WORKER, Ledger, environment, machine_memory
 from explorer.serve.zygote import FORKS, ForkProvisioner, Zygote
 from explorer.tasks.broker import ADDRESS, KEY, Broker
 from explorer.tasks.cluster import cluster_pool
 from explorer.tasks.pool import Pool
+
+if TYPE_CHECKING:
+    from explorer.serve.server import Server
 
 PACKAGE = Path(__file__).parent.parent
 PAGE_NOTEBOOK = "explorer.ipynb"
@@ -145,8 +150,6 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
     zygote = Zygote()  # it imports while the server does
     if FORKS:
         ForkProvisioner.zygote, os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = zygote, "explorer-zygote"
-    from tornado.ioloop import IOLoop
-
     from explorer.serve.metrics import THIS_MACHINE, log_events
     from explorer.serve.server import Server
 
@@ -159,18 +162,39 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
                     f"--Voila.connection_dir_root={workplace}", f"--Kernels.max_pages={most}",
                     f"--preheat_kernel={preheat > 0}", f"--pool_size={preheat}"])
     picture = zygote.picture if page.name == PAGE_NOTEBOOK else ""
-    app.voila_configuration.config.VoilaConfiguration.resources = {"first_picture": picture, "plotly": plotlyjs.path()}
+    app.voila_configuration.config.VoilaConfiguration.resources = {
+        "first_picture": picture, "plotly": plotlyjs.path(), **about_pages()}
     address = f"http://{_reachable(host)}:{port}{base_url}"
+    few = ""
+    if files < (most + preheat) * FILES_PER_PAGE + connections:
+        few = f"Open files are limited to {files:,} (ulimit -n), which is too few for {most} pages"
+    _run(app, address, few, browser, drain_seconds)
+
+
+def _run(app: Server, address: str, few: str, browser: bool, drain_seconds: float) -> None:
+    """Announces the server, and lets it run until it is ended."""
+    from tornado.ioloop import IOLoop
+
     loop = IOLoop.current()
     signal.signal(signal.SIGINT, lambda *_: loop.add_callback_from_signal(loop.stop))  # nothing breaks off halfway
     signal.signal(signal.SIGTERM, lambda *_: loop.add_callback_from_signal(app.drain, drain_seconds))
     loop.add_callback(print, f"Transformer Signal Explorer is at {address} (Ctrl-C stops it)", flush=True)
-    if files < (most + preheat) * FILES_PER_PAGE + connections:
-        few = f"Open files are limited to {files:,} (ulimit -n), which is too few for {most} pages"
+    if few:
         loop.add_callback(print, few, flush=True)
     if browser:
         loop.add_callback(lambda: threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start())
     app.start()
+
+
+def about_pages() -> dict[str, float | str]:
+    """Texts and times for the template: version and limits of the server, and when idle pages are asked and ended."""
+    from explorer.serve.kernels import ASKED, IDLE
+
+    idle, page = environment("EXPLORER_IDLE_SECONDS", IDLE), environment("EXPLORER_KERNEL_MB", 0)
+    limits = [f"Transformer Signal Explorer {version('transformer-signal-explorer')}",
+              *([f"{page:,.0f} MB a page"] if page else []), f"designs to {memory_limit() / 1e9:.3g} GB",
+              f"idle pages end after {idle / 60:.3g} min"]
+    return {"about": " · ".join(limits), "idle": idle, "warning": min(ASKED, idle / 2)}
 
 
 def shared_out(memory: float, slots: int, largest: float, files: int, preheat: int, max_pages: int | None

@@ -32,6 +32,8 @@ GRACE = 50.0
 """Seconds that a kernel waits for its page: a network that fails for a moment must not end a visit."""
 IDLE = 3600.0
 """Seconds after which a kernel ends whose page is open, but neither sends nor is sent anything."""
+ASKED = 60.0
+"""Seconds before that at which the page asks whether anybody is there; half of them all where they are few."""
 AT_ONCE = 2
 """Kernels that start at the same time; more would only be slower together."""
 LINE = 50.0
@@ -189,10 +191,14 @@ class Kernels(AsyncMappingKernelManager):
     # --- which are fit for a visitor --------------------------------------------------------------------------
 
     async def bury(self) -> None:
-        """Ends the kernels waiting for a visitor that were killed or stopped: nobody must be given one of them."""
-        for kernel_id in self._preheated - self._visited.keys():
-            if not await self._lives(kernel_id):
-                await self.end(kernel_id)
+        """Ends the kernels waiting for a visitor that were killed or stopped: nobody must be given one of them.
+
+        And those of visitors that were killed: a page that is not connected yet would wait for ever.
+        """
+        for kernel_id in self.list_kernel_ids():
+            waits = kernel_id in self._preheated and kernel_id not in self._visited
+            if not await (self._lives(kernel_id) if waits else ensure_async(self.is_alive(kernel_id))):
+                await self.end(kernel_id, "" if waits else "It was killed: memory may have run out.")
 
     async def _lives(self, kernel_id: str) -> bool:
         """Whether a kernel is there and, unless it only just starts, its heart beats."""

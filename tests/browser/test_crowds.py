@@ -23,7 +23,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
@@ -404,3 +404,48 @@ def test_the_page_works_below_another_address_and_in_a_frame(browser: Browser, t
         page.goto(f"{address}/explorer/health")  # the page says that it is left
         wait_until(lambda: health(address, "/explorer/")["pages"] == 0, 30)
         page.close()
+
+
+def test_an_idle_page_asks_and_stays_where_somebody_is_there(browser: Browser, tmp_path: Path) -> None:
+    with server(["serve", "--preheat", "0"], tmp_path / "log", EXPLORER_IDLE_SECONDS="24") as address:
+        page = browser.new_page()
+        page.goto(address)
+        expect(page.locator(".ex-root .ex-status")).to_contain_text("Measured", timeout=60_000)
+        notice = page.locator("#ex-notice")
+        for _ in range(2):
+            expect(notice).to_contain_text(re.compile(r"Still there\? This page ends in \d+ s\."), timeout=30_000)
+            page.get_by_role("button", name="Stay").click()
+            expect(notice).to_be_hidden()
+        assert health(address)["pages"] == 1
+        expect(notice).to_contain_text("Still there?", timeout=30_000)
+        page.keyboard.press("Shift")  # any act will do
+        expect(notice).to_be_hidden()
+        expect(notice).to_contain_text("This page was not used for 0.4 minutes.", timeout=60_000)
+        expect(notice.get_by_role("button")).to_have_text("Reload")
+        assert health(address)["pages"] == 0
+        page.close()
+
+
+def test_a_page_whose_kernel_dies_before_it_is_connected_says_so(browser: Browser, tmp_path: Path) -> None:
+    with server(["serve", "--preheat", "0"], tmp_path / "log") as address:
+        page = browser.new_page()
+
+        def kill(route: Route) -> None:
+            for process in kernels(address):
+                os.kill(process, signal.SIGKILL)
+            route.continue_()
+
+        page.route("**/voila.js", kill)
+        page.goto(address)
+        notice = page.locator("#ex-notice")
+        expect(notice).to_contain_text("The Python process of this page has ended", timeout=10_000)
+        page.unroute("**/voila.js")
+        notice.get_by_role("button", name="Reload").click()
+        expect(page.locator(".ex-root .ex-status")).to_contain_text("Measured", timeout=60_000)
+        page.close()
+
+
+def test_a_page_says_its_version_and_the_limits_of_the_server(tmp_path: Path) -> None:
+    with server(["serve", "--preheat", "0", "--public"], tmp_path / "log") as address:
+        assert re.search(r"Transformer Signal Explorer \d+\.\d+[^·]* · 500 MB a page · designs to 2 GB · "
+                         r"idle pages end after 15 min", asked(address)[1])

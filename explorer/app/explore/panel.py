@@ -68,7 +68,7 @@ class Explore(Live[Job, Profile]):
     def __init__(self, config: Config, measure: Measure, predict: Predict | None = None,
                  diagnose: Diagnose | None = None, solve: Solve | None = None, trials: Trials | None = None) -> None:
         self._measure = measure
-        self._foretell = lru_cache(KEPT)(partial(foretell, predict))  # a slider that is dragged comes by again
+        self._theory_of = lru_cache(KEPT)(partial(theory_of, predict))  # a slider that is dragged comes by again
         self._similar = SimilarDesigns(trials)
         self._predicted: Profile | None = None  # of the newest job
         self._some: Profile | None = None  # on the charts in place of the result: a measurement of some seeds
@@ -129,7 +129,7 @@ class Explore(Live[Job, Profile]):
 
     def _restore_pins(self, records: object) -> list[str]:
         self.drawing.forget()
-        return self.comparison.restore(records, lambda config: self._foretell(config)[0])
+        return self.comparison.restore(records, lambda config: self._theory_of(config)[0])
 
     def _computes(self) -> bool:
         """Whether the worker has something to do: a sweep waits for it."""
@@ -193,7 +193,7 @@ class Explore(Live[Job, Profile]):
         A single move of a usual model is measured before an eye would have followed the line, and drawing takes
         processors from measuring. A theory that breaks does not keep the measurement from the page.
         """
-        self._predicted, _ = self._foretell(job.config)
+        self._predicted, _ = self._theory_of(job.config)
         if not self.drawing.whole or (self._lags and (self._dragging or self._held or self._result is None)):
             self._draw(hurry=self._held)
         self.sweep.follow()
@@ -366,14 +366,14 @@ class Explore(Live[Job, Profile]):
 
     def _summary(self, result: Profile) -> tuple[str, str]:
         text, detail = summary(result, self._predicted, whole=not self.asking.stands)
-        return text, " · ".join(filter(None, (detail, self._foretell(self.controls.config)[1])))
+        return text, " · ".join(filter(None, (detail, self._theory_of(self.controls.config)[1])))
 
     @property
     def _line(self) -> Profile | None:
         """The prediction to be drawn: it goes ahead of its dots only while those are on their way."""
         if self._result is None or self._result.config is None or self.phase is Phase.COMPUTING:
             return self._predicted
-        return self._foretell(self._result.config)[0]
+        return self._theory_of(self._result.config)[0]
 
     def _draw(self, *, hurry: bool = False) -> None:
         """Draws every figure, or as many as are done when the next move comes, in a hurry those that are on the screen.
@@ -387,7 +387,7 @@ class Explore(Live[Job, Profile]):
         self.drawing.draw(self._line, dots, stale=self._stale, ahead=ahead, hurry=hurry, leave=lambda: self._hurried)
 
 
-def foretell(predict: Predict | None, config: Config) -> tuple[Profile | None, str]:
+def theory_of(predict: Predict | None, config: Config) -> tuple[Profile | None, str]:
     """The theory's profile of a design, None where there is none; and the reason, if theory has failed."""
     try:
         return predict(config) if predict else None, ""

@@ -1,10 +1,11 @@
 /* The first script of a page in Voilà.
 
    It requests plotly.js while Python starts, covers the page with a picture until its charts are drawn, and shows two
-   messages that Voilà lacks: the page is loading, and its kernel has ended. */
+   messages that Voilà lacks: the page is loading, and its kernel has ended. Before an idle page ends it asks whether
+   anybody is there. */
 "use strict"; // keeps the functions below within the block
 {
-  const { plotly } = document.currentScript.dataset;
+  const { plotly, idle, warning, kernels } = document.currentScript.dataset;
   if (plotly) globalThis[Symbol.for("transformer-signal-explorer: plotly")] = importPlotly(plotly);
 
   /** Runs the script. Resolves to its `Plotly`, or to null where the kernel must send it. Restores `window.Plotly`. */
@@ -69,12 +70,40 @@
   const DISCONNECTED = "The connection to the server is lost; trying again.";
   const notice = document.getElementById("ex-notice");
   let noticeTimer;
-  function showNotice(text, delay = 0) {
+  function showNotice(text, { delay = 0, label = "Reload", act = () => location.reload() } = {}) {
     clearTimeout(noticeTimer);
     noticeTimer = setTimeout(() => {
+      const button = notice.querySelector("button");
       notice.hidden = !text;
       notice.querySelector("span").textContent = text;
+      button.textContent = label;
+      button.onclick = act;
     }, delay);
+  }
+
+  /** Asks before the server ends this page, which nothing was sent to or from for `idle` seconds. */
+  function watchVisitor(kernel, hasEnded) {
+    let used = Date.now();
+    let isAsking = false;
+    kernel.anyMessage.connect((_, { msg }) => {
+      if (!(msg.parent_header.msg_type ?? msg.header.msg_type).startsWith("kernel_info")) used = Date.now();
+    });
+    const silence = () => (Date.now() - used) / 1000;
+    const stay = () => {
+      if (hasEnded() || silence() < Math.min(warning, 10)) return;
+      used = Date.now();
+      const comm = kernel.createComm("jupyter.widget.control"); // to open and close one is a use of the kernel
+      comm.open();
+      comm.close();
+    };
+    for (const type of ["pointerdown", "keydown", "wheel"]) addListener(type, stay, { capture: true, passive: true });
+    setInterval(() => {
+      const left = Math.max(0, Math.ceil(idle - silence()));
+      const isIdle = !hasEnded() && left <= warning;
+      if (isIdle) showNotice(`Still there? This page ends in ${left} s.`, { label: "Stay", act: stay });
+      else if (isAsking && !hasEnded()) showNotice("");
+      isAsking = isIdle;
+    }, 500);
   }
 
   function watchKernel(kernel) {
@@ -89,9 +118,20 @@
     });
     kernel.connectionStatusChanged.connect((_, status) => {
       const text = { connecting: DISCONNECTED, disconnected: ENDED }[status] ?? "";
-      if (!hasEnded) showNotice(text, status === "connecting" ? 3000 : 0);
+      if (!hasEnded) showNotice(text, { delay: status === "connecting" ? 3000 : 0 });
     });
+    if (Number(idle)) watchVisitor(kernel, () => hasEnded);
   }
+
+  // A kernel may die before the page is connected to it: then nobody says so.
+  const asking = setInterval(async () => {
+    if (!kernels || document.querySelector(".ex-root")) return clearInterval(asking);
+    const { kernelId } = JSON.parse(document.getElementById("jupyter-config-data").textContent);
+    if ((await fetch(kernels + kernelId)).status === 404) {
+      clearInterval(asking);
+      showNotice(ENDED);
+    }
+  }, 2000);
 
   const poll = setInterval(async () => {
     if (!window.jupyterapp) return; // Voilà's front end has not started yet
