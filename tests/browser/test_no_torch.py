@@ -1,0 +1,68 @@
+"""torch is not imported in a page's kernel, whatever a person opens: workers compute."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from explorer.labs.table import LABS
+
+from .dashboard import Dashboard
+from .test_race import SIZES, Track
+from .test_voila import KERNEL
+from .visitor import processes, serving
+
+MOVE_ALL = """async () => {
+  const panel = document.querySelector('.ex-explore');
+  panel.querySelectorAll('details').forEach((fold) => { fold.open = true; });
+  const sliders = [...panel.querySelectorAll('[data-field] input[type=range]')];
+  for (const slider of sliders) {
+    const before = slider.value;
+    for (const value of [Number(before) + (before < slider.max ? 1 : -1), before]) {
+      slider.value = value;
+      for (const name of ['input', 'change']) slider.dispatchEvent(new Event(name, { bubbles: true }));
+      await new Promise((go) => setTimeout(go, 100));
+    }
+  }
+  return sliders.length;
+}"""
+"""Moves every slider of Explore a step, and back: a step alone may be refused, and those after it with it."""
+
+
+def has_torch(process: int) -> bool:
+    """Whether a process has loaded torch's libraries."""
+    return "libtorch" in Path(f"/proc/{process}/maps").read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not list a process's libraries in a file")
+def test_torch_is_in_no_kernel_whatever_is_opened(browser: Browser, voila: str) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    track = Track(visit)
+    page.goto(voila)
+    visit.wait_until_drawn()
+    with visit.redrawn():
+        assert page.evaluate(MOVE_ALL) > 10
+    page.get_by_role("tab", name="Map", exact=True).click()
+    expect(page.locator(".ex-map .ex-status")).to_have_attribute("data-state", "idle")
+    page.get_by_role("tab", name="Race", exact=True).click()
+    track.adding.wait_for()
+    track.panel.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
+    for field, text in (SIZES | {"steps": "12"}).items():
+        track.write(field, text)
+    track.press("Start")
+    expect(track.said).to_have_text("Finished at step 12 of 12")
+    for row in LABS.values():
+        page.get_by_role("tab", name=row.panel, exact=True).click()
+        page.get_by_role("tab", name=row.title, exact=True).click()
+        page.locator(".ex-labs > .ex-panel:visible").get_by_role("heading", name=row.title, exact=True).wait_for()
+    page.get_by_role("tab", name="Your model", exact=True).click()
+    page.locator(".ex-status:visible", has_text="This is an example").wait_for()
+    (kernel,) = processes(page.evaluate(KERNEL))
+    assert not has_torch(kernel.pid)
+    assert any(has_torch(child.pid) for child in serving(voila).children()), "workers have it"
+    visit.must_be_clean()
+    page.close()
