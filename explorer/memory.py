@@ -99,7 +99,9 @@ class Ledger:
             if size > max(self._free(budget, claims), claims.get(os.getpid(), 0.0)):
                 return False
             claims[os.getpid()] = size
-            self._path.write_text(json.dumps({"budget": budget, "claims": claims}), encoding="ascii")
+            with self._path.open("r+", encoding="ascii") as file:  # emptied first, it would stay empty on a full disk
+                file.write(json.dumps({"budget": budget, "claims": claims}))
+                file.truncate()
             return True
 
     def _read(self) -> tuple[float, dict[int, float]]:

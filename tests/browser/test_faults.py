@@ -1,0 +1,307 @@
+"""What fails around a page: workers and kernels are killed, the server restarts, the machine sleeps, a disk is full.
+
+The page recovers by itself, or says what happened and offers the way on; no setting is lost.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from playwright.sync_api import Browser, expect
+
+from explorer.tasks.pool import KILLED
+
+from .conftest import server
+from .dashboard import Dashboard
+from .test_drag import DRAG
+from .test_map import DOTS, LINK, status
+from .test_race import SIZES, Track
+from .test_voila import KERNEL
+from .visitor import asked, processes, serving, wait_until
+
+BEGIN_DRAG = f"""(field) => {{
+  globalThis.dragged = ({DRAG})([field, Array.from({{ length: 40 }}, (_, index) => index < 30 ? 1 : -1)]);
+}}"""
+"""Begins a drag of some three seconds, which goes on while other things happen."""
+SETTINGS = """() => [...document.querySelectorAll('.ex-explore [data-field]')].map((control) => [
+  control.dataset.field,
+  [...control.querySelectorAll('input, select')].map(({ type, checked, value }) => type === 'radio' ? checked : value),
+])"""
+WORKER = "explorer.tasks.worker"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of this file's own."""
+    with server(["serve"], tmp_path_factory.mktemp("faults") / "log") as running:
+        yield running
+
+
+@contextmanager
+def opened(browser: Browser, address: str, path: str = "/") -> Iterator[Dashboard]:
+    """A page of the server."""
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(address + path)
+    visit.wait_until_drawn()
+    yield visit
+    page.close()
+
+
+def workers(address: str) -> list[psutil.Process]:
+    """The server's worker processes."""
+    found = []
+    for child in serving(address).children():
+        with suppress(psutil.Error):
+            if WORKER in child.cmdline():
+                found.append(child)
+    return found
+
+
+def busiest(address: str) -> psutil.Process:
+    """The worker that computes."""
+    before = {worker: sum(worker.cpu_times()[:2]) for worker in workers(address)}
+    time.sleep(0.3)
+    return max(before, key=lambda worker: sum(worker.cpu_times()[:2]) - before[worker])
+
+
+def depth_of(visit: Dashboard) -> int:
+    return int(visit.entry("n_layers").input_value())
+
+
+def must_follow(visit: Dashboard, n_layers: int) -> None:
+    """The page measures another design."""
+    with visit.redrawn():
+        visit.write("n_layers", str(n_layers))
+    assert visit.said == f"Measured {n_layers} layers of width 256"
+    assert visit.dots("Second moment")["x"][-1] == n_layers
+
+
+def test_workers_killed_in_the_middle_of_a_drag_are_no_matter(browser: Browser, address: str) -> None:
+    with opened(browser, address) as visit:
+        before = workers(address)
+        with visit.redrawn():
+            visit.page.evaluate(BEGIN_DRAG, "n_layers")
+            visit.page.wait_for_timeout(1000)
+            for worker in before:
+                worker.kill()
+            visit.page.evaluate("dragged")
+        assert not set(before) & set(workers(address))
+        depth = depth_of(visit)
+        assert depth == 12 + 30 - 10
+        expect(visit.page.locator(".ex-status-text")).to_have_text(f"Measured {depth} layers of width 256")
+        assert visit.dots("Second moment")["x"][-1] == depth
+        visit.must_be_clean()
+
+
+def test_a_worker_killed_in_the_middle_of_a_map_leaves_no_hole(browser: Browser, address: str) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(f"{address}/{LINK}")
+    page.locator(".ex-map .main-svg").first.wait_for()
+    page.wait_for_function(f"() => ({DOTS})() > 4")
+    busiest(address).kill()
+    expect(status(visit)).to_contain_text("Measured 14 × 12 cells")
+    page.wait_for_function(f"() => ({DOTS})() === 168")
+    visit.must_be_clean()
+    page.close()
+
+
+def test_a_race_whose_process_is_killed_says_so_and_can_be_run_again(browser: Browser, address: str) -> None:
+    with opened(browser, address) as visit:
+        track = Track(visit)
+        visit.page.get_by_role("tab", name="Race", exact=True).click()
+        track.adding.wait_for()
+        track.panel.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
+        for field, text in (SIZES | {"steps": "100000"}).items():
+            track.write(field, text)
+        usual = workers(address)
+        track.press("Start")
+        expect(track.said).to_have_text("Training 4 contenders")
+        track.wait_until_grown(["Pre-LN"])
+        track.wait_until_grown(["Pre-LN"], track.curves())
+        (racing,) = set(workers(address)) - set(usual)
+        racing.kill()
+        expect(track.said).to_have_text(f"RuntimeError: {KILLED}. Press Start to run the race again.")
+        assert track.curves()["Pre-LN"]["length"]
+        track.write("steps", "12")
+        track.press("Start")
+        expect(track.said).to_have_text("Finished at step 12 of 12")
+        visit.must_be_clean()
+
+
+def test_a_kernel_killed_in_the_middle_of_a_drag_is_said_and_its_settings_come_back(
+    browser: Browser, address: str,
+) -> None:
+    """Of the drag, all that the kernel had heard of."""
+    with opened(browser, address) as visit:
+        page = visit.page
+        must_follow(visit, 9)
+        with visit.redrawn():
+            visit.choose("norm_placement", "post")
+        before = dict(page.evaluate(SETTINGS))
+        page.evaluate(BEGIN_DRAG, "init_variance")
+        page.wait_for_timeout(1000)
+        for process in processes(page.evaluate(KERNEL)):
+            process.kill()
+        notice = page.locator("#ex-notice")
+        expect(notice).to_contain_text("has ended, so its controls do nothing", timeout=10_000)
+        page.evaluate("dragged")
+        notice.get_by_role("button", name="Reload").click()
+        visit.wait_until_drawn()
+        after = dict(page.evaluate(SETTINGS))
+        begun, reached = (int(settings.pop("init_variance")[0]) for settings in (before, after))
+        assert begun < reached <= begun + 30
+        assert (before.pop("preset"), after.pop("preset")) == (["Post-LN"], ["custom"])  # its name, until the drag
+        assert after == before
+        assert visit.said == "Measured 9 layers of width 256"
+
+
+def family(address: str) -> list[psutil.Process]:
+    """A server, and all processes that it has started."""
+    running = serving(address)
+    return [running, *running.children(recursive=True)]
+
+
+def test_a_machine_that_was_asleep_goes_on(browser: Browser, address: str) -> None:
+    """The whole server stands still for longer than any heartbeat, in the middle of a drag."""
+    with opened(browser, address) as visit:
+        visit.page.evaluate(BEGIN_DRAG, "n_layers")
+        visit.page.wait_for_timeout(500)
+        asleep = family(address)
+        for process in asleep:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGSTOP)
+        visit.page.wait_for_timeout(15_000)
+        for process in asleep:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGCONT)
+        expect(visit.page.locator(".ex-status-text")).to_have_text("Measured 32 layers of width 256")
+        must_follow(visit, 7)
+        expect(visit.page.locator("#ex-notice")).to_be_hidden()
+
+
+def test_a_network_that_was_away_goes_on(browser: Browser, address: str) -> None:
+    with opened(browser, address) as visit:
+        page = visit.page
+        page.context.set_offline(True)
+        visit.write("n_layers", "9")
+        expect(page.locator(".ex-status-text")).to_have_text("Python does not answer", timeout=20_000)
+        page.wait_for_timeout(5_000)
+        page.context.set_offline(False)
+        expect(page.locator(".ex-status-text")).to_have_text("Measured 9 layers of width 256")
+        must_follow(visit, 7)
+        expect(page.locator("#ex-notice")).to_be_hidden()
+
+
+@contextmanager
+def standing(command: list[str], log: Path, port: int, **environment: str) -> Iterator[psutil.Process]:
+    """A server at a port that the test knows; gives its process once the page can be had."""
+    program = [*command, sys.executable, "-m", "explorer", "serve", "--no-browser", "--port", str(port),
+               "--drain-seconds", "0"]
+    with log.open("w") as output:
+        process = psutil.Popen(program, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment)
+    try:
+        wait_until(lambda: listens(port), said=log.read_text)
+        yield process
+    finally:
+        if process.is_running():
+            process.terminate()
+            process.wait(20)
+
+
+def listens(port: int) -> bool:
+    try:
+        return asked(f"http://localhost:{port}", "/health")[0].status == 200
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        number: int = probe.getsockname()[1]
+        return number
+
+
+SAID = {
+    "asked": "The server has been stopped. The Python process of this page has ended, so its controls do nothing.",
+    "killed": "The connection to the server is lost; trying again.",
+}
+
+
+@pytest.mark.parametrize("how", SAID)
+def test_after_a_restart_of_the_server_a_reload_brings_all_settings_back(
+    browser: Browser, tmp_path: Path, port: int, how: str,
+) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit, notice = Dashboard(page, "voila"), page.locator("#ex-notice")
+    with standing([], tmp_path / "first", port) as running:
+        page.goto(f"http://localhost:{port}")
+        visit.wait_until_drawn()
+        must_follow(visit, 9)
+        if how == "killed":
+            running.kill()
+        else:
+            running.terminate()
+        expect(notice).to_contain_text(SAID[how], timeout=10_000)
+        running.wait(20)
+    with standing([], tmp_path / "second", port):
+        notice.get_by_role("button", name="Reload").click()
+        visit.wait_until_drawn()
+        assert depth_of(visit) == 9
+        must_follow(visit, 7)
+        page.close()
+
+
+@pytest.mark.skipif(not shutil.which("taskset"), reason="this machine has no taskset")
+def test_one_core_is_enough(browser: Browser, tmp_path: Path, port: int) -> None:
+    with standing(["taskset", "-c", "0"], tmp_path / "log", port) as running:
+        assert len(running.cpu_affinity()) == 1
+        with opened(browser, f"http://localhost:{port}") as visit:
+            with visit.redrawn():
+                visit.page.evaluate(BEGIN_DRAG, "n_layers")
+                visit.page.evaluate("dragged")
+            expect(visit.page.locator(".ex-status-text")).to_have_text("Measured 32 layers of width 256")
+            visit.must_be_clean()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 16 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("a disk can be made by root alone")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_ends_nothing_that_is_open(browser: Browser, tmp_path: Path, port: int, small_disk: Path) -> None:
+    """Also a design goes on being measured for which memory is claimed; somebody new comes once there is room."""
+    address, fill = f"http://localhost:{port}", small_disk / "fill"
+    with standing([], tmp_path / "log", port, TMPDIR=str(small_disk)):
+        with opened(browser, address) as visit:
+            with suppress(OSError), fill.open("wb", buffering=0) as file:
+                while file.write(bytes(4096)):
+                    pass
+            must_follow(visit, 7)
+            must_follow(visit, 150)
+            fill.unlink()
+            must_follow(visit, 8)
+            visit.must_be_clean()
+        with opened(browser, address) as visit:
+            must_follow(visit, 5)
