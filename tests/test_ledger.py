@@ -117,6 +117,40 @@ def test_a_measurement_is_refused_that_does_not_fit_beside_others(ledger: Ledger
         measure(large)
 
 
+FILLS = """
+import sys
+with open(sys.argv[1], "wb", buffering=0) as file:
+    said = False
+    while True:
+        try:
+            file.write(bytes(4096))
+        except OSError:
+            if not said:
+                print("full", flush=True)
+            said = True
+"""
+
+
+def test_claims_go_on_while_something_else_takes_all_room_of_the_disk(tmp_path: Path) -> None:
+    disk = ["-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)]
+    if sys.platform != "linux" or subprocess.run(["mount", *disk], capture_output=True, check=False).returncode:
+        pytest.skip("a disk can be made by root alone")
+    try:
+        ledger = Ledger(tmp_path / "ledger")
+        ledger.open(10e9)
+        assert ledger.claim(1e9)
+        with subprocess.Popen([sys.executable, "-c", FILLS, tmp_path / "fill"], stdout=subprocess.PIPE) as filling:
+            assert filling.stdout
+            try:
+                filling.stdout.readline()
+                assert all(ledger.claim(size * 1e6) for size in range(5000))
+                assert ledger.free() == 10e9
+            finally:
+                filling.kill()
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
 @pytest.mark.parametrize("text", ["soon", "-1", "nan", ""])
 def test_a_limit_that_is_no_number_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXPLORER_GRACE_SECONDS", text)
