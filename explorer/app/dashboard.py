@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import ipywidgets as widgets
+from comm import get_comm_manager
 from IPython.display import display
 
 from explorer import tasks
@@ -37,6 +38,9 @@ from explorer.profile import Profile
 from explorer.tasks.pool import Order, Task
 from explorer.theory import predict
 from explorer.theory.solve import solve
+
+STAY = "explorer.stay"
+"""Target of a comm that a browser opens to say that somebody is there; see `page.js`."""
 
 
 def example() -> Profile:
@@ -80,6 +84,7 @@ class Dashboard(Tabbed[Config]):
         self._steps = Undo(self.link)
         self.header.on_act(self._act)
         LISTENERS.add(self)
+        get_comm_manager().register_target(STAY, lambda comm, _: comm.close())
         self.header.labs = [name for name, row in LABS.items() if row.panel.lower() in panels]
 
     def __repr__(self) -> str:

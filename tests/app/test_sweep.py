@@ -245,8 +245,8 @@ def test_a_dot_makes_way_for_the_panel_and_is_done_again(measured_by: Measured) 
 
 
 @pytest.mark.parametrize(("limit", "value", "words"), [
-    ("LONGEST", -1.0, "takes over -1 s"), ("MOST_BYTES", 0.0, "needs 0.45 GB of memory"),
-    ("machine_memory", lambda: 0.0, "needs 0.45 GB of memory")])
+    ("LONGEST", -1.0, "takes over -1 s"), ("MOST_BYTES", 0.0, "needs 0.3 GB of memory"),
+    ("machine_memory", lambda: 0.0, "needs 0.3 GB of memory")])
 def test_points_that_cost_too_much_are_left_out_with_a_note(
     open_panel: Open, monkeypatch: pytest.MonkeyPatch, limit: str, value: Any, words: str
 ) -> None:
