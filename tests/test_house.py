@@ -30,7 +30,7 @@ ROOMS: dict[str, Room] = {
     "export": Room(524, 7),
     "figures": Room(2097, 18),
     "glossary": Room(69, 2),
-    "jupyter": Room(136, 2),
+    "jupyter": Room(138, 2),
     "labs": Room(3909, 74),
     "measuring": Room(564, 8),
     "model": Room(591, 9),

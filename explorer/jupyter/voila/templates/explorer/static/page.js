@@ -114,7 +114,9 @@
         showNotice(`${reason} ${ENDED}`.trim());
       }
     });
+    if (kernel.connectionStatus === "connected") clearInterval(asking);
     kernel.connectionStatusChanged.connect((_, status) => {
+      if (status === "connected") clearInterval(asking);
       const text = { connecting: DISCONNECTED, disconnected: ENDED }[status] ?? "";
       if (!hasEnded) showNotice(text, { delay: status === "connecting" ? 3000 : 0 });
     });
@@ -123,7 +125,7 @@
 
   // A kernel may die before the page is connected to it: then nobody says so.
   const asking = setInterval(async () => {
-    if (!kernels || document.querySelector(".ex-root")) return clearInterval(asking);
+    if (!kernels) return clearInterval(asking); // it is not our server's page
     const { kernelId } = JSON.parse(document.getElementById("jupyter-config-data").textContent);
     if ((await fetch(kernels + kernelId)).status === 404) {
       clearInterval(asking);
