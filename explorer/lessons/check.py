@@ -153,7 +153,7 @@ def _growth(config: Config) -> float:
 
 
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({
-    "01.1": Exercise("a function of c", _left, ({"c": 0.5}, {"c": 1.0}, {"c": 2.0}, {"c": 3.0})),
+    "01.1": Exercise("a number", lambda: _left(3) ** -0.5),
     "01.2": Exercise("a function of n that gives n weights", lambda n: [0.02, 2 * 0.02 * _left(2) ** -0.5],
                      ({"n": DRAWS},), 4 / (2 * DRAWS) ** 0.5, _std_and_reach,
                      ("the standard deviation", "the largest |w|")),
