@@ -21,7 +21,8 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 def store(path: Path) -> None:
     """Executes a notebook from top to bottom and writes it back, without timestamps and widgets."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=600, record_timing=False, store_widget_state=False, coalesce_streams=True).execute()
+    client = NotebookClient(notebook, timeout=600, record_timing=False, store_widget_state=False, coalesce_streams=True)
+    client.execute()
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]

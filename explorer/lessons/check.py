@@ -34,7 +34,7 @@ class Exercise(NamedTuple):
     """Arguments at which a function is compared, by their names; an answer that is no function has one empty place."""
     tolerance: float = 1e-3
     """Largest relative difference; four standard errors where the answer is drawn."""
-    read: Callable[[Any], Any] = lambda answer: answer
+    reduce: Callable[[Any], Any] = lambda answer: answer
     """From the answer, or a function's value, to the numbers that are compared."""
     parts: tuple[str, ...] = ()
     """Words for each of these numbers; their index serves where it is empty."""
@@ -79,7 +79,7 @@ def check(number: str, answer: object) -> Checked:
     for place in exercise.places:
         where = ", ".join(f"{name} = {value:g}" for name, value in place.items())
         try:
-            value = exercise.read(answer(*place.values()) if place else answer)  # type: ignore[operator]
+            value = exercise.reduce(answer(*place.values()) if place else answer)  # type: ignore[operator]
             given = np.asarray(value, dtype=float)
         except Exception as error:  # noqa: BLE001 - the student's code; the sentence says what it did
             words = f"{error}" if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
@@ -163,7 +163,7 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "02.2": Exercise("a function of n and m", lambda n, m: (n * m) ** -0.5,
                      ({"n": 256, "m": 256}, {"n": 256, "m": 1024}, {"n": 1024, "m": 64}), 1e-6),
     "02.3": Exercise("an array of 13 numbers", lambda: _stack(256, 1024, 12)),
-    "02.4": Exercise("a Config", lambda: 1.0, tolerance=0.02, read=_growth, kind=Config,
+    "02.4": Exercise("a Config", lambda: 1.0, tolerance=0.02, reduce=_growth, kind=Config,
                      parts=("the last second moment over the first",)),
 })
 """By number: lesson, a point, and the exercise's place in it."""

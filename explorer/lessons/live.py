@@ -54,7 +54,7 @@ class FunctionError(Exception):
 
 
 class Drawing(NamedTuple):
-    """What a call of the function gave."""
+    """Result of a call of the function."""
 
     title: str
     """Empty where the figure has none."""
@@ -228,19 +228,20 @@ def drawn(result: object) -> tuple[str, go.Figure, str]:
 def dressed(figure: go.Figure) -> tuple[str, go.Figure]:
     """A figure's title, and a copy on the page's sheet: its hues, and axes that stay while a slider moves.
 
-    Settings of the figure itself are kept. Axes are left to plotly where a trace is no line of numbers.
+    Traces that are named alike up to a comma ("signal" and "signal, theory") have one hue. Settings of the figure
+    itself are kept. Axes are left to plotly where a trace is no line of numbers.
     """
     figure = go.Figure(figure)
     own = figure.layout.to_plotly_json()
     own.pop("template", None)
     title = own.pop("title", {}).get("text", "")
-    for place, trace in enumerate(trace for trace in figure.data if trace.type == "scatter"):
-        look = Look(place)
+    lines, looks = [trace for trace in figure.data if trace.type == "scatter"], dict[str, Look]()
+    for place, trace in enumerate(lines):
+        look = looks.setdefault(trace.name.partition(",")[0] if trace.name else f"{place}", Look(len(looks)))
         marker = {"color": look.hue} if trace.marker.color is None else {}
         trace.update(mode=trace.mode or "lines", line_color=trace.line.color or look.hue, marker=marker,
                      x=np.arange(len(trace.y)) if trace.x is None else trace.x)
     axes = {name: _axis(figure, name[0], own.pop(name, {})) for name in ("xaxis", "yaxis")}
-    lines = [trace for trace in figure.data if trace.type == "scatter"]
     words = " ".join([f"{title}."] * bool(title) + [
         ends(trace.name or f"line {place}", np.asarray(trace.x, dtype=float), np.asarray(trace.y, dtype=float))
         for place, trace in enumerate(lines, start=1) if _is_numeric(trace.x) and _is_numeric(trace.y)])
