@@ -327,6 +327,15 @@ ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
     "02.4": (plain_mlps().replace(init_variance=2**0.5),
              (plain_mlps().replace(init_variance=2.0), "second moment over the first is 4,000 times too large"),
              (ex.Config(init_variance=2**0.5), "only init_variance may differ from the plain design")),
+    "06.1": (lambda n, d: 1 / (n * d),
+             (lambda n, d: 1 / n, "at n = 768, d = 128 the value is 100 times too large"),
+             (lambda n, d: 1 / (n * sqrt(d)), "at n = 768, d = 128 the value is 10 times too large")),
+    "06.2": (exp(32), (exp(8), "times too small"), (exp(64), "times too large")),
+    "06.3": (lambda d: 3 * (1 + 2 / d), (lambda d: 3, "at d = 2 the value is 2 times too small"),
+             (lambda d: 3 + 2 / d, "at d = 2 the value is 30 % too small")),
+    "06.4": (lambda n, d: 1 / (n * sqrt(d)),
+             (lambda n, d: 1 / n, "at n = 768, d = 128 the value is 10 times too large"),
+             (lambda n, d: 1 / (n * d), "at n = 768, d = 128 the value is 10 times too small")),
 }
 """Of each exercise a solution, and two typical mistakes, each with words of its sentence."""
 
@@ -362,7 +371,7 @@ def test_an_answer_that_breaks_says_where() -> None:
 
 
 @pytest.mark.parametrize(("number", "answer", "kind", "sentence"), [
-    ("99.1", 1, ValueError, "number must be one of 01.1, 01.2, 01.3, 02.1, 02.2, 02.3, 02.4; got '99.1'"),
+    ("99.1", 1, ValueError, f"number must be one of {', '.join(EXERCISES)}; got '99.1'"),
     (1.1, 1, TypeError, "number must be a str; got 1.1 of type float"),
     ("02.1", 3, TypeError, "the answer to 02.1 must be a function of n, m and v; got 3"),
     ("02.4", 3, TypeError, "the answer to 02.4 must be a Config; got 3 of type int"),

@@ -152,6 +152,9 @@ def _growth(config: Config) -> float:
     return float(moments[-1] / moments[0])
 
 
+WIDTHS = ({"n": 512, "d": 64}, {"n": 768, "d": 128})
+"""Widths of a model and of its heads."""
+
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "01.1": Exercise("a number", lambda: _left(3) ** -0.5),
     "01.2": Exercise("a function of n that gives n weights", lambda n: [0.02, 2 * 0.02 * _left(2) ** -0.5],
@@ -165,5 +168,9 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "02.3": Exercise("an array of 13 numbers", lambda: _stack(256, 1024, 12)),
     "02.4": Exercise("a Config", lambda: 1.0, tolerance=0.02, reduce=_growth, kind=Config,
                      parts=("the last second moment over the first",)),
+    "06.1": Exercise("a function of n and d", lambda n, d: 1 / (n * d), WIDTHS, 1e-6),
+    "06.2": Exercise("a number", lambda: np.exp(64 / 2), tolerance=0.02),
+    "06.3": Exercise("a function of d", lambda d: 3 + 6 / d, ({"d": 2}, {"d": 64}), 1e-6),
+    "06.4": Exercise("a function of n and d", lambda n, d: 1 / (n * d**0.5), WIDTHS, 1e-6),
 })
 """By number: lesson, a point, and the exercise's place in it."""
