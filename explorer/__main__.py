@@ -72,8 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     page.add_argument("--drain-seconds", metavar="N", type=float, default=DRAIN,
                       help="seconds for which open pages go on after SIGTERM (default: %(default)s)")
     page.add_argument("--public", action="store_true",
-                      help="limits for visitors whom nobody knows: memory of a page and of a design, a quarter of an "
-                      "hour for an idle page, 5,000 steps and ten minutes for a race")
+                      help="limits for visitors whom nobody knows: memory of a page, memory and time of a design, "
+                      "a quarter of an hour for an idle page, 5,000 steps and ten minutes for a race")
     page.add_argument("--scheduler", metavar="tcp://HOST:PORT", default="",
                       help="Dask cluster that computes in place of this machine's processes")
     _add_address(page, 8866, lambda args: serve(Options(**{

@@ -50,12 +50,12 @@ CONNECTIONS = 400
 """HTTP connections at a time, at most."""
 NUMBERS = ("EXPLORER_GRACE_SECONDS", "EXPLORER_IDLE_SECONDS", "EXPLORER_MAX_MEMORY_MB", "EXPLORER_MAX_ACTIVATION_MB",
            "EXPLORER_NOISE_MB", "EXPLORER_PROCESSES", "EXPLORER_KERNEL_MB", "EXPLORER_RACE_STEPS",
-           "EXPLORER_RACE_SECONDS")
+           "EXPLORER_RACE_SECONDS", "EXPLORER_MAX_SECONDS")
 """Environment variables that kernels read as numbers: a wrong one is told when the server starts."""
-FOR_STRANGERS = {"EXPLORER_KERNEL_MB": "500", "EXPLORER_MAX_MEMORY_MB": "2000", "EXPLORER_IDLE_SECONDS": "900",
-                 "EXPLORER_RACE_STEPS": "5000", "EXPLORER_RACE_SECONDS": "600"}
-"""Limits of `public`, unless the environment has others: memory of a kernel, of a design; seconds of an idle page;
-steps of a race, and seconds after which it stands still."""
+FOR_STRANGERS = {"EXPLORER_KERNEL_MB": "500", "EXPLORER_MAX_MEMORY_MB": "2000", "EXPLORER_MAX_SECONDS": "60",
+                 "EXPLORER_IDLE_SECONDS": "900", "EXPLORER_RACE_STEPS": "5000", "EXPLORER_RACE_SECONDS": "600"}
+"""Limits of `public`, unless the environment has others: memory of a kernel and of a design; processor-seconds of a
+design; seconds of an idle page; steps of a race, and seconds after which it stands still."""
 WORKPLACE = "explorer-serve-"
 LONGEST_ROOT = 60
 """Bytes of a path in which it may be made: the broker's socket is in it, whose address has at most 103."""
@@ -178,8 +178,8 @@ def _serve(page: Path, options: Options, workplace: Path, pool: Pool | None) -> 
                  hosts=["localhost", host, socket.gethostname(), socket.getfqdn(), *options.allow_host])
     app.pool = pool
     app.initialize([str(page), f"--Voila.ip={host}", f"--port={options.port}", "--no-browser",
-                    f"--Voila.base_url={options.base_url}", f"--Voila.connection_dir_root={workplace}", f"--Kernels.max_pages={most}",
-                    f"--preheat_kernel={preheat > 0}", f"--pool_size={preheat}"])
+                    f"--Voila.base_url={options.base_url}", f"--Voila.connection_dir_root={workplace}",
+                    f"--Kernels.max_pages={most}", f"--preheat_kernel={preheat > 0}", f"--pool_size={preheat}"])
     picture = zygote.picture if page.name == PAGE_NOTEBOOK else ""
     app.voila_configuration.config.VoilaConfiguration.resources = {
         "first_picture": picture, "plotly": plotlyjs.path(), **about_pages()}
@@ -210,9 +210,10 @@ def about_pages() -> dict[str, float | str]:
     from explorer.serve.kernels import ASKED, IDLE
 
     idle, page = environment("EXPLORER_IDLE_SECONDS", IDLE), environment("EXPLORER_KERNEL_MB", 0)
+    seconds = environment("EXPLORER_MAX_SECONDS", 0)
+    designs = f"designs to {memory_limit() / 1e9:.3g} GB" + (f" and {seconds:.3g} processor-seconds" if seconds else "")
     limits = [f"Transformer Signal Explorer {version('transformer-signal-explorer')}",
-              *([f"{page:,.0f} MB a page"] if page else []), f"designs to {memory_limit() / 1e9:.3g} GB",
-              f"idle pages end after {idle / 60:.3g} min"]
+              *([f"{page:,.0f} MB a page"] if page else []), designs, f"idle pages end after {idle / 60:.3g} min"]
     return {"about": " · ".join(limits), "idle": idle, "warning": min(ASKED, idle / 2)}
 
 

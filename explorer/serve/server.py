@@ -349,11 +349,10 @@ class Server(Voila):  # type: ignore[misc]
         if pool := self.pool:
             metrics.show({
                 "explorer_workers": ("Workers that can compute.", lambda: pool.alive),
-                "explorer_workers_died": ("Workers that died of a task.", lambda: pool.deaths),
                 "explorer_tasks_waiting": ("Tasks that no worker has begun.", lambda: pool.waiting),
                 "explorer_tasks_computed": ("Tasks that were computed to their end.", lambda: pool.computed),
             })
-            pool.on_death = partial(metrics.note, "worker_died")
+            pool.on_death = metrics.worker_died
 
     def init_handlers(self) -> list[Any]:
         """The handlers, ours before Voilà's."""

@@ -245,10 +245,8 @@ class Pool:
         """The number of the last turn of each visitor."""
         self.computed = 0
         """Tasks that were computed to their end."""
-        self.deaths = 0
-        """Workers that died of a task."""
         self.on_death: Callable[[], None] = lambda: None
-        """Called when a worker has died."""
+        """Called when a worker has died of a task."""
         self._changed = threading.Condition()
         self._numbers = itertools.count(1)
         self._jobs: dict[Key, Job] = {}
@@ -401,7 +399,6 @@ class Pool:
         if not self._closed:
             self.on_death()
         with self._changed:
-            self.deaths += not self._closed
             job.begun, job.worker, job.deaths = False, None, job.deaths + 1
             again = job.deaths < 2 and not self._closed and not job.long
             self._changed.notify_all()

@@ -448,5 +448,5 @@ def test_a_page_whose_kernel_dies_before_it_is_connected_says_so(browser: Browse
 
 def test_a_page_says_its_version_and_the_limits_of_the_server(tmp_path: Path) -> None:
     with server(["serve", "--preheat", "0", "--public"], tmp_path / "log") as address:
-        assert re.search(r"Transformer Signal Explorer \d+\.\d+[^·]* · 500 MB a page · designs to 2 GB · "
-                         r"idle pages end after 15 min", asked(address)[1])
+        assert re.search(r"Transformer Signal Explorer \d+\.\d+[^·]* · 500 MB a page · "
+                         r"designs to 2 GB and 60 processor-seconds · idle pages end after 15 min", asked(address)[1])

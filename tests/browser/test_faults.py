@@ -100,7 +100,7 @@ def test_workers_killed_in_the_middle_of_a_drag_are_no_matter(browser: Browser, 
                 worker.kill()
             visit.page.evaluate("dragged")
         assert not set(before) & set(workers(address))
-        assert numbers(address)["explorer_workers_died"] >= 1
+        assert numbers(address)["explorer_workers_died_total"] >= 1
         depth = depth_of(visit)
         assert depth == 12 + 30 - 10
         expect(visit.page.locator(".ex-status-text")).to_have_text(f"Measured {depth} layers of width 256")
