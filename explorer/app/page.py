@@ -18,7 +18,7 @@ from explorer.figures import BY_CHOICE
 
 
 class ExplorePart(NamedTuple):
-    """What is set on the Explore panel."""
+    """A visitor's settings of the Explore panel."""
 
     design: Config = Config()
     pins: tuple[Pin, ...] = ()
@@ -34,7 +34,7 @@ class ExplorePart(NamedTuple):
 
 @dataclass(frozen=True)
 class Tabs:
-    """What is set on some panels of which one is open."""
+    """Settings of some panels of which one is open."""
 
     open: str
     """The open panel's name."""
@@ -44,7 +44,7 @@ class Tabs:
 
 @dataclass(frozen=True)
 class Page(Tabs):
-    """What is set on the whole page."""
+    """Settings of the whole page."""
 
     view: View = WHOLE
     story: tuple[str, int] | None = None

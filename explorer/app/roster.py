@@ -155,7 +155,7 @@ class Roster(Generic[Kind]):
 
     @property
     def entries(self) -> tuple[Kind, ...]:
-        """What a person has set of each entry, for `restore`."""
+        """A person's settings of each entry, for `restore`."""
         return tuple(self.entry(**{name: getattr(entry, name) for name in self.recorded}) for entry in self)
 
     def restore(self, entries: Iterable[Kind]) -> list[str]:

@@ -141,7 +141,7 @@ def write_explore(part: ExplorePart) -> Pairs:
 
 
 def read_explore(params: Params) -> ExplorePart:
-    """What a link sets on the Explore panel."""
+    """Settings of the Explore panel from a link."""
     fields, sentences = read_design(params.take("design"), "design")
     params.sentences += sentences
     design = params.accepted(Config, fields | params.fields(Config), "design")
@@ -169,7 +169,7 @@ def write_map(part: maps.MapPart) -> Pairs:
 
 
 def read_map(params: Params) -> maps.MapPart:
-    """What a link sets on the Map panel."""
+    """Settings of the Map panel from a link."""
     design = _map_design(params) if params.has(MAP_DESIGN) else maps.FIRST_DESIGN
     return maps.MapPart(design, params.settings(maps.Plan, "map"))
 
@@ -198,7 +198,7 @@ def write_race(part: lineup.RacePart) -> Pairs:
 
 
 def read_race(params: Params) -> lineup.RacePart:
-    """What a link sets on the Race panel."""
+    """Settings of the Race panel from a link."""
     usual = lineup.RacePart().contenders
     racers = read_entries(params, RACER, lineup.Lineup) if params.has(RACER) else usual
     return lineup.RacePart(racers, params.settings(lineup.Plan, "race"),

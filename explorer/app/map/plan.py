@@ -241,7 +241,7 @@ FIRST_DESIGN = Config(norm_placement="none", residual="absent", **SMALL)
 
 
 class MapPart(NamedTuple):
-    """What is set on the Map panel: the design that is varied, and the plan."""
+    """Settings of the Map panel: the design that is varied, and the plan."""
 
     design: Config = FIRST_DESIGN
     plan: Plan = Plan()

@@ -152,7 +152,7 @@ class Plan(Task):
 
 
 class RacePart(NamedTuple):
-    """What is set on the Race panel."""
+    """Settings of the Race panel."""
 
     contenders: tuple[Contender, ...] = first_lineup().entries
     plan: Plan = Plan()
