@@ -75,6 +75,7 @@
     noticeTimer = setTimeout(() => {
       const button = notice.querySelector("button");
       notice.hidden = !text;
+      notice.classList.toggle("ex-question", label !== "Reload");
       notice.querySelector("span").textContent = text;
       button.textContent = label;
       button.onclick = act;
