@@ -76,12 +76,13 @@ class Dashboard(Tabbed[Config]):
     def __init__(self, config: Config, panels: Mapping[str, Tab[Config]] = PANELS,
                  still: Callable[[Config], str] = still.page) -> None:
         self._links, self._start_link = Links(tuple(panels), stories=set(panels) >= set(PANELS)), ""
+        self._opening = self._links.parse("")[0].panels
         self._still, self._following = still, threading.RLock()
         self.telling = Telling(self, self._links, self._following, offered=set(panels) >= set(PANELS))
         header = Header(stories=bool(self.telling.strip.cards))
         super().__init__(header, config, panels, above=[self.telling.strip])
         self.add_class("ex-root")
-        self._steps = Undo(self.link)
+        self._steps = Undo(self.page)
         self.header.on_act(self._act)
         LISTENERS.add(self)
         get_comm_manager().register_target(STAY, lambda comm, _: comm.close())
@@ -146,13 +147,13 @@ class Dashboard(Tabbed[Config]):
         anything, *Reset all* leads back to it."""
         self.open_link(link)
         self._start_link = "" if self.view.whole else self.link
-        self._steps = Undo(self.link)
+        self._steps = Undo(self.page)
 
     @property
     def page(self) -> Page:
-        """All that a person has set."""
+        """All that a person has set; panels that were never opened are as they open."""
         tabs = self.part
-        return Page(tabs.open, tabs.panels, self.view, self.telling.place)
+        return Page(tabs.open, {**self._opening, **tabs.panels}, self.view, self.telling.place)
 
     def restore(self, part: Tabs) -> None:
         """Makes a page."""
@@ -177,14 +178,14 @@ class Dashboard(Tabbed[Config]):
     def follow(self) -> None:
         """Notes what a person has changed: for the address, and for undo."""
         with self._following:
-            self._steps.note(self.link)
+            self._steps.note(self.page)
             self._say()
 
     def _say(self) -> None:
         header, steps = self.header, self._steps
         header.undoes, header.redoes = bool(steps.past), bool(steps.future)
         if header.link is not None:
-            header.link = steps.now
+            header.link = self.link
 
     def _act(self, message: object) -> None:
         """Handles a message of the header."""
@@ -210,13 +211,13 @@ class Dashboard(Tabbed[Config]):
         """Opens what the address of a browser holds, when the page is first put together."""
         if self.header.link is None and query:
             self.start_at(query)
-        self.header.link = self._steps.now
+        self.header.link = self.link
         self._say()
 
-    def _go(self, link: str) -> None:
+    def _go(self, page: Page) -> None:
         """Makes the page of a step back, or again."""
-        self.restore(self._links.parse(link)[0])
-        self._steps.now = self.link
+        self.restore(page)
+        self._steps.now = self.page
         self.header.said = ""
         self._say()
 
