@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 TESTS := .venv/.installed-tests
 PEERS := .venv-peers
 
-.PHONY: run lab test check browsers bench peers screenshots clean
+.PHONY: run lab test check browsers bench lessons peers screenshots clean
 
 run: $(INSTALLED)  ## the dashboard, on localhost; it prints where
 	$(BIN)/explorer serve
@@ -28,6 +28,9 @@ browsers: $(TESTS)  ## what browsers may do differently, in Firefox
 
 bench: $(TESTS)  ## prints a table and writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
+
+lessons: $(TESTS)  ## executes the lessons and stores what comes out
+	$(BIN)/python -m benchmarks.lessons
 
 peers: $(PEERS)/.installed  ## other ways to read the same statistics, in .venv-peers; writes docs/peers.md
 	$(PEERS)/bin/python -m benchmarks.peers

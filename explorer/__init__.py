@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from explorer.config import Config, ConfigError, preset
     from explorer.diagnosis import Finding, diagnose
     from explorer.export.module import torch_code
+    from explorer.lessons.check import check
+    from explorer.lessons.live import live
+    from explorer.lessons.settings import slider
     from explorer.measuring import measure
     from explorer.own.probe import probe, twin
     from explorer.own.twin import Twin
@@ -43,8 +46,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
-    "Sweep", "Task", "Twin", "Watch", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "probe",
-    "race", "solve", "sweep", "torch_code", "twin", "watch",
+    "Sweep", "Task", "Twin", "Watch", "check", "dashboard", "diagnose", "lab", "live", "measure", "predict", "preset",
+    "probe", "race", "slider", "solve", "sweep", "torch_code", "twin", "watch",
 ]
 
 _MODULES = {
@@ -52,6 +55,9 @@ _MODULES = {
     "config": ("Config", "ConfigError", "preset"),
     "diagnosis": ("Finding", "diagnose"),
     "export.module": ("torch_code",),
+    "lessons.check": ("check",),
+    "lessons.live": ("live",),
+    "lessons.settings": ("slider",),
     "measuring": ("measure",),
     "own.probe": ("probe", "twin"),
     "own.twin": ("Twin",),

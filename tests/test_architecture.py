@@ -49,6 +49,7 @@ FLOORS = {
     "labs": 13,
     "export": 13,
     "app": 14,
+    "lessons": 15,
     "serve": 15,
     "__main__": 16,
 }
@@ -58,9 +59,9 @@ THEORY_MAY_IMPORT = {
     "fields", "limits", "design", "settings", "numbers", "display", "choices", "config", "profile", "schemes",
 }
 GUESTS = {
-    "ipywidgets": {"app"},
+    "ipywidgets": {"app", "lessons"},
     "anywidget": {"app"},
-    "plotly": {"figures", "labs", "app"},
+    "plotly": {"figures", "labs", "lessons", "app"},
     "voila": {"serve"},
     "jupyterlab": {"serve"},
     "jinja2": {"export"},
@@ -197,8 +198,8 @@ def test_public_face() -> None:
     """What users may rely on: a name comes or goes here on purpose, with a line in the changelog."""
     documented = {
         "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
-        "Sweep", "Task", "Twin", "Watch", "dashboard", "diagnose", "lab", "measure", "predict", "preset", "probe",
-        "race", "solve", "sweep", "torch_code", "twin", "watch",
+        "Sweep", "Task", "Twin", "Watch", "check", "dashboard", "diagnose", "lab", "live", "measure", "predict",
+        "preset", "probe", "race", "slider", "solve", "sweep", "torch_code", "twin", "watch",
     }
     assert set(explorer.__all__) == documented
     for name in explorer.__all__:

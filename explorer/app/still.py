@@ -39,16 +39,17 @@ def page(config: Config) -> str:
     findings = [f"{finding.meaning} {finding.details}" for finding in diagnose(profile)]
     pictures = "".join(image(FIGURES[name].draw([profile]), FIGURES[name].title)
                        for name in ("second_moment", "gradient_by_layer") if FIGURES[name].statistic in profile)
-    return _still("Transformer Signal Explorer", [design, *findings], pictures + profile._repr_html_())
+    return still("Transformer Signal Explorer", [design, *findings], pictures + profile._repr_html_())
 
 
 def lab(row: Lab) -> str:
     """A lab: its claim, its caveat, and its charts' captions."""
     charts = table("Charts", ("Chart", "How to read it"), [(plot.title, plot.caption) for plot in row.plots])
-    return _still(row.title, [row.claim, f"Beware. {row.caveat}"], charts)
+    return still(row.title, [row.claim, f"Beware. {row.caveat}"], charts)
 
 
-def _still(title: str, sentences: list[str], body: str) -> str:
+def still(title: str, sentences: list[str], body: str) -> str:
+    """The HTML of a still: a title, sentences, and what stands below them, which is HTML already."""
     words = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
     note = "<p><em>A still. The live page comes when this cell is run.</em></p>"
     return f'{STYLE}<div class="ex-still"><h3>{html.escape(title)}</h3>{words}{body}{note}</div>'

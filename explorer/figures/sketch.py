@@ -43,6 +43,8 @@ def sketch(figure: go.Figure) -> str:
 def image(figure: go.Figure, title: str, width: int = 440, height: int = 280) -> str:
     """A figure's lines as an `<img>` that needs neither style nor script, on white, with a description in words."""
     layout, (left, right, top, bottom) = figure.layout, (66, 12, 34, 46)
+    names = [trace for trace in figure.data if trace.name and layout.showlegend and trace.showlegend is not False]
+    top += 20 * bool(names)
     lines, across, up, grid = _parts(figure)
     inner, tall, base = width - left - right, height - top - bottom, height - bottom
     words = [(left, 20, "start", title), (left + inner / 2, height - 8, "middle", layout.xaxis.title.text),
@@ -50,6 +52,9 @@ def image(figure: go.Figure, title: str, width: int = 440, height: int = 280) ->
              *((left - 8, base - at / 100 * tall + 4, "end", number(value)) for value, at in up)]
     texts = "".join(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(untagged(text or ""))}</text>'
                    for x, y, anchor, text in words)
+    starts = np.cumsum([left, *(8 * len(untagged(trace.name)) + 16 for trace in names)])
+    texts += "".join(f'<text x="{x:.0f}" y="40" fill="{html.escape(hue(trace))}">'
+                     f'{html.escape(untagged(trace.name))}</text>' for x, trace in zip(starts, names, strict=False))
     up_title = html.escape(untagged(layout.yaxis.title.text or ""))
     side = f'<text transform="translate(14 {top + tall / 2}) rotate(-90)" text-anchor="middle">{up_title}</text>'
     drawn = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
@@ -64,7 +69,8 @@ def image(figure: go.Figure, title: str, width: int = 440, height: int = 280) ->
 def _parts(figure: go.Figure) -> tuple[str, list[Mark], list[Mark], str]:
     """Lines as paths, the marks of both axes, and the grid; in per cent of the frame."""
     axes = (figure.layout.xaxis, figure.layout.yaxis)
-    lines = "".join(_path(trace, *axes) for trace in figure.data if "lines" in (trace.mode or ""))
+    lines = "".join(part(trace, *axes) for trace in figure.data for kind, part in (("lines", _path), ("markers", _dots))
+                    if kind in (trace.mode or ""))
     across, up = ([(value, float(place(np.array(value), axis))) for value in ticks(axis)] for axis in axes)
     grid = " ".join([*(f"M{at:.2f} 0V100" for _, at in across), *(f"M0 {100 - at:.2f}H100" for _, at in up)])
     return lines, across, up, grid
@@ -102,8 +108,24 @@ def _path(trace: Any, across: Any, up: Any) -> str:
                       for left, top, ok, start in zip(x, y, known, starts, strict=True) if ok)
     line = trace.line
     dash = f' stroke-dasharray="{DASHES[line.dash]}"' if line.dash in DASHES else ""
-    return (f'<path d="{points}" fill="none" stroke="{html.escape(line.color)}" stroke-width="{line.width or 2}"'
+    return (f'<path d="{points}" fill="none" stroke="{html.escape(hue(trace))}" stroke-width="{line.width or 2}"'
             f'{dash} vector-effect="non-scaling-stroke"/>')
+
+
+def _dots(trace: Any, across: Any, up: Any) -> str:
+    """The dots of one series: strokes without length, which stay round where the frame is stretched."""
+    if trace.marker.opacity == 0:
+        return ""
+    x, y = place(np.asarray(trace.x, dtype=float), across), 100 - place(np.asarray(trace.y, dtype=float), up)
+    points = "".join(f"M{left:.2f} {top:.2f}h0" for left, top in zip(x, y, strict=True) if np.isfinite(left + top))
+    return (f'<path d="{points}" stroke="{html.escape(hue(trace))}" stroke-width="{trace.marker.size or 7}" '
+            'stroke-linecap="round" vector-effect="non-scaling-stroke"/>')
+
+
+def hue(trace: Any) -> str:
+    """The color of a series: of its dots where it has only these, else of its line."""
+    color = trace.line.color if "lines" in (trace.mode or "") else trace.marker.color
+    return color if isinstance(color, str) else "#1b1f24"
 
 
 def _ticks(marks: Sequence[Mark], side: str, axis: str) -> Iterator[str]:

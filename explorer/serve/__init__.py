@@ -180,6 +180,7 @@ def _serve(page: Path, options: Options, workplace: Path, pool: Pool | None) -> 
     app.initialize([str(page), f"--Voila.ip={host}", f"--port={options.port}", "--no-browser",
                     f"--Voila.base_url={options.base_url}", f"--Voila.connection_dir_root={workplace}",
                     f"--Kernels.max_pages={most}", f"--preheat_kernel={preheat > 0}", f"--pool_size={preheat}"])
+    app.voila_configuration.strip_sources = page.parent.name != "lessons"  # a lesson's code is the lesson
     picture = zygote.picture if page.name == PAGE_NOTEBOOK else ""
     app.voila_configuration.config.VoilaConfiguration.resources = {
         "first_picture": picture, "plotly": plotlyjs.path(), **about_pages()}
@@ -235,8 +236,10 @@ def shared_out(memory: float, slots: int, largest: float, files: int, preheat: i
 
 
 def _page(name: str) -> Path:
-    """One of our notebooks by its name, with or without its ending."""
-    pages = {path.stem: path for path in sorted(notebooks().glob("*.ipynb"))}
+    """One of our notebooks by its name, with or without its ending; a lesson's starts with its folder."""
+    folder = notebooks()
+    paths = (*sorted(folder.glob("*.ipynb")), *sorted(folder.glob("lessons/*.ipynb")))
+    pages = {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
     if name.removesuffix(".ipynb") not in pages:
         raise ServeError(f"the notebook must be one of {', '.join(pages)}; got {name!r}")
     return pages[name.removesuffix(".ipynb")]

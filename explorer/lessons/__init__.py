@@ -1,0 +1,1 @@
+"""The kit of the lessons: `live` makes a figure live from any function, `check` checks an exercise."""

@@ -1,0 +1,267 @@
+"""`live`: any function from settings to a figure becomes a live figure with the page's controls and charts.
+
+It is computed on a thread of its own, the newest settings first. A still of its first figure stands beside it in the
+notebook's file, for readers without a kernel.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import ipywidgets as widgets
+import numpy as np
+import plotly.graph_objects as go
+from IPython.display import display
+
+from explorer.app.labs import TELLING, settings_words
+from explorer.app.still import still
+from explorer.app.widgets.chart import Chart
+from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.live import LONGEST_REFUSAL, Live
+from explorer.app.widgets.wording import left_in_words
+from explorer.choices import Choices
+from explorer.display import shown
+from explorer.figures import FIGURES
+from explorer.figures.axes import LEGEND, axis, sheet
+from explorer.figures.pages import SHOWN
+from explorer.figures.palette import Look
+from explorer.figures.sketch import image
+from explorer.figures.traces import ends
+from explorer.lessons.settings import PROGRESS, settings_of
+from explorer.profile import Profile
+from explorer.stopping import Progress, Stop, Stopped, check
+from explorer.theory import predict
+
+PATIENCE = 60.0
+"""Seconds that a cell waits for its first figure, so that its still can be stored."""
+
+
+class FunctionError(Exception):
+    """An error of the function, in one sentence.
+
+    Args:
+        kind: the error's class, and where in the function it was raised.
+    """
+
+    def __init__(self, kind: str, words: str) -> None:
+        super().__init__(words)
+        self.kind = kind
+
+
+class Drawing(NamedTuple):
+    """Result of a call of the function."""
+
+    title: str
+    """Empty where the figure has none."""
+    figure: go.Figure
+    sentence: str
+    seconds: float
+
+
+def live(function: Callable[..., Any], /, **controls: Any) -> LiveFigure:
+    """A live figure: the function's parameters become controls, and the figure follows them.
+
+        def left(rate: float = ex.slider(0, 1, 0.5), steps: int = ex.slider(1, 100, 20)):
+            "The share that is left"
+            return go.Figure().add_scatter(y=[(1 - rate) ** step for step in range(steps)])
+
+        ex.live(left)
+
+    It is computed on a thread, the newest settings first. An error is shown as a sentence, and the last figure stays.
+
+    Args:
+        function: gives a plotly figure, a `Profile` or several, or a tuple of that and a sentence, which is shown above
+            the chart. The first line of its docstring is the chart's title. A parameter with the type `int` or `float`
+            needs a `slider`, as its default or here; `bool` is a switch; `Literal[…]` is a choice; a parameter that has
+            a default and no type keeps its default. A parameter named `progress` is handed a function: call it with the
+            fraction done, 0 to 1; it raises `Stopped` as soon as the result is no longer wanted.
+        controls: of parameters by name, in place of their types and defaults: a `slider`, True or False, or a tuple of
+            words.
+    Raises:
+        TypeError: it is no function.
+        ConfigError: a control is no parameter, or a parameter has no control; names the parameter, rule and value.
+    """
+    if not callable(function):
+        raise TypeError(f"function must be a function; got {shown(function)} of type {type(function).__name__}")
+    return LiveFigure(LivePanel(function, settings_of(function, controls)()))
+
+
+class LiveFigure(widgets.Box):  # type: ignore[misc]
+    """A live figure as a cell shows it: display it as the last line of the cell.
+
+    Args:
+        panel: its controls, chart and status line.
+    """
+
+    def __init__(self, panel: LivePanel) -> None:
+        self.panel = panel
+        super().__init__([panel])
+        self.add_class("ex-root").add_class("ex-live")
+
+    def __repr__(self) -> str:
+        return f"live({self.panel.name})"
+
+    def _ipython_display_(self) -> None:
+        """Two outputs, see `explorer.app.still`."""
+        for bundle in (self._repr_mimebundle_(), {"text/html": self.panel.still(), "text/plain": ""}):
+            display(bundle, raw=True)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """Ends the thread and removes the figure."""
+        self.panel.close()
+        super().close()
+
+
+class LivePanel(Live[Choices, Drawing]):
+    """The panel of a live figure.
+
+    Args:
+        function: see `live`.
+        settings: where its controls start.
+    """
+
+    def __init__(self, function: Callable[..., Any], settings: Choices) -> None:
+        self.name = type(settings).__name__
+        self._function, self._takes_progress = function, PROGRESS in inspect.signature(function).parameters
+        self._settled = threading.Event()
+        words = (inspect.getdoc(function) or self.name.replace("_", " ").capitalize()).partition("\n")
+        self._title, self._caption = words[0].rstrip("."), " ".join(words[2].split())
+        chart = Chart(title=self._title, caption=self._caption)
+        super().__init__(Controls(settings, self.refresh, label=f"Settings: {self._title}"), {"figure": chart},
+                         subject="computed setting", action="Compute")
+        charts = widgets.Box([widgets.Box([chart]).add_class("ex-cell")]).add_class("ex-charts")
+        main = widgets.Box([self.verdict, charts]).add_class("ex-main")
+        self.add_class("ex-lab").children = [widgets.Box([self.controls, main]).add_class("ex-explore"), self.status]
+        self.refresh()
+
+    def still(self) -> str:
+        """The first figure as HTML that needs no script; waits until it is computed."""
+        self._settled.wait(PATIENCE)
+        with self.lock:
+            drawing = self._result
+        if drawing is None:
+            return still(self._title, [self.status.text], "")
+        title, sentence = drawing.title or self._title, drawing.sentence or self._caption
+        drawable = drawing.figure.layout.xaxis.range and drawing.figure.layout.yaxis.range
+        picture = image(drawing.figure, title, 640, 320) if drawable else ""
+        return still(title, [sentence] if sentence else [], picture)
+
+    def _next(self) -> Choices:
+        settings: Choices = self.controls.config
+        return settings
+
+    def _promise(self, _: Choices) -> str:
+        return f"Computing: {self._title}"
+
+    def _work(self, job: Choices, stop: Stop, progress: Progress) -> Drawing:
+        def report(fraction: float) -> None:
+            check(stop)
+            progress(fraction)
+
+        begun = time.perf_counter()
+        try:
+            result = self._function(**dict(job), **{PROGRESS: report} if self._takes_progress else {})
+            title, figure, sentence = drawn(result)
+        except Stopped:
+            raise
+        except Exception as error:
+            raise self._failure(error) from error
+        return Drawing(title, figure, sentence, time.perf_counter() - begun)
+
+    def _failure(self, error: Exception) -> FunctionError:
+        file = getattr(getattr(self._function, "__code__", None), "co_filename", "")
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        where = f" in line {lines[-1]} of its cell" if lines else ""
+        return FunctionError(f"{type(error).__name__}{where}", " ".join(str(error).split())[:LONGEST_REFUSAL])
+
+    def _progress(self, job: Choices, fraction: float) -> str:
+        words, spent = super()._progress(job, fraction), self.worker.busy_for
+        return f"{words} · {left_in_words(spent / fraction - spent)}" if fraction and spent > TELLING else words
+
+    def _receive(self, job: Choices, result: Drawing) -> None:
+        super()._receive(job, result)
+        self._settled.set()
+
+    def _fail(self, job: Choices | None, message: str) -> None:
+        super()._fail(job, message)
+        self._settled.set()
+
+    def _show(self, result: Drawing) -> None:
+        chart = self.charts["figure"]
+        chart.title, chart.caption = result.title or self._title, result.sentence or self._caption
+        chart.marks = settings_words(self.controls.config)
+        chart.show(result.figure, stale=self._stale)
+
+    def _summary(self, result: Drawing) -> tuple[str, str]:
+        return result.sentence or f"Computed: {self._title}", f"in {result.seconds:.2f} s"
+
+
+def drawn(result: object) -> tuple[str, go.Figure, str]:
+    """Title, figure and sentence of what a function gave; title and sentence may be empty.
+
+    Raises:
+        TypeError: it is neither a figure nor profiles, or there is more beside it than a sentence.
+    """
+    parts = result if isinstance(result, tuple) else (result,)
+    figures = [part for part in parts if isinstance(part, go.Figure)]
+    profiles = [part for part in parts if isinstance(part, Profile)]
+    sentences = [part for part in parts if isinstance(part, str)]
+    others = len(parts) - len(figures) - len(profiles) - len(sentences)
+    if len(figures) + bool(profiles) != 1 or len(sentences) > 1 or others:
+        raise TypeError("the function must return a plotly figure or a Profile, and at most a sentence beside it; got "
+                        f"{shown(result)}")
+    sentence = "".join(sentences)
+    if figures:
+        return *dressed(figures[0]), sentence
+    first = profiles[0]
+    if len(profiles) == 1 and first.origin == "measured" and (twin := first.config or first.twin):
+        profiles = [predict(twin), first]
+    row = next(FIGURES[name] for name in SHOWN if FIGURES[name].statistic in first)
+    return row.title, row.draw(profiles), sentence or row.caption
+
+
+def dressed(figure: go.Figure) -> tuple[str, go.Figure]:
+    """A figure's title, and a copy on the page's sheet: its hues, and axes that stay while a slider moves.
+
+    Traces that are named alike up to a comma ("signal" and "signal, theory") have one hue. Settings of the figure
+    itself are kept. Axes are left to plotly where a trace is no line of numbers.
+    """
+    figure = go.Figure(figure)
+    own = figure.layout.to_plotly_json()
+    own.pop("template", None)
+    title = own.pop("title", {}).get("text", "")
+    lines, looks = [trace for trace in figure.data if trace.type == "scatter"], dict[str, Look]()
+    for place, trace in enumerate(lines):
+        look = looks.setdefault(trace.name.partition(",")[0] if trace.name else f"{place}", Look(len(looks)))
+        marker = {"color": look.hue} if trace.marker.color is None else {}
+        trace.update(mode=trace.mode or "lines", line_color=trace.line.color or look.hue, marker=marker,
+                     x=np.arange(len(trace.y)) if trace.x is None else trace.x)
+    axes = {name: _axis(figure, name[0], own.pop(name, {})) for name in ("xaxis", "yaxis")}
+    words = " ".join([f"{title}."] * bool(title) + [
+        ends(trace.name or f"line {place}", np.asarray(trace.x, dtype=float), np.asarray(trace.y, dtype=float))
+        for place, trace in enumerate(lines, start=1) if _is_numeric(trace.x) and _is_numeric(trace.y)])
+    named = sum(bool(trace.name) for trace in figure.data) > 1
+    legend = {"showlegend": True, "legend": LEGEND, "margin": {"l": 62, "r": 14, "t": 34, "b": 42}} if named else {}
+    return title, go.Figure(figure.data, sheet(**axes, description=words) | legend | own)
+
+
+def _axis(figure: go.Figure, letter: str, own: dict[str, Any]) -> dict[str, Any]:
+    """The layout of an axis; what the figure itself says of it counts."""
+    values = [getattr(trace, letter, None) for trace in figure.data]
+    if not values or any(trace.type != "scatter" for trace in figure.data) or not all(map(_is_numeric, values)):
+        return {"zeroline": False} | own
+    title = own.pop("title", {}).get("text") or ""
+    return axis(title, [np.asarray(part, dtype=float) for part in values], log=own.get("type") == "log").layout | own
+
+
+def _is_numeric(values: Any) -> bool:
+    try:
+        np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        return False
+    return values is not None

@@ -1,0 +1,131 @@
+"""Both lessons in Voilà: typeset formulas, code, and live figures whose controls are dragged to both ends."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from explorer.serve import notebooks
+
+from .axe import RAW, SHARED, look
+from .conftest import jupyterlab, server
+from .dashboard import Dashboard
+
+LESSONS = {"01_drawing_weights": 2, "02_second_moment": 1}
+"""Of each lesson the number of its live figures."""
+AT_REST = """([number, before]) => {
+  const root = document.querySelectorAll('.ex-live')[number];
+  const plot = root.querySelector('.ex-chart-plot');
+  const shown = JSON.stringify((plot._fullData ?? []).map(({ x, y }) => [[...x], [...y]]));
+  const calm = Number(plot.dataset.drawn) > 0 && !document.querySelector('[data-unanswered]')
+    && !root.querySelector('.ex-chart-is-stale') && root.querySelector('.ex-status').dataset.state === 'idle'
+    && shown !== before;
+  if (!calm || shown !== window.restAt?.shown) window.restAt = { shown: calm ? shown : '', since: performance.now() };
+  return calm && performance.now() - window.restAt.since > 200 && shown;
+}"""
+"""The numbers of a live figure, once it is at rest with others than before."""
+
+
+@pytest.fixture(scope="module", params=LESSONS)
+def lesson(request: pytest.FixtureRequest, browser: Browser, tmp_path_factory: pytest.TempPathFactory
+           ) -> Iterator[Dashboard]:
+    """A lesson's page, whose figures are drawn."""
+    log = tmp_path_factory.mktemp("lesson") / "log"
+    with server(["serve", f"lessons/{request.param}", "--preheat", "0"], log) as address:
+        page = browser.new_page(viewport={"width": 1440, "height": 1000})
+        visit = Dashboard(page, "voila")
+        page.goto(address)
+        expect(page.locator(".ex-live")).to_have_count(LESSONS[request.param])
+        for number in range(LESSONS[request.param]):
+            shown(page, number)
+        yield visit
+        page.close()
+
+
+def shown(page: Page, number: int, before: str = "") -> str:
+    """The numbers that a live figure draws, other than those before."""
+    page.locator(".ex-live").nth(number).scroll_into_view_if_needed()
+    numbers: str = page.wait_for_function(AT_REST, arg=[number, before]).json_value()
+    return numbers
+
+
+def moves(control: Locator) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """What a person does to bring a control to both ends, and back to where it was."""
+    if (slider := control.locator("input[type=range]")).count():
+        yield from ((slider.press, (key,)) for key in ("Home", "End"))
+    elif (choice := control.locator("select")).count():
+        start = choice.input_value()
+        values = choice.locator("option").evaluate_all("(options) => options.map((option) => option.value)")
+        yield from ((choice.select_option, (value,)) for value in [*(v for v in values if v != start), start])
+    elif (radios := control.locator("input[type=radio]")).count():
+        start = control.locator("input:checked").get_attribute("id")
+        names = [radio.get_attribute("id") for radio in radios.all()]
+        yield from ((control.locator(f"label[for='{name}']").click, ())
+                    for name in [*(name for name in names if name != start), start])
+    else:
+        yield from ((control.locator("label").click, ()) for _ in range(2))
+
+
+def test_every_control_goes_to_both_ends_and_its_figure_follows(lesson: Dashboard) -> None:
+    page = lesson.page
+    for number in range(page.locator(".ex-live").count()):
+        controls = page.locator(".ex-live").nth(number).locator("[data-field]")
+        assert controls.count() >= 3
+        for control in controls.all():
+            numbers = shown(page, number)
+            for act, arguments in moves(control):
+                act(*arguments)
+                numbers = shown(page, number, numbers)
+            if (reset := control.locator(".ex-reset:not(.ex-hidden)")).count():
+                reset.click()
+                shown(page, number, numbers)
+    lesson.must_be_clean()
+
+
+def test_formulas_are_typeset_code_is_there_and_stills_are_not(lesson: Dashboard) -> None:
+    page = lesson.page
+    assert page.locator("mjx-container").count() > 30
+    assert "$" not in page.locator("main").inner_text()
+    assert page.locator(".jp-CodeCell .highlight").count() > 8
+    assert page.get_by_text("Not yet:").count() >= 3
+    expect(page.locator(".ex-still:visible")).to_have_count(0)
+    assert page.evaluate(RAW) == []
+    assert page.evaluate(SHARED) == []
+    lesson.must_be_clean()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(lesson: Dashboard, width: int) -> None:
+    lesson.page.set_viewport_size({"width": width, "height": 1000})
+    try:
+        assert look(lesson.page, ()) == ""
+        lesson.page.wait_for_function("document.querySelector('#rendered_cells').scrollWidth <= window.innerWidth")
+    finally:
+        lesson.page.set_viewport_size({"width": 1440, "height": 1000})
+    lesson.must_be_clean()
+
+
+def test_a_stored_lesson_shows_stills_in_jupyterlab_and_live_figures_once_it_has_run(browser: Browser, tmp_path: Path
+                                                                                      ) -> None:
+    """A notebook that nobody has run here is not trusted: its stills are pictures without style and script."""
+    (tmp_path / "notebooks").mkdir()
+    name = "02_second_moment.ipynb"
+    shutil.copy(notebooks() / "lessons" / name, tmp_path / "notebooks" / name)
+    with jupyterlab(tmp_path) as address:
+        page = browser.new_page(viewport={"width": 1440, "height": 8000})  # JupyterLab draws what is in its window
+        visit = Dashboard(page, "lab")
+        page.goto(f"{address}/lab/tree/{name}?reset")
+        page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
+        expect(page.locator(".jp-RenderedHTMLCommon img[src^='data:image/svg']")).to_be_visible()
+        expect(page.locator("mjx-container").first).to_be_visible()
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        shown(page, 0)
+        expect(page.locator(".ex-still:visible")).to_have_count(0)
+        visit.must_be_clean()
+        page.close()
