@@ -13,6 +13,7 @@ import gzip
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ import numpy as np
 
 import explorer as ex
 from explorer.app.dashboard import PANELS
+from explorer.app.explore.pins import Pin
 from explorer.app.link.links import Links
-from explorer.app.widgets.record import changed
+from explorer.app.link.values import changed
+from explorer.app.page import ExplorePart, Page
+from explorer.choices import Choices
 from explorer.figures import BY_CHOICE, FIGURES, row_of
 
 FILE = Path(__file__).with_name("goldens.json.gz")
@@ -67,11 +71,8 @@ def links() -> dict[str, Any]:
     draw, codec, made = random.Random(1), Links(tuple(PANELS)), {}  # noqa: S311 - not for secrets
     while len(made) < N_LINKS:
         config = random_design(draw)
-        state = codec.parse("")[0]
-        state["panels"]["explore"]["design"] = changed(config)
-        if draw.random() < 0.5:
-            state["panels"]["explore"]["pins"] = [changed(draw.choice(PRESETS))]
-        link = codec.write(state)
+        pins = (Pin(draw.choice(PRESETS)),) if draw.random() < 0.5 else ()
+        link = codec.write(Page("explore", {"explore": ExplorePart(config, pins)}))
         made[link] = codec.parse(link)
     return made
 
@@ -133,6 +134,10 @@ def plain(value: Any) -> Any:
     """A value as JSON gives it back."""
     if isinstance(value, Mapping) and "bdata" in value:  # an array as plotly sends it
         return plain(np.frombuffer(base64.b64decode(value["bdata"]), dtype=value["dtype"]))
+    if isinstance(value, Choices):
+        return plain(changed(value))
+    if is_dataclass(value):
+        return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, np.ndarray | list | tuple):

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import mean, median
@@ -38,8 +39,8 @@ visitors' moves on all processors; until its first dots; its 95th percentile ove
 visitor has made before; and of processor time a minute of a page that nobody touches: a thousandth."""
 PATIENCE, QUIET, REST = 120.0, 30.0, 10.0
 """Seconds after which an answer counts as missing; of looking at a page that nobody touches; and before that."""
-LESSON = 8
-"""Moves of a class that follows one story."""
+LESSON, CALM = 8, 2.0
+"""Moves of a class that follows one story; seconds within which they all move who do not move in the same instant."""
 OFF_SCREEN = 2
 """Of the charts, the last ones: a browser says that they are not on the screen, 1440 × 1000 pixels large."""
 UNIT = 2.0**-14
@@ -278,8 +279,12 @@ def idle() -> dict[str, float]:
         return {name: 60 * time_ / QUIET for name, time_ in processor_seconds(found.root, before).items()}
 
 
-def lesson(count: int) -> dict[str, float]:
-    """A class that follows one story: everybody makes each move as soon as the first visitor has its verdict."""
+def lesson(count: int, spread: float) -> dict[str, float]:
+    """A class that follows one story: all make each move within `spread` seconds of the first visitor's verdict."""
+    def follow(visitor: Visitor, step: int) -> None:
+        time.sleep(spread * (visitor.number - 1) / (count - 1))
+        followed.append(visitor.move(step).verdict)
+
     with crowd(count) as found:
         found.arrive()
         first, *others = found.visitors
@@ -287,7 +292,7 @@ def lesson(count: int) -> dict[str, float]:
         for step in range(1, LESSON + 1):
             told.append(first.move(step).verdict)
             found.visitors, begun = others, time.monotonic()
-            found.all(lambda visitor, step=step: followed.append(visitor.move(step).verdict))  # type: ignore[misc]
+            found.all(partial(follow, step=step))
             rounds.append((time.monotonic() - begun) / len(others))
         return {"first_visitor": median(told[1:]), "seconds": median(followed), "seconds_95": late(followed),
                 "seconds_a_visitor": mean(rounds), "errors": found.count_errors()}
@@ -314,7 +319,8 @@ def main(visitors: Sequence[int] = (1, CROWD), seconds: float = 20.0) -> dict[st
     wanted(results)
     results["an idle page, processor seconds a minute"] = (used := idle()) | {
         "seconds": used["kernels"], "limit_seconds": RESTING}
-    results[f"a class of {CROWD}"] = lesson(CROWD) | {"limit_seconds": FOLLOWED}
+    for name, spread in (("in one instant", 0.0), (f"within {CALM:.0f} s", CALM)):
+        results[f"a class of {CROWD}, moves {name}"] = lesson(CROWD, spread) | {"limit_seconds": FOLLOWED}
     return results
 
 

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from explorer import __version__
+from explorer.app.link.values import changed
 from explorer.app.race.lineup import Lineup, Plan, first_lineup
 from explorer.app.race.preparation import Start
 from explorer.app.race.sample import FILE
-from explorer.app.widgets.record import changed
+from explorer.choices import Choices
 from explorer.profile import MATRICES, STREAM, Array
 from explorer.training.history import History
 from explorer.training.race import Race, race_of
@@ -44,12 +45,18 @@ def say(race: Race) -> None:
     sys.stdout.flush()
 
 
+def plain(lineup: Lineup) -> list[dict[str, Any]]:
+    """The contenders as plain values."""
+    return [{name: changed(value) if isinstance(value := getattr(entry, name), Choices) else value
+             for name in lineup.recorded} for entry in lineup]
+
+
 def packed(race: Race, lineup: Lineup, plan: Plan, version: str) -> dict[str, Any]:
     """A race as plain values, with the line-up and the plan that it was started from."""
     from explorer.training.writing import line
 
     return {
-        "version": version, "contenders": lineup.state(), "plan": changed(plan), "levels": list(race.levels),
+        "version": version, "contenders": plain(lineup), "plan": changed(plan), "levels": list(race.levels),
         "outcomes": [{name: None if part != part else part for name, part in outcome._asdict().items()}
                      for outcome in race.verdict()],
         "lines": [list(line(runner)) for runner in race.runners],

@@ -13,8 +13,8 @@ from explorer.app.explore.pins import Pin
 from explorer.app.explore.question import Asking
 from explorer.app.explore.selections import matrix_list, statistic_list
 from explorer.app.link.links import Links
+from explorer.app.page import ExplorePart, Page
 from explorer.app.widgets.chart import Chart
-from explorer.app.widgets.record import changed, record
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.diagnosis.agreement import agreement
@@ -96,6 +96,6 @@ def table(configs: Configs) -> Ready:
 
 
 def link(configs: Configs) -> Ready:
-    entries = [{"config": changed(config), "name": f"design {index}"} for index, config in enumerate(configs[1:])]
-    links, panels = Links(tuple(PANELS)), {"explore": record(design=changed(configs[0]), pins=entries)}
-    return lambda _: void(links.write(record(open="explore", panels=panels)))
+    entries = tuple(Pin(config, f"design {index}") for index, config in enumerate(configs[1:]))
+    links, page = Links(tuple(PANELS)), Page("explore", {"explore": ExplorePart(configs[0], entries)})
+    return lambda _: void(links.write(page))

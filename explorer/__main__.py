@@ -7,12 +7,13 @@ import ipaddress
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 
 from explorer.config import Config, ConfigError
 from explorer.display import reason
-from explorer.serve import DRAIN, PAGE_NOTEBOOK, PREHEATED, ServeError, lab, serve
+from explorer.serve import DRAIN, PAGE_NOTEBOOK, PREHEATED, Options, ServeError, lab, serve
 
 MOST_PREHEATED = 64
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
@@ -52,7 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     page = add("serve", help="show the page on this machine", description="Serves the page with Voilà until Ctrl-C.")
     page.add_argument(
         "notebook", nargs="?", default=PAGE_NOTEBOOK,
-        help="a lab's notebook, such as 01_sampling (default: the whole page)"
+        help="a lab's notebook, such as 07_residual, or a lesson's, such as lessons/01_drawing_weights "
+        "(default: the whole page)"
     )
     page.add_argument(
         "--preheat", metavar="N", type=_pool, default=PREHEATED,
@@ -71,14 +73,12 @@ def _parser() -> argparse.ArgumentParser:
     page.add_argument("--drain-seconds", metavar="N", type=float, default=DRAIN,
                       help="seconds for which open pages go on after SIGTERM (default: %(default)s)")
     page.add_argument("--public", action="store_true",
-                      help="limits for visitors whom nobody knows: memory of a page and of a design, a quarter of an "
-                      "hour for an idle page, 5,000 steps and ten minutes for a race")
+                      help="limits for visitors whom nobody knows: memory of a page, memory and time of a design, "
+                      "a quarter of an hour for an idle page, 5,000 steps and ten minutes for a race")
     page.add_argument("--scheduler", metavar="tcp://HOST:PORT", default="",
                       help="Dask cluster that computes in place of this machine's processes")
-    _add_address(page, 8866, lambda args: serve(
-        args.host, args.port, browser=args.browser, notebook=args.notebook, preheat=args.preheat,
-        max_pages=args.max_pages, base_url=args.base_url, allow_host=args.allow_host, metrics_from=args.metrics_from,
-        drain_seconds=args.drain_seconds, public=args.public, scheduler=args.scheduler))
+    _add_address(page, 8866, lambda args: serve(Options(**{
+        field.name: getattr(args, field.name) for field in fields(Options)})))
 
     books = add("lab", help="open the notebooks in JupyterLab",
                 description="Opens the notebooks in JupyterLab until Ctrl-C.",

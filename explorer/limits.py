@@ -27,6 +27,11 @@ HEAP = 2**25
 """Bytes from which the C library gives an array memory of its own. Smaller arrays lie in its heap, and short-lived ones
 leave holes there: in the mean `HOLES` of what is kept, where all activations are kept and where blocks of them are."""
 HOLES = (0.45, 1.3)
+PER_LAYER, PER_WEIGHT, PER_PRODUCT, PER_BYTE, PER_LOGIT = 2.6e-3, 2.2e-8, 6.2e-11, 2.6e-9, 2e-8
+"""Seconds of a processor to measure: a layer, drawing a weight, a weight and token, a byte of activations, and an
+attention logit (twice as long under a mask). Fitted on the designs of `benchmarks.estimates`."""
+AGAIN = 4 / 3
+"""Work where activations are computed twice, over the work where they are kept."""
 SEEDS = 2
 """Seeds that share a pass. The number must not depend on the machine's processors, or sums are taken in another order
 in a sweep's pool than here, and numbers differ in the last bit."""
@@ -55,6 +60,8 @@ class Sizes(NamedTuple):
     """Seeds in the largest pass: above 1 where they share passes, which then take less time and not too much memory."""
     memory_bytes: int
     """About what a process takes at its peak that measures one pass: right to 30 % of it."""
+    seconds: float
+    """About what one seed takes of one processor, forwards and backwards: right to a factor of two on ours."""
 
     @property
     def pass_bytes(self) -> int:
@@ -82,7 +89,8 @@ def sizes(design: Design) -> Sizes:
         heads = 2 * token * config.n_heads * config.d_head
         inherited = {"scores": token * config.n_heads * config.n_ctx, "qk": heads}.get(design.inherits, 0)
         kept = block * layer + -(-layers // block) * (token * config.d_model + inherited + passed)
-    counted = Sizes(n_parameters, activation_bytes, block, 1, 0)
+    counted = Sizes(n_parameters, activation_bytes, block, 1, 0, _seconds(
+        design, n_parameters, layers * matrices * token // 4, activation_bytes, again=block > 0))
     if can_share(design) and not block and gains(design) and seeds * counted.pass_bytes <= SIDE_BY_SIDE_BYTES:
         counted = counted._replace(together=max(min(SEEDS, seeds), min(OTHERS, seeds - 1)))
     loose = kept - held * sum(number * size for number, size in arrays if size >= HEAP)
@@ -94,6 +102,14 @@ def sizes(design: Design) -> Sizes:
     taken = weights + kept + HOLES[block > 0] * loose + passing
     return counted._replace(memory_bytes=int(
         RESIDENT + counted.together * taken + min(counted.together * noise, NOISE)))
+
+
+def _seconds(design: Design, weights: int, products: int, activation_bytes: int, *, again: bool) -> float:
+    """Seconds of one processor for one seed."""
+    config = design.settings
+    logits = design.attends * config.n_layers * config.batch_size * config.n_heads * config.n_ctx**2
+    return (PER_LAYER * config.n_layers + PER_WEIGHT * weights + PER_LOGIT * logits * (1 + config.causal)
+            + (PER_PRODUCT * products + PER_BYTE * activation_bytes) * (AGAIN if again else 1.0))
 
 
 def can_share(design: Design) -> bool:
@@ -140,13 +156,15 @@ def _mixing(design: Design) -> tuple[int, int]:
 
 def excess(design: Design) -> str:
     """The refusal of a too large experiment, for `Choices.refusal`, with the fields that cause it; else empty."""
-    memory, limit = sizes(design).memory_bytes, memory_limit()
-    if memory <= limit:
-        return ""
-    return (
-        f"weights and activations must fit into {limit / 1e9:.3g} GB; got about {memory / 1e9:.3g} GB ({{n_layers=}}, "
-        "{d_model=}, {mlp_ratio=}, {n_ctx=}, {batch_size=}; EXPLORER_MAX_MEMORY_MB raises the limit)"
-    )
+    needed, memory, time = sizes(design), memory_limit(), environment("EXPLORER_MAX_SECONDS", math.inf)
+    if needed.memory_bytes > memory:
+        return (f"weights and activations must fit into {memory / 1e9:.3g} GB; got about "
+                f"{needed.memory_bytes / 1e9:.3g} GB ({{n_layers=}}, {{d_model=}}, {{mlp_ratio=}}, {{n_ctx=}}, "
+                "{batch_size=}; EXPLORER_MAX_MEMORY_MB raises the limit)")
+    if (seconds := design.settings.n_seeds * needed.seconds) > time:
+        return (f"a measurement must take at most {time:.3g} s of a processor; got about {seconds:.3g} s "
+                "({n_seeds=}, {n_layers=}, {d_model=}, {n_ctx=}, {n_heads=}; EXPLORER_MAX_SECONDS raises the limit)")
+    return ""
 
 
 def memory_limit() -> float:

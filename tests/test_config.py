@@ -183,6 +183,15 @@ def test_sizes() -> None:
     assert config.sizes.n_parameters == 12 * 12 * 768**2  # GPT-2 small without embeddings
 
 
+def test_a_design_that_takes_too_long_is_refused_with_its_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPLORER_MAX_SECONDS", "20")
+    seconds = Config(n_layers=48).sizes.seconds
+    with pytest.raises(ConfigError, match=r"at most 20 s of a processor; got about .* s \(n_seeds = 4, n_layers = 400, "
+                       r"d_model = 256, n_ctx = 64, n_heads = 4; EXPLORER_MAX_SECONDS raises the limit\)") as refused:
+        Config(n_layers=400)
+    assert float(str(refused.value).partition("got about ")[2].split()[0]) > 4 * seconds * 400 / 48 > 20
+
+
 @pytest.mark.parametrize(
     ("choices", "sentence"),
     [

@@ -24,6 +24,7 @@ from explorer.figures.data import unpacked
 from explorer.lessons.check import EXERCISES, plain_mlps
 from explorer.lessons.live import LiveFigure, drawn
 from explorer.lessons.settings import settings_of
+from explorer.serve import ServeError, _page, notebooks
 
 WAIT = 60.0
 
@@ -282,6 +283,13 @@ def test_a_first_call_that_fails_leaves_its_sentence_in_the_still(live) -> None:
         raise KeyError(n)
 
     assert "KeyError in line" in live(fails).panel.still()
+
+
+def test_every_lesson_can_be_served_by_its_name() -> None:
+    for lesson in (notebooks() / "lessons").glob("*.ipynb"):
+        assert _page(f"lessons/{lesson.stem}") == lesson
+    with pytest.raises(ServeError, match=r"must be one of .*lessons/01_drawing_weights.*; got 'lessons/\.\./explorer'"):
+        _page("lessons/../explorer")
 
 
 # --- exercises --------------------------------------------------------------------------------------------------

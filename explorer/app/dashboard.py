@@ -7,19 +7,19 @@ import pickle
 import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import ipywidgets as widgets
 from comm import get_comm_manager
 from IPython.display import display
 
 from explorer import tasks
-from explorer.app import still, view
+from explorer.app import still
 from explorer.app.explore.panel import Explore
 from explorer.app.explore.similar import trials
 from explorer.app.labs import Labs, tab
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
+from explorer.app.page import Page, Tabs
 from explorer.app.race.panel import RacePanel
 from explorer.app.stories.telling import Telling
 from explorer.app.undo import Undo
@@ -75,13 +75,14 @@ class Dashboard(Tabbed[Config]):
 
     def __init__(self, config: Config, panels: Mapping[str, Tab[Config]] = PANELS,
                  still: Callable[[Config], str] = still.page) -> None:
-        self._links, self._start_link = Links(tuple(panels)), ""
+        self._links, self._start_link = Links(tuple(panels), stories=set(panels) >= set(PANELS)), ""
+        self._opening = self._links.parse("")[0].panels
         self._still, self._following = still, threading.RLock()
         self.telling = Telling(self, self._links, self._following, offered=set(panels) >= set(PANELS))
         header = Header(stories=bool(self.telling.strip.cards))
         super().__init__(header, config, panels, above=[self.telling.strip])
         self.add_class("ex-root")
-        self._steps = Undo(self.link)
+        self._steps = Undo(self.page)
         self.header.on_act(self._act)
         LISTENERS.add(self)
         get_comm_manager().register_target(STAY, lambda comm, _: comm.close())
@@ -123,7 +124,7 @@ class Dashboard(Tabbed[Config]):
     @property
     def link(self) -> str:
         """All that a person has set, as a query that `open_link` reads; empty for the page as it opens."""
-        return self._links.write(self.state())
+        return self._links.write(self.page)
 
     def open_link(self, link: str) -> list[str]:
         """Makes the page that a link stands for.
@@ -134,8 +135,8 @@ class Dashboard(Tabbed[Config]):
             A sentence for each part that was not understood; the page says them as well.
         """
         with self._following:
-            state, sentences = self._links.parse(link)
-            sentences += self.restore(state)
+            page, sentences = self._links.parse(link)
+            self.restore(page)
             self.header.said = in_a_sentence(sentences)
             self.telling.strip.shown = self.telling.strip.shown and not link
             self.follow()
@@ -146,27 +147,22 @@ class Dashboard(Tabbed[Config]):
         anything, *Reset all* leads back to it."""
         self.open_link(link)
         self._start_link = "" if self.view.whole else self.link
-        self._steps = Undo(self.link)
+        self._steps = Undo(self.page)
 
-    def state(self) -> dict[str, Any]:
-        """The open tab, the panels' records, and the view; see `Recorded`."""
-        return {**super().state(), "view": view.state(self.view), **self.telling.state}
+    @property
+    def page(self) -> Page:
+        """All that a person has set; panels that were never opened are as they open."""
+        tabs = self.part
+        return Page(tabs.open, {**self._opening, **tabs.panels}, self.view, self.telling.place)
 
-    def _parts(self) -> dict[str, Callable[[Any], list[str]]]:
-        # A question comes before its design: what it withholds is never on the page.
-        return {"story": self.telling.restore, **super()._parts(), "view": self._restore_view}
-
-    def restore(self, state: object) -> list[str]:
-        """Makes the page of a record; see `Recorded`."""
-        sentences = super().restore(state)
+    def restore(self, part: Tabs) -> None:
+        """Makes a page."""
+        if isinstance(part, Page):  # a question comes before its design: what it withholds is never on the page
+            self.telling.restore(part.story)
+        super().restore(part)
+        if isinstance(part, Page) and part.view != self.view:
+            self.look(part.view)
         self.telling.point()
-        return sentences
-
-    def _restore_view(self, record: dict[str, object]) -> list[str]:
-        restored, sentences = view.parse(record, list(self._rows))
-        if restored != self.view:
-            self.look(restored)
-        return sentences
 
     def look(self, view: View) -> None:
         """Shows what a view has of the page; a panel that it does not have is not left open."""
@@ -182,14 +178,14 @@ class Dashboard(Tabbed[Config]):
     def follow(self) -> None:
         """Notes what a person has changed: for the address, and for undo."""
         with self._following:
-            self._steps.note(self.link)
+            self._steps.note(self.page)
             self._say()
 
     def _say(self) -> None:
         header, steps = self.header, self._steps
         header.undoes, header.redoes = bool(steps.past), bool(steps.future)
         if header.link is not None:
-            header.link = steps.now
+            header.link = self.link
 
     def _act(self, message: object) -> None:
         """Handles a message of the header."""
@@ -215,13 +211,13 @@ class Dashboard(Tabbed[Config]):
         """Opens what the address of a browser holds, when the page is first put together."""
         if self.header.link is None and query:
             self.start_at(query)
-        self.header.link = self._steps.now
+        self.header.link = self.link
         self._say()
 
-    def _go(self, link: str) -> None:
+    def _go(self, page: Page) -> None:
         """Makes the page of a step back, or again."""
-        self.restore(self._links.parse(link)[0])
-        self._steps.now = self.link
+        self.restore(page)
+        self._steps.now = self.page
         self.header.said = ""
         self._say()
 

@@ -18,7 +18,6 @@ from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.header import Header
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import prose
-from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
 from explorer.app.widgets.tabbed import Tab, Tabbed
 from explorer.app.widgets.wording import in_words, left_in_words
 from explorer.choices import Choices, ConfigError
@@ -90,13 +89,15 @@ class LabPanel(Live[Choices, Outcome]):
         main = widgets.Box([self.verdict, grid, self.home, beware]).add_class("ex-main")
         return [lead, widgets.Box([self.controls, main]).add_class("ex-explore"), self.status]
 
-    def state(self) -> dict[str, Any]:
-        """The settings; see `Recorded`."""
-        return record(settings=changed(self.controls.config))
+    @property
+    def part(self) -> Choices:
+        """The settings."""
+        settings: Choices = self.controls.config
+        return settings
 
-    def restore(self, state: object) -> list[str]:
-        """Sets the controls; see `Recorded`."""
-        return restore_parts(state, {"settings": lambda fields: restore_controls(self.controls, fields, "settings")})
+    def restore(self, part: Choices) -> None:
+        """Sets the controls."""
+        self.controls.apply(part.model_dump())
 
     def look(self, view: View) -> None:
         """Shows what a view has of the panel."""

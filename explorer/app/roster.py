@@ -1,12 +1,12 @@
 """`Roster`: designs with a name and a hue of their own: pins on the charts, contenders of a race; and its chips.
 
 A design keeps its hue for as long as it is there, whatever becomes of the others; a hue that is free again may be given
-to the next one. Messages from a browser come to `obey`, records to `restore`, and neither is believed.
+to the next one. Messages from a browser come to `obey`, and are not believed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
@@ -14,11 +14,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import traitlets
 
 from explorer.app.design_names import LONGEST_NAME, tidied, unique
-from explorer.app.widgets.record import changed, parse_choices
 from explorer.app.widgets.runtime import PageWidget, view
-from explorer.choices import Choices
 from explorer.config import Config
-from explorer.display import shown
 from explorer.figures.palette import HUES, LegendEntry, Look
 
 MOST = len(HUES)
@@ -59,7 +56,7 @@ class Roster(Generic[Kind]):
     """The first hue that may be given."""
     recorded: ClassVar[Mapping[str, type]] = MappingProxyType(
         {"config": Config, "name": str, "visible": bool, "index": int})
-    """The fields of an entry that its record has, and their types."""
+    """The fields of an entry that a person sets, and their types."""
 
     def __init__(self) -> None:
         self._entries: dict[int, Kind] = {}
@@ -156,55 +153,29 @@ class Roster(Generic[Kind]):
                 return f"Removed {quoted(self.remove(number))}."
         raise RosterError("")
 
-    def state(self) -> list[dict[str, Any]]:
-        """A record of each entry."""
-        return [{name: _plain(getattr(entry, name)) for name in self.recorded} for entry in self]
+    @property
+    def entries(self) -> tuple[Kind, ...]:
+        """A person's settings of each entry, for `restore`."""
+        return tuple(self.entry(**{name: getattr(entry, name) for name in self.recorded}) for entry in self)
 
-    def restore(self, records: object) -> list[str]:
-        """Replaces all entries by those of a `state()`.
+    def restore(self, entries: Iterable[Kind]) -> list[str]:
+        """Replaces all entries.
 
         Returns:
-            A sentence for each part that was not understood.
+            A sentence for each entry that was refused, or was called like another one.
         """
-        if not isinstance(records, list):
-            return [f"{self.noun}s must be a list; got {shown(records)}"]
         self._entries.clear()
         sentences: list[str] = []
-        for number, record in enumerate(records, start=1):
+        for number, entry in enumerate(entries, start=1):
+            where, name = f"{self.noun} {number}", tidied(entry.name[:LONGEST_TEXT])[:LONGEST_NAME].rstrip()
+            if name and name in {other.name for other in self}:
+                sentences.append(f"{where}: another {self.noun} is called {quoted(name)}")
+                name = ""
             try:
-                self.add(self._read(record, f"{self.noun} {number}", sentences))
+                self.add(replace(entry, name=name))
             except RosterError as error:
-                sentences.append(f"{self.noun} {number}: {error}")
+                sentences.append(f"{where}: {error}")
         return sentences
-
-    def _read(self, record: object, where: str, sentences: list[str]) -> Kind:
-        """An entry from a record; adds a sentence for each part that is not understood.
-
-        Raises:
-            RosterError: it is no record of an entry.
-        """
-        if not isinstance(record, Mapping) or "config" not in record:
-            raise RosterError(f"a record with a config is needed; got {shown(record)}")
-        fields: dict[str, Any] = {"config": Config(), "name": ""}
-        for name, value in record.items():
-            kind = self.recorded.get(name, type(None))
-            if issubclass(kind, Choices):
-                choices, refusals = parse_choices(kind, value, f"{where}, {name}")
-                sentences += refusals
-                fields |= {name: choices} if choices else {}
-            elif type(value) is kind:
-                fields[name] = value
-            else:
-                sentences.append(f"{where}: {shown(name)} is not understood; got {shown(value)}")
-        fields["name"] = name = tidied(fields["name"][:LONGEST_TEXT])[:LONGEST_NAME].rstrip()
-        if name and name in {other.name for other in self}:
-            fields["name"] = ""
-            sentences.append(f"{where}: another {self.noun} is called {quoted(name)}")
-        return self.entry(**fields)
-
-
-def _plain(value: object) -> object:
-    return changed(value) if isinstance(value, Choices) else value
 
 
 def quoted(name: str) -> str:

@@ -1,60 +1,82 @@
-"""`Undo`: the links of the page as it was, back and forth. No widgets."""
+"""`Undo`: the page's records as they were, back and forth. No widgets."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from urllib.parse import parse_qsl
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from explorer.app.page import Page, Tabs
+from explorer.app.view import View
+from explorer.choices import Choices
 
 QUIET = 1.0
-"""Seconds: changes of the same parts that follow each other sooner are one, as when a slider is dragged."""
-STEPS = frozenset(("tab", "lab", "story", "step", "pin", "racer"))
-"""Parts that are never dragged: each change of them is a step of its own."""
+"""Seconds: changes of the same fields that follow each other sooner are one, as when a slider is dragged."""
+STEPS = frozenset(("open", "story", "pins", "contenders"))
+"""Fields that are never dragged: each change of them is a step of its own."""
 MOST = 200
 """Steps that are kept."""
 
 
 class Undo:
-    """Links of the page as it is, of earlier states, and of those undone.
+    """The page as it is, earlier pages, and those undone.
 
     Args:
-        link: where it starts.
+        page: where it starts.
         clock: seconds, from any start.
     """
 
-    def __init__(self, link: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self.now, self._clock = link, clock
-        self.past: list[str] = []
-        self.future: list[str] = []
-        self._parts: frozenset[str] = frozenset()  # those that changed last
+    def __init__(self, page: Page, clock: Callable[[], float] = time.monotonic) -> None:
+        self.now, self._clock = page, clock
+        self.past: deque[Page] = deque(maxlen=MOST)
+        self.future: deque[Page] = deque()
+        self._changed: frozenset[str] = frozenset()
+        """The fields that changed last."""
         self._when = -QUIET
 
-    def note(self, link: str) -> None:
-        """Notes where the page is now."""
-        if link == self.now:
+    def note(self, page: Page) -> None:
+        """Notes the page as it is now."""
+        if page == self.now:
             return
-        parts, now = differing(self.now, link), self._clock()
-        same = parts == self._parts and not parts & STEPS and now - self._when < QUIET and self.past
-        if not same:
-            self.past = [*self.past, self.now][-MOST:]
-        self.now, self.future, self._parts, self._when = link, [], parts, now
+        changed, now = differing(self.now, page), self._clock()
+        dragged = changed == self._changed and not STEPS & {name.rpartition(".")[2] for name in changed}
+        if not (dragged and now - self._when < QUIET and self.past):
+            self.past.append(self.now)
+        self.now, self._changed, self._when = page, changed, now
+        self.future.clear()
 
-    def back(self) -> str:
+    def back(self) -> Page:
         """Goes one step back; stays where there is none."""
         return self._go(self.past, self.future)
 
-    def forth(self) -> str:
+    def forth(self) -> Page:
         """Takes a step back again; stays where there is none."""
         return self._go(self.future, self.past)
 
-    def _go(self, source: list[str], target: list[str]) -> str:
+    def _go(self, source: deque[Page], target: deque[Page]) -> Page:
         if source:
             target.append(self.now)
-            self.now, self._parts = source.pop(), frozenset()
+            self.now, self._changed = source.pop(), frozenset()
         return self.now
 
 
-def differing(before: str, after: str) -> frozenset[str]:
-    """The keys of two links that have other values."""
-    parts = [set(parse_qsl(link.removeprefix("?"), keep_blank_values=True)) for link in (before, after)]
-    return frozenset(key for key, _ in parts[0] ^ parts[1] if key != "v")
+def differing(before: Any, after: Any, name: str = "") -> frozenset[str]:
+    """Names of the fields that differ between two records: `panels.explore.design.n_layers`."""
+    if before == after:
+        return frozenset()
+    old, new = _fields(before), _fields(after)
+    if not old or old.keys() != new.keys():
+        return frozenset((name,))
+    return frozenset().union(*(differing(old[key], new[key], f"{name}.{key}".lstrip(".")) for key in old))
+
+
+def _fields(record: Any) -> Mapping[str, Any]:
+    """The fields of a record by name; none of what is no record."""
+    if isinstance(record, Tabs | View):
+        return vars(record)
+    if isinstance(record, Choices):
+        return dict(record)
+    if isinstance(record, Mapping):
+        return record
+    return record._asdict() if hasattr(record, "_asdict") else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from explorer.app.design_names import lowered
 from explorer.choices import Choices
@@ -35,24 +35,24 @@ class View:
     @property
     def whole(self) -> bool:
         """Whether nothing is hidden."""
-        return self == View()
+        return self == WHOLE
 
     def shows(self, *names: str) -> bool:
         """Whether a control of one of these names is shown."""
         return self.show is None or any(name in self.show for name in names)
 
 
-def state(view: View) -> dict[str, object]:
-    """A view as a record; empty where nothing is hidden."""
-    parts = ((item.name, getattr(view, item.name)) for item in fields(view))
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in parts
-            if value not in (None, False)}
+WHOLE = View()
+"""Hides nothing."""
 
 
-def write(record: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Parts of a link, of a view's record."""
-    for name, value in record.items():
-        yield name, (",".join(map(str, value)) or NONE) if isinstance(value, list) else "1"
+def write(view: View) -> Iterator[tuple[str, str]]:
+    """Parts of a link; none where nothing is hidden."""
+    for name in LISTS:
+        if (names := getattr(view, name)) is not None:
+            yield name, ",".join(names) or NONE
+    if view.embed:
+        yield "embed", "1"
 
 
 def split(text: str) -> list[str]:
@@ -60,24 +60,19 @@ def split(text: str) -> list[str]:
     return [] if text == NONE else list(dict.fromkeys(filter(None, text.split(","))))
 
 
-def parse(record: object, panels: Sequence[str]) -> tuple[View, list[str]]:
-    """A view from a record, and a sentence for each name in it that there is not.
+def parse(lists: Mapping[str, Sequence[str]], panels: Sequence[str], *, embed: bool) -> tuple[View, list[str]]:
+    """A view, and a sentence for each name of a part that there is not.
 
     Args:
-        record: of `state`, or from anywhere.
+        lists: names of visible parts, for some of `LISTS`.
         panels: names of the panels that there are.
+        embed: as `View` has it.
     """
-    parts = record if isinstance(record, Mapping) else {}
-    known = {"show": _controls(), "panels": panels, "charts": tuple(FIGURES)}
-    shown_parts: dict[str, tuple[str, ...]] = {}
-    sentences = []
-    for part, names in known.items():
-        given = parts.get(part)
-        if isinstance(given, list):
-            sentences += [f"{part}: {shown(name)} is not one of {_few(names)}" for name in given
-                          if not isinstance(name, str) or name not in names]
-            shown_parts[part] = tuple(dict.fromkeys(name for name in given if isinstance(name, str) and name in names))
-    return View(**shown_parts, embed=parts.get("embed") is True), sentences
+    known = dict(zip(LISTS, (_controls(), panels, tuple(FIGURES)), strict=True))
+    sentences = [f"{part}: {shown(name)} is not one of {_few(known[part])}"
+                 for part, names in lists.items() for name in names if name not in known[part]]
+    visible = {part: tuple(name for name in names if name in known[part]) for part, names in lists.items()}
+    return View(**visible, embed=embed), sentences
 
 
 def _controls() -> tuple[str, ...]:

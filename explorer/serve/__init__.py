@@ -15,6 +15,7 @@ import tempfile
 import threading
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,12 +50,12 @@ CONNECTIONS = 400
 """HTTP connections at a time, at most."""
 NUMBERS = ("EXPLORER_GRACE_SECONDS", "EXPLORER_IDLE_SECONDS", "EXPLORER_MAX_MEMORY_MB", "EXPLORER_MAX_ACTIVATION_MB",
            "EXPLORER_NOISE_MB", "EXPLORER_PROCESSES", "EXPLORER_KERNEL_MB", "EXPLORER_RACE_STEPS",
-           "EXPLORER_RACE_SECONDS")
+           "EXPLORER_RACE_SECONDS", "EXPLORER_MAX_SECONDS")
 """Environment variables that kernels read as numbers: a wrong one is told when the server starts."""
-FOR_STRANGERS = {"EXPLORER_KERNEL_MB": "500", "EXPLORER_MAX_MEMORY_MB": "2000", "EXPLORER_IDLE_SECONDS": "900",
-                 "EXPLORER_RACE_STEPS": "5000", "EXPLORER_RACE_SECONDS": "600"}
-"""Limits of `public`, unless the environment has others: memory of a kernel, of a design; seconds of an idle page;
-steps of a race, and seconds after which it stands still."""
+FOR_STRANGERS = {"EXPLORER_KERNEL_MB": "500", "EXPLORER_MAX_MEMORY_MB": "2000", "EXPLORER_MAX_SECONDS": "60",
+                 "EXPLORER_IDLE_SECONDS": "900", "EXPLORER_RACE_STEPS": "5000", "EXPLORER_RACE_SECONDS": "600"}
+"""Limits of `public`, unless the environment has others: memory of a kernel and of a design; processor-seconds of a
+design; seconds of an idle page; steps of a race, and seconds after which it stands still."""
 WORKPLACE = "explorer-serve-"
 LONGEST_ROOT = 60
 """Bytes of a path in which it may be made: the broker's socket is in it, whose address has at most 103."""
@@ -91,13 +92,12 @@ def notebooks() -> Path:
     raise ServeError(f"the notebook {PAGE_NOTEBOOK} must be in {places[0]} or {places[1]}; it is in neither")
 
 
-def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK, preheat: int = PREHEATED,
-          max_pages: int | None = None, base_url: str = "/", allow_host: Sequence[str] = (),
-          metrics_from: Sequence[str] = (), drain_seconds: float = DRAIN,
-          public: bool = False, scheduler: str = "") -> None:
-    """Serves a notebook as a page, with standalone Voilà, until it is interrupted.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The operator's choices for a server.
 
     Args:
+        browser: whether to open a browser.
         preheat: kernels that have run the notebook before their visitor comes; 0 for none.
         max_pages: pages at a time; None for as many as memory holds.
         base_url: the path below which the page is, as a proxy passes it on.
@@ -106,45 +106,63 @@ def serve(host: str, port: int, *, browser: bool, notebook: str = PAGE_NOTEBOOK,
         drain_seconds: how long open pages go on after SIGTERM.
         public: sets limits for visitors whom nobody knows; there are as many pages as memory holds at these limits.
         scheduler: address of a Dask cluster that computes in place of this machine's processes; empty for none.
+    """
+
+    host: str
+    port: int
+    browser: bool = False
+    notebook: str = PAGE_NOTEBOOK
+    preheat: int = PREHEATED
+    max_pages: int | None = None
+    base_url: str = "/"
+    allow_host: Sequence[str] = ()
+    metrics_from: Sequence[str] = ()
+    drain_seconds: float = DRAIN
+    public: bool = False
+    scheduler: str = ""
+
+
+def serve(options: Options) -> None:
+    """Serves a notebook as a page, with standalone Voilà, until it is interrupted.
+
     Raises:
         ServeError: the port is taken or not allowed, the host is not this machine's, the notebook is missing, an
             environment variable is wrong, or there is no place for temporary files.
     """
-    page = _page(notebook)
-    if public:
+    page = _page(options.notebook)
+    if options.public:
         os.environ.update(FOR_STRANGERS | os.environ)
     try:
         for variable in NUMBERS:
             environment(variable, 0)
-        pool = cluster_pool(scheduler) if scheduler else None
+        pool = cluster_pool(options.scheduler) if options.scheduler else None
         if pool:
             os.environ["EXPLORER_PROCESSES"] = str(pool.slots)
     except ValueError as error:
         raise ServeError(str(error)) from None
-    _must_be_free(host, port)
+    _must_be_free(options.host, options.port)
     _prepare()
     os.environ[plotlyjs.SERVED] = "to visitors"
     workplace = _workplace()
     try:
-        _serve(page, host, port, workplace, browser, preheat, max_pages, base_url, allow_host, metrics_from,
-               drain_seconds, pool)
+        _serve(page, options, workplace, pool)
     finally:
         shutil.rmtree(workplace, ignore_errors=True)
 
 
-def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, preheat: int, max_pages: int | None,
-           base_url: str, allow_host: Sequence[str], metrics_from: Sequence[str], drain_seconds: float,
-           pool: Pool | None) -> None:
+def _serve(page: Path, options: Options, workplace: Path, pool: Pool | None) -> None:
+    host, preheat = options.host, options.preheat
     files = _open_files()
     connections = min(CONNECTIONS, files // 3)
     ledger, memory = Ledger(os.environ[LEDGER]), SHARE * machine_memory() - SERVER
     ledger.open(memory)
     slots = 0 if pool else process_count()
     largest = max(PAGE, environment("EXPLORER_KERNEL_MB", 0) * 1e6)
-    most, budget = shared_out(memory, slots, largest, files - connections, preheat, max_pages)
+    most, budget = shared_out(memory, slots, largest, files - connections, preheat, options.max_pages)
     ledger.open(budget)
     if hasattr(socket, "AF_UNIX"):  # elsewhere each kernel has workers of its own
-        broker = Broker(pool or Pool(slots), workplace)
+        pool = pool or Pool(slots)
+        broker = Broker(pool, workplace)
         os.environ[ADDRESS], os.environ[KEY] = broker.address, broker.key
     threading.Thread(target=plotlyjs.packed, daemon=True).start()  # before the first visitor asks
     zygote = Zygote()  # it imports while the server does
@@ -156,33 +174,34 @@ def _serve(page: Path, host: str, port: int, workplace: Path, browser: bool, pre
     logging.getLogger("tornado.general").setLevel(logging.ERROR)  # else it comments on Jupyter's own ping settings
     log_events()
     app = Server(config_file_paths=[str(SETTINGS)], most_connections=connections,
-                 readers=[*THIS_MACHINE, *metrics_from],
-                 hosts=["localhost", host, socket.gethostname(), socket.getfqdn(), *allow_host])
-    app.initialize([str(page), f"--Voila.ip={host}", f"--port={port}", f"--Voila.base_url={base_url}", "--no-browser",
-                    f"--Voila.connection_dir_root={workplace}", f"--Kernels.max_pages={most}",
-                    f"--preheat_kernel={preheat > 0}", f"--pool_size={preheat}"])
+                 readers=[*THIS_MACHINE, *options.metrics_from],
+                 hosts=["localhost", host, socket.gethostname(), socket.getfqdn(), *options.allow_host])
+    app.pool = pool
+    app.initialize([str(page), f"--Voila.ip={host}", f"--port={options.port}", "--no-browser",
+                    f"--Voila.base_url={options.base_url}", f"--Voila.connection_dir_root={workplace}",
+                    f"--Kernels.max_pages={most}", f"--preheat_kernel={preheat > 0}", f"--pool_size={preheat}"])
     app.voila_configuration.strip_sources = page.parent.name != "lessons"  # a lesson's code is the lesson
     picture = zygote.picture if page.name == PAGE_NOTEBOOK else ""
     app.voila_configuration.config.VoilaConfiguration.resources = {
         "first_picture": picture, "plotly": plotlyjs.path(), **about_pages()}
-    address = f"http://{_reachable(host)}:{port}{base_url}"
+    address = f"http://{_reachable(host)}:{options.port}{options.base_url}"
     few = ""
     if files < (most + preheat) * FILES_PER_PAGE + connections:
         few = f"Open files are limited to {files:,} (ulimit -n), which is too few for {most} pages"
-    _run(app, address, few, browser, drain_seconds)
+    _run(app, address, few, options)
 
 
-def _run(app: Server, address: str, few: str, browser: bool, drain_seconds: float) -> None:
+def _run(app: Server, address: str, few: str, options: Options) -> None:
     """Announces the server, and lets it run until it is ended."""
     from tornado.ioloop import IOLoop
 
     loop = IOLoop.current()
     signal.signal(signal.SIGINT, lambda *_: loop.add_callback_from_signal(loop.stop))  # nothing breaks off halfway
-    signal.signal(signal.SIGTERM, lambda *_: loop.add_callback_from_signal(app.drain, drain_seconds))
+    signal.signal(signal.SIGTERM, lambda *_: loop.add_callback_from_signal(app.drain, options.drain_seconds))
     loop.add_callback(print, f"Transformer Signal Explorer is at {address} (Ctrl-C stops it)", flush=True)
     if few:
         loop.add_callback(print, few, flush=True)
-    if browser:
+    if options.browser:
         loop.add_callback(lambda: threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start())
     app.start()
 
@@ -192,9 +211,10 @@ def about_pages() -> dict[str, float | str]:
     from explorer.serve.kernels import ASKED, IDLE
 
     idle, page = environment("EXPLORER_IDLE_SECONDS", IDLE), environment("EXPLORER_KERNEL_MB", 0)
+    seconds = environment("EXPLORER_MAX_SECONDS", 0)
+    designs = f"designs to {memory_limit() / 1e9:.3g} GB" + (f" and {seconds:.3g} processor-seconds" if seconds else "")
     limits = [f"Transformer Signal Explorer {version('transformer-signal-explorer')}",
-              *([f"{page:,.0f} MB a page"] if page else []), f"designs to {memory_limit() / 1e9:.3g} GB",
-              f"idle pages end after {idle / 60:.3g} min"]
+              *([f"{page:,.0f} MB a page"] if page else []), designs, f"idle pages end after {idle / 60:.3g} min"]
     return {"about": " · ".join(limits), "idle": idle, "warning": min(ASKED, idle / 2)}
 
 

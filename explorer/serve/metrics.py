@@ -28,6 +28,7 @@ REGISTRY = CollectorRegistry()
 """The numbers of this server alone; those of jupyter_server are in the library's own registry."""
 REFUSED = Counter("explorer_refused", "Requests and connections that were refused, by reason.", ["reason"],
                   registry=REGISTRY)
+DIED = Counter("explorer_workers_died", "Workers that died of a task.", registry=REGISTRY)
 MADE = Summary("explorer_page_seconds", "Seconds from a visitor's request to the end of the page.", registry=REGISTRY)
 LOG = logging.getLogger("explorer.events")
 SELDOM = 1.0
@@ -64,6 +65,12 @@ def refused(reason: str) -> None:
     if time.monotonic() - _refused_at.get(reason, -SELDOM) >= SELDOM:
         _refused_at[reason] = time.monotonic()
         note("refused", reason=reason)
+
+
+def worker_died() -> None:
+    """Counts a worker that died, and notes it."""
+    DIED.inc()
+    note("worker_died")
 
 
 def show(numbers: Mapping[str, tuple[str, Callable[[], float]]]) -> None:

@@ -34,6 +34,7 @@ from explorer.serve import metrics, plotly
 from explorer.serve.kernels import NoRoomError
 from explorer.serve.line import Line, place
 from explorer.serve.visits import Connection
+from explorer.tasks.pool import Pool
 
 HEAD, BODY, BUFFER = 64_000, 64_000, 8_000_000
 """Bytes of a request's head and of its body (files come over the websocket), and of what is read ahead."""
@@ -183,6 +184,8 @@ class Health(RequestHandler):
         self.set_status(200 if status == "ok" else 503)
         self.set_header("Cache-Control", "no-store")
         numbers = {"pages": kernels.pages, "max_pages": kernels.max_pages, "waiting": kernels.waiting}
+        if pool := self.settings["pool"]:
+            numbers |= {"workers": pool.alive, "tasks_waiting": pool.waiting}
         self.finish({"status": status, **numbers})
 
     head = get
@@ -289,6 +292,8 @@ class AddressMatches(Matcher):
 class Server(Voila):  # type: ignore[misc]
     """Voilà, with our page, limits and answers in the place of its own."""
 
+    pool: Pool | None = None
+    """Computes for all visitors; None where each kernel has workers of its own."""
     hosts = List(Unicode(), config=True, help="Names by which a request may call this server, besides any address.")
     most_connections = Int(400, config=True, help="Connections at a time, without websockets.")
     readers = List(Unicode(), list(metrics.THIS_MACHINE), config=True, help="Networks that may read /metrics.")
@@ -307,6 +312,7 @@ class Server(Voila):  # type: ignore[misc]
             self.fill = self.kernel_manager.fill_if_needed
             self.kernel_manager.fill_if_needed = lambda *_, **__: None
         settings["line"] = self.line = Line()
+        settings["pool"] = self.pool
         self.kernel_manager.ready = not self.fill
         settings["transforms"] = self.transforms
         self.tending = PeriodicCallback(self.tend, 1000 * TEND)
@@ -340,6 +346,13 @@ class Server(Voila):  # type: ignore[misc]
             "explorer_connections": ("HTTP connections, without websockets.", lambda: len(self.front.since)),
             "explorer_websockets": ("Websockets to kernels.", lambda: len(Connection.newest)),
         })
+        if pool := self.pool:
+            metrics.show({
+                "explorer_workers": ("Workers that can compute.", lambda: pool.alive),
+                "explorer_tasks_waiting": ("Tasks that no worker has begun.", lambda: pool.waiting),
+                "explorer_tasks_computed": ("Tasks that were computed to their end.", lambda: pool.computed),
+            })
+            pool.on_death = metrics.worker_died
 
     def init_handlers(self) -> list[Any]:
         """The handlers, ours before Voilà's."""

@@ -59,7 +59,7 @@ class Cell(NamedTuple):
     @property
     def seconds(self) -> float:
         """Seconds of one processor that it takes, right to a factor of three or so."""
-        return ORIGINS[self.origin].cost.seconds(self)
+        return ORIGINS[self.origin].seconds(self)
 
 
 class Found(NamedTuple):
@@ -76,22 +76,6 @@ class Found(NamedTuple):
     """The end values whole, with standard error and notes, of a cell that is predicted or measured."""
 
 
-class Cost(NamedTuple):
-    """Seconds of one processor for a cell; for a trained one, for a step."""
-
-    least: float
-    layer: float
-    unit: float
-    """For each parameter and token, and each byte of activations."""
-
-    def seconds(self, cell: Cell) -> float:
-        """The seconds of a cell, from the sizes of its design."""
-        config, sizes = cell.config, cell.config.sizes
-        work = config.n_seeds * (sizes.n_parameters * config.batch_size * config.n_ctx + sizes.activation_bytes)
-        steps = cell.training.steps if cell.training else 1
-        return steps * (self.least + self.layer * config.n_layers + self.unit * work)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Origin:
     """Where a cell's numbers come from."""
@@ -99,7 +83,8 @@ class Origin:
     find: Callable[[Cell, Stop], Found]
     names: Callable[[tuple[str, ...]], list[str]]
     """Names of a cell's numbers, from its statistics."""
-    cost: Cost
+    seconds: Callable[[Cell], float]
+    """Seconds of one processor that a cell takes, about."""
     memory: Callable[[Cell], float] = lambda cell: 0.0
     """Bytes that a cell takes, about."""
     batch: int = 1
@@ -156,6 +141,13 @@ def _trained(cell: Cell, stop: Stop) -> Found:
                  f"training ended at step {loss.retired_at}: {loss.reason}" if loss.reason else "")
 
 
+def _training_seconds(cell: Cell) -> float:
+    config, sizes = cell.config, cell.config.sizes
+    work = config.n_seeds * (sizes.n_parameters * config.batch_size * config.n_ctx + sizes.activation_bytes)
+    steps = cell.training.steps if cell.training else 1
+    return steps * (0.01 + 0.005 * config.n_layers + 1e-10 * work)
+
+
 def _taken_by_training(cell: Cell) -> float:
     from explorer.training.race import Contender, memory
 
@@ -165,10 +157,11 @@ def _taken_by_training(cell: Cell) -> float:
 
 TRAINED = ("held_out_loss", "loss_drop", "steps")
 ORIGINS: Mapping[str, Origin] = {
-    "predicted": Origin(find=_predicted, names=names_of, cost=Cost(0.003, 0.0001, 0.0), batch=32),
-    "measured": Origin(find=_measured, names=names_of, cost=Cost(0.02, 0.008, 3.5e-10),
-                       memory=lambda cell: cell.config.sizes.memory_bytes),
-    "trained": Origin(find=_trained, names=lambda _: list(TRAINED), cost=Cost(0.01, 0.005, 1e-10),
+    "predicted": Origin(find=_predicted, names=names_of, batch=32,
+                        seconds=lambda cell: 0.003 + 0.0001 * cell.config.n_layers),
+    "measured": Origin(find=_measured, names=names_of, memory=lambda cell: cell.config.sizes.memory_bytes,
+                       seconds=lambda cell: cell.config.n_seeds * cell.config.sizes.seconds),
+    "trained": Origin(find=_trained, names=lambda _: list(TRAINED), seconds=_training_seconds,
                       memory=_taken_by_training),
 }
 

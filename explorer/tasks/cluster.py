@@ -78,12 +78,15 @@ def computed(header: Mapping[str, Any], data: bytes, name: str, long: bool) -> t
 class ClusterWorker:
     """A thread of a cluster; a `pool.Worker`."""
 
-    pid = 0
-
     def __init__(self, client: Any, niceness: int) -> None:
         self._client, self._long, self._number = client, niceness > NICENESS, 0
         self._answers: Iterator[tuple[dict[str, Any], bytes]] = iter(())
         self._orders: SimpleQueue[dict[str, int]] = SimpleQueue()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the scheduler answers."""
+        return bool(self._client.status == "running")
 
     def tell(self, data: bytes = b"", **header: Any) -> None:
         """Takes a task, or a message to it. Only `answer` waits for the network."""
@@ -129,5 +132,4 @@ class ClusterWorker:
         except KilledWorker:
             yield {"error": "RuntimeError", "message": KILLED}, b""
         except Exception as error:  # noqa: BLE001 - whatever it is, who waits for the result is told
-            lost = self._client.status != "running"
-            yield {"error": type(error).__name__, "message": LOST if lost else str(error)}, b""
+            yield {"error": type(error).__name__, "message": str(error) if self.alive else LOST}, b""

@@ -178,8 +178,9 @@ class Wish:
 class Worker(Protocol):
     """A worker, seen from the pool."""
 
-    pid: int
-    """Its process, of one on this machine."""
+    @property
+    def alive(self) -> bool:
+        """Whether it can compute."""
 
     def tell(self, data: bytes = b"", **header: Any) -> None:
         """Sends a message; a worker that has died meanwhile is noticed by whoever waits for its answer."""
@@ -205,7 +206,12 @@ class WorkerProcess:
         self.sending = threading.Lock()
         self.process = subprocess.Popen([sys.executable, "-P", "-m", "explorer.tasks.worker", str(niceness)],  # noqa: S603
                                         env=SETTINGS | os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.pid, self.kill = self.process.pid, self.process.kill
+        self.kill = self.process.kill
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process.poll() is None
 
     def tell(self, data: bytes = b"", **header: Any) -> None:
         """Sends a message."""
@@ -239,14 +245,16 @@ class Pool:
         """The number of the last turn of each visitor."""
         self.computed = 0
         """Tasks that were computed to their end."""
+        self.on_death: Callable[[], None] = lambda: None
+        """Called when a worker has died of a task."""
         self._changed = threading.Condition()
         self._numbers = itertools.count(1)
         self._jobs: dict[Key, Job] = {}
         """Every job that is wanted, waiting or being computed, by key."""
         self._results: OrderedDict[Key, bytes] = OrderedDict()
         self._closed = False
-        self.workers = [0] * slots
-        """Process of each slot; 0 of one that is only starting."""
+        self.workers: list[Worker | None] = [None] * slots
+        """Of each slot; None where one is only starting."""
         self._threads = [threading.Thread(target=serve, args=arguments, name="explorer-task", daemon=True)
                          for slot in range(slots) for serve, arguments in (
                              (self._serve, (slot,)), (self._serve_long, ()))]
@@ -291,6 +299,11 @@ class Pool:
         with self._changed:
             return sum(not job.begun for job in self._jobs.values())
 
+    @property
+    def alive(self) -> int:
+        """Workers that can compute; those of long tasks do not count."""
+        return sum(worker is not None and worker.alive for worker in self.workers)
+
     def close(self) -> None:
         """Ends the workers and whatever they compute; who waits is told nothing."""
         with self._changed:
@@ -326,7 +339,7 @@ class Pool:
         """Looks after the worker of a slot, on a thread of its own."""
         while not self._closed:
             worker = self._hire(NICENESS)
-            self.workers[slot] = worker.pid
+            self.workers[slot] = worker
             while (job := self._next(long=False)) and self._compute(worker, job):
                 pass
             worker.end()
@@ -383,6 +396,8 @@ class Pool:
 
     def _lose(self, job: Job) -> None:
         """Has a job computed again whose worker has died, once, unless it is long; then it fails, and nothing else."""
+        if not self._closed:
+            self.on_death()
         with self._changed:
             job.begun, job.worker, job.deaths = False, None, job.deaths + 1
             again = job.deaths < 2 and not self._closed and not job.long

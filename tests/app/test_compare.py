@@ -123,7 +123,7 @@ def test_a_pin_waits_and_then_has_its_values_or_the_reason_why_not(open_panel: O
 
     page = open_panel(measure=slow, predict=predict)
     page.until("idle")
-    page.panel.restore({"version": 1, "pins": [{"config": {**SMALL.model_dump(), "n_layers": 3}, "name": "Three"}]})
+    page.panel.restore(page.panel.part._replace(pins=(Pin(SMALL.replace(n_layers=3), "Three"),)))
     page.until("idle")
     table = page.panel.comparison.table
 

@@ -292,4 +292,5 @@ def test_serving_an_unknown_notebook_is_one_line(capsys: pytest.CaptureFixture[s
     assert main(["serve", "07_alchemy"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("explorer: the notebook must be one of 01_sampling, ")
-    assert said.endswith(", explorer; got '07_alchemy'\n")
+    assert ", explorer, lessons/01_drawing_weights, " in said
+    assert said.endswith("; got '07_alchemy'\n")

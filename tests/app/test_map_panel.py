@@ -19,7 +19,7 @@ import explorer as ex
 from explorer.app.dashboard import PANELS, Dashboard
 from explorer.app.map import running
 from explorer.app.map.panel import MapPanel
-from explorer.app.map.plan import MAPS, Plan
+from explorer.app.map.plan import MAPS, MapPart, Plan
 from explorer.app.map.running import minutes
 from explorer.app.widgets.panel import Phase
 from explorer.config import Config
@@ -149,9 +149,8 @@ def test_what_cannot_be_is_said_and_the_last_map_stays(page: Page, choice: dict[
 def test_a_map_that_would_take_hours_is_refused_before_it_starts(page: Page) -> None:
     page.until("idle")
     before, computed = page.panel.picture.chart.figure, page.panel.worker.computations
-    sizes = {"d_model": 2048, "n_heads": 16, "n_ctx": 1024}
-    plan = {"x": "alpha", "x_from": 0.0, "x_to": 2.0, "x_count": 60, "y_to": 256.0, "y_count": 60}
-    assert page.panel.restore({"version": 1, "design": sizes, "plan": plan}) == []
+    plan = Plan(x="alpha", x_from=0.0, x_to=2.0, x_count=60, y_to=256.0, y_count=60)
+    page.panel.restore(MapPart(Config(d_model=2048, n_heads=16, n_ctx=1024), plan))
     page.until("refused", "the map must take at most about 120 minutes of one processor; got about")
     assert page.panel.picture.chart.figure is before
     page.act()
@@ -214,11 +213,11 @@ def test_the_caption_speaks_of_lines_where_there_are_some(page: Page) -> None:
 ])
 def test_messages_that_make_no_sense_are_ignored(page: Page, message: object) -> None:
     page.until("idle")
-    before = page.panel.state()
+    before = page.panel.part
     page.send(message)
     page.panel.take._handle_custom_msg(message, [])
     page.panel.maps._handle_custom_msg(message, [])
-    assert page.panel.state() == before
+    assert page.panel.part == before
     assert page.panel.phase is Phase.IDLE
 
 
@@ -261,7 +260,7 @@ def test_a_design_comes_from_explore_or_from_the_list(whole: Dashboard) -> None:
     assert (panel.design.norm_placement, panel.design.d_model) == ("post", 16)
     for name, row in MAPS.items():
         panel.maps._handle_custom_msg(name, [])
-        assert panel.state() == row.state()
+        assert panel.part == row.part()
         assert panel.maps.note == row.words
 
 

@@ -97,8 +97,8 @@ def test_a_design_has_a_place_on_its_map_or_none() -> None:
 
 def test_the_maps_of_the_buttons_are_plans() -> None:
     for name, row in MAPS.items():
-        state = row.state()
-        job = Plan(**state["plan"]).job(Config(**state["design"]))
+        design, plan = row.part()
+        job = plan.job(design)
         assert (row.name, len(job.over)) == (name, 2)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 
@@ -215,7 +214,7 @@ def test_the_dashboard_hands_over_what_is_pinned() -> None:
 # --- as a record ----------------------------------------------------------------------------------------------
 
 
-def test_the_choices_come_back_from_json(open_race: Open) -> None:
+def test_the_choices_come_back_from_their_part(open_race: Open) -> None:
     first = open_race(lineup("post_ln", "post_ln", "pre_ln"), seed=5)
     recipe = first.panel.preparation.recipe
     first.ask("select", 2)
@@ -226,42 +225,23 @@ def test_the_choices_come_back_from_json(open_race: Open) -> None:
     first.ask("remove", 1)
     first.ask("select", 2)
     first.set(own_size=True, kind="masked_character")
-    state = json.loads(json.dumps(first.panel.state()))
+    part = first.panel.part
 
     second = open_race()
-    assert second.panel.restore(state) == []
+    second.panel.restore(part)
     assert second.panel.preparation.start() == first.panel.preparation.start()
     assert second.names == first.names == ["Post-LN", "Öfter “tief”", "Mine"]
     assert [one["hue"] for one in second.panel.preparation.contenders.entries] == [HUES[1], HUES[2], HUES[3]]
     assert second.panel.preparation.recipe.config.warmup == 50
-    assert json.loads(json.dumps(second.panel.state())) == state
-
-
-@pytest.mark.parametrize(("part", "value", "complaints"), [
-    ("plan", 7, 1), ("plan", {"steps": 0, "n_heads": 5, "seed": 3}, 2), ("contenders", {}, 1), ("selected", "1", 1),
-    ("selected", 2, 1), ("selected", True, 1), ("color", "red", 1),
-    ("contenders", [None, {}, {"config": {"n_layers": 0}, "recipe": {"warmup": -1}, "sized": 1, "index": 99}], 5),
-    ("contenders", [{"config": {}, "name": "\x00 A  b"}, {"config": {}, "name": "A b"}], 1),
-    ("contenders", [{"config": {}}] * 7, 1),
-])
-def test_what_is_not_understood_of_a_record_is_said_in_a_sentence_each(
-    open_race: Open, part: str, value: object, complaints: int,
-) -> None:
-    page = open_race()
-    before = page.panel.state()
-    assert len(page.panel.restore({"version": 1, part: value})) == complaints
-    after = page.panel.state()
-    assert {name for name in before if before[name] != after[name]} <= {part, *(["selected"] * (part == "contenders"))}
-    assert page.panel.status.state == "idle"
-    assert len(set(page.names)) == len(page.names) > 0
+    assert second.panel.part == part
 
 
 def test_a_record_restored_while_a_race_runs_is_for_the_next(open_race: Open) -> None:
     page = open_race(steps=LONG)
-    state = open_race(lineup("rezero")).panel.state()
+    part = open_race(lineup("rezero")).panel.part
     page.press("start")
     page.wait_for_a_table()
-    assert page.panel.restore(state) == []
+    page.panel.restore(part)
     assert page.panel.status.state == "computing"
     assert page.names == ["ReZero"]
     page.press("stop")

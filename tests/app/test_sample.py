@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from raced import Open, opened
 
-from benchmarks.sample import packed
+from benchmarks.sample import packed, plain
 from explorer.app.race.lineup import SETUPS, WARMUP, Lineup, Plan, first_lineup
 from explorer.app.race.panel import RacePanel
 from explorer.app.race.sample import FILE, stored
@@ -67,21 +67,21 @@ def test_a_set_up_is_a_line_up_that_can_be_started(panel: RacePanel, row: Setup)
     panel.setups._handle_custom_msg(row.name, [])
     assert panel.setups.note == row.words
     assert panel.preparation.refusal == ""
-    assert panel.preparation.restore(row.state()) == []
+    panel.preparation.restore(row.part())
     start = panel.preparation.start()
-    assert start.plan == Plan(**row.state()["plan"])
+    assert start.plan == row.part().plan
     for design, recipe in zip(start.designs, start.recipes, strict=True):
         assert design.config
         recipe.check(design.config, design.label)  # raises where a choice can do nothing
     assert len({design.label for design in start.designs}) == 4
-    assert panel.state()["contenders"] == row.state()["contenders"]
+    assert panel.part.contenders == row.part().contenders
 
 
 def test_what_is_no_set_up_is_ignored(panel: RacePanel) -> None:
-    before = panel.state()
+    before = panel.part
     for message in ("<b>", "", None, 3, ["depth"]):
         panel.setups._handle_custom_msg(message, [])
-    assert panel.state() == before
+    assert panel.part == before
 
 
 def test_a_race_replaces_it_and_each_contender_has_written(open_race: Open) -> None:
@@ -102,7 +102,7 @@ def test_numbers_survive_to_three_digits(open_race: Open, tmp_path: Path, monkey
     lineup, plan = page.panel.preparation.lineup, page.panel.controls.config
     file.write_text(json.dumps(packed(race, Lineup(), plan, "1.2"), allow_nan=False), encoding="utf-8")
     content = json.loads(file.read_text())
-    file.write_text(json.dumps({**content, "contenders": lineup.state()}))
+    file.write_text(json.dumps({**content, "contenders": plain(lineup)}))
     monkeypatch.setattr("explorer.app.race.sample.FILE", file)
     sample = stored()
     assert sample.version == "1.2"

@@ -85,8 +85,6 @@ def test_a_list_has_only_what_it_offers() -> None:
     assert (heard, fruit.refusal) == (["pear"], "")
     fruit.offer([choice("fruit", "Fruit", "A fruit.", rows[:1], "apple")], fruit="apple")
     assert (heard, fruit.values) == (["pear"], {"fruit": "apple"}), "to offer less is not to choose"
-    assert len(fruit.restore({"fruit": "pear"})) == len(fruit.restore(None)) == 1
-    assert fruit.restore({"fruit": "apple"}) == []
 
 
 def test_a_number_out_of_range_is_refused_until_it_is_taken_back() -> None:

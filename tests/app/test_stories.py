@@ -27,7 +27,8 @@ EACH = pytest.mark.parametrize("step", [step for _, step in STEPS], ids=[name fo
 
 
 def config_of(step: Step) -> Config:
-    return Config(**LINKS.parse(step.link)[0]["panels"]["explore"]["design"])
+    config: Config = LINKS.parse(step.link)[0].panels["explore"].design
+    return config
 
 
 @cache
@@ -204,18 +205,18 @@ def test_no_number_is_said_that_nobody_measures(name: str, step: Step) -> None:
 
 @EACH
 def test_a_step_is_a_link_that_a_person_could_have_made(step: Step) -> None:
-    state, sentences = LINKS.parse(step.link)
+    page, sentences = LINKS.parse(step.link)
     assert not sentences
-    assert LINKS.write(state) == (f"{step.link}&v=1" if step.link else "")
+    assert LINKS.write(page) == (f"{step.link}&v=1" if step.link else "")
 
 
 @EACH
 def test_what_to_look_at_is_on_the_page_that_opens(step: Step) -> None:
-    state = LINKS.parse(step.link)[0]
-    if state["open"] == "explore":
+    page = LINKS.parse(step.link)[0]
+    if page.open == "explore":
         charts = list(FIGURES)
     else:
-        charts = [plot.name for plot in LABS[state["panels"][state["open"]]["open"]].plots]
+        charts = [plot.name for plot in LABS[page.panels[page.open].open].plots]
     assert step.look_at in [*charts, VERDICT]
 
 

@@ -87,7 +87,7 @@ def test_a_first_visit_offers_every_story(visit: Visit) -> None:
     assert [card["name"] for card in visit.strip.cards] == list(STORIES)
     assert visit.strip.shown
     assert visit.page.children[:2] == (visit.page.header, visit.strip)
-    assert "story" not in visit.page.state()
+    assert visit.page.page.story is None
     visit.press("cards", False)
     assert not visit.strip.shown
     visit.click("stories")
@@ -100,15 +100,15 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     assert not visit.strip.shown
     visit.press("next")
     assert visit.page.link == "?story=root_d&step=2&attention_scale=none&v=1"
-    assert visit.page.state()["story"] == ["root_d", 2]
+    assert visit.page.page.story == ("root_d", 2)
     assert visit.strip.step["look"] == "Attention entropy"
     assert [name for name, cell in visit.explore.cells.items() if "ex-looked" in cell._dom_classes] == [ENTROPY]
     for _ in range(9):
         visit.press("next")
-    assert visit.page.state()["story"] == ["root_d", 4]  # there are no more
+    assert visit.page.page.story == ("root_d", 4)  # there are no more
     visit.press("back")
     visit.press("leave")
-    assert "story" not in visit.page.state()
+    assert visit.page.page.story is None
     assert visit.page.link == "?attention_scale=none&v=1"  # the page stays as it is
     assert not visit.strip.step
     assert not any("ex-looked" in cell._dom_classes for cell in visit.explore.cells.values())
@@ -147,9 +147,9 @@ def test_a_link_opens_a_step_with_whatever_else_it_says(visit: Visit) -> None:
 
 REFUSED = [
     ("?story=nobody", "story must be one of root_d, warmup, thousand, mup, gpt2_llama; got 'nobody'"),
-    ("?story=root_d&step=5", "step must be from 1 to 4 in the story root_d; got 5"),
-    ("?story=root_d&step=0", "step must be from 1 to 4 in the story root_d; got 0"),
-    ("?story=root_d&step=two", "step must be a whole number; got 'two'"),
+    ("?story=root_d&step=5", "step must be a whole number between 1 and 4; got 5"),
+    ("?story=root_d&step=0", "step must be a whole number between 1 and 4; got 0"),
+    ("?story=root_d&step=two", "step must be a whole number between 1 and 4; got 'two'"),
     ("?story=<b>x</b>&step=1", "story must be one of root_d, warmup, thousand, mup, gpt2_llama; got '<b>x</b>'"),
 ]
 
@@ -157,7 +157,7 @@ REFUSED = [
 def test_what_is_no_story_is_a_sentence(visit: Visit) -> None:
     for link, sentence in REFUSED:
         assert visit.page.open_link(link) == [sentence]
-        assert not visit.strip.step
+        assert visit.page.page.story == (("root_d", 1) if "root_d" in link else None)
 
 
 NONSENSE: list[Any] = [
@@ -167,10 +167,10 @@ NONSENSE: list[Any] = [
 
 
 def test_messages_that_make_no_sense_change_nothing(visit: Visit) -> None:
-    before = visit.page.state(), visit.strip.get_state()
+    before = visit.page.page, visit.strip.get_state()
     for message in NONSENSE:
         visit.page.telling.act(message)
-        assert (visit.page.state(), visit.strip.get_state()) == before, message
+        assert (visit.page.page, visit.strip.get_state()) == before, message
 
 
 def test_a_question_withholds_the_chart_and_the_verdict(asked: Visit) -> None:

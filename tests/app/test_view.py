@@ -8,7 +8,7 @@ import pytest
 from watched import Watched
 
 from explorer.app.dashboard import Dashboard
-from explorer.app.view import View, parse, state
+from explorer.app.view import WHOLE, View, parse, write
 from explorer.config import Config
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)
@@ -84,9 +84,9 @@ def test_a_remedy_that_moves_a_hidden_control_is_not_offered(page: Dashboard) ->
         assert any(finding["remedy"] for finding in explore.verdict.findings) is offered
 
 
-def test_a_view_from_anywhere() -> None:
-    assert parse(None, ["one"]) == (View(), [])
-    view, sentences = parse({"show": ["n_layers", 3, "x"], "panels": "one", "embed": 1}, ["one"])
-    assert view == View(show=("n_layers",))
-    assert len(sentences) == 2
-    assert parse(state(view), ["one"]) == (view, [])
+def test_names_of_parts_that_there_are_not_are_said() -> None:
+    assert parse({}, ["one"], embed=False) == (WHOLE, [])
+    view, sentences = parse({"show": ["n_layers", "x"], "panels": ["one", "two"]}, ["one"], embed=True)
+    assert view == View(show=("n_layers",), panels=("one",), embed=True)
+    assert sentences[1:] == ["panels: 'two' is not one of one"]
+    assert list(write(view)) == [("show", "n_layers"), ("panels", "one"), ("embed", "1")]

@@ -95,7 +95,7 @@ def test_nginx_limits_pages_by_address(public: str) -> None:
 
 def test_commands_of_the_page_are_ones_that_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[tuple[object, ...]] = []
-    monkeypatch.setattr(command, "serve", lambda *where, **options: served.append((*where, options["public"])))
+    monkeypatch.setattr(command, "serve", lambda given: served.append((given.host, given.port, given.public)))
     commands = re.findall(r"^    explorer (serve .*)$", DEPLOY, re.MULTILINE)
     assert len(commands) == 3
     entry = re.search(r"^ENTRYPOINT (.*)$", (ROOT / "Containerfile").read_text(encoding="utf-8"), re.MULTILINE)

@@ -26,6 +26,7 @@ from .conftest import server
 from .dashboard import Dashboard
 from .test_drag import DRAG
 from .test_map import DOTS, LINK, status
+from .test_operator import numbers
 from .test_race import SIZES, Track
 from .test_voila import KERNEL
 from .visitor import asked, processes, serving, wait_until
@@ -91,6 +92,7 @@ def must_follow(visit: Dashboard, n_layers: int) -> None:
 def test_workers_killed_in_the_middle_of_a_drag_are_no_matter(browser: Browser, address: str) -> None:
     with opened(browser, address) as visit:
         before = workers(address)
+        assert numbers(address)["explorer_workers"] == len(before)
         with visit.redrawn():
             visit.page.evaluate(BEGIN_DRAG, "n_layers")
             visit.page.wait_for_timeout(1000)
@@ -98,6 +100,7 @@ def test_workers_killed_in_the_middle_of_a_drag_are_no_matter(browser: Browser, 
                 worker.kill()
             visit.page.evaluate("dragged")
         assert not set(before) & set(workers(address))
+        assert numbers(address)["explorer_workers_died_total"] >= 1
         depth = depth_of(visit)
         assert depth == 12 + 30 - 10
         expect(visit.page.locator(".ex-status-text")).to_have_text(f"Measured {depth} layers of width 256")
@@ -258,6 +261,7 @@ def test_after_a_restart_of_the_server_a_reload_brings_all_settings_back(
         expect(notice).to_contain_text(SAID[how], timeout=10_000)
         running.wait(20)
     with standing([], tmp_path / "second", port):
+        expect(notice).to_contain_text("has ended, so its controls do nothing", timeout=10_000)
         notice.get_by_role("button", name="Reload").click()
         visit.wait_until_drawn()
         assert depth_of(visit) == 9

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from explorer.serve import notebooks
+
 from .axe import RAW, SHARED, look
-from .conftest import server
+from .conftest import jupyterlab, server
 from .dashboard import Dashboard
 
 LESSONS = {"01_drawing_weights": 2, "02_second_moment": 1}
@@ -104,3 +108,24 @@ def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(lesson: Dashboar
     finally:
         lesson.page.set_viewport_size({"width": 1440, "height": 1000})
     lesson.must_be_clean()
+
+
+def test_a_stored_lesson_shows_stills_in_jupyterlab_and_live_figures_once_it_has_run(browser: Browser, tmp_path: Path
+                                                                                      ) -> None:
+    """A notebook that nobody has run here is not trusted: its stills are pictures without style and script."""
+    (tmp_path / "notebooks").mkdir()
+    name = "02_second_moment.ipynb"
+    shutil.copy(notebooks() / "lessons" / name, tmp_path / "notebooks" / name)
+    with jupyterlab(tmp_path) as address:
+        page = browser.new_page(viewport={"width": 1440, "height": 8000})  # JupyterLab draws what is in its window
+        visit = Dashboard(page, "lab")
+        page.goto(f"{address}/lab/tree/{name}?reset")
+        page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
+        expect(page.locator(".jp-RenderedHTMLCommon img[src^='data:image/svg']")).to_be_visible()
+        expect(page.locator("mjx-container").first).to_be_visible()
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        shown(page, 0)
+        expect(page.locator(".ex-still:visible")).to_have_count(0)
+        visit.must_be_clean()
+        page.close()

@@ -176,14 +176,9 @@ def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser
 
 
 def test_a_record_that_is_restored_is_shown(browser: Browser, folder: Path, address: str) -> None:
-    panels = {
-        "explore": {"version": 1, "design": {"n_layers": 4, "d_model": 32}, "statistic": "kurtosis",
-                    "pins": [{"config": {"n_layers": 2, "d_model": 32}, "name": "Short"}]},
-        "depth": {"version": 1, "open": "10_realformer",
-                  "panels": {"10_realformer": {"version": 1, "settings": {"n_layers": 2, "width": 32}}}},
-        "race": {"version": 1, "plan": {"steps": 50}},
-    }
-    restore = f"page.restore({{'version': 1, 'open': 'race', 'panels': {panels}}})"
+    link = ("?tab=race&n_layers=4&d_model=32&statistic=kurtosis&pin=,n_layers:2,d_model:32,name:Short&lab=10_realformer"
+            "&10_realformer.n_layers=2&10_realformer.width=32&race.steps=50")
+    restore = f"page.open_link({link!r})"
     written(folder, "record.ipynb", [ALONE[0].replace("ex.dash", "page = ex.dash") + "\npage", restore])
     page = opened(browser, address, "record.ipynb")
     visit = Dashboard(page, "lab")

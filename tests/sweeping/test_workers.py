@@ -77,12 +77,12 @@ def test_workers_find_what_one_process_finds(pool: Pool, whole: xr.Dataset) -> N
 
 
 def test_a_process_that_is_killed_costs_only_what_it_computed(pool: Pool, whole: xr.Dataset) -> None:
-    killed: list[int] = []
+    killed = []
 
     def kill(cell: Any) -> None:
         if cell.origin == "measured" and not killed:
             killed.append(pool.workers[0])
-            os.kill(killed[0], signal.SIGKILL)
+            killed[0].kill()
 
     assert same(sweep(SMALL, OVER, on_cell=kill), whole)
     assert killed

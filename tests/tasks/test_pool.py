@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +18,7 @@ from explorer import measuring, tasks
 from explorer.config import Config
 from explorer.measuring.outside import body_of, measure
 from explorer.stopping import Stopped
-from explorer.tasks.pool import KILLED, Answer, Job, Order, Pool, Task, TaskError, Wish
+from explorer.tasks.pool import KILLED, Answer, Job, Order, Pool, Task, TaskError, Wish, WorkerProcess
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=2, n_seeds=1)
 DEEP = SMALL.replace(n_layers=1000, d_model=64)
@@ -127,16 +125,20 @@ def test_a_killed_worker_costs_a_repetition_and_then_its_own_task_alone(alone: P
 def test_a_worker_killed_once_is_no_matter(alone: Pool) -> None:
     asked = Asked(alone, task(DEEP))
     asked.begun()
+    deaths: list[bool] = []
+    alone.on_death = lambda: deaths.append(True)
     kill(alone)
     assert asked.last().result
+    assert (len(deaths), alone.alive) == (1, 1)
 
 
 def kill(pool: Pool) -> None:
     """Kills the worker of a pool, and waits until another has its place."""
-    (number,) = pool.workers
-    os.kill(number, signal.SIGKILL)
+    (killed,) = pool.workers
+    assert isinstance(killed, WorkerProcess)
+    killed.kill()
     end = time.monotonic() + SOON
-    while pool.workers == [number]:
+    while pool.workers == [killed]:
         assert time.monotonic() < end
         time.sleep(0.01)
 
@@ -210,7 +212,9 @@ def test_threads_do_not_spin_in_a_worker_unless_somebody_wants_it(monkeypatch: p
             monkeypatch.setenv("OMP_WAIT_POLICY", given)
         pool = Pool(1)
         Asked(pool, task(SMALL)).last()
-        assert psutil.Process(pool.workers[0]).environ()["OMP_WAIT_POLICY"] == expected
+        (worker,) = pool.workers
+        assert isinstance(worker, WorkerProcess)
+        assert psutil.Process(worker.process.pid).environ()["OMP_WAIT_POLICY"] == expected
         pool.close()
 
 

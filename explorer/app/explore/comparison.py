@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -157,13 +157,12 @@ class Comparison:
             said = str(error)
         self.box.answer(said)
 
-    def restore(self, records: object, predict: Callable[[Config], Profile | None]) -> list[str]:
-        """Replaces the pins by those of a record, see `Roster`; measured profiles are kept."""
-        sentences = self.pins.restore(records)
+    def restore(self, pins: Iterable[Pin], predict: Callable[[Config], Profile | None]) -> None:
+        """Replaces the pins; profiles that are known are kept."""
+        self.pins.restore(pins)
         for pin in self.pins:
             if pin.predicted is None:
                 self.pins.change(pin.number, predicted=predict(pin.config))
-        return sentences
 
     def _changed(self) -> None:
         self.follow()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ipywidgets as widgets
 
@@ -24,13 +24,13 @@ from explorer.app.explore.selections import NamedDesigns, PatternSelection, matr
 from explorer.app.explore.sentences import model_words, progress_words, summary
 from explorer.app.explore.similar import SimilarDesigns, Trials
 from explorer.app.explore.sweep import SliderSweep
+from explorer.app.page import ExplorePart
 from explorer.app.view import DESIGN, View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import Phase, prose
-from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
 from explorer.app.widgets.verdict import Diagnose, Remedies
 from explorer.config import Config
 from explorer.export import snippet
@@ -106,30 +106,24 @@ class Explore(Live[Job, Profile]):
         heading = prose("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
         return [heading, widgets.Box([side, main]).add_class("ex-explore"), self.status]
 
-    def state(self) -> dict[str, Any]:
-        """Design, pins, what the lists below the charts show, and the sweep; see `Recorded`."""
+    @property
+    def part(self) -> ExplorePart:
+        """Design, pins, what the lists below the charts show, and the sweep."""
         with self.lock:
-            return record(design=changed(self.controls.config), pins=self.comparison.pins.state(),
-                          pattern=self.pattern.record, matrix=self.matrix.value, statistic=self.statistic.value,
-                          sweep=self.sweep.state())
+            return ExplorePart(self.controls.config, self.comparison.pins.entries, self.pattern.pattern_of,
+                               self.matrix.value, self.statistic.value, self.sweep.shown)
 
-    def restore(self, state: object) -> list[str]:
-        """Sets the controls and the selectors, and replaces the pins; see `Recorded`."""
+    def restore(self, part: ExplorePart) -> None:
+        """Sets the controls and the lists, and replaces the pins."""
         with self.lock:
-            sentences = restore_parts(state, {
-                "pins": self._restore_pins,
-                "design": lambda fields: restore_controls(self.controls, fields, "design"),
-                "pattern": self.pattern.restore,
-                "matrix": self.matrix.restore,
-                "statistic": self.statistic.restore,
-                "sweep": self.sweep.restore,
-            })
+            self.drawing.forget()
+            self.comparison.restore(part.pins, lambda config: self._theory_of(config)[0])
+            self.controls.apply(part.design.model_dump())
+            self.pattern.restore(part.pattern_of)
+            self.matrix.restore(part.matrix)
+            self.statistic.restore(part.statistic)
+            self.sweep.restore(part.sweep)
             self.refresh()
-        return sentences
-
-    def _restore_pins(self, records: object) -> list[str]:
-        self.drawing.forget()
-        return self.comparison.restore(records, lambda config: self._theory_of(config)[0])
 
     def _computes(self) -> bool:
         """Whether the worker has something to do: a sweep waits for it."""

@@ -5,6 +5,7 @@ The first hue belongs to the current design, and no pin ever has it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from explorer.app.design_names import name_of
@@ -59,10 +60,10 @@ class Pins(Roster[Pin]):
         name = entry.name or self.name_for(entry.config)
         return super().add(replace(entry, name=name, measured=_without_pattern(entry.measured)))
 
-    def restore(self, records: object) -> list[str]:
+    def restore(self, entries: Iterable[Pin]) -> list[str]:
         """Replaces all pins; what is known of a design that was pinned before is kept."""
         known = {pin.config: pin for pin in self}
-        sentences = super().restore(records)
+        sentences = super().restore(entries)
         for pin in self:
             if before := known.get(pin.config):
                 self.change(pin.number, predicted=before.predicted, measured=before.measured, trouble=before.trouble)

@@ -53,14 +53,6 @@ class Selection(ControlBox):
         self.values = dict(self.chosen)
         self._refuse({})
 
-    def restore(self, values: object) -> list[str]:
-        """Makes recorded choices; where one is not offered, nothing changes, and a sentence says why."""
-        choices = values if isinstance(values, Mapping) else {}
-        reasons = self._reasons(choices)
-        if not reasons:
-            self.values = {name: choices[name] for name in self.chosen}
-        return ["; ".join(reasons.values())] if reasons else []
-
     def _read(self, _: object = None) -> None:
         """Reads a person's choice."""
         reasons, before = self._reasons(self.values), self.refusal
@@ -156,16 +148,10 @@ class PatternSelection(Selection):
         """Layer and head, as arguments of `measure`."""
         return self.chosen["layer"], self.chosen["head"] - 1
 
-    @property
-    def record(self) -> dict[str, int]:
-        """Layer and head for `restore`."""
-        return dict(zip(("layer", "head"), self.pattern_of, strict=True))
-
-    def restore(self, values: object) -> list[str]:
-        """Shows the layer and head of a record, see `Selection.restore`."""
-        if isinstance(values, Mapping) and type(head := values.get("head")) is int:
-            values = {**values, "head": head + 1}
-        return super().restore(values)
+    def restore(self, pattern_of: tuple[int, int]) -> None:
+        """Shows this layer and head."""
+        layer, head = pattern_of
+        self.values = {"layer": layer, "head": head + 1}
 
     def within(self, config: Config) -> tuple[int, int]:
         """Layer and head as `fit` will have them."""
@@ -208,9 +194,9 @@ class ListSelection(Selection):
         chosen: str = self.chosen[self._name]
         return chosen
 
-    def restore(self, value: object) -> list[str]:
-        """Chooses the row of this value, see `Selection.restore`."""
-        return super().restore({self._name: value})
+    def restore(self, value: str) -> None:
+        """Chooses the row of this value, as a person would."""
+        self.values = {self._name: value}
 
 
 def matrix_list(on_choice: Callable[[], None]) -> ListSelection:

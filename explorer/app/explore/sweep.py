@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ipywidgets as widgets
 import traitlets
@@ -30,7 +30,6 @@ from explorer.app.widgets.wording import refusal_in_words
 from explorer.app.widgets.worker import Worker, ever, wait
 from explorer.choices import ConfigError
 from explorer.config import Config
-from explorer.display import shown
 from explorer.ends import ENDS, End
 from explorer.fields import Spec
 from explorer.figures.across import Point, Swept, across
@@ -228,22 +227,21 @@ class SliderSweep:
         self.worker = self._task = self._drawn = None
         self.field = self._controls.sweeping = ""
 
-    def state(self) -> dict[str, str] | None:
-        """The field and the statistic, or None while the card is closed."""
-        return {"field": self.field, "statistic": self.statistic} if self.field else None
+    @property
+    def shown(self) -> tuple[str, str] | None:
+        """The field and the statistic; None while the card is closed."""
+        return (self.field, self.statistic) if self.field else None
 
-    def restore(self, record: object) -> list[str]:
-        """Opens or closes the card as a `state()` has it; a sentence for each part that is not understood."""
-        if record is None:
+    def restore(self, shown: tuple[str, str] | None) -> None:
+        """Opens the card with a field and a statistic, or closes it."""
+        if shown is None:
             self.close()
-            return []
-        good, sentences = understood(record)
-        self._statistic = good.get("statistic", self.statistic)
+            return
+        field, self._statistic = shown
         if self.field:
             self.statistics.restore(self._statistic)
-        if good.get("field", self.field) != self.field:
-            self.open(good["field"])
-        return sentences
+        if field != self.field:
+            self.open(field)
 
     def follow(self) -> None:
         """Follows controls and pins: a new sweep where anything but the swept field has changed, else a new mark."""
@@ -354,14 +352,3 @@ def _listed(points: Sequence[Point]) -> str:
     more = len(points) - NAMED
     return ", ".join(f"{point.value:g}" for point in points[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
-
-def understood(record: object) -> tuple[dict[str, Any], list[str]]:
-    """The parts of a sweep's record that a list offers, and a sentence for each other part."""
-    if not isinstance(record, Mapping):
-        return {}, [f"sweep must be an object; got {shown(record)}"]
-    offered: dict[str, Sequence[str]] = {"field": [*sliders(Config)], "statistic": [*ENDS]}
-    good = {name: value for name, value in record.items() if value in offered.get(name, ())}
-    return good, [
-        f"sweep: {name} must be one of {', '.join(offered[name])}; got {shown(value)}" if name in offered
-        else f"sweep: {shown(name)} is not understood; got {shown(value)}"
-        for name, value in record.items() if name not in good]

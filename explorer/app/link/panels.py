@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
 from explorer.app.explore.pins import Pins
-from explorer.app.explore.selections import ALL
+from explorer.app.explore.selections import ALL, MATRIX_WORDS
 from explorer.app.link.params import Params
-from explorer.app.link.values import Fields, field_named, plain, read_design, typed, write_design, write_value
+from explorer.app.link.values import changed, field_named, read_design, typed, write_design, write_value
 from explorer.app.map import plan as maps
+from explorer.app.page import ExplorePart
 from explorer.app.race import lineup
-from explorer.app.roster import Roster, RosterError
-from explorer.app.widgets.record import changed, record
+from explorer.app.roster import Entry, Roster
+from explorer.app.widgets.slider_steps import sliders
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.display import shown
@@ -31,32 +30,26 @@ EMPTY = "none"
 """Stands for a list without entries, where the usual one has some."""
 
 
-def write_entries(records: Sequence[Mapping[str, Any]], kind: type[Roster[Any]]) -> Iterator[str]:
-    """Each design of a roster's record."""
-    beside = kind()
-    for entry in records:
-        choices = {name: plain(choice, entry.get(name, {})) for name, choice in _choices(kind).items()}
-        try:
-            usual = beside.add(kind.entry(**{name: _choices(kind)[name](**fields) for name, fields in choices.items()}))
-        except RosterError:  # as the roster itself will have it
-            continue
-        given = {name: entry.get(name, getattr(usual, name)) for name in kind.recorded if name not in choices}
+def write_entries(entries: Iterable[Entry], kind: type[Roster[Any]]) -> Iterator[str]:
+    """Each design of a roster."""
+    beside, start = kind(), kind.entry(config=Config())
+    for entry in entries:
+        usual = beside.add(kind.entry(**{name: getattr(entry, name) for name in _choices(kind)}))
+        given = {name: value for name in kind.recorded if name not in _choices(kind)
+                 if (value := getattr(entry, name)) not in (getattr(usual, name), getattr(start, name))}
         beside.change(usual.number, **given)
-        yield ",".join(_parts(kind, usual, choices, {
-            name: value for name, value in given.items() if value != getattr(usual, name)}))
+        yield ",".join(_parts(kind, entry, given))
 
 
-def _parts(
-    kind: type[Roster[Any]], usual: Any, choices: Mapping[str, Fields], given: Mapping[str, Any],
-) -> Iterator[str]:
+def _parts(kind: type[Roster[Any]], entry: Entry, given: Mapping[str, Any]) -> Iterator[str]:
     """An entry's parts: the named design first, then fields, then what a person said of it."""
-    preset, fields = write_design(choices["config"], named=True)
+    preset, fields = write_design(changed(entry.config), named=True)
     yield from [preset] if preset else []
     yield from (f"{name}:{write_value(value)}" for name, value in fields.items())
     start = kind.entry(config=Config())
-    for name in choices:
+    for name in _choices(kind):
         if name != "config":
-            chosen, first = getattr(usual, name), getattr(start, name)
+            chosen, first = getattr(entry, name), getattr(start, name)
             yield from (f"{field}:{write_value(value)}" for field, value in chosen if value != getattr(first, field))
     for name, value in given.items():
         if isinstance(value, bool):
@@ -70,18 +63,18 @@ def _choices(kind: type[Roster[Any]]) -> dict[str, type[Choices]]:
     return {name: record for name, record in kind.recorded.items() if issubclass(record, Choices)}
 
 
-def read_entries(params: Params, key: str, kind: type[Roster[Any]]) -> list[dict[str, Any]]:
-    """A roster's record from the values of a key, as the roster itself would have it."""
+def read_entries(params: Params, key: str, kind: type[Roster[Any]]) -> tuple[Any, ...]:
+    """A roster's entries from the values of a key, as the roster itself would have them."""
     texts = [text for text in params.take_all(key) if text != EMPTY]
     roster = kind()
     params.sentences += roster.restore([
         _read(text, f"{key} {number}", kind, params) for number, text in enumerate(texts[:MOST], start=1)])
     if len(texts) > MOST:
         params.sentences.append(f"{key} can be given {MOST} times; got {len(texts)}")
-    return roster.state()
+    return roster.entries
 
 
-def _read(text: str, where: str, kind: type[Roster[Any]], params: Params) -> dict[str, Any]:
+def _read(text: str, where: str, kind: type[Roster[Any]], params: Params) -> Any:
     start, values = kind.entry(config=Config()), dict[str, Any]()
     preset, _, rest = text.partition(",")
     if ":" in preset or preset in _flags(kind):
@@ -99,7 +92,8 @@ def _read(text: str, where: str, kind: type[Roster[Any]], params: Params) -> dic
             values |= known
         else:
             params.sentences.append(f"{where}: {shown(part)} is not understood")
-    return choices | values
+    return kind.entry(**values, **{name: params.accepted(of, choices[name], f"{where}, {name}")
+                                   for name, of in _choices(kind).items()})
 
 
 def _flags(kind: type[Roster[Any]]) -> dict[str, str]:
@@ -117,72 +111,70 @@ def _known(kind: type[Roster[Any]], start: Any, name: str, value: str) -> dict[s
 
 
 Pairs = Iterator[tuple[str, str]]
-PATTERN = {"layer": 1, "head": 0}
-"""The layer and the head whose pattern is shown at first."""
-LISTS = {"matrix": ALL, "statistic": next(iter(BY_CHOICE))}
-"""First choices of the lists below the charts."""
+FIRST = ExplorePart()
+LISTS = {"matrix": (ALL, *MATRIX_WORDS), "statistic": tuple(BY_CHOICE)}
+"""Options of the lists below the charts."""
 SWEPT = next(iter(ENDS))
 """The statistic that a sweep shows at first."""
 MAP_DESIGN, RACER, SELECTED = "map.design", "racer", "race.selected"
 
 
-def write_settings(part: str, kind: type[Choices], fields: object) -> Pairs:
-    """Fields of a record that differ from the defaults, their names after the part's."""
-    yield from ((f"{part}.{name}", write_value(value)) for name, value in plain(kind, fields).items())
+def write_settings(part: str, choices: Choices) -> Pairs:
+    """Fields that differ from the defaults, their names after the part's."""
+    yield from ((f"{part}.{name}", write_value(value)) for name, value in changed(choices).items())
 
 
-def write_explore(state: Mapping[str, Any]) -> Pairs:
-    """Parts of a link, of the Explore panel's record."""
-    preset, fields = write_design(plain(Config, state.get("design", {})))
+def write_explore(part: ExplorePart) -> Pairs:
+    """The Explore panel's part of a link."""
+    preset, fields = write_design(changed(part.design))
     if preset:
         yield "design", preset
     yield from ((name, write_value(value)) for name, value in fields.items())
-    yield from (("pin", text) for text in write_entries(state.get("pins", []), Pins))
-    pattern = state.get("pattern", {})
-    yield from ((name, str(pattern[name])) for name, first in PATTERN.items() if pattern.get(name, first) != first)
-    yield from ((name, state[name]) for name, first in LISTS.items() if state.get(name, first) != first)
-    sweep: Mapping[str, str] = state.get("sweep") or {}
-    if field := sweep.get("field"):
-        statistic = sweep.get("statistic", SWEPT)
+    yield from (("pin", text) for text in write_entries(part.pins, Pins))
+    for name, value, first in zip(("layer", "head"), part.pattern_of, FIRST.pattern_of, strict=True):
+        if value != first:
+            yield name, str(value)
+    yield from ((name, value) for name in LISTS if (value := getattr(part, name)) != getattr(FIRST, name))
+    if part.sweep:
+        field, statistic = part.sweep
         yield "sweep", field if statistic == SWEPT else f"{field}:{statistic}"
 
 
-def read_explore(params: Params) -> dict[str, Any]:
-    """The Explore panel's record from the parts of a link."""
+def read_explore(params: Params) -> ExplorePart:
+    """Settings of the Explore panel from a link."""
     fields, sentences = read_design(params.take("design"), "design")
     params.sentences += sentences
-    return record(
-        design=params.accepted(Config, fields | params.fields(Config), "design"),
-        pins=read_entries(params, "pin", Pins),
-        pattern={name: params.position(name, first) for name, first in PATTERN.items()},
-        **{name: params.take(name, first) for name, first in LISTS.items()},
-        sweep=_sweep(params.take("sweep")),
-    )
+    design = params.accepted(Config, fields | params.fields(Config), "design")
+    return ExplorePart(
+        design, read_entries(params, "pin", Pins),
+        (params.position("layer", 1, 1, design.n_layers), params.position("head", 0, 0, design.n_heads - 1)),
+        **{name: params.one_of(params.take(name, options[0]), name, options, options[0])
+           for name, options in LISTS.items()},
+        sweep=_sweep(params))
 
 
-def _sweep(text: str) -> dict[str, str] | None:
-    """The record of a sweep from `alpha` or `alpha:token_correlation`; None while nothing is swept."""
-    name, _, statistic = text.partition(":")
-    return {"field": field_named(Config, name) or name, "statistic": statistic or SWEPT} if text else None
+def _sweep(params: Params) -> tuple[str, str] | None:
+    """Field and statistic of `alpha` or `alpha:token_correlation`; None while nothing is swept."""
+    name, _, statistic = params.take("sweep").partition(":")
+    field = params.one_of(field_named(Config, name) or name, "sweep", sliders(Config), "") if name else ""
+    return (field, params.one_of(statistic or SWEPT, "sweep's statistic", ENDS, SWEPT)) if field else None
 
 
-def write_map(state: Mapping[str, Any]) -> Pairs:
-    """Parts of a link, of the Map panel's record; the first map is left out."""
-    first = changed(maps.FIRST_DESIGN)
-    design = plain(Config, state.get("design", first))
-    if design != first:
-        preset, fields = write_design(design)
+def write_map(part: maps.MapPart) -> Pairs:
+    """The Map panel's part of a link; the first map is left out."""
+    if part.design != maps.FIRST_DESIGN:
+        preset, fields = write_design(changed(part.design))
         yield MAP_DESIGN, ",".join([preset, *(f"{name}:{write_value(value)}" for name, value in fields.items())])
-    yield from write_settings("map", maps.Plan, state.get("plan", {}))
+    yield from write_settings("map", part.plan)
 
 
-def read_map(params: Params) -> dict[str, Any]:
-    """The Map panel's record from the parts of a link."""
-    design = _map_design(params) if params.has(MAP_DESIGN) else changed(maps.FIRST_DESIGN)
-    return record(design=design, plan=params.settings(maps.Plan, "map"))
+def read_map(params: Params) -> maps.MapPart:
+    """Settings of the Map panel from a link."""
+    design = _map_design(params) if params.has(MAP_DESIGN) else maps.FIRST_DESIGN
+    return maps.MapPart(design, params.settings(maps.Plan, "map"))
 
 
-def _map_design(params: Params) -> dict[str, object]:
+def _map_design(params: Params) -> Config:
     """The fields of `post_ln,n_layers:24`; of the default design where it is empty."""
     preset, *parts = params.take(MAP_DESIGN).split(",")
     fields, sentences = read_design(preset, MAP_DESIGN)
@@ -196,33 +188,24 @@ def _map_design(params: Params) -> dict[str, object]:
     return params.accepted(Config, fields, MAP_DESIGN)
 
 
-def write_race(state: Mapping[str, Any]) -> Pairs:
-    """Parts of a link, of the Race panel's record; the usual line-up is left out."""
-    contenders = state.get("contenders", _usual())
-    if contenders != _usual():
-        yield from ((RACER, text) for text in [*write_entries(contenders, lineup.Lineup)] or [EMPTY])
-    yield from write_settings("race", lineup.Plan, state.get("plan", {}))
-    if state.get("selected"):
-        yield SELECTED, str(state["selected"])
+def write_race(part: lineup.RacePart) -> Pairs:
+    """The Race panel's part of a link; the usual line-up is left out."""
+    if part.contenders != lineup.RacePart().contenders:
+        yield from ((RACER, text) for text in [*write_entries(part.contenders, lineup.Lineup)] or [EMPTY])
+    yield from write_settings("race", part.plan)
+    if part.selected:
+        yield SELECTED, str(part.selected)
 
 
-@cache
-def _usual() -> list[dict[str, Any]]:
-    """The line-up of a page that opens."""
-    return lineup.first_lineup().state()
+def read_race(params: Params) -> lineup.RacePart:
+    """Settings of the Race panel from a link."""
+    usual = lineup.RacePart().contenders
+    racers = read_entries(params, RACER, lineup.Lineup) if params.has(RACER) else usual
+    return lineup.RacePart(racers, params.settings(lineup.Plan, "race"),
+                           params.position(SELECTED, 0, 0, max(0, len(racers) - 1)))
 
 
-def read_race(params: Params) -> dict[str, Any]:
-    """The Race panel's record from the parts of a link."""
-    racers = read_entries(params, RACER, lineup.Lineup) if params.has(RACER) else deepcopy(_usual())
-    selected = params.position(SELECTED, 0)
-    if not (isinstance(selected, int) and selected < max(1, len(racers))):
-        params.sentences.append(f"{SELECTED} must be a contender's position, from 0; got {shown(selected)}")
-        selected = 0
-    return record(contenders=racers, plan=params.settings(lineup.Plan, "race"), selected=selected)
-
-
-PARTS: Mapping[str, tuple[Callable[[Mapping[str, Any]], Pairs], Callable[[Params], dict[str, Any]]]] = {
+PARTS: Mapping[str, tuple[Callable[[Any], Pairs], Callable[[Params], Any]]] = {
     "explore": (write_explore, read_explore), "map": (write_map, read_map), "race": (write_race, read_race),
 }
-"""Writer and reader of a panel's record, for each panel that is no lab."""
+"""Writer and reader of a panel's part, for each panel that is no lab."""

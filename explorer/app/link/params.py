@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from explorer.app.link.values import field_named, typed
-from explorer.app.widgets.record import changed, parse_choices
-from explorer.choices import Choices
+from explorer.app.widgets.wording import refusal_in_words
+from explorer.choices import Choices, ConfigError
 from explorer.display import shown
 
 LONGEST = 12_000
@@ -17,6 +17,7 @@ MOST = 400
 """Parts of a link that are read."""
 LONGEST_POSITION = 8
 """Digits of a position that are read."""
+Chosen = TypeVar("Chosen", bound=Choices)
 
 
 class Params:
@@ -54,6 +55,23 @@ class Params:
             self.sentences.append(f"{key} is given {len(values)} times: the last counts")
         return values[-1] if values else default
 
+    def one_of(self, value: str, key: str, options: Collection[str], default: str) -> str:
+        """The value of a key that has options; the default where it is none of them."""
+        if value in options:
+            return value
+        self.sentences.append(f"{key} must be one of {', '.join(options)}; got {shown(value)}")
+        return default
+
+    def position(self, key: str, default: int, low: int, high: int) -> int:
+        """A number that counts something, between two ends; the default where it is none."""
+        text = self.take(key, str(default))
+        is_number = text.isascii() and text.isdecimal() and len(text) < LONGEST_POSITION
+        if is_number and low <= int(text) <= high:
+            return int(text)
+        got = shown(int(text) if is_number else text)
+        self.sentences.append(f"{key} must be a whole number between {low} and {high}; got {got}")
+        return default
+
     def fields(self, kind: type[Choices], prefix: str = "") -> dict[str, Any]:
         """The values of all keys that name a field, by its name or its label, after a prefix."""
         given: dict[str, str] = {}
@@ -62,20 +80,32 @@ class Params:
                 given[field] = self.take(name)
         return typed(kind, given)
 
-    def accepted(self, kind: type[Choices], fields: Mapping[str, object], part: str) -> dict[str, object]:
-        """The fields that their record accepts, without the defaults; see `record.parse_choices`."""
-        choices, sentences = parse_choices(kind, fields, part) if fields else (None, [])
-        self.sentences += sentences
-        return changed(choices) if choices else {}
+    def accepted(self, kind: type[Chosen], fields: Mapping[str, object], part: str) -> Chosen:
+        """Choices from their fields; a field that is refused keeps its default, and a sentence says why.
 
-    def settings(self, kind: type[Choices], part: str) -> dict[str, object]:
-        """The fields of a part of the page that its record accepts, without the defaults."""
+        Args:
+            part: the name of the choices in the sentences.
+        """
+        waiting, choices = dict(fields), kind()
+        try:
+            return kind(**waiting)
+        except ConfigError:
+            pass
+        while True:  # one by one, again as long as that helps: a field may need another one first
+            refused = {}
+            for name, value in waiting.items():
+                try:
+                    choices = choices.replace(**{name: value})
+                except ConfigError as error:
+                    refused[name] = refusal_in_words(error)
+            if len(refused) == len(waiting):
+                self.sentences += [f"{part}: {sentence}" for sentence in refused.values()]
+                return choices
+            waiting = {name: waiting[name] for name in refused}
+
+    def settings(self, kind: type[Chosen], part: str) -> Chosen:
+        """The choices of a part of the page, whose name stands before each field."""
         return self.accepted(kind, self.fields(kind, f"{part}."), part)
-
-    def position(self, key: str, default: int) -> int | str:
-        """A number that counts something; the text itself where it is none, to be refused as such."""
-        text = self.take(key, str(default))
-        return int(text) if text.isascii() and text.isdecimal() and len(text) < LONGEST_POSITION else text
 
     def has(self, key: str) -> bool:
         """Whether a key is given and was not taken."""

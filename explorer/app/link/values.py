@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 from explorer.app.view import label
-from explorer.app.widgets.record import changed, parse_choices
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.display import shown
@@ -48,6 +47,11 @@ def _labels(kind: type[Choices]) -> dict[str, str]:
     return {label(item): field for field, item in kind.specs().items()}
 
 
+def changed(choices: Choices) -> Fields:
+    """The fields that differ from the defaults."""
+    return dict(choices.__repr_args__())
+
+
 def differing(fields: Mapping[str, object], base: Mapping[str, object]) -> Fields:
     """The fields of a Config that differ from those of a named design; both without the defaults."""
     if fields == base:
@@ -83,12 +87,6 @@ def read_design(preset: str, where: str) -> tuple[Fields, list[str]]:
     if preset and preset not in PRESETS:
         return {}, [f"{where} must be a named design, such as {next(iter(PRESETS))}; got {shown(preset)}"]
     return dict(named_fields(preset)) if preset else {}, []
-
-
-def plain(kind: type[Choices], fields: object) -> Fields:
-    """Fields that differ from the defaults, of a record that may come from anywhere; those refused are left out."""
-    choices, _ = parse_choices(kind, fields, "") if fields else (None, [])
-    return dict(changed(choices)) if choices else {}
 
 
 def typed(kind: type[Choices], texts: Mapping[str, str]) -> dict[str, Any]:

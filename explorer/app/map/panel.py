@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
 
 import ipywidgets as widgets
 
@@ -17,12 +16,11 @@ from explorer.app.design_names import name_of
 from explorer.app.explore.selections import NamedDesigns
 from explorer.app.explore.sentences import model_words
 from explorer.app.map.picture import MapControls, Picture, Shown
-from explorer.app.map.plan import FIRST_DESIGN, MAPS, Job, Plan
+from explorer.app.map.plan import FIRST_DESIGN, MAPS, Job, MapPart, Plan
 from explorer.app.map.running import Clock, begun, cells
 from explorer.app.widgets.buttons import ButtonRow, SetupRow, button
 from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase, prose
-from explorer.app.widgets.record import changed, parse_choices, record, restore_controls, restore_parts
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.choices import ConfigError
 from explorer.config import Config
@@ -79,23 +77,18 @@ class MapPanel(Panel[Job, None]):
             self.picture.mark(elsewhere)
             self._draw()
 
-    def state(self) -> dict[str, Any]:
-        """The design and the choices, not the numbers; see `Recorded`."""
+    @property
+    def part(self) -> MapPart:
+        """The design and the choices, not the numbers."""
         with self.lock:
-            return record(design=changed(self.design), plan=changed(self.controls.config))
+            return MapPart(self.design, self.controls.config)
 
-    def restore(self, state: object) -> list[str]:
-        """Makes the map of a record; see `Recorded`."""
+    def restore(self, part: MapPart) -> None:
+        """Makes a map."""
         with self.lock:
-            sentences = restore_parts(state, {
-                "design": self._restore_design, "plan": lambda fields: restore_controls(self.controls, fields, "plan")})
+            self.design = part.design
+            self.controls.apply(part.plan.model_dump())
             self.refresh()
-        return sentences
-
-    def _restore_design(self, fields: object) -> list[str]:
-        config, sentences = parse_choices(Config, fields, "design")
-        self.design = config or self.design
-        return sentences
 
     # --- from the page: any thread ----------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from pydantic import model_validator
 
 from explorer.app.design_names import lowered
 from explorer.app.widgets.buttons import Setup
-from explorer.app.widgets.record import changed, record
 from explorer.app.widgets.slider_steps import slider_steps, sliders, thinned
 from explorer.choices import Choices
 from explorer.config import Config
@@ -241,9 +240,16 @@ FIRST_DESIGN = Config(norm_placement="none", residual="absent", **SMALL)
 """The design of the first map, with which the page opens."""
 
 
+class MapPart(NamedTuple):
+    """Settings of the Map panel: the design that is varied, and the plan."""
+
+    design: Config = FIRST_DESIGN
+    plan: Plan = Plan()
+
+
 def _map(name: str, title: str, words: str, config: Config, **plan: Any) -> Setup:
     """A map of a design; of the plan, what differs from the defaults."""
-    return Setup(name, title, words, lambda: record(design=changed(config), plan=changed(Plan(**plan))))
+    return Setup(name, title, words, lambda: MapPart(config, Plan(**plan)))
 
 
 MAPS: Mapping[str, Setup] = MappingProxyType({

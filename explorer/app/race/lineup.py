@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import model_validator
 
 from explorer.app.design_names import cut, lowered, name_of, tidied
 from explorer.app.roster import MOST, Entry, Roster
 from explorer.app.widgets.buttons import Setup
-from explorer.app.widgets.record import changed, record
 from explorer.app.widgets.wording import in_words
 from explorer.config import Config, preset
 from explorer.fields import setting
@@ -152,13 +151,22 @@ class Plan(Task):
         return config.replace(**{name: getattr(self, name) for name in names})
 
 
+class RacePart(NamedTuple):
+    """Settings of the Race panel."""
+
+    contenders: tuple[Contender, ...] = first_lineup().entries
+    plan: Plan = Plan()
+    selected: int = 0
+    """Position of the contender whose recipe is shown, from 0."""
+
+
 # Set-ups of a race: a question each, with the contenders, recipes and plan that answer it.
 
 
 def _race(name: str, title: str, words: str, lineup: Callable[[], Lineup], **plan: Any) -> Setup:
     """A race of a line-up; of the plan, what differs from the defaults."""
     return Setup(name, title, words,
-                 lambda: record(contenders=lineup().state(), plan=changed(Plan(**plan)), selected=0))
+                 lambda: RacePart(lineup().entries, Plan(**plan)))
 
 
 def lineup_of(contenders: Sequence[Contender]) -> Lineup:

@@ -16,9 +16,9 @@ import ipywidgets as widgets
 
 from explorer.app import home
 from explorer.app.race.gallery import Gallery
-from explorer.app.race.lineup import SETUPS, Lineup, Plan, first_lineup
+from explorer.app.race.lineup import SETUPS, Lineup, Plan, RacePart, first_lineup
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, Start
-from explorer.app.race.racefile import RaceFile, Saves, opened, state_of
+from explorer.app.race.racefile import RaceFile, Saves, opened, part_of
 from explorer.app.race.sample import stored
 from explorer.app.race.standings import most_steps
 from explorer.app.widgets.buttons import RaceButtons, SetupRow
@@ -115,13 +115,14 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         self.waiting.remove_class("ex-beware").add_class("ex-stored")
         self.gallery.show(sample.course, sample.outcomes, final=True, lines=sample.lines)
 
-    def state(self) -> dict[str, Any]:
-        """The choices for the next race; see `Preparation`."""
-        return self.preparation.state()
+    @property
+    def part(self) -> RacePart:
+        """The choices for the next race."""
+        return self.preparation.part
 
-    def restore(self, state: object) -> list[str]:
-        """Makes the choices of `state()`; gives a sentence for each thing that could not be used."""
-        return self.preparation.restore(state)
+    def restore(self, part: RacePart) -> None:
+        """Sets the choices for the next race."""
+        self.preparation.restore(part)
 
     def _enter(self, phase: Phase, text: str, *words: Any, **more: Any) -> None:
         """Goes to a phase, as every panel does, and first offers the buttons of this phase."""
@@ -218,7 +219,7 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
     def _show_opened(self, race: Record, start: Start) -> None:
         """Shows a race from a file as one that is paused, or has ended, and the choices that it started with."""
         self.race = race
-        self.preparation.restore(state_of(start))
+        self.preparation.restore(part_of(start))
         self.preparation.text.take(start.text)
         self.file.said = f"Opened, at step {most_steps(race.outcomes):,} of {race.steps:,}."
         if race.finished:

@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 import ipywidgets as widgets
 
 from explorer.app.explore.selections import named_options
-from explorer.app.race.lineup import Contender, Lineup, Plan, named_design, recipe_words
+from explorer.app.race.lineup import Contender, Lineup, Plan, RacePart, named_design, recipe_words
 from explorer.app.roster import RosterBox, RosterError, quoted
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.files import FileEntry
-from explorer.app.widgets.record import changed, record, restore_controls, restore_parts
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.choices import ConfigError
 from explorer.config import Config
-from explorer.display import shown
 from explorer.figures.palette import LegendEntry
 from explorer.schemes.preset import PRESETS
 from explorer.text import LARGEST_BYTES, Text, decode
@@ -152,30 +150,21 @@ class Preparation:
             raise ConfigError(self.refusal)
         return Start.of(self.lineup, self.plan.config, self.text.text)
 
-    def state(self) -> dict[str, Any]:
-        """The contenders, whose recipe is shown, the size and the task; see `Recorded`. Not a text of one's own."""
+    @property
+    def part(self) -> RacePart:
+        """All that is set, but for a text of one's own."""
         with self._lock:
             numbers = [entry.number for entry in self.lineup]
-            return record(contenders=self.lineup.state(), plan=changed(self.plan.config),
-                          selected=numbers.index(self.selected) if numbers else 0)
+            return RacePart(self.lineup.entries, self.plan.config, numbers.index(self.selected) if numbers else 0)
 
-    def restore(self, state: object) -> list[str]:
-        """Replaces the contenders, and sets the controls; see `Recorded`."""
+    def restore(self, part: RacePart) -> None:
+        """Replaces the contenders, and sets the controls."""
         with self._lock:
-            sentences = restore_parts(state, {
-                "contenders": self.lineup.restore, "selected": self._restore_selected,
-                "plan": lambda fields: restore_controls(self.plan, fields, "plan"),
-            })
+            self.lineup.restore(part.contenders)
+            self.selected = [*(entry.number for entry in self.lineup), 0][part.selected]
+            self.plan.apply(part.plan.model_dump())
             self._follow()
             self._on_change()
-        return sentences
-
-    def _restore_selected(self, position: object) -> list[str]:
-        numbers = [entry.number for entry in self.lineup]
-        if type(position) is not int or not 0 <= position < max(1, len(numbers)):
-            return [f"selected must be a contender's position; got {shown(position)}"]
-        self.selected = [*numbers, 0][position]
-        return []
 
     def undo(self) -> None:
         """Undoes refused choices."""

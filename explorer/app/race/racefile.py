@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from explorer.app.race.lineup import OWN, Plan
+from explorer.app.race.lineup import OWN, Contender, Plan, RacePart
 from explorer.app.race.preparation import Start
 from explorer.app.roster import MOST
 from explorer.app.widgets.buttons import ButtonRow, button
 from explorer.app.widgets.files import File, LargeFile
-from explorer.app.widgets.record import changed, record
 from explorer.choices import ConfigError
 from explorer.figures.palette import LegendEntry
 from explorer.figures.race import CURVES, Course
@@ -90,14 +88,11 @@ def start_of(terms: Terms) -> Start:
     return Start(designs, tuple(recipe for *_, recipe in terms.contenders), plan, terms.text)
 
 
-def state_of(start: Start) -> dict[str, Any]:
+def part_of(start: Start) -> RacePart:
     """The choices that start such a race."""
-    contenders = [
-        {"config": changed(design.config), "name": design.label, "recipe": changed(recipe), "sized": True,
-         "index": design.index}
-        for design, recipe in zip(start.designs, start.recipes, strict=True) if design.config
-    ]
-    return record(contenders=contenders, plan=changed(start.plan), selected=0)
+    return RacePart(tuple(
+        Contender(design.config, design.label, index=design.index, recipe=recipe, sized=True)
+        for design, recipe in zip(start.designs, start.recipes, strict=True) if design.config), start.plan)
 
 
 class Saves(ButtonRow):

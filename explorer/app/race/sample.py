@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from explorer.app.race.lineup import Lineup, Plan
+from explorer.app.race.lineup import Contender, Lineup, Plan
+from explorer.config import Config
 from explorer.figures.palette import LegendEntry
 from explorer.figures.race import Course, Track
 from explorer.training.history import History, Line, Outcome
+from explorer.training.recipe import Recipe
 from explorer.training.tasks import Levels
 
 FILE = Path(__file__).with_name("sample.json")
@@ -39,7 +41,8 @@ def stored() -> Sample:
     """The stored race."""
     content = json.loads(FILE.read_text(encoding="utf-8"))
     lineup, plan = Lineup(), Plan(**content["plan"])
-    lineup.restore(content["contenders"])
+    lineup.restore([Contender(**row | {"config": Config(**row["config"]), "recipe": Recipe(**row["recipe"])})
+                    for row in content["contenders"]])
     outcomes = tuple(Outcome(**values | {name: np.nan for name in FLOATS if values[name] is None})
                      for values in content["outcomes"])
     tracks = [

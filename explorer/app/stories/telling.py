@@ -10,14 +10,13 @@ import traitlets
 
 from explorer.app.explore.panel import Explore
 from explorer.app.link.links import Links
+from explorer.app.page import ExplorePart, Page, Tabs
 from explorer.app.stories.story import OFFER, STORIES, VERDICT, Step, Story
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.live import Live
-from explorer.app.widgets.record import record
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.tabbed import Tabbed
 from explorer.config import Config
-from explorer.display import shown
 
 
 class Strip(PageWidget):
@@ -78,32 +77,20 @@ class Telling:
             self.strip.cards = [{"name": row.name, "title": row.title, "words": row.words} for row in STORIES.values()]
 
     @property
-    def state(self) -> dict[str, Any]:
-        """The story and its step, as the page's record has them; empty where no story is open."""
-        return {"story": [self.story.name, self.number]} if self.story else {}
+    def place(self) -> tuple[str, int] | None:
+        """The story and its step, as the page's record has them; None where no story is open."""
+        return (self.story.name, self.number) if self.story else None
 
     @property
     def _step(self) -> Step | None:
         return self.story.steps[self.number - 1] if self.story else None
 
-    def restore(self, place: object) -> list[str]:
-        """Goes to the step of a record, on the page as it is; leaves the story where there is none."""
-        match place:
-            case [str() as name, int() as number] if self.strip.cards and name in STORIES:
-                story = STORIES[name]
-                if not 1 <= number <= len(story.steps):
-                    return [f"step must be from 1 to {len(story.steps)} in the story {name}; got {shown(number)}"]
-                if (story, number) != (self.story, self.number):
-                    self._tell(story, number)
-            case None | []:
-                self.leave()
-            case [name, str() as number] if name in STORIES:
-                return [f"step must be a whole number; got {shown(number)}"]
-            case [name, *_]:
-                return [f"story must be one of {', '.join(STORIES)}; got {shown(name)}"]
-            case _:
-                return [f"story must be a list of a name and a step; got {shown(place)}"]
-        return []
+    def restore(self, place: tuple[str, int] | None) -> None:
+        """Goes to a step, on the page as it is; leaves the story where there is none."""
+        if place is None:
+            self.leave()
+        elif place != self.place:
+            self._tell(STORIES[place[0]], place[1])
 
     def act(self, message: object) -> None:
         """Handles a message of the strip, or of the chart that a question is about; believes none of them."""
@@ -138,11 +125,12 @@ class Telling:
     def _go(self, story: Story, number: int) -> None:
         """Sets the page of a step: what its link says of the panel that it opens, and nothing of the others."""
         self.strip.shown = False
-        self._page.restore(self._record(story.steps[number - 1]) | {"story": [story.name, number]})
+        self._page.restore(Page(*self._tabs(story.steps[number - 1]), self._page.view, (story.name, number)))
 
-    def _record(self, step: Step) -> dict[str, Any]:
-        state, _ = self._links.parse(step.link)
-        return record(open=state["open"], panels={state["open"]: state["panels"][state["open"]]})
+    def _tabs(self, step: Step) -> tuple[str, dict[str, Any]]:
+        """The panel that a step opens, and what is set on it."""
+        page, _ = self._links.parse(step.link)
+        return page.open, {page.open: page.panels[page.open]}
 
     def _tell(self, story: Story, number: int) -> None:
         self.story, self.number = story, number
@@ -152,8 +140,8 @@ class Telling:
             "text": step.question.text if step.question else "", "said": "", "look": "",
             "options": list(getattr(step.question, "options", ())),
         }
-        design = self._record(step)["panels"].get("explore", {}).get("design", {})
-        self._explore.ask(step.question, Config(**design), self._say, self.act)
+        explore = self._tabs(step)[1].get("explore", ExplorePart())
+        self._explore.ask(step.question, explore.design, self._say, self.act)
         self.strip.step = self._shown
 
     def point(self) -> None:
@@ -195,7 +183,7 @@ class Telling:
         self._say("Measuring …")
         self._explore.reveal(checked)
         if self._explore.controls.config != self._explore.asking.config:
-            self._page.restore(self._record(step))
+            self._page.restore(Tabs(*self._tabs(step)))
 
     def _say(self, words: str) -> None:
         """Shows what came of a question; called from any thread."""

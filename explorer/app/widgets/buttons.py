@@ -69,8 +69,8 @@ class Setup(NamedTuple):
     title: str
     words: str
     """The question that they answer."""
-    state: Callable[[], dict[str, Any]]
-    """Gives the record that the panel restores."""
+    part: Callable[[], Any]
+    """Gives what is to be set on the panel."""
 
 
 class SetupRow(ButtonRow):
@@ -79,10 +79,10 @@ class SetupRow(ButtonRow):
     Args:
         label: of the set-ups, for a screen reader.
         setups: by name, in the order of their buttons.
-        restore: makes the choices of a record.
+        restore: sets the choices of one.
     """
 
-    def __init__(self, label: str, setups: Mapping[str, Setup], restore: Callable[[object], object]) -> None:
+    def __init__(self, label: str, setups: Mapping[str, Setup], restore: Callable[[Any], object]) -> None:
         super().__init__(label, self._press, links=True)
         self._setups, self._restore = setups, restore
         self.buttons = [button(row.name, row.title, enabled=True, title=row.words) for row in setups.values()]
@@ -90,5 +90,5 @@ class SetupRow(ButtonRow):
     def _press(self, name: str) -> None:
         """Handles a press in a browser, which may say anything."""
         if name in self._setups:
-            self._restore(self._setups[name].state())
+            self._restore(self._setups[name].part())
             self.note = self._setups[name].words

@@ -9,10 +9,7 @@ would be refused is dimmed, with the reason; whoever chooses it all the same get
 from __future__ import annotations
 
 import asyncio
-import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import traitlets
@@ -106,7 +103,6 @@ class Controls(ControlBox, Generic[Chosen]):
         self._on_offer: Callable[[str, int], None] = lambda name, index: None
         self.on_msg(self._take)
         self.config = config
-        self._moved = -math.inf  # when the config was last another
         self._resting: asyncio.TimerHandle | None = None
         self.refusal = self.remedy = ""
         self._on_read = on_read
@@ -164,15 +160,13 @@ class Controls(ControlBox, Generic[Chosen]):
                 self._on_offer(name, index)
 
     def _exclude(self) -> None:
-        """Says which options are excluded: while a slider is dragged, which is no time to choose one, when it rests."""
-        dragged, self._moved = time.monotonic() - self._moved < self.rest, time.monotonic()
+        """Says which options are excluded once the choices rest: the answer to the choice itself comes first."""
         if self._resting:
             self._resting.cancel()
-        if dragged:
-            with suppress(RuntimeError):  # there is no loop, but in a kernel
-                self._resting = asyncio.get_running_loop().call_later(self.rest, self._rest)
-                return
-        self._rest()
+        try:
+            self._resting = asyncio.get_running_loop().call_later(self.rest, self._rest)
+        except RuntimeError:  # there is no loop, but in a kernel
+            self._rest()
 
     def _rest(self) -> None:
         self._resting, self.excluded = None, self._exclusions(self.config)

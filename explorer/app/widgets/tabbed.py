@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import ipywidgets as widgets
 
-from explorer.app.view import View
+from explorer.app.page import HasPart, Tabs
+from explorer.app.view import WHOLE, View
 from explorer.app.widgets.header import Header
-from explorer.app.widgets.record import Recorded, record, restore_parts
-from explorer.display import shown
 
 Start = TypeVar("Start")
 
@@ -44,10 +43,8 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
                  above: Sequence[widgets.Widget] = ()) -> None:
         self._start, self._rows = start, dict(panels)
         self.panels: dict[str, widgets.Widget] = {}
-        self._unopened: dict[str, object] = {}  # records for panels that are not built yet
-        self.view = View()
-        self.complaints: list[str] = []
-        """Sentences about records of panels that were built after `restore`."""
+        self._unopened: dict[str, object] = {}  # parts of panels that are not built yet
+        self.view = WHOLE
         self.header = header
         header.tabs = [row.title for row in panels.values()]
         self._above: list[widgets.Widget] = [header, *above]
@@ -61,7 +58,7 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
             self.panels[name] = self._rows[name].build(self._start)
             self._hide_all_but(name)  # before it comes: two at a time would make the page jump
             self.children = [*self._above, *self.panels.values()]
-            self.complaints += self._hand(name)
+            self._hand(name)
             if not self.view.whole:
                 self._look_at(self.panels[name])
         self.header.selected = list(self._rows).index(name)
@@ -87,41 +84,26 @@ class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
         """Name of the panel that is shown."""
         return next(name for name, panel in self.panels.items() if panel.layout.display != "none")
 
-    def state(self) -> dict[str, Any]:
-        """The open tab and the records of the panels; see `Recorded`."""
-        built = {name: panel.state() for name, panel in self.panels.items() if isinstance(panel, Recorded)}
-        return record(open=self.opened, panels={**self._unopened, **built})
+    @property
+    def part(self) -> Tabs:
+        """The open tab, and what is set on the panels."""
+        built = {name: panel.part for name, panel in self.panels.items() if isinstance(panel, HasPart)}
+        return Tabs(self.opened, {**self._unopened, **built})
 
-    def restore(self, state: object) -> list[str]:
-        """Opens the tab and restores the panels, those that are not built yet when they are; see `Recorded`."""
-        return restore_parts(state, self._parts())
+    def restore(self, part: Tabs) -> None:
+        """Opens the tab and sets the panels; those that are not built yet, when they are."""
+        self._unopened |= part.panels
+        for name in self.panels:
+            self._hand(name)
+        self.show(part.open)
 
-    def _parts(self) -> dict[str, Callable[[Any], list[str]]]:
-        """The parts of a record, each with its restorer, in the order of restoring."""
-        return {"panels": self._hand_out, "open": self._open}
-
-    def _open(self, name: object) -> list[str]:
-        if not isinstance(name, str) or name not in self._rows:
-            return [f"open must be one of {', '.join(self._rows)}; got {shown(name)}"]
-        self.show(name)
-        return []
-
-    def _hand_out(self, records: object) -> list[str]:
-        """Gives each panel its record, or keeps it until the panel is built."""
-        if not isinstance(records, Mapping):
-            return [f"panels must be an object of records; got {shown(records)}"]
-        sentences = [f"{shown(name)} is not a panel; the panels are {', '.join(self._rows)}"
-                     for name in records if name not in self._rows]
-        self._unopened |= {name: records[name] for name in self._rows if name in records}
-        return sentences + [sentence for name in self.panels for sentence in self._hand(name)]
-
-    def _hand(self, name: str) -> list[str]:
-        """Gives a panel the record that waits for it, if there is one."""
+    def _hand(self, name: str) -> None:
+        """Gives a panel the part that waits for it, if there is one."""
         panel = self.panels[name]
-        if name not in self._unopened or not isinstance(panel, Recorded):
-            return []
-        wanted = self._unopened.pop(name)
-        return [] if wanted == panel.state() else [f"{name}: {sentence}" for sentence in panel.restore(wanted)]
+        if name in self._unopened and isinstance(panel, HasPart):
+            wanted = self._unopened.pop(name)
+            if wanted != panel.part:
+                panel.restore(wanted)
 
     def _select(self, _: object) -> None:
         names, index = list(self._rows), self.header.selected

@@ -75,6 +75,7 @@
     noticeTimer = setTimeout(() => {
       const button = notice.querySelector("button");
       notice.hidden = !text;
+      notice.classList.toggle("ex-question", label !== "Reload");
       notice.querySelector("span").textContent = text;
       button.textContent = label;
       button.onclick = act;
@@ -82,7 +83,7 @@
   }
 
   /** Asks before the server ends this page, which nothing was sent to or from for `idle` seconds. */
-  function watchVisitor(kernel, hasEnded) {
+  function watchVisitor(kernel) {
     let used = Date.now();
     let isAsking = false;
     kernel.anyMessage.connect((_, { msg }) => {
@@ -90,22 +91,23 @@
     });
     const silence = () => (Date.now() - used) / 1000;
     const stay = () => {
-      if (hasEnded() || silence() < Math.min(warning, 10)) return;
+      if (hasEnded || silence() < Math.min(warning, 10)) return;
       used = Date.now();
       kernel.createComm("explorer.stay").open(); // changes nothing, and the server counts it as a use
     };
     for (const type of ["pointerdown", "keydown", "wheel"]) addListener(type, stay, { capture: true, passive: true });
     setInterval(() => {
       const left = Math.max(0, Math.ceil(idle - silence()));
-      const isIdle = !hasEnded() && left <= warning;
+      const isIdle = !hasEnded && left <= warning;
       if (isIdle) showNotice(`Still there? This page ends in ${left} s.`, { label: "Stay", act: stay });
-      else if (isAsking && !hasEnded()) showNotice("");
+      else if (isAsking && !hasEnded) showNotice("");
       isAsking = isIdle;
     }, 500);
   }
 
+  let hasEnded = false;
+  let isConnected = false;
   function watchKernel(kernel) {
-    let hasEnded = false;
     let reason = "";
     kernel.anyMessage.connect((_, { msg }) => { reason = msg.content.reason || reason; }); // of the server's last one
     kernel.statusChanged.connect((_, status) => {
@@ -114,23 +116,24 @@
         showNotice(`${reason} ${ENDED}`.trim());
       }
     });
-    if (kernel.connectionStatus === "connected") clearInterval(asking);
+    isConnected = kernel.connectionStatus === "connected";
     kernel.connectionStatusChanged.connect((_, status) => {
-      if (status === "connected") clearInterval(asking);
+      isConnected = status === "connected";
       const text = { connecting: DISCONNECTED, disconnected: ENDED }[status] ?? "";
       if (!hasEnded) showNotice(text, { delay: status === "connecting" ? 3000 : 0 });
     });
-    if (Number(idle)) watchVisitor(kernel, () => hasEnded);
+    if (Number(idle)) watchVisitor(kernel);
   }
 
-  // A kernel may die before the page is connected to it: then nobody says so.
-  const asking = setInterval(async () => {
-    if (!kernels) return clearInterval(asking); // it is not our server's page
+  // A kernel may die while the page is not connected to it, with the server or before the page is there: then nobody
+  // says so. Another server's page has no address to ask.
+  if (kernels) setInterval(async () => {
+    if (isConnected || hasEnded) return;
     const { kernelId } = JSON.parse(document.getElementById("jupyter-config-data").textContent);
-    if ((await fetch(kernels + kernelId)).status === 404) {
-      clearInterval(asking);
-      showNotice(ENDED);
-    }
+    const answer = await fetch(kernels + kernelId).catch(() => null); // the server is away
+    if (answer?.status !== 404) return;
+    hasEnded = true;
+    showNotice(ENDED);
   }, 2000);
 
   const poll = setInterval(async () => {
