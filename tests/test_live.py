@@ -130,6 +130,13 @@ def test_a_control_that_cannot_be_is_refused_in_one_sentence(attempt: Callable[[
     assert str(refused.value) == sentence
 
 
+def test_a_parameter_may_be_called_keys(live) -> None:
+    def sizes(keys: int = ex.slider(1, 9, 3)) -> go.Figure:
+        return go.Figure().add_scatter(y=list(range(keys)))
+
+    assert ys(live(sizes)) == [[0, 1, 2]]
+
+
 def test_a_figure_is_no_function() -> None:
     with pytest.raises(TypeError, match=r"^function must be a function; got 3 of type int$"):
         ex.live(3)

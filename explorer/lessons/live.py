@@ -164,8 +164,8 @@ class LivePanel(Live[Choices, Drawing]):
             progress(fraction)
 
         begun = time.perf_counter()
-        try:
-            result = self._function(**dict(job), **{PROGRESS: report} if self._takes_progress else {})
+        try:  # a parameter may be called `keys`, which `dict` would take for the method
+            result = self._function(**dict(iter(job)), **{PROGRESS: report} if self._takes_progress else {})
             title, figure, sentence = drawn(result)
         except Stopped:
             raise
