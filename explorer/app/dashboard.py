@@ -78,7 +78,7 @@ class Dashboard(Tabbed[Config]):
         self._links, self._start_link = Links(tuple(panels), stories=set(panels) >= set(PANELS)), ""
         self._opening = self._links.parse("")[0].panels
         self._still, self._following = still, threading.RLock()
-        self.telling = Telling(self, self._links, self._following, offered=set(panels) >= set(PANELS))
+        self.telling = Telling(self, self._links, self._following)
         header = Header(stories=bool(self.telling.strip.cards))
         super().__init__(header, config, panels, above=[self.telling.strip])
         self.add_class("ex-root")
@@ -181,11 +181,12 @@ class Dashboard(Tabbed[Config]):
             self._steps.note(self.page)
             self._say()
 
-    def _say(self) -> None:
+    def _say(self, *, arrived: bool = False) -> None:
+        """Tells the header what can be undone, and the link once a browser has asked for it."""
         header, steps = self.header, self._steps
         header.undoes, header.redoes = bool(steps.past), bool(steps.future)
-        if header.link is not None:
-            header.link = self.link
+        if arrived or header.link is not None:
+            header.link = self._links.write(steps.now)
 
     def _act(self, message: object) -> None:
         """Handles a message of the header."""
@@ -211,8 +212,7 @@ class Dashboard(Tabbed[Config]):
         """Opens what the address of a browser holds, when the page is first put together."""
         if self.header.link is None and query:
             self.start_at(query)
-        self.header.link = self.link
-        self._say()
+        self._say(arrived=True)
 
     def _go(self, page: Page) -> None:
         """Makes the page of a step back, or again."""

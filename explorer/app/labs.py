@@ -19,7 +19,7 @@ from explorer.app.widgets.header import Header
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import prose
 from explorer.app.widgets.tabbed import Tab, Tabbed
-from explorer.app.widgets.wording import in_words, left_in_words
+from explorer.app.widgets.wording import in_words
 from explorer.choices import Choices, ConfigError
 from explorer.figures.words import explained, linked
 from explorer.labs import outside
@@ -44,10 +44,6 @@ class Labs(Tabbed[None]):
 def tab(row: Lab) -> Tab[Any]:
     """A lab as the panel of a tab."""
     return Tab(row.title, lambda _: LabPanel(row, run=partial(outside.run, row)))
-
-
-TELLING = 2.0
-"""Seconds of computing that say how long the rest takes."""
 
 
 class Outcome(NamedTuple):
@@ -140,9 +136,7 @@ class LabPanel(Live[Choices, Outcome]):
             self._show(self._result)
 
     def _progress(self, job: Choices, fraction: float) -> str:
-        words = super()._progress(job, fraction) + (", so far" if self._partial else "")
-        spent = self.worker.busy_for
-        return f"{words} · {left_in_words(spent / fraction - spent)}" if fraction and spent > TELLING else words
+        return super()._progress(job, fraction) + (", so far" if self._partial else "") + self._left(fraction)
 
     def _draw(self, result: Any, settings: Choices, *, stale: bool) -> None:
         for plot in self.lab.plots:

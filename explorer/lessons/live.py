@@ -18,12 +18,11 @@ import numpy as np
 import plotly.graph_objects as go
 from IPython.display import display
 
-from explorer.app.labs import TELLING, settings_words
+from explorer.app.labs import settings_words
 from explorer.app.still import still
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import LONGEST_REFUSAL, Live
-from explorer.app.widgets.wording import left_in_words
 from explorer.choices import Choices
 from explorer.display import shown
 from explorer.figures import FIGURES
@@ -180,8 +179,7 @@ class LivePanel(Live[Choices, Drawing]):
         return FunctionError(f"{type(error).__name__}{where}", " ".join(str(error).split())[:LONGEST_REFUSAL])
 
     def _progress(self, job: Choices, fraction: float) -> str:
-        words, spent = super()._progress(job, fraction), self.worker.busy_for
-        return f"{words} · {left_in_words(spent / fraction - spent)}" if fraction and spent > TELLING else words
+        return super()._progress(job, fraction) + self._left(fraction)
 
     def _receive(self, job: Choices, result: Drawing) -> None:
         super()._receive(job, result)

@@ -36,7 +36,7 @@ class Links:
     """
 
     def __init__(self, panels: Sequence[str], *, stories: bool = True) -> None:
-        self._panels, self._stories = tuple(panels), STORIES if stories else {}
+        self._panels, self.stories = tuple(panels), STORIES if stories else {}
         self._labs = {name: [lab.name for lab in LABS.values() if lab.panel.lower() == name] for name in panels}
 
     def write(self, page: Page) -> str:
@@ -108,9 +108,9 @@ class Links:
     def _read_story(self, params: Params) -> tuple[str, int] | None:
         """The name of the open story, and its step; None for none."""
         name = params.take(STORY[0])
-        if name and name not in self._stories:
-            params.sentences.append(f"story must be one of {', '.join(self._stories)}; got {shown(name)}")
-        known = self._stories.get(name)
+        if name and name not in self.stories:
+            params.sentences.append(f"story must be one of {', '.join(self.stories)}; got {shown(name)}")
+        known = self.stories.get(name)
         step = params.position(STORY[1], 1, 1, len(known.steps) if known else MOST_STEPS)
         return (name, step) if known else None
 

@@ -58,13 +58,11 @@ class Telling:
 
     Args:
         page: the page.
-        links: reads the links of the steps.
+        links: reads the links of the steps, and says whether the page has every panel that the stories open.
         lock: the page's, held while its record changes; taken before that of a panel.
-        offered: whether the page has every panel that the stories open.
     """
 
-    def __init__(self, page: Tabbed[Any], links: Links, lock: AbstractContextManager[object], *, offered: bool
-                 ) -> None:
+    def __init__(self, page: Tabbed[Any], links: Links, lock: AbstractContextManager[object]) -> None:
         self._page, self._links, self._lock = page, links, lock
         self.strip = Strip()
         self.strip.on_msg(lambda _, content, __: self.act(content))
@@ -73,8 +71,8 @@ class Telling:
         """Number of the step, from 1."""
         self._shown: dict[str, Any] = {}
         self._framed: widgets.Widget | None = None  # the box around what is to be looked at
-        if offered:
-            self.strip.cards = [{"name": row.name, "title": row.title, "words": row.words} for row in STORIES.values()]
+        self.strip.cards = [{"name": row.name, "title": row.title, "words": row.words}
+                            for row in links.stories.values()]
 
     @property
     def place(self) -> tuple[str, int] | None:

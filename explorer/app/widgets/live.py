@@ -16,11 +16,14 @@ from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.panel import Job, Panel, Phase, Result
 from explorer.app.widgets.runtime import one_message
 from explorer.app.widgets.verdict import Verdict
+from explorer.app.widgets.wording import left_in_words
 
 LONGEST_REFUSAL = 400
 """Characters of a refusal that are shown: a browser can send any number of wrong fields."""
 SLOW = 1.0
 """Seconds of computing after which there is a button to stop it."""
+TELLING = 2.0
+"""Seconds of computing that say how long the rest takes."""
 
 
 class Live(Panel[Job, Result]):
@@ -61,6 +64,11 @@ class Live(Panel[Job, Result]):
     def _progress(self, _: Job, fraction: float) -> str:
         """Progress of a job, in words."""
         return f"{100 * fraction:.0f} %"
+
+    def _left(self, fraction: float) -> str:
+        """Words on the time that is left, for the end of `_progress`; empty while too little is known."""
+        spent = self.worker.busy_for
+        return f" · {left_in_words(spent / fraction - spent)}" if fraction and spent > TELLING else ""
 
     def _begun(self, _: Job) -> None:
         """Called when a job was handed to the worker: what can be shown at once."""
