@@ -58,7 +58,7 @@ class Telling:
 
     Args:
         page: the page.
-        links: reads the links of the steps, and says whether the page has every panel that the stories open.
+        links: reads the links of the steps, and finds out whether the page has every panel that the stories open.
         lock: the page's, held while its record changes; taken before that of a panel.
     """
 
