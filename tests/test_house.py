@@ -32,7 +32,7 @@ ROOMS: dict[str, Room] = {
     "glossary": Room(69, 2),
     "jupyter": Room(152, 2),
     "labs": Room(3909, 74),
-    "lessons": Room(347, 4),
+    "lessons": Room(352, 5),
     "measuring": Room(564, 8),
     "model": Room(591, 9),
     "own": Room(3500, 27),

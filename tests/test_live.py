@@ -1,4 +1,4 @@
-"""The kit of the lessons without a browser: controls from a function, what is drawn, errors, stills, and exercises."""
+"""The kit of the lessons without a browser: controls from a function, what is drawn, errors and stills."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from math import erf, exp, pi, sqrt
 from typing import Any, Literal
 from xml.etree import ElementTree
 
@@ -21,7 +20,6 @@ from nbclient import NotebookClient
 import explorer as ex
 from explorer.choices import ConfigError
 from explorer.figures.data import unpacked
-from explorer.lessons.check import EXERCISES, plain_mlps
 from explorer.lessons.live import LiveFigure, drawn
 from explorer.lessons.settings import settings_of
 from explorer.serve import ServeError, _page, notebooks
@@ -297,101 +295,3 @@ def test_every_lesson_can_be_served_by_its_name() -> None:
         assert _page(f"lessons/{lesson.stem}") == lesson
     with pytest.raises(ServeError, match=r"must be one of .*lessons/01_drawing_weights.*; got 'lessons/\.\./explorer'"):
         _page("lessons/../explorer")
-
-
-# --- exercises --------------------------------------------------------------------------------------------------
-
-
-def gamma(c: float) -> float:
-    return 1 - 2 * c * exp(-c * c / 2) / sqrt(2 * pi) / erf(c / sqrt(2))
-
-
-def cut_normal(n: int, std: float) -> np.ndarray:
-    rng = np.random.default_rng(7)
-    w = rng.normal(size=n)
-    while (far := np.abs(w) > 2).any():
-        w[far] = rng.normal(size=far.sum())
-    return std * w
-
-
-def widening(share: float) -> float:
-    """The c with that γ, by halving."""
-    low, high = 0.1, 8.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if gamma(middle) < share else (low, middle)
-    return low
-
-
-ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
-    "01.1": (gamma(3) ** -0.5, (gamma(3), "the value is 4 % too small"), (1 / gamma(3), "the value is 1 % too large")),
-    "01.2": (lambda n: cut_normal(n, 0.02 / sqrt(gamma(2))),
-             (lambda n: cut_normal(n, 0.02), "at n = 100000 the standard deviation is 10 % too small"),
-             (lambda n: np.random.default_rng(0).normal(size=n) * 0.02,
-              "at n = 100000 the largest |w| is 2 times too large")),
-    "01.3": (2 / widening(0.99), (0.02, "the value is 30 times too small"),
-             (widening(0.99), "the value is 6 times too large")),
-    "02.1": (lambda n, m, v: m * v,
-             (lambda n, m, v: n * v, "at n = 1024, m = 64, v = 0.02 the value is 20 times too large"),
-             (lambda n, m, v: m * v**0.5, "the value is 20 times too large")),
-    "02.2": (lambda n, m: 1 / sqrt(n * m),
-             (lambda n, m: 2 / (n + m), "at n = 1024, m = 64 the value is 2 times too small"),
-             (lambda n, m: 1 / (n * m), "at n = 256, m = 1024 the value is 500 times too small")),
-    "02.3": (np.cumprod([1] + [0.4, 1.6] * 6), (0.64 ** np.arange(13), "number 12 is 10 times too small"),
-             (np.cumprod([1] + [1.6, 0.4] * 6), "number 1 is 4 times too large")),
-    "02.4": (plain_mlps().replace(init_variance=2**0.5),
-             (plain_mlps().replace(init_variance=2.0), "second moment over the first is 4,000 times too large"),
-             (ex.Config(init_variance=2**0.5), "only init_variance may differ from the plain design")),
-    "06.1": (lambda n, d: 1 / (n * d),
-             (lambda n, d: 1 / n, "at n = 768, d = 128 the value is 100 times too large"),
-             (lambda n, d: 1 / (n * sqrt(d)), "at n = 768, d = 128 the value is 10 times too large")),
-    "06.2": (exp(32), (exp(8), "times too small"), (exp(64), "times too large")),
-    "06.3": (lambda d: 3 * (1 + 2 / d), (lambda d: 3, "at d = 2 the value is 2 times too small"),
-             (lambda d: 3 + 2 / d, "at d = 2 the value is 30 % too small")),
-    "06.4": (lambda n, d: 1 / (n * sqrt(d)),
-             (lambda n, d: 1 / n, "at n = 768, d = 128 the value is 10 times too large"),
-             (lambda n, d: 1 / (n * d), "at n = 768, d = 128 the value is 10 times too small")),
-}
-"""Of each exercise a solution, and two typical mistakes, each with words of its sentence."""
-
-
-def test_every_exercise_is_tried() -> None:
-    assert ANSWERS.keys() == EXERCISES.keys()
-
-
-@pytest.mark.parametrize("number", ANSWERS)
-def test_a_solution_is_right_and_typical_mistakes_are_not(number: str) -> None:
-    right, *wrong = ANSWERS[number]
-    assert ex.check(number, right), ex.check(number, right)
-    assert repr(ex.check(number, right)) == "Right."
-    for answer, words in wrong:
-        checked = ex.check(number, answer)
-        assert not checked
-        assert words in repr(checked)
-        assert repr(checked).startswith("Not yet: ")
-
-
-@pytest.mark.parametrize(("answer", "sentence"), [
-    (float("nan"), "Not yet: the value is nan."), (0, "Not yet: the value is 0."),
-    (-1, "Not yet: the value has the wrong sign."),
-    ([1, 2], "Not yet: 01.1 asks for a number; got an array of shape (2,)."),
-])
-def test_strange_numbers_are_named(answer: object, sentence: str) -> None:
-    assert repr(ex.check("01.1", answer)) == sentence
-
-
-def test_an_answer_that_breaks_says_where() -> None:
-    assert repr(ex.check("02.2", lambda n, m: 1 / (n - m))) == (
-        "Not yet: at n = 256, m = 256 ZeroDivisionError: division by zero.")
-
-
-@pytest.mark.parametrize(("number", "answer", "kind", "sentence"), [
-    ("99.1", 1, ValueError, f"number must be one of {', '.join(EXERCISES)}; got '99.1'"),
-    (1.1, 1, TypeError, "number must be a str; got 1.1 of type float"),
-    ("02.1", 3, TypeError, "the answer to 02.1 must be a function of n, m and v; got 3"),
-    ("02.4", 3, TypeError, "the answer to 02.4 must be a Config; got 3 of type int"),
-])
-def test_wrong_calls_are_refused(number: Any, answer: object, kind: type[Exception], sentence: str) -> None:
-    with pytest.raises(kind) as refused:
-        ex.check(number, answer)
-    assert str(refused.value) == sentence

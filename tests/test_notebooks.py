@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from explorer.labs.table import LABS
-from explorer.lessons.check import EXERCISES
+from explorer.lessons.exercises import EXERCISES
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 LESSONS = sorted((NOTEBOOKS[0].parent / "lessons").glob("*.ipynb"))
