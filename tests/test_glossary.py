@@ -19,6 +19,7 @@ from explorer.figures.race_maps import MAPS
 from explorer.figures.why import ALIASES, LAWS, WHYS, why
 from explorer.figures.words import MARKS, SYMBOL, explained, linked
 from explorer.glossary import TERMS, cited, marks, term_of
+from explorer.glossary.lessons import LESSONS
 from explorer.glossary.papers import HOSTS, PAPERS
 from explorer.labs.table import LABS
 from explorer.profile import VOCABULARY
@@ -106,10 +107,10 @@ def test_letters_of_words_are_no_symbols() -> None:
     assert named == ["Attention logit", "Second moment", "Norm", "Attention entropy", "Mixing of streams"]
 
 
-def test_rows_name_labs_and_fields_that_there_are() -> None:
+def test_rows_name_lessons_and_fields_that_there_are() -> None:
     fields = {name.split(".")[1] for name in SPECS} | set(VOCABULARY)
     for row in TERMS:
-        assert row.lab in {"", *LABS}, row.name
+        assert row.lesson in {"", *LESSONS}, row.name
         assert set(row.fields) <= fields, row.name
         assert row.words.endswith((".", ".)")), row.name
     assert set(marks().values()) | {TERMS.index(row) for row in TERMS if row.fields} == set(range(len(TERMS)))
@@ -122,7 +123,7 @@ def test_every_figure_of_the_page_says_why_and_where_to_go_on() -> None:
     for row in (*FIGURES.values(), *BY_CHOICE.values(), row_of("weight_variance")):
         assert row.why(predict(Config())).words.endswith("."), row.name
         assert row.why().source, row.name
-    assert all(one.lab in {"", *LABS} for one in WHYS.values())
+    assert all(one.lesson in {"", *LESSONS} for one in WHYS.values())
     assert set(ALIASES) <= set(MAPS)
     assert set(ALIASES.values()) <= set(WHYS)
 

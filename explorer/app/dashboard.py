@@ -16,7 +16,8 @@ from explorer import tasks
 from explorer.app import still
 from explorer.app.explore.panel import Explore
 from explorer.app.explore.similar import trials
-from explorer.app.labs import Labs, tab
+from explorer.app.labs import tab
+from explorer.app.lessons import lessons
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
 from explorer.app.page import Page, Tabs
@@ -32,7 +33,7 @@ from explorer.app.yours import YourModel
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.display import must_be
-from explorer.labs.table import LABS, on
+from explorer.labs.table import LABS
 from explorer.measuring.outside import measure
 from explorer.profile import Profile
 from explorer.tasks.pool import Order, Task
@@ -50,16 +51,11 @@ def example() -> Profile:
     return profile
 
 
-def _labs(title: str) -> Tab[Config]:
-    """The tab of the labs that name it as their panel."""
-    return Tab(title, lambda _: Labs(on(title)))
-
-
 PANELS: Mapping[str, Tab[Config]] = MappingProxyType({
     "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve, trials)),
     "map": Tab("Map", lambda _: MapPanel()),
-    **{title.lower(): _labs(title) for title in ("Foundations", "Depth", "Training")},
     "race": Tab("Race", lambda _: RacePanel()),
+    "lessons": Tab("Lessons", lambda _: lessons()),
     "yours": Tab("Your model", lambda _: YourModel(example, predict, diagnose)),
 })
 
@@ -86,7 +82,6 @@ class Dashboard(Tabbed[Config]):
         self.header.on_act(self._act)
         LISTENERS.add(self)
         get_comm_manager().register_target(STAY, lambda comm, _: comm.close())
-        self.header.labs = [name for name, row in LABS.items() if row.panel.lower() in panels]
 
     def __repr__(self) -> str:
         return f"Dashboard({self._start!r})"
@@ -97,12 +92,6 @@ class Dashboard(Tabbed[Config]):
         config = explore.controls.config if isinstance(explore, Explore) else self._start
         for bundle in (self._repr_mimebundle_(), {"text/html": self._still(config), "text/plain": ""}):
             display(bundle, raw=True)  # type: ignore[no-untyped-call]
-
-    def open_lab(self, name: str) -> None:
-        """Shows the panel of a lab that this page has, and in it the lab."""
-        panel = self.show(LABS[name].panel.lower())
-        if isinstance(panel, Tabbed):
-            panel.show(name)
 
     def show(self, name: str) -> widgets.Widget:
         """Shows a panel; a race and a map are offered the designs that the Explore panel has at that moment."""
@@ -203,8 +192,6 @@ class Dashboard(Tabbed[Config]):
                     self._go(self._steps.back())
                 case ["redo"]:
                     self._go(self._steps.forth())
-                case ["lab", str() as name] if name in self.header.labs:
-                    self.open_lab(name)
                 case ["reset"]:
                     self.open_link(self._start_link)
 

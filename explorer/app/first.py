@@ -27,7 +27,7 @@ from explorer.figures import FIGURES, Row
 from explorer.figures.sketch import sketch
 from explorer.figures.why import Why
 from explorer.figures.words import typeset
-from explorer.labs.table import LABS
+from explorer.glossary.lessons import LESSONS
 from explorer.profile import Profile
 from explorer.schemes.preset import PRESETS
 from explorer.theory import predict
@@ -128,8 +128,8 @@ def _card(row: Row, predicted: Profile) -> str:
 
 def _why(why: Why) -> str:
     """The line below a caption, as long as the live page has it."""
-    lab = f"Lab {LABS[why.lab].title}" if why.lab else ""
-    more = html.escape(" · ".join(filter(None, (lab, why.source))))
+    lesson = f"Lesson: {LESSONS[why.lesson].title}" if why.lesson else ""
+    more = html.escape(" · ".join(filter(None, (lesson, why.source))))
     words = typeset(html.escape(why.words, quote=False))
     return f'<p class="ex-chart-why">{words} <span class="ex-why-links">{more}</span></p>' if any(why) else ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,30 +15,15 @@ from explorer.app.view import View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.files import TakeHome
-from explorer.app.widgets.header import Header
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import prose
-from explorer.app.widgets.tabbed import Tab, Tabbed
+from explorer.app.widgets.tabbed import Tab
 from explorer.app.widgets.wording import in_words
 from explorer.choices import Choices, ConfigError
 from explorer.figures.words import explained, linked
 from explorer.labs import outside
 from explorer.labs.lab import Lab
 from explorer.stopping import Progress, Stop, Throttle
-
-# Panels of labs: each lab in a tab of its own.
-
-
-class Labs(Tabbed[None]):
-    """A panel of labs, each built when it is first opened.
-
-    Args:
-        rows: the labs, in the order of their tabs.
-    """
-
-    def __init__(self, rows: Sequence[Lab]) -> None:
-        super().__init__(Header(name="", label="Labs"), None, {row.name: tab(row) for row in rows})
-        self.add_class("ex-panel").add_class("ex-labs")
 
 
 def tab(row: Lab) -> Tab[Any]:

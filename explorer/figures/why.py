@@ -1,4 +1,4 @@
-"""Why a picture looks as it does: a line with the recursion or law, the lab that explains it, and the paper.
+"""Why a picture looks as it does: a line with the recursion or law, the lesson that derives it, and the paper.
 
 The sentences stand in `why.toml`. Which law holds for a design is read from its rows and checked against its predicted
 profile: where that has other numbers, as with layers that are copies of one another, the line stays empty.
@@ -24,12 +24,12 @@ TOLERANCE = 0.01
 
 
 class Why(NamedTuple):
-    """Words, lab and source below a caption."""
+    """Words, lesson and source below a caption."""
 
     words: str = ""
     """One line."""
-    lab: str = ""
-    """Name of the lab that explains it, a key of `labs.table.LABS`; empty in that lab itself."""
+    lesson: str = ""
+    """Name of the lesson that derives it, a key of `glossary.lessons.LESSONS`; empty in that lesson itself."""
     source: str = ""
     """Author and year, as `glossary.papers` has them."""
 

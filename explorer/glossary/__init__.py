@@ -22,8 +22,8 @@ class Term(NamedTuple):
     formula: str = ""
     unit: str = ""
     """Unit, range, or the value that is healthy."""
-    lab: str = ""
-    """Name of the lab that explains it, a key of `labs.table.LABS`."""
+    lesson: str = ""
+    """Name of the lesson that derives it, a key of `lessons.LESSONS`."""
     source: str = ""
     """Author and year, as `papers` has them, or with a number at arXiv or kexue.fm."""
     marks: tuple[str, ...] | None = None

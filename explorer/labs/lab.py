@@ -18,8 +18,6 @@ class Lab(NamedTuple):
 
     name: str
     """Of its notebook; the number is its place among the others."""
-    panel: str
-    """Title of the panel that it is on."""
     title: str
     claim: str
     """The claim of `source`, in a sentence."""

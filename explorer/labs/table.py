@@ -13,8 +13,3 @@ from explorer.labs.lab import Lab
 _FOLDERS = (folder.name for folder in pkgutil.iter_modules(explorer.labs.__path__) if folder.ispkg)
 _ROWS: list[Lab] = [import_module(f"explorer.labs.{name}.row").ROW for name in _FOLDERS]
 LABS: Mapping[str, Lab] = MappingProxyType({row.name: row for row in sorted(_ROWS, key=lambda row: row.name)})
-
-
-def on(panel: str) -> tuple[Lab, ...]:
-    """The labs of a panel of the page."""
-    return tuple(row for row in LABS.values() if row.panel == panel)

@@ -168,22 +168,22 @@ def _serve(page: Path, options: Options, workplace: Path, pool: Pool | None) -> 
     zygote = Zygote()  # it imports while the server does
     if FORKS:
         ForkProvisioner.zygote, os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = zygote, "explorer-zygote"
+    from explorer.serve import server
     from explorer.serve.metrics import THIS_MACHINE, log_events
-    from explorer.serve.server import Server
 
     logging.getLogger("tornado.general").setLevel(logging.ERROR)  # else it comments on Jupyter's own ping settings
     log_events()
-    app = Server(config_file_paths=[str(SETTINGS)], most_connections=connections,
-                 readers=[*THIS_MACHINE, *options.metrics_from],
-                 hosts=["localhost", host, socket.gethostname(), socket.getfqdn(), *options.allow_host])
-    app.pool = pool
-    app.initialize([str(page), f"--Voila.ip={host}", f"--port={options.port}", "--no-browser",
+    app = server.Server(config_file_paths=[str(SETTINGS)], most_connections=connections,
+                        readers=[*THIS_MACHINE, *options.metrics_from],
+                        hosts=["localhost", host, socket.gethostname(), socket.getfqdn(), *options.allow_host])
+    app.pool, app.notebooks = pool, tuple(pages().values())
+    app.initialize([str(page), f"--Voila.root_dir={notebooks()}", "--no-browser",
+                    f"--Voila.ip={host}", f"--port={options.port}",
                     f"--Voila.base_url={options.base_url}", f"--Voila.connection_dir_root={workplace}",
                     f"--Kernels.max_pages={most}", f"--preheat_kernel={preheat > 0}", f"--pool_size={preheat}"])
-    app.voila_configuration.strip_sources = page.parent.name != "lessons"  # a lesson's code is the lesson
-    picture = zygote.picture if page.name == PAGE_NOTEBOOK else ""
+    app.voila_configuration.strip_sources = not server.is_lesson(page)
     app.voila_configuration.config.VoilaConfiguration.resources = {
-        "first_picture": picture, "plotly": plotlyjs.path(), **about_pages()}
+        "first_picture": zygote.picture, "plotly": plotlyjs.path(), **about_pages()}
     address = f"http://{_reachable(host)}:{options.port}{options.base_url}"
     few = ""
     if files < (most + preheat) * FILES_PER_PAGE + connections:
@@ -235,14 +235,19 @@ def shared_out(memory: float, slots: int, largest: float, files: int, preheat: i
     return most, max(memory, slots * WORKER + (most + preheat) * PAGE)
 
 
-def _page(name: str) -> Path:
-    """One of our notebooks by its name, with or without its ending; a lesson's starts with its folder."""
+def pages() -> dict[str, Path]:
+    """Our notebooks by their names without their ending; a lesson's starts with its folder."""
     folder = notebooks()
     paths = (*sorted(folder.glob("*.ipynb")), *sorted(folder.glob("lessons/*.ipynb")))
-    pages = {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
-    if name.removesuffix(".ipynb") not in pages:
-        raise ServeError(f"the notebook must be one of {', '.join(pages)}; got {name!r}")
-    return pages[name.removesuffix(".ipynb")]
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
+
+
+def _page(name: str) -> Path:
+    """One of our notebooks by its name, with or without its ending."""
+    known = pages()
+    if name.removesuffix(".ipynb") not in known:
+        raise ServeError(f"the notebook must be one of {', '.join(known)}; got {name!r}")
+    return known[name.removesuffix(".ipynb")]
 
 
 def lab(host: str, port: int, *, browser: bool, options: Sequence[str] = ()) -> None:

@@ -10,10 +10,13 @@ SECURITY.md says what this is for, and which test holds each promise.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from jupyter_server.auth.decorator import allow_unauthenticated
@@ -23,11 +26,14 @@ from tornado.httputil import HTTPHeaders, HTTPMessageDelegate, HTTPServerRequest
 from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.iostream import IOStream
 from tornado.routing import AnyMatches, HostMatches, Matcher, Rule, RuleRouter
-from tornado.web import Application, HTTPError, OutputTransform, RequestHandler, authenticated
+from tornado.web import Application, HTTPError, OutputTransform, RedirectHandler, RequestHandler, authenticated
+from tornado.websocket import WebSocketClosedError
 from traitlets import Int, List, Unicode
 from voila.app import Voila
+from voila.configuration import VoilaConfiguration
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 from voila.static_file_handler import TemplateStaticFileHandler
+from voila.tornado.execution_request_handler import ExecutionRequestHandler
 from voila.tornado.handler import TornadoVoilaHandler
 
 from explorer.serve import metrics, plotly
@@ -45,9 +51,17 @@ STALLED = 120.0
 TEND = 5.0
 """Seconds between two looks at the kernels. One that waited for a visitor and was taken is replaced at the next look:
 its visitor's page comes first."""
+SILENT = logging.getLogger("explorer.nobody")
+SILENT.addHandler(logging.NullHandler())
+SILENT.propagate = False
 LINE_COOKIE = "explorer-line"
 AGAIN = 15
 """Seconds after which a page that could not be given asks again."""
+
+
+def is_lesson(notebook: Path) -> bool:
+    """Whether a notebook is a lesson, whose page shows its code."""
+    return notebook.parent.name == "lessons"
 
 
 class Page(TornadoVoilaHandler):  # type: ignore[misc]
@@ -135,6 +149,29 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
                     raise
             else:
                 return
+
+
+class Cells(ExecutionRequestHandler):  # type: ignore[misc]
+    """Handler that runs a lesson's cells for a page that shows its text already, until its visitor leaves."""
+
+    began = left = False
+
+    async def on_message(self, message_str: str | bytes) -> None:
+        """Runs the cells and sends what comes out, one by one."""
+        self.began = True
+        with suppress(WebSocketClosedError):
+            await super().on_message(message_str)
+
+    def on_close(self) -> None:
+        """Ends the connection to the kernel, if there is one."""
+        self.left = True
+        if self.began:
+            super().on_close()
+
+    @property
+    def log(self) -> Any:
+        """The server's log; a cell whose kernel ended with its visitor is no error."""
+        return SILENT if self.left else super().log
 
 
 class Leave(VoilaShutdownKernelHandler):  # type: ignore[misc]
@@ -292,6 +329,8 @@ class AddressMatches(Matcher):
 class Server(Voila):  # type: ignore[misc]
     """Voilà, with our page, limits and answers in the place of its own."""
 
+    notebooks: Sequence[Path] = ()
+    """Each has a page of its own, at its path below the folder that all are in."""
     pool: Pool | None = None
     """Computes for all visitors; None where each kernel has workers of its own."""
     hosts = List(Unicode(), config=True, help="Names by which a request may call this server, besides any address.")
@@ -369,9 +408,29 @@ class Server(Voila):  # type: ignore[misc]
             (at(r"/voila/api/shutdown/([\w-]+)"), Leave),
             (at(r"/voila/templates/(.*)"), TemplateFile),
             plotly.handler(self.server_url),
+            (at(r"/voila/execution/([\w-]+)"), Cells),
         ]
-        return own + [(handler[0], Page, *handler[2:]) if handler[1] is TornadoVoilaHandler else handler
-                      for handler in super().init_handlers()]
+        voila = [(handler[0], Page, *handler[2:]) if handler[1] is TornadoVoilaHandler else handler
+                 for handler in super().init_handlers()]
+        return [*own, *self._pages(), *voila]
+
+    def _pages(self) -> Iterator[tuple[Any, ...]]:
+        """Handlers of the notebooks, at their paths, so that they lead to each other by relative links.
+
+        The server's own is at the root, where the links of a notebook in no folder are the same. A lesson's are not.
+        """
+        for notebook in self.notebooks:
+            name = notebook.relative_to(self.root_dir).as_posix()
+            address = url_path_join(self.server_url, name)
+            if notebook == Path(self.notebook_path) and is_lesson(notebook):
+                yield self.server_url, RedirectHandler, {"url": url_path_join(self.base_url, name), "permanent": False}
+            elif notebook == Path(self.notebook_path):
+                yield re.escape(address), RedirectHandler, {"url": self.base_url, "permanent": False}
+                continue
+            yield re.escape(address), Page, {
+                "notebook_path": name, "template_paths": self.template_paths, "config": self.config,
+                "voila_configuration": VoilaConfiguration(parent=self, strip_sources=not is_lesson(notebook),
+                                                          progressive_rendering=is_lesson(notebook))}
 
     def listen(self) -> None:
         """Listens, and answers until it is stopped."""

@@ -138,7 +138,7 @@ def test_a_figure_may_come_as_plain_data():
 
 
 def test_every_front_end_trait_is_synced():
-    names = {"title", "caption", "why", "lab", "source", "badge", "badge_tone", "description", "stale", "designs",
+    names = {"title", "caption", "why", "lesson", "source", "badge", "badge_tone", "description", "stale", "designs",
              "marks", "figure"}
     assert names <= set(Chart(title="a").get_state())
 
@@ -246,10 +246,10 @@ def test_the_view_makes_no_markup_from_text_and_asks_no_host(forbidden):
 
 def test_the_glossary_travels_once_with_all_that_a_text_opens():
     sent = Runtime.shared().get_state()["glossary"]
-    assert set(sent) == {"terms", "marks", "labs", "hosts"}
+    assert set(sent) == {"terms", "marks", "lessons", "hosts"}
     assert len(sent["terms"]) == len(TERMS) > max(sent["marks"].values())
     assert sent["terms"][sent["marks"]["q"]]["source"] == "Poole et al. 2016, arXiv 1606.05340"
-    assert sent["labs"]["02_second_moment"] == "Second moment"
+    assert sent["lessons"]["02_second_moment"] == ["Second moment", "lessons/02_second_moment.ipynb"]
     assert len(json.dumps(sent)) < 40_000
     with pytest.raises(traitlets.TraitError, match="read-only"):
         Runtime.shared().glossary = {}
@@ -257,5 +257,6 @@ def test_the_glossary_travels_once_with_all_that_a_text_opens():
 
 def test_the_line_below_a_caption_says_why_and_where_to_go_on():
     chart = Chart().explain(Why("It grows.", "07_residual", "Xiong et al. 2020"))
-    assert (chart.why, chart.lab, chart.source) == ("It grows.", "07_residual", "Xiong et al. 2020, arXiv 2002.04745")
+    told = (chart.why, chart.lesson, chart.source)
+    assert told == ("It grows.", "07_residual", "Xiong et al. 2020, arXiv 2002.04745")
     assert chart.explain(Why()).why == ""

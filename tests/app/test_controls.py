@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from pydantic import model_validator
 
 from explorer.app.race.lineup import Plan
 from explorer.app.widgets import controls as controls_module
@@ -18,7 +19,6 @@ from explorer.app.widgets.wording import GPT2_SMALL, exclusions, in_words, optio
 from explorer.choices import Choices
 from explorer.config import Config, preset
 from explorer.fields import GROUPS, Option, setting
-from explorer.labs.sampling.experiment import Sampling
 from explorer.labs.table import LABS
 from explorer.training.recipe import Recipe
 
@@ -276,10 +276,25 @@ def test_a_slider_that_is_held_rests_later() -> None:
     assert page.controls.config.n_layers == 3
 
 
+class Cut(Choices):
+    """A record that has an option for small sizes only."""
+
+    size: float = setting(1.0, "Size", "", "Asked for.", 0.1, 4)
+    bounds: str = setting("relative", "Bounds", "", "Of the cut.",
+                          options=dict.fromkeys(("relative", "absolute"), Option("")))
+    corrected: bool = setting(True, "Correct for the cut", "", "Whether.")
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Cut:
+        if self.bounds == "absolute" and self.corrected and self.size > 0.5:
+            raise self.refusal(f"{{size}} must be at most 0.5; got {self.size:g}", bounds="relative", corrected=False)
+        return self
+
+
 def test_any_record_may_exclude_options() -> None:
-    bounds, = Controls(Sampling(std=1.0, cut=1.0)).excluded["bounds"]
+    bounds, = Controls(Cut()).excluded["bounds"]
     assert (bounds["value"], bounds["way"]) == ("absolute", "first set Correct for the cut to off")
-    assert bounds["reason"].startswith("Std asked for must be below 0.57 × Cut when the cut is absolute and corrected")
+    assert bounds["reason"].startswith("Size must be at most 0.5")
 
 
 def test_what_stands_in_an_entry_is_what_was_accepted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -12,12 +13,12 @@ import ipywidgets as widgets
 import plotly.graph_objects as go
 import pytest
 
-from explorer.app.dashboard import PANELS, Dashboard, Tab, dashboard, lab
+from explorer.app.dashboard import PANELS, Dashboard, Tab, dashboard
 from explorer.app.explore.panel import Explore
-from explorer.app.labs import Labs
 from explorer.app.race.panel import RacePanel
 from explorer.config import Config
-from explorer.labs.table import LABS
+from explorer.glossary.lessons import LESSONS
+from explorer.serve import notebooks
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)
 WAIT = 60.0
@@ -152,21 +153,12 @@ def test_a_browser_is_told_again_only_of_what_changed(page: Dashboard, monkeypat
     assert "figure" in told[panel.charts["second_moment"].model_id]
 
 
-def test_a_link_opens_the_lab_in_the_panel_that_has_it() -> None:
-    page = Dashboard(SMALL)
-    assert page.header.labs == list(LABS)
-    for nonsense in (["lab", "no such lab"], ["lab", 3], ["lab", ["01_sampling"]], "01_sampling", None):
-        page.header._handle_custom_msg(nonsense, [])  # a browser may send anything
+def test_the_lessons_are_cards_that_open_their_notebooks(page: Dashboard) -> None:
+    page.header._handle_custom_msg(["lab", "04_normalization"], [])  # a browser may send anything
     assert page.opened == "explore"
-    page.header._handle_custom_msg(["lab", "04_normalization"], [])
-    labs = page.panels["foundations"]
-    assert isinstance(labs, Labs)
-    assert (page.opened, labs.opened) == ("foundations", "04_normalization")
-    assert page.header.selected == list(PANELS).index("foundations")
-    page.close()
-
-
-def test_a_lab_alone_links_to_no_other() -> None:
-    page = lab("04_normalization")
-    assert page.header.labs == []
-    page.close()
+    page.header.set_state({"selected": list(PANELS).index("lessons")})
+    cards = page.panels["lessons"].children[1].value  # type: ignore[attr-defined]
+    files = re.findall(r'<a href="([^"]+)" target="_blank"><b>', cards)
+    assert files == [row.file for row in LESSONS.values()]
+    assert [(notebooks() / file).exists() for file in files] == [True] * len(files)
+    assert cards.count("arxiv.org") + cards.count("kexue.fm") >= len(files)

@@ -72,7 +72,7 @@ def test_the_line_below_a_chart_is_that_of_the_designs_drawn(open_panel: Open) -
     page.set(norm_placement="pre")
     page.until("idle")
     assert not chart.why
-    assert chart.lab == "09_norm_placement"
+    assert chart.lesson == "09_norm_placement"
 
 
 def test_attention_scale_redraws_the_entropy(open_panel: Open) -> None:

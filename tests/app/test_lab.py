@@ -17,14 +17,14 @@ from watched import WAIT, Watched
 
 import explorer as ex
 from explorer.__main__ import main
-from explorer.app.dashboard import PANELS, Dashboard, lab
-from explorer.app.labs import LabPanel, Labs
+from explorer.app.dashboard import Dashboard, lab
+from explorer.app.labs import LabPanel
 from explorer.app.widgets.controls import Controls, sections
 from explorer.choices import Choices
 from explorer.fields import setting
 from explorer.labs import stages
 from explorer.labs.lab import Lab, Plot
-from explorer.labs.table import LABS, on
+from explorer.labs.table import LABS
 from explorer.measuring import Stopped
 from explorer.serve import notebooks
 from explorer.stopping import check
@@ -64,7 +64,7 @@ def area(result: Square) -> go.Figure:
 
 def toy(run: Callable[..., Square] = measure) -> Lab:
     return Lab(
-        "toy", "Foundations", "Squares", "An area is a side < squared.", "Not of a circle & such.", Toy, run, judge,
+        "toy", "Squares", "An area is a side < squared.", "Not of a circle & such.", Toy, run, judge,
         (Plot(area, "Area", "In m²."),), "Euclid & others, arXiv 0000.00000",
     )
 
@@ -214,20 +214,12 @@ def test_controls_take_any_choices() -> None:
 @pytest.mark.parametrize("row", LABS.values(), ids=lambda row: row.name)
 def test_every_lab_computes_with_its_defaults(open_lab: Open, row: Lab) -> None:
     """Those that train, for a few steps of a few layers only."""
-    page = open_lab(row, row.settings(steps=20, n_layers=4) if row in on("Training") else None)
+    page = open_lab(row, row.settings(steps=20, n_layers=4) if row.grows else None)
     page.until("idle", "Computed")
     assert all(chart.figure["data"] for chart in page.panel.charts.values())
     (finding,) = page.panel.verdict.findings
     assert finding["severity"] in ("good", "warning", "bad")
     assert finding["meaning"].endswith(".")
-
-
-def test_a_lab_of_depth_opens_from_its_tab() -> None:
-    page = Dashboard(ex.Config(), {name: PANELS[name] for name in ("depth", "foundations")})
-    assert list(page.panels["depth"].panels) == [on("Depth")[0].name]  # type: ignore[attr-defined]
-    page.header.set_state({"selected": 1})
-    assert list(page.panels["foundations"].panels) == [on("Foundations")[0].name]  # type: ignore[attr-defined]
-    page.close()
 
 
 @pytest.mark.parametrize("row", LABS.values(), ids=lambda row: row.name)
@@ -245,41 +237,22 @@ def test_every_row_is_worded(row: Lab) -> None:
 
 def test_names_are_those_of_the_notebooks() -> None:
     assert list(LABS) == sorted(LABS)
-    assert list(LABS)[:3] == ["01_sampling", "02_second_moment", "03_activations"]
     assert {notebook.stem for notebook in notebooks().glob("[0-9]*.ipynb")} >= set(LABS)
-
-
-def test_every_lab_stands_on_one_panel() -> None:
-    rows = [*on("Foundations"), *on("Depth"), *on("Training")]
-    assert sorted(row.name for row in rows) == list(LABS)
-    assert list(LABS)[6:8] == ["07_residual", "08_why_residuals"]
 
 
 # --- where they stand -----------------------------------------------------------------------------------------
 
 
-def test_a_panel_builds_each_lab_when_it_is_opened() -> None:
-    panel = Labs([toy()._replace(name="one"), toy()._replace(name="two", title="Second")])
-    assert list(panel.panels) == ["one"]
-    assert panel.header.tabs == ["Squares", "Second"]
-    panel.header.set_state({"selected": 1})
-    assert list(panel.panels) == ["one", "two"]
-    first = panel.panels["one"]
-    assert first.layout.display == "none"
-    panel.close()
-    assert not first.worker.alive
-
-
 def test_one_lab_is_a_page_of_its_own() -> None:
-    page = ex.lab("01_sampling")
+    page = ex.lab("10_realformer")
     assert isinstance(page, Dashboard)
-    assert isinstance(page.panels["01_sampling"], LabPanel)
+    assert isinstance(page.panels["10_realformer"], LabPanel)
     assert "ex-root" in page._dom_classes
     page.close()
 
 
 def test_an_unknown_lab_is_refused_with_the_choices() -> None:
-    with pytest.raises(ValueError, match=r"lab must be one of 01_sampling, .*; got '07_alchemy'"):
+    with pytest.raises(ValueError, match=r"lab must be one of .*10_realformer, .*; got '07_alchemy'"):
         lab("07_alchemy")
 
 
@@ -291,6 +264,6 @@ def test_listing_the_labs_does_not_wait_for_torch() -> None:
 def test_serving_an_unknown_notebook_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "07_alchemy"]) == 1
     said = capsys.readouterr().err
-    assert said.startswith("explorer: the notebook must be one of 01_sampling, ")
+    assert said.startswith("explorer: the notebook must be one of ")
     assert ", explorer, lessons/01_drawing_weights, " in said
     assert said.endswith("; got '07_alchemy'\n")

@@ -94,10 +94,10 @@ def test_a_whole_page_comes_back_from_its_link() -> None:
     ("?n_layers=0", "design: Depth must be a whole number between 1 and 1024; got 0"),
     ("?alpha=nan", "design: Residual α must be a finite number between 0 and 4; got 'nan'"),
     ("?n_layers=3&n_layers=4", "n_layers is given 2 times: the last counts"),
-    ("?tab=attic", "tab must be one of explore, map, foundations, depth, training, race, yours or a lab; got 'attic'"),
+    ("?tab=attic", "tab must be one of explore, map, race, lessons, yours; got 'attic'"),
     ("?<script>=1", "'<script>' is not a part of a link"),
     ("?pin=post_ln,depht:3", "pin 1: 'depht:3' is not understood"),
-    ("?01_sampling.draws=-1", "01_sampling: Draws must be a whole number between 1024 and 10000000; got -1"),
+    ("?attic.draws=-1", "'attic.draws' is not a part of a link"),
     ("?race.steps=x", "race: Steps must be a whole number between 1 and 100000; got 'x'"),
     ("?n_layers=2&layer=3", "layer must be a whole number between 1 and 2; got 3"),
     ("?head=two", "head must be a whole number between 0 and 3; got 'two'"),
@@ -127,6 +127,18 @@ def test_what_is_ignored_is_said(link: str, sentence: str) -> None:
     assert LINKS.write(page) == rest, "all else is as on the page that opens"
 
 
+@pytest.mark.parametrize(("link", "rest", "title"), [
+    ("?tab=06_attention_scale&06_attention_scale.d_head=4&n_layers=3", "?tab=lessons&n_layers=3&v=1",
+     "Why divide by √d"),
+    ("?tab=11_warmup&lab=02_second_moment&07_residual.alpha=0.5", "?tab=lessons&v=1", "Warm-up"),
+    ("?tab=depth&lab=07_residual", "?tab=lessons&v=1", ""), ("?lab=07_residual&tab=race", "?tab=race&v=1", ""),
+])
+def test_a_labs_link_opens_the_lessons_and_says_which_it_is(link: str, rest: str, title: str) -> None:
+    page, sentences = LINKS.parse(link)
+    assert LINKS.write(page) == rest
+    assert [sentence.split("“")[1].split("”")[0] for sentence in sentences] == [title] * bool(title)
+
+
 PIECES = (
     "", "?", "&", "=", ",", ":", "%", "%2C", "%00", "%ff", "+", "#", "\x00", "é", "🙂",
     "<script>alert(1)</script>", "\"'><img src=x>",
@@ -138,6 +150,7 @@ PIECES = (
 SEEDS = (
     "?design=post_ln&n_layers=24&pin=pre_ln,n_layers:48,name:Deep,hidden,hue:3&v=1",
     "?tab=11_warmup&11_warmup.steps=30&lab=02_second_moment&v=1",
+    "?tab=lessons&design=rezero&v=1",
     "?racer=post_ln,warmup:300,name:a&racer=gpt2,optimizer:muon&race.steps=40&race.selected=1&v=1",
     "?tab=map&map.design=post_ln,n_layers:24&map.x=alpha&map.x_from=0.0&map.x_to=2.0&map.compute=theory&v=1",
     "?show=depth,norm_placement&panels=explore,race&charts=attention_entropy&embed=1&matrix=W_Q&layer=3&head=1&sweep=alpha:kurtosis&v=1",

@@ -13,7 +13,7 @@ from explorer.app.explore.panel import Explore
 from explorer.app.labs import LabPanel
 from explorer.app.link.params import Params
 from explorer.app.map.plan import MapPart, Plan
-from explorer.app.page import ExplorePart, Tabs
+from explorer.app.page import ExplorePart
 from explorer.app.page import Page as Record
 from explorer.config import Config
 from explorer.figures import BY_CHOICE
@@ -82,7 +82,7 @@ def test_a_wrong_field_keeps_its_default_and_the_others_count() -> None:
 
 
 def test_a_lab_comes_back_with_its_settings() -> None:
-    row = LABS["02_second_moment"]
+    row = LABS["10_realformer"]
     name, spec = next((name, spec) for name, spec in row.settings.specs().items() if spec.kind == "integer")
     first, second = LabPanel(row, row.settings(**{name: spec.low})), LabPanel(row)
     assert first.part == row.settings(**{name: spec.low})
@@ -94,30 +94,22 @@ def test_a_lab_comes_back_with_its_settings() -> None:
 
 @pytest.fixture
 def page() -> Iterator[Dashboard]:
-    page = Dashboard(SMALL, {name: PANELS[name] for name in ("explore", "foundations")})
+    page = Dashboard(SMALL, {name: PANELS[name] for name in ("explore", "map")})
     yield page
     page.close()
 
 
 def test_a_page_restores_panels_when_they_are_built(page: Dashboard) -> None:
-    lab = Tabs("02_second_moment")
-    page.restore(Record("explore", {"explore": ExplorePart(Config(n_layers=2, d_model=32)), "foundations": lab}))
+    part = MapPart(Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8), Plan(compute="theory"))
+    page.restore(Record("explore", {"explore": ExplorePart(Config(n_layers=2, d_model=32)), "map": part}))
     explore = page.panels["explore"]
     assert isinstance(explore, Explore)
     assert explore.controls.config == Config(n_layers=2, d_model=32)
-    assert page.page.panels["foundations"] == lab
+    assert page.page.panels["map"] == part
     assert list(page.panels) == ["explore"]
     page.header.set_state({"selected": 1})
-    assert page.panels["foundations"].opened == "02_second_moment"  # type: ignore[attr-defined]
-    assert page.page.open == "foundations"
-
-
-SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
-    "foundations": ("06_attention_scale", {"d_head": 4, "n_keys": 8, "n_layers": 1, "draws": 2000}),
-    "depth": ("10_realformer", {"n_layers": 2, "width": 32, "n_heads": 2, "init_variance": 0.1 + 0.2, "causal": True}),
-    "training": ("12_alpha_schedule", {"norm_placement": "pre", "n_layers": 2, "steps": 20}),
-}
-"""For each tab of labs, the lab that is opened, and choices that are not its defaults."""
+    assert page.panels["map"].part == part  # type: ignore[attr-defined]
+    assert page.page.open == "map"
 
 
 def set_everything(page: Dashboard) -> None:
@@ -129,8 +121,6 @@ def set_everything(page: Dashboard) -> None:
     explore.pattern.set_state({"values": {"layer": 3, "head": 2}})
     explore.matrix.set_state({"values": {"matrix": "W_out"}})
     explore.statistic.set_state({"values": {"statistic": "kurtosis"}})
-    for tab, (lab, settings) in SETTINGS.items():
-        page.show(tab).show(lab).controls.apply(settings)
     race.preparation.plan.apply({"steps": 50, "every": 5, "kind": "masked_character", "seed": 3})
     for message in (["remove", 1], ["add", "preset:deepnorm"], ["name", 2, "Slow"], ["select", 2]):
         race.preparation.contenders._handle_custom_msg(message, [])
@@ -138,15 +128,13 @@ def set_everything(page: Dashboard) -> None:
         Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8),
         Plan(x="alpha", x_from=0.1 + 0.2, x_to=2.0, x_count=3, y_to=2.0, y_count=2, compute="theory")))
     race.preparation.recipe.apply({"learning_rate": 1e-3, "warmup": 7})
-    page.show("depth")
+    page.show("lessons")
 
 
 def test_all_tabs_come_back_from_the_record() -> None:
     first, second = (Dashboard(config) for config in (SMALL, Config(n_layers=1)))
     set_everything(first)
     record = first.page
-    for tab, (lab, settings) in SETTINGS.items():
-        assert record.panels[tab].panels[lab] == LABS[lab].settings(**settings)
     second.restore(record)
     assert second.page == record, "parts of tabs that are not built are part of the record"
     for name in PANELS:

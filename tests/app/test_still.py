@@ -16,7 +16,7 @@ from explorer.app import still
 from explorer.labs.table import LABS
 
 SOURCES = (
-    "import explorer as ex\nex.dashboard(ex.preset('deepnorm', n_layers=3))", "ex.lab('06_attention_scale')",
+    "import explorer as ex\nex.dashboard(ex.preset('deepnorm', n_layers=3))", "ex.lab('10_realformer')",
     "ex.predict(ex.Config())", "ex.Config()", "ex.PRESETS", "ex.dashboard('?design=rezero&n_layers=5')",
 )
 
@@ -51,7 +51,7 @@ def test_a_page_that_a_link_opens_is_saved_with_the_design_of_the_link(executed)
 
 
 def test_a_lab_is_saved_with_its_claim_and_its_charts(executed) -> None:
-    told, row = html.unescape(executed[1][1].data["text/html"]), LABS["06_attention_scale"]
+    told, row = html.unescape(executed[1][1].data["text/html"]), LABS["10_realformer"]
     assert all(words in told for words in (row.title, row.claim, row.caveat, *(plot.title for plot in row.plots)))
 
 

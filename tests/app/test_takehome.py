@@ -51,7 +51,7 @@ open_race = pytest.fixture(name="open_race")(raced)
 
 @pytest.fixture
 def lab() -> Iterator[Watched[LabPanel]]:
-    page = Watched(LabPanel(LABS["07_residual"], LABS["07_residual"].settings(n_layers=2, width=16, n_seeds=2)))
+    page = Watched(LabPanel(LABS["10_realformer"], LABS["10_realformer"].settings(n_layers=2, width=32, n_seeds=2)))
     yield page
     page.panel.close()
 
@@ -151,7 +151,7 @@ def test_a_lab(lab: Watched[LabPanel]) -> None:
     left = script(panel.home)
     assert left["settings"] == panel.controls.config
     [(about, raw)] = press(panel.home, "save", "Numbers (JSON)")
-    assert about["file"] == "lab_07_residual.json"
+    assert about["file"] == "lab_10_realformer.json"
     told = json.loads(raw)
     assert panel.lab.settings(**told["settings"]) == panel.controls.config
     assert told["verdict"]["finding"] == panel.verdict.findings[0]["meaning"]
@@ -161,7 +161,7 @@ def test_a_lab(lab: Watched[LabPanel]) -> None:
         assert len(chart["rows"]) == len(by_csv) - 1 > 0
         assert chart["columns"] == by_csv[0]
     [(_, raw)] = press(panel.home, "save", "BibTeX")
-    assert b"eprint = {2003.04887}" in raw
+    assert b"eprint = {2012.11747}" in raw
 
 
 def test_the_race_s_script_is_of_the_line_up_and_then_of_the_race_on_the_page(open_race: Open) -> None:

@@ -114,21 +114,21 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     assert not any("ex-looked" in cell._dom_classes for cell in visit.explore.cells.values())
 
 
-def test_a_step_may_stand_in_a_lab(visit: Visit) -> None:
-    assert visit.page.open_link("?tab=05_parametrization&story=mup&step=3&05_parametrization.widest=64") == []
-    assert visit.strip.step["look"] == "First step"
+def test_a_step_may_stand_in_a_tab_without_charts(visit: Visit) -> None:
+    assert visit.page.open_link("?tab=lessons&story=mup&step=3") == []
+    assert visit.strip.step["look"] == ""
     visit.press("leave")
-    assert visit.page.link == "?tab=05_parametrization&05_parametrization.widest=64&v=1"
+    assert visit.page.link == "?tab=lessons&v=1"
 
 
 def test_a_step_is_one_step_of_undo_and_sets_nothing_of_other_panels(visit: Visit) -> None:
-    visit.page.open_link("?11_warmup.n_layers=3")
+    visit.page.open_link("?race.steps=30")
     visit.page.follow()
     visit.press("tell", "root_d")
     visit.press("next")
-    assert visit.page.link == "?story=root_d&step=2&attention_scale=none&11_warmup.n_layers=3&v=1"
+    assert visit.page.link == "?story=root_d&step=2&attention_scale=none&race.steps=30&v=1"
     visit.click("undo")
-    assert visit.page.link == "?story=root_d&step=1&11_warmup.n_layers=3&v=1"
+    assert visit.page.link == "?story=root_d&step=1&race.steps=30&v=1"
     assert visit.strip.step["number"] == 1
     visit.click("undo")
     assert not visit.strip.step
@@ -259,7 +259,7 @@ def test_a_fixed_design_is_offered_no_stories_and_tells_the_one_of_its_link(visi
 
 
 def test_a_page_without_the_panels_tells_no_stories() -> None:
-    page = lab("01_sampling")
+    page = lab("10_realformer")
     assert page.telling.strip.cards == []
     assert not page.header.stories
     assert len(page.open_link("?story=root_d&step=2")) == 1

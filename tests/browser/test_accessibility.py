@@ -11,14 +11,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from explorer.app.dashboard import PANELS
-from explorer.labs.table import LABS
 
 from .axe import RAW, SHARED, look
 from .dashboard import Dashboard
-from .test_labs import HOMES
-
-LAB = (HOMES["01_sampling"], LABS["01_sampling"].title)
-
 
 MUTE = """() => [...document.querySelectorAll('input[type=range][aria-valuetext]')]
   .filter((range) => !/\\d/.test(range.getAttribute('aria-valuetext'))).map((range) => range.ariaLabel)"""
@@ -37,7 +32,7 @@ CONTRAST = """() => {
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, voila: str) -> Iterator[Page]:
-    """A page with every tab and a lab open, a design pinned and every fold unfolded."""
+    """A page with every tab open, a design pinned and every fold unfolded."""
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, "voila")
     page.goto(voila)
@@ -45,9 +40,8 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
     page.get_by_role("button", name="Pin the current design").click()
     page.get_by_role("button", name="Sweep Init variance").click()
     page.locator(".ex-sweep-card .ex-chart").wait_for()
-    for title in LAB:
-        page.get_by_role("tab", name=title, exact=True).click()
-    expect(page.locator(".ex-labs > .ex-panel:visible .ex-chart-plot")).to_have_count(len(LABS["01_sampling"].plots))
+    page.get_by_role("tab", name=PANELS["lessons"].title, exact=True).click()
+    page.locator(".ex-lesson-cards a").first.wait_for()
     page.get_by_role("tab", name=PANELS["map"].title, exact=True).click()
     page.locator(".ex-map .ex-chart-plot .main-svg").first.wait_for()
     page.locator(".ex-map").get_by_role("button", name="Stop", exact=True).click()
@@ -62,8 +56,8 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
     page.close()
 
 
-EXPLORE, MAP, RACE, YOURS = ((PANELS[name].title,) for name in ("explore", "map", "race", "yours"))
-TABS = [EXPLORE, MAP, LAB, RACE, YOURS]
+EXPLORE, MAP, RACE, LESSONS, YOURS = ((panel.title,) for panel in PANELS.values())
+TABS = [EXPLORE, MAP, RACE, LESSONS, YOURS]
 """Which tabs to press to see each part of the page."""
 
 
@@ -85,7 +79,7 @@ def test_axe_finds_nothing_in_a_list_that_is_searched(page: Page) -> None:
     page.keyboard.press("Escape")
 
 
-@pytest.mark.parametrize("path", [EXPLORE, MAP, LAB, YOURS], ids="/".join)
+@pytest.mark.parametrize("path", [EXPLORE, MAP, LESSONS, YOURS], ids="/".join)
 def test_there_is_enough_contrast_in_the_dark(page: Page, path: tuple[str, ...]) -> None:
     page.emulate_media(color_scheme="dark")
     assert look(page, path, runOnly=["color-contrast"]) == ""

@@ -1,4 +1,4 @@
-"""Symbols that open their row, the whole glossary, and links from a caption to its lab and its paper."""
+"""Symbols that open their row, the whole glossary, and links from a caption to its lesson and its paper."""
 
 from __future__ import annotations
 
@@ -169,17 +169,16 @@ def test_the_usual_values_of_a_control_show_when_it_is_pointed_at(visit: Dashboa
     expect(visit.slider("n_layers")).to_have_attribute("aria-description", said)
 
 
-def test_a_caption_leads_to_its_lab_and_its_paper(visit: Dashboard, card: Locator) -> None:
+def test_a_caption_leads_to_its_lesson_and_its_paper(visit: Dashboard) -> None:
     caption = figure(visit, "Attention entropy").locator(".ex-chart-why")
     paper = caption.get_by_role("link", name="Zhai et al. 2023")
     assert (paper.get_attribute("href"), paper.get_attribute("target"), paper.get_attribute("rel")) == (
         "https://arxiv.org/abs/2303.06296", "_blank", "noopener noreferrer")
-    caption.get_by_role("button", name="Lab Attention scale").click()
-    expect(visit.page.get_by_role("tab", name="Foundations", exact=True)).to_have_attribute("aria-selected", "true")
-    expect(visit.page.get_by_role("tab", name="Foundations", exact=True)).to_be_focused()
-    expect(visit.page.get_by_role("tab", name="Attention scale", exact=True)).to_have_attribute("aria-selected", "true")
-    lead = visit.page.locator(".ex-labs > .ex-panel:visible .ex-lead")
-    lead.locator(".ex-term").first.click()  # HTML of the kernel
-    expect(card).to_be_visible()
-    visit.page.keyboard.press("Escape")
+    with visit.page.expect_popup() as opened:
+        caption.get_by_role("link", name="Lesson: Why divide by √d").click()
+    lesson = opened.value
+    lesson.get_by_role("heading", name="Why divide by √d").wait_for()
+    lesson.get_by_role("link", name="Transformer Signal Explorer").click()
+    lesson.get_by_role("tab", name="Explore").wait_for()
+    lesson.close()
     visit.must_be_clean()

@@ -1,4 +1,4 @@
-"""Every lab in the page that Voilà serves: each control is moved, and every chart goes on showing data.
+"""Every lab that Voilà serves, each a page of its own: each control is moved, and every chart goes on showing data.
 
 Where both ends of each control lead, tests/labs/test_both_ends.py computes without a page.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 from playwright.sync_api import Browser, Locator, expect
@@ -15,13 +16,13 @@ from playwright.sync_api import Browser, Locator, expect
 from explorer.app.widgets.slider_steps import slider_steps
 from explorer.fields import Spec, users
 from explorer.labs.lab import Lab
-from explorer.labs.table import LABS, on
+from explorer.labs.table import LABS
 
 from .axe import RAW, SHARED, look
 from .conftest import server
 from .dashboard import Dashboard
 
-OPEN = "[...document.querySelectorAll('.ex-labs > .ex-panel')].find((panel) => panel.offsetParent)"
+OPEN = "document.querySelector('.ex-lab')"
 DRAWN = "() => [...document.querySelectorAll('.ex-chart-plot')].every((plot) => Number(plot.dataset.drawn) > 0)"
 WATCH = f"""() => {{
   const status = {OPEN}.querySelector('.ex-status');
@@ -50,12 +51,10 @@ EMPTY = f"""() => [...{OPEN}.querySelectorAll('figure.ex-chart')].filter((card) 
 
 
 FITS = "() => document.querySelector('.ex-root').scrollWidth <= window.innerWidth"
-INSTANT = (*on("Foundations"), *on("Depth"))
+INSTANT = tuple(row for row in LABS.values() if not row.grows)
 """Labs that answer while one looks; those that train have tests of their own."""
 COSTLY = ("n_seeds", "draws", "steps", "widest", "n_layers")
 """Fields that a lab's time goes with."""
-HOMES = {row.name: row.panel for row in LABS.values()}
-"""The tab of the page that a lab is in."""
 
 
 class Bench:
@@ -63,7 +62,7 @@ class Bench:
 
     def __init__(self, visit: Dashboard, row: Lab) -> None:
         self.visit, self.page, self.specs = visit, visit.page, row.settings.specs()
-        self.panel = self.page.locator(".ex-labs > .ex-panel:visible")
+        self.panel = self.page.locator(".ex-lab")
         self.open(row)
         self.page.wait_for_function(SETTLED, arg=-1)
         self.page.evaluate(WATCH)
@@ -71,8 +70,7 @@ class Bench:
 
     def open(self, row: Lab) -> None:
         """Goes to the lab, and waits until all of it is there: a panel's heading comes before its charts."""
-        self.page.get_by_role("tab", name=HOMES[row.name], exact=True).click()
-        self.page.get_by_role("tab", name=row.title, exact=True).click()
+        self.page.goto(urljoin(self.page.url, f"/{row.name}.ipynb"))
         self.panel.get_by_role("heading", name=row.title, exact=True, level=2).wait_for()
         expect(self.panel.locator(".ex-chart-plot")).to_have_count(len(row.plots))
 
@@ -164,13 +162,13 @@ def test_no_id_and_no_group_of_radio_buttons_is_there_twice(visit: Dashboard) ->
 
 
 def test_a_labs_notebook_serves_as_a_page_of_its_own(browser: Browser, tmp_path: Path) -> None:
-    with server(["serve", "01_sampling"], tmp_path / "log") as address:
+    with server(["serve", "10_realformer"], tmp_path / "log") as address:
         page = browser.new_page(viewport={"width": 1440, "height": 1000})
         visit = Dashboard(page, "voila")
         page.goto(address)
-        page.get_by_role("heading", name="Sampling", exact=True, level=2).wait_for()
+        page.get_by_role("heading", name="RealFormer", exact=True, level=2).wait_for()
         page.wait_for_selector(".ex-status[data-state=idle]")
-        expect(page.locator(".ex-chart")).to_have_count(len(LABS["01_sampling"].plots))
+        expect(page.locator(".ex-chart")).to_have_count(len(LABS["10_realformer"].plots))
         page.wait_for_function(DRAWN)
         assert page.get_by_role("tab").count() == 0
         assert "Claim." not in page.locator("body").inner_text(), "cells for the notebook's readers are shown"

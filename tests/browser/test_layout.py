@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import urljoin
 from xml.etree import ElementTree
 
 import pytest
@@ -37,7 +38,7 @@ OVERLAPS = """() => [...document.querySelectorAll('.ex-chart')].filter((card) =>
   const tools = card.querySelector('.ex-chart-tools').getBoundingClientRect();
   return tools.width === 0 || tools.bottom > card.querySelector('.ex-chart-plot').getBoundingClientRect().top;
 }).length + document.querySelectorAll('.modebar-btn').length"""
-BELOW = """() => [...document.querySelectorAll('.ex-labs .ex-chart-plot')].filter((it) => it.clientWidth).map((plot) =>
+BELOW = """() => [...document.querySelectorAll('.ex-lab .ex-chart-plot')].filter((it) => it.clientWidth).map((plot) =>
   plot.querySelector('.legend').getBoundingClientRect().bottom
   - plot.querySelector('.nsewdrag').getBoundingClientRect().top)"""
 """By how many pixels a legend above the data reaches into them."""
@@ -134,7 +135,7 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
 
 
 def test_without_a_verdict_no_chart_takes_its_place(visit: Dashboard) -> None:
-    bench = Bench(visit, LABS["02_second_moment"])
+    bench = Bench(visit, LABS["10_realformer"])
     visit.page.set_viewport_size({"width": 390, "height": 844})
     bench.panel.locator(".ex-verdict").evaluate("(verdict) => { verdict.hidden = true; }")
     wait_until_still(visit.page)
@@ -164,7 +165,7 @@ def test_plots_of_a_row_line_up_whatever_stands_above_and_below_them(dashboard: 
 
 def test_the_last_row_of_charts_is_full(visit: Dashboard) -> None:
     visit.page.set_viewport_size({"width": 1440, "height": 1000})
-    visit.page.get_by_role("tab", name="Training", exact=True).click()
+    visit.page.goto(urljoin(visit.page.url, "/11_warmup.ipynb"))
     grid = visit.page.locator(".ex-charts:visible")
     expect(grid.locator(".ex-cell")).to_have_count(3)
     ends = [part.evaluate("(part) => Math.round(part.getBoundingClientRect().right)")
@@ -188,7 +189,7 @@ def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:
 
 
 def test_a_legend_keeps_off_the_data_whatever_the_window_was_before(visit: Dashboard) -> None:
-    Bench(visit, LABS["02_second_moment"])
+    Bench(visit, LABS["10_realformer"])
     for width in (1440, 1300, 1100, 1440):
         visit.page.set_viewport_size({"width": width, "height": 1000})
         wait_until_still(visit.page)

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from explorer.labs.table import LABS
-
 from .dashboard import Dashboard
 from .test_race import SIZES, Track
 from .test_voila import KERNEL
@@ -57,10 +55,8 @@ def test_torch_is_in_no_kernel_whatever_is_opened(browser: Browser, voila: str) 
     expect(track.said).to_have_text("Finished at step 12 of 12")
     page.get_by_role("tab", name="Your model", exact=True).click()
     page.locator(".ex-status:visible", has_text="This is an example").wait_for()
-    for row in LABS.values():  # last: their computations take the workers for minutes
-        page.get_by_role("tab", name=row.panel, exact=True).click()
-        page.get_by_role("tab", name=row.title, exact=True).click()
-        page.locator(".ex-labs > .ex-panel:visible").get_by_role("heading", name=row.title, exact=True).wait_for()
+    page.get_by_role("tab", name="Lessons", exact=True).click()
+    page.locator(".ex-lesson-cards").wait_for()
     (kernel,) = processes(page.evaluate(KERNEL))
     assert not has_torch(kernel.pid)
     assert any(has_torch(child.pid) for child in serving(voila).children()), "workers have it"

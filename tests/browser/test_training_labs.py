@@ -1,4 +1,4 @@
-"""The labs that train, in the page that Voilà serves: they begin at once, can be stopped, and obey every control."""
+"""The labs that train, as pages of their own: they begin at once, can be stopped, and obey every control."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import pytest
 from playwright.sync_api import expect
 
 from explorer.labs.lab import Lab
-from explorer.labs.table import on
+from explorer.labs.table import LABS
 
 from .axe import RAW, SHARED, look
 from .dashboard import Dashboard
 from .test_labs import EMPTY, OPEN, WATCH, Bench, must_fit
 
+TRAINING = tuple(row for row in LABS.values() if row.grows)
 SMALL = ("steps", "n_layers", "widest")
 """What the time goes with; at the lower ends a lab answers like any other."""
 ONE_BY_ONE = ("17_trainability",)
@@ -24,7 +25,7 @@ class Training(Bench):
 
     def __init__(self, visit: Dashboard, row: Lab) -> None:
         self.visit, self.page, self.specs = visit, visit.page, row.settings.specs()
-        self.panel = self.page.locator(".ex-labs > .ex-panel:visible")
+        self.panel = self.page.locator(".ex-lab")
         self.open(row)
         self.page.evaluate(WATCH)
 
@@ -33,7 +34,7 @@ class Training(Bench):
         return self.panel.locator(".ex-status-text").inner_text()
 
 
-@pytest.mark.parametrize("row", on("Training"), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", TRAINING, ids=lambda row: row.name)
 def test_it_can_be_stopped_and_then_answers_to_every_control(visit: Dashboard, row: Lab) -> None:
     bench = Training(visit, row)
     expect(bench.panel.locator(".ex-status-detail")).to_contain_text("so far")  # its curves grow meanwhile
@@ -53,7 +54,7 @@ def test_it_can_be_stopped_and_then_answers_to_every_control(visit: Dashboard, r
     visit.must_be_clean()
 
 
-@pytest.mark.parametrize("row", on("Training"), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", TRAINING, ids=lambda row: row.name)
 def test_axe_finds_nothing_formulas_are_typeset_and_narrow_windows_have_room(visit: Dashboard, row: Lab) -> None:
     bench = Training(visit, row)
     bench.panel.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
@@ -63,7 +64,7 @@ def test_axe_finds_nothing_formulas_are_typeset_and_narrow_windows_have_room(vis
     must_fit(visit)
 
 
-@pytest.mark.parametrize("row", on("Training"), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", TRAINING, ids=lambda row: row.name)
 def test_a_long_training_says_how_far_it_is(visit: Dashboard, row: Lab) -> None:
     bench = Training(visit, row)
     bench.set(bench.specs["steps"], bench.specs["steps"].high)

@@ -65,7 +65,7 @@ def test_the_explore_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert "fine below 1,000" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("name", "changes"), [("01_sampling", {"seed": 3}), ("07_residual", {})])
+@pytest.mark.parametrize(("name", "changes"), [("10_realformer", {"n_layers": 2})])
 def test_a_lab(name: str, changes: dict[str, object]) -> None:
     lab = LABS[name]
     settings = lab.settings(**changes)

@@ -1,4 +1,4 @@
-"""`Links`: the page's record as a link, and back: `?tab=depth&design=post_ln&n_layers=24&pin=pre_ln&v=1`.
+"""`Links`: the page's record as a link, and back: `?tab=race&design=post_ln&n_layers=24&pin=pre_ln&v=1`.
 
 A link says only what differs from the page as it opens. It may come from anybody: unknown parts are ignored, with
 a notice. Here everything is checked: a page's record is valid.
@@ -13,16 +13,18 @@ from urllib.parse import quote_plus, urlencode
 from explorer.app import view
 from explorer.app.link.panels import PARTS, Pairs, write_settings
 from explorer.app.link.params import Params
-from explorer.app.page import Page, Tabs
+from explorer.app.page import Page
 from explorer.app.stories.story import STORIES
 from explorer.app.view import View
-from explorer.choices import Choices
 from explorer.display import shown
+from explorer.glossary.lessons import OF_LABS
 from explorer.labs.table import LABS
 
 VERSION = 1
 SAFE = ",:()"
 """Characters that are not percent-encoded in a value, beside letters, digits and _.-~."""
+TABS_OF_LABS = ("foundations", "depth", "training")
+"""Tabs in links of old; what they held are lessons now."""
 STORY, MOST_STEPS = ("story", "step"), 100
 LONGEST_SENTENCE, MOST_SENTENCES = 120, 3
 
@@ -37,7 +39,6 @@ class Links:
 
     def __init__(self, panels: Sequence[str], *, stories: bool = True) -> None:
         self._panels, self.stories = tuple(panels), STORIES if stories else {}
-        self._labs = {name: [lab.name for lab in LABS.values() if lab.panel.lower() == name] for name in panels}
 
     def write(self, page: Page) -> str:
         """The link of a page, with its question mark; empty for the page as it opens."""
@@ -49,21 +50,10 @@ class Links:
         yield from view.write(page.view)
         yield from zip(STORY, map(str, page.story or ()), strict=False)
         if page.open != self._panels[0]:
-            part = page.panels.get(page.open)
-            yield "tab", part.open if isinstance(part, Tabs) else page.open
+            yield "tab", page.open
         for name in self._panels:
             if part := page.panels.get(name):
-                yield from PARTS[name][0](part) if name in PARTS else self._lab_pairs(name, part, name == page.open)
-
-    def _lab_pairs(self, panel: str, part: Tabs | Choices, opened: bool) -> Pairs:
-        """The open lab of a panel, and the settings of its labs."""
-        if isinstance(part, Choices):
-            yield from write_settings(panel, part)
-            return
-        if not opened and part.open != self._labs[panel][0]:
-            yield "lab", part.open
-        for lab, settings in part.panels.items():
-            yield from write_settings(lab, settings)
+                yield from PARTS[name][0](part) if name in PARTS else write_settings(name, part)
 
     def parse(self, text: object) -> tuple[Page, list[str]]:
         """The page that a link stands for, and a sentence for each part that was not understood.
@@ -81,22 +71,26 @@ class Links:
 
     def _page(self, params: Params) -> Page:
         tab = params.take("tab", self._panels[0])
-        homes = {lab: name for name, labs in self._labs.items() for lab in labs}
-        opened = {name: labs[0] for name, labs in self._labs.items() if labs}
-        opened |= {homes[lab]: lab for lab in [*params.take_all("lab"), tab] if lab in homes}
         panels: dict[str, Any] = {}
-        for name, labs in self._labs.items():
+        for name in self._panels:
             if name in PARTS:
                 panels[name] = PARTS[name][1](params)
-            elif labs:
-                panels[name] = Tabs(opened[name], {lab: params.settings(LABS[lab].settings, lab) for lab in labs})
             elif name in LABS:
                 panels[name] = params.settings(LABS[name].settings, name)
-        first, tab = self._panels[0], homes.get(tab, tab)
+        if "lessons" in self._panels:
+            tab = self._lesson_of(tab, params)
         if tab not in self._panels:
-            params.sentences.append(f"tab must be one of {', '.join(self._panels)} or a lab; got {shown(tab)}")
-            tab = first
+            params.sentences.append(f"tab must be one of {', '.join(self._panels)}; got {shown(tab)}")
+            tab = self._panels[0]
         return Page(tab, panels, self._read_view(params), self._read_story(params))
+
+    def _lesson_of(self, tab: str, params: Params) -> str:
+        """The tab of lessons in place of a lab's or of a tab of labs, with a sentence; a lab's settings are gone."""
+        for name in [*params.take_all("lab"), *OF_LABS]:
+            params.drop(f"{name}.")
+        if tab in OF_LABS:
+            params.sentences.append(f"{tab} is the lesson “{OF_LABS[tab].title}” now, which has a page of its own")
+        return "lessons" if tab in OF_LABS or tab in TABS_OF_LABS else tab
 
     def _read_view(self, params: Params) -> View:
         """The view that a link asks for."""

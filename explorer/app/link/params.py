@@ -111,6 +111,10 @@ class Params:
         """Whether a key is given and was not taken."""
         return any(name == key for name, _ in self._pairs)
 
+    def drop(self, prefix: str) -> None:
+        """Forgets every key that starts so."""
+        self._pairs = [(name, value) for name, value in self._pairs if not name.startswith(prefix)]
+
     def rest(self) -> Iterator[str]:
         """A sentence for each key that is left."""
         for name in dict.fromkeys(name for name, _ in self._pairs):

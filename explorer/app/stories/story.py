@@ -26,7 +26,7 @@ class Step(NamedTuple):
     words: str
     """One or two sentences. What they claim, the page shows."""
     look_at: str
-    """Name of a chart of the open panel, or `VERDICT`."""
+    """Name of a chart of the open panel, or `VERDICT`; empty where the whole panel is meant."""
     question: Question | None = None
     """Asked before the page shows what the answer is."""
 
@@ -72,8 +72,8 @@ WARMUP = Story("warmup", "Why deep Post-LN needs warm-up", "How a norm on each s
          "token_correlation"),
     Step("?design=post_ln&n_layers=24", "Twice as deep, the tokens differ by less than a millionth of what they did "
          "at the input. The verdict says how small models like it trained.", VERDICT),
-    Step("?tab=11_warmup", "Six small models train here; the line at the bottom says how long it takes. Post-LN stays "
-         "at the loss of a unigram without warm-up, and gets below it with a long one. Pre-LN needs none.", "losses"),
+    Step("?tab=race", "What training makes of it, a race shows: press Start. Post-LN stays at the loss of a unigram "
+         "without warm-up, and gets below it with one. Pre-LN and ReZero need none.", ""),
 ))
 
 DEEP = "?n_layers=1000&d_model=32&n_ctx=16&"
@@ -111,11 +111,9 @@ MUP = Story("mup", "Same function, other training (μP)", "Why one learning rate
          "forward pass. It is the same function as the pinned one: dots lie on dots.", "second_moment"),
     Step("?parametrization=ntk&pin=pre_ln", "What differs is the gradient of a matrix: that of W_Q is 16 times "
          "smaller, since the forward pass divides by 16.", "gradient_by_matrix"),
-    Step("?tab=05_parametrization", "Adam's first step moves each weight by the learning rate, here 0.01. Under NTK "
-         "that is 1 % of a weight at any width. Under standard it is 16 % at width 256, and 32 % at 1024.",
-         "first_step"),
-    Step("?tab=05_parametrization", "So the best learning rate depends on the width: from 32 to 256 it falls to about "
-         "1/16 under standard. Under μP it stays where it is, and can be found on a small model.", "best_rate"),
+    Step("?tab=lessons", "Adam's first step moves every weight by the learning rate, however small its gradient is. So "
+         "the best rate depends on the width under the standard parametrization, and does not under μP: the lesson on "
+         "parametrization takes that step, and trains at several widths.", ""),
 ))
 
 LLAMA = Story("gpt2_llama", "From GPT-2 to Llama", "What each change does to the signal of a new model.", (

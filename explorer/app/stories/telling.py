@@ -128,7 +128,7 @@ class Telling:
     def _tabs(self, step: Step) -> tuple[str, dict[str, Any]]:
         """The panel that a step opens, and what is set on it."""
         page, _ = self._links.parse(step.link)
-        return page.open, {page.open: page.panels[page.open]}
+        return page.open, {name: part for name, part in page.panels.items() if name == page.open}
 
     def _tell(self, story: Story, number: int) -> None:
         self.story, self.number = story, number
@@ -153,8 +153,6 @@ class Telling:
     def _look_at(self, name: str) -> str:
         """Frames a chart of the open panel, or its verdict, and gives its title; empty where there is no such thing."""
         panel = self._page.panels[self._page.opened]
-        if isinstance(panel, Tabbed):
-            panel = panel.panels[panel.opened]
         if not isinstance(panel, Live) or name not in (*panel.charts, VERDICT):
             self._frame(None)
             return ""

@@ -62,7 +62,7 @@ function onColors(callback) {
 
 const visibility = new WeakMap(); // a model to its cards on the screen, and whether the kernel takes it for visible
 
-const TEXTS = "title caption why lab source badge badge_tone badge_rule stale ahead designs";
+const TEXTS = "title caption why lesson source badge badge_tone badge_rule stale ahead designs";
 
 class Card {
   constructor(model) {
@@ -149,7 +149,7 @@ class Card {
     const get = (name) => this.model.get(name);
     setText(this.title, get("title"));
     write(this.caption, get("caption"), explained);
-    writeWhy(this.why, { why: get("why"), lab: get("lab"), source: get("source") });
+    writeWhy(this.why, { why: get("why"), lesson: get("lesson"), source: get("source") });
     write(this.badge, get("badge"));
     this.badge.hidden = !get("badge");
     this.badge.dataset.tone = get("badge_tone");

@@ -35,7 +35,7 @@ class Chart(PageWidget):
     Traits:
         title: the card's heading.
         caption: one line that says how to read the figure.
-        why, lab, source: the line below it: the recursion or law, the name of the lab that explains it, and the paper.
+        why, lesson, source: the line below it: the recursion or law, the name of the lesson that derives it, the paper.
         badge: a short verdict at the right of the title; empty for none.
         badge_tone: color of the badge: one of `TONES`.
         badge_rule: the rule of that color, in one sentence, on hovering.
@@ -57,7 +57,7 @@ class Chart(PageWidget):
     title = traitlets.Unicode().tag(sync=True)
     caption = traitlets.Unicode().tag(sync=True)
     why = traitlets.Unicode().tag(sync=True)
-    lab = traitlets.Unicode().tag(sync=True)
+    lesson = traitlets.Unicode().tag(sync=True)
     source = traitlets.Unicode().tag(sync=True)
     badge = traitlets.Unicode().tag(sync=True)
     badge_tone = traitlets.Enum(TONES, default_value="").tag(sync=True)
@@ -121,7 +121,7 @@ class Chart(PageWidget):
 
     def explain(self, why: Why) -> Chart:
         """Replaces the line below the caption; returns the chart."""
-        self.why, self.lab, self.source = why.words, why.lab, cited(why.source)
+        self.why, self.lesson, self.source = why.words, why.lesson, cited(why.source)
         return self
 
     def annotate(self, caption: str, statistic: str, predicted: Profile | None, measured: Profile | None,

@@ -3,14 +3,14 @@
    The entries come once, with the page's script. One listener at the document hears all clicks, so that buttons in
    HTML of the kernel (`figures/words.py`) work like those made here. Popups are in the top layer, where
    no box clips them. */
-const glossary = { terms: [], labs: {}, hosts: {}, indexBySymbol: new Map(), pattern: /$^/gu };
+const glossary = { terms: [], lessons: {}, hosts: {}, indexBySymbol: new Map(), pattern: /$^/gu };
 const CITED = /(?:([^;:·\n,\s][^;:·\n]*?),? )?\b(arXiv|kexue) (\d{4}\.\d{4,5}|\d+)/gu;
 
 /** Stores the entries, and builds the pattern that finds symbols and formulas in a text. */
-function loadGlossary({ terms, labs, hosts, marks }) {
+function loadGlossary({ terms, lessons, hosts, marks }) {
   const literal = Object.keys(marks).sort((left, right) => right.length - left.length)
     .map((symbol) => symbol.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&")).join("|");
-  Object.assign(glossary, { terms, labs, hosts, indexBySymbol: new Map(Object.entries(marks)) });
+  Object.assign(glossary, { terms, lessons, hosts, indexBySymbol: new Map(Object.entries(marks)) });
   glossary.pattern = new RegExp(
     `(?<![\\p{L}\\p{N}_'’])(?:${literal})[²′]{0,2}(?![\\p{L}\\p{N}_(])|${NOTATION.source}`, "gu");
 }
@@ -64,25 +64,27 @@ const cited = (text) => replaceMatches(text, CITED, ([, author, host, number]) =
   title: `${host} ${number}`,
 }, author ?? `${host} ${number}`)], explained);
 
-/** A button that opens a lab; none where the page has no such lab. */
-const labButton = (name) => (glossary.labs[name]
-  ? [button(`Lab ${glossary.labs[name]}`, "ex-link ex-to-lab", null, { "data-lab": name })] : []);
+/** A link that opens a lesson beside the page; none where there is no such lesson. */
+const lessonLink = (name) => {
+  const [title, href] = glossary.lessons[name] ?? [];
+  return title ? [make("a", { class: "ex-to-lesson", href, target: "_blank" }, `Lesson: ${title}`)] : [];
+};
 
 /** Groups of nodes with a dot between them; empty groups are left out. */
 const separatedByDots = (groups) => groups.filter((group) => group.length)
   .flatMap((group, index) => (index ? [" · ", ...group] : group));
 
-/** Writes the line below a chart's caption: the reason, the lab and the paper. */
-function writeWhy(node, { why, lab, source }) {
-  node.hidden = !(why || lab || source);
-  const links = () => make("span", { class: "ex-why-links" }, ...separatedByDots([labButton(lab), cited(source)]));
-  write(node, [why, lab, source].join("\n"), () => [...explained(why), " ", links()]);
+/** Writes the line below a chart's caption: the reason, the lesson and the paper. */
+function writeWhy(node, { why, lesson, source }) {
+  node.hidden = !(why || lesson || source);
+  const links = () => make("span", { class: "ex-why-links" }, ...separatedByDots([lessonLink(lesson), cited(source)]));
+  write(node, [why, lesson, source].join("\n"), () => [...explained(why), " ", links()]);
 }
 
-/** An entry as nodes: symbol and name, description, formula, values, lab and paper. */
-function entryNodes({ symbol, name, words, formula, unit, lab, source }, root) {
+/** An entry as nodes: symbol and name, description, formula, values, lesson and paper. */
+function entryNodes({ symbol, name, words, formula, unit, lesson, source }, root) {
   const details = [[formula, "Formula"], [unit, "Values"]].filter(([text]) => text);
-  const links = [headerOf(root)?.exLabs.includes(lab) ? labButton(lab) : [], source ? cited(source) : []];
+  const links = [root.querySelector(".ex-header") ? lessonLink(lesson) : [], source ? cited(source) : []];
   return [
     make("dt", {}, make("span", { class: "ex-row-symbol" }, ...typeset(symbol)), " ", name),
     make("dd", {}, make("p", {}, ...typeset(words)),
@@ -91,7 +93,6 @@ function entryNodes({ symbol, name, words, formula, unit, lab, source }, root) {
   ];
 }
 
-const headerOf = (root) => root.querySelector(".ex-header");
 let openPopup = null; // of the open entry: its button `term`, its `card`, and what stops following the layout
 function closeTerm(focus = false) {
   if (!openPopup) return;
@@ -137,13 +138,8 @@ function openGlossary(root, first) {
 
 function onGlossaryClick({ target }) {
   const term = target.closest(".ex-term");
-  const lab = target.closest("[data-lab]");
   const openedTerm = openPopup?.term;
-  if (lab) {
-    headerOf(lab.closest(".ex-root"))?.exOpenLab(lab.dataset.lab);
-    lab.closest("dialog")?.close();
-  }
-  if (!openPopup?.card.contains(target) || lab) closeTerm();
+  if (!openPopup?.card.contains(target)) closeTerm();
   if (term && term !== openedTerm) openTerm(term);
 }
 

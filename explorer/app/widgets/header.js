@@ -11,8 +11,6 @@ export default {
     const titles = model.get("tabs");
     if (titles.length > 1) ends.push(tabBar(model, el, titles));
     if (name) {
-      el.exLabs = model.get("labs");
-      el.exOpenLab = (lab) => openLab(model, el, lab);
       const { nodes, end } = tools(model, el);
       el.append(...nodes);
       ends.push(end);
@@ -39,16 +37,6 @@ function focusResults(el) {
 /** The title of the browser's tab. On the first panel it is the page's name alone, as before any script has run. */
 function pageTitle(name, panels, index) {
   return index > 0 && panels[index] ? `${panels[index]} · ${name}` : name;
-}
-
-/** Opens a lab, and moves the focus to its tab, because the panel with the link that was pressed disappears. */
-function openLab(model, el, lab) {
-  const onSelected = () => {
-    model.off("change:selected", onSelected);
-    el.querySelector("[aria-selected=true]")?.focus();
-  };
-  model.on("change:selected", onSelected);
-  press(model, ["lab", lab]);
 }
 
 function tabBar(model, el, titles) {

@@ -25,10 +25,9 @@ class Header(PageWidget):
         undoes, redoes: whether there is a step back, or again.
         said: a sentence about the last link.
         stories: whether the page has stories to tell.
-        labs: names of the labs that a link on this page can open.
 
     Messages are lists: `["shown", query]` once a browser has put the page together, and the tools' `["open", link]`,
-    `["undo"]`, `["redo"]`, `["reset"]`, `["stories"]`, and `["lab", name]` of a link to a lab.
+    `["undo"]`, `["redo"]`, `["reset"]`, `["stories"]`.
     """
 
     _esm = view("header")
@@ -37,7 +36,6 @@ class Header(PageWidget):
     tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)
     hidden = traitlets.List(traitlets.Int()).tag(sync=True)
     selected = traitlets.Int(0).tag(sync=True)
-    labs = traitlets.List(traitlets.Unicode()).tag(sync=True)
     link = traitlets.Unicode(None, allow_none=True).tag(sync=True)
     undoes = traitlets.Bool(False).tag(sync=True)
     redoes = traitlets.Bool(False).tag(sync=True)

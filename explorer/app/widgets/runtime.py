@@ -21,8 +21,8 @@ import traitlets
 
 from explorer import plotlyjs
 from explorer.glossary import TERMS, cited, marks
+from explorer.glossary.lessons import LESSONS
 from explorer.glossary.papers import HOSTS
-from explorer.labs.table import LABS
 
 APP = Path(__file__).parent.parent
 SHARED = ("elements", "typeset", "glossary", "messages", "address", "handing", "picture", "plotly", "search", "guess",
@@ -88,11 +88,12 @@ class Runtime(anywidget.AnyWidget):
 
     @traitlets.default("glossary")
     def _glossary(self) -> dict[str, Any]:
-        """Symbols, titles of the labs, and addresses of papers; what a row is, `glossary.Term` says."""
-        shown = ("symbol", "name", "words", "formula", "unit", "lab")
+        """Symbols, the lessons' titles and addresses, and addresses of papers; what a row is, `glossary.Term` says."""
+        shown = ("symbol", "name", "words", "formula", "unit", "lesson")
         return {
             "terms": [{part: getattr(row, part) for part in shown} | {"source": cited(row.source)} for row in TERMS],
-            "marks": marks(), "labs": {name: row.title for name, row in LABS.items()}, "hosts": dict(HOSTS),
+            "marks": marks(), "lessons": {name: [row.title, row.file] for name, row in LESSONS.items()},
+            "hosts": dict(HOSTS),
         }
 
     @classmethod

@@ -6,7 +6,7 @@ from explorer.labs.activations import experiment, pictures
 from explorer.labs.lab import Lab, Plot, Why
 
 ROW = Lab(
-    "03_activations", "Foundations", "Activations",
+    "03_activations", "Activations",
     "An activation changes the second moment by a known factor: divide by it, in the init variance or in the "
     "activation itself, and the signal keeps its size at any depth, in expectation.",
     "A draw of finite width scatters around that, more when it is deeper or narrower. The fixed point q = 1 need not "

@@ -6,7 +6,7 @@ from explorer.labs.alpha_schedule import experiment, pictures
 from explorer.labs.lab import Lab, Plot, Why
 
 ROW = Lab(
-    "12_alpha_schedule", "Training", "α schedule",
+    "12_alpha_schedule", "α schedule",
     "In x + αF(x), α may be learned from 0, or be raised by a small constant step up to 1 and then left there, which "
     "trained best in the essay's experience. Either way the layers are added gradually; there is no warm-up here.",
     "These short runs do not confirm the essay's order: after norms a learned α wins in 8 of 8 seeds, and the ramp is "

@@ -6,7 +6,7 @@ from explorer.labs.edge_of_chaos import experiment, pictures
 from explorer.labs.lab import Lab, Plot, Why
 
 ROW = Lab(
-    "16_edge_of_chaos", "Depth", "Edge of chaos",
+    "16_edge_of_chaos", "Edge of chaos",
     "Without norms a deep stack vanishes on one side of a line in its variances and explodes on the other, and only "
     "near that line does a signal, or a gradient, come through. Attention has a line of its own: beyond a logit spread "
     "of √(2 ln n) a row freezes onto a few keys.",

@@ -6,7 +6,7 @@ from explorer.labs.gated_mlp_and_rotary import experiment, pictures
 from explorer.labs.lab import Lab, Plot, Why
 
 ROW = Lab(
-    "13_gated_mlp_and_rotary", "Depth", "Gated MLP and rotary",
+    "13_gated_mlp_and_rotary", "Gated MLP and rotary",
     "A Llama block is GPT-2's with RMSNorm, SiLU, a gate, rotary positions and grouped heads. At initialization the "
     "gate is what the signal notices: it multiplies by a factor without a mean, passes on less of what tokens share, "
     "and so keeps them apart.",

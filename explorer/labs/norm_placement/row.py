@@ -6,7 +6,7 @@ from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.norm_placement import experiment, pictures
 
 ROW = Lab(
-    "09_norm_placement", "Depth", "Norm placement",
+    "09_norm_placement", "Norm placement",
     "In Post-LN the last MLP's initial gradient does not depend on depth. In Pre-LN the stream's second moment stays "
     "between 1 + l/2 and 1 + 3l/2, and the last gradient shrinks as 1/√L.",
     "All of this is at initialization. That Pre-LN therefore needs no warm-up is the paper's conclusion, which is "

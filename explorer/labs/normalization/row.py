@@ -6,7 +6,7 @@ from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.normalization import experiment, pictures
 
 ROW = Lab(
-    "04_normalization", "Foundations", "Normalization",
+    "04_normalization", "Normalization",
     "A norm resets the second moment to 1. Norms differ in what they average together, and whether they subtract the "
     "mean.",
     "RMSNorm does not center: a constant offset passes, and can be most of the output. BatchNorm and InstanceNorm "

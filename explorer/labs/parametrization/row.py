@@ -6,7 +6,7 @@ from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.parametrization import experiment, pictures
 
 ROW = Lab(
-    "05_parametrization", "Foundations", "Parametrization",
+    "05_parametrization", "Parametrization",
     "Standard, NTK and μP can start as the same function; what differs is how far one learning rate moves them. Under "
     "μP the best learning rate is meant to be the same at every width.",
     "The same function is not the same training: NTK moves each weight by η under Adam where standard moves it by η "

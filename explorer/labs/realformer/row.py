@@ -6,7 +6,7 @@ from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.realformer import experiment, pictures
 
 ROW = Lab(
-    "10_realformer", "Depth", "RealFormer",
+    "10_realformer", "RealFormer",
     "Moving the residual onto the attention logits, A_l = q·k/√d + A_(l−1), makes those of independent layers grow as "
     "√l: attention gets sharper with depth, successive layers look at the same keys, and the layers' gradients are "
     "closer to each other than Post-LN's. One score tensor a layer must be kept.",

@@ -6,7 +6,7 @@ from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.residual import experiment, pictures
 
 ROW = Lab(
-    "07_residual", "Depth", "Residual",
+    "07_residual", "Residual",
     "In x + F(x) the second moments of independent parts add up. Post-norm therefore keeps 2^(−l/2) of its input "
     "after l branches, with pre-norm the stream grows by one unit a branch, and branches that start at zero make the "
     "whole stack the identity.",

@@ -6,7 +6,7 @@ from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.residual_streams import experiment, pictures
 
 ROW = Lab(
-    "14_residual_streams", "Training", "Residual streams",
+    "14_residual_streams", "Residual streams",
     "Several streams that mix (mHC), attention over all earlier outputs (AttnRes) and a weighted stream between norms "
     "(Keel) train very deep models, in which Post-LN loses its gradient.",
     "Untrained, mHC and AttnRes are Pre-LN: streams that start alike stay alike, queries of zero average all outputs, "

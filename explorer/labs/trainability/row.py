@@ -6,7 +6,7 @@ from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.trainability import experiment, pictures
 
 ROW = Lab(
-    "17_trainability", "Training", "Trainability",
+    "17_trainability", "Trainability",
     "What trains can be read off before the first step. With 2N branches of weight α the tokens of a deep stack become "
     "alike from about α = 1/√(2N) on, and there Post-LN stops learning. And the best learning rate falls with the "
     "width, far less under μP.",

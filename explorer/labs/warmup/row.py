@@ -6,7 +6,7 @@ from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.warmup import experiment, pictures
 
 ROW = Lab(
-    "11_warmup", "Training", "Warm-up",
+    "11_warmup", "Warm-up",
     "Post-LN needs a learning rate that rises slowly: without warm-up it stalls, with Adam as with SGD. Pre-LN trains "
     "without warm-up. Before the first step Post-LN's gradients are large; after the warm-up they are small.",
     "Warm-up treats the symptom. A stall is not one step that was too long, but its consequence: all tokens become "

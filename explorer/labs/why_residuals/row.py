@@ -6,7 +6,7 @@ from explorer.labs.lab import Lab, Plot, Why
 from explorer.labs.why_residuals import experiment, pictures
 
 ROW = Lab(
-    "08_why_residuals", "Depth", "Why residuals",
+    "08_why_residuals", "Why residuals",
     "With a residual the branch can be small, and 1/√N is small enough: signal, gradient and the effect of one step "
     "on the loss then stay bounded at any depth.",
     "That a residual adds 1 to the derivative is not the point: x + F(x) without a norm grows as 2^N, both ways. 1/N "
