@@ -12,7 +12,9 @@ from scipy.stats import truncnorm
 
 from explorer.config import Config, ConfigError
 from explorer.profile import Array
+from explorer.schemes.activation import ACTIVATIONS, SELU_SCALE
 from explorer.theory import predict
+from explorer.theory.gaussian import moments
 
 DRAWS = 100_000
 """Weights that an answer which draws them is asked for."""
@@ -88,6 +90,16 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "02.3": Exercise("an array of 13 numbers", lambda: _stack(256, 1024, 12)),
     "02.4": Exercise("a Config", lambda: 1.0, tolerance=0.02, reduce=_growth, kind=Config,
                      parts=("the last second moment over the first",)),
+    "03.1": Exercise("a function of n", lambda n: 1 / (n * moments("silu").square), ({"n": 64}, {"n": 512})),
+    "03.2": Exercise("a function of z", lambda z: (ACTIVATIONS["sigmoid"].value(z) - 0.5)
+                     / (moments("sigmoid").square - 0.25) ** 0.5, ({"z": -1}, {"z": 2})),
+    "03.3": Exercise("a number", lambda: 0.9 * moments("tanh", 0.9).slope_square / moments("tanh", 0.9).square),
+    "03.4": Exercise("a number", lambda: 2 / SELU_SCALE**2),
+    "04.1": Exercise("a function of a and b", lambda a, b: np.array([a, b]) * 2**0.5 / np.hypot(a, b),
+                     ({"a": 3, "b": 4}, {"a": 1, "b": -2})),
+    "04.2": Exercise("a function of v", lambda v: v / 9, ({"v": 1}, {"v": 8e-4})),
+    "04.3": Exercise("a number", lambda: np.ceil(np.log(0.01) / np.log(0.9))),
+    "04.4": Exercise("a function of n and v", lambda n, v: (1 - 2 / n) / v, ({"n": 4, "v": 1}, {"n": 64, "v": 25})),
     "06.1": Exercise("a function of n and d", lambda n, d: 1 / (n * d), WIDTHS, 1e-6),
     "06.2": Exercise("a number", lambda: np.exp(64 / 2), tolerance=0.02),
     "06.3": Exercise("a function of d", lambda d: 3 + 6 / d, ({"d": 2}, {"d": 64}), 1e-6),
