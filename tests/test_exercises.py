@@ -61,6 +61,17 @@ ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
     "06.4": (lambda n, d: 1 / (n * sqrt(d)),
              (lambda n, d: 1 / n, "at n = 768, d = 128 the value is 10 times too large"),
              (lambda n, d: 1 / (n * d), "at n = 768, d = 128 the value is 10 times too small")),
+    "07.1": (2**-2.5, (2**-1.5, "the value is 2 times too large"), (2**-5, "the value is 6 times too small")),
+    "07.2": (lambda N, layer: 1 / (layer + 1),
+             (lambda N, layer: (N + 1) / (layer + 1), "at N = 36, l = 0 the value is 40 times too large"),
+             (lambda N, layer: 1 / (N + 1), "at N = 36, l = 0 the value is 40 times too small")),
+    "07.3": (lambda layer: sqrt(4 ** (1 / layer) - 1),
+             (lambda layer: sqrt(2 ** (1 / layer) - 1), "at l = 1 the value is 40 % too small"),
+             (lambda layer: layer**-0.5, "at l = 1 the value is 40 % too small")),
+    "07.4": (ex.Config(norm_placement="peri", n_layers=12, alpha=24**-0.5),
+             (ex.Config(norm_placement="peri", n_layers=12, alpha=12**-0.5),
+              "the last second moment over the first is 50 % too large"),
+             (ex.Config(n_layers=12, alpha=24**-0.5), "only alpha may differ from the plain design")),
 }
 """Of each exercise a solution, and two typical mistakes, each with words of its sentence."""
 
