@@ -13,6 +13,7 @@ from scipy.stats import truncnorm
 from explorer.config import Config, ConfigError
 from explorer.profile import Array
 from explorer.theory import predict
+from explorer.theory.gaussian import moments
 
 DRAWS = 100_000
 """Weights that an answer which draws them is asked for."""
@@ -68,8 +69,8 @@ def _growth(config: Config, plain: Config, field: str) -> float:
     """Last second moment over the first of a design that differs from the plain one in this field alone."""
     if config.replace(**{field: getattr(plain, field)}) != plain:
         raise ConfigError(f"only {field} may differ from the plain design; got {config}")
-    moments = predict(config).stream("second_moment")[1][0]
-    return float(moments[-1] / moments[0])
+    squares = predict(config).stream("second_moment")[1][0]
+    return float(squares[-1] / squares[0])
 
 
 WIDTHS = ({"n": 512, "d": 64}, {"n": 768, "d": 128})
@@ -89,6 +90,11 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "02.3": Exercise("an array of 13 numbers", lambda: _stack(256, 1024, 12)),
     "02.4": Exercise("a Config", lambda: 1.0, tolerance=0.02, kind=Config, parts=(GROWTH,),
                      reduce=lambda config: _growth(config, plain_mlps(), "init_variance")),
+    "05.1": Exercise("a number", lambda: 0.001 * 4096**0.5),
+    "05.2": Exercise("a function of eta and c", lambda eta, c: [eta / c**2, eta / c],
+                     ({"eta": 0.01, "c": 1 / 16}, {"eta": 0.5, "c": 2}), 1e-6, parts=("SGD's rate", "Adam's rate")),
+    "05.3": Exercise("a number", lambda: 1 / moments("sigmoid").square),
+    "05.4": Exercise("a function of eta and m", lambda eta, m: eta * 32 / m, ({"eta": 0.1, "m": 2048},), 1e-6),
     "06.1": Exercise("a function of n and d", lambda n, d: 1 / (n * d), WIDTHS, 1e-6),
     "06.2": Exercise("a number", lambda: np.exp(64 / 2), tolerance=0.02),
     "06.3": Exercise("a function of d", lambda d: 3 + 6 / d, ({"d": 2}, {"d": 64}), 1e-6),
