@@ -66,16 +66,17 @@ def plain_mlps() -> Config:
     return Config(attention="none", residual="absent", norm_placement="none", activation_rescaled=False, n_layers=12)
 
 
-def _growth(config: Config) -> float:
-    """Last second moment over the first of `plain_mlps` with another `init_variance`."""
-    if config.replace(init_variance=1.0) != plain_mlps():
-        raise ConfigError(f"only init_variance may differ from the plain design; got {config}")
-    moments = predict(config).stream("second_moment")[1][0]
-    return float(moments[-1] / moments[0])
+def _growth(config: Config, plain: Config, field: str) -> float:
+    """Last second moment over the first of a design that differs from the plain one in this field alone."""
+    if config.replace(**{field: getattr(plain, field)}) != plain:
+        raise ConfigError(f"only {field} may differ from the plain design; got {config}")
+    squares = predict(config).stream("second_moment")[1][0]
+    return float(squares[-1] / squares[0])
 
 
 WIDTHS = ({"n": 512, "d": 64}, {"n": 768, "d": 128})
 """Widths of a model and of its heads."""
+GROWTH = "the last second moment over the first"
 
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "01.1": Exercise("a number", lambda: _left(3) ** -0.5),
@@ -88,8 +89,8 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "02.2": Exercise("a function of n and m", lambda n, m: (n * m) ** -0.5,
                      ({"n": 256, "m": 256}, {"n": 256, "m": 1024}, {"n": 1024, "m": 64}), 1e-6),
     "02.3": Exercise("an array of 13 numbers", lambda: _stack(256, 1024, 12)),
-    "02.4": Exercise("a Config", lambda: 1.0, tolerance=0.02, reduce=_growth, kind=Config,
-                     parts=("the last second moment over the first",)),
+    "02.4": Exercise("a Config", lambda: 1.0, tolerance=0.02, kind=Config, parts=(GROWTH,),
+                     reduce=lambda config: _growth(config, plain_mlps(), "init_variance")),
     "03.1": Exercise("a function of n", lambda n: 1 / (n * moments("silu").square), ({"n": 64}, {"n": 512})),
     "03.2": Exercise("a function of z", lambda z: (ACTIVATIONS["sigmoid"].value(z) - 0.5)
                      / (moments("sigmoid").square - 0.25) ** 0.5, ({"z": -1}, {"z": 2})),
@@ -100,8 +101,19 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "04.2": Exercise("a function of v", lambda v: v / 9, ({"v": 1}, {"v": 8e-4})),
     "04.3": Exercise("a number", lambda: np.ceil(np.log(0.01) / np.log(0.9))),
     "04.4": Exercise("a function of n and v", lambda n, v: (1 - 2 / n) / v, ({"n": 4, "v": 1}, {"n": 64, "v": 25})),
+    "05.1": Exercise("a number", lambda: 0.001 * 4096**0.5),
+    "05.2": Exercise("a function of eta and c", lambda eta, c: [eta / c**2, eta / c],
+                     ({"eta": 0.01, "c": 1 / 16}, {"eta": 0.5, "c": 2}), 1e-6, parts=("SGD's rate", "Adam's rate")),
+    "05.3": Exercise("a number", lambda: 1 / moments("sigmoid").square),
+    "05.4": Exercise("a function of eta and m", lambda eta, m: eta * 32 / m, ({"eta": 0.1, "m": 2048},), 1e-6),
     "06.1": Exercise("a function of n and d", lambda n, d: 1 / (n * d), WIDTHS, 1e-6),
     "06.2": Exercise("a number", lambda: np.exp(64 / 2), tolerance=0.02),
     "06.3": Exercise("a function of d", lambda d: 3 + 6 / d, ({"d": 2}, {"d": 64}), 1e-6),
     "06.4": Exercise("a function of n and d", lambda n, d: 1 / (n * d**0.5), WIDTHS, 1e-6),
+    "07.1": Exercise("a number", lambda: 2**-2.5),
+    "07.2": Exercise("a function of N and l", lambda N, layer: 1 / (layer + 1), ({"N": 12, "l": 3}, {"N": 36, "l": 0}),
+                     1e-6),
+    "07.3": Exercise("a function of l", lambda layer: (4 ** (1 / layer) - 1) ** 0.5, ({"l": 1}, {"l": 24}), 1e-6),
+    "07.4": Exercise("a Config", lambda: 2.0, tolerance=0.02, kind=Config, parts=(GROWTH,),
+                     reduce=lambda config: _growth(config, Config(norm_placement="peri", n_layers=12), "alpha")),
 })

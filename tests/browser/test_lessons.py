@@ -16,7 +16,8 @@ from .axe import RAW, SHARED, look
 from .conftest import jupyterlab, server
 from .dashboard import Dashboard
 
-LESSONS = {"01_drawing_weights": 2, "02_second_moment": 1, "03_activations": 2, "04_norms": 2, "06_root_d": 1}
+LESSONS = {path.stem: path.read_text(encoding="utf-8").count("ex.live(")
+           for path in sorted((notebooks() / "lessons").glob("*.ipynb"))}
 """Of each lesson the number of its live figures."""
 AT_REST = """([number, before]) => {
   const root = document.querySelectorAll('.ex-live')[number];
