@@ -13,6 +13,7 @@ from scipy.stats import truncnorm
 from explorer.config import Config, ConfigError
 from explorer.profile import Array
 from explorer.theory import predict
+from explorer.theory.gaussian import moments
 
 DRAWS = 100_000
 """Weights that an answer which draws them is asked for."""
@@ -68,8 +69,22 @@ def _growth(config: Config) -> float:
     """Last second moment over the first of `plain_mlps` with another `init_variance`."""
     if config.replace(init_variance=1.0) != plain_mlps():
         raise ConfigError(f"only init_variance may differ from the plain design; got {config}")
-    moments = predict(config).stream("second_moment")[1][0]
-    return float(moments[-1] / moments[0])
+    signal = predict(config).stream("second_moment")[1][0]
+    return float(signal[-1] / signal[0])
+
+
+def _flow(activation: str) -> float:
+    """Factor of an MLP after Post-LN on gradient²."""
+    _, square, slope_square = moments(activation)
+    return (1 + slope_square) / (1 + square)
+
+
+def _unevenness(config: Config) -> float:
+    """Largest over smallest gradient² along the stream of 12 layers, predicted."""
+    if (config.n_layers, config.attention) != (12, "softmax"):
+        raise ConfigError(f"the design must have 12 layers and softmax attention; got {config}")
+    gradient = predict(config).stream("activation_gradient")[1]
+    return float(gradient.max() / gradient.min())
 
 
 WIDTHS = ({"n": 512, "d": 64}, {"n": 768, "d": 128})
@@ -92,4 +107,9 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "06.2": Exercise("a number", lambda: np.exp(64 / 2), tolerance=0.02),
     "06.3": Exercise("a function of d", lambda d: 3 + 6 / d, ({"d": 2}, {"d": 64}), 1e-6),
     "06.4": Exercise("a function of n and d", lambda n, d: 1 / (n * d**0.5), WIDTHS, 1e-6),
+    "09.1": Exercise("a function of L", lambda depth: 1 + depth / 2, ({"L": 6}, {"L": 24}), 1e-6),
+    "09.2": Exercise("a number", lambda: _flow("sigmoid") ** 12, tolerance=5e-3),
+    "09.3": Exercise("a number", lambda: (1.5 * 10**2 - 1) / 1.5, tolerance=0.015),
+    "09.4": Exercise("a Config", lambda: 1.0, tolerance=0.5, reduce=_unevenness, kind=Config,
+                     parts=("the largest gradient² over the smallest",)),
 })
