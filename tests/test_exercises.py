@@ -98,6 +98,15 @@ ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
              (ex.Config(norm_placement="peri", n_layers=12, alpha=12**-0.5),
               "the last second moment over the first is 50 % too large"),
              (ex.Config(n_layers=12, alpha=24**-0.5), "only alpha may differ from the plain design")),
+    "09.1": (lambda depth: np.prod([1 + 1 / (2 + layer) for layer in range(depth)]),
+             (lambda depth: 1.5**depth, "at L = 24 the value is 1,000 times too large"),
+             (lambda depth: 1 + 1.5 * depth, "at L = 24 the value is 3 times too large")),
+    "09.2": ((1.044836 / 1.29338) ** 12, (1.044836 / 1.29338, "the value is 10 times too large"),
+             ((1.044836 / 1.29338) ** 24, "the value is 10 times too small")),
+    "09.3": (100, (298, "the value is 3 times too large"), (66, "the value is 30 % too small")),
+    "09.4": (ex.preset("deepnorm", n_layers=12),
+             (ex.preset("peri_ln", n_layers=12), "the largest gradient² over the smallest is 30 times too large"),
+             (ex.preset("deepnorm", n_layers=6), "the design must have 12 layers and softmax attention")),
 }
 """Of each exercise a solution, and two typical mistakes, each with words of its sentence."""
 

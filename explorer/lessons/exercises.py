@@ -74,6 +74,20 @@ def _growth(config: Config, plain: Config, field: str) -> float:
     return float(squares[-1] / squares[0])
 
 
+def _flow(activation: str) -> float:
+    """Factor of an MLP after Post-LN on gradient²."""
+    _, square, slope_square = moments(activation)
+    return (1 + slope_square) / (1 + square)
+
+
+def _unevenness(config: Config) -> float:
+    """Largest over smallest gradient² along the stream of 12 layers, predicted."""
+    if (config.n_layers, config.attention) != (12, "softmax"):
+        raise ConfigError(f"the design must have 12 layers and softmax attention; got {config}")
+    gradient = predict(config).stream("activation_gradient")[1]
+    return float(gradient.max() / gradient.min())
+
+
 WIDTHS = ({"n": 512, "d": 64}, {"n": 768, "d": 128})
 """Widths of a model and of its heads."""
 GROWTH = "the last second moment over the first"
@@ -116,4 +130,9 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "07.3": Exercise("a function of l", lambda layer: (4 ** (1 / layer) - 1) ** 0.5, ({"l": 1}, {"l": 24}), 1e-6),
     "07.4": Exercise("a Config", lambda: 2.0, tolerance=0.02, kind=Config, parts=(GROWTH,),
                      reduce=lambda config: _growth(config, Config(norm_placement="peri", n_layers=12), "alpha")),
+    "09.1": Exercise("a function of L", lambda depth: 1 + depth / 2, ({"L": 6}, {"L": 24}), 1e-6),
+    "09.2": Exercise("a number", lambda: _flow("sigmoid") ** 12, tolerance=5e-3),
+    "09.3": Exercise("a number", lambda: (1.5 * 10**2 - 1) / 1.5, tolerance=0.015),
+    "09.4": Exercise("a Config", lambda: 1.0, tolerance=0.5, reduce=_unevenness, kind=Config,
+                     parts=("the largest gradient² over the smallest",)),
 })
