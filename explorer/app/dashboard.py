@@ -238,7 +238,7 @@ def lab(name: str) -> Dashboard:
     """One lab as a page of its own: display it as the last line of a cell.
 
     Args:
-        name: such as "01_sampling".
+        name: such as "10_realformer".
     Raises:
         TypeError: the name is not a str.
         ValueError: there is no such lab.

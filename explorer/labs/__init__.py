@@ -11,10 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
-
-from explorer.numbers import number
-from explorer.profile import Array
 from explorer.stopping import Progress, Stop, check
 
 Item = TypeVar("Item")
@@ -39,10 +35,3 @@ def stages(items: Sequence[Item], stop: Stop, progress: Progress) -> Iterator[It
         yield item
         progress(done / len(items))
     check(stop)
-
-
-def plus_minus(draws: Array) -> str:
-    """Mean of independent draws `[draw]` ± its standard error, in words; a single draw has no error."""
-    if len(draws) < 2:
-        return number(draws.mean())
-    return f"{number(draws.mean())} ± {number(draws.std(ddof=1) / np.sqrt(len(draws)), 1)}"

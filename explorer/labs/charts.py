@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.axes import LEGEND, TOP, Axis, axis, drawable
+from explorer.figures.axes import LEGEND, Axis, drawable
 from explorer.figures.layers import by_layer
 from explorer.figures.palette import DASHES, SYMBOLS, LegendEntry
 from explorer.figures.race import Course, Track
@@ -59,12 +59,6 @@ def with_legend(figure: go.Figure, whose: Iterable[LegendEntry], below: Sequence
         trace.update(showlegend=entry, name=name if entry else trace.name)
     figure = go.Figure([*below, *figure.data], figure.layout)
     return figure.update_layout(showlegend=True, legend=LEGEND | more, margin_t=34)
-
-
-def moments_axis(pairs: Iterable[Pair], *more: Array) -> Axis:
-    """Of the second moment, and not logarithmic: so much a branch is a straight line."""
-    streams = [profile.stream("second_moment")[1] for pair in pairs for profile in pair]
-    return axis("q (ratio to 1)", [[0.0], *streams, *more], top=TOP)
 
 
 def seeds_range(index: int, middle: Array, values: Array) -> Trace:

@@ -185,7 +185,7 @@ def test_the_spread_of_the_logits_is_proportional_to_what_its_line_says() -> Non
 
 def test_designs_that_differ_in_a_law_are_not_told_it_together() -> None:
     pre, post = predict(Config(n_layers=4)), predict(Config(n_layers=4, norm_placement="post"))
-    assert why("second_moment", pre, post) == Why("", "07_residual", "Xiong et al. 2020")
+    assert why("second_moment", pre, post) == Why("", "07_residual_variance", "Xiong et al. 2020")
     assert why("second_moment", pre, pre).words == why("second_moment", pre).words
     assert why("parameter_gradient", pre, post).words
     assert not any(why(name).words for name in LAWS), "nothing is known of no design"
