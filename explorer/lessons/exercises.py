@@ -13,6 +13,7 @@ from scipy.stats import truncnorm
 from explorer.config import Config, ConfigError
 from explorer.profile import Array
 from explorer.theory import predict
+from explorer.theory.depth import deepnorm, random_growth
 from explorer.theory.gaussian import moments
 
 DRAWS = 100_000
@@ -107,6 +108,11 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "06.2": Exercise("a number", lambda: np.exp(64 / 2), tolerance=0.02),
     "06.3": Exercise("a function of d", lambda d: 3 + 6 / d, ({"d": 2}, {"d": 64}), 1e-6),
     "06.4": Exercise("a function of n and d", lambda n, d: 1 / (n * d**0.5), WIDTHS, 1e-6),
+    "08.1": Exercise("a number", lambda: np.exp(-0.5)),
+    "08.2": Exercise("a function of N", lambda n: deepnorm(n).beta ** 2 / deepnorm(n).alpha,
+                     ({"N": 12}, {"N": 1000}), 1e-6),
+    "08.3": Exercise("a number", lambda: (2**1e-3 - 1) ** 0.5),
+    "08.4": Exercise("a function of N", lambda n: 1 / random_growth(n**-0.5, n - 1), ({"N": 2}, {"N": 64}), 1e-6),
     "09.1": Exercise("a function of L", lambda depth: 1 + depth / 2, ({"L": 6}, {"L": 24}), 1e-6),
     "09.2": Exercise("a number", lambda: _flow("sigmoid") ** 12, tolerance=5e-3),
     "09.3": Exercise("a number", lambda: (1.5 * 10**2 - 1) / 1.5, tolerance=0.015),
