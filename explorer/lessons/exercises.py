@@ -14,6 +14,7 @@ from explorer.config import Config, ConfigError
 from explorer.profile import Array
 from explorer.schemes.activation import ACTIVATIONS, SELU_SCALE
 from explorer.theory import predict
+from explorer.theory.depth import deepnorm, random_growth
 from explorer.theory.gaussian import moments
 
 DRAWS = 100_000
@@ -130,6 +131,11 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "07.3": Exercise("a function of l", lambda layer: (4 ** (1 / layer) - 1) ** 0.5, ({"l": 1}, {"l": 24}), 1e-6),
     "07.4": Exercise("a Config", lambda: 2.0, tolerance=0.02, kind=Config, parts=(GROWTH,),
                      reduce=lambda config: _growth(config, Config(norm_placement="peri", n_layers=12), "alpha")),
+    "08.1": Exercise("a number", lambda: np.exp(-0.5)),
+    "08.2": Exercise("a function of N", lambda n: deepnorm(n).beta ** 2 / deepnorm(n).alpha,
+                     ({"N": 12}, {"N": 1000}), 1e-6),
+    "08.3": Exercise("a number", lambda: (2**1e-3 - 1) ** 0.5),
+    "08.4": Exercise("a function of N", lambda n: 1 / random_growth(n**-0.5, n - 1), ({"N": 2}, {"N": 64}), 1e-6),
     "09.1": Exercise("a function of L", lambda depth: 1 + depth / 2, ({"L": 6}, {"L": 24}), 1e-6),
     "09.2": Exercise("a number", lambda: _flow("sigmoid") ** 12, tolerance=5e-3),
     "09.3": Exercise("a number", lambda: (1.5 * 10**2 - 1) / 1.5, tolerance=0.015),
