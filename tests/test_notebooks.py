@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from explorer.glossary.lessons import ROWS
 from explorer.labs.table import LABS
 from explorer.lessons.exercises import EXERCISES
 
@@ -79,6 +80,16 @@ def test_a_lesson_has_its_sections_in_short_cells(lesson: Path) -> None:
     asked = [number for number in EXERCISES if number.startswith(lesson.stem[:2])]
     assert [line.split('"')[1] for line in checks] == asked
     assert len(asked) >= 3
+
+
+def test_every_lesson_has_a_card_that_says_what_its_head_says() -> None:
+    rows = {row.file: row for row in ROWS if row.minutes}
+    assert set(rows) == {f"lessons/{lesson.name}" for lesson in LESSONS}
+    for lesson in LESSONS:
+        row, head = rows[f"lessons/{lesson.name}"], sources(lesson, "markdown")[0]
+        assert f"{row.minutes} minutes" in head, lesson.name
+        assert row.essay.split()[-1] in head, lesson.name
+        assert f"Lesson {int(lesson.name[:2])} · " in head, lesson.name
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.name)

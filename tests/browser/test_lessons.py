@@ -1,4 +1,4 @@
-"""Both lessons in Voilà: typeset formulas, code, and live figures whose controls are dragged to both ends."""
+"""Every lesson in Voilà: text at once, code on demand, formulas, live figures whose controls go to both ends."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from explorer.lessons.exercises import EXERCISES
 from explorer.serve import notebooks
 
 from .axe import RAW, SHARED, look
-from .conftest import jupyterlab, server
+from .conftest import jupyterlab
 from .dashboard import Dashboard
 
 LESSONS = {path.stem: path.read_text(encoding="utf-8").count("ex.live(")
            for path in sorted((notebooks() / "lessons").glob("*.ipynb"))}
 """Of each lesson the number of its live figures."""
+LONGEST = 240_000.0
+"""Milliseconds in which all cells of a lesson have run, those that train beside other tests."""
 AT_REST = """([number, before]) => {
   const root = document.querySelectorAll('.ex-live')[number];
   const plot = root.querySelector('.ex-chart-plot');
@@ -33,19 +36,19 @@ AT_REST = """([number, before]) => {
 
 
 @pytest.fixture(scope="module", params=LESSONS)
-def lesson(request: pytest.FixtureRequest, browser: Browser, tmp_path_factory: pytest.TempPathFactory
-           ) -> Iterator[Dashboard]:
-    """A lesson's page, whose figures are drawn."""
-    log = tmp_path_factory.mktemp("lesson") / "log"
-    with server(["serve", f"lessons/{request.param}", "--preheat", "0"], log) as address:
-        page = browser.new_page(viewport={"width": 1440, "height": 1000})
-        visit = Dashboard(page, "voila")
-        page.goto(address)
-        expect(page.locator(".ex-live")).to_have_count(LESSONS[request.param])
-        for number in range(LESSONS[request.param]):
-            shown(page, number)
-        yield visit
-        page.close()
+def lesson(request: pytest.FixtureRequest, browser: Browser, voila: str) -> Iterator[Dashboard]:
+    """A lesson's page, whose cells have all run and whose figures are drawn."""
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(f"{voila}/lessons/{request.param}.ipynb")
+    page.get_by_text("In a whole Transformer").wait_for()  # the text is there before any cell has run
+    exercises = sum(number.startswith(request.param[:2]) for number in EXERCISES)
+    expect(page.get_by_text("Not yet:")).to_have_count(exercises, timeout=LONGEST)
+    expect(page.locator(".ex-live")).to_have_count(LESSONS[request.param])
+    for number in range(LESSONS[request.param]):
+        shown(page, number)
+    yield visit
+    page.close()
 
 
 def shown(page: Page, number: int, before: str = "") -> str:
@@ -92,8 +95,11 @@ def test_formulas_are_typeset_code_is_there_and_stills_are_not(lesson: Dashboard
     page = lesson.page
     assert page.locator("mjx-container").count() > 30
     assert "$" not in page.locator("main").inner_text()
-    assert page.locator(".jp-CodeCell .highlight").count() > 8
-    assert page.get_by_text("Not yet:").count() >= 3
+    code = page.locator(".jp-CodeCell .ex-code")
+    assert code.count() > 8
+    expect(code.first.locator(".highlight")).to_be_hidden()
+    code.first.locator("summary").click()
+    expect(code.first.locator(".highlight")).to_be_visible()
     expect(page.locator(".ex-still:visible")).to_have_count(0)
     assert page.evaluate(RAW) == []
     assert page.evaluate(SHARED) == []

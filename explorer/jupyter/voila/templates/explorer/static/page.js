@@ -128,8 +128,9 @@
   // A kernel may die while the page is not connected to it, with the server or before the page is there: then nobody
   // says so. Another server's page has no address to ask.
   if (kernels) setInterval(async () => {
-    if (isConnected || hasEnded) return;
-    const { kernelId } = JSON.parse(document.getElementById("jupyter-config-data").textContent);
+    const config = document.getElementById("jupyter-config-data"); // comes with the kernel
+    if (!config || isConnected || hasEnded) return;
+    const { kernelId } = JSON.parse(config.textContent);
     const answer = await fetch(kernels + kernelId).catch(() => null); // the server is away
     if (answer?.status !== 404) return;
     hasEnded = true;
