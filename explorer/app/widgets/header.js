@@ -1,27 +1,23 @@
-/* The header of the page, and of a panel with tabs of its own. Its tools are in `address.js`.
+/* The header of the page. Its tools are in `address.js`.
 
    Tabs follow the WAI-ARIA pattern: the arrow keys move between them, and Tab stops at the chosen one only. */
 
 export default {
   render({ model, el }) {
-    const name = model.get("name"); // empty for the tabs within a panel
-    become(el, name ? "ex-header" : "ex-subheader");
-    const ends = [];
-    if (name) el.append(button("Skip to the results", "ex-skip", () => focusResults(el)), make("h1", {}, name));
-    const titles = model.get("tabs");
+    const name = model.get("name"), titles = model.get("tabs"), ends = [];
+    become(el, "ex-header");
+    el.append(button("Skip to the results", "ex-skip", () => focusResults(el)), make("h1", {}, name));
     if (titles.length > 1) ends.push(tabBar(model, el, titles));
-    if (name) {
-      const { nodes, end } = tools(model, el);
-      el.append(...nodes);
-      ends.push(end);
-      if (hasAddress()) {
-        ends.push(follow(model, "selected", () => {
-          document.title = pageTitle(name, titles, model.get("selected"));
-        }));
-      }
-      // By now every widget is there to receive the states that it missed.
-      model.send(["shown", hasAddress() ? location.search : ""]);
+    const { nodes, end } = tools(model, el);
+    el.append(...nodes);
+    ends.push(end);
+    if (hasAddress()) {
+      ends.push(follow(model, "selected", () => {
+        document.title = pageTitle(name, titles, model.get("selected"));
+      }));
     }
+    // By now every widget is there to receive the states that it missed.
+    model.send(["shown", hasAddress() ? location.search : ""]);
     return callAll(ends);
   },
 };
@@ -53,7 +49,7 @@ function tabBar(model, el, titles) {
     const current = visible.indexOf(tabs[model.get("selected")]);
     if (step) choose(tabs.indexOf(visible[(current + step + visible.length) % visible.length]));
   };
-  const bar = make("div", { class: "ex-tabs", role: "tablist", "aria-label": model.get("label"), onkeydown }, ...tabs);
+  const bar = make("div", { class: "ex-tabs", role: "tablist", "aria-label": "Panels", onkeydown }, ...tabs);
   el.append(bar);
   return follow(model, "selected hidden", () => {
     tabs.forEach((tab, index) => {

@@ -1,7 +1,4 @@
-"""The head of the page: its name, a tab for each panel when there are several, and tools for the whole page.
-
-Without a name it is a bar of tabs within a panel.
-"""
+"""The head of the page: its name, a tab for each panel when there are several, and tools for the whole page."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ class Header(PageWidget):
     """Name, tabs and tools.
 
     Traits:
-        name: the page's heading; empty for none.
-        label: of the tabs, for a screen reader.
+        name: the page's heading.
         tabs: titles of the panels; a single one shows no tab bar.
         hidden: indexes of the tabs that are not shown.
         selected: index of the open panel, set from either side; the browser's is only a wish.
@@ -32,7 +28,6 @@ class Header(PageWidget):
 
     _esm = view("header")
     name = traitlets.Unicode("Transformer Signal Explorer").tag(sync=True)
-    label = traitlets.Unicode("Panels").tag(sync=True)
     tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)
     hidden = traitlets.List(traitlets.Int()).tag(sync=True)
     selected = traitlets.Int(0).tag(sync=True)
