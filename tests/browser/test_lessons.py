@@ -16,7 +16,8 @@ from .axe import RAW, SHARED, look
 from .conftest import jupyterlab, server
 from .dashboard import Dashboard
 
-LESSONS = {"01_drawing_weights": 2, "02_second_moment": 1, "06_root_d": 1, "08_why_residuals": 2, "09_norm_placement": 2}
+LESSONS = {"01_drawing_weights": 2, "02_second_moment": 1, "06_root_d": 1, "08_why_residuals": 2,
+           "09_norm_placement": 2}
 """Of each lesson the number of its live figures."""
 AT_REST = """([number, before]) => {
   const root = document.querySelectorAll('.ex-live')[number];
