@@ -101,7 +101,8 @@ def test_the_symbols_of_a_text_are_one_stop_of_the_keyboard(visit: Dashboard, ca
     expect(terms.last).to_be_focused()
     assert max(page.evaluate(STOPS)) == 1
     page.keyboard.press("Tab")
-    expect(figure(visit, "Second moment").get_by_role("link", name="Lesson: Variance of a residual stream")).to_be_focused()
+    lesson = figure(visit, "Second moment").get_by_role("link", name="Lesson: Variance of a residual stream")
+    expect(lesson).to_be_focused()
     page.keyboard.press("Shift+Tab")
     expect(terms.last).to_be_focused()
 
