@@ -115,6 +115,15 @@ ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
     "09.4": (ex.preset("deepnorm", n_layers=12),
              (ex.preset("peri_ln", n_layers=12), "the largest gradient² over the smallest is 30 times too large"),
              (ex.preset("deepnorm", n_layers=6), "the design must have 12 layers and softmax attention")),
+    "12.1": (lambda n: n**-0.5 / 2, (lambda n: (8 * n) ** -0.25, "at N = 1000 the value is 7 times too large"),
+             (lambda n: 1 / (4 * n), "at N = 1000 the value is 60 times too small")),
+    "12.2": (lambda eta, n: 1 / (eta * (2 * n) ** 0.5),
+             (lambda eta, n: 1 / (eta * 2 * n), "at eta = 0.001, N = 1000 the value is 40 times too small"),
+             (lambda eta, n: 1 / eta, "at eta = 0.001, N = 1000 the value is 40 times too large")),
+    "12.3": (ex.Config(norm_placement="post", n_layers=48, alpha=0.1683),
+             (ex.Config(norm_placement="post", n_layers=48), "the token correlation is 2 times too large"),
+             (ex.preset("pre_ln", n_layers=48), "only alpha may differ from Post-LN's 48 layers")),
+    "12.4": ([4, 4], ([4, 2], "the factor is 2 times too small"), ([3, 4], "the layer is 20 % too small")),
 }
 """Of each exercise a solution, and two typical mistakes, each with words of its sentence."""
 

@@ -89,6 +89,13 @@ def _unevenness(config: Config) -> float:
     return float(gradient.max() / gradient.min())
 
 
+def _alike(config: Config) -> float:
+    """Predicted token correlation at the end of 48 layers of Post-LN."""
+    if config.replace(alpha=1.0) != Config(norm_placement="post", n_layers=48):
+        raise ConfigError(f"only alpha may differ from Post-LN's 48 layers; got {config}")
+    return float(predict(config)["token_correlation", "resid_post"][0, -1])
+
+
 WIDTHS = ({"n": 512, "d": 64}, {"n": 768, "d": 128})
 """Widths of a model and of its heads."""
 GROWTH = "the last second moment over the first"
@@ -141,4 +148,10 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "09.3": Exercise("a number", lambda: (1.5 * 10**2 - 1) / 1.5, tolerance=0.015),
     "09.4": Exercise("a Config", lambda: 1.0, tolerance=0.5, reduce=_unevenness, kind=Config,
                      parts=("the largest gradient² over the smallest",)),
+    "12.1": Exercise("a function of N", lambda n: n**-0.5 / 2, ({"N": 12}, {"N": 1000}), 1e-6),
+    "12.2": Exercise("a function of eta and N", lambda eta, n: (2 * n) ** -0.5 / eta,
+                     ({"eta": 3e-3, "N": 8}, {"eta": 1e-3, "N": 1000}), 1e-6),
+    "12.3": Exercise("a Config", lambda: 0.5, tolerance=0.02, reduce=_alike, kind=Config,
+                     parts=("the token correlation",)),
+    "12.4": Exercise("a layer and a factor", lambda: [4, 4], tolerance=0.1, parts=("the layer", "the factor")),
 })
