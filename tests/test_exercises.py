@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import erf, exp, pi, sqrt
+from math import erf, exp, log10, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -124,6 +124,14 @@ ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
              (ex.Config(norm_placement="post", n_layers=48), "the token correlation is 2 times too large"),
              (ex.preset("pre_ln", n_layers=48), "only alpha may differ from Post-LN's 48 layers")),
     "12.4": ([4, 4], ([4, 2], "the factor is 2 times too small"), ([3, 4], "the layer is 20 % too small")),
+    "10.1": (lambda k, T: (k + 1) / (2 * T), (lambda k, T: k / T, "at k = 64, T = 64 the value is 2 times too large"),
+             (lambda k, T: k / (2 * T), "at k = 1, T = 64 the value is 2 times too small")),
+    "10.2": (lambda beta: sqrt((1 - beta) / (1 + beta)),
+             (lambda beta: 1 - beta, "at beta1 = 0.9 the value is 2 times too small"),
+             (lambda beta: sqrt(1 - beta), "the value is 40 % too large")),
+    "10.3": (lambda s: 3 / log10(1 + s * s), (lambda s: 3 / log10(2), "at s = 3 the value is 3 times too large"),
+             (lambda s: 1000 / s**2, "at s = 1 the value is 100 times too large")),
+    "10.4": (556, (500, "the value is 10 % too small"), (2000, "the value is 4 times too large")),
 }
 """Of each exercise a solution, and two typical mistakes, each with words of its sentence."""
 

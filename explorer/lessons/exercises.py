@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -81,6 +82,13 @@ def _flow(activation: str) -> float:
     return (1 + slope_square) / (1 + square)
 
 
+def _rectified(t: int) -> float:
+    """RAdam's factor on the step, at β₂ = 0.999."""
+    limit, power = 1999, 0.999**t
+    rho = limit - 2 * t * power / (1 - power)
+    return float(((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)) ** 0.5)
+
+
 def _unevenness(config: Config) -> float:
     """Largest over smallest gradient² along the stream of 12 layers, predicted."""
     if (config.n_layers, config.attention) != (12, "softmax"):
@@ -154,4 +162,10 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "12.3": Exercise("a Config", lambda: 0.5, tolerance=0.02, reduce=_alike, kind=Config,
                      parts=("the token correlation",)),
     "12.4": Exercise("a layer and a factor", lambda: [4, 4], tolerance=0.1, parts=("the layer", "the factor")),
+    "10.1": Exercise("a function of k and T", lambda k, T: (k + 1) / (2 * T), ({"k": 1, "T": 64}, {"k": 64, "T": 64}),
+                     1e-6),
+    "10.2": Exercise("a function of beta1", lambda beta: ((1 - beta) / (1 + beta)) ** 0.5,
+                     ({"beta1": 0.9}, {"beta1": 0.5})),
+    "10.3": Exercise("a function of s", lambda s: np.log(1000) / np.log1p(s * s), ({"s": 1}, {"s": 3})),
+    "10.4": Exercise("a number", lambda: next(t for t in count(6) if _rectified(t) >= 0.5)),
 })
