@@ -107,6 +107,16 @@ ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
     "09.4": (ex.preset("deepnorm", n_layers=12),
              (ex.preset("peri_ln", n_layers=12), "the largest gradient² over the smallest is 30 times too large"),
              (ex.preset("deepnorm", n_layers=6), "the design must have 12 layers and softmax attention")),
+    "11.1": (0.25 * gamma(2), (0.25 * sqrt(gamma(2)), "the value is 10 % too large"),
+             (0.25, "the value is 30 % too large")),
+    "11.2": (lambda layer: (layer - 1) / layer,
+             (lambda layer: sqrt((layer - 1) / layer), "at l = 2 the value is 40 % too large"),
+             (lambda layer: 1 / layer, "at l = 12 the value is 10 times too small")),
+    "11.3": (lambda c: 1 / sqrt(1 - c * c), (lambda c: 1 / (1 - c), "at c = 0.95 the value is 6 times too large"),
+             (lambda c: 1 / (1 - c * c), "at c = 0.95 the value is 3 times too large")),
+    "11.4": (lambda layer: (sqrt(layer), layer),
+             (lambda layer: (layer, layer), "at l = 12 RealFormer's spread is 3 times too large"),
+             (lambda layer: (1, 1), "at l = 12 the spread of the sums' product is 10 times too small")),
 }
 """Of each exercise a solution, and two typical mistakes, each with words of its sentence."""
 

@@ -135,4 +135,9 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "09.3": Exercise("a number", lambda: (1.5 * 10**2 - 1) / 1.5, tolerance=0.015),
     "09.4": Exercise("a Config", lambda: 1.0, tolerance=0.5, reduce=_unevenness, kind=Config,
                      parts=("the largest gradient² over the smallest",)),
+    "11.1": Exercise("a number", lambda: 0.5**2 * _left(2)),
+    "11.2": Exercise("a function of l", lambda layer: 1 - 1 / layer, ({"l": 2}, {"l": 12}), 1e-6),
+    "11.3": Exercise("a function of c", lambda c: (1 - c * c) ** -0.5, ({"c": 0.5}, {"c": 0.95}), 1e-6),
+    "11.4": Exercise("a function of l that gives two numbers", lambda layer: [layer**0.5, layer], ({"l": 4}, {"l": 12}),
+                     1e-6, parts=("RealFormer's spread", "the spread of the sums' product")),
 })
