@@ -132,6 +132,16 @@ ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
     "10.3": (lambda s: 3 / log10(1 + s * s), (lambda s: 3 / log10(2), "at s = 3 the value is 3 times too large"),
              (lambda s: 1000 / s**2, "at s = 1 the value is 100 times too large")),
     "10.4": (556, (500, "the value is 10 % too small"), (2000, "the value is 4 times too large")),
+    "11.1": (0.25 * gamma(2), (0.25 * sqrt(gamma(2)), "the value is 10 % too large"),
+             (0.25, "the value is 30 % too large")),
+    "11.2": (lambda layer: (layer - 1) / layer,
+             (lambda layer: sqrt((layer - 1) / layer), "at l = 2 the value is 40 % too large"),
+             (lambda layer: 1 / layer, "at l = 12 the value is 10 times too small")),
+    "11.3": (lambda c: 1 / sqrt(1 - c * c), (lambda c: 1 / (1 - c), "at c = 0.95 the value is 6 times too large"),
+             (lambda c: 1 / (1 - c * c), "at c = 0.95 the value is 3 times too large")),
+    "11.4": (lambda layer: (sqrt(layer), layer),
+             (lambda layer: (layer, layer), "at l = 12 RealFormer's spread is 3 times too large"),
+             (lambda layer: (1, 1), "at l = 12 the spread of the sums' product is 10 times too small")),
 }
 """Of each exercise a solution, and two typical mistakes, each with words of its sentence."""
 

@@ -168,4 +168,9 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
                      ({"beta1": 0.9}, {"beta1": 0.5})),
     "10.3": Exercise("a function of s", lambda s: np.log(1000) / np.log1p(s * s), ({"s": 1}, {"s": 3})),
     "10.4": Exercise("a number", lambda: next(t for t in count(6) if _rectified(t) >= 0.5)),
+    "11.1": Exercise("a number", lambda: 0.5**2 * _left(2)),
+    "11.2": Exercise("a function of l", lambda layer: 1 - 1 / layer, ({"l": 2}, {"l": 12}), 1e-6),
+    "11.3": Exercise("a function of c", lambda c: (1 - c * c) ** -0.5, ({"c": 0.5}, {"c": 0.95}), 1e-6),
+    "11.4": Exercise("a function of l that gives two numbers", lambda layer: [layer**0.5, layer], ({"l": 4}, {"l": 12}),
+                     1e-6, parts=("RealFormer's spread", "the spread of the sums' product")),
 })
