@@ -24,7 +24,7 @@ DRAWERS.update(
 GLANCES.update(Profile=lambda: import_module("explorer.figures.pages").glance)
 
 if TYPE_CHECKING:
-    from explorer.app.dashboard import dashboard, lab
+    from explorer.app.dashboard import dashboard
     from explorer.config import Config, ConfigError, preset
     from explorer.diagnosis import Finding, diagnose
     from explorer.export.module import torch_code
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
-    "Sweep", "Task", "Twin", "Watch", "check", "dashboard", "diagnose", "lab", "live", "measure", "predict", "preset",
+    "Sweep", "Task", "Twin", "Watch", "check", "dashboard", "diagnose", "live", "measure", "predict", "preset",
     "probe", "race", "slider", "solve", "sweep", "torch_code", "twin", "watch",
 ]
 
 _MODULES = {
-    "app.dashboard": ("dashboard", "lab"),
+    "app.dashboard": ("dashboard",),
     "config": ("Config", "ConfigError", "preset"),
     "diagnosis": ("Finding", "diagnose"),
     "export.module": ("torch_code",),

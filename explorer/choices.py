@@ -1,6 +1,6 @@
 """`Choices`: a frozen record of settings that refuses in one sentence and knows the words for its controls.
 
-`Config` is one; each lab's settings are another. What is accepted is decided by the record and nowhere else: a slider's
+`Config` is one; a race's plan is another. What is accepted is decided by the record and nowhere else: a slider's
 bounds, a permalink and a message from a browser are all only suggestions.
 """
 

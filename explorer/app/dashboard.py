@@ -16,7 +16,6 @@ from explorer import tasks
 from explorer.app import still
 from explorer.app.explore.panel import Explore
 from explorer.app.explore.similar import trials
-from explorer.app.labs import tab
 from explorer.app.lessons import lessons
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
@@ -33,7 +32,6 @@ from explorer.app.yours import YourModel
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.display import must_be
-from explorer.labs.table import LABS
 from explorer.measuring.outside import measure
 from explorer.profile import Profile
 from explorer.tasks.pool import Order, Task
@@ -232,17 +230,3 @@ def dashboard(start: Config | str | None = None) -> Dashboard:
     page = Dashboard(Config())
     page.start_at(start)
     return page
-
-
-def lab(name: str) -> Dashboard:
-    """One lab as a page of its own: display it as the last line of a cell.
-
-    Args:
-        name: such as "10_realformer".
-    Raises:
-        TypeError: the name is not a str.
-        ValueError: there is no such lab.
-    """
-    if must_be(str, "name", name) not in LABS:
-        raise ValueError(f"lab must be one of {', '.join(LABS)}; got {name!r}")
-    return Dashboard(Config(), {name: tab(LABS[name])}, lambda _: still.lab(LABS[name]))

@@ -5,11 +5,9 @@ The functions that a panel gives are called at a press, take the panel's lock, a
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from explorer.app.widgets.files import File
 from explorer.choices import Choices, ConfigError
@@ -17,8 +15,7 @@ from explorer.config import Config
 from explorer.export import snippet
 from explorer.export.bibtex import bibliography
 from explorer.export.module import torch_code
-from explorer.figures.data import guarded, table, untagged
-from explorer.labs.lab import Lab
+from explorer.figures.data import guarded
 from explorer.profile import Profile
 
 if TYPE_CHECKING:
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
     from explorer.app.explore.pins import Pin
     from explorer.app.map.plan import Job
     from explorer.app.race.preparation import Start
-    from explorer.app.widgets.chart import Chart
 
 PYTHON, TEXT, CSV, JSON, NETCDF = "text/x-python", "text/plain", "text/csv", "application/json", "application/x-netcdf"
 
@@ -112,39 +108,3 @@ def race_script(start: Start) -> str:
     """The race as Python."""
     contenders, task, steps, every, text = start.terms
     return snippet.race([snippet.Run(*row) for row in contenders], task, steps, every, own_text=text is not None)
-
-
-def lab_files(lab: Lab, settings: Callable[[], Choices], written: Callable[[], str]) -> Iterator[File]:
-    """The files of a lab's panel.
-
-    Args:
-        settings: gives those of the controls.
-        written: gives the numbers, as JSON.
-    """
-    yield File("Python", "A script that computes this lab with these settings.", f"lab_{lab.name}.py", PYTHON,
-               lambda: snippet.lab(settings()))
-    yield File("Numbers (JSON)", "Settings, verdict, and the numbers of every chart.", f"lab_{lab.name}.json",
-               JSON, written, shown=False)
-    yield File("BibTeX", "This tool, the source of the claim, and those of the settings.", f"lab_{lab.name}.bib", TEXT,
-               lambda: sources(settings(), cited=[lab.source]))
-
-
-def lab_numbers(lab: Lab, settings: Choices, result: Any, charts: Mapping[str, Chart]) -> str:
-    """The charts' numbers as JSON; nan and infinities are strings, since JSON has no such numbers."""
-    severity, finding, evidence = lab.verdict(result)
-    tables = []
-    for chart in charts.values():
-        names, rows = table(chart.figure)
-        tables.append({"title": untagged(chart.title), "caption": untagged(chart.caption), "columns": names,
-                       "rows": [[_value(value) for value in row] for row in rows]})
-    return json.dumps({
-        "lab": lab.name, "settings": settings.model_dump(),
-        "verdict": {"severity": severity, "finding": finding, "evidence": evidence}, "charts": tables,
-    }, allow_nan=False, ensure_ascii=False, indent=1)
-
-
-def _value(value: Any) -> object:
-    if value is None or isinstance(value, str):
-        return value
-    number = float(str(value))  # of the digits that its type has
-    return number if math.isfinite(number) else str(number)

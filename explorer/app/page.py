@@ -1,7 +1,7 @@
 """`Page`: all that a visitor has set, as one record. A link says it, and each panel shows its part of it.
 
 The parts are records, too, and are valid as soon as they are made: `link` checks whatever comes from outside. The Map's
-part is `map.plan.MapPart`, the Race's `race.lineup.RacePart`, a lab's its settings.
+part is `map.plan.MapPart`, the Race's `race.lineup.RacePart`.
 """
 
 from __future__ import annotations

@@ -14,10 +14,8 @@ from explorer.app.design_names import name_of
 from explorer.app.explore.sentences import model_words, residual_words
 from explorer.config import Config
 from explorer.diagnosis import diagnose
-from explorer.display import table
 from explorer.figures import FIGURES
 from explorer.figures.sketch import image
-from explorer.labs.lab import Lab
 from explorer.theory import predict
 
 STYLE = """<style>
@@ -40,12 +38,6 @@ def page(config: Config) -> str:
     pictures = "".join(image(FIGURES[name].draw([profile]), FIGURES[name].title)
                        for name in ("second_moment", "gradient_by_layer") if FIGURES[name].statistic in profile)
     return still("Transformer Signal Explorer", [design, *findings], pictures + profile._repr_html_())
-
-
-def lab(row: Lab) -> str:
-    """A lab: its claim, its caveat, and its charts' captions."""
-    charts = table("Charts", ("Chart", "How to read it"), [(plot.title, plot.caption) for plot in row.plots])
-    return still(row.title, [row.claim, f"Beware. {row.caveat}"], charts)
 
 
 def still(title: str, sentences: list[str], body: str) -> str:

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from explorer.app.design_names import lowered
-from explorer.choices import Choices
 from explorer.config import Config
 from explorer.display import shown
 from explorer.fields import Spec
 from explorer.figures import FIGURES
-from explorer.labs.table import LABS
 
 DESIGN = "design"
 """Stands for the list of named designs, among the controls."""
@@ -77,8 +75,7 @@ def parse(lists: Mapping[str, Sequence[str]], panels: Sequence[str], *, embed: b
 
 def _controls() -> tuple[str, ...]:
     """Names of all controls: fields and labels."""
-    kinds: list[type[Choices]] = [*(lab.settings for lab in LABS.values()), Config]
-    specs = [item for kind in kinds for item in kind.specs().values()]
+    specs = Config.specs().values()
     return (DESIGN, *dict.fromkeys((*(item.name for item in specs), *map(label, specs))))
 
 

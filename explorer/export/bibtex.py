@@ -22,7 +22,7 @@ def bibliography(*records: Choices, sources: Sequence[str] = (), year: int | Non
 
     Args:
         records: designs, recipes, settings: the row of every choice that matters in them.
-        sources: more of them, as rows have them, such as a lab's.
+        sources: more of them, as rows have them.
         year: in which this tool was used.
     """
     papers: dict[str, Paper] = {}

@@ -84,15 +84,6 @@ def explore(config: Config, pins: Mapping[str, Config], statistic: str = "second
     return "\n".join([*lines, "", f"measured.plot({written(statistic)}, predicted{others}).show()", ""])
 
 
-def lab(settings: Choices) -> str:
-    """The script of a lab: its settings, its result, and the verdict on it."""
-    kind = type(settings)
-    return "\n".join([
-        f"from {kind.__module__} import {kind.__name__}, run, verdict", "",
-        f"settings = {call(kind.__name__, changes(settings))}", "result = run(settings)", "print(verdict(result))", "",
-    ])
-
-
 def race(contenders: Sequence[Run], task: Task, steps: int, every: int, *, own_text: bool = False) -> str:
     """The script of a race, from its first step.
 

@@ -44,7 +44,7 @@ class Plot(NamedTuple):
     """One picture of a result, as a row of data."""
 
     draw: Callable[[Any], go.Figure]
-    """From the result, a lab's or a race's, to a figure."""
+    """From a race's result to a figure."""
     title: str
     caption: str
     why: Why = Why()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Lesson(NamedTuple):
-    """One lesson, or a lab that no lesson replaces yet; the keys of a table of `lessons.toml`."""
+    """One lesson; the keys of a table of `lessons.toml`."""
 
     notebook: str
     title: str

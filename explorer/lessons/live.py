@@ -18,11 +18,11 @@ import numpy as np
 import plotly.graph_objects as go
 from IPython.display import display
 
-from explorer.app.labs import settings_words
 from explorer.app.still import still
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import LONGEST_REFUSAL, Live
+from explorer.app.widgets.wording import settings_words
 from explorer.choices import Choices
 from explorer.display import shown
 from explorer.figures import FIGURES

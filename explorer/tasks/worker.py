@@ -26,7 +26,7 @@ from explorer.tasks.frames import receive, send
 from explorer.tasks.pool import Call
 
 KINDS: Mapping[str, str] = MappingProxyType({
-    "run": "explorer.measuring.outside", "cells": "explorer.sweeping.cell", "lab": "explorer.labs.outside",
+    "run": "explorer.measuring.outside", "cells": "explorer.sweeping.cell",
     "example": "explorer.example", "race": "explorer.training.telling",
 })
 """Kinds of tasks, each with the module whose `compute` takes a `Call` and gives the bytes of a result."""

@@ -11,14 +11,13 @@ from typing import Any
 from urllib.parse import quote_plus, urlencode
 
 from explorer.app import view
-from explorer.app.link.panels import PARTS, Pairs, write_settings
+from explorer.app.link.panels import PARTS, Pairs
 from explorer.app.link.params import Params
 from explorer.app.page import Page
 from explorer.app.stories.story import STORIES
 from explorer.app.view import View
 from explorer.display import shown
 from explorer.glossary.lessons import OF_LABS
-from explorer.labs.table import LABS
 
 VERSION = 1
 SAFE = ",:()"
@@ -52,8 +51,8 @@ class Links:
         if page.open != self._panels[0]:
             yield "tab", page.open
         for name in self._panels:
-            if part := page.panels.get(name):
-                yield from PARTS[name][0](part) if name in PARTS else write_settings(name, part)
+            if (part := page.panels.get(name)) and name in PARTS:
+                yield from PARTS[name][0](part)
 
     def parse(self, text: object) -> tuple[Page, list[str]]:
         """The page that a link stands for, and a sentence for each part that was not understood.
@@ -75,8 +74,6 @@ class Links:
         for name in self._panels:
             if name in PARTS:
                 panels[name] = PARTS[name][1](params)
-            elif name in LABS:
-                panels[name] = params.settings(LABS[name].settings, name)
         if "lessons" in self._panels:
             tab = self._lesson_of(tab, params)
         if tab not in self._panels:

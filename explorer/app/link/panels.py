@@ -208,4 +208,4 @@ def read_race(params: Params) -> lineup.RacePart:
 PARTS: Mapping[str, tuple[Callable[[Any], Pairs], Callable[[Params], Any]]] = {
     "explore": (write_explore, read_explore), "map": (write_map, read_map), "race": (write_race, read_race),
 }
-"""Writer and reader of a panel's part, for each panel that is no lab."""
+"""Writer and reader of a panel's part, for each panel that has one."""

@@ -142,3 +142,9 @@ def remedy_in_words(config: Choices, change: Mapping[str, object]) -> str:
     """Words of a button that makes a change, such as "Set Heads to 4"; empty where there is none."""
     specs = config.specs()
     return "".join(f"Set {specs[name].about.label} to {in_words(new)}" for name, new in change.items())
+
+
+def settings_words(settings: Choices) -> str:
+    """Every choice in one line: 'Depth 12 · Norm placement pre'."""
+    specs = settings.specs()
+    return " · ".join(f"{spec.about.label} {in_words(getattr(settings, name))}" for name, spec in specs.items())

@@ -1,1 +1,0 @@
-"""The lab α schedule: an experiment, its pictures, and the row that puts them on the page."""
