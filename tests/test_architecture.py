@@ -46,7 +46,6 @@ FLOORS = {
     "example": 12,
     "glossary": 0,
     "figures": 12,
-    "labs": 13,
     "export": 13,
     "app": 14,
     "lessons": 15,
@@ -61,7 +60,7 @@ THEORY_MAY_IMPORT = {
 GUESTS = {
     "ipywidgets": {"app", "lessons"},
     "anywidget": {"app"},
-    "plotly": {"figures", "labs", "lessons", "app"},
+    "plotly": {"figures", "lessons", "app"},
     "voila": {"serve"},
     "jupyterlab": {"serve"},
     "jinja2": {"export"},
@@ -198,7 +197,7 @@ def test_public_face() -> None:
     """What users may rely on: a name comes or goes here on purpose, with a line in the changelog."""
     documented = {
         "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
-        "Sweep", "Task", "Twin", "Watch", "check", "dashboard", "diagnose", "lab", "live", "measure", "predict",
+        "Sweep", "Task", "Twin", "Watch", "check", "dashboard", "diagnose", "live", "measure", "predict",
         "preset", "probe", "race", "slider", "solve", "sweep", "torch_code", "twin", "watch",
     }
     assert set(explorer.__all__) == documented

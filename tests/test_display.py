@@ -164,7 +164,6 @@ def test_a_race_draws_its_curves_with_a_legend(race: ex.Race) -> None:
     (lambda: ex.solve("post", "alpha", "flat_signal"), "config must be a Config; got 'post' of type str"),
     (lambda: ex.diagnose(ex.Config()), r"profile must be a Profile; got Config\(\) of type Config"),
     (lambda: ex.dashboard({}), r"start must be a Config; got \{\} of type dict"),
-    (lambda: ex.lab(6), "name must be a str; got 6 of type int"),
     (lambda: ex.preset(["gpt2"]), r"name must be a str; got \['gpt2'\] of type list"),
     (lambda: ex.race([ex.Config()]), r"contenders\[0\] must be a Contender; got Config\(\)"),
     (lambda: ex.race(ex.Config()), r"contenders\[0\] must be a Contender; got Config\(\)"),

@@ -19,9 +19,8 @@ from explorer.figures.race_maps import MAPS
 from explorer.figures.why import ALIASES, LAWS, WHYS, why
 from explorer.figures.words import MARKS, SYMBOL, explained, linked
 from explorer.glossary import TERMS, cited, marks, term_of
-from explorer.glossary.lessons import LESSONS
+from explorer.glossary.lessons import LESSONS, ROWS
 from explorer.glossary.papers import HOSTS, PAPERS
-from explorer.labs.table import LABS
 from explorer.profile import VOCABULARY
 from explorer.schemes.preset import PRESETS
 from explorer.theory import predict
@@ -29,7 +28,7 @@ from explorer.training.history import TRAINING
 from explorer.training.recipe import Recipe
 
 PACKAGE = Path(explorer.__file__).parent
-RECORDS = (Config, Recipe, *(row.settings for row in LABS.values()))
+RECORDS = (Config, Recipe)
 SPECS = {f"{record.__name__}.{name}": spec for record in RECORDS for name, spec in record.specs().items()}
 
 PLAIN = {
@@ -55,17 +54,13 @@ def texts() -> Iterator[str]:
         yield from (row.title, row.caption, row.together)
     for statistic in (*VOCABULARY.values(), *TRAINING.values()):
         yield from (statistic.symbol, statistic.definition)
-    for lab in LABS.values():
-        yield from (lab.claim, lab.caveat)
-        yield from (part for plot in lab.plots for part in (plot.title, plot.caption, plot.why.words))
     yield from (part for plot in CURVES for part in (plot.title, plot.caption))
     yield from (row.title for row in MAPS.values())
     yield from (row.words for row in WHYS.values())
     yield from (why(name, predict(preset(design))).words for name in LAWS for design in PRESETS)
     yield from (part for row in PRESETS.values() for part in (row.words, row.differs))
-    for pattern in ("diagnosis/*.py", "labs/*/experiment.py", "labs/*/pictures.py"):
-        for path in PACKAGE.glob(pattern):
-            yield from sentences(path)
+    for path in PACKAGE.glob("diagnosis/*.py"):
+        yield from sentences(path)
 
 
 def sentences(path: Path) -> Iterator[str]:
@@ -134,7 +129,7 @@ def test_papers_are_numbers_at_arxiv_and_each_is_named_somewhere() -> None:
     numbers = {name: paper.fields["eprint"] for name, paper in PAPERS.items() if "eprint" in paper.fields}
     for paper, number in numbers.items():
         assert re.fullmatch(r"\d{4}\.\d{4,5}", number), paper
-        if "arXiv" not in paper and paper != "Kingma & Ba 2015":  # labs and recipes name those
+        if "arXiv" not in paper and paper != "Kingma & Ba 2015":  # recipes name those
             assert any(f"{paper}, arXiv {number}" in cited(source) for source in named), f"{paper} is named nowhere"
 
 
@@ -165,10 +160,10 @@ class Links(HTMLParser):
 ADDRESS = re.compile(r"https://(arxiv\.org/abs/\d{4}\.\d{4,5}|kexue\.fm/archives/\d+)")
 
 
-def test_sources_of_the_labs_are_links() -> None:
-    for lab in LABS.values():
-        found = Links(linked(lab.source))
-        assert len(found.tags) == lab.source.count("arXiv") + lab.source.count("kexue"), lab.source
+def test_sources_of_the_lessons_are_links() -> None:
+    for lesson in ROWS:
+        found = Links(linked(lesson.essay))
+        assert len(found.tags) == lesson.essay.count("arXiv") + lesson.essay.count("kexue"), lesson.essay
         for tag, attributes in found.tags:
             assert tag == "a"
             assert ADDRESS.fullmatch(attributes["href"] or "")

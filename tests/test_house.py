@@ -25,14 +25,13 @@ class Room(NamedTuple):
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, Room] = {
     ".": Room(2014, 19),
-    "app": Room(8271, 96),
+    "app": Room(8122, 95),
     "diagnosis": Room(939, 9),
-    "export": Room(524, 7),
+    "export": Room(518, 7),
     "figures": Room(2113, 18),
     "glossary": Room(95, 3),
     "jupyter": Room(155, 2),
-    "labs": Room(1619, 37),
-    "lessons": Room(395, 5),
+    "lessons": Room(421, 5),
     "measuring": Room(564, 8),
     "model": Room(591, 9),
     "own": Room(3500, 27),

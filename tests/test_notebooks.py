@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from explorer.glossary.lessons import ROWS
-from explorer.labs.table import LABS
 from explorer.lessons.exercises import EXERCISES
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
@@ -107,15 +106,6 @@ def test_a_lesson_is_stored_as_text_and_stills(lesson: Path) -> None:
             assert output["output_type"] != "error"
             assert output.get("name") != "stderr"
             assert not repr(output.get("data", {}).get("text/plain", "")).count("Right."), "exercises are left to do"
-
-
-@pytest.mark.parametrize("name", LABS)
-def test_a_labs_notebook_opens_its_lab(name: str) -> None:
-    """Those that train are not opened by nbval: they would be at work beside the next cell, and nobody looks."""
-    (opens,) = [cell for cell in cells(NOTEBOOKS[0].with_name(f"{name}.ipynb")) if "ex.lab(" in "".join(cell["source"])]
-    assert "".join(opens["source"]) == f'ex.lab("{name}")'
-    tags = ["nbval-skip" if LABS[name].grows else "nbval-ignore-output"]
-    assert opens["metadata"]["tags"] == tags
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from explorer.app.map.plan import Job
     from explorer.app.race.preparation import Start
 
-PYTHON, TEXT, CSV, JSON, NETCDF = "text/x-python", "text/plain", "text/csv", "application/json", "application/x-netcdf"
+PYTHON, TEXT, CSV, NETCDF = "text/x-python", "text/plain", "text/csv", "application/x-netcdf"
 
 
 def sources(*records: Choices, cited: Iterable[str] = ()) -> str:

@@ -11,7 +11,8 @@ from explorer.figures.words import linked
 from explorer.glossary.lessons import LESSONS, Lesson
 
 LEAD = ("A lesson takes a question from the first broken line of code to exercises that check "
-        "themselves, and opens as a page of its own. As notebooks to be changed, lessons are in <code>notebooks/</code>, which <code>explorer lab</code> opens.")
+        "themselves, and opens as a page of its own. As notebooks to be changed, lessons are in "
+        "<code>notebooks/</code>, which <code>explorer lab</code> opens.")
 
 
 def lessons() -> widgets.Widget:

@@ -91,7 +91,7 @@ def _rectified(t: int) -> float:
 
 def _unevenness(config: Config) -> float:
     """Largest over smallest gradient² along the stream of 12 layers, predicted."""
-    if (config.n_layers, config.attention) != (12, "softmax"):
+    if (config.n_layers, config.attention) != (12, Config().attention):
         raise ConfigError(f"the design must have 12 layers and softmax attention; got {config}")
     gradient = predict(config).stream("activation_gradient")[1]
     return float(gradient.max() / gradient.min())

@@ -19,11 +19,10 @@ from explorer.app.widgets.wording import GPT2_SMALL, exclusions, in_words, optio
 from explorer.choices import Choices
 from explorer.config import Config, preset
 from explorer.fields import GROUPS, Option, setting
-from explorer.labs.table import LABS
 from explorer.training.recipe import Recipe
 
 SPECS = Config.specs()
-RECORDS = (Config, Recipe, Plan, *(row.settings for row in LABS.values()))
+RECORDS = (Config, Recipe, Plan)
 SLIDERS = [
     pytest.param(spec, id=f"{record.__name__}.{spec.name}")
     for record in RECORDS for spec in record.specs().values() if slider_steps(spec)

@@ -10,14 +10,12 @@ from explored import SMALL, Open, Page, opened
 
 from explorer.app.dashboard import PANELS, Dashboard
 from explorer.app.explore.panel import Explore
-from explorer.app.labs import LabPanel
 from explorer.app.link.params import Params
 from explorer.app.map.plan import MapPart, Plan
 from explorer.app.page import ExplorePart
 from explorer.app.page import Page as Record
 from explorer.config import Config
 from explorer.figures import BY_CHOICE
-from explorer.labs.table import LABS
 from explorer.theory import predict
 
 open_panel = pytest.fixture(name="open_panel")(opened)
@@ -79,17 +77,6 @@ def test_a_wrong_field_keeps_its_default_and_the_others_count() -> None:
     assert len(params.sentences) == 3
     assert {field for field in ("Residual α", "n_hats", "Heads") if any(field in one for one in params.sentences)} >= {
         "n_hats", "Heads"}
-
-
-def test_a_lab_comes_back_with_its_settings() -> None:
-    row = LABS["10_realformer"]
-    name, spec = next((name, spec) for name, spec in row.settings.specs().items() if spec.kind == "integer")
-    first, second = LabPanel(row, row.settings(**{name: spec.low})), LabPanel(row)
-    assert first.part == row.settings(**{name: spec.low})
-    second.restore(first.part)
-    assert second.controls.config == first.controls.config
-    for panel in (first, second):
-        panel.close()
 
 
 @pytest.fixture

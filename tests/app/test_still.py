@@ -13,10 +13,9 @@ from nbclient import NotebookClient
 
 import explorer as ex
 from explorer.app import still
-from explorer.labs.table import LABS
 
 SOURCES = (
-    "import explorer as ex\nex.dashboard(ex.preset('deepnorm', n_layers=3))", "ex.lab('10_realformer')",
+    "import explorer as ex\nex.dashboard(ex.preset('deepnorm', n_layers=3))",
     "ex.predict(ex.Config())", "ex.Config()", "ex.PRESETS", "ex.dashboard('?design=rezero&n_layers=5')",
 )
 
@@ -48,11 +47,6 @@ def test_a_live_page_is_saved_with_the_words_of_its_design(executed) -> None:
 
 def test_a_page_that_a_link_opens_is_saved_with_the_design_of_the_link(executed) -> None:
     assert "ReZero: 5 layers of width 256" in executed[-1][1].data["text/html"]
-
-
-def test_a_lab_is_saved_with_its_claim_and_its_charts(executed) -> None:
-    told, row = html.unescape(executed[1][1].data["text/html"]), LABS["10_realformer"]
-    assert all(words in told for words in (row.title, row.claim, row.caveat, *(plot.title for plot in row.plots)))
 
 
 @pytest.mark.parametrize("name", [*ex.PRESETS, "gone"])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,15 +13,12 @@ from explored import SMALL, Page, as_the_page, opened
 from handed import handed
 from raced import Open
 from raced import opened as raced
-from watched import Watched
 
 import explorer as ex
-from explorer.app.labs import LabPanel
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.files import TakeHome
 from explorer.export.module import torch_code
-from explorer.figures.data import to_csv, unpacked
-from explorer.labs.table import LABS
+from explorer.figures.data import unpacked
 from explorer.profile import Profile
 
 
@@ -47,13 +41,6 @@ def script(fold: TakeHome) -> dict[str, Any]:
 
 open_panel = pytest.fixture(name="open_panel")(opened)
 open_race = pytest.fixture(name="open_race")(raced)
-
-
-@pytest.fixture
-def lab() -> Iterator[Watched[LabPanel]]:
-    page = Watched(LabPanel(LABS["10_realformer"], LABS["10_realformer"].settings(n_layers=2, width=32, n_seeds=2)))
-    yield page
-    page.panel.close()
 
 
 def pinned(page: Page) -> None:
@@ -143,25 +130,6 @@ def test_numbers_that_are_not_there_are_refused_in_words(open_panel: Any) -> Non
     assert press(page.panel.home, "save", "Numbers (CSV)") == []
     assert page.panel.home.refused
     assert page.panel.home.note == "Refused: numbers must be there to be saved; got none yet."
-
-
-def test_a_lab(lab: Watched[LabPanel]) -> None:
-    lab.until("idle")
-    panel = lab.panel
-    left = script(panel.home)
-    assert left["settings"] == panel.controls.config
-    [(about, raw)] = press(panel.home, "save", "Numbers (JSON)")
-    assert about["file"] == "lab_10_realformer.json"
-    told = json.loads(raw)
-    assert panel.lab.settings(**told["settings"]) == panel.controls.config
-    assert told["verdict"]["finding"] == panel.verdict.findings[0]["meaning"]
-    assert [chart["title"] for chart in told["charts"]] == [plot.title for plot in panel.lab.plots]
-    for chart, plot in zip(told["charts"], panel.lab.plots, strict=True):
-        by_csv = list(csv.reader(io.StringIO(to_csv(plot.draw(left["result"]).to_dict()))))
-        assert len(chart["rows"]) == len(by_csv) - 1 > 0
-        assert chart["columns"] == by_csv[0]
-    [(_, raw)] = press(panel.home, "save", "BibTeX")
-    assert b"eprint = {2012.11747}" in raw
 
 
 def test_the_race_s_script_is_of_the_line_up_and_then_of_the_race_on_the_page(open_race: Open) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from explored import plain
 
-from explorer.app.dashboard import Dashboard, dashboard, lab
+from explorer.app.dashboard import PANELS, Dashboard, dashboard
 from explorer.app.explore.panel import Explore
 from explorer.app.stories.story import STORIES
 from explorer.app.widgets.runtime import PageWidget
@@ -259,7 +259,7 @@ def test_a_fixed_design_is_offered_no_stories_and_tells_the_one_of_its_link(visi
 
 
 def test_a_page_without_the_panels_tells_no_stories() -> None:
-    page = lab("10_realformer")
+    page = Dashboard(Config(), {"race": PANELS["race"]})
     assert page.telling.strip.cards == []
     assert not page.header.stories
     assert len(page.open_link("?story=root_d&step=2")) == 1

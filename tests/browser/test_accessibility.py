@@ -1,6 +1,6 @@
 """The whole page as axe sees it, every tab of it, but for what plotly draws inside a chart.
 
-Of the labs one is here; the others are looked at by their own tests, where they are open.
+Lessons are looked at by their own tests.
 """
 
 from __future__ import annotations

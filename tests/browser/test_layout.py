@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import urljoin
 from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from explorer.figures.palette import HUES
-from explorer.labs.table import LABS
 
 from .dashboard import CHARTS, Dashboard, wait_until_still
-from .test_labs import Bench
 
 SCROLLED = """() => {
   let sum = window.scrollY;
@@ -38,10 +35,6 @@ OVERLAPS = """() => [...document.querySelectorAll('.ex-chart')].filter((card) =>
   const tools = card.querySelector('.ex-chart-tools').getBoundingClientRect();
   return tools.width === 0 || tools.bottom > card.querySelector('.ex-chart-plot').getBoundingClientRect().top;
 }).length + document.querySelectorAll('.modebar-btn').length"""
-BELOW = """() => [...document.querySelectorAll('.ex-lab .ex-chart-plot')].filter((it) => it.clientWidth).map((plot) =>
-  plot.querySelector('.legend').getBoundingClientRect().bottom
-  - plot.querySelector('.nsewdrag').getBoundingClientRect().top)"""
-"""By how many pixels a legend above the data reaches into them."""
 PLOTS = """() => [...document.querySelectorAll('.ex-chart-plot')].map((plot) => {
   const { bottom, width, height } = plot.getBoundingClientRect();
   return { bottom, shape: width / height };
@@ -134,17 +127,6 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
             assert rgb in legend, hue
 
 
-def test_without_a_verdict_no_chart_takes_its_place(visit: Dashboard) -> None:
-    bench = Bench(visit, LABS["10_realformer"])
-    visit.page.set_viewport_size({"width": 390, "height": 844})
-    bench.panel.locator(".ex-verdict").evaluate("(verdict) => { verdict.hidden = true; }")
-    wait_until_still(visit.page)
-    tops = bench.panel.locator(".ex-chart").evaluate_all("(all) => all.map((card) => card.getBoundingClientRect().top)")
-    controls = bench.panel.locator(".ex-controls").bounding_box()
-    assert controls is not None
-    assert tops[0] < controls["y"] < min(tops[1:])
-
-
 @pytest.mark.parametrize(("width", "height"), [(2560, 1440), (1920, 1080)])
 def test_a_large_window_is_filled(dashboard: Dashboard, width: int, height: int) -> None:
     if dashboard.host == "lab":
@@ -163,16 +145,6 @@ def test_plots_of_a_row_line_up_whatever_stands_above_and_below_them(dashboard: 
     assert bottoms[::2] == bottoms[1::2]
 
 
-def test_the_last_row_of_charts_is_full(visit: Dashboard) -> None:
-    visit.page.set_viewport_size({"width": 1440, "height": 1000})
-    visit.page.goto(urljoin(visit.page.url, "/11_warmup.ipynb"))
-    grid = visit.page.locator(".ex-charts:visible")
-    expect(grid.locator(".ex-cell")).to_have_count(3)
-    ends = [part.evaluate("(part) => Math.round(part.getBoundingClientRect().right)")
-            for part in (grid, grid.locator(".ex-cell").last)]
-    assert ends[0] == ends[1]
-
-
 def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:
     dashboard.page.emulate_media(media="print", color_scheme="dark")
     dashboard.page.set_viewport_size({"width": 718, "height": 1000})
@@ -186,12 +158,3 @@ def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:
     pages = len(re.findall(rb"/Type /Page\b", dashboard.page.pdf(format="A4")))
     dashboard.page.emulate_media(media="null", color_scheme="null")
     assert 2 <= pages <= 3
-
-
-def test_a_legend_keeps_off_the_data_whatever_the_window_was_before(visit: Dashboard) -> None:
-    Bench(visit, LABS["10_realformer"])
-    for width in (1440, 1300, 1100, 1440):
-        visit.page.set_viewport_size({"width": width, "height": 1000})
-        wait_until_still(visit.page)
-        assert max(visit.page.evaluate(BELOW)) <= 1, width
-    visit.must_be_clean()

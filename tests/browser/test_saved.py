@@ -14,7 +14,6 @@ from .dashboard import PATIENCE, Dashboard
 
 CELLS = (
     "import explorer as ex\nex.dashboard(ex.preset('post_ln', n_layers=3, d_model=32, n_ctx=16))",
-    "ex.lab('10_realformer')",
     "ex.predict(ex.Config(n_layers=2))",
 )
 
@@ -83,11 +82,9 @@ def run_and_save(page: Page) -> None:
 
 
 def must_show_stills(page: Page) -> None:
-    """The design, a number and the lab's charts are there to be read; nothing else is."""
+    """The design and a number are there to be read; nothing else is."""
     expect(page.get_by_text("Post-LN: 3 layers of width 32")).to_be_visible()
-    expect(page.get_by_role("heading", name="RealFormer")).to_be_visible()
     expect(page.get_by_role("cell", name="Second moment").first).to_be_visible()
-    expect(page.get_by_role("columnheader", name="How to read it")).to_be_visible()
     page.wait_for_function("() => !document.body.innerText.includes('Loading widget')")
     assert "Error displaying" not in page.locator("body").inner_text()
 

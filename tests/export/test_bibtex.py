@@ -13,8 +13,8 @@ from explorer.config import Config, preset
 from explorer.export.bibtex import bibliography, escaped
 from explorer.figures.why import WHYS
 from explorer.glossary import TERMS, papers
+from explorer.glossary.lessons import ROWS
 from explorer.glossary.papers import PAPERS, papers_in
-from explorer.labs.table import LABS
 from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import OPTIMIZERS, Recipe
 
@@ -53,10 +53,10 @@ def _entries(text: str) -> Iterator[Entry]:
         yield head[1], fields
 
 
-def test_every_design_lab_and_recipe_gives_valid_entries() -> None:
+def test_every_design_lesson_and_recipe_gives_valid_entries() -> None:
     records = [preset(name) for name in PRESETS]
     recipes = [Recipe(optimizer=name) for name in OPTIMIZERS]
-    sources = [row.source for row in LABS.values()]
+    sources = [row.essay for row in ROWS]
     for text in (*map(bibliography, records), bibliography(*records, *recipes, sources=sources)):
         found = entries(text)
         tool = found.pop("transformer-signal-explorer")
@@ -91,10 +91,11 @@ def test_every_entry_says_who_when_what_and_where() -> None:
 
 
 def test_every_paper_that_a_row_cites_has_an_entry_and_every_entry_is_cited() -> None:
-    options = [option.source for record in (Config, Recipe, *(row.settings for row in LABS.values()))
+    options = [option.source for record in (Config, Recipe)
                for spec in record.specs().values() for option in spec.about.options.values()]
-    rows = (*PRESETS.values(), *LABS.values(), *TERMS, *WHYS.values())
-    parts = {part.strip() for source in (*options, *(row.source for row in rows)) for part in source.split(";")}
+    rows = (*PRESETS.values(), *TERMS, *WHYS.values())
+    sources = (*options, *(row.source for row in rows), *(row.essay for row in ROWS))
+    parts = {part.strip() for source in sources for part in source.split(";")}
     assert not [part for part in parts if len(papers_in(part)) != len(YEAR.findall(part))]
     assert {paper.key for part in parts for paper in papers_in(part)} == {paper.key for paper in PAPERS.values()}
 

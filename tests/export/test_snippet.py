@@ -13,7 +13,6 @@ import explorer as ex
 from explorer import text
 from explorer.export import snippet
 from explorer.export.snippet import Run
-from explorer.labs.table import LABS
 from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
@@ -63,27 +62,6 @@ def test_the_explore_page(capsys: pytest.CaptureFixture[str]) -> None:
     np.testing.assert_array_equal(left["measured"].pattern, ex.measure(config, pattern_of=(2, 1)).pattern)
     assert list(left["pins"]) == names
     assert "fine below 1,000" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("name", "changes"), [("10_realformer", {"n_layers": 2})])
-def test_a_lab(name: str, changes: dict[str, object]) -> None:
-    lab = LABS[name]
-    settings = lab.settings(**changes)
-    left = run(snippet.lab(settings))
-    assert left["settings"] == settings
-    result = lab.run(settings, lambda: False, lambda _: None)
-    assert lab.verdict(left["result"]) == lab.verdict(result)
-    for plot in lab.plots:
-        assert plot.draw(left["result"]).to_dict() == plot.draw(result).to_dict()
-
-
-@pytest.mark.parametrize("row", LABS.values(), ids=list(LABS))
-def test_every_lab_s_settings_are_found_where_the_script_says(row: Any) -> None:
-    head, *_ = snippet.lab(row.settings()).splitlines()
-    left = run(head)
-    assert left[row.settings.__name__] is row.settings
-    assert left["run"] is row.run
-    assert left["verdict"] is row.verdict
 
 
 @pytest.mark.parametrize("task", [Task(seed=3), Task(kind="masked_character", held_out=0.2)], ids=str)
