@@ -22,8 +22,8 @@ from explorer.glossary.lessons import OF_LABS
 VERSION = 1
 SAFE = ",:()"
 """Characters that are not percent-encoded in a value, beside letters, digits and _.-~."""
-TABS_OF_LABS = ("foundations", "depth", "training")
-"""Tabs in links of old; what they held are lessons now."""
+TABS_OF_LABS = ("foundations", "depth", "training", "13_gated_mlp_and_rotary")
+"""Tabs in links of old, and a lab that no lesson replaces."""
 STORY, MOST_STEPS = ("story", "step"), 100
 LONGEST_SENTENCE, MOST_SENTENCES = 120, 3
 
@@ -83,7 +83,7 @@ class Links:
 
     def _lesson_of(self, tab: str, params: Params) -> str:
         """The tab of lessons in place of a lab's or of a tab of labs, with a sentence; a lab's settings are gone."""
-        for name in [*params.take_all("lab"), *OF_LABS]:
+        for name in [*params.take_all("lab"), *OF_LABS, *TABS_OF_LABS]:
             params.drop(f"{name}.")
         if tab in OF_LABS:
             params.sentences.append(f"{tab} is the lesson “{OF_LABS[tab].title}” now, which has a page of its own")
