@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import TimeoutError as TookTooLongError
 
 from explorer.lessons.exercises import EXERCISES
 from explorer.serve import notebooks
@@ -20,6 +21,8 @@ from .dashboard import Dashboard
 LESSONS = {path.stem: path.read_text(encoding="utf-8").count("ex.live(")
            for path in sorted((notebooks() / "lessons").glob("*.ipynb"))}
 """Of each lesson the number of its live figures."""
+SOON = 5_000.0
+"""Milliseconds in which a figure follows a move."""
 LONGEST = 240_000.0
 """Milliseconds in which all cells of a lesson have run, those that train beside other tests."""
 AT_REST = """([number, before]) => {
@@ -58,6 +61,15 @@ def shown(page: Page, number: int, before: str = "") -> str:
     return numbers
 
 
+def shown_after(page: Page, number: int, before: str) -> str:
+    """The numbers of a live figure at rest, which a move has changed if it is going to."""
+    try:
+        page.wait_for_function(AT_REST, arg=[number, before], timeout=SOON)
+    except TookTooLongError:  # the control is at that end already, or matters beside a certain choice only
+        assert page.locator(".ex-live").nth(number).locator(".ex-status").get_attribute("data-state") == "idle"
+    return shown(page, number)
+
+
 def moves(control: Locator) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """What a person does to bring a control to both ends, and back to where it was."""
     if (slider := control.locator("input[type=range]")).count():
@@ -78,16 +90,19 @@ def moves(control: Locator) -> Iterator[tuple[Any, tuple[Any, ...]]]:
 def test_every_control_goes_to_both_ends_and_its_figure_follows(lesson: Dashboard) -> None:
     page = lesson.page
     for number in range(page.locator(".ex-live").count()):
-        controls = page.locator(".ex-live").nth(number).locator("[data-field]")
+        controls, still = page.locator(".ex-live").nth(number).locator("[data-field]"), list[str | None]()
         assert controls.count() >= 3
         for control in controls.all():
-            numbers = shown(page, number)
+            seen = [shown(page, number)]
             for act, arguments in moves(control):
                 act(*arguments)
-                numbers = shown(page, number, numbers)
+                seen.append(shown_after(page, number, seen[-1]))
+            if len(set(seen)) == 1:
+                still.append(control.get_attribute("data-field"))
             if (reset := control.locator(".ex-reset:not(.ex-hidden)")).count():
                 reset.click()
-                shown(page, number, numbers)
+                shown_after(page, number, seen[-1])
+        assert len(still) <= 1, still
     lesson.must_be_clean()
 
 
