@@ -30,7 +30,7 @@ ROOMS: dict[str, Room] = {
     "export": Room(518, 7),
     "figures": Room(2113, 18),
     "glossary": Room(95, 3),
-    "jupyter": Room(156, 2),
+    "jupyter": Room(157, 2),
     "lessons": Room(421, 5),
     "measuring": Room(564, 8),
     "model": Room(591, 9),
