@@ -53,8 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     page = add("serve", help="show the page on this machine", description="Serves the page with Voilà until Ctrl-C.")
     page.add_argument(
         "notebook", nargs="?", default=PAGE_NOTEBOOK,
-        help="a notebook, such as lessons/01_drawing_weights "
-        "(default: the whole page)"
+        help="a notebook, such as lessons/01_drawing_weights (default: the whole page)"
     )
     page.add_argument(
         "--preheat", metavar="N", type=_pool, default=PREHEATED,

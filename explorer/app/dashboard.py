@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import ipywidgets as widgets
@@ -64,14 +64,12 @@ class Dashboard(Tabbed[Config]):
     Args:
         config: the design that the page starts with.
         panels: rows of `PANELS`.
-        still: its HTML in a saved notebook; drawn when the page is displayed.
     """
 
-    def __init__(self, config: Config, panels: Mapping[str, Tab[Config]] = PANELS,
-                 still: Callable[[Config], str] = still.page) -> None:
+    def __init__(self, config: Config, panels: Mapping[str, Tab[Config]] = PANELS) -> None:
         self._links, self._start_link = Links(tuple(panels), stories=set(panels) >= set(PANELS)), ""
         self._opening = self._links.parse("")[0].panels
-        self._still, self._following = still, threading.RLock()
+        self._following = threading.RLock()
         self.telling = Telling(self, self._links, self._following)
         header = Header(stories=bool(self.telling.strip.cards))
         super().__init__(header, config, panels, above=[self.telling.strip])
@@ -88,7 +86,7 @@ class Dashboard(Tabbed[Config]):
         """Two outputs, see `still`: a notebook calls this for the last line of a cell."""
         explore = self.panels.get("explore")
         config = explore.controls.config if isinstance(explore, Explore) else self._start
-        for bundle in (self._repr_mimebundle_(), {"text/html": self._still(config), "text/plain": ""}):
+        for bundle in (self._repr_mimebundle_(), {"text/html": still.page(config), "text/plain": ""}):
             display(bundle, raw=True)  # type: ignore[no-untyped-call]
 
     def show(self, name: str) -> widgets.Widget:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 PYTHON, TEXT, CSV, NETCDF = "text/x-python", "text/plain", "text/csv", "application/x-netcdf"
 
 
-def sources(*records: Choices, cited: Iterable[str] = ()) -> str:
+def sources(*records: Choices) -> str:
     """The papers of designs, recipes and settings, and others that are cited, each once."""
-    return bibliography(*records, sources=list(cited), year=date.today().year)
+    return bibliography(*records, year=date.today().year)
 
 
 def csv(frame: pd.DataFrame) -> str:

@@ -83,7 +83,8 @@ class Links:
 
     def _lesson_of(self, tab: str, params: Params) -> str:
         """The tab of lessons in place of a lab's or of a tab of labs, with a sentence; a lab's settings are gone."""
-        for name in [*params.take_all("lab"), *OF_LABS, *TABS_OF_LABS]:
+        params.take_all("lab")
+        for name in (*OF_LABS, *TABS_OF_LABS):
             params.drop(f"{name}.")
         if tab in OF_LABS:
             params.sentences.append(f"{tab} is the lesson “{OF_LABS[tab].title}” now, which has a page of its own")
