@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 TESTS := .venv/.installed-tests
 PEERS := .venv-peers
 
-.PHONY: run lab test check browsers bench lessons peers screenshots clean
+.PHONY: run lab test check browsers bench lessons docs peers screenshots clean
 
 run: $(INSTALLED)  ## the dashboard, on localhost; it prints where
 	$(BIN)/explorer serve
@@ -29,8 +29,14 @@ browsers: $(TESTS)  ## what browsers may do differently, in Firefox
 bench: $(TESTS)  ## prints a table and writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
 
-lessons: $(TESTS)  ## executes the lessons and stores what comes out
+lessons: $(TESTS)  ## executes the lessons, stores what comes out, and writes their translations
 	$(BIN)/python -m benchmarks.lessons
+
+SITE := $(BIN)/python -m sphinx --quiet --fail-on-warning -c docs -d build/doctrees
+
+docs: $(TESTS)  ## lessons and guides as a site that needs no server, in build/site; the lessons in 中文, too
+	$(SITE)/en . build/site
+	$(SITE)/zh -D language=zh_CN . build/site/zh
 
 peers: $(PEERS)/.installed  ## other ways to read the same statistics, in .venv-peers; writes docs/peers.md
 	$(PEERS)/bin/python -m benchmarks.peers
@@ -59,7 +65,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(call environment,.venv)
 	touch $@
 
-EXTRAS := [models,test]
+EXTRAS := [docs,models,test]
 $(TESTS): $(INSTALLED)
 	$(call package,.venv,$(EXTRAS))
 	touch $@

@@ -1,0 +1,49 @@
+"""Sphinx: the site of lessons and guides, built of the files of the repository as they stand (`make docs`)."""
+
+from __future__ import annotations
+
+from sphinx.application import Sphinx
+
+project = "Transformer Signal Explorer"
+root_doc = "docs/index"
+include_patterns = ["docs/*.md", "notebooks/lessons/*.ipynb", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md"]
+exclude_patterns = [".*", "build", "benchmarks", "explorer", "tests"]  # not searched at all
+extensions = ["myst_nb", "sphinx.ext.mathjax", "sphinx-mathjax-offline", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 3
+nb_execution_mode = "off"  # `make lessons` has stored what comes out, and the tests compare it
+
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 100
+
+html_theme = "furo"
+html_title = project
+html_show_sphinx = False
+html_extra_path = ["root"]  # the site's own address leads to its first page
+html_static_path, html_css_files = ["static"], ["site.css"]
+html_sidebars = {"**": [f"{name}.html" for name in (
+    "sidebar/brand", "sidebar/search", "language", "sidebar/scroll-start", "sidebar/navigation", "sidebar/scroll-end")]}
+templates_path = ["templates"]
+
+language = "en"
+locale_dirs = ["docs/locale"]
+gettext_compact = False
+gettext_location = False
+
+
+def mark_code(app: object, what: str, name: str, it: object, options: object, lines: list[str]) -> None:
+    """Marks the examples of a docstring, which are indented after a blank line, as Sphinx wants them marked."""
+    def indent(line: str) -> int:
+        return len(line) - len(line.lstrip())
+
+    for number in range(len(lines) - 2, 0, -1):
+        if not lines[number] and lines[number - 1] and indent(lines[number + 1]) > indent(lines[number - 1]):
+            lines[number:number] = ["", " " * indent(lines[number - 1]) + "::"]
+
+
+def setup(app: Sphinx) -> None:
+    """Has docstrings marked before their sections are read."""
+    app.connect("autodoc-process-docstring", mark_code, priority=400)
