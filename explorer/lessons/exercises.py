@@ -104,16 +104,11 @@ def _alike(config: Config) -> float:
     return float(predict(config)["token_correlation", "resid_post"][0, -1])
 
 
-def _input_gradient(config: Config) -> float:
-    """Predicted gradient² at the input over the output's, of lesson 13's gated layers."""
+def _gated(config: Config) -> float:
+    """Predicted gradient² at the input over the output's, of lesson 13's layers with a gate."""
     if config.replace(alpha=1.0) != LLAMA.replace(mlp="gated"):
         raise ConfigError(f"only alpha may differ from the gated layers; got {config}")
-    return _gradient_ratio(config)
-
-
-def _gradient_ratio(config: Config) -> float:
-    gradient = predict(config).stream("activation_gradient")[1][0]
-    return float(gradient[0] / gradient[-1])
+    return _unevenness(config)
 
 
 LLAMA = Config(n_layers=12, norm="rms", activation="silu", activation_rescaled=False, position="rotary", causal=True)
@@ -192,6 +187,6 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
                      ({"rho": 0.4, "c": 0.7}, {"rho": 0.8, "c": 0.5}), 1e-6),
     "13.3": Exercise("a function of d and b", lambda d, base: 2 * np.pi * base ** (1 - 2 / d),
                      ({"d": 128, "b": 5e5}, {"d": 8, "b": 1e4}), 1e-6),
-    "13.4": Exercise("a Config", lambda: _gradient_ratio(LLAMA), tolerance=0.02, reduce=_input_gradient, kind=Config,
+    "13.4": Exercise("a Config", lambda: _unevenness(LLAMA), tolerance=0.02, reduce=_gated, kind=Config,
                      parts=("the gradient² at the input",)),
 })
