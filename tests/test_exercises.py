@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import explorer as ex
-from explorer.lessons.exercises import EXERCISES, plain_mlps
+from explorer.lessons.exercises import EXERCISES, LLAMA, plain_mlps
 
 
 def gamma(c: float) -> float:
@@ -142,6 +142,18 @@ ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
     "11.4": (lambda layer: (sqrt(layer), layer),
              (lambda layer: (layer, layer), "at l = 12 RealFormer's spread is 3 times too large"),
              (lambda layer: (1, 1), "at l = 12 the spread of the sums' product is 10 times too small")),
+    "13.1": (lambda layer: 2.0 ** (1 - 2**layer),
+             (lambda layer: 2.0**-layer, "at l = 4 the value is 2,000 times too large"),
+             (lambda layer: 2.0 ** -(2**layer), "the value is 2 times too small")),
+    "13.2": (lambda rho, c: (1 - rho * (1 + c) / 2) / (1 - rho),
+             (lambda rho, c: (1 - rho * c) / (1 - rho), "at rho = 0.8, c = 0.5 the value is 50 % too large"),
+             (lambda rho, c: (1 - rho * c / 2) / (1 - rho), "at rho = 0.8, c = 0.5 the value is 2 times too large")),
+    "13.3": (lambda d, base: 2 * pi * base ** (1 - 2 / d),
+             (lambda d, base: 2 * pi * base, "at d = 8, b = 10000 the value is 10 times too large"),
+             (lambda d, base: base ** (1 - 2 / d), "the value is 6 times too small")),
+    "13.4": (LLAMA.replace(mlp="gated", alpha=0.6737),
+             (LLAMA.replace(mlp="gated", alpha=0.5**0.5), "the gradient² at the input is 10 % too large"),
+             (LLAMA, "only alpha may differ from the gated layers")),
 }
 """Of each exercise a solution, and two typical mistakes, each with words of its sentence."""
 

@@ -104,6 +104,15 @@ def _alike(config: Config) -> float:
     return float(predict(config)["token_correlation", "resid_post"][0, -1])
 
 
+def _gated(config: Config) -> float:
+    """Predicted gradient² at the input over the output's, of lesson 13's layers with a gate."""
+    if config.replace(alpha=1.0) != LLAMA.replace(mlp="gated"):
+        raise ConfigError(f"only alpha may differ from the gated layers; got {config}")
+    return _unevenness(config)
+
+
+LLAMA = Config(n_layers=12, norm="rms", activation="silu", activation_rescaled=False, position="rotary", causal=True)
+"""Lesson 13's layers, still without a gate."""
 WIDTHS = ({"n": 512, "d": 64}, {"n": 768, "d": 128})
 """Widths of a model and of its heads."""
 GROWTH = "the last second moment over the first"
@@ -173,4 +182,11 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "11.3": Exercise("a function of c", lambda c: (1 - c * c) ** -0.5, ({"c": 0.5}, {"c": 0.95}), 1e-6),
     "11.4": Exercise("a function of l that gives two numbers", lambda layer: [layer**0.5, layer], ({"l": 4}, {"l": 12}),
                      1e-6, parts=("RealFormer's spread", "the spread of the sums' product")),
+    "13.1": Exercise("a function of l", lambda layer: 2.0 ** (1 - 2**layer), ({"l": 1}, {"l": 4}), 1e-6),
+    "13.2": Exercise("a function of rho and c", lambda rho, c: (1 - rho * (1 + c) / 2) / (1 - rho),
+                     ({"rho": 0.4, "c": 0.7}, {"rho": 0.8, "c": 0.5}), 1e-6),
+    "13.3": Exercise("a function of d and b", lambda d, base: 2 * np.pi * base ** (1 - 2 / d),
+                     ({"d": 128, "b": 5e5}, {"d": 8, "b": 1e4}), 1e-6),
+    "13.4": Exercise("a Config", lambda: _unevenness(LLAMA), tolerance=0.02, reduce=_gated, kind=Config,
+                     parts=("the gradient² at the input",)),
 })

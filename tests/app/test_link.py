@@ -130,6 +130,7 @@ def test_what_is_ignored_is_said(link: str, sentence: str) -> None:
 @pytest.mark.parametrize(("link", "rest", "title"), [
     ("?tab=06_attention_scale&06_attention_scale.d_head=4&n_layers=3", "?tab=lessons&n_layers=3&v=1",
      "Why divide by √d"),
+    ("?tab=13_gated_mlp_and_rotary&13_gated_mlp_and_rotary.width=64", "?tab=lessons&v=1", "Gates and rotary positions"),
     ("?tab=11_warmup&lab=02_second_moment&07_residual.alpha=0.5", "?tab=lessons&v=1", "Warm-up"),
     ("?tab=depth&lab=07_residual", "?tab=lessons&v=1", ""), ("?lab=07_residual&tab=race", "?tab=race&v=1", ""),
 ])

@@ -22,8 +22,8 @@ from explorer.glossary.lessons import OF_LABS
 VERSION = 1
 SAFE = ",:()"
 """Characters that are not percent-encoded in a value, beside letters, digits and _.-~."""
-TABS_OF_LABS = ("foundations", "depth", "training", "13_gated_mlp_and_rotary")
-"""Tabs in links of old, and a lab that no lesson replaces."""
+TABS_OF_LABS = ("foundations", "depth", "training")
+"""Tabs of labs in links of old."""
 STORY, MOST_STEPS = ("story", "step"), 100
 LONGEST_SENTENCE, MOST_SENTENCES = 120, 3
 
