@@ -13,10 +13,11 @@ run: $(INSTALLED)  ## the dashboard, on localhost; it prints where
 lab: $(INSTALLED)  ## the notebooks, in JupyterLab
 	$(BIN)/explorer lab
 
-# Two to four processes, each with whole files in the order they are listed: notebooks and a browser come first.
+# Two to four processes, each with whole files in the order they are listed: notebooks and a browser come first. The
+# translated lessons have the code and outputs of the others, which tests/test_translations.py compares.
 test: $(TESTS)  ## every test: units, notebooks, and the page in Chromium where there is one
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder \
-		--nbval --nbval-current-env --nbval-cell-timeout=120
+		--nbval --nbval-current-env --nbval-cell-timeout=120 --ignore=notebooks/lessons/zh
 
 check: $(TESTS)  ## what a change must pass: lint, types, tests
 	$(BIN)/ruff check

@@ -43,6 +43,7 @@ def store(path: Path) -> None:
             cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
     notebook.metadata.pop("widgets", None)
     notebook.metadata.language_info = {"name": "python"}
+    notebook.metadata.lang = "en"  # the page that the server makes of it leads to the other language
     nbformat.write(notebook, path)
 
 
@@ -83,6 +84,7 @@ def translated(lesson: Path) -> nbformat.NotebookNode:
             raise ValueError(f"{lesson.name} has no paragraph {message.id!r}")
     for cell in cells:
         cell.source = cell.source.replace("](../", "](../../")
+    notebook.metadata.lang = FOLDER
     return notebook
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sphinx.application import Sphinx
 
 project = "Transformer Signal Explorer"
@@ -34,8 +36,10 @@ gettext_compact = False
 gettext_location = False
 
 
-def mark_code(app: object, what: str, name: str, it: object, options: object, lines: list[str]) -> None:
+def mark_code(*arguments: Any) -> None:
     """Marks the examples of a docstring, which are indented after a blank line, as Sphinx wants them marked."""
+    lines: list[str] = arguments[-1]
+
     def indent(line: str) -> int:
         return len(line) - len(line.lstrip())
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import explorer as ex
-from explorer.lessons.exercises import EXERCISES, LLAMA, plain_mlps
+from explorer.lessons.exercises import EXERCISES, LLAMA, PLAIN
 
 
 def gamma(c: float) -> float:
@@ -49,9 +49,9 @@ ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
              (lambda n, m: 1 / (n * m), "at n = 256, m = 1024 the value is 500 times too small")),
     "02.3": (np.cumprod([1] + [0.4, 1.6] * 6), (0.64 ** np.arange(13), "number 12 is 10 times too small"),
              (np.cumprod([1] + [1.6, 0.4] * 6), "number 1 is 4 times too large")),
-    "02.4": (plain_mlps().replace(init_variance=2**0.5),
-             (plain_mlps().replace(init_variance=2.0), "second moment over the first is 4,000 times too large"),
-             (ex.Config(init_variance=2**0.5), "only init_variance may differ from the plain design")),
+    "02.4": (PLAIN.replace(init_variance=2**0.5),
+             (PLAIN.replace(init_variance=2.0), "second moment over the first is 4,000 times too large"),
+             (ex.Config(init_variance=2**0.5), "only init_variance may differ from the design of the exercise")),
     "03.1": (lambda n: 1 / (n * 0.3557755198), (lambda n: 2 / n, "at n = 64 the value is 30 % too small"),
              (lambda n: 0.3557755198 / n, "at n = 64 the value is 8 times too small")),
     "03.2": (lambda z: (1 / (1 + exp(-z)) - 0.5) / sqrt(0.0433790359),
@@ -97,7 +97,7 @@ ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
     "07.4": (ex.Config(norm_placement="peri", n_layers=12, alpha=24**-0.5),
              (ex.Config(norm_placement="peri", n_layers=12, alpha=12**-0.5),
               "the last second moment over the first is 50 % too large"),
-             (ex.Config(n_layers=12, alpha=24**-0.5), "only alpha may differ from the plain design")),
+             (ex.Config(n_layers=12, alpha=24**-0.5), "only alpha may differ from the design of the exercise")),
     "08.1": (exp(-0.5), (1, "the value is 60 % too large"), (exp(0.5), "the value is 3 times too large")),
     "08.2": (lambda n: (8 * n) ** -0.5 / (2 * n) ** 0.25,
              (lambda n: (8 * n) ** -0.25 / (2 * n) ** 0.25, "at N = 1000 the value is 9 times too large"),
@@ -122,7 +122,7 @@ ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
              (lambda eta, n: 1 / eta, "at eta = 0.001, N = 1000 the value is 40 times too large")),
     "12.3": (ex.Config(norm_placement="post", n_layers=48, alpha=0.1683),
              (ex.Config(norm_placement="post", n_layers=48), "the token correlation is 2 times too large"),
-             (ex.preset("pre_ln", n_layers=48), "only alpha may differ from Post-LN's 48 layers")),
+             (ex.preset("pre_ln", n_layers=48), "only alpha may differ from the design of the exercise")),
     "12.4": ([4, 4], ([4, 2], "the factor is 2 times too small"), ([3, 4], "the layer is 20 % too small")),
     "10.1": (lambda k, T: (k + 1) / (2 * T), (lambda k, T: k / T, "at k = 64, T = 64 the value is 2 times too large"),
              (lambda k, T: k / (2 * T), "at k = 1, T = 64 the value is 2 times too small")),
@@ -153,7 +153,7 @@ ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
              (lambda d, base: base ** (1 - 2 / d), "the value is 6 times too small")),
     "13.4": (LLAMA.replace(mlp="gated", alpha=0.6737),
              (LLAMA.replace(mlp="gated", alpha=0.5**0.5), "the gradient² at the input is 10 % too large"),
-             (LLAMA, "only alpha may differ from the gated layers")),
+             (LLAMA, "only alpha may differ from the design of the exercise")),
 }
 """Of each exercise a solution, and two typical mistakes, each with words of its sentence."""
 

@@ -169,18 +169,18 @@ def test_the_page_needs_no_test_packages_and_the_tests_add_them_to_its_environme
     assert extras("run") == ["."]
     assert "explorer serve" in checkout.log.read_text(encoding="utf-8")
     assert extras("lab") == []
-    assert extras("test") == [".[models,test]"]
+    assert extras("test") == [".[docs,models,test]"]
     assert extras("run", "lab", "test") == []
     for age, stamp in ((60, "installed"), (50, "installed-tests")):  # older than the requirements
         os.utime(tmp_path / f".venv/.{stamp}", (time.time() - age,) * 2)
-    assert extras("test") == [".", ".[models,test]"]
+    assert extras("test") == [".", ".[docs,models,test]"]
     assert extras("test", "run") == []
 
 
 def test_an_install_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path)
     working = (tmp_path / "bin/python3").read_text(encoding="utf-8")
-    for target, installed in (("run", "."), ("test", ".[models,test]")):
+    for target, installed in (("run", "."), ("test", ".[docs,models,test]")):
         interrupted = working.replace("echo", 'case "$*" in *install*) kill -INT $$;; esac; echo')
         for program in (tmp_path / "bin/python3", tmp_path / ".venv/bin/python"):
             if program.exists():

@@ -49,7 +49,7 @@ def example() -> Profile:
     return profile
 
 
-PANELS: Mapping[str, Tab[Config]] = MappingProxyType({
+PANELS: Mapping[str, Tab] = MappingProxyType({
     "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve, trials)),
     "map": Tab("Map", lambda _: MapPanel()),
     "race": Tab("Race", lambda _: RacePanel()),
@@ -58,7 +58,7 @@ PANELS: Mapping[str, Tab[Config]] = MappingProxyType({
 })
 
 
-class Dashboard(Tabbed[Config]):
+class Dashboard(Tabbed):
     """The page: a header, and the panels, each built when it is first opened.
 
     Args:
@@ -66,7 +66,7 @@ class Dashboard(Tabbed[Config]):
         panels: rows of `PANELS`.
     """
 
-    def __init__(self, config: Config, panels: Mapping[str, Tab[Config]] = PANELS) -> None:
+    def __init__(self, config: Config, panels: Mapping[str, Tab] = PANELS) -> None:
         self._links, self._start_link = Links(tuple(panels), stories=set(panels) >= set(PANELS)), ""
         self._opening = self._links.parse("")[0].panels
         self._following = threading.RLock()

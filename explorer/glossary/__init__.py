@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from explorer.glossary.lessons import rows
 from explorer.glossary.papers import cited
 
 __all__ = ["TERMS", "Term", "cited", "marks", "term_of"]
@@ -33,14 +32,7 @@ class Term(NamedTuple):
 
 
 TABLE = Path(__file__).with_name("terms.toml")
-
-
-def _term(row: Mapping[str, Any]) -> Term:
-    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-    return Term(**fields)
-
-
-TERMS = tuple(map(_term, tomllib.loads(TABLE.read_text(encoding="utf-8"))["term"]))
+TERMS = tuple(Term(**row) for row in rows(TABLE, "term"))
 
 
 def marks() -> dict[str, int]:

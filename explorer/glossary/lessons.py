@@ -30,13 +30,14 @@ class Lesson(NamedTuple):
         return f"{self.notebook}.ipynb"
 
 
-def _lesson(row: Mapping[str, Any]) -> Lesson:
-    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-    return Lesson(**fields)
+def rows(table: Path, name: str) -> list[dict[str, Any]]:
+    """The tables of a name in a TOML file, whose lists become tuples."""
+    return [{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+            for row in tomllib.loads(table.read_text(encoding="utf-8"))[name]]
 
 
 TABLE = Path(__file__).with_suffix(".toml")
-ROWS = tuple(map(_lesson, tomllib.loads(TABLE.read_text(encoding="utf-8"))["lesson"]))
+ROWS = tuple(Lesson(**row) for row in rows(TABLE, "lesson"))
 LESSONS: Mapping[str, Lesson] = MappingProxyType({row.name: row for row in ROWS})
 OF_LABS: Mapping[str, Lesson] = MappingProxyType({name: row for row in ROWS for name in (*row.labs, row.name)})
 """Lessons by the names of the labs whose links open them."""

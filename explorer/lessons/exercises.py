@@ -63,15 +63,15 @@ def _stack(width: int, other: int, depth: int) -> Array:
     return np.cumprod(np.array([1.0, *gains[:depth]]))
 
 
-def plain_mlps() -> Config:
-    """Twelve MLPs one after the other: no attention, no residual, no norm, and a relu as it is."""
-    return Config(attention="none", residual="absent", norm_placement="none", activation_rescaled=False, n_layers=12)
-
-
-def _growth(config: Config, plain: Config, field: str) -> float:
-    """Last second moment over the first of a design that differs from the plain one in this field alone."""
+def _only(field: str, config: Config, plain: Config) -> Config:
+    """The design, which may differ from the plain one in this field alone."""
     if config.replace(**{field: getattr(plain, field)}) != plain:
-        raise ConfigError(f"only {field} may differ from the plain design; got {config}")
+        raise ConfigError(f"only {field} may differ from the design of the exercise; got {config}")
+    return config
+
+
+def _growth(config: Config) -> float:
+    """Last second moment over the first, predicted."""
     squares = predict(config).stream("second_moment")[1][0]
     return float(squares[-1] / squares[0])
 
@@ -97,20 +97,8 @@ def _unevenness(config: Config) -> float:
     return float(gradient.max() / gradient.min())
 
 
-def _alike(config: Config) -> float:
-    """Predicted token correlation at the end of 48 layers of Post-LN."""
-    if config.replace(alpha=1.0) != Config(norm_placement="post", n_layers=48):
-        raise ConfigError(f"only alpha may differ from Post-LN's 48 layers; got {config}")
-    return float(predict(config)["token_correlation", "resid_post"][0, -1])
-
-
-def _gated(config: Config) -> float:
-    """Predicted gradient² at the input over the output's, of lesson 13's layers with a gate."""
-    if config.replace(alpha=1.0) != LLAMA.replace(mlp="gated"):
-        raise ConfigError(f"only alpha may differ from the gated layers; got {config}")
-    return _unevenness(config)
-
-
+PLAIN = Config(attention="none", residual="absent", norm_placement="none", activation_rescaled=False, n_layers=12)
+"""Twelve MLPs one after the other: no attention, no residual, no norm, and a relu as it is."""
 LLAMA = Config(n_layers=12, norm="rms", activation="silu", activation_rescaled=False, position="rotary", causal=True)
 """Lesson 13's layers, still without a gate."""
 WIDTHS = ({"n": 512, "d": 64}, {"n": 768, "d": 128})
@@ -129,7 +117,7 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
                      ({"n": 256, "m": 256}, {"n": 256, "m": 1024}, {"n": 1024, "m": 64}), 1e-6),
     "02.3": Exercise("an array of 13 numbers", lambda: _stack(256, 1024, 12)),
     "02.4": Exercise("a Config", lambda: 1.0, tolerance=0.02, kind=Config, parts=(GROWTH,),
-                     reduce=lambda config: _growth(config, plain_mlps(), "init_variance")),
+                     reduce=lambda config: _growth(_only("init_variance", config, PLAIN))),
     "03.1": Exercise("a function of n", lambda n: 1 / (n * moments("silu").square), ({"n": 64}, {"n": 512})),
     "03.2": Exercise("a function of z", lambda z: (ACTIVATIONS["sigmoid"].value(z) - 0.5)
                      / (moments("sigmoid").square - 0.25) ** 0.5, ({"z": -1}, {"z": 2})),
@@ -154,7 +142,7 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
                      1e-6),
     "07.3": Exercise("a function of l", lambda layer: (4 ** (1 / layer) - 1) ** 0.5, ({"l": 1}, {"l": 24}), 1e-6),
     "07.4": Exercise("a Config", lambda: 2.0, tolerance=0.02, kind=Config, parts=(GROWTH,),
-                     reduce=lambda config: _growth(config, Config(norm_placement="peri", n_layers=12), "alpha")),
+                     reduce=lambda config: _growth(_only("alpha", config, Config(norm_placement="peri", n_layers=12)))),
     "08.1": Exercise("a number", lambda: np.exp(-0.5)),
     "08.2": Exercise("a function of N", lambda n: deepnorm(n).beta ** 2 / deepnorm(n).alpha,
                      ({"N": 12}, {"N": 1000}), 1e-6),
@@ -168,8 +156,9 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "12.1": Exercise("a function of N", lambda n: n**-0.5 / 2, ({"N": 12}, {"N": 1000}), 1e-6),
     "12.2": Exercise("a function of eta and N", lambda eta, n: (2 * n) ** -0.5 / eta,
                      ({"eta": 3e-3, "N": 8}, {"eta": 1e-3, "N": 1000}), 1e-6),
-    "12.3": Exercise("a Config", lambda: 0.5, tolerance=0.02, reduce=_alike, kind=Config,
-                     parts=("the token correlation",)),
+    "12.3": Exercise("a Config", lambda: 0.5, tolerance=0.02, kind=Config, parts=("the token correlation",),
+                     reduce=lambda config: predict(_only("alpha", config, Config(norm_placement="post", n_layers=48)))[
+                         "token_correlation", "resid_post"][0, -1]),
     "12.4": Exercise("a layer and a factor", lambda: [4, 4], tolerance=0.1, parts=("the layer", "the factor")),
     "10.1": Exercise("a function of k and T", lambda k, T: (k + 1) / (2 * T), ({"k": 1, "T": 64}, {"k": 64, "T": 64}),
                      1e-6),
@@ -187,6 +176,7 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
                      ({"rho": 0.4, "c": 0.7}, {"rho": 0.8, "c": 0.5}), 1e-6),
     "13.3": Exercise("a function of d and b", lambda d, base: 2 * np.pi * base ** (1 - 2 / d),
                      ({"d": 128, "b": 5e5}, {"d": 8, "b": 1e4}), 1e-6),
-    "13.4": Exercise("a Config", lambda: _unevenness(LLAMA), tolerance=0.02, reduce=_gated, kind=Config,
+    "13.4": Exercise("a Config", lambda: _unevenness(LLAMA), tolerance=0.02, kind=Config,
+                     reduce=lambda config: _unevenness(_only("alpha", config, LLAMA.replace(mlp="gated"))),
                      parts=("the gradient² at the input",)),
 })

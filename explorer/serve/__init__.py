@@ -236,9 +236,9 @@ def shared_out(memory: float, slots: int, largest: float, files: int, preheat: i
 
 
 def pages() -> dict[str, Path]:
-    """Our notebooks by their names without their ending; a lesson's starts with its folder."""
+    """Our notebooks by their names without their ending; a lesson's starts with its folders."""
     folder = notebooks()
-    paths = (*sorted(folder.glob("*.ipynb")), *sorted(folder.glob("lessons/*.ipynb")))
+    paths = (*sorted(folder.glob("*.ipynb")), *sorted(folder.glob("lessons/**/*.ipynb")))
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
 
 

@@ -61,7 +61,7 @@ AGAIN = 15
 
 def is_lesson(notebook: Path) -> bool:
     """Whether a notebook is a lesson, whose page shows its code."""
-    return notebook.parent.name == "lessons"
+    return notebook.parent.name in ("lessons", "zh")
 
 
 class Page(TornadoVoilaHandler):  # type: ignore[misc]

@@ -23,7 +23,7 @@ LESSONS = {path.stem: path.read_text(encoding="utf-8").count("ex.live(")
 """Of each lesson the number of its live figures."""
 SOON = 5_000.0
 """Milliseconds in which a figure follows a move."""
-LONGEST = 240_000.0
+LONGEST = 600_000.0
 """Milliseconds in which all cells of a lesson have run, those that train beside other tests."""
 AT_REST = """([number, before]) => {
   const root = document.querySelectorAll('.ex-live')[number];

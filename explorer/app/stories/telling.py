@@ -62,7 +62,7 @@ class Telling:
         lock: the page's, held while its record changes; taken before that of a panel.
     """
 
-    def __init__(self, page: Tabbed[Any], links: Links, lock: AbstractContextManager[object]) -> None:
+    def __init__(self, page: Tabbed, links: Links, lock: AbstractContextManager[object]) -> None:
         self._page, self._links, self._lock = page, links, lock
         self.strip = Strip()
         self.strip.on_msg(lambda _, content, __: self.act(content))
@@ -93,24 +93,21 @@ class Telling:
     def act(self, message: object) -> None:
         """Handles a message of the strip, or of the chart that a question is about; believes none of them."""
         with self._lock:
-            self._act(message)
-
-    def _act(self, message: object) -> None:
-        match message:
-            case ["tell", str() as name] if name in STORIES and self.strip.cards:
-                self._go(STORIES[name], 1)
-            case ["next"] if self.story and self.number < len(self.story.steps):
-                self._go(self.story, self.number + 1)
-            case ["back"] if self.story and self.number > 1:
-                self._go(self.story, self.number - 1)
-            case ["leave"]:
-                self.leave()
-            case ["cards", bool() as wanted]:
-                self.strip.shown = wanted
-            case ["skip"]:
-                self._reveal(None, guessed=False)
-            case ["reveal", guess]:
-                self._reveal(guess, guessed=True)
+            match message:
+                case ["tell", str() as name] if name in STORIES and self.strip.cards:
+                    self._go(STORIES[name], 1)
+                case ["next"] if self.story and self.number < len(self.story.steps):
+                    self._go(self.story, self.number + 1)
+                case ["back"] if self.story and self.number > 1:
+                    self._go(self.story, self.number - 1)
+                case ["leave"]:
+                    self.leave()
+                case ["cards", bool() as wanted]:
+                    self.strip.shown = wanted
+                case ["skip"]:
+                    self._reveal(None, guessed=False)
+                case ["reveal", guess]:
+                    self._reveal(guess, guessed=True)
 
     def leave(self) -> None:
         """Ends the story; the page stays as it is."""

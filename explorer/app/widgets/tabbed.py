@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import ipywidgets as widgets
 
 from explorer.app.page import HasPart, Tabs
 from explorer.app.view import WHOLE, View
 from explorer.app.widgets.header import Header
+from explorer.config import Config
 
-Start = TypeVar("Start")
 
-
-class Tab(NamedTuple, Generic[Start]):
+class Tab(NamedTuple):
     """One tab: its title, and the function that builds its widget when it is first opened."""
 
     title: str
-    build: Callable[[Start], widgets.Widget]
+    build: Callable[[Config], widgets.Widget]
 
 
 @runtime_checkable
@@ -29,18 +28,18 @@ class Hiding(Protocol):
         """Shows what a view has of it, and hides the rest."""
 
 
-class Tabbed(widgets.Box, Generic[Start]):  # type: ignore[misc]
+class Tabbed(widgets.Box):  # type: ignore[misc]
     """A bar of tabs and the panel that is open.
 
     Args:
         header: the bar; its tabs are the panels' titles.
-        start: the argument of each panel's `build`.
+        start: the design that each panel starts with.
         panels: name to panel, in the order of the tabs.
         above: widgets between the bar and the panels.
     """
 
-    def __init__(self, header: Header, start: Start, panels: Mapping[str, Tab[Start]],
-                 above: Sequence[widgets.Widget] = ()) -> None:
+    def __init__(self, header: Header, start: Config, panels: Mapping[str, Tab], above: Sequence[widgets.Widget] = ()
+                 ) -> None:
         self._start, self._rows = start, dict(panels)
         self.panels: dict[str, widgets.Widget] = {}
         self._unopened: dict[str, object] = {}  # parts of panels that are not built yet

@@ -1,0 +1,57 @@
+"""The site of lessons and guides: built without a warning, read from a folder, without a request to anywhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site in both languages, as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    for language, place in (("en", folder), ("zh_CN", folder / "zh")):
+        subprocess.run([sys.executable, "-m", "sphinx", "-q", "-W", "-c", "docs", "-D", f"language={language}",
+                        "-d", folder.with_name(f"doctrees-{language}"), ".", place], cwd=ROOT, check=True)
+    return folder
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("language", ["", "zh/"])
+def test_a_lesson_has_its_formulas_and_needs_no_server(site: Path, browser: Browser, language: str, width: int) -> None:
+    page, asked, said = browser.new_page(viewport={"width": width, "height": 1000}), list[str](), list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(f"{site.as_uri()}/{language}notebooks/lessons/06_root_d.html")
+    expect(page.locator("mjx-container").first).to_be_visible()
+    assert page.locator("mjx-container").count() > 30
+    assert page.locator(".cell_output img[src^='data:image/svg']").count() > 0, "stills of the live figures"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert said == []
+    page.close()
+
+
+def test_the_address_of_the_site_leads_to_lessons_in_both_languages(site: Path, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    page.goto(f"{site.as_uri()}/index.html")
+    page.get_by_role("link", name="Lesson 6").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Why divide by √d")
+    page.get_by_role("link", name="中文").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("第 6 课")
+    page.get_by_role("link", name="English").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Why divide by √d")
+    page.close()
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    import explorer
+
+    text = (site / "docs" / "python.html").read_text(encoding="utf-8")
+    assert [name for name in explorer.__all__ if f'id="explorer.{name}"' not in text and name != "PRESETS"] == []
