@@ -132,6 +132,7 @@ def test_what_is_ignored_is_said(link: str, sentence: str) -> None:
      "Why divide by √d"),
     ("?tab=13_gated_mlp_and_rotary&13_gated_mlp_and_rotary.width=64", "?tab=lessons&v=1", "Gates and rotary positions"),
     ("?tab=11_warmup&lab=02_second_moment&07_residual.alpha=0.5", "?tab=lessons&v=1", "Warm-up"),
+    ("?lab=race&race.steps=300", "?race.steps=300&v=1", ""),
     ("?tab=depth&lab=07_residual", "?tab=lessons&v=1", ""), ("?lab=07_residual&tab=race", "?tab=race&v=1", ""),
 ])
 def test_a_labs_link_opens_the_lessons_and_says_which_it_is(link: str, rest: str, title: str) -> None:
