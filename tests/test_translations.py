@@ -15,8 +15,8 @@ from benchmarks.lessons import CATALOGUES, FOLDER, LESSONS, catalogue, extract, 
 KEPT = re.compile(r"\$[^$]+\$|`[^`]+`|\]\([^)]+\)|(?<![\w.])\.?\d+(?:[.,]\d+)*")
 """What a translation takes over as it is: formulas, code, targets of links, numbers."""
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
-NAMED = {path.stem: path for path in LESSONS if (CATALOGUES / "notebooks" / "lessons" / f"{path.stem}.po").exists()}
-PAGES = {name: f"notebooks/lessons/{name}" for name in NAMED}
+NAMED = {path.stem: path for path in LESSONS}
+PAGES = {name: f"notebooks/lessons/{name}" for name in NAMED} | {"index": "docs/index"}
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ def lesson(request: pytest.FixtureRequest, browser: Browser, voila: str) -> Iter
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, "voila")
     page.goto(f"{voila}/lessons/{request.param}.ipynb")
-    page.get_by_text("In a whole Transformer").wait_for()  # the text is there before any cell has run
+    page.get_by_role("heading", name="In a whole Transformer").wait_for()  # the text is there before any cell has run
     exercises = sum(number.startswith(request.param[:2]) for number in EXERCISES)
     expect(page.get_by_text("Not yet:")).to_have_count(exercises, timeout=LONGEST)
     expect(page.locator(".ex-live")).to_have_count(LESSONS[request.param])
