@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from explorer.serve.kernels import Kernels
+from explorer.serve.kernels import AT_ONCE, LONGEST_START, Kernels
 
 
 def test_a_kernel_that_has_ended_meanwhile_is_passed_over() -> None:
@@ -16,3 +18,27 @@ def test_a_kernel_that_has_ended_meanwhile_is_passed_over() -> None:
 
     with ThreadPoolExecutor(1) as thread:  # this thread may hold the loop of a browser that an earlier test has opened
         thread.submit(asyncio.run, look()).result()
+
+
+def test_the_next_kernel_starts_while_lessons_run_their_cells() -> None:
+    """A class opens a lesson at once: nobody waits for the text until others' cells have trained a model."""
+
+    async def start() -> None:
+        kernels, waiting = Kernels(), {**os.environ, "VOILA_PREHEAT": "True"}
+        clients: list[Any] = []
+        try:
+            for _ in range(AT_ONCE):
+                name = await kernels.start_kernel(env=waiting)
+                client: Any = kernels.get_kernel(name).client()
+                client.start_channels()
+                clients.append(client)
+                client.execute("import time; time.sleep(120)")
+                kernels.run(name)
+            await asyncio.wait_for(kernels.start_kernel(env=waiting), LONGEST_START / 2)
+        finally:
+            for client in clients:
+                client.stop_channels()
+            await kernels.shutdown_all()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, start()).result()

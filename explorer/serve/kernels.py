@@ -82,6 +82,8 @@ class Kernels(AsyncMappingKernelManager):
         self._unsent: dict[str, list[tuple[str, Any]]] = {}
         """Messages that are kept for a page that is out of reach, with the name of their channel."""
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._runs: set[str] = set()
+        """Kernels that run a lesson's cells: their pages show the text already, and the next kernel may start."""
 
     # --- how many there may be --------------------------------------------------------------------------------
 
@@ -151,12 +153,16 @@ class Kernels(AsyncMappingKernelManager):
         IOLoop.current().spawn_callback(self._end_turn, kernel_id)
         return kernel_id
 
+    def run(self, kernel_id: str) -> None:
+        """Notes that a lesson's cells run, which may take minutes: the start of their kernel is over."""
+        self._runs.add(kernel_id)
+
     async def _end_turn(self, kernel_id: str) -> None:
         left, quiet = LONGEST_START, 0.0
         while left > 0 and quiet < SETTLED:
             await asyncio.sleep(GLANCE)
             left -= GLANCE
-            if kernel_id not in self:
+            if kernel_id not in self or kernel_id in self._runs:
                 break
             quiet = quiet + GLANCE if self.kernel_model(kernel_id)["execution_state"] == "idle" else 0.0
         self.ready = True
@@ -262,6 +268,7 @@ class Kernels(AsyncMappingKernelManager):
         if begun := self._visited.pop(kernel_id, None):
             note("ended", pages=self.pages, seconds=round(IOLoop.current().time() - begun), reason=reason or "left")
         self._preheated.discard(kernel_id)
+        self._runs.discard(kernel_id)
         self._without_page.pop(kernel_id, None)
         self._unsent.pop(kernel_id, None)
         await self._claim()

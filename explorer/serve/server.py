@@ -159,6 +159,7 @@ class Cells(ExecutionRequestHandler):  # type: ignore[misc]
     async def on_message(self, message_str: str | bytes) -> None:
         """Runs the cells and sends what comes out, one by one."""
         self.began = True
+        self.kernel_manager.run(self.path_args[0])
         with suppress(WebSocketClosedError):
             await super().on_message(message_str)
 
