@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import ipywidgets as widgets
 from comm import get_comm_manager
@@ -19,15 +20,14 @@ from explorer.app.explore.similar import trials
 from explorer.app.lessons import lessons
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
-from explorer.app.page import Page, Tabs
+from explorer.app.page import HasPart, Page
 from explorer.app.race.panel import RacePanel
 from explorer.app.stories.telling import Telling
 from explorer.app.undo import Undo
-from explorer.app.view import View
+from explorer.app.view import WHOLE, View
 from explorer.app.widgets.header import Header
 from explorer.app.widgets.panel import send_again
 from explorer.app.widgets.runtime import LISTENERS
-from explorer.app.widgets.tabbed import Tab, Tabbed
 from explorer.app.yours import YourModel
 from explorer.config import Config
 from explorer.diagnosis import diagnose
@@ -40,6 +40,21 @@ from explorer.theory.solve import solve
 
 STAY = "explorer.stay"
 """Target of a comm that a browser opens to say that somebody is there; see `page.js`."""
+
+
+class Tab(NamedTuple):
+    """One tab: its title, and the function that builds its panel when it is first opened."""
+
+    title: str
+    build: Callable[[Config], widgets.Widget]
+
+
+@runtime_checkable
+class Hiding(Protocol):
+    """Whatever can hide a part of itself."""
+
+    def look(self, view: View) -> None:
+        """Shows what a view has of it, and hides the rest."""
 
 
 def example() -> Profile:
@@ -58,8 +73,8 @@ PANELS: Mapping[str, Tab] = MappingProxyType({
 })
 
 
-class Dashboard(Tabbed):
-    """The page: a header, and the panels, each built when it is first opened.
+class Dashboard(widgets.Box):  # type: ignore[misc]
+    """The page: a header, and the panels in tabs, each built when it is first opened and kept from then on.
 
     Args:
         config: the design that the page starts with.
@@ -67,12 +82,20 @@ class Dashboard(Tabbed):
     """
 
     def __init__(self, config: Config, panels: Mapping[str, Tab] = PANELS) -> None:
+        self._start, self._rows = config, dict(panels)
+        self.panels: dict[str, widgets.Widget] = {}
+        """The panels that are built, by name."""
+        self.view = WHOLE
         self._links, self._start_link = Links(tuple(panels), stories=set(panels) >= set(PANELS)), ""
         self._opening = self._links.parse("")[0].panels
+        self._unopened: dict[str, object] = {}
+        """Parts of panels that are not built yet."""
         self._following = threading.RLock()
         self.telling = Telling(self, self._links, self._following)
-        header = Header(stories=bool(self.telling.strip.cards))
-        super().__init__(header, config, panels, above=[self.telling.strip])
+        self.header = Header(stories=bool(self.telling.strip.cards), tabs=[row.title for row in panels.values()])
+        super().__init__(children=[self.header, self.telling.strip])
+        self.header.observe(self._select, names="selected")
+        self.show(next(iter(self._rows)))
         self.add_class("ex-root")
         self._steps = Undo(self.page)
         self.header.on_act(self._act)
@@ -89,14 +112,41 @@ class Dashboard(Tabbed):
         for bundle in (self._repr_mimebundle_(), {"text/html": still.page(config), "text/plain": ""}):
             display(bundle, raw=True)  # type: ignore[no-untyped-call]
 
+    # --- panels -----------------------------------------------------------------------------------------------
+
     def show(self, name: str) -> widgets.Widget:
-        """Shows a panel; a race and a map are offered the designs that the Explore panel has at that moment."""
-        panel, explore = super().show(name), self.panels.get("explore")
+        """Shows a panel, and hides the others: they keep what they show.
+
+        A race and a map are offered the designs that the Explore panel has at that moment.
+        """
+        if name not in self.panels:
+            self.panels[name] = self._rows[name].build(self._start)
+            self._hide_all_but(name)  # before it comes: two at a time would make the page jump
+            self.children = [self.header, self.telling.strip, *self.panels.values()]
+            self._hand(name)
+            if not self.view.whole:
+                self._look_at(self.panels[name])
+        self.header.selected = list(self._rows).index(name)
+        self._hide_all_but(name)
+        panel, explore = self.panels[name], self.panels.get("explore")
         if isinstance(panel, RacePanel) and isinstance(explore, Explore):
             panel.preparation.welcome(designs(explore))
         if isinstance(panel, MapPanel) and isinstance(explore, Explore):
             panel.meet(lambda: explore.controls.config, self.explore)
         return panel
+
+    def _hide_all_but(self, name: str) -> None:
+        for other, panel in self.panels.items():
+            panel.layout.display = None if other == name else "none"
+
+    def _select(self, _: object) -> None:
+        names, index = list(self._rows), self.header.selected
+        self.show(names[index] if 0 <= index < len(names) else self.opened)
+
+    @property
+    def opened(self) -> str:
+        """Name of the panel that is shown."""
+        return next(name for name, panel in self.panels.items() if panel.layout.display != "none")
 
     def explore(self, config: Config) -> None:
         """Puts a design on the Explore panel, and shows it."""
@@ -137,21 +187,33 @@ class Dashboard(Tabbed):
     @property
     def page(self) -> Page:
         """All that a person has set; panels that were never opened are as they open."""
-        tabs = self.part
-        return Page(tabs.open, {**self._opening, **tabs.panels}, self.view, self.telling.place)
+        built = {name: panel.part for name, panel in self.panels.items() if isinstance(panel, HasPart)}
+        return Page(self.opened, {**self._opening, **self._unopened, **built}, self.view, self.telling.place)
 
-    def restore(self, part: Tabs) -> None:
-        """Makes a page."""
-        if isinstance(part, Page):  # a question comes before its design: what it withholds is never on the page
-            self.telling.restore(part.story)
-        super().restore(part)
-        if isinstance(part, Page) and part.view != self.view:
-            self.look(part.view)
+    def restore(self, page: Page) -> None:
+        """Makes a page; panels that are not built yet get their part when they are."""
+        self.telling.restore(page.story)  # a question comes before its design: what it withholds is never on the page
+        self._unopened |= page.panels
+        for name in self.panels:
+            self._hand(name)
+        self.show(page.open)
+        if page.view != self.view:
+            self.look(page.view)
         self.telling.point()
+
+    def _hand(self, name: str) -> None:
+        """Gives a panel the part that waits for it, if there is one."""
+        panel = self.panels[name]
+        if name in self._unopened and isinstance(panel, HasPart):
+            wanted = self._unopened.pop(name)
+            if wanted != panel.part:
+                panel.restore(wanted)
 
     def look(self, view: View) -> None:
         """Shows what a view has of the page; a panel that it does not have is not left open."""
-        super().look(view)
+        self.view = view
+        for panel in self.panels.values():
+            self._look_at(panel)
         names = list(self._rows)
         shown = [name for name in names if view.panels is None or name in view.panels or not view.panels]
         self.header.hidden = [names.index(name) for name in names if name not in shown]
@@ -159,6 +221,10 @@ class Dashboard(Tabbed):
         (self.add_class if view.embed else self.remove_class)("ex-embed")
         if self.opened not in shown:
             self.show(shown[0])
+
+    def _look_at(self, panel: widgets.Widget) -> None:
+        if isinstance(panel, Hiding):
+            panel.look(self.view)
 
     def follow(self) -> None:
         """Notes what a person has changed: for the address, and for undo."""
@@ -203,6 +269,12 @@ class Dashboard(Tabbed):
         self._steps.now = self.page
         self.header.said = ""
         self._say()
+
+    def close(self) -> None:
+        """Ends the panels' threads and removes the page."""
+        for child in self.children:
+            child.close()
+        super().close()
 
 
 def designs(explore: Explore) -> list[tuple[str, Config]]:

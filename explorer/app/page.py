@@ -33,19 +33,13 @@ class ExplorePart(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tabs:
-    """Settings of some panels of which one is open."""
+class Page:
+    """Settings of the whole page."""
 
     open: str
     """The open panel's name."""
     panels: Mapping[str, Any] = field(default_factory=dict)
     """Parts by the panel's name. A panel without a part stays as it is."""
-
-
-@dataclass(frozen=True)
-class Page(Tabs):
-    """Settings of the whole page."""
-
     view: View = WHOLE
     story: tuple[str, int] | None = None
     """Name of the open story, and its step from 1; None while no story is open."""

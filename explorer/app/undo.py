@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from explorer.app.page import Page, Tabs
+from explorer.app.page import Page
 from explorer.app.view import View
 from explorer.choices import Choices
 
@@ -73,7 +73,7 @@ def differing(before: Any, after: Any, name: str = "") -> frozenset[str]:
 
 def _fields(record: Any) -> Mapping[str, Any]:
     """The fields of a record by name; none of what is no record."""
-    if isinstance(record, Tabs | View):
+    if isinstance(record, Page | View):
         return vars(record)
     if isinstance(record, Choices):
         return dict(record)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import ipywidgets as widgets
 import traitlets
 
 from explorer.app.explore.panel import Explore
 from explorer.app.link.links import Links
-from explorer.app.page import ExplorePart, Page, Tabs
+from explorer.app.page import ExplorePart, Page
 from explorer.app.stories.story import OFFER, STORIES, VERDICT, Step, Story
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.runtime import PageWidget, view
-from explorer.app.widgets.tabbed import Tabbed
 from explorer.config import Config
+
+if TYPE_CHECKING:
+    from explorer.app.dashboard import Dashboard
 
 
 class Strip(PageWidget):
@@ -62,7 +64,7 @@ class Telling:
         lock: the page's, held while its record changes; taken before that of a panel.
     """
 
-    def __init__(self, page: Tabbed, links: Links, lock: AbstractContextManager[object]) -> None:
+    def __init__(self, page: Dashboard, links: Links, lock: AbstractContextManager[object]) -> None:
         self._page, self._links, self._lock = page, links, lock
         self.strip = Strip()
         self.strip.on_msg(lambda _, content, __: self.act(content))
@@ -120,12 +122,13 @@ class Telling:
     def _go(self, story: Story, number: int) -> None:
         """Sets the page of a step: what its link says of the panel that it opens, and nothing of the others."""
         self.strip.shown = False
-        self._page.restore(Page(*self._tabs(story.steps[number - 1]), self._page.view, (story.name, number)))
+        self._page.restore(self._page_of(story, number))
 
-    def _tabs(self, step: Step) -> tuple[str, dict[str, Any]]:
-        """The panel that a step opens, and what is set on it."""
-        page, _ = self._links.parse(step.link)
-        return page.open, {name: part for name, part in page.panels.items() if name == page.open}
+    def _page_of(self, story: Story, number: int) -> Page:
+        """The page with the panel that a step opens, and what its link sets there."""
+        page, _ = self._links.parse(story.steps[number - 1].link)
+        return Page(page.open, {name: part for name, part in page.panels.items() if name == page.open},
+                    self._page.view, (story.name, number))
 
     def _tell(self, story: Story, number: int) -> None:
         self.story, self.number = story, number
@@ -135,7 +138,7 @@ class Telling:
             "text": step.question.text if step.question else "", "said": "", "look": "",
             "options": list(getattr(step.question, "options", ())),
         }
-        explore = self._tabs(step)[1].get("explore", ExplorePart())
+        explore = self._page_of(story, number).panels.get("explore", ExplorePart())
         self._explore.ask(step.question, explore.design, self._say, self.act)
         self.strip.step = self._shown
 
@@ -165,8 +168,7 @@ class Telling:
 
     def _reveal(self, guess: object, *, guessed: bool) -> None:
         """Ends a question: with the page of its step, wherever the controls were moved meanwhile."""
-        step = self._step
-        if step is None or not self._explore.asking.stands:
+        if self.story is None or not self._explore.asking.stands:
             return
         try:
             checked = self._explore.asking.check(guess) if guessed else None
@@ -176,7 +178,7 @@ class Telling:
         self._say("Measuring …")
         self._explore.reveal(checked)
         if self._explore.controls.config != self._explore.asking.config:
-            self._page.restore(Tabs(*self._tabs(step)))
+            self._page.restore(self._page_of(self.story, self.number))
 
     def _say(self, words: str) -> None:
         """Shows what came of a question; called from any thread."""
