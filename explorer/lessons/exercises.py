@@ -15,7 +15,6 @@ from explorer.config import Config, ConfigError
 from explorer.profile import Array
 from explorer.schemes.activation import ACTIVATIONS, SELU_SCALE
 from explorer.theory import predict
-from explorer.theory.depth import deepnorm, random_growth
 from explorer.theory.gaussian import moments
 
 DRAWS = 100_000
@@ -144,10 +143,10 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
     "07.4": Exercise("a Config", lambda: 2.0, tolerance=0.02, kind=Config, parts=(GROWTH,),
                      reduce=lambda config: _growth(_only("alpha", config, Config(norm_placement="peri", n_layers=12)))),
     "08.1": Exercise("a number", lambda: np.exp(-0.5)),
-    "08.2": Exercise("a function of N", lambda n: deepnorm(n).beta ** 2 / deepnorm(n).alpha,
+    "08.2": Exercise("a function of N", lambda n: (8 * n) ** -0.5 / (2 * n) ** 0.25,
                      ({"N": 12}, {"N": 1000}), 1e-6),
     "08.3": Exercise("a number", lambda: (2**1e-3 - 1) ** 0.5),
-    "08.4": Exercise("a function of N", lambda n: 1 / random_growth(n**-0.5, n - 1), ({"N": 2}, {"N": 64}), 1e-6),
+    "08.4": Exercise("a function of N", lambda n: (1 + 1 / n) ** (1 - n), ({"N": 2}, {"N": 64}), 1e-6),
     "09.1": Exercise("a function of L", lambda depth: 1 + depth / 2, ({"L": 6}, {"L": 24}), 1e-6),
     "09.2": Exercise("a number", lambda: _flow("sigmoid") ** 12, tolerance=5e-3),
     "09.3": Exercise("a number", lambda: (1.5 * 10**2 - 1) / 1.5, tolerance=0.015),

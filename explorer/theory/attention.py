@@ -27,13 +27,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from explorer.profile import Array
 from explorer.theory.gains import Gains
-from explorer.theory.grids import Array
 from explorer.theory.logits import Logits, factors, key_factors, logits
 from explorer.theory.positions import Positions
 from explorer.theory.sink import Sunk, drain, shared, sinks
-from explorer.theory.sloped import Sloped
-from explorer.theory.tables import Tables
+from explorer.theory.tables import Sloped, Tables
 from explorer.theory.tokens import ONE, TINY, State, scattered_by_attention
 
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from explorer.profile import Array
 from explorer.theory.attention import paths, stack
 from explorer.theory.forward import Step
 from explorer.theory.gains import Gains
-from explorer.theory.grids import Array
 from explorer.theory.positions import Positions
 from explorer.theory.tables import Tables
 from explorer.theory.tokens import ZERO, Norm, normalize
@@ -31,8 +31,6 @@ class Backward(NamedTuple):
     """`[2N, pair]`: at each sum of stream and branch, before a norm on it."""
     branch: Array
     """`[2N, pair]`: at what each branch computes, before any norm on its output."""
-    final_input: Array
-    """`[2N, pair]`: the same, divided as by the norm before the branch's last matrix where there is one."""
     query: Array
     """`[N, pair]`: at the input of each attention, the gradient through its queries."""
     key: Array
@@ -169,28 +167,21 @@ class Descent:
         if self.plain:
             rest: Array = self.rest[layer] * gradient
             return rest + self.place.gather(self.given[layer] * gradient)
-        inner = self.final_input[2 * layer] * gradient
+        gains, inner = self.gains, self.final_input[2 * layer] * gradient
         value, own, query, key = (part[layer] for part in self.paths[:4])
-        through: Array = self.by_values(layer, self.on_heads[2 * layer] * self.place.gather(value * inner))
+        through: Array = self.on_heads[2 * layer] * self.place.gather(value * inner)
+        self.values.append(through)
+        if gains.value_residual:  # it mixes ½ (V_1 + V_l): a quarter goes to each, so V_1 collects one from every layer
+            through = through + self.borrowed if layer == 0 else through / 4
+            self.borrowed = self.borrowed + through
         through = through + self.gate[layer] * inner
         energy: Array = own * inner
-        if self.energies and self.gains.adds:
+        if self.energies and gains.adds:
             energy += self.energies[-1] * np.array([1.0, self.kept, 1.0])[:, None, None]
         self.energies.append(energy)
         self.kept = 1.0
         through = through + query[0] * energy[0] + query[1] * energy[1]
         return through + self.place.gather(key * energy[2])
-
-    def by_values(self, layer: int, value: Array) -> Array:
-        """Gradient through a layer's own values, given that through the values it mixes.
-
-        A value residual mixes ½ (V_1 + V_l): a quarter goes to each, so V_1 collects one from every layer above.
-        """
-        self.values.append(value)
-        if self.gains.value_residual:
-            value = value + self.borrowed if layer == 0 else value / 4
-            self.borrowed = self.borrowed + value
-        return value
 
     def record(self, site: Array) -> Backward:
         """All of it, once the loop is through."""
@@ -198,10 +189,9 @@ class Descent:
         branch, final_input = self.branch * total, self.final_input * total
         after = gains.out * gains.d_model / gains.d_mlp * final_input[1::2]
         hidden = {name: after * part for name, part in zip(gains.readers, self.parts, strict=True)}
-        nothing = np.zeros_like(branch[::2])
-        back = Backward(site, total, branch, final_input, nothing, nothing, nothing, nothing[:, 0], hidden, {})
         if not gains.attends:
-            return back
+            nothing = np.zeros_like(branch[::2])
+            return Backward(site, total, branch, nothing, nothing, nothing, nothing[:, 0], hidden, {})
         energy = stack(self.energies[::-1]) if self.energies else self.paths.energy * final_input[::2, None]
         query = self.paths.query * energy[:, :2]
         after, alike = branch[::2, 0], query[:, 1, 0]
@@ -211,10 +201,9 @@ class Descent:
             key = np.array([self.place.gather(gradient) for gradient in self.paths.key * energy[:, 2:]])
         elif gains.biases.k:
             key = (self.paths.unbiased * energy[:, :2]).sum(1)
-        return back._replace(
-            query=query, key=key, value=np.array(self.values[::-1]),
-            alike=np.divide(alike, after, out=np.zeros_like(after), where=after > 0),
-            gates={name: factor * final_input[::2] for name, factor in self.paths.gates.items()})
+        alike = np.divide(alike, after, out=np.zeros_like(after), where=after > 0)
+        gates = {name: factor * final_input[::2] for name, factor in self.paths.gates.items()}
+        return Backward(site, total, branch, query, key, np.array(self.values[::-1]), alike, hidden, gates)
 
 
 def through(gains: Gains, place: Positions, norms: Sequence[Norm | None]) -> tuple[Array, Array]:

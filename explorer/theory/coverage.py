@@ -13,11 +13,10 @@ import numpy as np
 from explorer.config import Config
 from explorer.numbers import number
 from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, VECTORS, Array, Key
-from explorer.theory.depth import input_share
 from explorer.theory.forward import LARGEST
 from explorer.theory.inputs import recognized, spread
-from explorer.theory.laws import Rows
-from explorer.theory.sloped import LONGEST
+from explorer.theory.laws import Rows, input_share
+from explorer.theory.positions import LONGEST
 from explorer.theory.tables import highest
 
 RUNAWAY = 50.0
@@ -156,23 +155,19 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
         others = [notes["parameter_gradient"]] if "parameter_gradient" in notes else []
         notes["parameter_gradient"] = "; ".join(["not covered: that by what mixes streams is measured only", *others])
     for (statistic, _), value in out.items():
-        if statistic == GRADIENTS[0]:
-            lost = (value < 1 / LARGEST) & (value > 0) | (value > LARGEST)
-            if lost.any():
-                value[lost] = math.nan
-                notes[statistic] = "not covered where it leaves float32's range"
-    return out, measured_notes(config) | notes | alike
-
-
-def measured_notes(config: Config) -> dict[str, str]:
-    """Notes on a design of the table of accuracy, at any size, where it was off beyond its tolerance."""
-    names, designs = _table()
-    return designs.get(tuple(str(getattr(config, name)) for name in names), {})
+        lost = (value < 1 / LARGEST) & (value > 0) | (value > LARGEST)
+        if statistic == GRADIENTS[0] and lost.any():
+            value[lost] = math.nan
+            notes[statistic] = "not covered where it leaves float32's range"
+    names, designs = _measured()
+    return out, designs.get(tuple(str(getattr(config, name)) for name in names), {}) | notes | alike
 
 
 @cache
-def _table() -> tuple[list[str], dict[tuple[str, ...], dict[str, str]]]:
-    """The fields that make a design, and by their values the notes by statistic."""
+def _measured() -> tuple[list[str], dict[tuple[str, ...], dict[str, str]]]:
+    """Notes by statistic on the designs of the table of accuracy, at any size, where they were off beyond their
+    tolerance: the fields that make a design, and by their values the notes.
+    """
     table = json.loads(Path(__file__).with_name("rough.json").read_text(encoding="utf-8"))
     return table["choices"], {tuple(design): notes for design, notes in table["designs"]}
 
@@ -250,7 +245,13 @@ def _bent(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
     """A function in the norms' place: at the end of branches it bounds them, elsewhere it sets no size."""
     design = config.design
     if any(place.on_output for place in design.sublayers):
-        _bounded(config, out, notes)
+        notes["max_abs"] = "not covered at branches, which a function bounds"
+        for name, site in out:
+            if name == "max_abs" and site in BRANCHES:
+                out[name, site].fill(math.nan)
+        if config.norm_alpha > SATURATED:
+            reason = "rough, by up to 40 %: branches near ±1 make a stream whose coordinates are not Gaussian"
+            notes |= dict.fromkeys((*GRADIENTS, "kurtosis"), reason)
     if design.degree > 1 and not all(place.on_input for place in design.sublayers[1::2]):
         reason = f"rough: a function sets no size before an MLP of degree {design.degree:g}"
         notes |= dict.fromkeys(GRADIENTS, reason)
@@ -260,17 +261,6 @@ def _outgrown(out: Mapping[Key, Array]) -> bool:
     """Whether the first layer adds much more than its input."""
     first, after = (float(out["second_moment", site][0, 0]) for site in ("embed", STREAM[1]))
     return after > SMALLER * first
-
-
-def _bounded(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
-    """Branches that end in a function which goes no further than ±1."""
-    notes["max_abs"] = "not covered at branches, which a function bounds"
-    for name, site in out:
-        if name == "max_abs" and site in BRANCHES:
-            out[name, site].fill(math.nan)
-    if config.norm_alpha > SATURATED:
-        reason = "rough, by up to 40 %: branches near ±1 make a stream whose coordinates are not Gaussian"
-        notes |= dict.fromkeys((*GRADIENTS, "kurtosis"), reason)
 
 
 def _sized(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple, TypeVar
 
 from explorer.config import Config
-from explorer.profile import MATRICES
+from explorer.profile import MATRICES, Array
 from explorer.schemes.closed_forms import Kernel, gated
 from explorer.schemes.mlp import MLPS
-from explorer.schemes.placement import Placement
 from explorer.theory.gaussian import flatness, kernel
-from explorer.theory.grids import Array
 
 Real = TypeVar("Real", float, Array)
 SMALL = 1e-5
@@ -53,71 +51,86 @@ class Biases(NamedTuple):
     out: float = 0.0
 
 
-class Gains(NamedTuple):
+class Gains:
     """One config in the theory's terms. A gain is fan_in · Var W: the factor on the second moment."""
 
-    q: float
-    k: float
-    v: float
-    o: float
-    hidden: float
-    """Gain of the matrix before the MLP's activation: W_gate where there is one, else W_in."""
-    out: float
-    """Gain of W_out."""
-    biases: Biases
-    scale: float
-    """Factor on the logits' variance: 1 with the divisor √d_head, d_head without one."""
-    skip: list[float]
-    """Factor on the stream, by sublayer, as the next two; the forward recursion sets those that are profiled."""
-    branch: tuple[float, ...]
-    placements: tuple[Placement, ...]
-    profiled: bool
-    """The factors on the stream are made of the branches below, see `residual.profiled_factor`."""
-    epsilon: float
-    """Added by every norm to what it divides by, before the root."""
-    point: Point | None
-    """Function of each coordinate that replaces the norms; None where norms divide."""
-    final: bool
-    """The stream is normalized once more at the end."""
-    centers: bool
-    """The norm subtracts the mean."""
-    attends: bool
-    parallel: bool
-    """Both branches of a layer read the same stream."""
-    adds: str
-    value_residual: bool
-    qk_norm: bool
-    fixed: bool
-    """Each head's queries and keys are of one length."""
-    tilted: float
-    """Share of a gradient along a head's query that passes the QK-norm: 1 without one, 0 if it is by head."""
-    sphere: int
-    """Dimensions in which a head's normalized keys lie; 0 where they are not normalized, or summed over the layers."""
-    cap: float
-    """Soft cap on the logits; 0 is none."""
-    gate: Gate | None
-    """On attention's output; None where there is none."""
-    sink: float | None
-    """Logit of the sink; None where there is none."""
-    kernel: Kernel
-    """Of the MLP's hidden units, by the second moment of what the activation sees."""
-    readers: tuple[str, ...]
-    """Matrices that read the MLP's input: one for each of `kernel.parts`."""
-    ratios: tuple[float, ...]
-    """Their gains over the first's."""
-    degree: float
-    """Power of its input with which the MLP's output grows, at unit input."""
-    copies: bool
-    """All layers have the same weights."""
-    d_model: int
-    d_mlp: int
-    d_head: int
-    d_kv: int
-    """Coordinates of all key-value heads together."""
-    n_heads: int
-    noise: tuple[float, float]
-    """Relative variance of a token's squared length after attention and after the MLP, from finite widths: a sum of m
-    squares of Gaussians scatters by 2/m, after W_V, W_O and W_out; the MLP's hidden units by their flatness."""
+    def __init__(self, config: Config) -> None:
+        design = config.design
+        gain = dict.fromkeys(MATRICES, 0.0) | {name: matrix.gain for name, matrix in design.matrices.items()}
+        bias = design.biases
+        self.readers = first, *others = design.readers
+        """Matrices that read the MLP's input: one for each of `kernel.parts`."""
+        self.q, self.k, self.v, self.o = (gain[name] for name in ("W_Q", "W_K", "W_V", "W_O"))
+        self.hidden, self.out = gain[first], gain["W_out"]
+        """Gain of the matrix before the MLP's activation, W_gate where there is one, else W_in; and of W_out."""
+        self.biases = Biases(*(bias.get(name, 0.0) for name in ("W_Q", "W_K", "W_V", "W_O", first, "W_out")))
+        self.placements, self.skip, self.branch = design.sublayers, list(design.skips), design.branches
+        """By sublayer, with the factors on stream and branch; the forward recursion sets those that are profiled."""
+        self.profiled = design.profiled
+        """The factors on the stream are made of the branches below, see `residual.profiled_factor`."""
+        self.final, self.centers = design.final_norm, design.centers
+        """The stream is normalized once more at the end; the norm subtracts the mean."""
+        self.epsilon = config.norm_epsilon
+        """Added by every norm to what it divides by, before the root."""
+        self.point = Point(kernel(design.point, False, None), config.norm_alpha**2) if design.point else None
+        """Function of each coordinate that replaces the norms; None where norms divide."""
+        self.attends, self.parallel = design.attends, design.stream.parallel
+        """Of the latter both branches of a layer read the same stream."""
+        self.adds, self.value_residual = design.inherits, config.value_residual
+        self.cap, self.sink, self.copies = config.logit_cap, design.sink.logit, design.copied
+        """Soft cap on the logits, 0 is none; logit of the sink, or None; all layers have the same weights."""
+        self.d_model, self.d_mlp, self.d_head, self.n_heads = (
+            config.d_model, config.d_mlp, config.d_head, config.n_heads)
+        self.d_kv = config.kv_heads * config.d_head
+        """Coordinates of all key-value heads together."""
+        self._logits(config)
+        # a stream that shrinks may come near a norm's ε, and is then no longer of unit second moment after it
+        unit = not design.point and config.norm_epsilon <= SMALL * min(config.input_second_moment, 1.0)
+        unit &= min(design.skips) >= 1 and not (design.profiled and config.input_second_moment < 1)
+        unit &= all(place.reads_norm and place.scale == 1 and place.reads >= 1 for place in design.sublayers)
+        self.ratios = (1.0, *(gain[name] / self.hidden for name in others))
+        """Gains of the `readers` over the first's."""
+        self._units(config, unit)
+        self.gate = _gate(config, gain["W_G"], bias.get("W_G", 0.0), unit) if design.gates else None
+        """On attention's output; None where there is none."""
+
+    def _logits(self, config: Config) -> None:
+        """Constants of the queries and keys."""
+        design = config.design
+        self.qk_norm = design.normalizes_heads
+        self.fixed = self.qk_norm and not design.joins
+        """Each head's queries and keys are of one length."""
+        self.tilted = 0.0 if self.fixed else 1 - 1 / config.n_heads if self.qk_norm else 1.0
+        """Share of a gradient along a head's query that passes the QK-norm: 1 without one, 0 if it is by head."""
+        self.sphere = config.d_head - design.centers if self.fixed else 0
+        """Dimensions in which a head's normalized keys lie; 0 where they are not normalized, or summed over layers."""
+        self.scale = config.d_head / design.divisor**2
+        """Factor on the logits' variance: 1 with the divisor √d_head, d_head without one."""
+        if self.fixed and design.centers:  # centered heads live in one dimension less; a single one is nothing
+            self.scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
+        if config.qk_norm:
+            self.scale *= config.qk_gain**2
+        if not config.causal:
+            self.scale *= design.row_factors[0] ** 2
+
+    def _units(self, config: Config, unit: bool) -> None:
+        """Constants of the MLP; `unit` where branches read unit second moments."""
+        design, total = config.design, self.hidden + self.biases.hidden
+        self.kernel = kernel(config.activation, config.activation_rescaled, total if unit else None)
+        """Of the MLP's hidden units, by the second moment of what the activation sees."""
+        self.degree, shift = float(design.degree), MLPS[config.mlp].shift
+        """Power of its input with which the MLP's output grows, at unit input."""
+        flat = flatness(config.activation)
+        for name, ratio in zip(self.readers[1:], self.ratios[1:], strict=True):
+            matrix, constant = design.matrices[name], shift * shift
+            square = matrix.gain + matrix.bias
+            self.kernel = gated(self.kernel, ratio, constant + (1 - ratio) * matrix.bias)
+            # the fourth moment of a factor N(shift, square) over its second moment's square
+            flat = (3 * square**2 + 6 * square * constant + constant**2) / (square + constant) ** 2 * (1 + flat) - 1
+            self.degree -= constant / (square + constant)
+        self.noise = 2 / config.d_model + 2 / self.d_kv, 2 / config.d_model + flat / config.d_mlp
+        """Relative variance of a token's squared length after attention and after the MLP, from finite widths: a sum of
+        m squares of Gaussians scatters by 2/m, after W_V, W_O and W_out; the MLP's hidden units by their flatness."""
 
     def keys(self, q: Real, rho: Real) -> Real:
         """Correlation of the keys of tokens that have these."""
@@ -131,75 +144,6 @@ class Gains(NamedTuple):
 def biased(square: Real, rho: Real, bias: float) -> tuple[Real, Real]:
     """Second moment and correlation with a bias, the same for all tokens, which adds to square and overlap alike."""
     return (square + bias, (square * rho + bias) / (square + bias)) if bias else (square, rho)
-
-
-def gains(config: Config) -> Gains:
-    """Reads a config."""
-    design = config.design
-    gain = dict.fromkeys(MATRICES, 0.0) | {name: matrix.gain for name, matrix in design.matrices.items()}
-    scale = config.d_head / design.divisor**2
-    normalized = design.normalizes_heads
-    fixed = normalized and not design.joins
-    if fixed and design.centers:  # centered heads live in one dimension less; a single one is nothing
-        scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
-    if config.qk_norm:
-        scale *= config.qk_gain**2
-    if not config.causal:
-        scale *= design.row_factors[0] ** 2
-    sphere = config.d_head - design.centers if fixed else 0
-    places = design.sublayers
-    # a stream that shrinks may come near a norm's ε, and is then no longer of unit second moment after it
-    function = design.point
-    unit = not function and config.norm_epsilon <= SMALL * min(config.input_second_moment, 1.0)
-    unit &= min(design.skips) >= 1 and not (design.profiled and config.input_second_moment < 1)
-    unit &= all(place.reads_norm and place.scale == 1 and place.reads >= 1 for place in places)
-    first, *others = design.readers
-    bias = design.biases
-    total = gain[first] + bias.get(first, 0.0)
-    units = kernel(config.activation, config.activation_rescaled, total if unit else None)
-    flat = flatness(config.activation)
-    power, shift = float(design.degree), MLPS[config.mlp].shift
-    for name in others:
-        ratio, square, constant = gain[name] / gain[first], gain[name] + bias.get(name, 0.0), shift * shift
-        units = gated(units, ratio, constant + (1 - ratio) * bias.get(name, 0.0))
-        # the fourth moment of a factor N(shift, square) over its second moment's square
-        flat = (3 * square**2 + 6 * square * constant + constant**2) / (square + constant) ** 2 * (1 + flat) - 1
-        power -= constant / (square + constant)
-    return Gains(
-        gain["W_Q"], gain["W_K"], gain["W_V"], gain["W_O"], gain[first], gain["W_out"],
-        biases=Biases(*(bias.get(name, 0.0) for name in ("W_Q", "W_K", "W_V", "W_O", first, "W_out"))),
-        scale=scale,
-        skip=list(design.skips),
-        profiled=design.profiled,
-        branch=design.branches,
-        placements=places,
-        epsilon=config.norm_epsilon,
-        point=Point(kernel(function, False, None), config.norm_alpha**2) if function else None,
-        final=design.final_norm,
-        centers=design.centers,
-        attends=design.attends,
-        parallel=design.stream.parallel,
-        adds=design.inherits,
-        value_residual=config.value_residual,
-        qk_norm=normalized,
-        fixed=fixed,
-        tilted=0.0 if fixed else 1 - 1 / config.n_heads if normalized else 1.0,
-        sphere=sphere,
-        cap=config.logit_cap,
-        gate=_gate(config, gain["W_G"], bias.get("W_G", 0.0), unit) if design.gates else None,
-        sink=design.sink.logit,
-        copies=design.copied,
-        d_model=config.d_model,
-        d_mlp=config.d_mlp,
-        d_head=config.d_head,
-        d_kv=config.kv_heads * config.d_head,
-        n_heads=config.n_heads,
-        noise=(2 / config.d_model + 2 / (config.kv_heads * config.d_head), 2 / config.d_model + flat / config.d_mlp),
-        kernel=units,
-        readers=design.readers,
-        ratios=(1.0, *(gain[name] / gain[first] for name in others)),
-        degree=power,
-    )
 
 
 def _gate(config: Config, gain: float, bias: float, unit: bool) -> Gate:

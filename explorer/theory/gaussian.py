@@ -5,7 +5,9 @@ E f(x)f(y) and E f′(x)f′(y) for two whose correlation is ρ. Closed forms wh
 error function, tanh-like ones not); else Gauss-Legendre panels split where an activation has a kink, good to 1e-10.
 
 `kernel` is fast enough for a thousand layers. Closed forms are used as they are; other activations are read from
-`tables.npz`, once for a fixed second moment (after a norm, where it never changes) or by spline where it does.
+`tables.npz`, once for a fixed second moment (after a norm, where it never changes) or by spline where it does. There a
+correlation ρ enters as v = asinh(k √(1−ρ)) / asinh(k), with k the scale (√q, or s of a softmax) at which two inputs of
+that correlation begin to differ: even nodes in v resolve both the neighborhood of ρ = 1 and the rest.
 
 Sources: relu: Cho & Saul 2009; erf: Williams 1997; gelu (x Φ(x)): Tsuchida et al. 2021, rederived here for E φφ.
 """
@@ -15,20 +17,40 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy.interpolate import CubicSpline, RectBivariateSpline
 
+from explorer.profile import Array
 from explorer.schemes.activation import ACTIVATIONS, Activation
 from explorer.schemes.activation import normal_pdf as _normal_pdf
 from explorer.schemes.closed_forms import Kernel
-from explorer.theory.grids import LOG_Q, PATH, TABULATED, V_INPUT, Array, rho_of, v_of
 
+PATH = Path(__file__).with_name("tables.npz")
+V_INPUT = np.linspace(0.0, 1.0, 41)
+"""Nodes of v: more than in `softmax.V`, as they are cheap."""
+LOG_Q = np.arange(-12.0, 21.0, 1.0)
+"""ln q of an activation's input."""
+TABULATED = ("silu", "elu", "selu", "tanh", "sigmoid", "gelu_tanh", "quick")
+"""Activations without closed forms for two inputs."""
 REACH = 9.0
 """Cut of a standard normal, in standard deviations: the rest has weight 1e-19."""
 FINE = 1025
 """Nodes of the piecewise linear tables in v that the forward recursion reads."""
+
+
+def v_of(rho: Array, scale: Array) -> Array:
+    """The smooth variable of a correlation, in [0, 1]; 0 at ρ = 1."""
+    scale = np.maximum(scale, 1e-3)
+    return np.arcsinh(scale * np.sqrt(np.maximum(1 - rho, 0.0))) / np.arcsinh(scale)
+
+
+def rho_of(v: Array, scale: Array) -> Array:
+    """The inverse of `v_of`."""
+    scale = np.maximum(scale, 1e-3)
+    return 1 - (np.sinh(v * np.arcsinh(scale)) / scale) ** 2
 
 
 class Moments(NamedTuple):

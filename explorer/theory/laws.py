@@ -1,4 +1,5 @@
 """From the recursions' moments to the statistics of the stream and of attention: a row of `LAWS` or `ROW_LAWS` each.
+And from the statistics to two numbers of a whole stack.
 
 At initialization a coordinate is a sum of many independent terms: given the overlaps of the tokens it is Gaussian over
 the tokens, and coordinates are independent. Two laws follow that need no more than q, p and their scatter.
@@ -7,7 +8,7 @@ the tokens, and coordinates are independent. Two laws follow that need no more t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,7 +16,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from explorer.config import Config
-from explorer.theory.grids import Array
+from explorer.profile import MATRICES, Array, Key, Profile
+from explorer.schemes.residual import profiled_factor
 
 SPREAD = np.linspace(0.0, 1.0, 13)
 """√(1 − ρ) of the tables of expected maxima: the maximum is nearly linear in it where it changes fast."""
@@ -125,3 +127,27 @@ ROW_LAWS: dict[str, Callable[[Rows], Array]] = {
     "attention_max": lambda rows: rows.largest,
 }
 """Statistics of attention, from those of softmax over its rows."""
+
+
+def input_share(config: Config, values: Mapping[Key, Array]) -> float:
+    """Part of the last stream's second moment that is the input's, not its branches'; values are `[seed, layer]`.
+
+    At each sum the stream keeps skip² q / (skip² q + branch² q_F) of what it was; 0 where nothing of it is finite.
+    """
+    design = config.design
+    q = {site: value.mean(axis=0) for (name, site), value in values.items() if name == "second_moment"}
+    streams = np.concatenate([q["embed"], np.stack([q["resid_mid"], q["resid_post"]], axis=1).ravel()])
+    added = np.stack([q.get("attn_out", 0 * q["mlp_out"]), q["mlp_out"]], axis=1).ravel()
+    factors: Sequence[float] = design.skips
+    if design.profiled:
+        below = np.arange(len(added)) // (1 if "attn_out" in q else 2)
+        factors = list(map(profiled_factor, below.tolist(), np.cumsum([streams[0], *added]).tolist()))
+    skip, branch = np.square(factors) * streams[:-1], np.square(design.branches) * added
+    return float(np.prod(np.divide(skip, skip + branch, out=np.zeros_like(skip), where=skip + branch > 0)))
+
+
+def update_size(profile: Profile) -> float:
+    """Σ‖∂L/∂W‖² over all matrices and layers, mean over seeds: one SGD step changes the loss by −η times this."""
+    keys = [("parameter_gradient", name) for name in MATRICES]
+    sizes = [profile.values[key] for key in keys if key in profile.values]
+    return float(sum((size**2).sum(axis=1).mean() for size in sizes))

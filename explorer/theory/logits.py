@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from explorer.profile import Array
 from explorer.theory.gains import Gains
 from explorer.theory.gaussian import REACH, panels
-from explorer.theory.grids import Array
 from explorer.theory.positions import STILL, Positions
 from explorer.theory.tables import as_normal, contrast, highest
 from explorer.theory.tokens import ZERO, Keys, State, correlation, times

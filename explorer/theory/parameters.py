@@ -3,16 +3,36 @@
 ∂L/∂W = Σ_t δ_t x_tᵀ over the tokens, so ‖∂L/∂W‖² averages to fan_in · fan_out · Σ_tt' (x_t·x_t')(δ_t·δ_t'), each a
 coordinate: per sequence n [q_x δ_q + (n − 1) p_x δ_p], with x what W reads and δ the gradient after it. Different
 sequences have independent gradients under the linear loss. What is predicted is the root of the mean square.
+
+On real text two tokens of different sequences may be the same character, may stand at the same position, and may be
+followed by the same character. So neither they nor their gradients are independent, and ∂L/∂W sums over the pairs of
+the whole batch. The recursions are the ones within a sequence, but two rows of different sequences have no keys in
+common.
+
+And what two tokens share goes together with what their gradients share: pairs of one character are followed by one
+character more often than others, and windows that repeat themselves have more of both. The excess over the mean is
+carried on as a small change; attention mixes that of single pairs away, and passes that of whole windows on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
 
 from explorer.config import Config
+from explorer.profile import Array
+from explorer.theory.attention import stack
 from explorer.theory.backward import Backward
+from explorer.theory.forward import Step
 from explorer.theory.gains import Gains
-from explorer.theory.grids import Array
+from explorer.theory.inputs import BIGRAM, FREQUENT, coincidence, followings, loss_gradient, own_share
+from explorer.theory.positions import Positions
+from explorer.theory.tokens import Tokens
+
+FIRST = np.array([1.0, 0.0, 0.0])[:, None, None]
+"""The first of the kinds of `Others.kinds` alone."""
 
 
 def norms(config: Config, gains: Gains, own: dict[str, Array], across: dict[str, Array], unit: float
@@ -27,62 +47,250 @@ def norms(config: Config, gains: Gains, own: dict[str, Array], across: dict[str,
     """
     design = config.design
     total = {name: unit * (part + across.get(name, 0.0)) for name, part in own.items()}
-    alpha = total.pop("alpha")
-    if gains.attends:
-        # the gradient after W has d / fan_out of what comes down to the stream through it, over its gain, a coordinate
-        shape, last = design.shapes, total["W_O"] * gains.o
-        if "W_V" in across:
-            last = total["W_V"]
-        elif "W_V" in own:  # of other sequences as much as W_O has
+    if gains.attends and "W_V" not in across:
+        last = total["W_O"] * gains.o
+        if "W_V" in own:  # of other sequences as much as W_O has
             last = unit * own["W_V"] * np.divide(total["W_O"], unit * own["W_O"], where=own["W_O"] > 0, out=0 * last)
         total["W_V"] = last
-        for name, gain in (("W_Q", gains.q), ("W_K", gains.k), ("W_V", gains.v)):
-            total[name] = total[name] / gain * (config.d_model / shape[name][1])
-        if gains.gate:
-            total["W_G"] = total["W_G"] / gains.gate.gain * (config.d_model / shape["W_G"][1])
-    # where σ is in the forward pass, the stored weight is the one divided by it
-    out = {
-        name: np.sqrt(config.batch_size * matrix.fan_in * matrix.fan_out * matrix.forward**2 * total[name])
-        for name, matrix in design.matrices.items()
-    }
+    squares = {}
+    for name, matrix in design.matrices.items():
+        square = total[name] * matrix.fan_out
+        if name in ("W_Q", "W_K", "W_V", "W_G"):
+            # the gradient after W has d / fan_out of what comes down to the stream through it, over its gain
+            square = total[name] / matrix.gain * config.d_model
+        # where σ is in the forward pass, the stored weight is the one divided by it
+        squares[name] = square * (matrix.fan_in * matrix.forward**2)
     if design.sink.std:
-        out["sink"] = np.sqrt(config.batch_size * config.d_model * gains.o * total["sink"])
+        squares["sink"] = config.d_model * gains.o * total["sink"]
     if design.alpha_shape is not None:  # it multiplies what both branches compute, as one number or by coordinate
-        out["alpha"] = np.sqrt(config.batch_size * config.d_model * alpha.reshape(-1, 2).sum(1))
-    return out
+        squares["alpha"] = config.d_model * total["alpha"].reshape(-1, 2).sum(1)
+    return {name: np.sqrt(config.batch_size * square) for name, square in squares.items()}
 
 
-def within(gains: Gains, total: Array, inside: Array, final_input: Array, added: Array, backward: Backward
-           ) -> dict[str, Array]:
-    """`own` of `norms`.
-
-    Args:
-        total: `[pair]`, Σ over the ordered pairs of tokens of a sequence, each with itself among them.
-        inside: `[sublayer, pair]`, of what a branch reads; `read` of what its last matrix reads; `added` of its term of
-            the sum.
-    """
+def within(gains: Gains, place: Positions, steps: Sequence[Step], back: Backward) -> dict[str, Array]:
+    """`own` of `norms`."""
     def pairs(x: Array, delta: Array) -> Array:
-        """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate."""
-        energy: Array = np.einsum("lij,lij,ij->l", x, delta, total)
+        """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate, over the ordered pairs of tokens, each with itself among them."""
+        energy: Array = np.einsum("lij,lij,ij->l", x, delta, place.total)
         return energy
 
+    inside, final_input, added = (stack([getattr(step, name).y for step in steps])
+                                  for name in ("inside", "final_input", "added"))
     own = {
-        **{name: pairs(inside[1::2], delta) for name, delta in backward.hidden.items()},
-        "W_out": pairs(final_input[1::2], backward.branch[1::2]),
-        "alpha": pairs(added, backward.total),
+        **{name: pairs(inside[1::2], delta) for name, delta in back.hidden.items()},
+        "W_out": pairs(final_input[1::2], back.branch[1::2]),
+        "alpha": pairs(added, back.total),
     }
     if gains.attends:
+        x = inside[::2]
         # of one product W_Q and W_K see the same, but for their biases
         bias = 0.0 if gains.adds == "qk" else gains.biases.q / max(gains.q, 1e-300)
-        own["W_Q"], own["W_K"] = pairs(inside[::2], backward.query), pairs(inside[::2] + bias, backward.key)
-        own["W_O"] = pairs(final_input[::2], backward.branch[::2])
-        reads = {"W_G": inside[::2], "sink": final_input[::2]}
-        own |= {name: pairs(reads[name], part) for name, part in backward.gates.items()}
+        own["W_Q"], own["W_K"] = pairs(x, back.query), pairs(x + bias, back.key)
+        own["W_O"] = pairs(final_input[::2], back.branch[::2])
+        reads = {"W_G": x, "sink": final_input[::2]}
+        own |= {name: pairs(reads[name], part) for name, part in back.gates.items()}
         if gains.value_residual or gains.biases.v:  # else W_V sees what W_O sees
-            x, value, bias = inside[::2], backward.value, gains.biases.v / max(gains.v, 1e-300)
+            bias = gains.biases.v / max(gains.v, 1e-300)
             part, first = (0.25, x[:1]) if gains.value_residual else (1.0, 0 * x[:1])
             mixed = np.concatenate([x[:1] + bias, part * (x[1:] + first) + bias * (0.5 if gains.value_residual else 1)])
-            more = own["W_O"] * gains.o / np.maximum(pairs(mixed, value), 1e-300)  # by keys that happen to be alike
-            own["W_V"] = more * np.where(np.arange(len(x)), part, 1.0) * pairs(x, value)
-            own["W_V"][0] += part * (more * pairs(np.broadcast_to(first, x.shape), value))[1:].sum()
+            # more, by keys that happen to be alike
+            more = own["W_O"] * gains.o / np.maximum(pairs(mixed, back.value), 1e-300)
+            own["W_V"] = more * np.where(np.arange(len(x)), part, 1.0) * pairs(x, back.value)
+            own["W_V"][0] += part * (more * pairs(np.broadcast_to(first, x.shape), back.value))[1:].sum()
     return own
+
+
+def across(config: Config, gains: Gains, place: Positions, steps: Sequence[Step], last: Tokens, alike: Array,
+           length: Array, bent: float) -> dict[str, Array]:
+    """`across` of `norms`: terms of other sequences; none under the linear loss.
+
+    Args:
+        last: the tokens at the output.
+        alike: as in `backward.Backward`: by layer, the gradient's overlap before an attention, through the queries that
+            keys which are alike share, over that after it.
+        length: `[position]`, factor on a gradient's square through the final norm.
+        bent: factor that turns overlaps of the last stream into overlaps of `last`.
+    """
+    if not config.design.predicts_text:
+        return {}
+    others = Others(config, gains, place, steps)
+    overlap = bent * float(place.mean @ others.last @ place.mean)
+    start = loss_gradient(config, last._replace(p=overlap), FREQUENT, own_share(config, steps))
+    shape = _pair(place, length)[0]
+    return others.totals(_pair(place, alike), start.overlap * shape, start.target * shape, start.character)
+
+
+class Others:
+    """Overlaps of tokens in different sequences, forward and back, `[sublayer, pair]` or `[layer, pair]`.
+
+    A pair here is `[position, position]`. Through a branch F and its sum p → stay · p + join · F(enter · p).
+    """
+
+    def __init__(self, config: Config, gains: Gains, place: Positions, steps: Sequence[Step]) -> None:
+        self.config, self.gains, self.place = config, gains, place
+        self._links(steps)
+        self._gate(steps[::2])
+        centered = gains.centers and any(step.placement.on_read for step in steps[1::2])
+        square = gains.hidden * _pair(place, [step.inside.q for step in steps[1::2]]) + gains.biases.hidden
+        # from the embedding: half of a token is its character's, half its position's; or all of it its character's
+        size, part = config.input_second_moment, config.design.token_part
+        p: Array = np.full_like(square[0], size * (part * FREQUENT + (1 - part) / config.n_ctx))
+        self.part = size * part
+        """Part of an embedded token's second moment that is its character's."""
+        bias = gains.biases.v / max(gains.v, 1e-300)
+        inside: list[Array] = []
+        final_input: list[Array] = []
+        for index in range(0, len(steps), 2):
+            second = index + 1
+            x = p * self.enter[index]
+            lent = bool(inside) and gains.value_residual
+            values, shared = ((x + inside[0]) / 4, bias / 2) if lent else (x, bias)
+            mixed = self.reach[index] * (self._attended(values) + shared)
+            mid = self.stay[index] * p + self.join[index] * (gains.o * mixed + gains.biases.o)
+            y = (p if gains.parallel else mid) * self.enter[second]
+            units = square[index // 2]
+            bent = gains.kernel.overlaps(units, self._rho(y, units))[1]
+            if centered:
+                bent = bent - gains.kernel.overlaps(units, self._rho(0 * y, units))[1]
+            bent = self.reach[second] * bent
+            p = self.stay[second] * mid + self.join[second] * (gains.out * bent + gains.biases.out)
+            inside += [x, y]
+            final_input += [mixed, bent]
+        self.inside, self.final_input, self.last = np.array(inside), np.array(final_input), p
+        """Overlaps of the branches' inputs, of the inputs of their last matrices, and after the last sublayer."""
+        rho = self._rho(self.inside[1::2], square)
+        self.slopes: Array = self.reach[1::2] * gains.kernel.slopes(square, rho)[1]
+        """Through an MLP to its hidden units, of gradients' overlaps and small changes in the tokens'."""
+        hidden = zip(gains.readers, gains.kernel.parts, strict=True)
+        self.parts = {name: self.reach[1::2] * slope(square, rho)[1] for name, slope in hidden}
+        """The slopes to each factor of a hidden unit, by the name of the matrix that makes the factor."""
+        self.mlp: Array = self.join[1::2] * gains.out * gains.hidden * self.slopes * self.enter[1::2]
+        """Through a whole MLP, of gradients' overlaps and of small changes; the same both ways."""
+
+    def _links(self, steps: Sequence[Step]) -> None:
+        """Factors on overlaps: see the class; `added` is `join` without the branch's multiplier, `reach` leads from the
+        values' input, or from hidden units, to what the branch's last matrix reads."""
+        gains, unit = self.gains, np.ones_like(self.place.mean)
+        on_input, on_output, on_sum, on_heads, on_read = (
+            _pair(self.place, [norm.square if (norm := getattr(step, name)) else unit for step in steps])
+            for name in ("on_input", "on_output", "on_sum", "on_heads", "on_read")
+        )
+        scale = np.array([step.placement.scale * step.placement.reads for step in steps])[:, None, None]
+        skip, branch = (np.array(part)[:len(steps), None, None] ** 2 for part in (gains.skip, gains.branch))
+        self.enter, self.stay, self.added = scale**2 / on_input, skip / on_sum, 1 / (on_sum * on_output)
+        self.reach: Array = 1 / (on_heads * on_read)
+        self.reach[::2] *= gains.v
+        if not gains.attends:
+            self.enter[::2], self.stay[::2], self.added[::2] = 0.0, 1.0, 0.0
+        self.join = branch * self.added
+
+    def _gate(self, steps: Sequence[Step]) -> None:
+        """Sinks and gates: factors on overlaps of mixed values; `gate` is through gates, over what W_O reads."""
+        gains = self.gains
+        self.gate = np.zeros_like(self.reach[::2])
+        lost = [step.attention.lost.mass for step in steps if step.attention and step.attention.lost]
+        if lost:
+            self.reach[::2] *= _pair(self.place, np.square(lost))
+        if gains.gate:
+            units = gains.gate.units(*(np.array([getattr(step.inside, name)[1:] for step in steps])
+                                       for name in ("square", "rho")))
+            opened = gains.gate.kernel.overlaps(*units)[1]
+            self.reach[::2] *= opened
+            self.gate += gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] / opened
+
+    def _attended(self, x: Array) -> Array:
+        """Average over the keys of two rows, of `[..., position, position]`."""
+        return self.place.prefix @ x @ self.place.prefix.T
+
+    def _rho(self, x: Array, square: Array) -> Array:
+        """Correlation of the inputs of two hidden units."""
+        return np.minimum(np.maximum((self.gains.hidden * x + self.gains.biases.hidden) / square, 0.0), 1.0)
+
+    def totals(self, query: Array, overlap: Array, target: Array, character: float) -> dict[str, Array]:
+        """Terms added to the totals of `norms`, `[layer]`: of other sequences' tokens, of correlated factors.
+
+        Args:
+            query: `alike` of `across`, by pair.
+            overlap: at the last sublayer's output, of two tokens' gradients the mean.
+            target: there, the excess of pairs of tokens with the same next character.
+            character: excess of pairs of tokens that are the same character, over the excess for the same next one.
+        """
+        config, gains = self.config, self.gains
+        n, others = config.n_ctx, (config.batch_size - 1) * config.n_ctx**2
+        followed, varied = followings(n)
+        same = coincidence(n)
+        single = (n - 1) * n * (followed + character * same * (1 - same))
+        single += others * (BIGRAM - FREQUENT**2 + character * FREQUENT * (1 - FREQUENT))
+        pairs = np.array([others, single, (n - 1) * n * varied])
+        inside, final_input, after = self._kinds(query, overlap, target)
+        query = FIRST * query[:, None]
+        weights = np.einsum("k,i,j->kij", pairs, self.place.mean, self.place.mean)
+
+        def total(x: Array) -> Array:
+            summed: Array = np.einsum("lkij,kij->l", x, weights)
+            return summed
+
+        joined, units = self.join[:, None] * after, gains.out * gains.d_model / gains.d_mlp
+        last = np.array([gains.o, gains.out] * config.n_layers)
+        logits, values = total(inside[::2] * query * joined[::2]), {}
+        if gains.biases.v and not gains.value_residual:  # W_O reads a bias that W_V does not
+            bias = FIRST * self.reach[::2, None] * (gains.biases.v / gains.v)
+            values["W_V"] = gains.o * total((final_input[::2] - bias) * joined[::2])
+        return {
+            **values,
+            "W_Q": logits,
+            "W_K": logits,  # alike, of one product; where queries and keys add up, the products differ
+            "W_G": total(inside[::2] * final_input[::2] * (self.gate[:, None] * FIRST) * joined[::2]),
+            "W_O": total(final_input[::2] * joined[::2]),
+            **{name: units * total(part[:, None] * inside[1::2] * joined[1::2]) for name, part in self.parts.items()},
+            "W_out": total(final_input[1::2] * joined[1::2]),
+            "alpha": last * total(final_input * self.added[:, None] * after),
+        }
+
+    def _kinds(self, query: Array, overlap: Array, target: Array) -> Iterator[Array]:
+        """`[sublayer, kind, pair]` of what branches read, their last matrices, and gradients, see `totals`.
+
+        Of all pairs the mean; of single pairs the excess, which attention mixes away; of whole windows the excess.
+        """
+        columns = [(self.inside, self.final_input, self._descend(overlap, query, 1.0))]
+        columns += [(*self._excess(passed), self._descend(target, 0 * query, passed)) for passed in (0.0, 1.0)]
+        return (np.stack(column, 1) for column in zip(*columns, strict=True))
+
+    def _excess(self, passed: float) -> tuple[Array, Array]:
+        """The excess, `[sublayer, pair]`, in what a branch reads and in what its last matrix reads.
+
+        A small change in a character's part of a token, carried on; `passed` by attention, all of it or nothing.
+        """
+        join = passed * self.gains.o * self.reach[::2] * self.join[::2]
+        own, stream = np.full_like(self.last, self.part), []
+        for stay, enter, joined, after, mlp in zip(
+                self.stay[::2], self.enter[::2], join, self.stay[1::2], self.mlp, strict=True):
+            mid = stay * own + joined * self._attended(enter * own)
+            read_by_mlp = own if self.gains.parallel else mid
+            stream += [own, read_by_mlp]
+            own = after * mid + mlp * read_by_mlp
+        inside = np.array(stream) * self.enter
+        final_input = passed * self.reach * self._attended(inside)
+        final_input[1::2] = self.gains.hidden * self.slopes * inside[1::2]
+        return inside, final_input
+
+    def _descend(self, gradient: Array, query: Array, passed: float) -> Array:
+        """The backward recursion, `[sublayer, pair]`: gradients after each sublayer."""
+        after, stream, suffix = gradient, [], self.place.suffix
+        enter, join = self.enter[::2], self.join[::2]
+        keep, collected = self.stay[::2] + enter * join * query, passed * self.gains.o * self.reach[::2] * enter
+        parts = (self.stay[1::2], self.mlp, keep, collected, join)
+        for stay, mlp, kept, given, joined in zip(*(part[::-1] for part in parts), strict=True):
+            beside = after * mlp
+            mid = after * stay + (0 if self.gains.parallel else beside)
+            stream += [after, mid]
+            collect = suffix @ (joined * mid) @ suffix.T  # the adjoint of `_attended`: from two rows to their keys
+            after = kept * mid + given * collect + (beside if self.gains.parallel else 0)
+        return np.array(stream[::-1])
+
+
+def _pair(place: Positions, x: Any) -> Array:
+    """`[layer, position]` to `[layer, pair]`: the geometric mean at two positions."""
+    root = np.sqrt(np.reshape(x, (-1, len(place.mean))))
+    product: Array = root[:, :, None] * root[:, None, :]
+    return product

@@ -19,10 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.config import Config
-from explorer.theory.grids import SIZES, Array
-from explorer.theory.sloped import LONGEST
+from explorer.profile import Array
+from explorer.theory.softmax import SIZES
 
 Indices = NDArray[np.intp]
+LONGEST = 64
+"""Keys of a row up to which overlaps are kept for every pair of tokens."""
 
 
 class Turns(NamedTuple):

@@ -15,10 +15,15 @@ import numpy as np
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.profile import BRANCHES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile, by_site
-from explorer.theory import coverage
-from explorer.theory.gains import gains
+from explorer.theory import backward, coverage, forward, parameters
+from explorer.theory.attention import stack
+from explorer.theory.gains import Gains
+from explorer.theory.inputs import coincidence, embedding, loss_gradient, own_share
 from explorer.theory.laws import LAWS, ROW_LAWS, Moments, Rows
-from explorer.theory.recursion import Recursion, Stream
+from explorer.theory.positions import bias_slopes, place
+from explorer.theory.sink import Sunk, drain
+from explorer.theory.tables import Sloped, sloped, tables
+from explorer.theory.tokens import State, normalize
 
 
 def predict(config: Config, backward: bool = True) -> Profile:
@@ -42,62 +47,131 @@ def predict(config: Config, backward: bool = True) -> Profile:
 def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str, str]]:
     """Every statistic of the vocabulary at every site that the model has, or those of the forward pass, and the notes.
     """
-    recursion = Recursion(config, gains(config))
-    stream, rows = recursion.stream(), recursion.rows()
-    covered = len(stream.site.q)
-    columns = _stream(config, stream) | _rows(rows)
-    if backward:
-        columns |= _gradients(config, recursion, covered == 2 * config.n_layers)
+    recursion = Recursion(config)
+    rows, covered = recursion.rows(), len(recursion.steps)
+    columns = recursion.stream()
+    columns |= {(name, site): law(rows) for name, law in ROW_LAWS.items() for site in STATISTICS[name].sites}
+    if backward and covered == 2 * config.n_layers:
+        columns |= recursion.gradients()
     wanted = [row for row in STATISTICS.values() if backward or not row.backward]
-    values, lengths, predicted = {}, _lengths(config), {name for name, _ in columns}
+    values, lengths = {}, _lengths(config)
     for row in wanted:
         for site, length in lengths.items():
             if site in row.sites:
-                full = _whole(columns.get((row.name, site), np.empty(0)), length)
+                full, column = np.full(length, math.nan), columns.get((row.name, site), np.empty(0))
+                full[:len(column)] = column  # it ends where the recursion did
                 values[row.name, site] = full[None, :, None] if row.by_head else full[None]
     values, notes = coverage.apply(config, values, rows, covered)
-    notes |= {row.name: row.unpredicted for row in wanted if row.name not in predicted}
+    lawless = [row for row in wanted if row.name not in (*LAWS, *ROW_LAWS) and not row.backward]
+    notes |= {row.name: row.unpredicted for row in lawless}
     return values, {row.name: notes[row.name] for row in wanted if row.name in notes}
-
-
-def _whole(column: Array, length: int) -> Array:
-    """A column that ends where the recursion did, with nan after it."""
-    return column if len(column) == length else np.append(column, np.full(length - len(column), math.nan))
 
 
 def _lengths(config: Config) -> dict[str, int]:
     """Number of layers of each site that the model has."""
-    absent = () if config.design.attends else ("attn_scores", "pattern", "attn_out")
-    sites = [*STREAM, *BRANCHES, *ROWS, *config.design.shapes, *_vectors(config)]
+    design = config.design
+    learned = zip(VECTORS, (design.sink.std, design.alpha_shape is not None, design.mix_shapes), strict=True)
+    absent = () if design.attends else ("attn_scores", "pattern", "attn_out")
+    sites = [*STREAM, *BRANCHES, *ROWS, *design.shapes, *(name for name, there in learned if there)]
     return {site: 1 if site == "embed" else config.n_layers for site in sites if site not in absent}
 
 
-def _vectors(config: Config) -> list[str]:
-    """Names of what is learned besides matrices."""
-    known = (config.design.sink.std, config.design.alpha_shape is not None, config.design.mix_shapes)
-    return [name for name, there in zip(VECTORS, known, strict=True) if there]
+class Recursion:
+    """One config's recursions, forward and back, and the statistics that follow from them, by sublayer or layer."""
 
+    def __init__(self, config: Config) -> None:
+        self.config, self.gains = config, Gains(config)
+        gains, self.place = self.gains, place(config, self.gains.scale)
+        n, fall = config.n_ctx, () if self.place.alike else bias_slopes(config)
+        self.table = (sloped(n, fall, config.d_head, gains.fixed) if fall else
+                      tables(n, not self.place.alike, config.d_head, gains.fixed))
+        tokens = embedding(config)
+        y = np.full_like(self.place.ratio, tokens.p)
+        y[0] = tokens.q
+        self.first = State(self.place, y, tokens.v, tokens.w)
+        self.steps = forward.run(gains, self.place, self.table, config.n_layers, self.first)
 
-def _stream(config: Config, stream: Stream) -> dict[Key, Array]:
-    site, added = ([Moments(*(column[start::2] for column in part)) for start in (0, 1)] for part in stream[1:])
-    parts = (stream.embed, *site, *added)
-    every, ends = Moments(*map(np.concatenate, zip(*parts, strict=True))), np.cumsum([len(part.q) for part in parts])
-    values: dict[Key, Array] = {}
-    for name, law in LAWS.items():  # each of all sites in one stroke
-        columns = zip((*STREAM, *BRANCHES), np.split(law(config, every), ends[:-1]), strict=True)
-        values |= {(name, place): column for place, column in columns if place in STATISTICS[name].sites}
-    return values
+    def stream(self) -> dict[Key, Array]:
+        """Statistics of the embedding, and of the sublayers and branches that are covered."""
+        parts = [[self.first], *([getattr(step, name) for step in self.steps[start::2]]
+                                 for name in ("site", "added") for start in (0, 1))]
+        every, ends = self._moments([state for part in parts for state in part]), np.cumsum(list(map(len, parts)))
+        values: dict[Key, Array] = {}
+        for name, law in LAWS.items():  # each of all sites in one stroke
+            columns = zip((*STREAM, *BRANCHES), np.split(law(self.config, every), ends[:-1]), strict=True)
+            values |= {(name, site): column for site, column in columns if site in STATISTICS[name].sites}
+        return values
 
+    def rows(self) -> Rows:
+        """Softmax statistics of the layers that are covered, averaged over the rows."""
+        place = self.place
+        layers = [step.attention for step in self.steps if step.attention]
+        if not layers:
+            return Rows(*np.empty((len(Rows._fields), 0)))
+        laws = [layer.logits for layer in layers]
+        columns = ((x.s, x.std, x.covariance[0], x.common) for x in laws)
+        s, std, variance, common = map(stack, zip(*columns, strict=True))
+        q, p = self._means(stack([step.inside.y for step in self.steps[::2]]))
+        own, turned = self._distinguished(self.gains.keys(q, np.fmin(np.fmax(p / q, 0.0), 1.0)))
+        weight = np.where(place.t > 1, place.mean, 0.0)
+        weight /= weight.sum()
+        s_max, uncapped, total = (part.max(axis=1) for part in (s, np.sqrt(variance), np.sqrt(variance + common)))
+        spread = np.sqrt((std * std * (1 - 1 / place.t)) @ weight).reshape(len(s), -1).mean(1)
+        if isinstance(self.table, Sloped):
+            entropy, largest = np.array([self.table.rows(row).mean(0)[:2] for row in s]).swapaxes(0, 1)
+        else:
+            averages = self.table.rows(s)
+            if self.gains.sink is not None:
+                averages = drain(averages, Sunk(*map(stack, zip(*(x.lost for x in layers if x.lost), strict=True))))
+            entropy, largest = averages[:2]
+        ceiling = np.log(np.maximum(place.t, 2.0))
+        return Rows(s_max, uncapped, total, own, turned, spread,
+                    entropy @ place.mean, (entropy / ceiling) @ weight, largest @ place.mean)
 
-def _rows(rows: Rows) -> dict[Key, Array]:
-    return {(name, site): law(rows) for name, law in ROW_LAWS.items() for site in STATISTICS[name].sites}
+    def gradients(self) -> dict[Key, Array]:
+        """Gradients along the stream and by the weights, of a stack that is covered to its last layer; none where
+        logits fall with distance."""
+        if isinstance(self.table, Sloped):
+            return {}
+        config, gains, place, steps = self.config, self.gains, self.place, self.steps
+        site, bent, length = steps[-1].site, 1.0, np.ones_like(place.mean)
+        norm = normalize(site, gains, config.d_model) if gains.final else None
+        if norm and gains.point:
+            site, bent = norm[0], float(1 / (place.mean @ norm[1].square))
+        own = own_share(config, steps)
+        square, overlap, *_ = loss_gradient(config, site.mean, coincidence(config.n_ctx), own)
+        back, unit = backward.run(gains, place, self.table, steps, overlap)
+        within = parameters.within(gains, place, steps, back)
+        if norm:  # after a final norm a gradient is larger where the token is shorter
+            length = 1 / (norm[1].square * unit)
+        across = parameters.across(config, gains, place, steps, site.mean, back.alike, length, bent)
+        weights = parameters.norms(config, gains, within, across, square * unit)
+        stream = by_site(self._means(back.site)[0])
+        return {**{("activation_gradient", at): column for at, column in stream.items()},
+                **{("parameter_gradient", name): column for name, column in weights.items()}}
 
+    def _distinguished(self, rho: Array) -> tuple[Array, Array]:
+        """Part of the keys, of correlation ρ, that the last row's logits tell apart, and the share of it by turns."""
+        keys = self.place.turns.keys[-1]
+        own = 1 - keys * rho
+        return own, 1 - np.divide(1 - rho, own, out=np.ones_like(own), where=own > 0)
 
-def _gradients(config: Config, recursion: Recursion, covered: bool) -> dict[Key, Array]:
-    """Gradients of a stack that is covered to its last layer; else columns without values, which have notes."""
-    empty = np.empty(0), dict.fromkeys(config.design.shapes, np.empty(0))
-    site, weights = recursion.gradients() if covered else empty
-    return {
-        **{("activation_gradient", place): column for place, column in by_site(site).items()},
-        **{("parameter_gradient", name): column for name, column in weights.items()},
-    }
+    def _moments(self, states: list[State]) -> Moments:
+        """The law of the tokens at some sites.
+
+        The overlaps of fresh coordinates scatter by 1/d by chance; only what is beyond is correlation of coordinates.
+        """
+        y, n = stack([state.y for state in states]), self.config.n_ctx
+        q, p = self._means(y)
+        v, w = np.array([(x.v, x.w + x.u) for x in states]).T
+        chance = np.maximum(v - 1 / self.config.d_model, 0.0) * np.clip(1 - p / q, 0.0, 1.0) ** 2
+        squares = np.einsum("lij,lij,ij->l", y, y, self.place.total)
+        return Moments(q, p, squares / (n * q) ** 2 + (1 - 1 / n) * chance, w, y[:, 0, 0])
+
+    def _means(self, y: Array) -> Array:
+        """`[(q, p), ...]`: second moment and off-diagonal overlap of `[..., pair]`, averaged over the tokens."""
+        others = self.place.others
+        weights = np.array([self.place.averages[0].reshape(others.shape), others])
+        # einsum, for BLAS starts threads where arrays are a little larger
+        means: Array = np.einsum("...ij,kij->k...", y, weights)
+        return means

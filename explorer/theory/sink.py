@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.theory.grids import Array, X, s_of, x_of
-from explorer.theory.softmax import REACH
-from explorer.theory.tables import RowValues
+from explorer.profile import Array
+from explorer.theory.softmax import REACH, Row, X, s_of, x_of
 
 STEP = 0.5
 """Step of the integrals over ln t, see `softmax.STEP`; averages are exact to 1e-8."""
@@ -27,11 +26,7 @@ TINY = 1e-60
 
 
 Lift = Callable[[Array], Array]
-
-
-def alike(x: Array) -> Array:
-    """Geometric mean of a number over two rows, where all rows have the same: the number itself."""
-    return x
+"""Geometric mean of a number over two rows."""
 
 
 class Sunk(NamedTuple):
@@ -59,18 +54,18 @@ class Sunk(NamedTuple):
         """E p₀ M."""
         return self.mass - self.square
 
-    def together(self, rho: Array, lift: Lift = alike) -> Array:
-        """E M M′ of two rows whose logits correlate by ρ; `lift` takes the geometric mean of a number over two rows."""
+    def together(self, rho: Array, lift: Lift) -> Array:
+        """E M M′ of two rows whose logits correlate by ρ."""
         mean = self.mass**2
         return lift(mean) + rho * lift(np.maximum(self.square - mean, 0.0))
 
-    def away(self, rho: Array, lift: Lift = alike) -> Array:
+    def away(self, rho: Array, lift: Lift) -> Array:
         """E p₀ M p₀′ M′ of two rows."""
         mean = self.kept**2
         return lift(mean) + rho * lift(np.maximum(self.shared - mean, 0.0))
 
 
-def drain(rows: RowValues, lost: Sunk) -> RowValues:
+def drain(rows: Row, lost: Sunk) -> Row:
     """Averages of single rows that lose weight to a sink; the gradient by logits is that of the values' own part."""
     return rows._replace(
         largest=rows.largest * lost.mass, square=rows.square * lost.square * lost.focus,
@@ -95,7 +90,7 @@ class Shared(NamedTuple):
     """E p₀ p₀′ o·o′ of two rows' outputs o, over E o·o′: for the gradient by the sink's logit."""
 
 
-def shared(lost: Sunk, rows: RowValues, overlap: Array, jacobian: Array, rho: Array, common: Array, lift: Lift = alike
+def shared(lost: Sunk, rows: Row, overlap: Array, jacobian: Array, rho: Array, common: Array, lift: Lift
            ) -> Shared:
     """Averages of pairs of rows with a sink, and the gradient by the logits of what their values share.
 
@@ -148,10 +143,8 @@ def _cubic(x: Array) -> tuple[NDArray[np.intp], Array]:
             np.stack([-b * c * d / 6, a * c * d / 2, -a * b * d / 2, a * b * c / 6]))
 
 
-@lru_cache(maxsize=32)
-def sinks(sizes: tuple[int, ...], logit: float) -> Sinks:
-    """The tables of some row lengths, cached."""
-    return Sinks(sizes, logit)
+sinks = lru_cache(maxsize=32)(Sinks)
+"""The tables of some row lengths, cached."""
 
 
 @lru_cache(maxsize=4)

@@ -6,48 +6,68 @@ average over n keys becomes an integral over ln t of one-key averages: exact for
 integrands are analytic in a strip, where the trapezoid rule converges geometrically (steps chosen for 1e-9).
 
 These functions take milliseconds to seconds. `python -m explorer.theory.softmax` stores them, and the activations'
-integrals, in `tables.npz`: six minutes on an idle core. What is stored is smooth in the nodes' variables (see `grids`);
-cubic splines read it to some tenths of a per cent, see `tables`.
+integrals, in `tables.npz`: six minutes on an idle core. What is stored is smooth in the nodes' variables: the logits'
+standard deviation s enters as x = ln(1 + s²), linear in s² where softmax is nearly uniform, in ln s where it is
+one-hot; a correlation as v of `gaussian`. Cubic splines read it to some tenths of a per cent, see `tables`.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.special import log_ndtr
 
-from explorer.theory.gaussian import integrals
-from explorer.theory.grids import PATH, ROOT, SIZES, TABULATED, Array, V, X, rho_of, s_of
+from explorer.profile import Array
+from explorer.theory.gaussian import PATH, TABULATED, integrals, rho_of
 
+SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+"""Visible keys."""
+X = np.linspace(0.0, 7.5, 31)
+"""ln(1 + s²): s up to 42.5."""
+ROOT = np.linspace(0.0, float(np.sqrt(X[-1])), 41)
+"""√x, for single rows: the largest weight rises linearly with s."""
+V = np.linspace(0.0, 1.0, 25)
 STEP = 0.4
 """Step in ln t: the integrands' strip of analyticity is π/2 wide, so the error is about exp(−π²/STEP) = 2e-11."""
 REACH = 8.0
 """Cut of a standard normal, in standard deviations."""
 
 
-class Row(NamedTuple):
-    """Averages of one softmax row."""
+def x_of(s: Array) -> Array:
+    """The smooth variable of a standard deviation."""
+    return np.log1p(s * s)
 
-    entropy: float
+
+def s_of(x: Array) -> Array:
+    """The inverse of `x_of`."""
+    return np.sqrt(np.expm1(x))
+
+
+class Row(NamedTuple):
+    """Averages of one softmax row; arrays where they are read from tables."""
+
+    entropy: Any
     """Nats."""
-    largest: float
+    largest: Any
     """E max p."""
-    square: float
+    square: Any
     """Y2 = E Σp²."""
-    jacobian: float
+    jacobian: Any
     """J = E[Σp² − 2Σp³ + (Σp²)²], the mean squared Frobenius norm of ∂p/∂logits."""
-    spread: float
+    spread: Any
     """E (1 − Σp²)²."""
-    tilted: float
+    tilted: Any
     """E Σ p² (z − Σpz)²: J along the query, where the logits themselves point."""
-    crowding: float
+    crowding: Any
     """D = E Σ_{i≠j} ∂²(p_i p_j)/∂ℓ_i ∂ℓ_j: how the weights of two keys respond when their logits begin to correlate."""
-    unevenness: float
+    unevenness: Any
     """Var Σp² / (E Σp²)²: how much rows differ."""
+    jacobian_by_query: Any = math.nan
+    """E χJ: with the query's squared length over its mean, where queries differ in length."""
 
 
 class Pair(NamedTuple):
@@ -80,13 +100,10 @@ def row(s: float, n: int) -> Row:
     return Row(entropy, _largest(s, n), p2, jacobian, spread, _tilted(s, n), crowding, uneven)
 
 
-def pair(s: float, rho: float, n: int) -> Pair:
-    """Two rows of n logits of standard deviation s whose logits correlate by `rho` in [0, 1] key by key."""
-    return pairs_of_rows(s, rho, (n,))[0]
-
-
 def pairs_of_rows(s: float, rho: float, sizes: tuple[int, ...]) -> list[Pair]:
-    """`pair` for several n at once, which share nearly all of the work."""
+    """Two rows of n logits of standard deviation s whose logits correlate by `rho` in [0, 1] key by key, for several n
+    at once, which share nearly all of the work.
+    """
     if s == 0:
         return [Pair(1 / n, (1 - 1 / n) / n) for n in sizes]
     if rho >= 1:

@@ -14,7 +14,7 @@ from scipy.optimize import brentq, minimize_scalar
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.profile import Array
-from explorer.theory.depth import branch_share, update_size
+from explorer.theory.laws import input_share, update_size
 from explorer.theory.predict import predict
 
 VARY = ("init_variance", "alpha")
@@ -64,10 +64,6 @@ def _flat_signal(config: Config) -> float:
     return float(profile["second_moment", "resid_post"][0, -1] / profile["second_moment", "embed"][0, 0])
 
 
-def _flat_gradient(config: Config) -> float:
-    return float(predict(config)["activation_gradient", "embed"][0, 0])
-
-
 def _logit_std(config: Config) -> float:
     spread = predict(config).values.get(("logit_std", "attn_scores"))
     return math.nan if spread is None else float(np.mean(spread))
@@ -85,19 +81,16 @@ def _scales_branch(config: Config) -> bool:
     return plain.design.branches != plain.replace(alpha=2.0).design.branches
 
 
-def _without_logits(config: Config) -> str:
-    return "" if config.design.attends else "a design without attention has no attention logits"
-
-
-def _without_update(config: Config) -> str:
-    return "" if any(config.design.branches) else "the branches are multiplied by 0, so no matrix has a gradient"
-
-
 TARGETS: Mapping[str, Target] = MappingProxyType({
     "flat_signal": Target("the last second moment over the first", _flat_signal, 1.0),
-    "flat_gradient": Target("the first activation gradient (squared) over the last", _flat_gradient, 1.0),
-    "logit_std": Target("the logits' standard deviation, mean over layers,", _logit_std, None, _without_logits),
-    "bounded_update": Target("Σ‖∂L/∂W‖² over that of a single layer", _bounded_update, 1.0, _without_update),
+    "flat_gradient": Target("the first activation gradient (squared) over the last",
+                            lambda config: float(predict(config)["activation_gradient", "embed"][0, 0]), 1.0),
+    "logit_std": Target("the logits' standard deviation, mean over layers,", _logit_std, None,
+                        lambda config: "a design without attention has no attention logits"
+                        if not config.design.attends else ""),
+    "bounded_update": Target("Σ‖∂L/∂W‖² over that of a single layer", _bounded_update, 1.0,
+                             lambda config: "the branches are multiplied by 0, so no matrix has a gradient"
+                             if not any(config.design.branches) else ""),
 })
 """`bounded_update`: one SGD step changes the loss by −η Σ‖∂L/∂W‖². It stays O(1) in depth when the sum over N layers is
 that of a one-layer model of the same config (with α = 1 when the residual is constant)."""
@@ -135,7 +128,7 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
     solved = base.replace(**{vary: result})
     achieved, exact = asked.quantity(solved), abs(error(result)) <= CLOSE
     message = _message(vary, result, asked.phrase, achieved, wanted, exact) + changed * " (residual set to constant)"
-    share = branch_share(predict(solved))
+    share = _branch_share(solved)
     if not share < TRIVIAL:
         return Solution(solved, achieved, wanted, exact, message)
     better = _better(config, asked, wanted)
@@ -151,7 +144,12 @@ def _better(config: Config, target: Target, wanted: float) -> Config | None:
         return None
     other = config.replace(residual="inverse_sqrt_depth")
     now, then = (abs(_distance(target.quantity(candidate), wanted)) for candidate in (config, other))
-    return other if branch_share(predict(other)) >= TRIVIAL and (then < now or math.isnan(now)) else None
+    return other if _branch_share(other) >= TRIVIAL and (then < now or math.isnan(now)) else None
+
+
+def _branch_share(config: Config) -> float:
+    """Part of the last stream's second moment that its branches put there."""
+    return 1 - input_share(config, predict(config, backward=False).values)
 
 
 def _distance(quantity: float, wanted: float) -> float:

@@ -16,29 +16,21 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline, RectBivariateSpline
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from explorer.theory.grids import PATH, ROOT, SIZES, Array, V, X, s_of, v_of, x_of
-from explorer.theory.positions import Positions, positions
+from explorer.profile import Array
+from explorer.theory.gaussian import PATH, v_of
+from explorer.theory.positions import positions
+from explorer.theory.softmax import ROOT, SIZES, Row, V, X, s_of, x_of
 
 FINE_X, FINE_R = 91, 51
 """Nodes of the piecewise linear tables that the recursions read."""
 S_MAX = float(s_of(X[-1]))
 NODES, WEIGHTS = np.array([-math.sqrt(3.0), 0.0, math.sqrt(3.0)]), np.array([1 / 6, 2 / 3, 1 / 6])
 """Three-point rule for averages over N(0, 1)."""
-
-
-class RowValues(NamedTuple):
-    """Averages of single rows, arrays over s; names as in `softmax.Row`."""
-
-    entropy: Array
-    largest: Array
-    square: Array
-    jacobian: Array
-    spread: Array
-    tilted: Array
-    crowding: Array
-    unevenness: Array
-    jacobian_by_query: Array
-    """E χJ: with the query's squared length over its mean."""
+WIDEST = 10.0
+SPREADS = np.linspace(0.0, float(x_of(np.array(WIDEST))), 20)
+"""Nodes of the spread of logits that fall with distance, as `softmax.X`."""
+DRAWS = 40_000
+"""Logits of each head and node that are drawn for them."""
 
 
 class Softmax:
@@ -55,12 +47,12 @@ class Softmax:
         self._weights = np.ones(1) if fixed_length else WEIGHTS
         self._noise = NODES / math.sqrt(d_head)
 
-    def rows(self, s: Array) -> RowValues:
+    def rows(self, s: Array) -> Row:
         """Single rows, averaged over the queries' lengths."""
         raw = self._raw(self._lengths(s))
         mean = np.tensordot(self._weights, raw, 1)
         by_query = np.tensordot(self._weights * self._chi, raw[..., 3], 1)
-        return RowValues(*np.moveaxis(np.append(mean, by_query[..., None], -1), -1, 0))
+        return Row(*np.moveaxis(np.append(mean, by_query[..., None], -1), -1, 0))
 
     def overlap(self, s: Array, rho: Array) -> Array:
         """Y11 of two rows alone, as in `pairs`."""
@@ -103,10 +95,8 @@ class Softmax:
         return np.tensordot(np.outer(self._weights, WEIGHTS), values, 2)
 
 
-@lru_cache(maxsize=256)
-def softmax(n: int, d_head: int, fixed_length: bool = False) -> Softmax:
-    """The statistics for one row length and head width, kept."""
-    return Softmax(n, d_head, fixed_length)
+softmax = lru_cache(maxsize=256)(Softmax)
+"""The statistics for one row length and head width, kept."""
 
 
 class Reading(NamedTuple):
@@ -126,8 +116,8 @@ class Tables:
     is right to 3e-3, J11 to 2 %; where s < 3, to 2e-3 and 1 %.
     """
 
-    def __init__(self, place: Positions, d_head: int, fixed_length: bool) -> None:
-        self._place = place
+    def __init__(self, n: int, causal: bool, d_head: int, fixed_length: bool) -> None:
+        self._place = place = positions(n, causal)
         line = s_of(np.linspace(0, math.sqrt(float(X[-1])), FINE_X) ** 2)
         s = line[:, None] + np.zeros(FINE_R)
         rho = 1 - np.linspace(0, 1, FINE_R) ** 2 + 0 * s
@@ -141,7 +131,7 @@ class Tables:
         self._first = place.smaller * (FINE_X * FINE_R)
         only = ONE_HOT + np.zeros(FINE_X)
         rows = np.stack([only if table is None else np.array(table.rows(line)) for table in tables], 1)
-        # [(value, step), RowValues, position · √x]
+        # [(value, step), Row, position · √x]
         self._rows = np.stack([rows, _steps(rows, 2)]).reshape(2, len(ONE_HOT), -1)
         self._read = np.ascontiguousarray(self._rows[:, IN_LOOP])
         self._row = np.arange(len(place.t)) * FINE_X
@@ -155,12 +145,12 @@ class Tables:
             rows, overlap = rows * tail, overlap * self._place.lift((1 - (1 - square) * tail) / square)
         return Reading(overlap, *rows)
 
-    def rows(self, s: Array) -> RowValues:
+    def rows(self, s: Array) -> Row:
         """Single rows, `[..., position]`."""
         x = np.sqrt(np.log1p(np.fmin(np.fmax(s * s, LEAST), MOST))) * CELLS_X
         low, tail = np.floor(x), S_MAX / np.maximum(s, S_MAX)
         ends = ONE_HOT.reshape(-1, *np.ones(s.ndim, int))
-        return RowValues(*(ends + (self._along(self._rows, low, x - low) - ends) * tail))
+        return Row(*(ends + (self._along(self._rows, low, x - low) - ends) * tail))
 
     def jacobian(self, s: Array, rho: Array) -> Array:
         """J11 of pairs of rows, `[..., pair]`."""
@@ -190,8 +180,8 @@ class Cells(NamedTuple):
 
 
 ONE_HOT = np.array([[0], [1], [1], [0], [0], [0], [0], [0], [0.0]])
-"""`RowValues` of a row with all its weight on one key."""
-IN_LOOP = [RowValues._fields.index(name) for name in Reading._fields[1:]]
+"""`Row` of a row with all its weight on one key."""
+IN_LOOP = [Row._fields.index(name) for name in Reading._fields[1:]]
 ONE, NODES_R, CELLS_R = np.array(1.0), np.array(float(FINE_R)), np.array(FINE_R - 1.0)
 CELLS_X = np.array((FINE_X - 1) / math.sqrt(float(X[-1])))
 LEAST, MOST = np.array(0.0), np.array(S_MAX**2)
@@ -211,10 +201,8 @@ def _between(table: Array, cells: Cells) -> Array:
     return between
 
 
-@lru_cache(maxsize=64)
-def tables(n: int, causal: bool, d_head: int, fixed_length: bool) -> Tables:
-    """The tables of one sequence length and head width, cached."""
-    return Tables(positions(n, causal), d_head, fixed_length)
+tables = lru_cache(maxsize=64)(Tables)
+"""The tables of one sequence length and head width, cached."""
 
 
 def highest(n: int) -> float:
@@ -276,3 +264,96 @@ def _stored() -> tuple[CubicSpline, CubicSpline]:
 def _splines(n: int) -> tuple[CubicSpline, RectBivariateSpline, RectBivariateSpline]:
     rows, pairs = (table(math.log(n)) for table in _stored())
     return CubicSpline(ROOT, rows), RectBivariateSpline(X, V, pairs[..., 0]), RectBivariateSpline(X, V, pairs[..., 1])
+
+
+class Sloped:
+    """Rows of n tokens whose logits fall with distance (ALiBi): their weights differ before anything is random.
+
+    With A = W + δ, W the mean weights of a row, two rows' outputs overlap by Σ_ss' W_s W′_s' p_ss', the tokens' own
+    part of it where s = s', and E Σ δδ′ of what the keys of a row have apart. W and E Σ A² are averages over rows of
+    Gaussian logits, drawn once, `[node, head, …]`: row t is the first t distances of the longest one. Of two rows whose
+    logits correlate by ρ, E Σ δδ′ is to lognormal weights as (e^(ρs²) − 1) / (e^(s²) − 1) is to one row's.
+    """
+
+    def __init__(self, n: int, slopes: tuple[float, ...], d_head: int, fixed_length: bool) -> None:
+        rng, count = np.random.default_rng(n), DRAWS // n
+        rows = []
+        for slope in slopes:
+            z = rng.standard_normal((count, n))
+            z = (z - z.mean(0)) / z.std(0)
+            if not fixed_length:  # queries of d_head coordinates differ in length
+                z *= np.sqrt(rng.chisquare(d_head, (count, 1)) / d_head)
+            rows.append([_falling(s * z - slope * np.arange(n)) for s in s_of(SPREADS)])
+        self._values = np.array([[row for row, _ in head] for head in rows]).swapaxes(0, 1)
+        self._weights = np.array([[mean for _, mean in head] for head in rows]).swapaxes(0, 1)
+        t = np.arange(1.0, n + 1)
+        self.bias: Array = np.multiply.outer(np.square(slopes), t * (t + 1) / 12)
+        """`[head, position]`: what the slopes add to the variance of a row's logits, over its keys, but for 1 − 1/t."""
+
+    def rows(self, s: Array) -> Array:
+        """`[head, value, position]`: entropy, largest weight, Σp², its square, of logits of spread s, `[position]`."""
+        return self._at(self._values, s)
+
+    def weights(self, s: Array) -> Array:
+        """`[head, position, key]`: mean weights."""
+        return np.swapaxes(self._at(self._weights, s), -1, -2)
+
+    @staticmethod
+    def _at(table: Array, s: Array) -> Array:
+        """Linear between nodes; the positions are last."""
+        place = x_of(np.minimum(s, WIDEST)) / SPREADS[1]
+        low = np.minimum(place.astype(int), len(SPREADS) - 2)
+        share, position = place - low, np.arange(len(s))
+        below, above = (np.moveaxis(table[low + step, ..., position], 0, -1) for step in (0, 1))
+        value: Array = below + share * (above - below)
+        return value
+
+    def apart(self, y: Array, s: Array) -> Array:
+        """`[position]`: what the keys of a row have apart, of tokens `y` (`positions` has `[pair]`), over the heads."""
+        return np.asarray(_apart(y, self.weights(s)).mean(0))
+
+    def mix(self, y: Array, s: Array, rho: Array) -> tuple[Array, Array]:
+        """`[pair]` of what rows of logits of spread s make of tokens y, and `[value, position]` of their averages.
+
+        Args:
+            rho: `[position, position]`, of two rows' logits.
+        """
+        weights, rows = self.weights(s), self.rows(s)
+        share = np.multiply.outer(s, s)
+        share = np.where(share > 1e-9, np.expm1(share * rho) / np.expm1(np.maximum(share, 1e-9)), rho)
+        own = weights * (y[0] - y[1:].diagonal())
+        same, both = own @ weights.swapaxes(1, 2), weights @ y[1:] @ weights.swapaxes(1, 2)
+        even = weights @ weights.swapaxes(1, 2)
+        square = np.einsum("hii->hi", even)
+        chance = np.maximum(rows[:, 2] - square, 0.0) * _apart(y, weights)
+        root = np.sqrt(chance / square)
+        together = share * root[:, :, None] * root[:, None] * even
+        out = np.empty_like(y)
+        out[1:] = (both + same + together).mean(0)
+        out[0] = (np.einsum("hii->hi", both + same) + chance).mean(0)
+        return out, rows.mean(0)
+
+
+def _apart(y: Array, weights: Array) -> Array:
+    """`[head, position]`"""
+    alike = ((weights @ y[1:]) * weights).sum(-1)
+    apart: Array = np.maximum(weights @ y[0] - alike, 0.0)
+    return apart
+
+
+def _falling(logits: Array) -> tuple[Array, Array]:
+    """`[value, position]` and `[key, position]`, of `[draw, distance]`: see `Sloped.rows` and `Sloped.weights`."""
+    e = np.exp(logits - logits.max(1, keepdims=True))
+    total = np.maximum(np.cumsum(e, 1), 1e-300)
+    p2 = np.cumsum(e * e, 1) / total**2
+    entropy = np.log(total) - np.cumsum(e * np.log(np.maximum(e, 1e-300)), 1) / total
+    largest = np.maximum.accumulate(e, 1) / total
+    by_distance = e.T @ (1 / total) / len(e)  # [distance, position]
+    t, n = np.arange(e.shape[1]), e.shape[1]
+    distance = t - t[:, None]  # of key and position
+    weights = np.where(distance >= 0, by_distance[np.maximum(distance, 0), t], 0.0)
+    return np.array([entropy.mean(0), largest.mean(0), p2.mean(0), (p2 * p2).mean(0)]), weights.reshape(n, n)
+
+
+sloped = lru_cache(maxsize=8)(Sloped)
+"""The averages of one design, kept."""

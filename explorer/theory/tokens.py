@@ -11,8 +11,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from explorer.profile import Array
 from explorer.theory.gains import Gains, Point
-from explorer.theory.grids import Array
 from explorer.theory.positions import Positions
 
 Value = TypeVar("Value")

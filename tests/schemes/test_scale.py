@@ -17,7 +17,6 @@ from explorer.schemes.distribution import CUT_VARIANCE
 from explorer.schemes.parametrization import COMPLETEP
 from explorer.schemes.residual import RESIDUALS, profiled_factor
 from explorer.schemes.scale import SCALE_RULES
-from explorer.theory.depth import deepnorm
 
 
 def variances(config: Config) -> dict[str, float]:
@@ -163,9 +162,12 @@ def test_deepnorm_has_the_constants_of_its_paper(depth: int, alpha: float, beta:
 
 @pytest.mark.parametrize("depth", [1, 6, 100])
 def test_deepnorm_of_two_stacks_of_one_depth(depth: int) -> None:
-    for residual, decoder in (("deepnorm_encoder", False), ("deepnorm_decoder", True)):
+    """Figure 2 of Wang et al. 2022, N = M."""
+    root = depth ** (5 / 16)
+    for residual, constants in (("deepnorm_encoder", (0.81 * root, 0.87 / root)),
+                                ("deepnorm_decoder", ((3 * depth) ** 0.25, (12 * depth) ** -0.25))):
         skip, branch, drawn = same(Config(residual=residual, n_layers=depth))
-        assert (skip, drawn["W_O"]) == pytest.approx(tuple(deepnorm(depth, depth, decoder)))
+        assert (skip, drawn["W_O"]) == pytest.approx(constants)
         assert (branch, set(drawn)) == (1, {"W_V", "W_O", "W_in", "W_out"})
 
 

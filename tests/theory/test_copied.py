@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from explorer.theory.copies import summed
+from explorer.theory.forward import summed
 
 
 def test_overlaps_along_the_stream_are_sums_over_its_branches():

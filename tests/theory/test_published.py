@@ -14,7 +14,7 @@ from explorer.schemes.placement import Placement
 from explorer.theory import predict
 from explorer.theory.backward import ISOTROPIC, Descent, isotropic
 from explorer.theory.forward import mlp, run
-from explorer.theory.gains import gains
+from explorer.theory.gains import Gains
 from explorer.theory.positions import positions
 from explorer.theory.tables import softmax, tables
 from explorer.theory.tokens import Norm, State
@@ -48,7 +48,7 @@ def law(n: int, q: float, rho: float, d: int) -> State:
 
 def ffn_variance(case: Case, rng: np.random.Generator) -> tuple[float, float]:
     d, _, rho, scale = case
-    known = gains(Config(d_model=d, n_heads=1, activation_rescaled=False, init_variance=scale, norm_placement="none"))
+    known = Gains(Config(d_model=d, n_heads=1, activation_rescaled=False, init_variance=scale, norm_placement="none"))
     hidden = torch.relu(tokens(case, rng, 64, 4) @ weights(rng, scale, d, 4 * d))
     out = hidden @ weights(rng, scale, 4 * d, d)
     return float(out.square().mean()), known.out * float(mlp(known, law(4, 1.0, rho, d), centered=False)[0].q[0])
@@ -57,7 +57,7 @@ def ffn_variance(case: Case, rng: np.random.Generator) -> tuple[float, float]:
 def activation(name: str) -> Callable[[Case, np.random.Generator], tuple[float, float]]:
     def component(case: Case, rng: np.random.Generator) -> tuple[float, float]:
         d, _, rho, scale = case
-        known = gains(Config(d_model=d, n_heads=1, activation=name, activation_rescaled=False, norm_placement="none"))
+        known = Gains(Config(d_model=d, n_heads=1, activation=name, activation_rescaled=False, norm_placement="none"))
         value = getattr(torch.nn.functional, name)(tokens(case, rng, 256, 8) * math.sqrt(scale))
         return float(value.square().mean()), float(known.kernel.overlaps(np.array(scale), np.array(rho))[0])
 
@@ -69,7 +69,7 @@ def ln_gradient(case: Case, rng: np.random.Generator) -> tuple[float, float]:
     x = (tokens(case, rng, 64, 8) * math.sqrt(scale)).requires_grad_(True)
     direction = torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32))
     (gradient,) = torch.autograd.grad((torch.nn.functional.layer_norm(x, (d,)) * direction).sum(), x)
-    known = gains(Config(d_model=d, n_heads=1))
+    known = Gains(Config(d_model=d, n_heads=1))
     norm = Norm(np.array([scale]), d, 2 / d, 0.0, np.array([[1.0], [rho]]))
     return float(gradient.square().mean()), float(isotropic(known, positions(8, causal=False), [norm])[0, 0, 0])
 
@@ -83,8 +83,8 @@ def softmax_square(case: Case, rng: np.random.Generator) -> tuple[float, float]:
 def through_attention(case: Case, rng: np.random.Generator) -> tuple[float, float, float, float]:
     """Second moment and gradient of one attention: found and expected."""
     d, n, rho, scale = case
-    known = gains(Config(d_model=d, n_heads=d // 64, n_ctx=n, init_variance=scale))
-    known = known._replace(placements=(Placement(), Placement()), skip=[0.0, 1.0], branch=(1.0, 0.0))
+    known = Gains(Config(d_model=d, n_heads=d // 64, n_ctx=n, init_variance=scale))
+    known.placements, known.skip, known.branch = (Placement(), Placement()), [0.0, 1.0], (1.0, 0.0)
     place, table = positions(n, causal=False), tables(n, False, 64, False)
     x = tokens(case, rng, 4, n)
     x = (x / x.square().mean(-1, keepdim=True).sqrt()).requires_grad_(True)

@@ -5,11 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from explorer.theory.grids import SIZES
 from explorer.theory.logits import cap
 from explorer.theory.positions import positions
 from explorer.theory.sink import sinks
-from explorer.theory.softmax import pair, pairs_of_rows, row
+from explorer.theory.softmax import SIZES, Pair, pairs_of_rows, row
 from explorer.theory.tables import S_MAX, as_normal, softmax, tables
 
 WIDE = 10**9
@@ -20,6 +19,10 @@ def rows_of(rng: np.random.Generator, s: float, n: int, count: int) -> tuple[np.
     z = rng.standard_normal((count, n))
     p = np.exp(s * (z - z.max(1, keepdims=True)))
     return z, p / p.sum(1, keepdims=True)
+
+
+def pair(s: float, rho: float, n: int) -> Pair:
+    return pairs_of_rows(s, rho, (n,))[0]
 
 
 def in_loop(n: int, d_head: int, fixed_length: bool, s: float, rho: float = 1.0) -> np.ndarray:
@@ -92,7 +95,7 @@ def test_tables_read_the_integrals(n: int) -> None:
         for name in ("entropy", "largest", "square", "jacobian", "spread"):
             assert getattr(read, name)[0] == pytest.approx(getattr(exact, name), rel=4e-3, abs=2e-5), (name, s)
         for rho in (0.05, 0.6, 0.995) if s < 10 else ():
-            two = pairs_of_rows(s, rho, (n,))[0]
+            two = pair(s, rho, n)
             y11, j11 = table.pairs(np.array([s]), np.array([rho]))
             assert y11[0] == pytest.approx(two.overlap, rel=1.5e-2)
             assert j11[0] == pytest.approx(two.jacobian, rel=3e-2, abs=2e-5)
@@ -255,4 +258,4 @@ def test_two_rows_with_a_sink() -> None:
     mass = 1 - 1 / (1 + np.exp(m + s * z[..., :8]).sum(-1))
     exact = sinks((8,), 0.0).lookup(np.array([s]), np.array([common]))
     for found, expected in ((mass, exact.together), (mass * (1 - mass), exact.away)):
-        assert expected(np.array(rho))[0] == pytest.approx(found.prod(1).mean(), rel=0.02)
+        assert expected(np.array(rho), lambda number: number)[0] == pytest.approx(found.prod(1).mean(), rel=0.02)

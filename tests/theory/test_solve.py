@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explorer import Config, ConfigError, measure, preset
+from explorer import Config, ConfigError, Profile, measure, preset
 from explorer.profile import BRANCHES
 from explorer.schemes.preset import PRESETS
 from explorer.theory import predict, solve
-from explorer.theory.depth import branch_share, update_size
+from explorer.theory.laws import input_share, update_size
 from explorer.theory.solve import TARGETS, VARY
 
 
@@ -178,6 +178,10 @@ def test_an_answer_with_branches_that_count_is_not_trivial() -> None:
         assert branch_share(predict(found.config)) > 0.01
 
 
+def branch_share(profile: Profile) -> float:
+    return 1 - input_share(profile.config, profile.values)
+
+
 def test_branch_share_in_closed_form() -> None:
     """Peri's 24 branches add 1 each to a stream of 1; without a skip nothing else is there; ReZero's add nothing."""
     assert branch_share(predict(Config(norm_placement="peri"))) == pytest.approx(24 / 25, rel=1e-3)
@@ -208,3 +212,18 @@ def test_branch_share_in_closed_form() -> None:
 def test_refusals(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         solve(Config(), **arguments)
+
+
+def test_one_update_over_depth() -> None:
+    """Σ‖g‖² over depth with MLP and attention branches: ∝ N plain, bounded at 1/√N, falling at 1/N."""
+
+    def slope(residual: str, alpha: float = 1.0) -> float:
+        sizes = [
+            update_size(predict(Config(n_layers=n, norm_placement="none", residual=residual, alpha=alpha,
+                                       attention_scale="d", init_variance=0.5)))
+            for n in (16, 64)
+        ]
+        return math.log(sizes[1] / sizes[0]) / math.log(4)
+
+    assert slope("inverse_sqrt_depth") == pytest.approx(0, abs=0.1)
+    assert slope("inverse_depth") == pytest.approx(-1, abs=0.1)
