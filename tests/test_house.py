@@ -34,7 +34,7 @@ ROOMS: dict[str, Room] = {
     "lessons": Room(428, 5),
     "measuring": Room(564, 8),
     "model": Room(591, 9),
-    "own": Room(3500, 27),
+    "own": Room(3432, 23),
     "schemes": Room(800, 14),
     "serve": Room(1127, 8),
     "sweeping": Room(761, 7),

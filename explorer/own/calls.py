@@ -7,6 +7,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -105,19 +106,12 @@ def loss_of(output: Any, loss: Loss | None) -> tuple[Tensor, float]:
 def repeated(model: nn.Module, batch: Batch) -> list[list[Block]]:
     """Blocks that one pass calls several times: layers that share one module. The outermost of those called most."""
     calls: Counter[str] = Counter()
-    names = {id(module): name for name, module in model.named_modules() if name}
-    hooks = [
-        module.register_forward_hook(lambda called, _, __: calls.update([names[id(called)]]))
-        for module in model.modules() if id(module) in names
-    ]
-    try:
-        with torch.no_grad():
-            called(model, batch)
-    finally:
-        for hook in hooks:
-            hook.remove()
     modules = dict(model.named_modules())
-    layers = [name for name, count in calls.items() if count > 1
+    with torch.no_grad(), ExitStack() as hooks:
+        for name, module in modules.items():
+            hooks.callback(module.register_forward_hook(lambda *_, name=name: calls.update([name])).remove)
+        called(model, batch)
+    layers = [name for name, count in calls.items() if name and count > 1
               and sum(parameter.ndim > 1 for parameter in modules[name].parameters()) > 1]
     outer = [name for name in layers if not any(name.startswith(f"{other}.") for other in layers if other != name)]
     return [[Block(name, modules[name])] for name in outer]

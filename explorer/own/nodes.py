@@ -217,7 +217,7 @@ def is_norm(node: Node) -> bool:
 
 def pattern_of(product: Node) -> Node | None:
     """The softmax behind the first factor of a product, where there is one and no other product between."""
-    node = product.inputs[0] if product.inputs else None
+    node = product.inputs[0] if product.inputs and product.op not in FUSED else None
     while node is not None and node.op not in SOFTMAX:
         plain = node.op in VIEW or node.op in FACTOR or node.op in ("where", "masked_fill", "bernoulli_", "nan_to_num")
         node = next(iter(node.made_of()), None) if plain else None
