@@ -32,7 +32,7 @@ Part = tuple[Tensor, Tensor | None]
 """Logits `[batch, head, query, key]` of some queries, and their pattern where it was computed."""
 
 
-# Which keys a query sees.
+# The logits of a fused call, and which keys a query sees.
 
 
 GAP = 50.0

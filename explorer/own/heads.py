@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 import torch
@@ -45,16 +45,10 @@ def read_turn(step: Step) -> Turn | None:
         after = after.flatten(-2)
     if after.shape != before.shape or after.ndim < 3:
         return None
-    best: tuple[float, Tensor] | None = None
-    for axis in range(1, after.ndim - 1):
-        if after.shape[axis] < 2:
-            continue
-        for halves in (True, False):
-            for width in _widths(after, before):
-                misfit, angles = _angles(after, before, axis, halves, width)
-                if best is None or misfit < best[0]:
-                    best = misfit, angles
-    return None if best is None or best[0] > EXACT else _base(best[1], after.shape[-1])
+    axes = [axis for axis in range(1, after.ndim - 1) if after.shape[axis] > 1]
+    tried = [_angles(after, before, *way) for way in itertools.product(axes, (True, False), _widths(after, before))]
+    misfit, angles = min(tried, key=lambda way: way[0], default=(math.inf, after))
+    return None if misfit > EXACT else _base(angles, after.shape[-1])
 
 
 def _widths(after: Tensor, before: Tensor) -> list[int]:
@@ -175,11 +169,13 @@ def of_heads(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
 
 def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict[str, Any]:
     """Facts of an attention by name."""
-    lines = [trace(operand)[0] for operand in (q, k.inputs[0] if _turned(k) else k, v)]
+    keys = k.inputs[0] if k.op in ("transpose", "t") and len(k.inputs) == 1 else k
+    lines = [trace(operand)[0] for operand in (q, keys, v)]
     norms = [[step for step in line if step.kind == "norm"] for line in lines]
     d_head = q.tensor.shape[-1]
     logits, factor, cap, after = _logits(attention, d_head)
-    after_norm = [takewhile(lambda step: step.kind != "norm", line) for line in lines[:2]]  # what no norm undoes
+    # what no norm undoes
+    after_norm = [itertools.takewhile(lambda step: step.kind != "norm", line) for line in lines[:2]]
     scaled = [math.prod(step.factor for step in steps if step.kind == "factor") for steps in after_norm]
     factor *= math.prod(scaled)
     inherits = "qk" if any(map(_carried, lines[0])) else "scores" if any(
@@ -202,10 +198,6 @@ def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict
         "mask": mask, "position": position, "turn": turn, "sink": _sink(attention),
         "mixes_values": any(map(_carried, lines[2])), "inherits": inherits,
     }
-
-
-def _turned(node: Node) -> bool:
-    return node.op in ("transpose", "t") and len(node.inputs) == 1
 
 
 def _logits(attention: Node, d_head: int) -> tuple[Node | None, float, float, list[Step]]:

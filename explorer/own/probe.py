@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.utils import checkpoint
 
 from explorer.display import must_be
-from explorer.own.blocks import find_stacks, is_compiled
-from explorer.own.calls import Batch, Loss, called, loss_of, repeated, unwrapped
+from explorer.own.model import Batch, Loss, called, find_stacks, is_compiled, loss_of, repeated, unwrapped
 from explorer.own.nodes import Node, first_floating
 from explorer.own.recording import Recording, backward
 from explorer.own.stack import Stack, follow

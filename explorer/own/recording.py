@@ -19,10 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from explorer.own import text
 from explorer.own.anatomy import read_block
-from explorer.own.blocks import Block
-from explorer.own.calls import Batch, called
 from explorer.own.facts import UNREADABLE
 from explorer.own.matrices import matrices, vectors
+from explorer.own.model import Batch, Block, called
 from explorer.own.nodes import SUM, VIEW, Node, as_softmax, first_floating, label, named_arguments, tensors_in
 from explorer.own.stack import Stack, follow
 
@@ -117,14 +116,11 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def overwritten(node: Node) -> list[Node]:
     """Nodes that change when an operation writes to a tensor: its own, and those of which it is a view."""
     nodes = [node]
-    while node.op in VIEW and node.inputs and _same_memory(node.tensor, node.inputs[0].tensor):
+    memory = node.tensor.untyped_storage().data_ptr()
+    while node.op in VIEW and node.inputs and node.inputs[0].tensor.untyped_storage().data_ptr() == memory:
         node = node.inputs[0]
         nodes.append(node)
     return nodes
-
-
-def _same_memory(tensor: Tensor, other: Tensor) -> bool:
-    return tensor.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 class Recording:

@@ -15,11 +15,11 @@ from explorer.measuring.statistics import Signal, norms, second_moment
 from explorer.own import text
 from explorer.own.anatomy import Anatomy, Layout, Piece, ends_with_norm, layout
 from explorer.own.attention import read_attention
-from explorer.own.blocks import Block
 from explorer.own.differences import differences
 from explorer.own.facts import UNREADABLE, Facts, read_facts
 from explorer.own.fields import Source
 from explorer.own.matrices import weight_values
+from explorer.own.model import Block
 from explorer.own.nodes import Node
 from explorer.own.twin import Twin, twin_of
 from explorer.profile import MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
@@ -171,16 +171,14 @@ class Stack:
     def by_stream(self) -> dict[Key, Array]:
         """Mean squared gradients relative to the last layer's, unless that is 0."""
         values: dict[Key, Array] = {}
-        last = self.sites[-1]["resid_post"].gradient
-        if last and not float(sum(last)):
-            return values
-        for site in STREAM:
-            nodes = [sites[site] for sites in (self.sites[:1] if site == "embed" else self.sites) if site in sites]
-            whole = len(nodes) == (1 if site == "embed" else len(self.sites))
-            if last and whole and all(node.gradient for node in nodes):
-                sizes = np.array([float(sum(node.gradient)) for node in nodes])
+        last = float(sum(self.sites[-1]["resid_post"].gradient))
+        for site in STREAM if last else ():
+            layers = self.sites[:1] if site == "embed" else self.sites
+            gradients = [sites[site].gradient for sites in layers if site in sites]
+            if len(gradients) == len(layers) and all(gradients):
+                sizes = np.array([float(sum(gradient)) for gradient in gradients])
                 with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
-                    values["activation_gradient", site] = (sizes / float(sum(last)))[None]
+                    values["activation_gradient", site] = (sizes / last)[None]
         return values
 
     def by_weight(self, scale: float) -> dict[Key, Array]:

@@ -18,9 +18,9 @@ from torch.optim.optimizer import Optimizer
 from explorer.diagnosis import Findings, diagnose
 from explorer.display import must_be, shown
 from explorer.own import text
-from explorer.own.blocks import Block, find_stacks, is_compiled
 from explorer.own.findings import over_time
 from explorer.own.hooks import Passes, Steps, inner_hooks, recomputing
+from explorer.own.model import Block, find_stacks, is_compiled
 from explorer.own.readings import Reading, Sink, frames, sinks
 from explorer.own.sums import Breakdown, Sentinel, is_first_process, largest, local, n_processes
 from explorer.own.window import Window, plain
