@@ -156,7 +156,7 @@ def _measure(choices: argparse.Namespace) -> None:
 
 
 def _probe(choices: argparse.Namespace) -> None:
-    from explorer.own.calls import make
+    from explorer.own.model import make
     from explorer.own.probe import probe
 
     try:

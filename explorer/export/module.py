@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
 from explorer import text
 from explorer.config import Config
 from explorer.display import must_be
-from explorer.export import formulas, heading, layers
-from explorer.export.formulas import number, product, root, text_of
+from explorer.export import formulas
+from explorer.export.formulas import LayerClass, number, product, root, text_of
+from explorer.fields import Option
+from explorer.presets import matching
 from explorer.schemes.activation import ACTIVATIONS, second_moment
 from explorer.schemes.attention import DIVISORS
 from explorer.schemes.distribution import DISTRIBUTIONS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.parametrization import PARAMETRIZATIONS
-from explorer.schemes.placement import NORMS
+from explorer.schemes.placement import NORMS, PLACEMENTS
+from explorer.schemes.preset import PRESETS
+from explorer.schemes.residual import RESIDUALS
 from explorer.schemes.scale import SCALE_RULES
 from explorer.schemes.stream import STREAMS
 
@@ -26,6 +31,10 @@ if TYPE_CHECKING:
 
 LONGEST = 30
 """Letters of a matrix's factor that has no name of its own."""
+ALWAYS = ("norm_placement", "norm", "residual", "attention", "mlp", "activation", "scale_rule")
+"""Choices that the docstring always names; others where they differ from their default."""
+ELSEWHERE = ("Size", "Input and loss")
+"""Groups of fields that are no part of a design."""
 
 
 def torch_code(config: Config) -> str:
@@ -52,7 +61,7 @@ def torch_code(config: Config) -> str:
         if len({(place.on_heads, place.on_read) for place in places}) > 1:
             raise config.refusal("{norm_placement} must have the same norms within the branches of all layers, to be "
                                  "written as torch; got {norm_placement=}")
-    written = template().render(config=config, design=design, heading=heading, **_weights(config), **_functions(config),
+    written = template().render(config=config, design=design, **_weights(config), **_functions(config),
                                 **_attention(config), **_layers(config), **_ends(config))
     return written if "math." in written else written.replace("import math\n\n", "", 1)
 
@@ -66,16 +75,8 @@ def template() -> Template:
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True,
         trim_blocks=True, lstrip_blocks=True, autoescape=False)  # noqa: S701 - Python, not HTML
     environment.filters["number"] = number
+    environment.globals.update(title=title, choices=choices, attention_words=attention_words, layer_words=layer_words)
     return environment.get_template("torch_model.py.jinja")
-
-
-class Matrix(NamedTuple):
-    """A matrix of the layers."""
-
-    shape: str
-    """fan_out and fan_in."""
-    factor: str
-    """On the scale rule's standard deviation: text or a name; empty where it is 1."""
 
 
 def _weights(config: Config) -> dict[str, Any]:
@@ -87,11 +88,11 @@ def _weights(config: Config) -> dict[str, Any]:
         users.setdefault(factor, []).append(name.removeprefix("W_").upper())
     named = {factor: f"FACTOR_{'_'.join(names)}" for factor, names in users.items() if len(factor) > LONGEST}
     return {
-        "matrices": {name: Matrix(", ".join(shape), named.get(factors[name], factors[name]))
+        "matrices": {name: {"shape": ", ".join(shape), "factor": named.get(factors[name], factors[name])}
                      for name, shape in formulas.written_shapes(config).items()},
         "matrix_factors": named, "factors": any(factors.values()), "biases": set(design.biases),
         "deviation": formulas.DEVIATIONS.get(config.scale_rule, ""),
-        "scale_words": heading.described(SCALE_RULES[config.scale_rule]),
+        "scale_words": described(SCALE_RULES[config.scale_rule]),
         "noise": text_of(config, "distribution", formulas.NOISE),
         "distribution": DISTRIBUTIONS[config.distribution].formula,
     }
@@ -108,12 +109,12 @@ def _functions(config: Config) -> dict[str, Any]:
     sublayers = design.sublayers if design.attends else design.sublayers[1::2]
     norms = design.final_norm or any(place.any for place in sublayers) or (design.attends and config.qk_norm)
     return {
-        "norm": _norm(config) if norms else "", "norm_words": heading.described(NORMS[config.norm]),
+        "norm": _norm(config) if norms else "", "norm_words": described(NORMS[config.norm]),
         "activation": "" if inlined else value.format(x="x") + f" * {rescaling}" * rescaled,
         "activated": value if inlined else "activation({x})",
-        "activation_words": heading.described(phi)
+        "activation_words": described(phi)
         + ", times what gives it a unit second moment for x ~ N(0, 1)" * rescaled,
-        "mlp": kind, "mlp_words": f"{heading.described(kind)}; φ is {phi.formula}",
+        "mlp": kind, "mlp_words": f"{described(kind)}; φ is {phi.formula}",
     }
 
 
@@ -169,12 +170,12 @@ def _row_factor(config: Config) -> str:
 def _layers(config: Config) -> dict[str, Any]:
     """The classes of the layers, and what passes from one to the next."""
     design = config.design
-    shape, passed = design.alpha_shape, layers.carried(config)
+    shape, passed = design.alpha_shape, formulas.carried(config)
     alpha = "" if shape is None else (
         f"torch.full({('()', '(2,)', '(2, D_MODEL)')[len(shape)]}, {number(design.branches[0])})")
     return {
-        "layers": layers.layer_classes(config), "layer_factors": layers.named_factors(config),
-        "scales_by_number": layers.scales_by_number(config), "alpha": alpha,
+        "layers": formulas.layer_classes(config), "layer_factors": formulas.named_factors(config),
+        "scales_by_number": formulas.scales_by_number(config), "alpha": alpha,
         "learned": ["attention"] * design.attends + ["mlp"] + ["alpha"] * bool(alpha),
         "carried": list(passed), "start": ", ".join("None" if name == "v1" else "0.0" for name in passed),
     }
@@ -194,7 +195,7 @@ def _ends(config: Config) -> dict[str, Any]:
         "embedding_size": _times(formulas.embedding_factor(config)),
         "token_size": _times("" if design.reads_text else root(own)),
         "place_size": _times(root(config.input_second_moment * (1 - own))) if design.embeds_positions else "",
-        "readout": formulas.readout_deviation(config), "rate_words": heading.described(row),
+        "readout": formulas.readout_deviation(config), "rate_words": described(row),
         "rates": rates if any(rate != ["1", "1"] for rate in rates.values()) else {},
     }
 
@@ -202,3 +203,52 @@ def _ends(config: Config) -> dict[str, Any]:
 def _times(factor: str) -> str:
     """A factor before what it multiplies."""
     return f"{factor} * " if product(factor) else ""
+
+
+# Words of the file: which design it is, its choices with their sources, and its classes.
+
+
+def title(config: Config) -> list[str]:
+    """Paragraphs that name the design and its source."""
+    name = matching(config)
+    if not name:
+        return ["A Transformer of this design:"]
+    row = PRESETS[name]
+    return [f"{row.title}: {row.words}", f"Source: {row.source}." + (f" {row.differs}" if row.differs else "")]
+
+
+def described(row: Option) -> str:
+    """A row's formula, and its source where there is one."""
+    return f"{row.formula} ({row.source})" if row.source else row.formula
+
+
+def choices(config: Config) -> list[str]:
+    """Lines with the label, the formula and the source of each choice of the design."""
+    lines = []
+    for name, spec in Config.specs().items():
+        value = getattr(config, name)
+        shown = config.matters(name) and (name in ALWAYS or value != spec.default)
+        if shown and spec.about.options and spec.about.group not in ELSEWHERE:
+            words = f"{spec.about.label}: {described(spec.about.options[value])}"
+            lines += wrap(words, 112, initial_indent="    ", subsequent_indent="        ")
+    return lines
+
+
+def attention_words(config: Config) -> str:
+    """The formulas that differ from plain attention, and their sources."""
+    design = config.design
+    fields = ["residual_attention", "sink", "attention_gate"] + ["position"] * bool(design.slopes or design.rotates)
+    specs = Config.specs()
+    chosen = [specs[name].about.options[getattr(config, name)] for name in fields
+              if getattr(config, name) != specs[name].default]
+    rows = [DIVISORS[config.attention_scale], *chosen]
+    return f"Self-attention{', causal' if config.causal else ''}: {'; '.join(map(described, rows))}."
+
+
+def layer_words(config: Config, layer: LayerClass) -> str:
+    """The numbers of a class's layers, if not all, and the formulas of norm placement, stream and residual."""
+    design = config.design
+    rows = [PLACEMENTS[config.norm_placement], *([design.stream] if design.stream.parallel else [])]
+    if not RESIDUALS[config.residual].plain:
+        rows.append(RESIDUALS[config.residual])
+    return (f"{layer.numbers}: " if layer.numbers else "") + "; ".join(map(described, rows)) + "."

@@ -1,205 +1,199 @@
-"""Finds the sites and the matrices of the vocabulary in the graph of a block's computation."""
+"""A block's anatomy: where attention is, what is added to the stream, the vocabulary's sites, how the stream lies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import permutations
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from explorer.own.branches import Anatomy, Piece, Sum, attends, bare, kinds, own, parts_of, queries_keys_values
-from explorer.own.graph import Graph
-from explorer.own.nodes import FUSED, MATRIX, SUM, VIEW, Node, as_product, is_norm, label, pattern_of, products, walk
-from explorer.own.sublayers import arguments, is_bent
-from explorer.profile import Array, Key
-
-# The matrices of the vocabulary, and what else a layer learns, by what its branches were made with.
-
-
-def matrices(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
-    """Matrices of the vocabulary to where their numbers are."""
-    attention, width = anatomy.attention, anatomy.source.tensor.shape[-1]
-    heads = queries_keys_values(attention) if attention is not None else None
-    if heads is not None:
-        for name, node in zip(("W_Q", "W_K", "W_V"), heads, strict=True):
-            packed = sum(_share(node, head) for head in heads) > 1
-            yield name, _pieces(node.matrix, node if packed else None)
-    for added in anatomy.sums:
-        for site, node in kinds(anatomy, added):
-            last = [part for part in node.matrix if part.tensor.shape[-1] == width]
-            yield ("W_O" if site == "attn_out" else "W_out"), _pieces(last)
-            before = [part for product in last for part in product.made_of("deep")]
-            if site == "mlp_out":
-                yield from _inner(before)
-            elif attention is not None:
-                gate = [part for part in products(before) if part not in attention.matrix]
-                if gate:
-                    yield "W_G", _pieces(gate)
+from explorer.own.nodes import (
+    FACTOR,
+    FUSED,
+    MATRIX,
+    NORMS,
+    SUM,
+    VIEW,
+    Node,
+    as_product,
+    is_norm,
+    label,
+    pattern_of,
+    walk,
+)
+from explorer.schemes import placement
 
 
-def vectors(anatomy: Anatomy) -> Iterator[tuple[str, list[nn.Parameter]]]:
-    """Learned parameters beside the matrices: multipliers of the branches, and the logits of a sink."""
-    alpha = {id(w): w for part in anatomy.sums for _, node in kinds(anatomy, part) for w in bare(node)[1]}
-    yield "alpha", list(alpha.values())
-    soft = None if anatomy.attention is None or anatomy.attention.op in FUSED else pattern_of(anatomy.attention)
-    joined = [] if soft is None else _joined_logits(soft)
-    yield "sink", [part.parameter for part in joined if part.parameter is not None]
+class Piece(NamedTuple):
+    """A matrix of the vocabulary: a parameter, or some of its rows."""
+
+    parameter: nn.Parameter
+    transposed: bool
+    """Whether it is kept as `[fan_in, fan_out]`."""
+    rows: tuple[int, ...] | None = None
+    """Which of the outputs; None for all."""
+    kernel: bool = False
+    """Whether it is a convolution's, `[fan_out, channel, …]`."""
+    order: tuple[int, ...] = ()
+    """Order of the axes in which it is one matrix, where its axes are heads and the like."""
+    shape: tuple[int, ...] = ()
+    """Shape of that matrix, `[…, fan_in, fan_out]`."""
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """`[…, fan_out, fan_in]` of the parameter, or of its gradient."""
+        if self.order:
+            tensor = tensor.permute(self.order).reshape(self.shape)
+        tensor = tensor.flatten(1) if self.kernel else tensor
+        whole = tensor.mT if self.transposed else tensor
+        return whole if self.rows is None else whole[..., list(self.rows), :]
+
+    def numbers(self) -> Tensor:
+        """`[…, fan_out, fan_in]` of the parameter."""
+        return self.of(self.parameter.detach())
 
 
-def _joined_logits(soft: Node) -> list[Node]:
-    """The parts of a softmax's logits that were joined, behind sums, shifts and views; none where none were."""
-    node: Node | None = soft
-    while node is not None and node.op != "cat":
-        node = next((operand for operand in node.made_of() if operand.op not in MATRIX), None)
-    return node.inputs if node is not None else []
+class Sum(NamedTuple):
+    """The stream before and after a branch is added, and the branch; without a residual it is the branch alone."""
+
+    before: Node | None
+    branch: Node
+    after: Node
 
 
-def _inner(hidden: list[Node]) -> Iterator[tuple[str, list[Piece]]]:
-    """The matrices before an MLP's last: W_in, and W_gate where the bent half of a product is another's."""
-    for end in hidden:
-        parts = arguments(end)
-        bent = [is_bent(part, end) for part in parts]
-        if len(parts) == 2 and sum(bent) == 1:
-            gate, value = parts if bent[0] else parts[::-1]
-            packed = _share(gate, value)
-            yield "W_gate", _pieces(gate.matrix, gate if packed else None)
-            yield "W_in", _pieces(value.matrix, value if packed else None)
-            return
-    yield "W_in", _pieces(products(hidden))
+@dataclass
+class Anatomy:
+    """One pass through one block."""
+
+    order: list[Node]
+    """Every node of the block, in turn, while it is read."""
+    source: Node
+    output: Node
+    attention: Node | None
+    """Output of the first attention, before its last matrix."""
+    sums: list[Sum]
+    sites: dict[str, Node] = field(default_factory=dict)
+    matrices: dict[str, list[Piece]] = field(default_factory=dict)
+    vectors: dict[str, list[Piece]] = field(default_factory=dict)
 
 
-def _share(node: Node, other: Node) -> bool:
-    """Whether two nodes come from one product."""
-    return any(product in other.matrix for product in node.matrix)
+def attends(node: Node) -> bool:
+    """Whether it is the output of attention: a fused call's, or a pattern times values."""
+    if node.op in FUSED:
+        return node.tensor.ndim == 4  # not the logarithms of sums, which it puts out beside
+    return node.op == "bmm" and node.role == "deep" and pattern_of(node) is not None
 
 
-def _pieces(made: Iterable[Node], part: Node | None = None) -> list[Piece]:
-    """The parameters of products; only the rows that reach a part, where several parts share one."""
-    pieces: list[Piece] = []
-    for product in made:
-        operand = next((arg for arg in product.inputs if arg.parameter is not None and arg.parameter.ndim > 1), None)
-        if operand is None or operand.parameter is None:
-            continue
-        rows = None if part is None else _rows(product, part)
-        if joined := _joined(operand):
-            pieces += _parts(joined, _turned(operand), rows)
-        elif product.op == "convolution":
-            pieces.append(Piece(operand.parameter, False, rows, kernel=True))
-        elif sorted(operand.parameter.shape[-2:]) == sorted(operand.tensor.shape[-2:]):
-            first = len(product.inputs) == 2 and operand is product.inputs[0]  # W x where most write x Wᵀ
-            pieces.append(Piece(operand.parameter, _turned(operand) != first, None if first else rows))
-        elif operand is product.inputs[-1] and (order := _order(operand.parameter, operand.tensor)):
-            pieces.append(Piece(operand.parameter, True, rows, order=order, shape=tuple(operand.tensor.shape)))
-    return pieces
-
-
-def _joined(operand: Node) -> list[Node]:
-    """The parameters that stand one below the other in what is multiplied."""
-    node = operand
-    while node.op != "cat" and node.inputs:
-        node = node.inputs[0]
-    return node.inputs if node.op == "cat" else []
-
-
-def _parts(joined: list[Node], turned: bool, rows: tuple[int, ...] | None) -> Iterator[Piece]:
-    """Pieces of one concatenated matrix: each parameter with outputs among the rows, and which of its own they are."""
-    start = 0
-    for node in joined:
-        count = len(node.tensor)
-        own = None if rows is None else tuple(row - start for row in rows if start <= row < start + count)
-        start += count
-        if node.parameter is not None and own != ():
-            yield Piece(node.parameter, turned, None if own is None or len(own) == count else own)
-
-
-def _order(parameter: nn.Parameter, matrix: Tensor) -> tuple[int, ...]:
-    """The order of a parameter's axes in which its numbers are a matrix's; none where there is no such order."""
-    if parameter.numel() != matrix.numel() or parameter.ndim > 4:
-        return ()
-    own = parameter.detach().to(matrix.dtype)
-    orders = permutations(range(parameter.ndim))
-    return next((order for order in orders if torch.equal(own.permute(order).reshape(matrix.shape), matrix)), ())
-
-
-def _turned(operand: Node) -> bool:
-    """Whether a parameter is multiplied as it is kept: a Linear's is turned first."""
-    turns, node = 0, operand
-    while node.inputs:
-        turns += node.op in ("t", "transpose", "permute", "mT")
-        node = node.inputs[0]
-    return turns % 2 == 0
-
-
-def _rows(product: Node, part: Node) -> tuple[int, ...] | None:
-    """Outputs of a product that reach a tensor made of it: those by which it has a gradient."""
-    made = product.tensor if product.tensor.requires_grad else None
-    if made is None or not part.tensor.requires_grad:
-        return None
-    with torch.enable_grad():
-        numbers = torch.Generator().manual_seed(0)  # equal ones would vanish behind a norm
-        whole = (part.tensor.float() * torch.randn(part.tensor.shape, generator=numbers).to(made.device)).sum()
-        gradient, = torch.autograd.grad(whole, made, retain_graph=True, allow_unused=True)
-    if gradient is None:
-        return None
-    gradient = gradient.detach().movedim(1, -1) if product.op == "convolution" else gradient.detach()
-    used = gradient.flatten(0, -2).abs().amax(dim=0) > 0
-    return None if bool(used.all()) else tuple(used.nonzero().flatten().tolist())
-
-
-# What a model's weights are, before anything passes them: their sizes, and how alike those of two layers are.
-
-
-SAMPLED = 4096
-"""Entries of a matrix by which it is compared with the others."""
-
-
-def weight_values(matrices: Mapping[str, Sequence[Sequence[Piece]]]) -> Iterator[tuple[Key, Array]]:
-    """Mean squares of the weights times their fan_in, and how alike those of different layers are, `[1, layer]`.
-
-    Args:
-        matrices: name of the vocabulary to the pieces of each layer.
+def own(attention: Node) -> bool:
+    """Whether queries and keys both come from the stream; those of cross attention, or of a softmax over other things,
+    do not.
     """
-    for name, layers in matrices.items():
-        yield ("weight_variance", name), np.array([[_variance(pieces) for pieces in layers]])
-        there = [bool(pieces) for pieces in layers]
-        if sum(there) > 1:
-            likeness = np.full((1, len(layers)), np.nan)
-            likeness[0, there] = _likeness([pieces[0] for pieces in layers if pieces])
-            yield ("weight_likeness", name), likeness
+    heads = queries_keys_values(attention)
+    if attention.op not in FUSED and not _over_keys(attention):
+        return False
+    return heads is not None and all(node.role in ("deep", "stream") for node in heads[:2])
 
 
-def _variance(pieces: Sequence[Piece]) -> float:
-    """fan_in times the mean square, over all pieces."""
-    parts = [piece.of(piece.parameter.detach()).float() for piece in pieces]
-    return sum(float(part.square().mean()) * part.shape[-1] for part in parts) / len(parts) if parts else np.nan
+def _over_keys(attention: Node) -> bool:
+    """Whether the softmax is over the axis that the product with the values adds up."""
+    soft, node = pattern_of(attention), attention.inputs[0]
+    axis: int | None = node.tensor.ndim - 1
+    while node is not soft and axis is not None:
+        before = node.made_of()[0]
+        axis, node = axis_before(node, before, axis), before
+    return soft is not None and axis is not None and axis == soft.named["dim"] % soft.tensor.ndim
 
 
-def _likeness(pieces: Sequence[Piece]) -> Array:
-    """Largest cosine of each with another, `[layer]`; that of a matrix that all layers share is 1."""
-    flat = [piece.of(piece.parameter.detach()).flatten() for piece in pieces]
-    size = min(len(weights) for weights in flat)
-    chosen = torch.linspace(0, size - 1, min(size, SAMPLED), dtype=torch.float64, device=flat[0].device).long()
-    sample = torch.stack([weights[chosen].double() for weights in flat])
-    unit = sample / torch.linalg.vector_norm(sample, dim=1, keepdim=True)
-    cosines = (unit @ unit.T).fill_diagonal_(-torch.inf)
-    largest: Array = cosines.amax(dim=1).cpu().numpy()
-    return largest
+def axis_before(node: Node, before: Node, axis: int) -> int | None:
+    """Where an axis was before an operation that may have turned or joined axes; None where it was no axis."""
+    order = list(range(before.tensor.ndim))
+    if node.op == "permute":
+        return int(node.named["dims"][axis]) % len(order)
+    if node.op in ("transpose", "t"):
+        first, second = node.named.get("dim0", 0), node.named.get("dim1", -1)
+        order[first], order[second] = order[second], order[first]
+        return order[axis]
+    if len(order) == node.tensor.ndim and "view" not in node.op and "reshape" not in node.op:
+        return axis
+    after = node.tensor.shape[axis:]
+    return next((at for at in order if before.tensor.shape[at] == after[0]
+                 and math.prod(before.tensor.shape[at:]) == math.prod(after)), None)
 
 
-def read_block(graph: Graph, output: Node) -> Anatomy:
-    """Sites and matrices of the block that a graph has just recorded."""
+def queries_keys_values(attention: Node | None) -> tuple[Node, Node, Node] | None:
+    """Queries, keys and values of an attention; None without one, and where the product of its logits is not seen."""
+    if attention is None:
+        return None
+    if attention.op in FUSED:
+        q, k, v = attention.inputs[:3]
+        return q, k, v
+    node = pattern_of(attention)
+    while node is not None and node.op not in MATRIX:
+        node = next(iter(node.made_of("deep")), None)
+    return None if node is None or len(node.inputs) < 2 else (node.inputs[-2], node.inputs[-1], attention.inputs[1])
+
+
+def kinds(anatomy: Anatomy, term: Sum) -> list[tuple[str, Node]]:
+    """A sum's branches and their sites: two, where one sum takes in both.
+
+    Where nothing attends, the first of two branches stands in attention's place.
+    """
+    attention, branch = anatomy.attention, term.branch
+    if attention is None or attention not in branch.inside():
+        first = attention is None and len(anatomy.sums) > 1 and term is anatomy.sums[0]
+        return [("attn_out" if first else "mlp_out", branch)]
+    parts = parts_of(branch, attention) or (branch,)
+    return list(zip(("attn_out", "mlp_out"), parts, strict=False))
+
+
+def parts_of(branch: Node, attention: Node) -> tuple[Node, Node] | None:
+    """Attention's and the MLP's terms of a branch that is the sum of both."""
+    node = branch
+    while node.op in VIEW or node.op in FACTOR:
+        inner = node.made_of("deep")
+        if len(inner) != 1:
+            return None
+        node = inner[0]
+    terms = [operand for operand in node.made_of("deep") if operand.matrix]
+    if node.op not in SUM or len(terms) != 2:
+        return None
+    with_it = [attention in term.inside() for term in terms]
+    return (terms[with_it.index(True)], terms[with_it.index(False)]) if sum(with_it) == 1 else None
+
+
+def bare(branch: Node) -> tuple[Node, list[nn.Parameter]]:
+    """A branch's term before multipliers and dropout, and the multipliers that are learned."""
+    node = branch
+    learned: list[nn.Parameter] = []
+    while True:
+        inner = node.made_of("deep")
+        plain = node.op in FACTOR and len(inner) == 1 and node.made_of() == inner
+        if not (plain or node.op == "native_dropout") or inner[0].tensor.shape != branch.tensor.shape:
+            return node, learned
+        if plain and _divides(inner[0]):  # then it is the gain of a norm
+            return node, learned
+        learned += [operand.parameter for operand in node.inputs if operand.parameter is not None]
+        node = inner[0]
+
+
+def _divides(node: Node) -> bool:
+    """Whether it is a branch over its own size: a norm that is written out."""
+    while node.op in VIEW and node.inputs:
+        node = node.inputs[0]
+    return node.op in FACTOR and any(arg.tensor.ndim and arg.tensor.shape[-1] == 1 for arg in node.made_of())
+
+
+def read_block(order: list[Node], source: Node, output: Node) -> Anatomy:
+    """Branches and sites of a block that has just run, from what it computed in turn."""
     with torch.enable_grad():
-        graph.order = [part for node in graph.order for part in _written_out(node)]
-    attention = next((node for node in graph.order if attends(node) and own(node)), None)
-    sums = _sums(graph.order)
+        order[:] = [part for node in order for part in _written_out(node)]
+    attention = next((node for node in order if attends(node) and own(node)), None)
+    anatomy = Anatomy(order, source, output, attention, _sums(order))
     if output.role != "stream":
-        sums = _without_residual(graph, output, attention, sums)
-    anatomy = Anatomy(graph, graph.source, output, sums, attention)
+        anatomy.sums = _without_residual(anatomy)
     anatomy.sites = dict(_sites(anatomy))
-    anatomy.matrices = dict(matrices(anatomy))
-    anatomy.vectors = dict(vectors(anatomy))
     return anatomy
 
 
@@ -222,13 +216,14 @@ def _sums(order: Iterable[Node]) -> list[Sum]:
     return sums
 
 
-def _without_residual(graph: Graph, output: Node, attention: Node | None, sums: list[Sum]) -> list[Sum]:
+def _without_residual(anatomy: Anatomy) -> list[Sum]:
     """The sums of a block where a branch replaces the stream: from there on the branch's output is the stream."""
+    attention, source, output, sums = anatomy.attention, anatomy.source, anatomy.output, anatomy.sums
     if attention is not None and not any(attention in term.branch.inside() for term in sums):
-        stream = _product_after(attention, graph)
-        if stream is None or _reaches(output, graph.source, stream):  # several streams, or code that is not understood
+        stream = _product_after(attention, anatomy)
+        if stream is None or _reaches(output, source, stream):  # several streams, or code that is not understood
             return [Sum(None, output, output)] if parts_of(output, attention) is not None else []
-        after = graph.order[graph.order.index(stream) + 1:]
+        after = anatomy.order[anatomy.order.index(stream) + 1:]
         if any(later.op not in VIEW and _reaches(later, stream) for later in after):
             stream.role = "stream"
             for later in after:
@@ -237,11 +232,16 @@ def _without_residual(graph: Graph, output: Node, attention: Node | None, sums: 
     return [*sums, Sum(None, output, output)] if output.role == "deep" else sums
 
 
-def _product_after(attention: Node, graph: Graph) -> Node | None:
+def _product_after(attention: Node, anatomy: Anatomy) -> Node | None:
     """Output of the first matrix after attention that has the shape of the stream; None without one."""
-    return next((node for node in graph.order if node.role == "deep" and node.matrix
-                 and node.tensor.shape == graph.source.tensor.shape and not _share(node, attention)
+    return next((node for node in anatomy.order if node.role == "deep" and node.matrix
+                 and node.tensor.shape == anatomy.source.tensor.shape and not shares(node, attention)
                  and attention in node.inside()), None)
+
+
+def shares(node: Node, other: Node) -> bool:
+    """Whether two nodes come from one product."""
+    return any(product in other.matrix for product in node.matrix)
 
 
 def _reaches(node: Node, source: Node, around: Node | None = None) -> bool:
@@ -269,3 +269,81 @@ def _settled(after: Node, before: Node | None) -> Node:
             return node
         node = next(iter(node.made_of("stream")), None)
     return after
+
+
+# How the stream lies in memory, and what follows the last block.
+
+
+TURNS = {"transpose", "permute", "t"}
+
+
+class Layout(NamedTuple):
+    """Which axis of a stream is what: most are `[batch, token, d]`."""
+
+    tokens_first: bool = False
+    """`[token, batch, d]`."""
+    features_second: bool = False
+    """`[batch, d, …]`, as convolutions have it."""
+    flat: int = 0
+    """Sequences in `[batch · token, d]`; 0 if it is one."""
+
+    def arrange(self, x: Tensor) -> Tensor:
+        """A stream as `[batch, token, d]`."""
+        if self.features_second:
+            x = x.movedim(1, -1)
+        if self.tokens_first:
+            x = x.transpose(0, 1)
+        return x.reshape((self.flat or 1) if x.ndim < 3 else x.shape[0], -1, x.shape[-1])
+
+
+def layout(anatomy: Anatomy) -> Layout:
+    """The layout of a block's stream, from what reads it."""
+    shape = anatomy.source.tensor.shape
+    if len(shape) > 2 and any(node.op == "convolution" and _as_it_lies(node.inputs[0], anatomy.source)
+                              for node in anatomy.order):
+        return Layout(features_second=True)
+    if anatomy.attention is None:
+        return Layout()
+    if len(shape) == 2:
+        sequences = anatomy.attention.tensor.shape[0]
+        whole = anatomy.attention.op in FUSED and shape[0] % sequences == 0
+        return Layout(flat=sequences if whole else 0)
+    return Layout(tokens_first=len(shape) == 3 and min(shape[:2]) > 1 and _tokens_first(anatomy))
+
+
+def _as_it_lies(node: Node, source: Node) -> bool:
+    """Whether it is the stream, or a norm of it, with its axes in their places."""
+    while node is not source:
+        if node.role != "stream" or node.op in TURNS or not node.inputs:
+            return False
+        plain = node.op in VIEW or node.op in NORMS
+        node = next(iter(node.made_of("stream")), node) if plain else source
+    return True
+
+
+def _tokens_first(anatomy: Anatomy) -> bool:
+    """Whether the first sequence's second query is made of the stream's `[1, 0]`, and not of its `[0, 1]`."""
+    heads = queries_keys_values(anatomy.attention)
+    if heads is None or not heads[0].tensor.requires_grad or heads[0].tensor.shape[-2] < 2:  # a class token alone
+        return False
+    with torch.enable_grad():
+        query = heads[0].tensor.flatten(0, -3)[0, 1].float().square().sum()
+        gradient, = torch.autograd.grad(query, anatomy.source.tensor, retain_graph=True, allow_unused=True)
+    if gradient is None:
+        return False
+    by_place = gradient.abs().amax(dim=-1)
+    return bool(by_place[1, 0] > 0) and not bool(by_place[0, 1] > 0)
+
+
+POINTS = {row.point for row in placement.NORMS.values() if row.point}
+"""Functions that stand in a norm's place."""
+
+
+def ends_with_norm(tail: Sequence[Node]) -> bool:
+    """Whether the stream goes through a norm before any matrix, after the last block."""
+    for node in tail:
+        if (node.role == "stream" and is_norm(node)) or (node.op in POINTS and node.inputs[0].role == "stream"):
+            return True
+        if node.op in MATRIX and node.role:
+            return False
+    return False

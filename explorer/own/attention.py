@@ -18,9 +18,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from explorer.measuring.statistics import Rows
-from explorer.own.masks import hidden, masked, visible
-from explorer.own.nodes import FUSED, SOFTMAX, Node, named_arguments, pattern_of
+from explorer.own.nodes import FUSED, MATRIX, SOFTMAX, Node, named_arguments, pattern_of
 from explorer.own.sums import Sums, wide_on
+from explorer.own.trace import trace
 
 AT_ONCE = 2**20
 """Logits that are looked at together: 4 MB in float32."""
@@ -30,6 +30,63 @@ CALLS = ("attention", "softm", "transformer")
 
 Part = tuple[Tensor, Tensor | None]
 """Logits `[batch, head, query, key]` of some queries, and their pattern where it was computed."""
+
+
+# The logits of a fused call, and which keys a query sees.
+
+
+GAP = 50.0
+"""Between what a mask adds to logits and what it leaves: e^−50 of a weight is nothing in float32."""
+HIDDEN = 5e3
+"""A logit that far below the row's largest is hidden: masks add −1e4 or less, and ALiBi no less than −n."""
+
+
+def visible(scores: Tensor) -> Tensor:
+    """Whether a query sees a key, by its logits `[…, query, key]`; where one is not a number, all are seen."""
+    highest = scores.amax(dim=-1, keepdim=True)
+    return (scores > torch.finfo(torch.float32).min / 4) & (scores >= highest - HIDDEN) | highest.isnan()
+
+
+def below(bias: Tensor) -> Tensor | None:
+    """Which entries of what is added to logits hide a key: those that a gap parts from the others, as Swin's −100 by
+    any other bias; None where there is no such gap. Biases by position fall in steps of one at most.
+    """
+    bias = bias.detach().float().clamp(min=-1e9)
+    if not bias.numel() or float(bias.amin()) > -GAP:
+        return None
+    low = bias <= -GAP  # two clusters on either side, most of the time: then nothing needs to be sorted
+    if not bool(low.all()) and float(bias[~low].amin() - bias[low].amax()) >= GAP:
+        return low
+    values = bias.flatten().sort().values
+    gaps = values.diff()
+    return bias <= values[int(gaps.argmax())] if len(gaps) and float(gaps.max()) >= GAP else None
+
+
+def masked(scores: Tensor, mask: Tensor | None, causal: bool, start: int = 0) -> Tensor:
+    """Logits `[…, query, key]` of queries from `start` on with the mask of a fused call: −∞ where it hides a key."""
+    n, keys = scores.shape[-2:]
+    if mask is not None:
+        part = mask.detach()[..., :keys]
+        part = part if part.shape[-2] == 1 else part[..., start:start + n, :]
+        gone = ~part if part.dtype == torch.bool else below(part)
+        scores = scores if part.dtype == torch.bool else scores + part.float()
+        scores = scores if gone is None else scores.masked_fill(gone, -math.inf)
+    if causal:
+        earlier = torch.ones(n, keys, dtype=torch.bool, device=scores.device).tril(start)
+        scores = scores.masked_fill(~earlier, -math.inf)
+    return scores
+
+
+def hidden(soft: Node) -> Tensor | None:
+    """Keys that a mask hides that was added to the logits of a softmax, in their shape; None where none was."""
+    mask: Tensor | None = None
+    scores = soft.inputs[0].tensor
+    for step in trace(soft.inputs[0], lambda node: node.op in MATRIX, bends=True)[0]:
+        bias = step.extra if step.kind == "add" and step.node.tensor.numel() == scores.numel() else None
+        if bias is not None and not bias.role and (part := below(bias.tensor)) is not None:
+            part = part.expand(step.node.tensor.shape).reshape(scores.shape)
+            mask = part if mask is None else mask | part
+    return mask
 
 
 def fused_logits(named: Mapping[str, Any]) -> Iterator[Tensor]:

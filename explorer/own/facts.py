@@ -1,75 +1,252 @@
-"""The design of one block, in facts that are compared with those of its siblings and with the schemes' rows."""
+"""The design of a block, in facts that are compared with those of its siblings and with the schemes' rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import partial
+from itertools import takewhile
+from operator import is_
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer.own.branches import Anatomy, attends
+from explorer.own.anatomy import Anatomy, Sum, attends, kinds
 from explorer.own.heads import of_heads
-from explorer.own.nodes import SUM, Node
-from explorer.own.sublayers import of_sublayers
+from explorer.own.matrices import of_matrices
+from explorer.own.nodes import FACTOR, MATRIX, NORM, VIEW, Node, walk, whole
+from explorer.own.trace import Step, alpha, arguments, trace, unscaled
 from explorer.profile import BRANCHES
+from explorer.schemes.activation import ACTIVATIONS
+from explorer.schemes.mlp import MLPS
+from explorer.schemes.placement import NORMS
 
-# The numbers of a block's matrices: shape, mean square, distribution, and the biases beside them.
-
-
-CORNER = 64
-"""Rows and columns by which the rank of a matrix is told."""
-SAMPLED = 2**16
-"""Entries of a matrix by which the shape of its distribution is told."""
+# The function of an MLP.
 
 
-def of_matrices(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Shape, and fan_in times the mean square, of each matrix; and the mean square of the bias added to its output."""
-    for name, pieces in anatomy.matrices.items():
-        parts = [piece.of(piece.parameter.detach()) for piece in pieces]
-        if not parts:
+SAMPLED = 2**13
+"""Numbers of which a function is judged."""
+FITS = 1e-3
+"""Share of the output's mean square up to which a function describes it: what bfloat16 rounds away is 1e-5."""
+
+
+class Bend(NamedTuple):
+    """The function of an MLP."""
+
+    mlp: str
+    activation: str
+    factor: float
+    """On the activation."""
+    misfit: float
+    """Mean square of what the function leaves unexplained, as a share of the output's."""
+    norms: int
+    """Between the function and the last matrix."""
+
+
+def read_bend(hidden: Node) -> Bend | None:
+    """The function that makes what an MLP's last matrix reads; None where it is not one of one or two products."""
+    norms = [step for step in trace(hidden)[0] if step.kind == "norm"]
+    end = whole(norms[-1].before if norms else hidden)
+    parts = arguments(end)
+    orders: list[tuple[Node, Node | None]] = [(part, None) for part in parts[:1]]
+    if len(parts) == 2:
+        orders = [(parts[0], parts[1]), (parts[1], parts[0])]
+    elif len(parts) > 2:
+        return None
+    # what is multiplied by a number may be an argument before it or after
+    tried = [_best(form, value, end) for bent, value in orders for form in (bent, unscaled(bent))]
+    best = min((bend for bend in tried if bend is not None), key=lambda bend: bend.misfit, default=None)
+    return None if best is None else best._replace(norms=len(norms))
+
+
+def _best(before: Node | None, value: Node | None, end: Node) -> Bend | None:
+    """The rows that come nearest to the output."""
+    size = end.tensor.numel()
+    if before is None or before.tensor.numel() != size or (value is not None and value.tensor.numel() != size):
+        return None
+    z, out = _sample(before.tensor), _sample(end.tensor)
+    v = None if value is None else _sample(value.tensor)
+    best: Bend | None = None
+    for kind, row in MLPS.items():
+        if row.gated != (v is not None):
             continue
-        yield (name, "shape"), (parts[0].shape[-1], sum(part.shape[-2] for part in parts))
-        yield (name, "variance"), float(torch.stack([part.float().square().mean() for part in parts]).mean())
-        yield (name, "identity"), tuple(id(piece.parameter) for piece in pieces)
-        flat = parts[0].flatten()[:SAMPLED].double()
-        yield (name, "start"), tuple(flat[:8].tolist())
-        yield (name, "kurtosis"), float(flat.pow(4).mean() / flat.square().mean().square())
-        yield (name, "rank"), _rank(parts[0])
-    queries, keys = ([piece.of(piece.parameter.detach()) for piece in anatomy.matrices.get(name, [])]
-                     for name in ("W_Q", "W_K"))
-    if queries and keys:
-        yield ("attn_scores", "tied"), queries[0].shape == keys[0].shape and torch.equal(queries[0], keys[0])
-    for name, value in _biases(anatomy):
-        yield (name, "bias"), value
+        for name, bend in ACTIVATIONS.items():
+            made = bend.torch(F, z) * (1.0 if v is None else v + row.shift)
+            norm = float(made.square().sum())
+            factor = float((made * out).sum()) / norm if norm else 0.0
+            misfit = float((out - factor * made).square().sum() / out.square().sum().clamp(min=1e-300))
+            if best is None or misfit < best.misfit:
+                best = Bend(kind, name, factor, misfit, 0)
+    return best
 
 
-def _rank(matrix: Tensor) -> float:
-    """Effective rank (Σ s²)² / Σ s⁴ of some of its rows and columns, `[fan_out, fan_in]`: half their number if drawn
-    independently; nan of a matrix of zeros, or of a small one.
-    """
-    first = matrix.reshape(-1, *matrix.shape[-2:])[0]  # of experts that are kept as one tensor
-    rows, columns = (torch.linspace(0, size - 1, min(size, CORNER), device=first.device).long() for size in first.shape)
-    part = first[rows][:, columns].double()
-    gram = part @ part.mT
-    total = float(gram.trace())
-    return total**2 / float(gram.square().sum()) if total > 0 and min(part.shape) >= CORNER // 4 else math.nan
+def _sample(tensor: Tensor) -> Tensor:
+    flat = tensor.detach().flatten()
+    step = max(1, len(flat) // SAMPLED)
+    return flat[::step].to(torch.float64)
 
 
-def _biases(anatomy: Anatomy) -> Iterator[tuple[str, float]]:
-    """Mean squares of the vectors that are added to products."""
-    owners: dict[int, str] = {id(piece.parameter): name for name, pieces in anatomy.matrices.items()
-                              for piece in pieces if len(pieces) == 1}
-    for node in anatomy.graph.order:
-        vectors = [arg.parameter for arg in node.inputs if arg.parameter is not None and arg.parameter.ndim == 1]
-        products = [product for product in (node, *node.inputs) if len(product.matrix) == 1]
-        if not vectors or not (node.op == "addmm" or node.op in SUM) or not products:
-            continue
-        product, = products[0].matrix
-        name = next((owners[id(arg.parameter)] for arg in product.inputs if id(arg.parameter) in owners), None)
-        if name is not None:
-            yield name, float(vectors[0].detach().float().square().mean())
+# Each branch: norms, multipliers, functions, and the stream that it reads.
+
+
+ROUNDED = 0.1
+"""Deviation of a length from 1 that an ε outside the root explains, and the rounding of half precision."""
+
+
+def of_sublayers(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+    """Norms, multipliers and functions of each branch."""
+    afters = {id(term.after) for term in anatomy.sums}
+    for index, term in enumerate(anatomy.sums):
+        following = anatomy.sums[index + 1].before if index + 1 < len(anatomy.sums) else anatomy.output
+        on_sum = _norms(trace(following, partial(is_, term.after))[0]) if following else []
+        skip, lineage = _skip(term, afters)
+        for site, part in kinds(anatomy, term):
+            facts = _of_branch(site, part, afters | lineage)
+            facts["on_sum"], facts["skip"] = bool(on_sum), skip
+            facts["branch"] *= alpha(term.after) * _outer(term.branch, part)
+            norms = facts.pop("norms") + on_sum
+            if norms:
+                facts["epsilon"] = norms[0].epsilon
+                facts["norm"] = "layer" if norms[0].centered else "rms"
+            yield from (((site, name), value) for name, value in facts.items())
+    if {"attn_out", "mlp_out"} <= set(anatomy.sites):
+        yield ("layer", "parallel"), _parallel(anatomy)
+
+
+def _outer(branch: Node, part: Node) -> float:
+    """Factor on a sum of two branches at once."""
+    if branch is part:
+        return 1.0
+    return math.prod(step.factor for step in trace(branch, lambda node: node is part)[0] if step.kind == "factor")
+
+
+def _norms(steps: list[Step]) -> list[Step]:
+    return [step for step in steps if step.kind == "norm"]
+
+
+def _skip(term: Sum, afters: set[int]) -> tuple[float, set[int]]:
+    """The factor on the stream, and the tensors that are the stream as it was before it."""
+    if term.before is None:
+        return 0.0, set()
+    lineage: set[int] = set()
+
+    def stop(node: Node) -> bool:
+        lineage.add(id(node))
+        return id(node) in afters
+    factor = 1.0
+    for step in trace(term.before, stop)[0]:
+        lineage.add(id(step.node))
+        if step.kind == "norm":  # beyond it lies what the norm was made of, which is no stream any more
+            _, end = trace(step.before, lambda node: id(node) in afters)
+            lineage -= {id(end)} - {id(step.node)}
+            factor *= _length(step)
+            break
+        factor *= step.factor if step.kind in ("factor", "gain") else 1.0
+    return factor, lineage
+
+
+def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
+    """Facts of a branch: norms and factors from its term of the sum back to the stream."""
+    steps, end = trace(part)
+    out = _norms(steps)
+    multipliers = ("factor",) if out else ("factor", "gain")  # what follows a norm's own gain is a multiplier
+    outer = [step for step in takewhile(lambda step: step.kind != "norm", steps) if step.kind in multipliers]
+    facts: dict[str, Any] = {"on_output": bool(out), "branch": math.prod(step.factor for step in outer)}
+    if out:
+        facts["branch"] *= _length(out[0])
+    weights = [operand for step in outer for operand in step.node.inputs if operand.parameter is not None]
+    facts["learned"] = "" if not weights else "number" if weights[0].tensor.numel() == 1 else "vector"
+    facts["learned_by"] = tuple((id(weight.parameter), weight.tensor.storage_offset()) for weight in weights)
+    norms = out
+    width = part.tensor.shape[-1]
+    last = end if end.op in MATRIX else next((node for node in part.matrix if node.tensor.shape[-1] == width), None)
+    hidden = None if last is None else next(iter(last.made_of("deep")), None)
+    if hidden is not None:
+        line, inmost = trace(hidden)
+        inner = _norms(line)
+        facts["on_read"] = bool(inner)
+        norms = norms + inner
+        if site == "mlp_out" and (bend := read_bend(hidden)) is not None:
+            facts.update(mlp=bend.mlp, activation=bend.activation if bend.misfit <= FITS else "another",
+                         nearest=bend.activation, factor=bend.factor)
+            facts["on_read"] = bend.norms > 0
+        if site == "attn_out":
+            facts["gates"] = _gates(inmost, math.prod(part.tensor.shape[:-1]))
+    operand = _operand(part)
+    if operand is not None:
+        line, _ = trace(operand, lambda node: id(node) in streams or node.op == "input", bends=True)
+        before = _norms(line)
+        point = next((step for step in line if step.kind == "bend"), None)
+        facts["on_input"] = bool(before) or point is not None
+        if before:
+            facts["gain"] = _gain(operand.tensor, before[0].before.tensor, before[0])
+            norms = before + norms
+        elif point is not None:
+            facts.update(_point(point, line))
+    facts["norms"] = norms
+    return facts
+
+
+def _operand(part: Node) -> Node | None:
+    """The stream as the branch's first matrix reads it."""
+    for node in part.inside():
+        if node.op in MATRIX and any(operand.parameter is not None for operand in node.inputs):
+            for operand in node.made_of("stream", "reduced"):
+                if operand.parameter is None:
+                    return operand
+    return None
+
+
+def _gates(node: Node, tokens: int) -> int:
+    """Number of gates on what attention's last matrix reads; 0 where there are none."""
+    deep = node.made_of("deep")
+    if node.op not in FACTOR or len(deep) != 2:
+        return 0
+    for gate in deep:
+        while gate.op in VIEW and len(made := gate.made_of("deep")) == 1:
+            gate = made[0]
+        if gate.op == "sigmoid":
+            return gate.tensor.numel() // tokens
+    return 0
+
+
+def _gain(after: Tensor, before: Tensor, norm: Step) -> float:
+    """Factor that a norm applies to normalized vectors: its gains' root mean square, times any factor after it."""
+    x, y = before.detach().float(), after.detach().float()  # a product may have the tokens in another order
+    q = (x.var(dim=-1, correction=0) if norm.centered else x.square().mean(dim=-1)).double()
+    left = float((q / (q + norm.epsilon).clamp(min=1e-300)).mean())
+    return math.sqrt(float(y.square().mean()) / left) if left else 0.0
+
+
+def _length(norm: Step) -> float:
+    """Root mean square that a norm leaves, without its own gain: 1, or 1/√d where it divides by a length."""
+    length = 0.0 if norm.node.op in NORM else _gain(norm.node.tensor, norm.before.tensor, norm)
+    return length if length and abs(length - 1) > ROUNDED else 1.0
+
+
+def _point(bend: Step, line: list[Step]) -> dict[str, Any]:
+    """The function in a norm's place, and what multiplies its argument."""
+    inner = math.prod(step.factor for step in line[line.index(bend) + 1:] if step.kind in ("factor", "gain"))
+    names = [name for name, row in NORMS.items() if row.point and bend.node.op == row.point]
+    return {"norm": names[0] if names else "another", "norm_alpha": inner}
+
+
+def _parallel(anatomy: Anatomy) -> bool:
+    """Whether the MLP reads the stream as it was before attention."""
+    mlp = anatomy.sites["mlp_out"]
+    attention = anatomy.sites["attn_out"]
+    if any(mlp in term.branch.inside() and attention in term.branch.inside() for term in anatomy.sums):
+        return True
+    operand = _operand(mlp)
+    afters = [term.after for term in anatomy.sums if attention in term.branch.inside()]
+    if operand is None or not afters:
+        return False
+    return all(part is not afters[0] for part in walk(operand, lambda part: part.made_of("stream", "reduced")))
+
+
+# All facts of a block.
 
 
 Facts = Mapping[tuple[str, str], Any]
@@ -92,9 +269,9 @@ def read_facts(anatomy: Anatomy, block: nn.Module) -> Facts:
         ("layer", "attentions"): len(attending),
         ("layer", "attends"): anatomy.attention is not None,
         ("layer", "branches"): tuple(site for site in BRANCHES if site in anatomy.sites),
-        ("layer", "dropout"): max([0.0, *drops, *map(_dropped, anatomy.graph.order)]),
+        ("layer", "dropout"): max([0.0, *drops, *map(_dropped, anatomy.order)]),
     }
-    if any(node.op == "topk" for node in anatomy.graph.order):
+    if any(node.op == "topk" for node in anatomy.order):
         facts["layer", "experts"] = True
     unread = []
     for words, part in (("branches", of_sublayers), ("attention", of_heads), ("matrices", of_matrices)):

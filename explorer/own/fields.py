@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
+from explorer.measuring.statistics import Signal
 from explorer.own import text
 from explorer.own.facts import Facts
 from explorer.own.matched import placement_of
@@ -53,6 +55,58 @@ class Majority:
         """The median of a number over the layers."""
         values = self.values(site, name)
         return float(np.median(values)) if values else np.nan
+
+
+SURE = 4.0
+"""Standard errors of the overlap of independent tokens beyond which a correlation is one."""
+LEARNED = (0.2, 0.8)
+"""Share of the second moment that tokens at one place of different sequences have in common, where each place has a
+vector of its own: half of it, where both tables are drawn alike."""
+
+
+class Source(NamedTuple):
+    """Statistics of a stack's input."""
+
+    second_moment: float
+    correlation: float
+    placed: float | None
+    """Overlap of tokens at one place of different sequences beyond that of any; None with a single sequence."""
+    tokens: int
+    batch: int
+
+    @classmethod
+    def of(cls, stream: Tensor) -> Source:
+        """The statistics of the first block's input, `[batch, token, d]`."""
+        x = stream.detach().float()
+        signal = Signal.of(x[None])
+        q, batch, tokens = float(signal.q), x.shape[0], x.shape[1]
+        correlation = float(signal.overlap) / q if tokens > 1 and q else 0.0
+        placed = None
+        if batch > 1 and tokens > 1 and q:
+            across = Signal.of(x.transpose(0, 1)[None])
+            total = x.double().sum(dim=(0, 1)).square().mean()
+            within = float(signal.overlap) * batch * tokens * (tokens - 1)
+            same = float(across.overlap) * tokens * batch * (batch - 1)
+            apart = (float(total) - within - same - q * batch * tokens) / (batch * tokens * (batch - 1) * (tokens - 1))
+            placed = (float(across.overlap) - apart) / q
+        return cls(q, correlation, placed, tokens, batch)
+
+    def fields(self, known: Mapping[str, Any], unread: list[str]) -> dict[str, Any]:
+        """Fields of a config that describe the input; `known` has the width and positions."""
+        fields: dict[str, Any] = {"n_ctx": max(2, self.tokens), "batch_size": self.batch,
+                                  "input_second_moment": min(max(self.second_moment, 1e-8), 1e8)}
+        correlation, learned = self.correlation, False
+        if known.get("position", "none") == "none":
+            if self.placed is None:
+                unread.append(text("unread", "positions"))
+            elif LEARNED[0] < self.placed < LEARNED[1]:
+                fields["position"], learned = "learned", True
+                correlation *= 2  # of the tokens before their half of the second moment
+        pairs = self.batch * self.tokens * (self.tokens - 1) / 2
+        error = 1 / math.sqrt(max(1.0, pairs) * known["d_model"])
+        if correlation > SURE * error * (1 + learned):
+            fields |= {"input": "correlated", "input_correlation": min(max(correlation, 0.0), 1.0)}
+        return fields
 
 
 SHAPES = {"normal": 3.0, "uniform": 1.8, "truncated_normal": 2.36}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -63,11 +63,9 @@ def jumps(readings: Sequence[Reading], layers: Sequence[str], sick: bool = False
     for index in range(1, len(readings)):
         before, after = readings[index - 1 : index + 1]
         with np.errstate(all="ignore"):
-            jumps_by_rule = [next(rule, None) for rule in (
-                _norms(before, after), _silenced(before, readings[index:]), _stream(before, after),
-                _gradients(before, after))]
-        if known := [jump for jump in jumps_by_rule if jump is not None]:
-            silenced = jumps_by_rule[1]
+            silenced = _silenced(before, readings[index:])
+            by_rule = (_norms(before, after), silenced, _stream(before, after), _gradients(before, after))
+        if known := [jump for jump in by_rule if jump is not None]:
             first = silenced or known[0]
             when = "_step" if after.step == before.step + 1 else ""
             meaning = text("jump", "silenced" if silenced else f"{first.place}{when}", before=before.step,
@@ -78,9 +76,9 @@ def jumps(readings: Sequence[Reading], layers: Sequence[str], sick: bool = False
     return None
 
 
-def _norms(before: Reading, after: Reading) -> Iterator[Jump]:
+def _norms(before: Reading, after: Reading) -> Jump | None:
     """The matrix whose norm changed most beyond what the optimizer did."""
-    ranked = []
+    ranked: list[tuple[float, Jump]] = []
     for key, now in _by_layer(after, "weight_norm"):
         was = before.values.get(key)
         if was is None or was.shape != now.shape:
@@ -91,11 +89,11 @@ def _norms(before: Reading, after: Reading) -> Iterator[Jump]:
         off = (factor > OUTGROWN) & (abs(now - was) > OUTGROWN * (after.step - before.step) * moved) & (was > 0)
         ranked += [(float(factor[layer]), Jump("norm", key[1], layer + 1, float(was[layer]), float(now[layer])))
                   for layer in np.flatnonzero(off & np.isfinite(now)).tolist()]
-    yield from [jump for _, jump in sorted(ranked, key=lambda jump: -jump[0])]
+    return max(ranked, key=lambda jump: jump[0])[1] if ranked else None
 
 
-def _silenced(before: Reading, later: Sequence[Reading]) -> Iterator[Jump]:
-    """The matrices of a layer that had a gradient, and get none in all later readings, while others do."""
+def _silenced(before: Reading, later: Sequence[Reading]) -> Jump | None:
+    """The matrices of the first layer that had a gradient, and get none in all later readings, while others do."""
     lost: dict[int, list[tuple[str, float]]] = {}
     alive = False
     for key, was in _by_layer(before, "parameter_gradient"):
@@ -104,11 +102,13 @@ def _silenced(before: Reading, later: Sequence[Reading]) -> Iterator[Jump]:
         alive = alive or bool((~gone & (was > 0)).any())
         for layer in np.flatnonzero(gone & (was > 0)).tolist():
             lost.setdefault(layer + 1, []).append((key[1], float(was[layer])))
-    for layer, sites in sorted(lost.items()) if alive else ():
-        yield Jump("gradient", listed(site for site, _ in sites), layer, sites[0][1], 0.0)
+    if not lost or not alive:
+        return None
+    layer, sites = min(lost.items())
+    return Jump("gradient", listed(site for site, _ in sites), layer, sites[0][1], 0.0)
 
 
-def _stream(before: Reading, after: Reading) -> Iterator[Jump]:
+def _stream(before: Reading, after: Reading) -> Jump | None:
     """The layer that multiplies the stream most unlike before, and unlike the other layers."""
     for name in ("second_moment", "max_abs"):
         was, now = (_line(reading, name) for reading in (before, after))
@@ -119,24 +119,22 @@ def _stream(before: Reading, after: Reading) -> Iterator[Jump]:
         beside = np.maximum(ratio, 1 / ratio)
         layer = int(np.argmax(np.where(np.isfinite(beside), beside, 0.0)))
         if math.isfinite(beside[layer]) and beside[layer] > STREAM:
-            yield Jump(name, "", layer, float(was[layer]), float(now[layer]))
+            return Jump(name, "", layer, float(was[layer]), float(now[layer]))
+    return None
 
 
-def _gradients(before: Reading, after: Reading) -> Iterator[Jump]:
+def _gradients(before: Reading, after: Reading) -> Jump | None:
     """The matrix whose gradient changed most beside the others'."""
-    if _settling(before, after):
-        return
     pairs = [(key[1], layer + 1, float(was), float(now)) for key, held in _by_layer(before, "parameter_gradient")
              if (value := after.values.get(key)) is not None and value.shape == held.shape
              for layer, (was, now) in enumerate(zip(held, value, strict=True))
              if was > 0 and now > 0 and math.isfinite(was) and math.isfinite(now)]
-    if len(pairs) < 3:
-        return
+    if len(pairs) < 3 or _settling(before, after):
+        return None
     ratios = np.array([now / was for *_, was, now in pairs])
     beside = ratios / np.median(ratios)
     most = int(np.argmax(np.maximum(beside, 1 / beside)))
-    if max(beside[most], 1 / beside[most]) > GRADIENT:
-        yield Jump("gradient", *pairs[most])
+    return Jump("gradient", *pairs[most]) if max(beside[most], 1 / beside[most]) > GRADIENT else None
 
 
 def _settling(before: Reading, after: Reading) -> bool:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from explorer.own.branches import Anatomy, queries_keys_values
-from explorer.own.masks import masking
+from explorer.config import Config
+from explorer.own.anatomy import Anatomy, queries_keys_values
+from explorer.own.attention import hidden, masked, visible
 from explorer.own.nodes import FUSED, MATRIX, Node, pattern_of, walk
 from explorer.own.trace import Step, alpha, trace
 
@@ -44,16 +45,10 @@ def read_turn(step: Step) -> Turn | None:
         after = after.flatten(-2)
     if after.shape != before.shape or after.ndim < 3:
         return None
-    best: tuple[float, Tensor] | None = None
-    for axis in range(1, after.ndim - 1):
-        if after.shape[axis] < 2:
-            continue
-        for halves in (True, False):
-            for width in _widths(after, before):
-                misfit, angles = _angles(after, before, axis, halves, width)
-                if best is None or misfit < best[0]:
-                    best = misfit, angles
-    return None if best is None or best[0] > EXACT else _base(best[1], after.shape[-1])
+    axes = [axis for axis in range(1, after.ndim - 1) if after.shape[axis] > 1]
+    tried = [_angles(after, before, *way) for way in itertools.product(axes, (True, False), _widths(after, before))]
+    misfit, angles = min(tried, key=lambda way: way[0], default=(math.inf, after))
+    return None if misfit > EXACT else _base(angles, after.shape[-1])
 
 
 def _widths(after: Tensor, before: Tensor) -> list[int]:
@@ -94,21 +89,93 @@ def _base(angles: Tensor, d_head: int) -> Turn:
     return Turn(plain if abs(base / plain - 1) < NEAR else base, 2 * count / d_head, fits)
 
 
+# Which keys a query sees, and what its position adds to the logits: read off the first sequence's.
+
+
+LOOKED_AT = 128
+"""Tokens of the first sequence in whose logits masks and biases are looked for."""
+
+
+def masking(attention: Node, q: Node, k: Node, product: Node | None, after: list[Step], cap: float) -> tuple[str, str]:
+    """Bias by position and mask, from the logits of the first sequence."""
+    if attention.op in FUSED:
+        return _of_fused(attention, min(q.tensor.shape[-2], LOOKED_AT), min(k.tensor.shape[-2], LOOKED_AT))
+    soft = pattern_of(attention)
+    if soft is None or product is None:
+        return "another", "another"
+    keys = attention.inputs[1].tensor.shape[-2]
+    mask = hidden(soft)
+    logits = soft.inputs[0].tensor
+    scores = (logits if mask is None else logits.masked_fill(mask, -math.inf))[..., :keys]
+    first = _first(scores, scores.shape[-3])
+    # the product with its axes in their places; what was done to it before it had them is done to it there
+    placed = [(index, step.before.tensor[..., :keys]) for index, step in reversed([*enumerate(after)])]
+    index, plain = next(((index, tensor) for index, tensor in [*placed, (-1, scores)] if tensor.shape == scores.shape))
+    if any(step.kind not in ("factor", "gain") for step in after[index + 1:]):
+        raise ValueError("the logits are bent or added to before their axes are in their places")
+    if product.op == "baddbmm" and not product.inputs[0].role:
+        bias = product.inputs[0].tensor.expand_as(product.tensor)
+        plain = plain - bias.reshape(plain.shape).to(plain)
+    scaled = _first(plain, first.shape[0])
+    factor = math.prod(step.factor for step in after[:index + 1] if step.kind == "factor")
+    scaled = torch.tanh(scaled * factor / cap) * cap if cap else scaled * factor
+    return _named(first - scaled, first)
+
+
+def _first(scores: Tensor, heads: int) -> Tensor:
+    """`[head, query, key]` of the first sequence's first tokens."""
+    flat = scores.detach().reshape(-1, *scores.shape[-2:])[:heads]
+    return flat[:, :LOOKED_AT, :LOOKED_AT].float()
+
+
+def _of_fused(attention: Node, n: int, keys: int) -> tuple[str, str]:
+    """Bias by position and mask of a fused call, which adds to logits what it adds to zeros."""
+    node, mask = attention.named.get("attn_mask") or attention.named.get("attn_bias"), None
+    if isinstance(node, Node):
+        heads = node.tensor.shape[-3] if node.tensor.ndim > 2 else 1
+        mask = node.tensor.detach().reshape(-1, *node.tensor.shape[-2:])[:heads].cpu()
+    bias = masked(torch.zeros(1 if mask is None else len(mask), n, keys), mask, bool(attention.named["is_causal"]))
+    return _named(bias, bias)
+
+
+def _named(bias: Tensor, scores: Tensor) -> tuple[str, str]:
+    """Position and mask from `[head, query, key]`: what is added to the logits, and the logits themselves."""
+    shown = visible(scores)
+    n, keys = scores.shape[-2:]
+    lower = torch.ones(n, keys, dtype=torch.bool, device=scores.device).tril()
+    mask = "none" if bool(shown.all()) else "causal" if bool((shown == lower).all()) else "another"
+    left = (bias - bias[..., :1]).where(shown & shown[..., :1], 0)
+    if float(left.abs().max()) <= 1e-3 * max(1.0, float(scores.where(shown, 0).abs().max())):
+        return "none", mask
+    heads = bias.shape[0]
+    if heads <= 64:
+        fall = torch.tensor(Config(n_heads=heads, head_size=8, position="alibi", causal=True).design.slopes)
+        line = fall[:, None, None].to(left) * torch.arange(keys, device=left.device)
+        line = line.where(shown & shown[..., :1], 0)
+        if float((left - line).abs().max()) <= 0.02 * float(line.abs().max()):
+            return "alibi", mask
+    return "another", mask
+
+
+# The facts.
+
+
 def of_heads(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
     """Facts of a block's first attention; none where its logits are not seen."""
-    attention = anatomy.attention
-    parts = queries_keys_values(attention) if attention is not None else None
-    if attention is not None and parts is not None:
-        yield from ((("attn_scores", name), value) for name, value in _facts(anatomy, attention, *parts).items())
+    if anatomy.attention is not None and (parts := queries_keys_values(anatomy.attention)) is not None:
+        facts = _facts(anatomy, anatomy.attention, *parts)
+        yield from ((("attn_scores", name), value) for name, value in facts.items())
 
 
 def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict[str, Any]:
     """Facts of an attention by name."""
-    lines = [trace(operand)[0] for operand in (q, k.inputs[0] if _turned(k) else k, v)]
+    keys = k.inputs[0] if k.op in ("transpose", "t") and len(k.inputs) == 1 else k
+    lines = [trace(operand)[0] for operand in (q, keys, v)]
     norms = [[step for step in line if step.kind == "norm"] for line in lines]
     d_head = q.tensor.shape[-1]
     logits, factor, cap, after = _logits(attention, d_head)
-    after_norm = [takewhile(lambda step: step.kind != "norm", line) for line in lines[:2]]  # what no norm undoes
+    # what no norm undoes
+    after_norm = [itertools.takewhile(lambda step: step.kind != "norm", line) for line in lines[:2]]
     scaled = [math.prod(step.factor for step in steps if step.kind == "factor") for steps in after_norm]
     factor *= math.prod(scaled)
     inherits = "qk" if any(map(_carried, lines[0])) else "scores" if any(
@@ -131,10 +198,6 @@ def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict
         "mask": mask, "position": position, "turn": turn, "sink": _sink(attention),
         "mixes_values": any(map(_carried, lines[2])), "inherits": inherits,
     }
-
-
-def _turned(node: Node) -> bool:
-    return node.op in ("transpose", "t") and len(node.inputs) == 1
 
 
 def _logits(attention: Node, d_head: int) -> tuple[Node | None, float, float, list[Step]]:
@@ -177,7 +240,7 @@ def _varies(tensor: Tensor) -> bool:
 
 def _sink(attention: Node) -> str:
     """Whether the softmax has one key more than there are values, and whether its logit is learned."""
-    soft = pattern_of(attention) if attention.op not in FUSED else None
+    soft = pattern_of(attention)
     if soft is None or soft.inputs[0].tensor.shape[-1] != attention.inputs[1].tensor.shape[-2] + 1:
         return "none"
     parts = walk(soft.inputs[0], lambda node: [] if node.op in MATRIX else node.inputs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import torch
@@ -209,15 +209,17 @@ class Passes:
             x.register_hook(Hook(self.returned, place))  # type: ignore[no-untyped-call]
 
 
-def inner_hooks(modules: Iterable[tuple[int, nn.Module]],
-                take: Callable[[int, nn.Module, Tensor], None]) -> list[RemovableHandle]:
-    """Hooks that hand over what some modules give, each with its number."""
+def inner_hooks(modules: Iterable[tuple[int, nn.Module]], take: Callable[[int, nn.Module, Tensor], None]) -> ExitStack:
+    """Hooks that hand over what some modules give, each with its number; to close this takes them off."""
 
     def leave(number: int, module: nn.Module, _: Any, out: Any) -> None:
         if not torch.compiler.is_compiling() and (x := first_floating(out)) is not None:
             take(number, module, x)
 
-    return [module.register_forward_hook(Hook(leave, number)) for number, module in modules]
+    hooks = ExitStack()
+    for number, module in modules:
+        hooks.callback(module.register_forward_hook(Hook(leave, number)).remove)
+    return hooks
 
 
 def recomputing() -> bool:

@@ -47,7 +47,7 @@ PLACES = (torch.bool, torch.int32, torch.int64)
 class Node:
     """A tensor of the block and what made it."""
 
-    __slots__ = ("bent", "followed", "gradient", "inputs", "matrix", "named", "op", "parameter", "role", "tensor")
+    __slots__ = ("followed", "gradient", "inputs", "matrix", "named", "op", "parameter", "role", "tensor")
 
     def __init__(self, op: str, inputs: list[Node], tensor: Tensor, role: Role = "",
                  named: Mapping[str, Any] = MappingProxyType({})) -> None:
@@ -61,8 +61,6 @@ class Node:
         self.gradient: list[Tensor] = []
         """Mean square of the loss's gradient by it, once the backward pass has been there; of streams only."""
         self.followed = False
-        self.bent = False
-        """Whether it has been through a function of one number since the last product."""
 
     def made_of(self, *roles: Role) -> list[Node]:
         """The operands that have one of these roles; without roles all that have any."""
@@ -146,14 +144,9 @@ def _view(factor: Node, order: list[int]) -> Node:
 
 def label(node: Node) -> None:
     """Says what a node is, from what its inputs are."""
-    node.role, node.matrix, node.bent = _role(node), (), False
-    if node.role != "deep":
-        return
-    if node.op in MATRIX and any(operand.parameter is not None for operand in node.inputs):
-        node.matrix = (node,)
-    else:
-        node.matrix = products(node.inputs)
-        node.bent = node.op in BENT or any(operand.bent for operand in node.inputs)
+    node.role = _role(node)
+    learned = node.op in MATRIX and any(operand.parameter is not None for operand in node.inputs)
+    node.matrix = () if node.role != "deep" else (node,) if learned else products(node.inputs)
 
 
 def products(nodes: Iterable[Node]) -> tuple[Node, ...]:
@@ -179,9 +172,7 @@ def _role(node: Node) -> Role:
         return "reduced" if op in BENT or op in FACTOR else "deep"
     if "stream" in roles:
         return "stream" if op in VIEW or op in SUM else "deep"
-    if "deep" in roles:
-        return "deep"
-    return "reduced"
+    return "deep" if "deep" in roles else "reduced"
 
 
 def reduces(node: Node) -> bool:
@@ -217,7 +208,7 @@ def is_norm(node: Node) -> bool:
 
 def pattern_of(product: Node) -> Node | None:
     """The softmax behind the first factor of a product, where there is one and no other product between."""
-    node = product.inputs[0] if product.inputs else None
+    node = product.inputs[0] if product.inputs and product.op not in FUSED else None
     while node is not None and node.op not in SOFTMAX:
         plain = node.op in VIEW or node.op in FACTOR or node.op in ("where", "masked_fill", "bernoulli_", "nan_to_num")
         node = next(iter(node.made_of()), None) if plain else None

@@ -5,19 +5,19 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils import checkpoint
 
 from explorer.display import must_be
-from explorer.own.blocks import find_stacks, is_compiled
-from explorer.own.calls import Batch, Loss, called, loss_of, repeated, unwrapped
+from explorer.own.model import Batch, Loss, called, find_stacks, is_compiled, loss_of, repeated, unwrapped
 from explorer.own.nodes import Node, first_floating
 from explorer.own.recording import Recording, backward
 from explorer.own.stack import Stack, follow
@@ -34,74 +34,45 @@ def untouched(model: nn.Module) -> Iterator[None]:
     Gradient checkpoints are passed over: activations are kept for once, so that nothing is computed twice.
     """
     with ExitStack() as stack:
-        stack.enter_context(_buffers(model))
-        stack.enter_context(_wishes(model))
+        for module in model.modules():
+            numbers = {name: buffer.clone() for name, buffer in module._buffers.items() if buffer is not None}
+            stack.callback(_put_back, module._buffers, {**module._buffers}, numbers)
+        for weight in model.parameters():
+            stack.callback(weight.requires_grad_, weight.requires_grad)
+            if weight.is_floating_point():  # frozen ones take part in the backward pass, too
+                weight.requires_grad_()
         devices = sorted({weight.device.index or 0 for weight in model.parameters() if weight.device.type == "cuda"})
         stack.enter_context(torch.random.fork_rng(devices))
         stack.callback(random.setstate, random.getstate())
         stack.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002 - a model may draw from it
-        stack.enter_context(_switches(model))
+        _switch(stack, is_compiled(model))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         yield
 
 
-@contextmanager
-def _buffers(model: nn.Module) -> Iterator[None]:
-    """Puts the buffers back, with their numbers."""
-    kept = [(module, dict(module._buffers), {name: buffer.clone() for name, buffer in module._buffers.items()
-                                            if buffer is not None}) for module in model.modules()]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for module, held, numbers in kept:
-                module._buffers.clear()
-                module._buffers.update(held)
-                for name, number in numbers.items():
-                    if (buffer := held[name]) is not None:
-                        buffer.copy_(number)
+@torch.no_grad()
+def _put_back(buffers: dict[str, Tensor | None], held: dict[str, Tensor | None], numbers: dict[str, Tensor]) -> None:
+    """The buffers that a module held, with their numbers."""
+    buffers.clear()
+    buffers.update(held)
+    for name, number in numbers.items():
+        if (buffer := held[name]) is not None:
+            buffer.copy_(number)
 
 
-@contextmanager
-def _wishes(model: nn.Module) -> Iterator[None]:
-    """Has every parameter take part in the backward pass; frozen ones are frozen again."""
-    kept = [(weight, weight.requires_grad) for weight in model.parameters()]
-    try:
-        for weight, _ in kept:
-            if weight.is_floating_point():
-                weight.requires_grad_()
-        yield
-    finally:
-        for weight, wish in kept:
-            weight.requires_grad_(wish)
-
-
-@contextmanager
-def _switches(model: nn.Module) -> Iterator[None]:
+def _switch(stack: ExitStack, compiled: bool) -> None:
     """No call that hides a whole layer, no compiled code, no cast that outlives a block, no checkpoint."""
-    fused, cached = torch.backends.mha.get_fastpath_enabled(), torch.is_autocast_cache_enabled()
-    eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else nullcontext()  # imports a lot
-    shortcuts: list[tuple[Any, str, Any]] = [
-        (checkpoint.CheckpointFunction, "apply", lambda function, _, *arguments: function(*arguments)),
-        (checkpoint, "_checkpoint_without_reentrant_generator", lambda *_, **__: iter((None,))),
-    ]
-    kept = [(owner, name, vars(owner).get(name)) for owner, name, _ in shortcuts]
-    try:
-        torch.backends.mha.set_fastpath_enabled(False)
-        torch.set_autocast_cache_enabled(False)
-        for owner, name, plain in shortcuts:
-            setattr(owner, name, plain)
-        with eager:
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fused)
-        torch.set_autocast_cache_enabled(cached)
-        for owner, name, own in kept:
-            if own is None:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, own)
+    stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
+    torch.backends.mha.set_fastpath_enabled(False)
+    stack.callback(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled())
+    torch.set_autocast_cache_enabled(False)
+    for owner, name, plain in (
+            (checkpoint.CheckpointFunction, "apply", lambda function, _, *arguments: function(*arguments)),
+            (checkpoint, "_checkpoint_without_reentrant_generator", lambda *_, **__: iter((None,)))):
+        stack.enter_context(patch.object(owner, name, plain))
+    if compiled:  # what sets the stance imports a lot
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
 
 
 # Statistics at sites that a person names, for a model whose structure is not understood.

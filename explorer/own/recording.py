@@ -1,22 +1,126 @@
-"""One pass forward with every block watched, and one backward."""
+"""One pass forward with every block watched, and one backward.
+
+A dispatch mode sees every operation of a block, whatever the code that calls it looks like. Each tensor becomes a
+`Node` that remembers what made it. Three kinds are told apart as they are made. The *stream* is the block's input and
+what is left of it after sums with branches, norms and multipliers. *Deep* is what has been through a matrix since.
+*Reduced* is a mean or a norm of something, one number a token: a factor of it makes a norm.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from explorer.own import text
 from explorer.own.anatomy import read_block
-from explorer.own.blocks import Block
-from explorer.own.calls import Batch, called
 from explorer.own.facts import UNREADABLE
-from explorer.own.graph import Graph
-from explorer.own.nodes import SUM, Node, first_floating
+from explorer.own.matrices import matrices, vectors
+from explorer.own.model import Batch, Block, called
+from explorer.own.nodes import SUM, VIEW, Node, as_softmax, first_floating, label, named_arguments, tensors_in
 from explorer.own.stack import Stack, follow
+
+
+class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Records while it is entered, from `begin`, which says where the stream comes in, to `end`.
+
+    Args:
+        parameters: every parameter of the model, by the id of its tensor.
+        shown: told of each new stream, once autograd knows its tensor.
+    """
+
+    def __init__(self, parameters: Mapping[int, nn.Parameter], shown: Callable[[Node], None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.parameters, self.shown = parameters, shown
+        self.recording = False
+        self.by_tensor: dict[int, Node] = {}
+        self.order: list[Node] = []
+        """Every node that was made, in turn."""
+        self.due: list[Node] = []
+        self.source = Node("input", [], torch.empty(0), "stream")
+
+    def begin(self, stream: Tensor) -> None:
+        """A new block, whose input this is."""
+        self.source = Node("input", [], stream, "stream")
+        self.by_tensor, self.order, self.due = {id(stream): self.source}, [self.source], [self.source]
+        self.recording = True
+
+    def end(self, output: Tensor) -> Node:
+        """The block's output; nothing more is recorded."""
+        self.announce()
+        self.recording = False
+        return self.find(output)
+
+    def release(self) -> None:
+        """Lets go of the block's numbers; its nodes keep their shapes, on the meta device."""
+        for node in (*self.order, *self.by_tensor.values()):
+            if node.tensor is not node.parameter:
+                node.tensor = torch.empty(node.tensor.shape, dtype=node.tensor.dtype, device="meta")
+        self.by_tensor.clear()
+        self.order.clear()
+
+    def announce(self) -> None:
+        """Tells of the streams that the last operation made."""
+        due, self.due = self.due, []
+        for node in due:
+            self.shown(node)
+
+    def find(self, tensor: Tensor) -> Node:
+        """The node of a tensor; one that nothing made is a leaf of the block."""
+        node = self.by_tensor.get(id(tensor))
+        if node is None:
+            node = self.by_tensor[id(tensor)] = Node("leaf", [], tensor)
+            node.parameter = self.parameters.get(id(tensor))
+        return node
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs the operation, and remembers it."""
+        kwargs = kwargs or {}
+        if not self.recording:
+            return func(*args, **kwargs)
+        self.announce()
+        inputs = [self.find(tensor) for tensor in tensors_in((args, tuple(kwargs.values())))]
+        named = {name: self.find(value) if isinstance(value, Tensor) else value
+                 for name, value in named_arguments(func, args, kwargs).items() if not isinstance(value, (list, tuple))
+                 or not tensors_in(value)}
+        op = func.overloadpacket.__name__
+        bases = overwritten(inputs[0]) if op.endswith("_") and not op.startswith("_") and inputs else []
+        wholes = [(base, base.tensor) for base in bases[1:]]
+        for base in bases:  # keep what they were
+            base.tensor = base.tensor.detach().clone()
+        out = func(*args, **kwargs)
+        for tensor in tensors_in((out,)):
+            node = self.keep(as_softmax(Node(op, inputs, tensor, named=named)))
+            for base, whole in wholes:
+                self.keep(Node("copy_", [base, node], whole))
+        return out
+
+    def keep(self, node: Node) -> Node:
+        """Remembers a new node."""
+        if node.inputs and (node.op == "cat" or (node.op in VIEW and len(node.inputs) == 1)) and \
+                all(operand.parameter is not None for operand in node.inputs):
+            node.parameter = node.inputs[0].parameter  # of several that are joined, the first; see `matrices`
+        label(node)
+        self.by_tensor[id(node.tensor)] = node
+        self.order.append(node)
+        if node.role == "stream" and node.op not in VIEW:
+            self.due.append(node)
+        return node
+
+
+def overwritten(node: Node) -> list[Node]:
+    """Nodes that change when an operation writes to a tensor: its own, and those of which it is a view."""
+    nodes = [node]
+    memory = node.tensor.untyped_storage().data_ptr()
+    while node.op in VIEW and node.inputs and node.inputs[0].tensor.untyped_storage().data_ptr() == memory:
+        node = node.inputs[0]
+        nodes.append(node)
+    return nodes
 
 
 class Recording:
@@ -56,7 +160,7 @@ class Recording:
             for module in self.modules.values():
                 hooks.callback(module.register_forward_pre_hook(self.enter, with_kwargs=True).remove)
                 hooks.callback(module.register_forward_hook(self.leave).remove)
-                hooks.enter_context(self.called(module))
+                hooks.enter_context(patch.object(module, "forward", self.checked(module)))
             with self.graph:
                 output = called(model, batch)
             if self.open is not None:
@@ -72,25 +176,18 @@ class Recording:
         for stream in self.wished:
             stream.requires_grad_(False)
 
-    @contextmanager
-    def called(self, module: nn.Module) -> Iterator[None]:
-        """Refuses a call of `module.forward`, which passes hooks by."""
-        own, forward = vars(module).get("forward"), module.forward
+    def checked(self, module: nn.Module) -> Callable[..., Any]:
+        """`module.forward`, refused where it is called as such, which passes hooks by."""
+        forward = module.forward
 
-        def checked(*arguments: Any, **named: Any) -> Any:
+        def check(*arguments: Any, **named: Any) -> Any:
             if not self.within or self.within[-1] is not module:
                 path = self.whose[id(module)][1].path
                 raise ValueError(f"blocks must be called as modules, for hooks see no other call; {path} is called by "
                                  ".forward(): write block(x) for block.forward(x)")
             return forward(*arguments, **named)
 
-        module.forward = checked
-        try:
-            yield
-        finally:
-            del module.forward
-            if own is not None:
-                module.forward = own
+        return check
 
     def refuse(self, stack: Stack, why: str) -> None:
         """Leaves a stack out, or raises where it is the one that is asked for."""
@@ -156,7 +253,11 @@ class Recording:
         """Reads a block that has ended."""
         try:
             with torch.no_grad():
-                stack.take(block, read_block(self.graph, self.graph.end(output)))
+                end = self.graph.end(output)
+                anatomy = read_block(self.graph.order, self.graph.source, end)
+                anatomy.matrices, anatomy.vectors = dict(matrices(anatomy)), dict(vectors(anatomy))
+                stack.take(block, anatomy)
+                self.graph.release()
         except UNREADABLE as error:
             stack.refused = text("unread", "block", block=block.path, error=f"{type(error).__name__}: {error}")
         self.after = True
@@ -194,8 +295,8 @@ def backward(loss: Tensor, stacks: Sequence[Stack], model: nn.Module) -> None:
     gates = {name: weight for name, weight in model.named_parameters() if id(weight) not in inside
              and weight.requires_grad and not name.endswith("bias") and not weight.any()}
     wanted = {id(w): w for stack in stacks for anatomy in stack.anatomies
-              for w in (*(piece.parameter for pieces in anatomy.matrices.values() for piece in pieces),
-                        *(vector for vectors in anatomy.vectors.values() for vector in vectors)) if w.requires_grad}
+              for pieces in (*anatomy.matrices.values(), *anatomy.vectors.values())
+              for w in (piece.parameter for piece in pieces) if w.requires_grad}
     sources = [source for stack in stacks for source in stack.sources if source.requires_grad]
     for node in (node for stack in stacks for sites in stack.sites for node in sites.values()):
         node.gradient.clear()  # what reading a block has differentiated was not the loss

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,14 +13,14 @@ from torch import Tensor
 from explorer.diagnosis.remedies import listed
 from explorer.measuring.statistics import Signal, norms, second_moment
 from explorer.own import text
-from explorer.own.anatomy import weight_values
+from explorer.own.anatomy import Anatomy, Layout, Piece, ends_with_norm, layout
 from explorer.own.attention import read_attention
-from explorer.own.blocks import Block
-from explorer.own.branches import Anatomy, Piece
 from explorer.own.differences import differences
 from explorer.own.facts import UNREADABLE, Facts, read_facts
+from explorer.own.fields import Source
+from explorer.own.matrices import weight_values
+from explorer.own.model import Block
 from explorer.own.nodes import Node
-from explorer.own.stream import Layout, Source, ends_with_norm, layout
 from explorer.own.twin import Twin, twin_of
 from explorer.profile import MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
 
@@ -91,7 +90,6 @@ class Stack:
             self.facts.append(read_facts(anatomy, block.module))
         except UNREADABLE as error:
             self.facts.append({("layer", "unread"): (("design", f"{type(error).__name__}: {error}"),)})
-        anatomy.graph.release()
 
     def end(self) -> None:
         """The model has run."""
@@ -173,38 +171,31 @@ class Stack:
     def by_stream(self) -> dict[Key, Array]:
         """Mean squared gradients relative to the last layer's, unless that is 0."""
         values: dict[Key, Array] = {}
-        last = self.sites[-1]["resid_post"].gradient
-        if last and not float(sum(last)):
-            return values
-        for site in STREAM:
-            nodes = [sites[site] for sites in (self.sites[:1] if site == "embed" else self.sites) if site in sites]
-            whole = len(nodes) == (1 if site == "embed" else len(self.sites))
-            if last and whole and all(node.gradient for node in nodes):
-                sizes = np.array([float(sum(node.gradient)) for node in nodes])
+        last = float(sum(self.sites[-1]["resid_post"].gradient))
+        for site in STREAM if last else ():
+            layers = self.sites[:1] if site == "embed" else self.sites
+            gradients = [sites[site].gradient for sites in layers if site in sites]
+            if len(gradients) == len(layers) and all(gradients):
+                sizes = np.array([float(sum(gradient)) for gradient in gradients])
                 with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
-                    values["activation_gradient", site] = (sizes / float(sum(last)))[None]
+                    values["activation_gradient", site] = (sizes / last)[None]
         return values
 
     def by_weight(self, scale: float) -> dict[Key, Array]:
         """Norms of the gradients by what the layers learn, of the loss before it was multiplied."""
-        held: dict[str, list[Any]] = dict(self.matrices())
-        parts: dict[str, list[list[Tensor]]] = {
-            name: [[piece.of(self.gradients[id(piece.parameter)]) for piece in pieces
-                    if id(piece.parameter) in self.gradients] for pieces in layers]
-            for name, layers in held.items()
-        }
+        learned = self.matrices()
         for name in VECTORS:
-            learned = [anatomy.vectors.get(name, []) for anatomy in self.anatomies]
-            if learned and all(learned):
-                held[name] = learned
-                parts[name] = [[self.gradients[id(weight)] for weight in layer if id(weight) in self.gradients]
-                               for layer in learned]
-        return {
-            ("parameter_gradient", name): np.array([[
-                float(np.linalg.norm(norms(layer))) / scale if layer else 0.0 if kept else np.nan
-                for layer, kept in zip(layers, held.get(name, layers), strict=True)]])
-            for name, layers in parts.items()
-        }
+            layers = [anatomy.vectors.get(name, []) for anatomy in self.anatomies]
+            if layers and all(layers):
+                learned[name] = layers
+        return {("parameter_gradient", name): np.array([[self.gradient(pieces) / scale for pieces in layers]])
+                for name, layers in learned.items()}
+
+    def gradient(self, pieces: Sequence[Piece]) -> float:
+        """Norm of the gradient by some parameters together: 0 where none reached them, nan of no parameters."""
+        parts = [piece.of(self.gradients[id(piece.parameter)]) for piece in pieces
+                 if id(piece.parameter) in self.gradients]
+        return float(np.linalg.norm(norms(parts))) if parts else 0.0 if pieces else np.nan
 
     def unread(self) -> tuple[str, ...]:
         """A sentence for each part of a layer that could not be read, and how many layers it is so in."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -16,9 +16,6 @@ from torch import Tensor, nn
 
 from explorer.own import text
 from explorer.profile import Array
-
-if TYPE_CHECKING:
-    from torch.distributed.tensor import DTensor
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -154,34 +151,24 @@ def is_first_process() -> bool:
     return n_processes() == 1 or dist.get_rank() == 0
 
 
-def as_dtensor(x: Tensor) -> DTensor | None:
-    """The tensor as one that is spread over processes, or None if it is not."""
-    if type(x) in (Tensor, nn.Parameter) or not dist.is_available():
-        return None
-    from torch.distributed.tensor import DTensor
-
-    return x if isinstance(x, DTensor) else None
-
-
 def local(x: Tensor) -> Tensor:
     """This process's part of a tensor, detached; a sum whose terms lie in several processes is added up first."""
-    sharded = as_dtensor(x.detach())
-    if sharded is None:
-        return x.detach()
-    from torch.distributed.tensor import Replicate
+    sharded: Any = x.detach()
+    placements = getattr(sharded, "placements", ())
+    if any(placement.is_partial() for placement in placements):
+        from torch.distributed.tensor import Replicate
 
-    if any(placement.is_partial() for placement in sharded.placements):
-        whole = [Replicate() if placement.is_partial() else placement for placement in sharded.placements]
+        whole = [Replicate() if placement.is_partial() else placement for placement in placements]
         sharded = sharded.redistribute(placements=whole)
-    return sharded.to_local()
+    part: Tensor = sharded.to_local() if placements else sharded
+    return part
 
 
-def shards(x: Tensor) -> Iterator[tuple[int, int]]:
+def shards(x: Any) -> Iterator[tuple[int, int]]:
     """Of each axis of processes over which a tensor is split: this process's place on it, and its size."""
-    sharded = as_dtensor(x)
-    for axis, placement in enumerate(sharded.placements if sharded is not None else ()):
-        if sharded is not None and placement.is_shard():
-            yield sharded.device_mesh.get_local_rank(axis), sharded.device_mesh.size(axis)
+    for axis, placement in enumerate(getattr(x, "placements", ())):  # of a DTensor
+        if placement.is_shard():
+            yield x.device_mesh.get_local_rank(axis), x.device_mesh.size(axis)
 
 
 def copies(x: Tensor) -> int:

@@ -165,3 +165,60 @@ def _root(made: list[Node], numbers: int) -> Node | None:
 
 def _centers(step: Step) -> bool:
     return step.extra is not None and step.extra.op in REDUCTION
+
+
+# The arguments of a function number by number.
+
+
+def arguments(end: Node) -> list[Node]:
+    """The tensors of which another is a function number by number: of each product before it, or of each part of one,
+    the last before it is used twice, or bent.
+    """
+    region = [part for part in inside(end, lambda part: part.op not in MATRIX) if part.role == "deep"]
+    left, operands = [part for part in region if part.op in MATRIX], list[Node]()
+    while left:
+        node = left.pop(0)
+        users = [] if node is end else [user for user in region if any(part is node for part in user.inputs)]
+        if users and all(user.op in VIEW and user.tensor.numel() < node.tensor.numel() for user in users):
+            left += {_place(user): user for user in users}.values()
+        elif len(users) == 1 and (users[0].op in VIEW or _linear(users[0])):
+            left.append(users[0])
+        else:
+            operands.append(node)
+    return operands
+
+
+def is_bent(argument: Node, end: Node) -> bool:
+    """Whether an argument goes through a function of its own before it meets another."""
+    region, node = list(inside(end, lambda part: part.op not in MATRIX)), argument
+    while node is not end:
+        users = [user for user in region if any(part is node for part in user.inputs)]
+        if len(users) > 1:
+            return True
+        if len(users[0].made_of("deep")) > 1:
+            return False
+        node, = users
+        if node.op not in VIEW | FACTOR | SUM:
+            return True
+    return False
+
+
+def unscaled(node: Node) -> Node:
+    """A tensor before numbers multiplied it."""
+    while node.op in FACTOR and _linear(node):
+        node = node.made_of()[0]
+    return node
+
+
+def _place(node: Node) -> tuple[object, ...]:
+    """Where a view lies in memory."""
+    return node.tensor.storage_offset(), node.tensor.shape, node.tensor.stride()
+
+
+def _linear(node: Node) -> bool:
+    """Whether a number multiplies a tensor, or a bias is added to it."""
+    rest = [operand for operand in node.inputs if not operand.role]
+    if len(node.inputs) != 1 + len(rest):
+        return False
+    scalar = not rest or rest[0].tensor.numel() == 1
+    return scalar if node.op in FACTOR else node.op in SUM and not scalar

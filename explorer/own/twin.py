@@ -16,9 +16,8 @@ from explorer.display import table
 from explorer.own import text
 from explorer.own.differences import FEW
 from explorer.own.facts import Facts
-from explorer.own.fields import Majority, attention, folded, mlp, norms, sizes, weights
+from explorer.own.fields import Majority, Source, attention, folded, mlp, norms, sizes, weights
 from explorer.own.matched import fit, gains, offsets
-from explorer.own.stream import Source
 from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, STREAM, Array, Key, Profile
 from explorer.theory import predict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -14,14 +14,13 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
-from torch.utils.hooks import RemovableHandle
 
 from explorer.diagnosis import Findings, diagnose
 from explorer.display import must_be, shown
 from explorer.own import text
-from explorer.own.blocks import Block, find_stacks, is_compiled
 from explorer.own.findings import over_time
 from explorer.own.hooks import Passes, Steps, inner_hooks, recomputing
+from explorer.own.model import Block, find_stacks, is_compiled
 from explorer.own.readings import Reading, Sink, frames, sinks
 from explorer.own.sums import Breakdown, Sentinel, is_first_process, largest, local, n_processes
 from explorer.own.window import Window, plain
@@ -102,7 +101,7 @@ class Watch:
         self._next, self._width, self._ended = start, 0, False
         self._said: set[str] = set()
         self._window: Window | None = None
-        self._inner_hooks: list[RemovableHandle] = []
+        self._inner_hooks = ExitStack()
         self._passes = Passes(model, [block.module for block in blocks], evaluation, self._begin, self._forward,
                               self._backward, self._around)
         self._steps = Steps(model, optimizers, self._before, self._after, self._by_optimizer)
@@ -199,9 +198,7 @@ class Watch:
 
     def _close(self) -> None:
         self._window = None
-        for handle in self._inner_hooks:
-            handle.remove()
-        self._inner_hooks = []
+        self._inner_hooks.close()
 
     def _begin(self) -> None:
         """Before a pass that counts."""
@@ -229,11 +226,11 @@ class Watch:
             return
         self._blamed, self._passes.quiet = True, True
         parts, buffers = set(block.modules()), [(buffer, buffer.clone()) for buffer in block.buffers()]
-        handles = inner_hooks([(place, part) for place, part in self._inner if part in parts],
-                              lambda place, _, x: self._look(place, x))
+        inner = [(place, part) for place, part in self._inner if part in parts]
         args, kwargs = tuple(map(uncached, args)), {name: uncached(argument) for name, argument in kwargs.items()}
         try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            with (inner_hooks(inner, lambda place, _, x: self._look(place, x)), torch.no_grad(),
+                  torch.random.fork_rng(devices=[])):
                 block(*args, **kwargs)
                 for buffer, held in buffers:
                     buffer.copy_(held)
@@ -241,8 +238,6 @@ class Watch:
             self._warn(self._next, f"a block whose output is not finite could not be run again: {error}")
         finally:
             self._passes.quiet = False
-            for handle in handles:
-                handle.remove()
 
     def _backward(self, place: int, gradient: Tensor) -> None:
         """A gradient by the stream."""

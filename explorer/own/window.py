@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from explorer.measuring.statistics import norms
 from explorer.own.attention import reader
-from explorer.own.blocks import Block, is_compiled
+from explorer.own.model import Block, is_compiled
 from explorer.own.readings import Reading, gather
 from explorer.own.stack import almost_zero, gradient_note
 from explorer.own.sums import HALF, Sums, copies, head_share, local, over_processes

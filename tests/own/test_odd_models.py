@@ -15,8 +15,7 @@ from odd_models import D
 from torch import Tensor, nn
 
 from explorer import Profile, probe, twin
-from explorer.own.blocks import Block
-from explorer.own.calls import loss_of
+from explorer.own.model import Block, loss_of
 from explorer.own.stack import Stack
 
 X = torch.randn(2, 5, D, generator=torch.Generator().manual_seed(3))
