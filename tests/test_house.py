@@ -32,7 +32,7 @@ ROOMS: dict[str, Room] = {
     "glossary": Room(91, 3),
     "jupyter": Room(157, 2),
     "lessons": Room(428, 5),
-    "measuring": Room(564, 8),
+    "measuring": Room(493, 6),
     "model": Room(591, 9),
     "own": Room(3404, 22),
     "schemes": Room(800, 14),

@@ -10,8 +10,7 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.display import must_be
-from explorer.measuring.results import Compute, Run
-from explorer.measuring.sharing import runs_of
+from explorer.measuring.sharing import Compute, Run, runs_of
 from explorer.profile import Array, Key, Profile
 from explorer.stopping import Progress, Stop, Stopped
 

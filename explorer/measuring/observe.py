@@ -17,8 +17,7 @@ from torch import Tensor
 from explorer.config import Config
 from explorer.limits import claimed
 from explorer.measuring.record import Recorder
-from explorer.measuring.results import Run
-from explorer.measuring.sharing import device, shares, torch_threads
+from explorer.measuring.sharing import Run, device, shares, torch_threads
 from explorer.measuring.statistics import no_number, norms_by_seed
 from explorer.model import Layer, Transformer, batch, ignore, noise
 from explorer.model.attention import Carried, Tap, visible

@@ -9,7 +9,7 @@ from functools import partial
 from explorer import measuring, tasks
 from explorer.config import Config
 from explorer.measuring import OnSeed
-from explorer.measuring.results import Run
+from explorer.measuring.sharing import Run
 from explorer.profile import Array, Key, Profile
 from explorer.stopping import Progress, Stop
 from explorer.tasks.frames import packed, unpacked
@@ -34,7 +34,7 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
 
 def compute_runs(order: Order, config: Config, runs: Sequence[range], pattern_of: tuple[int, int], backward: bool,
                  stop: Stop, progress: Callable[[int, float], None], done: Callable[[Run], None]) -> None:
-    """Has the runs of a measurement computed side by side, and passes them on in order; see `results.Compute`."""
+    """Has the runs of a measurement computed side by side, and passes them on in order; see `sharing.Compute`."""
     wanted = [Task("run", body_of(config, run, pattern_of, backward), max(order, Order(min(number, 1))))
               for number, run in enumerate(runs)]
     results: dict[int, Run] = {}

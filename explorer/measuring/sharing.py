@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from explorer.config import Config
 from explorer.limits import OTHERS, SEEDS, SIDE_BY_SIDE_BYTES
+from explorer.profile import Array, Key
+from explorer.stopping import Stop
 
 if TYPE_CHECKING:
     import torch
@@ -77,6 +79,22 @@ def device() -> torch.device:
 
 
 # Seeds that share a pass.
+
+
+class Run(NamedTuple):
+    """The numbers of the seeds that share a pass."""
+
+    values: list[dict[Key, Array]]
+    """For each seed, statistic and site to `[layer]` or `[layer, head]`."""
+    pattern: Array | None
+    """The attention pattern that is kept, of the first of them."""
+
+
+Compute = Callable[
+    [Config, Sequence[range], tuple[int, int], bool, Stop, Callable[[int, float], None], Callable[[Run], None]], None]
+"""Computes the runs of a config, each the seeds of one pass. After them it takes `measure`'s pattern_of, backward and
+stop, a function called with the number of a run and the fraction of it that is done, from any thread, and one called
+with the result of each, in order and on the calling thread."""
 
 
 def runs_of(config: Config, soon: bool = False) -> list[range]:

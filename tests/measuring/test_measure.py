@@ -1,6 +1,7 @@
 """measure(): what it finds is what the model does, it alters nothing, it lets go, and it stops when told."""
 
 import gc
+import math
 import threading
 import weakref
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from explorer import Config, ConfigError, Profile, Stopped, measure
+from explorer import Config, ConfigError, Profile, Stopped, measure, predict
 from explorer.measuring.observe import Pass
 from explorer.model import Transformer, batch
 from explorer.profile import BRANCHES, STATISTICS, STREAM, VECTORS
@@ -262,6 +263,18 @@ def test_rezero_is_flat_to_the_last_bit_and_moves_by_alpha_alone() -> None:
     for name in SMALL.design.shapes:
         assert np.all(profile["parameter_gradient", name] == 0)
     assert np.all(profile["parameter_gradient", "alpha"] > 0)
+
+
+@pytest.mark.parametrize("n_layers", [2, 8])
+def test_the_gradient_by_all_weights_is_where_theory_has_it(n_layers: int) -> None:
+    """Σ‖∂L/∂W‖² of an MLP stack, mean of 16 seeds within four standard errors, which are below 10 %."""
+    config = Config(n_layers=n_layers, d_model=128, n_heads=1, n_ctx=4, batch_size=1, attention="none", mlp_ratio=1,
+                    norm_placement="none", residual="constant", alpha=n_layers**-0.5, n_seeds=16)
+    found, expected = (sum((profile["parameter_gradient", name] ** 2).sum(axis=1) for name in ("W_in", "W_out"))
+                       for profile in (measure(config), predict(config)))
+    error = found.std() / math.sqrt(len(found))
+    assert error < 0.1 * found.mean()
+    assert abs(found.mean() - expected[0]) < 4 * error
 
 
 def test_post_norm_pins_the_signal_and_bends_the_gradient_into_a_v() -> None:

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from explorer import Config, Stopped, measure
-from explorer.measuring.update import update_size
 from explorer.stopping import Stop
 
 SMALL = Config(n_layers=8, d_model=32, n_heads=4, n_ctx=8, batch_size=2, n_seeds=3)
@@ -17,7 +16,6 @@ WORK: dict[str, Callable[[Stop], object]] = {
     "measured": lambda stop: measure(SMALL, stop=stop),
     "seed by seed": lambda stop: measure(SMALL, stop=stop, on_seed=lambda profile: None),
     "wide": lambda stop: measure(SMALL.replace(d_model=128), stop=stop),
-    "update": lambda stop: update_size(SMALL, 1e-3, stop),
 }
 
 
