@@ -31,7 +31,7 @@ ROOMS: dict[str, Room] = {
     "figures": Room(2113, 18),
     "glossary": Room(91, 3),
     "jupyter": Room(157, 2),
-    "lessons": Room(428, 5),
+    "lessons": Room(427, 5),
     "measuring": Room(493, 6),
     "model": Room(591, 9),
     "own": Room(3404, 22),
