@@ -28,7 +28,7 @@ ROOMS: dict[str, Room] = {
     "app": Room(8120, 95),
     "diagnosis": Room(939, 9),
     "export": Room(518, 7),
-    "figures": Room(2113, 18),
+    "figures": Room(2005, 14),
     "glossary": Room(91, 3),
     "jupyter": Room(157, 2),
     "lessons": Room(428, 5),
